@@ -38,7 +38,7 @@ class Deps:
     repeats: bool = False
     """True if the caller runs schedules."""
     finder: ToolFinder = field(default_factory=ToolFinder)
-    """Finds tools among many."""
+    """Ranks tools by a query."""
     adapter: Adapter = field(default_factory=Adapter)
     """Prepares models and remembers their quirks."""
     background: Mapping[str, Background] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""Where the run goes next: pure functions of state. They read what nodes decided and decide nothing themselves."""
+"""The routes: pure functions of state. They follow what nodes decided and decide nothing themselves."""
 
 from typing import Literal
 
@@ -9,7 +9,7 @@ from donewhen.state.run import RunState
 
 
 def after_start(state: RunState) -> Literal["receive", "confirm", "ask_user"]:
-    """Take a reply typed into the chat to the pause that is open; anything else is a new request."""
+    """Route a reply typed into the chat to the open pause; anything else is a new request."""
     pending = state.get("pending")
     if pending and typed_reply(state.get("messages") or ()) is not None:
         return "confirm" if pending["kind"] == "plan" else "ask_user"
@@ -17,7 +17,7 @@ def after_start(state: RunState) -> Literal["receive", "confirm", "ask_user"]:
 
 
 def after_node(state: RunState) -> list[Send] | str:
-    """Go to the end, if there is one; to the person who is asked; to planning, while it is open; else on."""
+    """Route to the end if there is one, to an open pause, to open planning, else to `advance`."""
     if state.get("ending"):
         return "deliver"
     if (pending := state.get("pending")) is not None:
@@ -28,7 +28,7 @@ def after_node(state: RunState) -> list[Send] | str:
 
 
 def after_advance(state: RunState) -> list[Send] | str:
-    """Send off every step that is set to run; else go to a pause, a replan, the end, or look once more."""
+    """Send every running step to `execute`; otherwise route to a pause, a replan or the end."""
     running = [id for id, record in (state.get("steps") or {}).items() if record.get("status") == "running"]
     if running and not state.get("ending") and not state.get("pending"):
         return [Send("execute", {"id": id}) for id in running]

@@ -1,6 +1,4 @@
-"""Between code that is async and code that is not: a coroutine waited for, in one loop in one thread that serves all of
-them, and work that blocks done in threads, which are used again and of no number.
-"""
+"""Bridge sync and async code: wait for coroutines in one shared event loop, and run blocking work in threads."""
 
 import asyncio
 import contextvars
@@ -19,14 +17,14 @@ from langgraph.store.base import Result as StoreResult
 
 Result = TypeVar("Result")
 LARGE = 4_000
-"""Characters of a text; what reads a longer one several times over would hold up the event loop."""
+"""Texts longer than this are processed in a thread, so that they do not block the event loop."""
 MOST_IDLE = 16
-"""Threads that wait for more to do."""
+"""The most idle threads that are kept."""
 
 
 _lock = threading.Lock()
 _loops: dict[int, tuple[asyncio.AbstractEventLoop, threading.Thread]] = {}
-"""By process: a child has its parent's memory, and none of its threads."""
+"""By process id, because a forked child has its parent's memory but none of its threads."""
 
 
 def _loop() -> tuple[asyncio.AbstractEventLoop, threading.Thread]:
@@ -40,7 +38,7 @@ def _loop() -> tuple[asyncio.AbstractEventLoop, threading.Thread]:
 
 
 def _renew_lock() -> None:
-    """Renew the lock in a child process: whoever held it is not there any more."""
+    """Replace the lock in a child process, where its holder no longer exists."""
     global _lock
     _lock = threading.Lock()
 
@@ -50,9 +48,8 @@ os.register_at_fork(after_in_child=_renew_lock)
 
 def wait(coroutine: Coroutine[Any, Any, Result], context: contextvars.Context | None = None) -> Result:
     """Run `coroutine` to its end and return its result; for scripts and notebooks without `await`.
-
-    All calls share one event loop, so connections opened in one serve the next. Ctrl-C cancels the coroutine.
-    Raises RuntimeError where it would wait for itself: in a coroutine that `wait` already runs.
+    // All calls share one event loop, so later calls can use connections opened by earlier ones. Ctrl-C cancels the
+    coroutine. Raises RuntimeError in a coroutine that `wait` already runs, because it would wait for itself.
     """
     loop, thread = _loop()
     if threading.current_thread() is thread:
@@ -79,7 +76,7 @@ def wait(coroutine: Coroutine[Any, Any, Result], context: contextvars.Context | 
 
 
 async def run_in_shared_loop(coroutine: Coroutine[Any, Any, Result]) -> Result:
-    """Await `coroutine` in the event loop of `wait`: it goes on while the caller's own loop is blocked by a `wait`."""
+    """Await `coroutine` in the event loop of `wait`, so it continues while a `wait` blocks the caller's own loop."""
     loop, thread = _loop()
     if threading.current_thread() is thread:
         return await coroutine
@@ -87,7 +84,7 @@ async def run_in_shared_loop(coroutine: Coroutine[Any, Any, Result]) -> Result:
 
 
 def iterate(parts: AsyncGenerator[Result]) -> Iterator[Result]:
-    """Iterate over an async generator in code that is not async; it is closed when the iteration ends."""
+    """Iterate over an async generator in sync code; it is closed when the iteration ends."""
     context = contextvars.copy_context()
     try:
         while True:
@@ -103,7 +100,7 @@ async def _next(parts: AsyncGenerator[Result]) -> Result:
 
 
 class ThreadedStore(BaseStore):
-    """A store that has no async methods, as async code uses it: each batch is done in a thread."""
+    """A store without async methods, made usable for async code: each batch runs in a thread."""
 
     def __init__(self, store: BaseStore) -> None:
         self._store = store
@@ -119,11 +116,11 @@ class ThreadedStore(BaseStore):
 
 
 _blocking: dict[type[BaseStore], bool] = {}
-"""Whether stores of a class refuse to be used by async code, such as langgraph's SqliteStore."""
+"""True for store classes that refuse async use, such as langgraph's SqliteStore."""
 
 
 async def awaitable_store(store: BaseStore) -> BaseStore:
-    """Return a store that async code can use: the store itself, if it can."""
+    """Return a store usable in async code: the store itself, if it supports that."""
     if (blocking := _blocking.get(type(store))) is None:
         try:
             await store.abatch([])
@@ -140,23 +137,23 @@ async def awaitable_store(store: BaseStore) -> BaseStore:
 
 
 @dataclass(frozen=True)
-class Ended:
-    """What work came to: its value or its error."""
+class WorkEnd:
+    """The value or the error of finished work."""
 
     value: Any = None
     error: BaseException | None = None
 
 
-def start_in_thread(work: Callable[[], Any]) -> asyncio.Future[Ended]:
-    """Begin the work in a thread, with the caller's context variables; the future is how it will have ended."""
+def start_in_thread(work: Callable[[], Any]) -> asyncio.Future[WorkEnd]:
+    """Start the work in a thread with the caller's context variables; return a future of its end."""
     loop = asyncio.get_running_loop()
-    future: asyncio.Future[Ended] = loop.create_future()
+    future: asyncio.Future[WorkEnd] = loop.create_future()
 
-    def settle(ended: Ended) -> None:
+    def settle(ended: WorkEnd) -> None:
         if not future.done():
             future.set_result(ended)
 
-    def tell(ended: Ended) -> None:
+    def tell(ended: WorkEnd) -> None:
         with suppress(RuntimeError):  # the loop is closed: nobody waits any more
             loop.call_soon_threadsafe(settle, ended)
 
@@ -169,7 +166,7 @@ def start_in_thread(work: Callable[[], Any]) -> asyncio.Future[Ended]:
 
 
 async def run_in_thread(work: Callable[[], Any]) -> Any:
-    """Return or raise what the work comes to, done in a thread."""
+    """Run the work in a thread and return its value, or raise its error."""
     ended = await start_in_thread(work)
     if ended.error is not None:
         raise ended.error
@@ -177,15 +174,15 @@ async def run_in_thread(work: Callable[[], Any]) -> Any:
 
 
 async def run_aside(characters: int, work: Callable[[], Result]) -> Result:
-    """Return what the work comes to, which reads a text of so many characters: of a long one in a thread."""
+    """Run work that reads a text of this length: in a thread if the text is long, else directly."""
     return work() if characters <= LARGE else cast("Result", await run_in_thread(work))
 
 
 class _Worker:
-    """A thread that does one thing after another. One that hangs is never asked again, and missed by nobody."""
+    """A thread that does one piece of work after another. If it hangs, it is not used again."""
 
     def __init__(self) -> None:
-        self.given: SimpleQueue[tuple[Callable[[], Any], Callable[[Ended], None]]] = SimpleQueue()
+        self.given: SimpleQueue[tuple[Callable[[], Any], Callable[[WorkEnd], None]]] = SimpleQueue()
         threading.Thread(target=self._work, name="donewhen tools", daemon=True).start()
 
     def _work(self) -> None:
@@ -199,13 +196,13 @@ class _Worker:
             del work, tell, ended  # nothing is kept until there is more to do
 
 
-def _run_to_end(work: Callable[[], Any]) -> Ended:
+def _run_to_end(work: Callable[[], Any]) -> WorkEnd:
     try:
-        return Ended(work())
+        return WorkEnd(work())
     except StopIteration:
-        return Ended(error=RuntimeError("StopIteration"))  # no coroutine can end with one
+        return WorkEnd(error=RuntimeError("StopIteration"))  # no coroutine can end with one
     except BaseException as error:
-        return Ended(error=error)
+        return WorkEnd(error=error)
 
 
 _idle: list[_Worker] = []

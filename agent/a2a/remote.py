@@ -29,7 +29,7 @@ from donewhen.agent.a2a.remote_tasks import (
 )
 from donewhen.graph.executors.executor import Card, Executor
 from donewhen.graph.executors.handoff import Handoff, Report, Unfinished
-from donewhen.graph.tools.call import NotTheTools
+from donewhen.graph.tools.call import RunError
 from donewhen.graph.tools.certain import is_certain
 from donewhen.graph.tools.effects import store_label
 from donewhen.state.errors import ConfigError
@@ -277,7 +277,7 @@ class RemoteAgent:
             try:
                 item = await handoff.store.aget((*NAMESPACE, store_label(handoff.thread_id)), handoff.key)
             except Exception as error:
-                raise NotTheTools(error) from error
+                raise RunError(error) from error
             line.note = dict(item.value) if item else None
         return line.note
 
@@ -290,7 +290,7 @@ class RemoteAgent:
             elif handoff.store and note is not None:
                 await handoff.store.aput(place, handoff.key, note, index=False)
         except Exception as error:
-            raise NotTheTools(error) from error
+            raise RunError(error) from error
 
     # What it came to -----------------------------------------------------------------------------------------------
 

@@ -22,7 +22,7 @@ from langgraph.types import Command, StateSnapshot
 from pydantic import ValidationError
 
 from donewhen.graph.executors.handoff import Handoff, Report, Unfinished
-from donewhen.graph.tools.call import NotTheTools
+from donewhen.graph.tools.call import RunError
 from donewhen.graph.tools.effects import WITHIN
 from donewhen.graph.tools.rendering import describe_error
 
@@ -187,7 +187,7 @@ class NestedSaver(BaseCheckpointSaver[Any]):
             return await work
         except Exception as error:
             if self._fault is not None:
-                raise NotTheTools(self._fault) from error
+                raise RunError(self._fault) from error
             raise
 
     @contextmanager

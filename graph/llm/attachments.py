@@ -1,4 +1,4 @@
-"""Images and files in the conversation: kept once per thread, and shown to models beside the brief."""
+"""Images and files in the conversation: stored once per thread, and shown to models after the brief."""
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -20,22 +20,22 @@ from donewhen.state.settings import Settings
 
 NAMESPACE = ("donewhen", "attachments")
 MOST, MOST_CHARS = 20, 30_000_000
-"""Attachments in a request to a model, and characters of all of them, as JSON."""
+"""The most attachments of a request, and the most characters of all of them as JSON."""
 
 
 def blocks_of(message: BaseMessage) -> list[Json]:
-    """What a person's message holds beside text."""
+    """Return the content blocks of a person's message that are not text."""
     content = message.content if isinstance(message, HumanMessage) and isinstance(message.content, list) else []
     return [dict(block) for block in content if isinstance(block, Mapping) and block.get("type") not in ("text", None)]
 
 
 def attachment_problem(blocks: Sequence[Json], deps: Deps, settings: Settings) -> str | None:
-    """Why a request with these cannot be worked on, in words for the user; None if nothing speaks against it."""
+    """Return why a request with these attachments cannot be worked on, in words for the user; None if it can."""
     if len(blocks) > MOST:
         return f"The request has {len(blocks)} images and files; at most {MOST} are read."
-    if flawed := [block["type"] for block in blocks if _written(block) is None]:
+    if flawed := [block["type"] for block in blocks if _as_json(block) is None]:
         return f"The {flawed[0]} in the request is not plain JSON; give its data as base64, or its address."
-    if (size := sum(len(_written(block) or "") for block in blocks)) > MOST_CHARS:
+    if (size := sum(len(_as_json(block) or "") for block in blocks)) > MOST_CHARS:
         return f"The images and files of the request have {size:,} characters; at most {MOST_CHARS:,} are read."
     for role in ("triage", "plan", "execute") if blocks else ():
         try:
@@ -44,18 +44,17 @@ def attachment_problem(blocks: Sequence[Json], deps: Deps, settings: Settings) -
             continue  # a model that cannot be made is an error of its own, where it is asked
         if other := [block["type"] for block in blocks if not _takes(model, block)]:
             return (
-                f"The model {model_name(model)} ({role}) takes no {_plain(other[0])}, so it would not be seen. "
+                f"The model {model_name(model)} ({role}) takes no {_plain_kind(other[0])}, so it would not be seen. "
                 "Choose a model that does, or say in words what matters in it."
             )
     return None
 
 
 async def attach(messages: Iterable[BaseMessage], runtime: Runtime[Settings]) -> list[Json]:
-    """Keep what the conversation holds beside text, each once, and give the list for the state: newest 20 at most.
-
-    With a store its data stands there and not in the state.
+    """Store the attachments of the conversation, each once; return the newest 20 for the state.
+    // With a store, the data is kept there instead of in the state.
     """
-    found = {digest(said): (block, said) for m in messages for block in blocks_of(m) if (said := _written(block))}
+    found = {digest(said): (block, said) for m in messages for block in blocks_of(m) if (said := _as_json(block))}
     kept = []
     for key, (block, said) in list(found.items())[-MOST:]:
         if runtime.store is not None:
@@ -66,7 +65,7 @@ async def attach(messages: Iterable[BaseMessage], runtime: Runtime[Settings]) ->
 
 
 async def with_typed_attachments(state: RunState, update: RunState, runtime: Runtime[Settings]) -> RunState:
-    """The update, with the attachments of an answer that was typed into the chat."""
+    """Return the update with the attachments of an answer typed into the chat."""
     if not blocks_of(state["messages"][-1]):
         return update
     return {**update, "attachments": await attach(state["messages"], runtime)}
@@ -78,7 +77,7 @@ async def brief_message(
     runtime: Runtime[Settings],
     model: Callable[[], BaseChatModel] | None = None,
 ) -> HumanMessage:
-    """The brief, and behind it what is attached. What this model does not take it is told of in words."""
+    """Return the brief with its attachments. A text takes the place of what the model does not accept."""
     if not attachments:
         return HumanMessage(brief)
     parts: list[Any] = [{"type": "text", "text": brief}]
@@ -86,22 +85,22 @@ async def brief_message(
     with suppress(DoneWhenError):  # a model that cannot be made is an error of its own, where it is asked
         reader = model() if model else None
     for number, each in enumerate(attachments, 1):
-        block = each.get("block") or await _stored(each["key"], runtime)
-        named = f'<attachment number="{number}" type="{_plain(each["type"])}">'
+        block = each.get("block") or await _load_block(each["key"], runtime)
+        named = f'<attachment number="{number}" type="{_plain_kind(each["type"])}">'
         if block is None or (reader is not None and not _takes(reader, block)):
             parts.append({"type": "text", "text": f"{named}not shown: this model does not take it</attachment>"})
         else:
-            parts += [{"type": "text", "text": named}, *_shown(block), {"type": "text", "text": "</attachment>"}]
+            parts += [{"type": "text", "text": named}, *_blocks_of(block), {"type": "text", "text": "</attachment>"}]
     return HumanMessage(parts)
 
 
-def _shown(block: Json) -> list[Json]:
+def _blocks_of(block: Json) -> list[Json]:
     if block["type"] == "text-plain" and isinstance(block.get("text"), str):
         return [{"type": "text", "text": block["text"]}]
     return [block]
 
 
-async def _stored(key: str, runtime: Runtime[Settings]) -> Json | None:
+async def _load_block(key: str, runtime: Runtime[Settings]) -> Json | None:
     item = await runtime.store.aget(_place(runtime), key) if runtime.store is not None else None
     return item.value["block"] if item else None
 
@@ -110,7 +109,7 @@ def _place(runtime: Runtime[Settings]) -> tuple[str, ...]:
     return (*NAMESPACE, store_label(thread_of(runtime)))
 
 
-def _written(block: Json) -> str | None:
+def _as_json(block: Json) -> str | None:
     try:
         return json.dumps(block, sort_keys=True, allow_nan=False)
     except (TypeError, ValueError, RecursionError):
@@ -118,12 +117,12 @@ def _written(block: Json) -> str | None:
 
 
 def _takes(model: BaseChatModel, block: Mapping[str, Any]) -> bool:
-    """Whether the model takes it, as far as its profile says; without a profile it is tried."""
+    """Return whether the model's profile allows this block; without a profile it is assumed."""
     about: Mapping[str, Any] = getattr(model, "profile", None) or {}
-    kind, pdf = _plain(str(block["type"])), "pdf" in str(block.get("mime_type") or block.get("media_type") or "")
+    kind, pdf = _plain_kind(str(block["type"])), "pdf" in str(block.get("mime_type") or block.get("media_type") or "")
     name = f"{kind}_inputs" if kind in ("image", "audio", "video") else "pdf_inputs" if pdf else "attachment"
     return about.get(name) is not False
 
 
-def _plain(kind: str) -> str:
+def _plain_kind(kind: str) -> str:
     return {"image_url": "image", "input_image": "image", "input_audio": "audio"}.get(kind, kind)

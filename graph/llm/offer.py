@@ -40,8 +40,8 @@ async def offer_for_planning(deps: Deps, settings: Settings, goal: str, planning
     reads, most = deps.reads(settings), settings.tool_selection
     if len(toolbox) <= most:
         return Offer(reads.names, [name for name in toolbox.names if name not in reads])
-    bound = await deps.finder.chosen(goal, reads, max(most // 2 - 2, 1))
-    shown = await deps.finder.chosen(goal, toolbox, max(most - 2, 1), {*bound, *named})
+    bound = await deps.finder.choose(goal, reads, max(most // 2 - 2, 1))
+    shown = await deps.finder.choose(goal, toolbox, max(most - 2, 1), {*bound, *named})
     new = [name for name in seen if name in toolbox and name not in shown]
     listed = [name for name in [*shown, *new] if name not in bound and name not in (set(new) & {*reads})]
     return Offer([*bound, *(name for name in new if name in reads)], listed, len(toolbox) - len(shown) - len(new))
@@ -61,7 +61,7 @@ async def offer_for_step(deps: Deps, settings: Settings, step: Json, record: Ste
     if len(useful) <= settings.tool_selection:
         return Offer(useful)
     wanted = " ".join([step["content"], *(criterion["text"] for criterion in step.get("done_when") or ())])
-    fit = await deps.finder.chosen(wanted, toolbox.subset(useful), settings.tool_selection - 1, listed or ())
+    fit = await deps.finder.choose(wanted, toolbox.subset(useful), settings.tool_selection - 1, listed or ())
     fit += [name for name in record.get("found") or () if name in toolbox and name not in fit]
     return Offer(fit, (), len(work) - len(fit))
 

@@ -1,4 +1,4 @@
-"""The form of an answer that is wanted as data: a JSON Schema and, in the caller's process, a Python type."""
+"""The form of a structured answer: a JSON Schema and, in the caller's process, a Python type."""
 
 import copy
 import json

@@ -242,7 +242,7 @@ def read_control(name: str, args: Any, speech: str) -> tuple[Any, list[str]]:
 
     Plans and goal_checks have readers of their own. `speech` is the speech beside the call.
     """
-    args = _argument_reader(name).coerced(args)
+    args = _argument_reader(name).coerce_all(args)
     args = _with_question(args, speech) if name == "ask_user" else args
     return args, _control_problems(name, args)
 

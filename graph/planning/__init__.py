@@ -1,1 +1,1 @@
-"""Planning: triage and draft, what they look at, and what comes out of them."""
+"""Planning: triage and draft, their reads, and their outcomes."""

@@ -1,4 +1,4 @@
-"""The plan node: a subgraph of two phases, triage and draft, which both may look before they decide."""
+"""The plan node: a subgraph with two phases, triage and draft, which may both read before they decide."""
 
 from functools import cache
 from typing import Any, Literal
@@ -11,7 +11,7 @@ from donewhen.graph.context import Deps
 from donewhen.graph.llm.history import observation_index
 from donewhen.graph.planning.look import look
 from donewhen.graph.planning.round import draft, triage
-from donewhen.state.plan.planning import planning_given
+from donewhen.state.plan.planning import planning_start
 from donewhen.state.run import PLANNING, Json, Planning, PlanningOutput, PlanningStored
 from donewhen.state.settings import Settings
 
@@ -22,19 +22,19 @@ def build_plan(deps: Deps) -> Subgraph:
 
 
 def planning_input(run: Json, sent: Json, settings: Settings, deps: Deps) -> Json:
-    """Return what planning starts from. A later planning learns what was seen and said before it."""
-    given = planning_given(run, settings)
+    """Return the inputs of planning. A replan also gets what was observed and said before."""
+    inputs = planning_start(run, settings)
     if run["planning"]["number"] > 1:
-        given["brief"]["seen"] = observation_index(
+        inputs["brief"]["seen"] = observation_index(
             run.get("journal") or (), {PLANNING, *(run.get("steps") or {})}, run.get("fence", "")
         )
-    given["run"] = run
-    return given
+    inputs["run"] = run
+    return inputs
 
 
 @cache
 def _compile_planning() -> CompiledStateGraph[Any, Settings, Any, Any]:
-    """Compile it once: it takes its dependencies from the run."""
+    """Compile the subgraph once, because the run passes the dependencies."""
     graph = StateGraph(PlanningStored, context_schema=Settings, output_schema=PlanningOutput)
     graph.add_node("triage", Node(triage))
     graph.add_node("draft", Node(draft))
@@ -52,7 +52,7 @@ def _compile_planning() -> CompiledStateGraph[Any, Settings, Any, Any]:
 
 
 def after_round(state: Planning) -> Literal["triage", "draft", "look", "__end__"]:
-    """Go on in the phase of the record until a plan, a question or an end comes out of planning."""
+    """Continue in the current phase until there is a plan, a question or an ending."""
     if state.get("plan") or state.get("pending") or state.get("ending"):
         return "__end__"
     if state["planning"].get("calls"):

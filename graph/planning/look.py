@@ -1,4 +1,4 @@
-"""The look node: planning reads what it asked for; what it sees can be cited by the answer and by steps."""
+"""The look node makes the reads that planning asked for; the answer and steps can cite them."""
 
 import asyncio
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ from donewhen.graph.events import emit, emit_charge, emit_observation
 from donewhen.graph.llm.history import observation_limit, render_observation
 from donewhen.graph.llm.offer import FIND_TOOLS, find_tools, offer_for_planning
 from donewhen.graph.planning.outcomes import PlanningRound, out_of_budget, planning_as_step
-from donewhen.graph.step.calls import CallContext, left_of, make_call, observe_call, store_notes
+from donewhen.graph.step.calls import CallContext, allowance_left, make_call, observe_call, store_notes
 from donewhen.graph.step.observations import store_entry
 from donewhen.graph.tools.call import CallResult
 from donewhen.graph.tools.effects import CallOutcome
@@ -25,15 +25,15 @@ from donewhen.state.settings import Settings
 
 
 async def look(state: Planning, runtime: Runtime[Settings], config: RunnableConfig, *, deps: Deps) -> Planning:
-    """Make the reading calls of the last reply, side by side, as far as the budget goes."""
+    """Make the read calls of the last reply in parallel, as far as the budget allows."""
     settings, planning = settings_of(runtime), state["planning"]
     asked: list[FrozenCall] = planning["calls"]
     told, names = await _find_tools(asked, state, settings, deps)
     calls = [call for call in asked if call["name"] != FIND_TOOLS]
-    if calls and (key := exhausted(left_of(state), ("tool_calls",))):
+    if calls and (key := exhausted(allowance_left(state), ("tool_calls",))):
         return out_of_budget(PlanningRound(state, runtime, deps), key)
     context = CallContext(planning_as_step(state), runtime, config, deps, settings.tool_seconds)
-    room = int(left_of(state).get("tool_calls", len(calls)))
+    room = int(allowance_left(state).get("tool_calls", len(calls)))
     first = len(state.get("known", ())) + len(state.get("journal", ())) + 1
     made = await asyncio.gather(*(_make_call(call, first + n, context) for n, call in enumerate(calls[:room])))
     entries = [entry for entry, _ in made]
@@ -60,7 +60,7 @@ async def look(state: Planning, runtime: Runtime[Settings], config: RunnableConf
 async def _find_tools(
     calls: list[FrozenCall], state: Planning, settings: Settings, deps: Deps
 ) -> tuple[dict[int, str], list[str]]:
-    """Return what the calls of `find_tools` came to, by position, and all names that they found."""
+    """Answer the `find_tools` calls; return the answers by position, and all names found."""
     finds, told, names = [call for call in calls if call["name"] == FIND_TOOLS], dict[int, str](), list[str]()
     if finds:
         offer = await offer_for_planning(deps, settings, state["brief"]["goal"], state["planning"])
@@ -88,7 +88,7 @@ async def _make_call(call: FrozenCall, number: int, context: CallContext) -> tup
 
 
 def _result_messages(calls: list[FrozenCall], told: list[str]) -> list[AnyMessage]:
-    """Return one result per call; those of printed calls go back in one message."""
+    """Return one result per call; the results of printed calls go back in one message."""
     if not calls[0]["native"]:
         return [HumanMessage("\n\n".join(told))]
     return [ToolMessage(text, tool_call_id=call["id"]) for call, text in zip(calls, told, strict=True)]

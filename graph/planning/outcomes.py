@@ -1,4 +1,4 @@
-"""What comes out of planning: a plan, an answer, a question, a refusal, a correction, or an honest end."""
+"""The outcomes of a planning round: a plan, an answer, a question, a refusal, a correction, or the end of the run."""
 
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -19,7 +19,7 @@ from donewhen.graph.people.budget import Account, budget_pause
 from donewhen.graph.people.consent import Proposal, propose_plan
 from donewhen.graph.people.pauses import make_pause, pause_message
 from donewhen.graph.step.audit import Subject, audit, is_audit_due
-from donewhen.graph.step.calls import CallContext, left_of
+from donewhen.graph.step.calls import CallContext, allowance_left
 from donewhen.graph.step.ending import ask_before_end
 from donewhen.graph.tools.hooks import OPTIONS
 from donewhen.state.language.texts import say
@@ -55,7 +55,7 @@ LEGAL = {"triage": TRIAGE, "draft": DRAFT}
 
 @dataclass(frozen=True)
 class PlanningRound:
-    """One round of planning: its state, and what it works with."""
+    """One round of planning: its state and its dependencies."""
 
     state: Planning
     runtime: Runtime[Settings]
@@ -63,7 +63,7 @@ class PlanningRound:
     offer: Offer = field(default_factory=Offer)
     voice: Voice | None = None
     form: OutputForm | None = None
-    """The form of the result, where it is wanted as data."""
+    """The form of the structured result, if one is requested."""
     config: RunnableConfig = field(default_factory=dict)  # type: ignore[assignment]
 
     @property
@@ -73,22 +73,22 @@ class PlanningRound:
 
     @property
     def planning(self) -> PlanningRecord:
-        """The planner's record."""
+        """The planning record."""
         return self.state["planning"]
 
     @property
     def legal(self) -> tuple[str, ...]:
-        """The decisions of the phase, less the one that a forced mode excludes."""
+        """The decisions allowed in this phase, minus the one that a forced mode excludes."""
         gone = {"auto": "", "answer": "submit_plan"}.get(self.settings.mode, "answer")
         return self.offer.legal(name for name in LEGAL[self.planning["phase"]] if name != gone)
 
     def with_record(self, **record: Any) -> "PlanningRound":
-        """Return the round with these fields in the planner's record."""
+        """Return the round with these fields set in the planning record."""
         planning = cast(PlanningRecord, {**self.planning, **record})
         return replace(self, state={**self.state, "planning": planning})
 
     def message_id(self, argument: str) -> str | None:
-        """Return the id of the message in which an argument was streamed to people."""
+        """Return the id of the message in which an argument was streamed."""
         return self.voice.message_id(argument) if self.voice else None
 
 
@@ -107,7 +107,7 @@ def send_correction(turn: PlanningRound, message: AIMessage, correction: Unusabl
 
 
 def fail_planning(turn: PlanningRound, code: str, reason: str) -> Planning:
-    """End a phase that failed: the draft falls back on the triage's plan and says so (P04); else the run ends."""
+    """End a failed phase. The draft falls back on the triage's plan and says so (P04); otherwise the run ends."""
     if turn.planning.get("sketched"):
         emit(turn.runtime, "note", text=f"Careful planning failed ({reason}); going on with the quick plan.")
         return _propose(turn.with_record(fell_back=reason), turn.planning["proposal"])
@@ -115,7 +115,7 @@ def fail_planning(turn: PlanningRound, code: str, reason: str) -> Planning:
 
 
 def out_of_budget(turn: PlanningRound, key: str) -> Planning:
-    """Go on with the quick plan where a limit is reached; without one, ask for more or end, by policy."""
+    """Continue with the quick plan at a limit; without one, ask for more budget or end, by policy."""
     settings, planning, state = turn.settings, turn.planning, turn.state
     if planning.get("sketched") or settings.at_limit != "ask":
         code = "stopped" if settings.at_limit == "stop" else "out_of_budget"
@@ -132,7 +132,7 @@ def out_of_budget(turn: PlanningRound, key: str) -> Planning:
 
 
 def take_plan(turn: PlanningRound, message: AIMessage, decision: Decision, plan: Json) -> Planning:
-    """Take a plan to the careful draft if the triage wants one, else to consent; send back one that failed already."""
+    """Pass a plan to the draft if triage asks for it, else to consent. A plan that failed before is sent back."""
     tried = () if turn.planning.get("feedback") else turn.planning.get("tried", ())
     change: PlanningRecord = plan.pop("change", {})
     finished = [id for id in turn.planning.get("finished") or () if id not in change.get("stale", ())]
@@ -146,7 +146,7 @@ def take_plan(turn: PlanningRound, message: AIMessage, decision: Decision, plan:
 
 
 def _send_back_repeated(turn: PlanningRound, message: AIMessage, decision: Decision) -> Planning:
-    """Tell the planner that the work failed already; the second time ask a person, or end the run (M7)."""
+    """Tell the planner that this work failed before; the second time ask a person, or end the run (M7)."""
     if not turn.planning.get("repeat_told"):
         return send_correction(turn.with_record(repeat_told=True), message, UnusableReply([REPEATED]))
     emit(turn.runtime, "note", text="The planner proposes again what failed already.")
@@ -178,7 +178,7 @@ def _propose(turn: PlanningRound, plan: Json) -> Planning:
 
 
 def _record_mode(turn: PlanningRound, mode: Mode, reason: str) -> Planning:
-    """Stream and record the mode of the request where it changes."""
+    """Stream and record the request's mode if it changed."""
     if turn.planning.get("mode") == mode:
         return {}
     by = "triage" if turn.planning["phase"] == "triage" else "plan"
@@ -188,7 +188,7 @@ def _record_mode(turn: PlanningRound, mode: Mode, reason: str) -> Planning:
 
 
 def start_looking(turn: PlanningRound, message: AIMessage, decision: Decision) -> Planning:
-    """Leave reading calls to the next node; say at once what was wrong with others of the same reply."""
+    """Leave the read calls to the next node, and answer the invalid ones at once."""
     native = bool(message.tool_calls or message.invalid_tool_calls)
     calls = [
         cast(FrozenCall, {**call, "native": native, "position": number}) for number, call in enumerate(decision.calls)
@@ -199,8 +199,10 @@ def start_looking(turn: PlanningRound, message: AIMessage, decision: Decision) -
 
 
 async def settle_by_answer(turn: PlanningRound, message: AIMessage, decision: Decision) -> Planning:
-    """End the run with an answer, without a plan. It goes back once if what it cites does not hold, if its data is not
-    in the form, or if a judge doubts it. Where nothing was looked at or changed, no judge is asked."""
+    """End the run with an answer instead of a plan.
+    // The answer is sent back once if its evidence does not hold, its data does not fit the form, or a judge doubts it.
+    A judge is asked only if something was read or changed.
+    """
     state, form, arguments = turn.state, turn.form, decision.arguments
     entries = [*state.get("known", ()), *state.get("journal", ())]
     found = ground_claim(arguments, EvidenceScope(entries, PLANNING)) if arguments.get("evidence") else Grounding()
@@ -243,13 +245,13 @@ async def settle_by_answer(turn: PlanningRound, message: AIMessage, decision: De
 
 
 def audit_context(turn: PlanningRound, observed: int) -> CallContext:
-    """Return where a judge's look-ups are made while planning."""
+    """Return the call context for a judge's look-ups during planning."""
     step = planning_as_step(turn.state)
     return CallContext(step, turn.runtime, turn.config, turn.deps, turn.settings.tool_seconds, observed=observed)
 
 
 def planning_as_step(state: Planning) -> Step:
-    """Return planning as calls see it: where they are made, and what they may cost."""
+    """Return planning in the form of a step, with its place and its budget, for calls."""
     planning = state["planning"]
     return {
         "step": {"id": PLANNING},
@@ -263,19 +265,19 @@ def planning_as_step(state: Planning) -> Step:
 
 
 def decline(turn: PlanningRound, message: AIMessage, decision: Decision) -> Planning:
-    """End the run because it cannot be done here: the reason is for the log, the guidance for the user."""
+    """End the run because it cannot be done here. The reason is logged; the user reads the guidance."""
     arguments = decision.arguments
     ending: Ending = {"code": "declined", "reason": arguments["reason"], "text": arguments["guidance"]}
     return {"planning": {**turn.planning, "corrections": 0}, "ending": ending}
 
 
 def ask_question(turn: PlanningRound, message: AIMessage, decision: Decision) -> Planning:
-    """Leave with a question; the answer will be the result of this very call."""
+    """Leave with a question; the answer becomes the result of this call."""
     state = turn.state
     planning: PlanningRecord = {**turn.planning, "corrections": 0}
     question, options = decision.arguments["question"], decision.arguments.get("options")
     told = ""
-    if left_of(state).get("questions", 1) < 1:
+    if allowance_left(state).get("questions", 1) < 1:
         if turn.settings.at_limit == "ask":
             return {"planning": planning, **out_of_budget(turn, "questions")}
         told = NO_QUESTIONS
@@ -298,5 +300,5 @@ def ask_question(turn: PlanningRound, message: AIMessage, decision: Decision) ->
 
 
 def _language(state: Planning) -> str:
-    """Return the language of the runtime's texts: as the last decision declared, else as the run has it."""
+    """Return the language of the runtime's texts: the last declared one, else that of the run."""
     return str(state["planning"].get("language") or state["brief"].get("language") or "en")

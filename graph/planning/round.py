@@ -1,4 +1,4 @@
-"""The two phases of planning: triage, quick and without thinking; then, where that pays, a careful draft."""
+"""The two phases of planning: a quick triage without thinking, then, where it pays, a careful draft."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -33,7 +33,7 @@ from donewhen.graph.planning.outcomes import (
     start_looking,
     take_plan,
 )
-from donewhen.graph.step.calls import left_of
+from donewhen.graph.step.calls import allowance_left
 from donewhen.prompts import instructions
 from donewhen.state.language.texts import known_language, primary_language
 from donewhen.state.ledger import add, exhausted
@@ -48,28 +48,30 @@ from donewhen.state.settings import Settings
 ALONE = "a text alone decides nothing here; if it is your answer, make the call `answer` with it"
 KEEP = "name it in the `done_when` of a step that reaches it or of the plan, or in `drop` with why it goes"
 _KEYS = pattern(r"[\"'](?:action|plan_steps|tool_calls?|done_when)[\"']\s*:|\bsubmit_plan\b|\bask_user\b")
-"""What only a printed decision has, however broken it is."""
+"""Only a printed decision contains these, however broken it is."""
 ECHO = "this repeats what you were given; decide by one call"
 
 
 ROLE = {"triage": "triage", "draft": "plan"}
-"""Phase → whose model is asked; the instructions are called like the phase."""
+"""The role of the model by phase; the prompts are named after the phase."""
 LAST_ROUNDS = 2
 GO_ON = "Go on: look, or decide."
 
 
 async def triage(state: Planning, runtime: Runtime[Settings], config: RunnableConfig, *, deps: Deps) -> Planning:
-    """Phase 1: quick, thinking off, small context. Looks, answers, asks, declines or plans (P01, P02, P20)."""
+    """Phase 1: quick, without thinking, with a small context. It reads, answers, asks, declines or plans (P01, P02,
+    P20).
+    """
     return await _plan_round(state, runtime, config, deps)
 
 
 async def draft(state: Planning, runtime: Runtime[Settings], config: RunnableConfig, *, deps: Deps) -> Planning:
-    """Phase 2: thinking on; only when the triage wants it, or when a plan failed (P03)."""
+    """Phase 2: with thinking; only when triage asks for it, or when a plan failed (P03)."""
     return await _plan_round(state, runtime, config, deps)
 
 
 async def _plan_round(state: Planning, runtime: Runtime[Settings], config: RunnableConfig, deps: Deps) -> Planning:
-    """Do a round, with what the user said since the last one."""
+    """Run a round, including what the user said since the last one."""
     heard, then = state["planning"].get("heard") or "", "The user says this while you plan. Follow it."
     now, said = await with_interjections(state, "planning", heard, runtime, then)
     update = await _ask_and_act(now, runtime, config, deps)
@@ -85,7 +87,7 @@ async def _ask_and_act(state: Planning, runtime: Runtime[Settings], config: Runn
         return fail_planning(turn, "no_plan", f"planning used all its {format_count(settings.plan_rounds, 'round')}")
     if settings.late():
         return fail_planning(turn, "out_of_budget", f"the deadline, {settings.deadline}, has passed")
-    if key := exhausted(left_of(state), ("model_calls",)):
+    if key := exhausted(allowance_left(state), ("model_calls",)):
         return out_of_budget(turn, key)
     turn = replace(turn, offer=await offer_for_planning(deps, settings, state["brief"]["goal"], planning))
     reply = await ask(deps, settings, await _question(turn, await deps.executors.cards(), voice))
@@ -93,7 +95,7 @@ async def _ask_and_act(state: Planning, runtime: Runtime[Settings], config: Runn
     after: PlanningRecord = {**planning, "rounds": planning["rounds"] + 1}
     turn = replace(turn, state={**state, "planning": after, "spent": add(state.get("spent"), reply.spent)})
     if reply.error and reply.error.retryable:  # with more to spend, or more time, it would have been asked again
-        if key := exhausted(left_of(turn.state), ("model_calls",)):
+        if key := exhausted(allowance_left(turn.state), ("model_calls",)):
             return {"planning": after, **out_of_budget(turn, key), "spent": reply.spent}
         if settings.late():
             return {"planning": after, "spent": reply.spent}
@@ -104,7 +106,7 @@ async def _ask_and_act(state: Planning, runtime: Runtime[Settings], config: Runn
 
 
 async def _question(turn: PlanningRound, cards: Mapping[str, Card], voice: Voice) -> Question:
-    """Return the prompt: instructions and tools, then the brief, then the rounds; nothing earlier ever changes."""
+    """Return the request: instructions and tools, the brief, the rounds. Earlier parts never change."""
     state, deps, settings, form = turn.state, turn.deps, turn.settings, turn.form
     phase = turn.planning["phase"]
     role = ROLE[phase]
@@ -130,7 +132,7 @@ async def _question(turn: PlanningRound, cards: Mapping[str, Card], voice: Voice
         role,
         messages,
         tools,
-        allowance=left_of(state),
+        allowance=allowance_left(state),
         passing=len(ending),
         thread=thread_of(turn.runtime),
         fence=state["brief"].get("fence", ""),
@@ -143,14 +145,14 @@ async def _question(turn: PlanningRound, cards: Mapping[str, Card], voice: Voice
 
 
 def _rounds_left_note(state: Planning, settings: Settings) -> list[HumanMessage]:
-    """Say how many rounds are left when they are few; it goes last and away again, so that nothing earlier changes."""
+    """Return a note on the remaining rounds when few are left; it comes last and is not kept."""
     left = settings.plan_rounds - state["planning"]["rounds"]
     said = f"(Rounds left to decide, this one included: {left}.)"
     return [HumanMessage(said)] if left <= LAST_ROUNDS < settings.plan_rounds else []
 
 
 async def _act_on(turn: PlanningRound, reply: ModelReply) -> Planning:
-    """Return what the reply changes; `turn` has this round counted."""
+    """Return the changes that the reply makes; `turn` already counts this round."""
     settings, planning, legal = turn.settings, turn.planning, turn.legal
     if reply.message is None:
         assert reply.error is not None
@@ -202,7 +204,7 @@ async def _act_on(turn: PlanningRound, reply: ModelReply) -> Planning:
 
 
 def _continue(reply: ModelReply, speech: str) -> Planning:
-    """Let the model go on after a text that it said: a round like any other."""
+    """Let the model continue after a text; this counts as a round."""
     assert reply.message is not None
     if reply.speech:
         reply.speech.finish(speech)
@@ -210,12 +212,12 @@ def _continue(reply: ModelReply, speech: str) -> Planning:
 
 
 def _is_decision(text: str, legal: Sequence[str]) -> bool:
-    """Return whether a text is, or holds, a decision that was printed, also one that cannot be read (N11)."""
+    """Return whether a text contains a printed decision, even an unreadable one (N11)."""
     return bool(read_printed(text, legal).calls) or _KEYS.search(text) is not None
 
 
 def _read_plan(turn: PlanningRound, written: Json) -> Json | list[str]:
-    """Return the plan, in a replan the approved one with its changes, or all that is wrong with it."""
+    """Return the plan, on a replan merged into the approved one, or everything that is wrong with it."""
     state, settings, planning = turn.state, turn.settings, turn.planning
     before = (state.get("approval") or {}).get("plan")
     rules = plan_rules(turn.deps, settings, planning.get("finished"), before, state.get("begun"))
@@ -230,14 +232,14 @@ def _read_plan(turn: PlanningRound, written: Json) -> Json | list[str]:
 
 
 def _lost_criteria(turn: PlanningRound, plan: Json | list[str]) -> list[str]:
-    """Return what to say of the goal's criteria that a new plan does not mention; the planner is told once."""
+    """Return corrections for criteria of the goal that a new plan leaves out; the planner is told once."""
     texts = plan.get("change", {}).get("came_back", []) if isinstance(plan, dict) else []
     told = turn.planning.get("lost_told") or turn.planning["corrections"] + 1 >= turn.settings.max_corrections
     return [] if told else [f"“{text[:200]}” was to be reached: {KEEP}" for text in texts]
 
 
 def _wrong_language(turn: PlanningRound, said: Json) -> bool:
-    """Return whether a decision declares another language than the one that was set; pointed out once (P14)."""
+    """Return whether a decision declares another language than the configured one; corrected once (P14)."""
     planning, settings = turn.planning, turn.settings
     if planning.get("language_told") or planning["corrections"] + 1 >= settings.max_corrections:
         return False

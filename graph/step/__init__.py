@@ -1,1 +1,1 @@
-"""One step at work: rounds with a model, the calls of each, and the proof that the step is done."""
+"""The work on one step: rounds with a model, their calls, and the proof that the step is done."""

@@ -1,4 +1,4 @@
-"""The pauses in which a step asks a person about a call: to approve it, or to say what became of it. Pure."""
+"""Pauses that ask a person about a call: to approve it, or to say whether it took effect. Pure."""
 
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -16,25 +16,25 @@ from donewhen.state.run import Json, Step
 from donewhen.state.secrets import conceal_json
 
 Reason = Literal["each", "unlisted", "asks", "new", "hook"]
-"""Why a person must approve a call: texts of the catalogues, and a hook's own question."""
+"""Why a person must approve the call; keys of texts in the catalogues."""
 NewTargets = Mapping[int, Sequence[str]]
-"""Targets of calls that no person knows of, by the position of the call in its reply."""
+"""Targets that no person knows of, by the position of the call in its reply."""
 
 MOST_SHOWN = 10
-"""New targets of one call that its question names; the call itself is shown whole."""
+"""The most new targets that a question lists; the call itself is shown in full."""
 
 
 def approval_pause(
     calls: Sequence[FrozenCall], state: Step, reason: Reason, new: NewTargets, hooked: str = ""
 ) -> Pause:
-    """Ask to approve the first call, and with it the others. `hooked` is what a hook wants to be asked."""
+    """Return the pause that asks to approve the first call together with the others."""
     call, *others = calls
     speak = partial(say, state.get("language", "en"), "call")
     targets = list(new.get(call.get("position", 0), ())) if reason == "new" else []
-    why = "" if reason == "hook" else speak(reason, new=_listed(targets))
-    question = " ".join(part for part in (_may_call(call["name"], state), why, hooked) if part)
+    why = "" if reason == "hook" else speak(reason, new=_targets_text(targets))
+    question = " ".join(part for part in (_permission_question(call["name"], state), why, hooked) if part)
     if others:
-        lines = "\n".join(f"- {_line(other, new, state)}" for other in others)
+        lines = "\n".join(f"- {_describe_call(other, new, state)}" for other in others)
         question = f"{question}\n{speak('batch')}\n{lines}"
     targets += [target for other in others for target in new.get(other.get("position", 0), ())]
     batch = [{"position": each.get("position", 0), "tool": each["name"], "arguments": each["args"]} for each in others]
@@ -44,12 +44,12 @@ def approval_pause(
 
 
 def relay_pause(call: FrozenCall, state: Step) -> StepRecord:
-    """Return the record's change with which a step waits because its executor asks, in the executor's words."""
+    """Return the record's change with which a step waits for answers to its executor's question, in its words."""
     ask, record, id = open_ask(call), state["record"], state["step"]["id"]
     assert ask is not None
     number, said = record.get("questions", 0) + 1, ask["question"]
     if ask["kind"] == "tool":
-        said = f"{call['name']}: {_may_call(ask['tool'], state)} {said}".strip()
+        said = f"{call['name']}: {_permission_question(ask['tool'], state)} {said}".strip()
     if why := ask.get("unreached"):
         said += f"\n\n{say(state.get('language', 'en'), 'call', 'unreached', name=call['name'], why=why)}"
     if ask["kind"] == "tool":
@@ -63,7 +63,7 @@ def relay_pause(call: FrozenCall, state: Step) -> StepRecord:
 
 
 def unknown_effect_pause(call: FrozenCall, state: Step, unknown: UnknownEffect) -> StepRecord:
-    """Return the record's change with which a step waits to be told whether a write took effect."""
+    """Return the record's change with which a step waits until a person says whether a write took effect."""
     language, about = state.get("language", "en"), conceal_json(unknown.arguments or call["args"])
     happened, not_happened, _ = option_texts(language, "effect")
     said = {"call": f"{call['name']}({canonical_json(about)[:500]})", "step": unknown.step or "?"}
@@ -74,24 +74,24 @@ def unknown_effect_pause(call: FrozenCall, state: Step, unknown: UnknownEffect) 
 
 
 def _call_pause(kind: Literal["tool", "effect"], call: FrozenCall, state: Step, question: str, **more: Any) -> Pause:
-    """Return a pause about a call, whose id names attempt, round, content and position of the call."""
+    """Return a pause about a call. Its id contains the attempt, round, content and position of the call."""
     step, record, what = state["step"]["id"], state["record"], "call" if kind == "tool" else kind
     digest, position = call_key(call["name"], call["args"])[:8], call.get("position", 0)
     id = f"{transcript_key(step, record)}.{what}{record['rounds']}.{digest}" + (f".{position}" if position else "")
     return make_pause(kind, id, question, step=step, tool=call["name"], arguments=call["args"], **more)
 
 
-def _may_call(tool: str, state: Step) -> str:
-    """Ask whether the step may call the tool, and say what the step is for."""
+def _permission_question(tool: str, state: Step) -> str:
+    """Return the question whether the step may call the tool, with the purpose of the step."""
     purpose = " ".join(str(state["step"].get("content") or "").split())[:200]
     return say(state.get("language", "en"), "call", "may", step=state["step"]["id"], purpose=purpose, tool=tool)
 
 
-def _line(call: FrozenCall, new: NewTargets, state: Step) -> str:
+def _describe_call(call: FrozenCall, new: NewTargets, state: Step) -> str:
     said, targets = f"{call['name']} {canonical_json(call['args'])}", new.get(call.get("position", 0))
-    return f"{said} {say(state.get('language', 'en'), 'call', 'new', new=_listed(targets))}" if targets else said
+    return f"{said} {say(state.get('language', 'en'), 'call', 'new', new=_targets_text(targets))}" if targets else said
 
 
-def _listed(targets: Sequence[str]) -> str:
-    """Return targets as they are shown: what cannot be seen in them is written as an escape."""
+def _targets_text(targets: Sequence[str]) -> str:
+    """Return targets as text, with invisible characters escaped."""
     return ", ".join(f"`{escape_unseen(target)[:200]}`" for target in targets[:MOST_SHOWN])

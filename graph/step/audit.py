@@ -1,7 +1,6 @@
-"""Have a judge doubt what is about to be delivered: one question, with a few look-ups of its own. Fails closed.
-
-The judge sees the goal, every change with its outcome, the passages that are cited and an index of everything that
-was observed; never the reasoning of whoever wrote the text.
+"""Let a judge doubt a text before it is delivered: one question, and a few look-ups. Fails closed.
+// The judge sees the goal, all changes with their outcomes, the cited passages and an index of all observations; never
+the reasoning of the text's author.
 """
 
 import json
@@ -35,40 +34,41 @@ from donewhen.state.settings import Settings
 CHANGE_CHARS = 3_000
 """The most characters of a change's arguments, and of its outcome; a cut is marked."""
 AROUND = 150
-"""Characters on either side of a passage that is cited."""
+"""Characters shown on either side of a cited passage."""
 LINE_CHARS = 160
 ARGUMENT_CHARS = 1_000
-"""Of a call that reads: a query has its conditions at the end, and joins in the middle."""
+"""The most characters of a read's arguments; a query may have its conditions at the end."""
 MOST_LINES = 300
-"""The most lines of the index of observations; those left out are named by ids."""
+"""The most lines in the index of observations."""
 CITED_CHARS = 1_500
-"""An observation that is cited and not longer is shown whole."""
+"""A cited observation up to this length is shown in full."""
 WHOLE_CHARS, ROOM = 4_000, 6_000
-"""So is one that is not longer than this, cited or not, as long as all of these have room: to look it up, a judge has
-to be sent everything again."""
+"""Observations up to the first length are shown in full while the second lasts, because a look-up
+repeats the request.
+"""
 READS = 8
-"""Reading tools of the run that the judge is offered."""
+"""The most read tools that the judge may call."""
 CORRECTIONS = 2
 NOTES = {"before": "as it was before a change", "part": "the agent saw a part of it"}
 
 
 @dataclass(frozen=True)
 class Subject:
-    """The subject of an audit: a text that is about to be delivered, and all that it can rest on."""
+    """What is audited: a text to be delivered, and everything that it can rest on."""
 
     run: Mapping[str, Any]
-    """The state of the run: goal, conversation, plan, fence, language."""
+    """The run's state: goal, conversation, plan, fence, language."""
     text: str
     journal: Sequence[Mapping[str, Any]]
-    """Everything that was observed, oldest first."""
+    """All observations, oldest first."""
     output: Any = None
-    """The result as data, if it is wanted as that."""
+    """The structured result, if one is requested."""
     verdicts: Mapping[str, Sequence[Json]] = field(default_factory=dict)
-    """Verdicts by step, `goal` for those of the goal's own criteria: what they cite is shown."""
+    """Verdicts by step, under `goal` those on the goal's own criteria; the observations they cite are shown."""
     steps: Mapping[str, Json] = field(default_factory=dict)
     """Records by step."""
     step: str | None = None
-    """The step whose result it is, where a step is audited and not the run."""
+    """The step, if its result is audited instead of the run's answer."""
 
     @property
     def fence(self) -> str:
@@ -77,9 +77,8 @@ class Subject:
 
 
 def is_audit_due(settings: Settings, run: Mapping[str, Any], new: Iterable[Mapping[str, Any]] = ()) -> bool:
-    """Return whether a text must be audited: one that rests, or may seem to rest, on what was looked at or changed.
-
-    Not the words of an executor that took the goal whole: nobody else has worked on it, or is to be asked (P16).
+    """Return whether a text must be audited because it rests, or may seem to rest, on reads or changes.
+    // The output of an executor that took the whole goal is not audited, because no one else is to take part (P16).
     """
     if settings.verification in ("claimed", "grounded") or (run.get("modes") or [{}])[-1].get("by") == "executor":
         return False
@@ -93,10 +92,9 @@ def is_audit_due(settings: Settings, run: Mapping[str, Any], new: Iterable[Mappi
 
 
 async def audit(context: CallContext, subject: Subject, *, reserve: int = 0) -> AuditRow:
-    """Return what the judge says of the text; a `problem` where it cannot be asked or says nothing usable.
-
-    What it looks up becomes observations, in `context.noted`. `reserve`: model calls kept for the end of the run,
-    which an audit may use.
+    """Return the judge's findings on the text, or a `problem` if the judge cannot be asked or gives no usable reply.
+    // Its look-ups become observations in `context.noted`. `reserve` are model calls kept for the end of the run, which
+    an audit may use.
     """
     settings, deps = context.settings, context.deps
     if not _can_judge(deps, settings):
@@ -152,7 +150,7 @@ async def audit(context: CallContext, subject: Subject, *, reserve: int = 0) -> 
 
 
 async def _with_whole_texts(context: CallContext, subject: Subject) -> Subject:
-    """Return the subject with all that changes and cited observations said, of which the journal may have a part."""
+    """Load the full text of all changes and cited observations; the journal may have only a part."""
     cited = {e["observation"] for rows in subject.verdicts.values() for row in rows for e in row.get("evidence") or ()}
     journal = [
         await with_whole_text(context.runtime, context.state, entry)
@@ -164,7 +162,7 @@ async def _with_whole_texts(context: CallContext, subject: Subject) -> Subject:
 
 
 def _can_judge(deps: Deps, settings: Settings) -> bool:
-    """Return whether the model of the role says that it can judge; one that cannot be made says nothing."""
+    """Return False if the role's model declares that it cannot judge."""
     try:
         return bool(getattr(deps.model("judge", settings), "judges", True))
     except DoneWhenError:
@@ -193,7 +191,7 @@ def _answer_calls(message: AIMessage, decision: Decision, told: Mapping[str, str
 async def _look_up(
     decision: Decision, reads: Any, context: CallContext, subject: Subject, looks: int
 ) -> tuple[dict[str, str], int]:
-    """Make the judge's look-ups, as far as they go; what came of each, and how many are left."""
+    """Make the judge's look-ups as far as allowed; return their results by call id, and how many look-ups are left."""
     settings, told = context.settings, dict[str, str]()
     for call in decision.calls:
         if looks <= 0:
@@ -220,16 +218,16 @@ async def _look_up(
 
 
 def audit_brief(subject: Subject, claims: Sequence[str], today: str) -> str:
-    """Return what the judge reads: what was asked, what was changed, what is cited and seen, and the claims."""
+    """Render the judge's brief: the goal, the changes, what was cited and observed, and the claims."""
     run, fence = subject.run, subject.fence
     plan: Mapping[str, Any] = run.get("plan") or {}
     changes = [e for e in subject.journal if e["source"] == "tool" and e["effect"] in WRITES and not e.get("outside")]
     ids = {e["id"] for e in changes}
     evidence = [e for rows in subject.verdicts.values() for row in rows for e in row.get("evidence") or ()]
-    cited, shown_whole = _cited(subject, evidence, ids)
+    cited, shown_whole = _cited_passages(subject, evidence, ids)
     rest = [e for e in subject.journal if e["id"] not in ids | shown_whole and not e.get("outside")]
     said = "\n".join(
-        f"- {_asked(one)}{one['text'].strip()}" for one in user_statements({**run, "journal": subject.journal})
+        f"- {_prefix(one)}{one['text'].strip()}" for one in user_statements({**run, "journal": subject.journal})
     )
     numbered = "\n".join(f"{number}. {claim}" for number, claim in enumerate(claims, 1))
     return brief(
@@ -238,20 +236,20 @@ def audit_brief(subject: Subject, claims: Sequence[str], today: str) -> str:
         section("conversation", run.get("conversation") or ""),
         section("goal", run["goal"]),
         section("user_said", said),
-        section("plan", _plan(plan, subject), fence),
-        framed("changes", "\n".join(_changes(changes, run.get("approvals") or ())) or "none", fence),
+        section("plan", _plan_text(plan, subject), fence),
+        framed("changes", "\n".join(_change_lines(changes, run.get("approvals") or ())) or "none", fence),
         section("cited", cited, fence),
-        section("observations", _index(rest, {item["observation"] for item in evidence}), fence),
+        section("observations", _index_of_observations(rest, {item["observation"] for item in evidence}), fence),
         framed("claims", numbered or "(nothing is delivered)", fence),
     )
 
 
-def _asked(one: Mapping[str, str]) -> str:
+def _prefix(one: Mapping[str, str]) -> str:
     return f"(asked: {' '.join(one['question'].split())[:600]}) " if one.get("question") else ""
 
 
-def _plan(plan: Mapping[str, Any], subject: Subject) -> str:
-    """Return the steps with what became of them and their criteria; in a step's audit only that one."""
+def _plan_text(plan: Mapping[str, Any], subject: Subject) -> str:
+    """Render the steps with their outcome and criteria; for the audit of a step, only that step."""
     lines = []
     for step in plan.get("steps") or ():
         if subject.step not in (None, step["id"]):
@@ -268,18 +266,18 @@ def _plan(plan: Mapping[str, Any], subject: Subject) -> str:
     return "\n".join(lines)
 
 
-def _changes(entries: Iterable[Mapping[str, Any]], approvals: Iterable[Json]) -> Iterator[str]:
-    """Yield the changes; of each that nobody could tell of when it was made, also what the user said of it later."""
+def _change_lines(entries: Iterable[Mapping[str, Any]], approvals: Iterable[Json]) -> Iterator[str]:
+    """Yield the changes; a change with an unknown outcome comes with what the user said about it later."""
     rows = [row for row in approvals if row["kind"] == "effect" and row["decision"] == "not_happened"]
     denied = Counter(call_key(row["tool"], row["arguments"]) for row in rows)
     for entry in entries:
         key = call_key(entry["tool"], entry["arguments"])
         denials = denied[key] if entry.get("unknown") else 0
         denied[key] -= bool(denials)
-        yield _change(entry, "it did not happen, as the user said later" if denials else "")
+        yield _change_line(entry, "it did not happen, as the user said later" if denials else "")
 
 
-def _change(entry: Mapping[str, Any], said: str) -> str:
+def _change_line(entry: Mapping[str, Any], said: str) -> str:
     seen = "unknown whether it took effect" if entry.get("unknown") else "ok" if entry["ok"] else "failed"
     outcome = said or seen
     made_with = _cut_middle(json.dumps(entry["arguments"], ensure_ascii=False), CHANGE_CHARS)
@@ -293,10 +291,9 @@ def _cut_middle(text: str, most: int) -> str:
     return f"{text[:half]} [… cut: {len(text) - 2 * half:,} characters …] {text[-half:]}"
 
 
-def _cited(subject: Subject, evidence: Sequence[Json], changes: Collection[str]) -> tuple[str, set[str]]:
-    """Return what is cited, each passage with what stands around it, and the ids of what stands there whole.
-
-    A change stands under the changes; what is short is shown once, whole.
+def _cited_passages(subject: Subject, evidence: Sequence[Json], changes: Collection[str]) -> tuple[str, set[str]]:
+    """Return the cited passages with their context, and the ids of observations shown in full.
+    // Changes are left out, because they have their own section; short observations are shown once, in full.
     """
     entries = {e["id"]: e for e in subject.journal if not e.get("outside") and e["id"] not in changes}
     lines, shown_whole, room = dict[str, None](), set[str](), ROOM
@@ -311,11 +308,11 @@ def _cited(subject: Subject, evidence: Sequence[Json], changes: Collection[str])
             shown_whole.add(entry["id"])
             room -= length
         text = entry["text"] if entry["id"] in shown_whole else passage(entry["text"], quote, AROUND)
-        lines[f"[{entry['id']}] {_source(entry)}{about}: {text}"] = None
+        lines[f"[{entry['id']}] {_source_text(entry)}{about}: {text}"] = None
     return "\n".join(lines), shown_whole
 
 
-def _source(entry: Mapping[str, Any]) -> str:
+def _source_text(entry: Mapping[str, Any]) -> str:
     if entry["source"] == "user":
         return "the user said"
     if entry["source"] == "result":
@@ -325,9 +322,10 @@ def _source(entry: Mapping[str, Any]) -> str:
     return f"{entry['tool']}{by} {sent} {'ok' if entry['ok'] else 'failed'}".strip()
 
 
-def _index(entries: Sequence[Mapping[str, Any]], cited: Collection[str]) -> str:
-    """Return everything observed beside the changes, oldest first: what is cited and then the latest whole, as far as
-    there is room, others in a line."""
+def _index_of_observations(entries: Sequence[Mapping[str, Any]], cited: Collection[str]) -> str:
+    """Render all observations except changes, oldest first.
+    // Cited observations, then the latest, are shown in full while there is room; the others as one line.
+    """
     kept = [e for e in entries if e["source"] != "result"][-MOST_LINES:]
     latest = {_call_and_result(e): e["id"] for e in kept}
     room, shown_whole = ROOM, set[str]()
@@ -344,7 +342,7 @@ def _index(entries: Sequence[Mapping[str, Any]], cited: Collection[str]) -> str:
         elif entry["id"] not in shown_whole:
             first = " ".join(text[: 2 * LINE_CHARS].split())[:LINE_CHARS]
             text = f"{first} [… cut: {entry['length']:,} characters in all; recall reads them]"
-        lines.append(f"[{entry['id']}] {_source(entry)}: {text}")
+        lines.append(f"[{entry['id']}] {_source_text(entry)}: {text}")
     return "\n".join(lines)
 
 

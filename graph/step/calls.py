@@ -1,6 +1,5 @@
-"""The calls of one decision, in order: each passes the gates, is made once, and becomes an observation.
-
-The calls of planning, of checks and of a judge are made here as well; a person's approval is a matter of steps alone.
+"""Make the calls of one decision in order: each passes the gates, is made once, and becomes an observation.
+// Planning, checks and the judge make their calls here too; only steps ask a person for approval.
 """
 
 import asyncio
@@ -25,7 +24,7 @@ from donewhen.graph.llm.voice import without_listeners
 from donewhen.graph.people.interjections import new_interjections
 from donewhen.graph.step.approvals import NewTargets, Reason, approval_pause, relay_pause, unknown_effect_pause
 from donewhen.graph.step.leave import leave, silence_hint
-from donewhen.graph.step.observations import RecallResult, load_text, recall, seen_before, store_entry, store_text
+from donewhen.graph.step.observations import RecallResult, known_entries, load_text, recall, store_entry, store_text
 from donewhen.graph.tools.call import CallResult, call_tool, seconds_for
 from donewhen.graph.tools.effects import (
     CallOutcome,
@@ -35,9 +34,9 @@ from donewhen.graph.tools.effects import (
     UnknownEffect,
     differences,
     effect_key,
-    kept_artifact,
     perform,
     shorten_text,
+    storable_artifact,
 )
 from donewhen.graph.tools.hooks import Call, Verdict, ask_hooks
 from donewhen.graph.tools.paths import path_problem
@@ -54,62 +53,62 @@ from donewhen.state.secrets import conceal_json, redact_json
 from donewhen.state.settings import Settings
 
 EFFECT = "donewhen_effect"
-"""In the metadata of a call: the key of its effect, the same when it is made again after a crash."""
+"""Metadata key of a call for its effect's key, which is the same when the call is repeated after a crash."""
 
 Outcome = CallOutcome | RecallResult | str
-"""The result of a call, of a look-up, or the reason why the call was not made."""
+"""The result of a call or a look-up, or why the call was not made."""
 
 
 class StepTools(Protocol):
-    """The tools of a step: a Toolbox, or an executor that works by itself."""
+    """The tools of a step: a Toolbox, or an executor that works on its own."""
 
     def get(self, name: str) -> BaseTool | None:
         """Return the tool of this name, or None."""
 
     def effect(self, name: str) -> EffectKind:
-        """Return what it does to the world."""
+        """Return the tool's effect on the world."""
 
     def asks(self, name: str, arguments: Mapping[str, Any] | None = None) -> bool | None:
-        """Return whether the tool says that such a call asks, or that it does not; None: neither."""
+        """Return whether the tool says that such a call must be approved; None if it does not say."""
 
     def new_targets(self, name: str, arguments: Mapping[str, Any], known: KnownTargets) -> list[str]:
-        """Return the targets of a call that no person knows of."""
+        """Return the call's targets that no person knows of."""
 
     def targets(self, name: str, arguments: Mapping[str, Any]) -> set[str]:
-        """Return the files, addresses and ids that the call is about."""
+        """Return the call's targets: files, addresses and ids."""
 
 
 async def act(state: Step, runtime: Runtime[Settings], config: RunnableConfig, *, deps: Deps) -> Step:
-    """Make the calls in the step's record; stop at the first that needs a person or that the budget does not allow."""
+    """Make the calls in the step's record; stop at the first that needs a person or more budget."""
     settings = settings_of(runtime)
     context = CallContext(state, runtime, config, deps, settings.tool_seconds)
     return await CallBatch.of(context, deps.tools_for(state["step"].get("executor"), settings)).run()
 
 
-def left_of(state: Step | Planning) -> Amounts:
-    """Return what a step or planning may still spend: its allowance less what it spent since it was sent off."""
+def allowance_left(state: Step | Planning) -> Amounts:
+    """Return what a step or planning may still spend: its allowance minus its spending since it was sent off."""
     return subtract(state.get("allowance") or {}, state.get("spent"))
 
 
 @dataclass
 class CallContext:
-    """The step for which calls are made, the run it belongs to, and what the calls have spent and seen so far."""
+    """The step that makes calls, its run, and what the calls have spent and observed so far."""
 
     state: Step
     runtime: Runtime[Settings]
     config: RunnableConfig
     deps: Deps
     seconds: float | None
-    """The longest that one call may take, unless its tool says that it takes longer."""
+    """The time limit of one call, unless its tool declares a longer one."""
     spent: Amounts = field(default_factory=dict)
     meters: list[Meter] = field(default_factory=list)
-    """The meters of the calls that are being made."""
+    """The meters of calls in progress."""
     wrote: list[str] = field(default_factory=list)
-    """Short keys of the writes that were made here and whose outcome is known."""
+    """Short keys of the writes made here whose outcome is known."""
     observed: int = 0
-    """Observations that the step has already, where checks and a judge add some."""
+    """The number of observations that the step had before these calls."""
     noted: list[JournalEntry] = field(default_factory=list)
-    """Observations of checks and of a judge."""
+    """Observations made by checks and by a judge."""
     settings: Settings = field(init=False)
     """The settings of the run."""
 
@@ -117,16 +116,16 @@ class CallContext:
         self.settings = settings_of(self.runtime)
 
     def left(self) -> Amounts:
-        """Return what the step may still spend, less what it spent here."""
+        """Return what the step may still spend, minus the spending of these calls."""
         running = self.spent
         for meter in self.meters:
             running = add(running, meter.least_spent)
-        return subtract(left_of(self.state), running)
+        return subtract(allowance_left(self.state), running)
 
 
 @dataclass
 class CallBatch:
-    """The calls of one decision that are still to be made, and what came of the others."""
+    """The calls of one decision that are still to be made, and the results of the others."""
 
     context: CallContext
     tools: StepTools
@@ -134,19 +133,19 @@ class CallBatch:
     number: int
     """The number of the last observation."""
     held: list[str]
-    """Results of printed calls, which go back in one message when all are there."""
+    """Results of printed calls, which are sent back in one message when all are there."""
     entries: list[JournalEntry] = field(default_factory=list)
-    """The observations, as the journal has them."""
+    """The observations as journal entries."""
     results: list[AnyMessage] = field(default_factory=list)
-    """The messages that the model is shown."""
+    """The messages for the model."""
     files: dict[str, str] = field(default_factory=dict)
     found: list[str] = field(default_factory=list)
     """Tools that `find_tools` found."""
     recalled: list[RecallResult] = field(default_factory=list)
     acted: bool = False
-    """True once a call was made or looked up, and not merely refused."""
+    """True once a call was made or answered, and not only refused."""
     learned: bool = False
-    """True once a call brought something that the step did not know."""
+    """True once a call returned something new to the step."""
 
     @classmethod
     def of(cls, context: CallContext, tools: StepTools) -> Self:
@@ -155,7 +154,7 @@ class CallBatch:
         return cls(context, tools, list(record["calls"]), record["observed"], list(record.get("held") or ()))
 
     async def run(self) -> Step:
-        """Make the calls; leave the step at the first that may not be made now."""
+        """Make the calls; leave the step at the first call that may not be made now."""
         context, state = self.context, self.context.state
         while self.calls:
             group = self._next_group()
@@ -174,7 +173,7 @@ class CallBatch:
             if (
                 call.get("delegated")
                 and isinstance(first, CallOutcome)
-                and (kept_artifact(first.result) or {}).get("asks")
+                and (storable_artifact(first.result) or {}).get("asks")
             ):
                 context.spent = add(add(context.spent, first.spent), {"active_seconds": first.result.seconds})
                 return self._halt(relay_pause({**call, **first.result.artifact}, state))
@@ -188,12 +187,12 @@ class CallBatch:
         return self._finish()
 
     @property
-    def _seen(self) -> list[JournalEntry]:
-        """The observations of the step so far, oldest first."""
-        return [*seen_before(self.context.state), *self.entries]
+    def _observations(self) -> list[JournalEntry]:
+        """All observations of the step so far, oldest first."""
+        return [*known_entries(self.context.state), *self.entries]
 
     def _next_group(self) -> Sequence[FrozenCall]:
-        """Return the calls to make together: a row of different reads within the budget, or one of another kind."""
+        """Return the calls to make together: consecutive different reads within the budget, or one other call."""
         keys: set[str] = set()
         room = self.context.left().get("tool_calls", len(self.calls))
         for call in self.calls:
@@ -205,7 +204,7 @@ class CallBatch:
         return self.calls[: max(len(keys), 1)]
 
     def _refusal(self, call: FrozenCall) -> str | None:
-        """Return why the call is not made at all, in words for the model; what a person approved is made."""
+        """Return why the call is refused, in words for the model; None if it may be made, or was approved."""
         if call["name"] in LOOKUPS:
             return None
         if "response" in call:
@@ -230,10 +229,7 @@ class CallBatch:
         return replace(verdict, question="") if verdict.refused or "approved" in call else verdict
 
     async def _gate(self, hooked: str) -> StepRecord | None:
-        """Return the record's change with which the step leaves before the next call; None if it may be made now.
-
-        `hooked` is what a hook wants a person to be asked about the call.
-        """
+        """Return the record's change if the step must leave before the next call; None if the call may be made now."""
         call, state = self.calls[0], self.context.state
         if needs_no_call(call):
             return None
@@ -250,14 +246,14 @@ class CallBatch:
             why = f"it takes {wanted}, which its plan, that nobody was shown, does not list"
             return {"status": "failed", "code": f"{PROMOTED}write", "reason": why, "calls": []}
         covered = reason in ("asks", "new")  # by the plan: asked with all others of the same reply that are, and ask
-        others = [other for other in self.calls[1:] if covered and self._asks_as_well(other, new)]
+        others = [other for other in self.calls[1:] if covered and self._needs_approval_too(other, new)]
         waiting = approval_pause([call, *others], state, reason, new, hooked)
         if diffs := await self._differences(call):
             waiting["diffs"] = diffs
         return {"status": "waiting", "waiting": waiting}
 
     def _approval_reason(self, call: FrozenCall) -> Reason | None:
-        """Return why a person must approve the call; `new`: only if it has targets that no person knows of."""
+        """Return why a person must approve the call; `new` applies only if it has targets unknown to people."""
         settings, effect, delegated = self.context.settings, self.tools.effect(call["name"]), call.get("delegated")
         if needs_no_call(call) or "approved" in call or "known" in call:
             return None
@@ -271,15 +267,15 @@ class CallBatch:
             return None
         return "asks" if asks else "new"
 
-    def _asks_as_well(self, call: FrozenCall, new: NewTargets) -> bool:
+    def _needs_approval_too(self, call: FrozenCall, new: NewTargets) -> bool:
         reason = self._approval_reason(call)
         return reason == "asks" or (reason == "new" and bool(new.get(call.get("position", 0))))
 
     async def _new_targets(self) -> NewTargets:
-        """Return the targets of the calls that no person knows of; look further only if the next call has some."""
+        """Return the targets of the calls that no person knows of; {} if the next call has none."""
         context, state, call = self.context, self.context.state, self.calls[0]
         known = state["known_targets"]() if "known_targets" in state else KnownTargets()
-        for entry in self._seen:
+        for entry in self._observations:
             known.observe(entry)
         if not self.tools.new_targets(call["name"], call["args"], known):
             return {}
@@ -301,7 +297,7 @@ class CallBatch:
     async def _make(
         self, group: Sequence[FrozenCall], refusals: Sequence[str | None], said: Sequence[Verdict]
     ) -> Sequence[Outcome] | UnknownEffect:
-        """Make the calls that are not refused, side by side; an UnknownEffect is about the first of them."""
+        """Make the calls that are not refused, in parallel; an UnknownEffect concerns the first of them."""
         context, id = self.context, self.context.state["step"]["id"]
         if group[0]["name"] in LOOKUPS:
             return [await self._look_up(group[0])]
@@ -337,14 +333,14 @@ class CallBatch:
         return RecallResult(str(came["text"]))
 
     async def _record(self, call: FrozenCall, outcome: Outcome) -> None:
-        """Write down the observation, and what the model is shown of it."""
+        """Store the observation, and add what the model is shown of it."""
         if isinstance(outcome, RecallResult):
             self._record_recall(call, outcome)
             return
         context, history = self.context, self.context.state["call_history"]
         self.number += 1
         entry = self._observe(call, outcome)
-        history.read(self._seen)
+        history.read(self._observations)
         called = is_tool_call(entry)
         before, changed = history.before(entry) if called else (None, False)
         self.learned = self.learned or (before is None if called else entry["ok"])
@@ -378,7 +374,7 @@ class CallBatch:
             self.results[place] = message.model_copy(update={"content": f"{message.text}\n{shown}"})
 
     def _record_recall(self, call: FrozenCall, result: RecallResult) -> None:
-        """Show what was read on, which is no observation, and say so if it was read before."""
+        """Show the recalled text, which is no observation, and say so if the model read it before."""
         self.acted = True
         again = [*result.span] in self._lookups().get("recalled", {}).get(result.id, ())
         if result.id and not again:
@@ -387,7 +383,7 @@ class CallBatch:
         self._show(call, f"{result.text}\nNote: you read this before." if again else result.text)
 
     def _observe(self, call: FrozenCall, outcome: CallOutcome | str) -> JournalEntry:
-        """Return the observation and charge the call; one that was not made costs nothing and has no effect."""
+        """Return the observation and charge the call; a call that was not made costs nothing."""
         context = self.context
         if isinstance(outcome, str):
             answered = "response" in call
@@ -395,7 +391,7 @@ class CallBatch:
             return observe_call(context.state, self.number, call, CallResult(answered, f"Not run: {outcome}", 0.0))
         self.acted = True
         context.spent = add(add(context.spent, outcome.spent), {"tool_calls": 1})
-        came = kept_artifact(outcome.result) or {}
+        came = storable_artifact(outcome.result) or {}
         self.files.update(came.get("files", {}))
         entry = observe_call(context.state, self.number, call, outcome.result, self.tools)
         if call.get("delegated"):
@@ -410,7 +406,7 @@ class CallBatch:
         return render_observation(entry, limit, hint, context.state.get("fence", ""))
 
     def _render_repetition(self, entry: JournalEntry, hint: str, *, again: bool) -> str:
-        """Return an unchanged result: whole at the second time, one line from then on if that is shorter (X11)."""
+        """Render an unchanged result: in full the second time, later in one line if that is shorter (X11)."""
         said = f"As {entry['same_as']}, unchanged."
         if not again or len(entry["text"]) <= len(said):
             return self._render(entry, f"{hint} {said}".strip())
@@ -423,7 +419,7 @@ class CallBatch:
             self.held.append(text)
 
     def _lookups(self) -> StepRecord:
-        """Return what the record gains by looking things up."""
+        """Return the record's change after look-ups."""
         record, change = self.context.state["record"], StepRecord()
         if self.found:
             change["found"] = [*(record.get("found") or ()), *self.found]
@@ -433,7 +429,7 @@ class CallBatch:
         return {**change, "recalled": spans} if spans else change
 
     def _send_back(self, claim: StepClaim) -> None:
-        """Answer a claim that is not weighed: the changes that it rests on have to wait, or did not all go well."""
+        """Answer a claim that is not considered yet: its changes are waiting, or failed."""
         self.results.append(ToolMessage(LOOK_FIRST.format(name=claim["kind"]), tool_call_id=claim["id"]))
 
     def _update(self) -> Step:
@@ -448,7 +444,7 @@ class CallBatch:
         return {**update, "wrote": context.wrote} if context.wrote else update
 
     def _finish(self) -> Step:
-        """Return to the model, with a word about it if nothing new came of the calls."""
+        """Return to the model, with a hint if the calls brought nothing new."""
         context, record, update = self.context, self.context.state["record"], self._update()
         silence = count_silence(record, self.learned)
         if self.held:
@@ -467,7 +463,7 @@ class CallBatch:
         return {**update, "record": after}
 
     def _halt(self, change: StepRecord) -> Step:
-        """Leave before the next call: the calls that are left are frozen as they will run, if the step may go on."""
+        """Leave before the next call; the remaining calls are stored to run later, if the step may continue."""
         context = self.context
         for call in self.calls if change["status"] == "failed" else ():
             self._show(call, f"Not run: {change['reason']}")
@@ -505,7 +501,7 @@ async def _ask_after_call(
     context: CallContext, tools: StepTools, call: FrozenCall, result: CallResult, notes: Sequence[str]
 ) -> CallResult:
     """Return the result as hooks leave it: what they withhold is nowhere kept, and what was done stays done."""
-    if not (hooks := context.deps.hooks.after_call) or (kept_artifact(result) or {}).get("asks"):
+    if not (hooks := context.deps.hooks.after_call) or (storable_artifact(result) or {}).get("asks"):
         return replace(result, notes=notes)
     about = replace(_as_hooks_see(context, tools, call), ok=result.ok, text=result.text)
     verdict = await ask_hooks(hooks, about, partial(tell_people, context))
@@ -530,10 +526,9 @@ async def store_notes(context: CallContext, first: int, notes: Sequence[str]) ->
 async def make_call(
     context: CallContext, tools: StepTools, call: FrozenCall, observation: str, said: Verdict | None = None
 ) -> CallOutcome | UnknownEffect:
-    """Make the call, or replay it if it was made before a crash. Of an UnknownEffect a person must say whether to.
-
-    `observation` is the id under which its whole output is kept. `said` is the word of the hooks on it; without, they
-    are asked here, where no person can be.
+    """Make the call, or replay it if it was made before a crash.
+    // Returns an UnknownEffect if a person must decide whether to make it. `observation` is the id under which the full
+    output is stored.
     """
     if said is None:
         said = await ask_before_call(context, tools, call)
@@ -588,7 +583,7 @@ async def make_call(
 async def _call_tool(
     context: CallContext, tool: BaseTool, call: FrozenCall, config: RunnableConfig, key: str
 ) -> CallResult:
-    """Call the tool; one that would pause the graph itself fails, as every pause is at the top, one at a time."""
+    """Call the tool. A tool that would pause the graph fails, because pauses happen at the top level, one at a time."""
     try:
         return await call_tool(
             tool,
@@ -616,7 +611,7 @@ def observe_call(
     tools: StepTools | None = None,
     source: Source = "tool",
 ) -> JournalEntry:
-    """Return the observation of a call of this step; without `tools`, of one that was not made."""
+    """Return the observation of a call of this step; without `tools`, of a call that was not made."""
     id, name, arguments = state["step"]["id"], call["name"], call["args"]
     effect = None if tools is None else tools.effect(name)
     entry = observation(
@@ -639,9 +634,8 @@ def observe_call(
 
 
 async def make_reading(context: CallContext, name: str, arguments: Json) -> tuple[JournalEntry, CallResult] | str:
-    """Make a reading call of the runtime's own; return its observation and result, or why it may not be made.
-
-    The caller sees to it that the budget has a tool call.
+    """Make one of the runtime's own read calls; return its observation and result, or why it may not be made.
+    // The caller checks that the budget allows a tool call.
     """
     state, number = context.state, context.observed + len(context.noted) + 1
     toolbox = context.deps.all_tools(context.settings)

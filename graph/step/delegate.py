@@ -1,6 +1,5 @@
-"""The delegate node: an executor that works by itself does so, before the step is proven like any other.
-
-What it asks is asked in the run; the answers start the next handoff of its work.
+"""The delegate node hands the step to an executor that works on its own; the step is then proven like any other.
+// The executor's questions become questions of the run, and the answers start its next handoff.
 """
 
 import asyncio
@@ -27,7 +26,7 @@ from donewhen.graph.llm.attachments import brief_message
 from donewhen.graph.llm.cost import meter_of
 from donewhen.graph.llm.voice import Voice
 from donewhen.graph.step.approvals import relay_pause
-from donewhen.graph.step.calls import EFFECT, CallBatch, CallContext, left_of
+from donewhen.graph.step.calls import EFFECT, CallBatch, CallContext, allowance_left
 from donewhen.graph.step.leave import leave
 from donewhen.graph.step.observations import with_whole_text
 from donewhen.graph.tools.toolbox import EffectKind
@@ -41,7 +40,7 @@ NOT_SHOWN = "(The request has images or files attached, which are not shown here
 
 
 async def delegate(state: Step, runtime: Runtime[Settings], config: RunnableConfig, *, deps: Deps) -> Step:
-    """Let the step's executor work on the brief. Its output becomes one observation, called by the executor's name."""
+    """Let the executor work on the brief. Its output becomes one observation, as of a tool with the executor's name."""
     record, name = state["record"], state["step"]["executor"]
     if gone := executor_problem(name, deps.executors):
         return leave(state, runtime, {"status": "failed", "code": "no_executor", "reason": gone})
@@ -51,7 +50,7 @@ async def delegate(state: Step, runtime: Runtime[Settings], config: RunnableConf
     now: Step = {**state, "record": {**record, "calls": calls, "delegated": True}}
     if open_ask(calls[0]):
         return leave(now, runtime, relay_pause(calls[0], state))
-    seconds = executor.seconds or left_of(state).get("active_seconds")
+    seconds = executor.seconds or allowance_left(state).get("active_seconds")
     beside = (await brief_message("", state.get("attachments", ()), runtime)).content
     handoff = replace(
         _make_handoff(now, calls[0], runtime, config), attached=beside[1:] if isinstance(beside, list) else ()
@@ -63,7 +62,7 @@ async def delegate(state: Step, runtime: Runtime[Settings], config: RunnableConf
 
 
 def _make_handoff(state: Step, call: FrozenCall, runtime: Runtime[Settings], config: RunnableConfig) -> Handoff:
-    """Return what the executor gets; the keys are put in where the call is made."""
+    """Return the executor's input; the keys are added when the call is made."""
     saver = (config.get("configurable") or {}).get(CHECKPOINTER_KEY)
     voice, here = Voice(runtime, state["step"]["id"], inside=True), copy_context()
 
@@ -85,7 +84,7 @@ def _make_handoff(state: Step, call: FrozenCall, runtime: Runtime[Settings], con
 
 
 async def _take_output(state: Step, update: Step, runtime: Runtime[Settings]) -> Step:
-    """Take the output of a passthrough executor as the result, without a model; if it failed, so has the step."""
+    """Take the output of a passthrough executor as the step's result, without a model; if it failed, the step fails."""
     if update["record"]["status"] != "running":
         return update
     entry = await with_whole_text(runtime, state, update["journal"][-1])
@@ -100,14 +99,14 @@ async def _take_output(state: Step, update: Step, runtime: Runtime[Settings]) ->
 
 @dataclass(frozen=True)
 class ExecutorTools:
-    """An executor that works by itself, as the one tool of its step."""
+    """An executor that works on its own, as the only tool of its step."""
 
     executor: Executor
     handoff: Handoff
     call: FrozenCall
 
     def get(self, name: str) -> BaseTool | None:
-        """Return the executor as a tool of one argument, `brief`."""
+        """Return the executor as a tool with one argument, `brief`."""
 
         async def work(brief: str, config: RunnableConfig) -> tuple[Any, Json]:
             key = str((config.get("metadata") or {}).get(EFFECT, ""))
@@ -124,16 +123,16 @@ class ExecutorTools:
             name=name,
             description=self.executor.description or name,
             response_format="content_and_artifact",
-            metadata={"keyed": self._finds, "probe": probe, "about": {"conversation": self.handoff.conversation}},
+            metadata={"keyed": self._can_find, "probe": probe, "about": {"conversation": self.handoff.conversation}},
         )
 
     def effect(self, name: str) -> EffectKind:
-        """Return `write`: what the executor does is unknown."""
+        """Return `write`, because the executor's effects are unknown."""
         return "write"
 
     @property
-    def _finds(self) -> bool:
-        """True if the executor finds a handoff again by its key."""
+    def _can_find(self) -> bool:
+        """True if the executor can find an earlier handoff by its key."""
         executor = self.executor
         return bool(executor.remote or (executor.graph and nested.is_durable(executor.graph, self.handoff.saver)))
 
@@ -147,23 +146,23 @@ class ExecutorTools:
         raise Unfinished("Nothing is kept of what it did.")
 
     def asks(self, name: str, arguments: Mapping[str, Any] | None = None) -> bool | None:
-        """Return False: the approved plan names the executor, and its configuration says what it may reach."""
+        """Return False: the approved plan names the executor, and its configuration limits its reach."""
         return False
 
     def new_targets(self, name: str, arguments: Mapping[str, Any], known: KnownTargets) -> list[str]:
-        """Return none: the brief holds no targets of its own."""
+        """Return nothing: a brief has no targets of its own."""
         return []
 
     def targets(self, name: str, arguments: Mapping[str, Any]) -> set[str]:
-        """Return none: they are unknown."""
+        """Return nothing: the targets are unknown."""
         return set()
 
     async def _work(self, handoff: Handoff, config: RunnableConfig) -> tuple[Any, Json]:
-        """Work apart from this graph: with its callbacks, but without its checkpoints, store and interrupts."""
-        apart = _without_checkpoints(config)
-        with set_config_context(apart) as context:
-            report = await asyncio.create_task(self._report(replace(handoff, config=apart)), context=context)
-        if meter := meter_of(apart):
+        """Work isolated from this graph: with its callbacks, but without its checkpoints, store and interrupts."""
+        isolated = _without_checkpoints(config)
+        with set_config_context(isolated) as context:
+            report = await asyncio.create_task(self._report(replace(handoff, config=isolated)), context=context)
+        if meter := meter_of(isolated):
             meter.charge_reported(report.said)
         if report.failed:
             raise ToolException(report.failed)

@@ -1,4 +1,4 @@
-"""The execute node: one step, as a subgraph. (delegate →) decide → decide … → goal_check; act: calls that waited"""
+"""The execute node, a subgraph for one step: (delegate →) decide → decide … → goal_check. `act` makes delayed calls."""
 
 from functools import cache
 from typing import Any, Literal
@@ -24,7 +24,7 @@ def build_execute(deps: Deps) -> Subgraph:
 
 @cache
 def _step() -> CompiledStateGraph[Any, Settings, Any, Any]:
-    """Return the compiled subgraph, made once: it takes its dependencies from the run."""
+    """Return the compiled subgraph. It is made once, because the run passes the dependencies."""
     graph = StateGraph(StepStored, context_schema=Settings, output_schema=StepOutput)
     graph.add_node("delegate", Node(delegate))
     graph.add_node("decide", Node(decide))
@@ -42,7 +42,7 @@ def _step() -> CompiledStateGraph[Any, Settings, Any, Any]:
 
 
 def after_dispatch(state: Step) -> Literal["delegate", "decide", "act", "goal_check"]:
-    """Return to where a step waited, with frozen calls or a claim: no model is asked again."""
+    """Continue where the step waited, with its stored calls or claim, so that no model is asked again."""
     record = state["record"]
     alone = state["alone"] and not record.get("delegated")
     if (calls := record.get("calls")) and not (alone and calls[0].get("planned")):
@@ -53,7 +53,7 @@ def after_dispatch(state: Step) -> Literal["delegate", "decide", "act", "goal_ch
 
 
 def after_round(state: Step) -> Literal["decide", "act", "goal_check", "__end__"]:
-    """Make the calls that nobody made yet, prove what is claimed; else the next round, unless it ended or waits."""
+    """Go to `act` for open calls, to `goal_check` for a claim, to `decide` for the next round, or leave."""
     if state["record"]["status"] != "running":
         return "__end__"
     if state["record"].get("calls"):

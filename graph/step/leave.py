@@ -1,4 +1,4 @@
-"""Leave a step: the updates with which it ends or waits, and the words to a model that does not get on."""
+"""Leave a step: the updates with which it ends or waits, and the corrections and hints for a stuck model."""
 
 from collections.abc import Mapping, Sequence
 
@@ -17,7 +17,7 @@ from donewhen.state.secrets import redact
 from donewhen.state.settings import Settings
 
 STAYS = ("waiting", "ready", "failed")
-"""A step that leaves so may go on later, a failed one if a person says so; its rounds are kept in the run."""
+"""Statuses of steps that may continue later, a failed one if a person says so; their rounds are kept in the run."""
 
 
 def leave(
@@ -28,10 +28,9 @@ def leave(
     spent: Mapping[str, float] | None = None,
     wrote: Sequence[str] = (),
 ) -> Step:
-    """Return the update with which a step ends or waits: its record, and its new rounds if it goes on later.
-
-    `spent` and `wrote` are what this node has spent and written and returns beside this update. The run accounts for
-    the writes of a step that is done; those of any other stay with the attempt that made them.
+    """Return the update with which a step ends or waits: its record, and its new rounds if it may continue.
+    // `spent` and `wrote` are what this node spent and wrote, which it returns besides this update. The writes of a
+    finished step are accounted for by the run; other writes stay with their attempt.
     """
     record: StepRecord = {**state["record"], **change}
     claims = [*record.get("wrote", ()), *state.get("wrote", ()), *wrote]
@@ -61,8 +60,7 @@ def send_correction(
     change: StepRecord | None = None,
 ) -> Step:
     """Tell the model what was wrong; too many corrections in a row fail the step (X05).
-
-    `said` is for people, `messages` are for the model, `change` is what else happens to the record.
+    // `said` is for people, `messages` are for the model, `change` is merged into the record.
     """
     record: StepRecord = {**state["record"], **(change or {}), "corrections": state["record"]["corrections"] + 1}
     said = redact(said[:1000])
@@ -76,7 +74,7 @@ def send_correction(
 
 
 def silence_hint(state: Step, runtime: Runtime[Settings], record: StepRecord) -> str:
-    """Return a word to the model when several rounds brought nothing new, else ""; tell the user once."""
+    """Return a hint for the model after several rounds without anything new, else ""; tell the user once."""
     rounds = record["silent"]
     if rounds < SILENT_ROUNDS:
         return ""

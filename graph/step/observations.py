@@ -1,4 +1,4 @@
-"""The texts of observations: whole in the store by id, short in the journal, read on by `recall`."""
+"""Texts of observations: in full in the store, shortened in the journal, and read further by `recall`."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -22,48 +22,47 @@ HEADER_CHARS = 200
 
 
 async def store_text(runtime: Runtime[Settings], state: Step, id: str, text: str) -> None:
-    """Put the whole text of an observation into the store, if it is too long for the journal.
-
-    A thread may have several runs at once, as nodes of a graph around them; the fence tells them apart.
+    """Store the full text of an observation if it is too long for the journal.
+    // An outer graph may have several runs on one thread; the fence distinguishes them.
     """
     if runtime.store is not None and len(text) > INLINE_CHARS:
-        key = f"{state.get('fence', '')}:{_of_request(state, id)}"
+        key = f"{state.get('fence', '')}:{_request_key(state, id)}"
         await runtime.store.aput((*NAMESPACE, store_label(thread_of(runtime))), key, {"text": text}, index=False)
 
 
 async def load_text(runtime: Runtime[Settings], state: Step, id: str) -> str | None:
-    """Return the whole text of an observation of this request or an earlier one; None if the store has none."""
+    """Return the full text of an observation of this or an earlier request; None if the store has none."""
     return None if runtime.store is None else await stored_text(runtime.store, thread_of(runtime), state, id)
 
 
 async def stored_text(store: BaseStore, thread_id: str, state: Mapping[str, Any], id: str) -> str | None:
-    """Return the whole text of an observation of a thread; None where all of it stands in the journal."""
-    named = _of_request(state, id)
+    """Return the full text of a thread's observation; None if the journal has all of it."""
+    named = _request_key(state, id)
     for key in (f"{state.get('fence', '')}:{named}", named):  # as it is kept now, and as it was by older versions
         if item := await store.aget((*NAMESPACE, store_label(thread_id)), key):
             return str(item.value["text"])
     return None
 
 
-def _of_request(state: Mapping[str, Any], id: str) -> str:
+def _request_key(state: Mapping[str, Any], id: str) -> str:
     return id if ":" in id else f"{state.get('turn', 1)}:{id}"
 
 
 async def store_entry(runtime: Runtime[Settings], state: Step, entry: JournalEntry) -> JournalEntry:
-    """Put a long text into the store; return the entry as the journal has it, whole if there is no store."""
+    """Store a long text; return the entry for the journal, with the full text if there is no store."""
     await store_text(runtime, state, entry["id"], entry["text"])
     return entry if runtime.store is None else shorten_entry(entry, INLINE_CHARS)
 
 
 async def with_whole_text(runtime: Runtime[Settings], state: Step, entry: Mapping[str, Any]) -> Json:
-    """Return the entry with its whole text."""
+    """Return the entry with its full text."""
     text = await load_text(runtime, state, entry["id"]) if entry.get("stored") else None
     return dict(entry) if text is None else {**entry, "text": text}
 
 
 @dataclass(frozen=True)
 class RecallResult:
-    """The text of a look-up for the model, and which characters of which observation it has, if any."""
+    """The text of a look-up for the model, and the range of the observation it shows, if any."""
 
     text: str
     id: str = ""
@@ -71,10 +70,10 @@ class RecallResult:
 
 
 async def recall(call: FrozenCall, state: Step, new: list[JournalEntry], runtime: Runtime[Settings]) -> RecallResult:
-    """Read on in an observation: a piece of its whole text, framed as data, and where it goes on."""
+    """Return a piece of an observation's full text, framed as data, with the offset of the next piece."""
     wanted = str(call["args"]["observation"]).strip().strip("[]")
     offset = call["args"].get("offset") or 0
-    entries = {e["id"]: e for e in [*state.get("before", ()), *seen_before(state), *new] if not e.get("outside")}
+    entries = {e["id"]: e for e in [*state.get("before", ()), *known_entries(state), *new] if not e.get("outside")}
     if wanted not in entries:
         known = ", ".join(list(entries)[-15:]) or "none"
         return RecallResult(f"recall error\nThere is no observation {wanted[:40]!r} here; there are: {known}.")
@@ -88,6 +87,6 @@ async def recall(call: FrozenCall, state: Step, new: list[JournalEntry], runtime
     return RecallResult(f"{head}\n{framed('tool_output', text[offset:end], state.get('fence', ''))}", wanted, span)
 
 
-def seen_before(state: Step) -> list[JournalEntry]:
-    """Return the observations of this step and of those it builds on, oldest first."""
+def known_entries(state: Step) -> list[JournalEntry]:
+    """Return the observations of this step and of its dependencies, oldest first."""
     return [*state.get("known", ()), *state.get("journal", ())]

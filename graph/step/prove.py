@@ -1,4 +1,4 @@
-"""Prove that a step is done: by evidence, by the runtime's own checks, and where due by a judge. Fails closed."""
+"""Prove that a step is done: by evidence, by the runtime's checks, and where required by a judge. Fails closed."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -19,7 +19,7 @@ from donewhen.graph.step.audit import Subject, audit, is_audit_due
 from donewhen.graph.step.calls import CallContext, make_reading
 from donewhen.graph.step.ending import READ_ON, ask_before_end
 from donewhen.graph.step.leave import leave, send_correction
-from donewhen.graph.step.observations import seen_before, store_entry, with_whole_text
+from donewhen.graph.step.observations import known_entries, store_entry, with_whole_text
 from donewhen.graph.sync import run_aside
 from donewhen.graph.tools.hooks import OPTIONS
 from donewhen.state.ledger import exhausted
@@ -41,18 +41,18 @@ UNCHANGED = (
     "`unchanged`: why nothing had to be changed"
 )
 MOST_AGAIN = 10
-"""Readings that one goal_check makes again."""
+"""The most reads that one goal_check repeats."""
 FORM_CORRECTIONS = 2
-"""The most times that a criterion goes back for an imprecise quote alone; then it stays unverified, the work stands."""
+"""The most corrections of a criterion for imprecise quotes alone; then it stays unverified."""
 SOURCE_CHARS = 2_000_000
-"""The most characters of observations in which the values of a result are looked up."""
+"""The most characters of observations that are searched for the values of a result."""
 UNDECIDED = ("refused", "interrupt", "command")
-"""Errors of the call that say nothing about the criterion."""
+"""Errors of a check's call that say nothing about the criterion."""
 
 
 @dataclass
 class Proof:
-    """A claim that a step, or the goal, is done, and the verdicts on it so far."""
+    """A claim that a step or the goal is done, and the verdicts so far."""
 
     context: CallContext
     claim: StepClaim
@@ -61,9 +61,9 @@ class Proof:
     scope: EvidenceScope
     verdicts: dict[int, Json] = field(default_factory=dict)
     audit: Json | None = None
-    """A judge's verdict on the result, if that is the answer."""
+    """The judge's verdict on the result, if it is the answer."""
     doubted: bool = False
-    """True if a judge's doubts go back, or went back, to the model."""
+    """True if the judge's doubts were sent back to the model once."""
 
     @property
     def record(self) -> StepRecord:
@@ -72,11 +72,11 @@ class Proof:
 
     @property
     def rows(self) -> list[Json]:
-        """The verdicts, by number of the criterion."""
+        """The verdicts in the order of criteria."""
         return [verdict for _, verdict in sorted(self.verdicts.items())]
 
     def bad(self) -> list[Json]:
-        """Return the verdicts that structure refuses: a judge is asked only where there is none."""
+        """Return the verdicts that structure rejects; a judge is asked only if there are none."""
         level = self.context.settings.verification
         level = "grounded" if level in ("audited", "judged") else level
         checks = {number: {"check": criterion.get("check")} for number, criterion in enumerate(self.criteria, 1)}
@@ -88,7 +88,7 @@ class Proof:
 
 
 async def goal_check(state: Step, runtime: Runtime[Settings], config: RunnableConfig, *, deps: Deps) -> Step:
-    """Hold the claims of `finish_step` or `finish_task` against the evidence; accept them or say what is missing."""
+    """Check the claims of `finish_step` or `finish_task` against the evidence; accept them or say what is missing."""
     claim = cast("StepClaim", state.get("decision") or state["record"]["claim"])
     seconds, observed = settings_of(runtime).tool_seconds, state["record"]["observed"]
     update = await _prove(claim, CallContext(state, runtime, config, deps, seconds, observed=observed))
@@ -114,13 +114,13 @@ async def _prove(claim: StepClaim, context: CallContext) -> Step:
     await refresh_stale_reads(proof)
     if needs := await check_criteria(proof):
         emit_charge(runtime, state["step"]["id"], context.spent)
-        return _cut_off(proof, needs)
+        return _leave_for_budget(proof, needs)
     said = str(claim["arguments"].get("unchanged") or record.get("unchanged") or "").strip()
     bad = proof.bad()
     unchanged = [UNCHANGED] if proof.scope.unchanged and not said and settings.verification != "claimed" else []
     if state.get("last") and not bad and not unchanged:
         result = str(claim["arguments"]["result"]).strip()
-        verdict = await ask_before_end(context, result, [*state.get("asked", ()), *seen_before(state)])
+        verdict = await ask_before_end(context, result, [*state.get("asked", ()), *known_entries(state)])
         if verdict.question:
             return _ask_person(proof, verdict.question)
         unchanged = [verdict.refused] if verdict.refused else []
@@ -133,14 +133,13 @@ async def _prove(claim: StepClaim, context: CallContext) -> Step:
 
 
 async def _audit_result(proof: Proof) -> list[str]:
-    """Have the result audited where that is due; return what goes back to the model for it.
-
-    The result of the only step is what the user gets: what is doubted of it goes back once, and what stays is said
-    beside it. Where a judge decides of the step itself, it is done only when nothing is doubted.
+    """Audit the result if that is due; return the doubts to send back to the model.
+    // The result of the only step is the run's answer: its doubts are sent back once, and remaining doubts are shown
+    with it. Where a judge decides a criterion, the step is done only without doubts.
     """
     context, settings, state = proof.context, proof.context.settings, proof.context.state
     decides = [n for n, verdict in proof.verdicts.items() if _needs_judge(verdict, proof.criteria[n - 1], settings)]
-    known, heard = seen_before(state), state["record"].get("heard") or ""
+    known, heard = known_entries(state), state["record"].get("heard") or ""
     said = await new_interjections(context.runtime, settings, state.get("heard") or "")
     said = [each for each in said if each["key"] <= heard]
     journal = [*known, *interjection_entries(said, known), *context.noted]
@@ -168,7 +167,7 @@ async def _audit_result(proof: Proof) -> list[str]:
 
 
 def _needs_judge(verdict: Json, criterion: Json, settings: Settings) -> bool:
-    """Return whether a judge has to decide a criterion of the step; what structure does not allow it cannot."""
+    """Return whether a judge must decide this criterion. A judge cannot accept what structure rejects."""
     return (
         verdict["verdict"] == "cited"
         and not criterion.get("check")
@@ -177,7 +176,7 @@ def _needs_judge(verdict: Json, criterion: Json, settings: Settings) -> bool:
 
 
 def _answer(claim: StepClaim, text: str) -> AnyMessage:
-    """Answer the call that claimed to be done."""
+    """Return the answer to the claiming call."""
     return ToolMessage(text, tool_call_id=claim["id"]) if claim.get("id") else HumanMessage(text)
 
 
@@ -187,7 +186,7 @@ def _correction(problems: Sequence[str], then: str) -> str:
 
 
 def _change(proof: Proof) -> StepRecord:
-    """Return what any end of the proof changes in the record."""
+    """Return the record's changes that every end of the proof makes."""
     bad = {v["criterion"] for v in proof.bad()}
     stands = {str(n): claim for n, claim in proof.claims.items() if n in proof.verdicts and n not in bad}
     change: StepRecord = {
@@ -205,7 +204,7 @@ def _change(proof: Proof) -> StepRecord:
 
 
 def _refuse(proof: Proof, bad: Sequence[Json], unchanged: list[str], doubted: list[str]) -> Step:
-    """Tell the model, per criterion, what is missing; too many refusals for more than form fail the step."""
+    """Tell the model what is missing for each criterion; too many refusals, not counting form, fail the step."""
     problems = [f"criterion {v['criterion']} ({v['text'][:120]}): {v['note']}" for v in bad] + unchanged + doubted
     forms = [str(v["criterion"]) for v in bad if v.get("form")]
     before = proof.record.get("imprecise") or {}
@@ -251,8 +250,8 @@ def _ask_person(proof: Proof, question: str) -> Step:
     return {"journal": context.noted, "spent": context.spent, **left}
 
 
-def _cut_off(proof: Proof, needs: str) -> Step:
-    """Leave because the budget ended in the middle of the proof, which goes on from there when there is more."""
+def _leave_for_budget(proof: Proof, needs: str) -> Step:
+    """Leave because the budget ran out during the proof, which continues from here with more budget."""
     context = proof.context
     decided = {str(number): verdict for number, verdict in proof.verdicts.items()}
     key = exhausted(context.left(), (needs,))
@@ -266,7 +265,7 @@ def _cut_off(proof: Proof, needs: str) -> Step:
 
 
 async def _accept(proof: Proof) -> Step:
-    """End the step: its result becomes an observation."""
+    """End the step; its result becomes an observation."""
     context, arguments = proof.context, proof.claim["arguments"]
     state, id = context.state, context.state["step"]["id"]
     result = str(arguments["result"]).strip()
@@ -284,11 +283,11 @@ async def _accept(proof: Proof) -> Step:
 
 
 async def evidence_scope(context: CallContext, claim: StepClaim, claims: dict[int, Json]) -> EvidenceScope:
-    """Return what may be cited, with the whole text of everything that is cited."""
+    """Return the observations that may be cited, with the full text of those that are."""
     state, step = context.state, context.state["step"]
     cited = str(list(claims.values()))
     read = _with_whole_text if claim.get("whole") else _with_unread_span
-    entries = [await read(context, e) if e["id"] in cited else e for e in seen_before(state)]
+    entries = [await read(context, e) if e["id"] in cited else e for e in known_entries(state)]
     toolbox = context.deps.tools_for(step.get("executor"), context.settings)
     own = [e for e in entries if e["step"] == step["id"] and not e.get("outside")]
     granted = step.get("tools")
@@ -305,7 +304,7 @@ async def evidence_scope(context: CallContext, claim: StepClaim, claims: dict[in
 
 
 async def _with_unread_span(context: CallContext, entry: JournalEntry) -> Json:
-    """Return the observation with its whole text, and what of it the model was not shown."""
+    """Return the observation with its full text and the range that the model was not shown."""
     whole = await _with_whole_text(context, entry)
     limit = observation_limit(context.deps, context.settings, "execute", context.state["step"].get("executor"))
     unread = omitted_span(whole["text"], limit, whole["id"])
@@ -317,7 +316,7 @@ async def _with_whole_text(context: CallContext, entry: JournalEntry) -> Json:
 
 
 async def refresh_stale_reads(proof: Proof) -> None:
-    """Make cited readings again if what they describe changed since, as far as the budget goes."""
+    """Repeat cited reads whose subject has changed since, as far as the budget allows."""
     context, scope = proof.context, proof.scope
     fresh: dict[str, Json] = {}
     for id in stale_reads(proof.claims, scope)[:MOST_AGAIN]:
@@ -333,7 +332,7 @@ async def refresh_stale_reads(proof: Proof) -> None:
 
 
 async def check_criteria(proof: Proof) -> str | None:
-    """Give every criterion its verdict by check or evidence; return the key of the budget that ended before, if any."""
+    """Decide every criterion by its check or evidence; return the budget key that ran out, if any."""
     for number, criterion in enumerate(proof.criteria, 1):
         if number in proof.verdicts:
             continue
@@ -352,7 +351,7 @@ def _verdict(number: int, criterion: Json, claimed: bool) -> Json:
 
 
 def _ground(proof: Proof, number: int, criterion: Json, claim: Json) -> Json:
-    """Return what the cited observations are worth."""
+    """Return the verdict on the cited observations."""
     verdict, level = _verdict(number, criterion, claim["met"]), proof.context.settings.verification
     if not claim["met"]:
         note = "the model itself says that it is not met"
@@ -371,7 +370,7 @@ def _ground(proof: Proof, number: int, criterion: Json, claim: Json) -> Json:
 
 
 async def _check(proof: Proof, number: int, criterion: Json) -> Json:
-    """Return the verdict of the runtime's own check; the model's word plays no part."""
+    """Return the verdict of the runtime's own check; the model's claim plays no part."""
     verdict, check = _verdict(number, criterion, True), criterion["check"]
     reading = await make_reading(proof.context, check["tool"], check["arguments"])
     if isinstance(reading, str):
@@ -386,7 +385,7 @@ async def _check(proof: Proof, number: int, criterion: Json) -> Json:
 
 
 async def sources_of(context: CallContext, journal: list[Json]) -> list[SourceText]:
-    """Return the texts in which values of a result are looked up: what was observed, whole."""
+    """Return the full texts of observations, to search them for the values of a result."""
     sources, room = list[SourceText](), SOURCE_CHARS
     for entry in journal:
         if room > 0 and not entry.get("outside"):

@@ -1,6 +1,5 @@
-"""Save the reply of the round at work, before anything is done about it.
-
-So one round is one checkpoint, and yet nobody is asked again after a crash in the middle of it.
+"""Save the reply of a round before acting on it.
+// A round is one checkpoint, and still no model is asked again after a crash within the round.
 """
 
 import base64
@@ -18,7 +17,7 @@ _SERDE = JsonPlusSerializer(pickle_fallback=False, allowed_json_modules=None, al
 
 
 async def load_reply(state: Step, runtime: Runtime[Settings]) -> Step | None:
-    """Return the update of this very round's reply, if a crash interrupted what was done about it."""
+    """Return the saved update of this round's reply, if a crash interrupted the round."""
     if state["begun"] or runtime.store is None:
         return None
     state["begun"].add(_round(runtime))
@@ -30,7 +29,7 @@ async def load_reply(state: Step, runtime: Runtime[Settings]) -> Step | None:
 
 
 async def save_reply(state: Step, runtime: Runtime[Settings], update: Step) -> bool:
-    """Save the update of a reply, in place of that of the round before; return False if there is no store."""
+    """Save the update of a reply, replacing that of the previous round; return False if there is no store."""
     if runtime.store is None:
         return False
     type, data = _SERDE.dumps_typed(update)
@@ -40,11 +39,11 @@ async def save_reply(state: Step, runtime: Runtime[Settings], update: Step) -> b
 
 
 def _place(state: Step, runtime: Runtime[Settings]) -> tuple[tuple[str, ...], str]:
-    """Return namespace and key; the fence tells apart several runs on one thread, as nodes of a graph around them."""
+    """Return namespace and key; the fence distinguishes several runs on one thread in an outer graph."""
     return (*NAMESPACE, store_label(thread_of(runtime))), f"{state.get('fence', '')}:{state['step']['id']}"
 
 
 def _round(runtime: Runtime[Settings]) -> str:
-    """Return LangGraph's name of this run of the node: the same after a crash, another from any other checkpoint."""
+    """Return LangGraph's id of this task: the same after a crash, different for every other checkpoint."""
     info = runtime.execution_info
     return str(info.task_id if info else "")

@@ -1,4 +1,4 @@
-"""The decide node: one round, one checkpoint. It asks the model, reads the reply, and makes the calls that it wants."""
+"""The decide node: one round, one checkpoint. It asks the model, reads the reply, and makes the calls."""
 
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -28,9 +28,9 @@ from donewhen.graph.llm.reply import Decision, UnusableReply, read_reply
 from donewhen.graph.llm.voice import Voice
 from donewhen.graph.people.interjections import with_interjections
 from donewhen.graph.people.pauses import make_pause
-from donewhen.graph.step.calls import act, left_of
+from donewhen.graph.step.calls import act, allowance_left
 from donewhen.graph.step.leave import leave, send_correction, silence_hint
-from donewhen.graph.step.observations import seen_before
+from donewhen.graph.step.observations import known_entries
 from donewhen.graph.step.replies import load_reply, save_reply
 from donewhen.prompts import instructions
 from donewhen.state.errors import ModelError
@@ -58,7 +58,7 @@ ANSWER_CHARS = 20_000
 
 
 async def decide(state: Step, runtime: Runtime[Settings], config: RunnableConfig, *, deps: Deps) -> Step:
-    """Ask the model what to do next in this step, and do it; without a store the next node does it."""
+    """Ask the model for the next action of the step and carry it out; without a store the next node does that."""
     rounds = rounds_of(state)
     shown = fit_transcript(rounds, settings_of(runtime).transcript_chars, state.get("fence", ""), state["length"])
     before: Step = state if shown is rounds else {**state, "transcript": shown}
@@ -72,7 +72,7 @@ async def decide(state: Step, runtime: Runtime[Settings], config: RunnableConfig
 
 
 async def _ask_model(state: Step, runtime: Runtime[Settings], deps: Deps) -> Step:
-    """Return the update of one round, with what the user said meanwhile."""
+    """Return the update of one round, including what the user said in the meantime."""
     heard = max(state["record"].get("heard") or "", state.get("heard") or "")
     now, said = await with_interjections(state, "record", heard, runtime)
     task = "" if now["record"].get("answers") else str(now["record"].get("task") or "")
@@ -82,7 +82,7 @@ async def _ask_model(state: Step, runtime: Runtime[Settings], deps: Deps) -> Ste
 
 @dataclass
 class StepRound:
-    """One round of a step: what the model is asked, and what its reply changes."""
+    """One round of a step: the request to the model, and the changes its reply makes."""
 
     state: Step
     runtime: Runtime[Settings]
@@ -128,21 +128,21 @@ class StepRound:
         return {**common, **self._take(message, outcome)}
 
     def _obstacle(self, settings: Settings) -> StepRecord | None:
-        """Return the record's change with which the step leaves instead of asking, also where it is exhausted (X08)."""
+        """Return the record's change if the step must leave instead of asking; it may be exhausted (X08)."""
         state, most = self.state, settings.most_alone
         if gone := executor_problem(state["step"].get("executor"), self.deps.executors):
             return {"status": "failed", "code": "no_executor", "reason": gone}
         if settings.late():
             return {"status": "ready", "code": "deadline"}
-        if key := exhausted(left_of(state)):
+        if key := exhausted(allowance_left(state)):
             return {"status": "ready", "code": f"allowance:{key}"}
         if most is not None and "rounds" in state.get("promotable", ()) and state["record"]["rounds"] >= most:
             return {"status": "failed", "code": f"{PROMOTED}rounds", "reason": f"not done after {most} rounds"}
         return None
 
     async def _question(self, settings: Settings, tools: list[Json]) -> Question:
-        """Return the prompt: instructions and tools first, the brief, the rounds; nothing earlier ever changes."""
-        state, step, left = self.state, self.state["step"], left_of(self.state)
+        """Return the request: instructions, tools, the brief, the rounds. Earlier parts never change."""
+        state, step, left = self.state, self.state["step"], allowance_left(self.state)
         named = self.deps.executors.get(step.get("executor") or "")
         profile = profile_text(settings.profile, named.profile if named else "", settings.speaks)
         model = partial(self.deps.model, "execute", settings, step.get("executor"))
@@ -164,16 +164,16 @@ class StepRound:
         )
 
     def _give_up_asking(self, settings: Settings, error: ModelError | None) -> Step:
-        """Leave because no reply came: to go on with more to spend or more time if that helps, else failed."""
+        """Leave without a reply: to continue with more budget or time if that helps, else as failed."""
         spent = add(self.state.get("spent"), self.spent)
-        key = "deadline" if settings.late() else exhausted(left_of({**self.state, "spent": spent}))
+        key = "deadline" if settings.late() else exhausted(allowance_left({**self.state, "spent": spent}))
         change: StepRecord = {"status": "failed", "code": "model_error", "reason": str(error)}
         if key and error and error.retryable:
             change = {"status": "ready", "code": f"allowance:{key}"}
         return {"spent": self.spent, **leave(self.state, self.runtime, change, spent=self.spent)}
 
     def _take(self, message: AIMessage, decision: Decision) -> Step:
-        """Return what a legal decision changes; calls and claims are left in state for the next node."""
+        """Return the changes of a legal decision; calls and claims are left in state for the next node."""
         record, arguments = self.state["record"], decision.arguments
         if decision.kind == "speak":
             # Speech was said to the user as it came; a call printed in it was not made (N10).
@@ -198,15 +198,15 @@ class StepRound:
         return {"record": record, "transcript": [message], "decision": dict(self._claim(decision))}
 
     def _claim(self, decision: Decision) -> StepClaim:
-        """Return a claim to be done as the goal_check takes it."""
+        """Return the claim in the form that goal_check expects."""
         said = self.voice.message_id("finish_step.result", "finish_task.result")
         return {"kind": decision.kind, "arguments": decision.arguments, "id": decision.id, "said": said}  # type: ignore[typeddict-item]
 
     def _ask_user(self, message: AIMessage, decision: Decision) -> Step:
-        """Leave with a question, unless it was answered before; the answer will be the result of this very call."""
+        """Leave with a question, unless it was answered before. The answer becomes the result of this call."""
         state, record, id = self.state, self.state["record"], self.state["step"]["id"]
         question, options = decision.arguments["question"], decision.arguments.get("options")
-        asked, seen = state.get("asked", ()), seen_before(state)
+        asked, seen = state.get("asked", ()), known_entries(state)
         if before := answered_before(asked, question, options, step=id, seen=seen):
             text = f"You asked this before; the answer was:\n{render_observation(before, ANSWER_CHARS)}"
             messages = [message, *reply_messages(message, text)]
@@ -221,15 +221,14 @@ class StepRound:
         return {"spent": self.spent, **leave(state, self.runtime, change, [message], self.spent)}
 
     def _silent_record(self) -> StepRecord:
-        """Return the record after a round that brought nothing new."""
+        """Return the record after a round without anything new."""
         record = self.state["record"]
         return {**record, **count_silence(record, new=False), "corrections": 0}
 
 
 def _rounds_left(left: Amounts, allowance: Amounts) -> list[HumanMessage]:
-    """Say how many rounds are left at half of them, when calls can still be put together, and when they are few.
-
-    It goes last and away again, so that nothing earlier changes.
+    """Return a note on the remaining rounds, at half of them and when few are left.
+    // It comes last and is not kept, so that earlier messages never change.
     """
     if (rounds := left.get("rounds")) is None or not (rounds <= FEW_ROUNDS or rounds == allowance["rounds"] // 2):
         return []

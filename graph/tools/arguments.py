@@ -1,7 +1,6 @@
-"""Read a call's arguments as the tool's JSON Schema wants them, and say what is wrong, for the model to mend.
-
-What loses nothing is converted: "71" to the integer 71, one value to a list of one. What would need a guess ("7.5" for
-an integer, "yes" for a boolean) is refused.
+"""Coerce a call's arguments to the tool's JSON Schema, and describe what is wrong for the model to correct.
+// Lossless conversions are made: "71" to the integer 71, a single value to a list. Conversions that would be a guess
+("7.5" to an integer, "yes" to a boolean) are refused.
 """
 
 import functools
@@ -26,9 +25,9 @@ from donewhen.graph.tools.schema import MOST_PROBLEMS, Schema, close_schema, res
 from donewhen.state.values import similar
 
 SECONDS = 2.0
-"""Longest time one check may take; arguments that need longer are refused."""
+"""The time limit of one check; arguments that take longer are refused."""
 PATTERN_SECONDS = 0.2
-"""Longest time one regular expression may take on one value."""
+"""The time limit of one regular expression on one value."""
 
 _INTEGER = re.compile(r"-?(?:0|[1-9][0-9]{0,17})", re.ASCII)
 _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]{0,17})(?:\.[0-9]{1,17})?", re.ASCII)
@@ -43,8 +42,7 @@ _deadline: ContextVar[float] = ContextVar("deadline", default=math.inf)
 
 class Arguments:
     """The compiled check of one tool's arguments. Raises ValueError for a schema that cannot be compiled.
-
-    `closed`: a key that the schema does not name is wrong, unless it says what else it takes.
+    // With `closed`, keys that the schema does not name are errors, unless it says what else it accepts.
     """
 
     def __init__(self, schema: Schema, *, closed: bool = True) -> None:
@@ -53,12 +51,12 @@ class Arguments:
         self._validator: Validator = validator_class(base)(self._schema, registry=Registry())
 
     def read(self, arguments: Any) -> tuple[Any, list[str]]:
-        """Return the arguments as the schema wants them, as far as nothing is lost by that, and what is still wrong."""
-        arguments = self.coerced(arguments)
+        """Return the arguments, coerced where nothing is lost, and the remaining problems."""
+        arguments = self.coerce_all(arguments)
         return arguments, self.problems(arguments)
 
-    def coerced(self, arguments: Any) -> Any:
-        """Return the arguments as the schema wants them, as far as nothing is lost by that; what does not fit stays."""
+    def coerce_all(self, arguments: Any) -> Any:
+        """Return the arguments, coerced where nothing is lost; values that do not fit are kept."""
         try:
             with time_limit(SECONDS):
                 return coerce(arguments, self._schema, self._schema, self._fits)
@@ -69,7 +67,7 @@ class Arguments:
         return bool(self._validator.evolve(schema=schema).is_valid(value))
 
     def problems(self, arguments: Any) -> list[str]:
-        """Return what is wrong with the arguments, one line each, at most ten and a count."""
+        """Return the problems of the arguments, one line each, at most ten and a count."""
         if not isinstance(arguments, dict):
             return [f"the arguments must be a JSON object, not a {type(arguments).__name__}"]
         try:
@@ -98,27 +96,29 @@ def time_limit(seconds: float) -> Iterator[None]:
 
 @functools.lru_cache
 def validator_class(base: Any) -> Any:
-    """Return a validator class that keeps to the clock, compares in linear time, refuses NaN and slow patterns."""
+    """Return a validator class that obeys the time limit, compares in linear time, and refuses NaN
+    and slow patterns.
+    """
     ours = {"pattern": _pattern, "patternProperties": _pattern_properties, "uniqueItems": _unique_items}
     ours["additionalProperties"] = _additional_properties
-    checks = {keyword: _timed(check) for keyword, check in {**base.VALIDATORS, **ours}.items()}
+    checks = {keyword: _with_deadline(check) for keyword, check in {**base.VALIDATORS, **ours}.items()}
     types = base.TYPE_CHECKER
     finite = types.redefine("number", lambda _, value: types.is_type(value, "number") and math.isfinite(value))
     extend: Any = validators.extend
     return extend(base, checks, type_checker=finite)
 
 
-def _timed(check: Callable[..., Any]) -> Callable[..., Iterator[ValidationError]]:
-    def timed(validator: Any, value: Any, instance: Any, schema: Any) -> Iterator[ValidationError]:
+def _with_deadline(check: Callable[..., Any]) -> Callable[..., Iterator[ValidationError]]:
+    def check_in_time(validator: Any, value: Any, instance: Any, schema: Any) -> Iterator[ValidationError]:
         if time.monotonic() > _deadline.get():
             raise TimeoutError
         yield from check(validator, value, instance, schema) or ()
 
-    return timed
+    return check_in_time
 
 
 @functools.lru_cache(maxsize=1_000)
-def _compiled(pattern: str) -> Any:
+def _compile(pattern: str) -> Any:
     try:
         return regex.compile(pattern)
     except regex.error:
@@ -126,7 +126,7 @@ def _compiled(pattern: str) -> Any:
 
 
 def _matches(pattern: str, text: str) -> bool:
-    compiled = _compiled(pattern)
+    compiled = _compile(pattern)
     return compiled is None or compiled.search(text, timeout=PATTERN_SECONDS) is not None
 
 
@@ -158,7 +158,7 @@ def _unknown(instance: Mapping[str, Any], schema: Mapping[str, Any]) -> list[str
 
 
 def _unique_items(validator: Any, value: Any, instance: Any, schema: Any) -> Iterator[ValidationError]:
-    """Check `uniqueItems` in linear time; jsonschema's own check compares objects each with each."""
+    """Check `uniqueItems` in linear time; jsonschema's own check is quadratic for objects."""
     if value and isinstance(instance, list):
         seen: set[str] = set()
         for place, item in enumerate(instance):
@@ -169,7 +169,7 @@ def _unique_items(validator: Any, value: Any, instance: Any, schema: Any) -> Ite
 
 
 def _lines(error: ValidationError) -> Iterator[str]:
-    """Yield what is wrong, and where: unknown keys with a likely name, else jsonschema's words."""
+    """Yield the problems with their place: for unknown keys the likely name, otherwise jsonschema's message."""
     where = f"{at}: " if (at := error.json_path.removeprefix("$").removeprefix(".")[:200]) else ""
     given: Any = error.instance
     if error.validator == "additionalProperties" and isinstance(given, dict) and isinstance(error.schema, dict):
@@ -178,7 +178,7 @@ def _lines(error: ValidationError) -> Iterator[str]:
             meant = similar(name, [each for each in known if each not in given])
             hint = f"did you mean {meant[0]!r}?" if meant else f"allowed: {', '.join(known[:30]) or 'none'}"
             yield f"{where}unknown argument {name[:60]!r}; {hint}"
-    elif meant_alternative := _meant(error):
+    elif meant_alternative := _intended_errors(error):
         for below in meant_alternative:
             yield from _lines(below)
     elif error.context:
@@ -188,8 +188,8 @@ def _lines(error: ValidationError) -> Iterator[str]:
         yield f"{where}{_short(error.message)}"
 
 
-def _meant(error: ValidationError) -> list[ValidationError]:
-    """Return the errors of the alternative that was clearly meant, of several the one with the fewest; else []."""
+def _intended_errors(error: ValidationError) -> list[ValidationError]:
+    """Return the errors of the alternative that was clearly intended, of several the one with the fewest; else []."""
     branches: dict[Any, list[ValidationError]] = {}
     for below in error.context or ():
         branches.setdefault(below.relative_schema_path[0], []).append(below)
@@ -204,16 +204,14 @@ def _is_other_kind(error: ValidationError, depth: int) -> bool:
 
 
 def _short(message: str) -> str:
-    """Return the beginning, which has the value given, and the end, which has what is expected."""
+    """Return the beginning of a message, which has the value, and its end, which has the expectation."""
     return message if len(message) <= 300 else f"{message[:120]} … {message[-170:]}"
 
 
 def coerce(value: Any, schema: Any, root: Schema, fits: Fits) -> Any:
-    """Return the value in the form of the schema. `root` resolves references, `fits` says whether a value is valid.
-
-    Strings become numbers, booleans, lists and objects; 71.0 becomes 71; a whole number becomes a text; what belongs
-    into a list becomes a list of one; null for an optional argument that takes no null is left out. Nothing is
-    changed in place.
+    """Return the value coerced to the schema. `root` resolves references, `fits` says whether a value is valid.
+    // Strings become numbers, booleans, lists and objects; 71.0 becomes 71; a whole number becomes a text; a single
+    value becomes a list; null is dropped for an optional argument that does not accept it. Nothing is changed in place.
     """
     if not isinstance(schema, dict):
         return value
@@ -236,7 +234,7 @@ def _all_of(schema: Schema, root: Schema) -> Iterator[Any]:
 
 
 def _any_of(value: Any, branches: Any, root: Schema, fits: Fits) -> Any:
-    """Return the value in the form of the branch it fits, else of the first that it can be made to fit."""
+    """Return the value coerced to the branch it fits, else to the first branch that it can be coerced to."""
     if (found := next((branch for branch in branches if fits(branch, value)), None)) is not None:
         return coerce(value, found, root, fits)
     for branch in branches:
@@ -303,7 +301,7 @@ def _is_json(text: Any, kind: type) -> bool:
 
 
 def _as_list(value: Any, schema: Schema, root: Schema) -> Any:
-    """Return a list of one, if a list may hold the value."""
+    """Return the value as a list of one, if a list may contain it."""
     items = schema.get("items")
     read = _as_kind(value, items, root) if isinstance(items, dict) else value
     kinds = set(_kinds(items, root))
@@ -311,7 +309,7 @@ def _as_list(value: Any, schema: Schema, root: Schema) -> Any:
 
 
 def _kinds(schema: Any, root: Schema, depth: int = 0) -> Iterator[str]:
-    """Yield the types that a value may have, as far as the schema names them."""
+    """Yield the types that the schema names for a value."""
     if not isinstance(schema, dict) or depth > 8:
         return
     kinds = schema.get("type") or ()

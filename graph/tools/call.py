@@ -1,6 +1,5 @@
-"""One call of one tool. Whatever the tool does, the run goes on and the model learns what happened (X07).
-
-What a tool returns is made text before LangChain prints it, and what it raises cannot end the event loop.
+"""One call of one tool. Whatever the tool does, the run continues and the model learns what happened (X07).
+// A tool's return value becomes text before LangChain prints it, and no exception of a tool can end the event loop.
 """
 
 import asyncio
@@ -20,27 +19,27 @@ from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import BaseTool
 from langgraph.errors import GraphBubbleUp
 
-from donewhen.graph.sync import Ended, run_aside, start_in_thread
+from donewhen.graph.sync import WorkEnd, run_aside, start_in_thread
 from donewhen.graph.tools.certain import nothing_happened
 from donewhen.graph.tools.injection import with_injected
 from donewhen.graph.tools.rendering import cap_text, describe_error, render_value
 from donewhen.state.secrets import conceal
 
 LIMIT = 1_000_000
-"""Characters of a result that are kept."""
+"""The most characters of a result."""
 GRACE = 0.5
-"""Seconds a tool has to end after it was told to."""
+"""Seconds that a tool has to end after it was cancelled."""
 ENDING = 5.0
 """Seconds beyond its own limit in which a tool may end what it started."""
 
-_running: set["asyncio.Future[Ended]"] = set()
+_running: set["asyncio.Future[WorkEnd]"] = set()
 _limit: ContextVar[int] = ContextVar("limit", default=LIMIT)
-"""The limit of the call that is being made."""
+"""The limit of the current call."""
 
 
 @dataclass
 class _Body:
-    """The fate of a tool's own code in a call: LangChain turns some of its errors into results."""
+    """What happened in a tool's own code during a call; LangChain turns some of its errors into results."""
 
     entered: bool = False
     error: BaseException | None = None
@@ -48,19 +47,19 @@ class _Body:
 
 
 _body: ContextVar[_Body | None] = ContextVar("body", default=None)
-"""The body of the tool whose call is being made."""
+"""The body of the current call's tool."""
 
 
 class _Exit(Exception):
-    """Carries a SystemExit or KeyboardInterrupt out of a tool: inside a task of LangChain's it would end the loop."""
+    """Carries a SystemExit or KeyboardInterrupt out of a tool; in one of LangChain's tasks it would end the loop."""
 
     def __init__(self, error: BaseException) -> None:
         super().__init__(type(error).__name__)
         self.error = error
 
 
-class NotTheTools(Exception):
-    """Carries an error of the run itself, such as of its storage, out of a tool: the call comes to nothing."""
+class RunError(Exception):
+    """Carries an error of the run itself, such as of its storage, out of a tool; the call has no result."""
 
     def __init__(self, error: Exception) -> None:
         super().__init__(str(error))
@@ -72,24 +71,24 @@ class CallResult:
     """The result of a call."""
 
     ok: bool
-    """False if the tool raised, took too long, or said itself that it failed."""
+    """False if the tool raised, timed out, or reported a failure."""
     text: str
-    """The text for the model, at most the limit long, with secrets removed."""
+    """The text for the model, within the limit and without secrets."""
     seconds: float
     artifact: Any = None
-    """The tool's return value beside the content, as it is; not fit for a checkpoint."""
+    """The tool's artifact, unchanged; not suitable for a checkpoint."""
     error: str | None = None
-    """None if ok; else `timeout`, `cancelled`, `refused`, `error` (said by the tool), or the exception's type."""
+    """None if ok; else `timeout`, `cancelled`, `refused`, `error` (reported by the tool), or the exception's type."""
     unknown: bool = False
-    """True if the tool was at work, and nothing says for certain that it did nothing (X24)."""
+    """True if the tool began to work and may have had an effect (X24)."""
     notes: Sequence[str] = ()
     """What hooks observed of the call."""
 
 
 def seconds_for(tool: BaseTool, arguments: Mapping[str, Any], usual: float | None) -> float | None:
-    """Return how long a call may take: as usual, or longer where the tool's metadata says so.
-
-    `metadata["seconds"]` is a number, or the name of the argument that holds it, after which the tool ends by itself.
+    """Return the time limit of a call: the usual one, or a longer one that the tool's metadata declares.
+    // `metadata["seconds"]` is a number, or the name of an argument with the seconds after which the tool ends by
+    itself.
     """
     said: Any = (tool.metadata or {}).get("seconds")
     if isinstance(said, str):
@@ -110,14 +109,13 @@ async def call_tool(
     limit: int = LIMIT,
     secrets: Sequence[str] = (),
 ) -> CallResult:
-    """Call the tool and turn whatever comes of it into text. `timeout` is in seconds, None means no end.
+    """Call the tool and return its result as text. `timeout` is in seconds; None means no limit.
 
-    Raises only what is not the tool's to decide: LangGraph's interrupts, the cancellation of the caller, and what
-    `NotTheTools` carries.
+    Raises only LangGraph's interrupts, the cancellation of the caller, and errors that a `RunError` carries.
     Synchronous tools run in a daemon thread, which outlives a timeout.
     `idempotency_key` is passed to a tool that declares an argument of this name.
-    Credentials in what it returns become `[redacted]`: `secrets` and what certainly is one (`state.secrets`);
-    unless the tool's metadata says `"secrets": True`, because models have to work with them.
+    Credentials in the result become `[redacted]`: `secrets` and recognized ones (`state.secrets`), unless the tool's
+    metadata has `"secrets": True` because models need them.
     """
     started, id = time.perf_counter(), call_id or f"call_{uuid.uuid4().hex}"
     try:
@@ -152,7 +150,7 @@ async def _run(
     raised = ended.error.error if isinstance(ended.error, _Exit) else ended.error
     if isinstance(raised, GraphBubbleUp):
         raise raised
-    if isinstance(raised, NotTheTools):
+    if isinstance(raised, RunError):
         raise raised.error
     if raised is None:
         return _read(ended.value, body, tool, limit)
@@ -165,8 +163,7 @@ async def _run(
 
 def _is_unknown(raised: BaseException, body: _Body, tool: BaseTool) -> bool:
     """Return whether the call may have had an effect although it raised.
-
-    A body that was entered and raised nothing had ended well: what failed is what LangChain made of its result.
+    // If a body ran without an exception, it succeeded, and LangChain failed to convert its result.
     """
     if not _is_watched(tool):
         return not nothing_happened(raised, tool)
@@ -174,7 +171,7 @@ def _is_unknown(raised: BaseException, body: _Body, tool: BaseTool) -> bool:
 
 
 def _conceal(result: CallResult, files: Mapping[str, Any], secrets: Sequence[str]) -> CallResult:
-    """Return the result without credentials, in its text and its files."""
+    """Return the result with credentials removed from its text and files."""
     text, artifact = conceal(result.text, secrets), result.artifact
     if files:
         shown = {name: conceal(each, secrets) if isinstance(each, str) else each for name, each in files.items()}
@@ -182,8 +179,8 @@ def _conceal(result: CallResult, files: Mapping[str, Any], secrets: Sequence[str
     return replace(result, text=text, artifact=artifact)
 
 
-async def _within(seconds: float | None, run: asyncio.Future[Ended]) -> Ended | None:
-    """Return how the call ended, or None if it took too long."""
+async def _within(seconds: float | None, run: asyncio.Future[WorkEnd]) -> WorkEnd | None:
+    """Return how the call ended, or None if it timed out."""
     _running.add(run)
     run.add_done_callback(_running.discard)
     try:
@@ -197,27 +194,27 @@ async def _within(seconds: float | None, run: asyncio.Future[Ended]) -> Ended | 
 
 def _start(
     tool: BaseTool, call: dict[str, Any], config: RunnableConfig | None, limit: int, body: _Body
-) -> asyncio.Future[Ended]:
-    """Start the call in a thread, or in a task of its own, so that nothing in it can end ours."""
+) -> asyncio.Future[WorkEnd]:
+    """Start the call in a thread, or in its own task, so that nothing in it can end ours."""
 
     def invoke() -> Any:
         _limit.set(limit)
         _body.set(body)
         return tool.invoke(call, config)
 
-    async def ainvoke() -> Ended:
+    async def ainvoke() -> WorkEnd:
         _limit.set(limit)
         _body.set(body)
         try:
-            return Ended(await tool.ainvoke(call, config))
+            return WorkEnd(await tool.ainvoke(call, config))
         except BaseException as error:  # a SystemExit that leaves a task ends the event loop
-            return Ended(error=error)
+            return WorkEnd(error=error)
 
     return start_in_thread(invoke) if is_synchronous(tool) else asyncio.create_task(ainvoke())
 
 
 def _read(value: Any, body: _Body, tool: BaseTool, limit: int) -> CallResult:
-    """Read what a call returned: a message, or anything a tool class returns; a command is data here."""
+    """Convert a call's return value: a message, or anything a tool class returns; a command is treated as data."""
     try:
         text = render_value(value, limit)
     except BaseException as error:  # a tool class that overrides `ainvoke` may return anything
@@ -230,7 +227,7 @@ def _read(value: Any, body: _Body, tool: BaseTool, limit: int) -> CallResult:
 
 
 def guard(tool: BaseTool) -> BaseTool:
-    """Return the same tool, its state included, with a guard around its body."""
+    """Return the same tool, including its state, with a guard around its body."""
     try:
         kind = _guarded_class(type(tool))
     except Exception:
@@ -239,7 +236,7 @@ def guard(tool: BaseTool) -> BaseTool:
 
 
 def with_class(kind: Any, tool: BaseTool) -> BaseTool:
-    """Return the same tool, its state included, of a class derived from its own."""
+    """Return the same tool, including its state, as an instance of a derived class."""
     twin: BaseTool = kind.__new__(kind)
     for slot in ("__dict__", "__pydantic_fields_set__", "__pydantic_extra__", "__pydantic_private__"):
         object.__setattr__(twin, slot, getattr(tool, slot))
@@ -247,7 +244,7 @@ def with_class(kind: Any, tool: BaseTool) -> BaseTool:
 
 
 def _is_watched(tool: BaseTool) -> bool:
-    """Return whether nothing happens in a call before the guarded body is entered: the way to it is LangChain's own."""
+    """Return whether the guarded body is the first own code in a call: everything before it is LangChain's."""
     kind: Any = type(tool)
     ways = (kind.invoke, kind.ainvoke, kind.run, kind.arun)
     if not all(way.__module__.startswith("langchain_core.") for way in ways):
@@ -256,7 +253,7 @@ def _is_watched(tool: BaseTool) -> bool:
 
 
 def is_synchronous(tool: BaseTool) -> bool:
-    """Return whether LangChain would run the tool in the loop's thread pool, where a few that hang block everything."""
+    """Return whether LangChain would run the tool in the loop's thread pool, where a few hanging tools block all."""
     kind: Any = type(tool)
     wraps_function = "func" in kind.model_fields and "coroutine" in kind.model_fields
     if kind.arun is not BaseTool.arun or (kind.ainvoke is not BaseTool.ainvoke and not wraps_function):
@@ -287,7 +284,7 @@ def wrap_bodies(
     around: Callable[[Any], AbstractContextManager[None]],
     returned: Callable[[Any, Any], Any] = lambda tool, value: value,
 ) -> Any:
-    """Return the class with `around` its bodies, `_run` and `_arun`, and `returned` applied to what they return."""
+    """Return the class with `around` applied to `_run` and `_arun`, and `returned` to their return values."""
 
     @functools.wraps(kind._run)
     def run(self: Any, /, *args: Any, **kwargs: Any) -> Any:
@@ -310,7 +307,7 @@ def wrap_bodies(
 
 
 def _to_text(value: Any, response_format: str) -> Any:
-    """Return a body's value as LangChain is to get it: text, a message of the tool's own, or text and artifact."""
+    """Return a body's value in LangChain's form: text, the tool's own message, or text and artifact."""
     if response_format == "content_and_artifact":
         if not (isinstance(value, tuple) and len(value) == 2):
             return value  # not what the tool promised: LangChain says so

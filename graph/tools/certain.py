@@ -1,8 +1,7 @@
-"""The errors which say for certain that nothing happened. Every other leaves the outcome of a call unknown (X24).
-
-An error speaks by its class and by where it was raised, never by its text. Certain are the tool's own deliberate
-error, a refusal by whoever was asked, a connection that was never made, and wrong arguments or logic in the tool's own
-code. What a library raises while it reads a reply is not: the effect came before the reply.
+"""Errors that prove that a call had no effect. After any other error the outcome is unknown (X24).
+// An error is judged by its class and by where it was raised, never by its text. These are proof: the tool's own
+deliberate error, a refusal by the service, a connection that was never made, and wrong arguments or logic in the tool's
+own code. An error that a library raises while it reads a reply is no proof: the effect came before the reply.
 """
 
 import functools
@@ -23,13 +22,13 @@ from langchain_core.tools import BaseTool, ToolException
 from pydantic import ValidationError
 
 MOST = 50
-"""Errors of one chain that are looked at."""
+"""The most errors of one chain that are examined."""
 OWN_MISTAKES = (ValueError, TypeError, LookupError, ArithmeticError, NotImplementedError)
-"""Wrong arguments and logic, where the tool's own code raises them."""
+"""Wrong arguments and logic, if the tool's own code raises them."""
 REPLY_ERRORS = (json.JSONDecodeError, UnicodeDecodeError, ValidationError)
-"""Kinds of ValueError that come of reading a reply, whoever raises them."""
+"""Kinds of ValueError that come from reading a reply, whoever raises them."""
 NOT_THERE = (FileNotFoundError, FileExistsError, IsADirectoryError, NotADirectoryError, PermissionError)
-"""Errors with which an operating system refuses to begin."""
+"""Errors with which the operating system refuses to begin."""
 NEVER_CONNECTED = (ConnectionRefusedError, socket.gaierror, ssl.SSLCertVerificationError)
 NEVER_SENT = {
     "httpx": {"ConnectError", "ConnectTimeout", "PoolTimeout", "UnsupportedProtocol", "InvalidURL"},
@@ -41,53 +40,51 @@ NEVER_SENT = {
     "psycopg_pool": {"PoolTimeout"},
     "smtplib": {"SMTPConnectError", "SMTPNotSupportedError"},
 }
-"""By library, its errors of requests that never left."""
+"""By library, the errors of requests that were never sent."""
 SQL_REFUSALS = {"IntegrityError", "DataError", "ProgrammingError", "NotSupportedError"}
-"""Errors of PEP 249 after which the database took nothing of the statement."""
+"""Errors of PEP 249 after which the database has not executed the statement."""
 GRPC_REFUSALS = {
     "INVALID_ARGUMENT", "NOT_FOUND", "ALREADY_EXISTS", "PERMISSION_DENIED", "UNAUTHENTICATED", "FAILED_PRECONDITION",
     "OUT_OF_RANGE", "UNIMPLEMENTED",
 }  # fmt: skip
 MCP_REFUSALS = (-32700, -32600, -32601, -32602, 32600)
-"""Codes of JSON-RPC for a request that was not carried out; the last is how the SDK says that a session is over."""
+"""JSON-RPC codes of a request that was not carried out; the last one is the SDK's for a closed session."""
 NO_REFUSALS = (408, 499)
-"""HTTP statuses among the 4xx which say that somebody did not wait for the answer."""
+"""HTTP statuses among the 4xx that do not exclude an effect: somebody stopped waiting."""
 OF_VALUES = {
     "uuid", "enum", "_strptime", "ipaddress", "fractions", "_pydecimal", "zoneinfo", "pathlib", "os", "shutil", "re",
     "string", "typing", "dataclasses", "functools", "collections", "inspect", "statistics", "random", "calendar",
 }  # fmt: skip
-"""Modules of the standard library that only work on values: who calls them with a wrong one is mistaken."""
+"""Standard library modules that only compute; an error in them is a mistake of their caller."""
 _RAISE = opcode.opmap["RAISE_VARARGS"]
 _STANDARD = f"{Path(json.__file__).parent.parent}{os.sep}"
 CLIENTS = ("langchain_mcp_adapters",)
-"""Packages of tools that are clients themselves: what their code raises may come of reading a reply."""
+"""Tool packages that are clients themselves: their errors may come from reading a reply."""
 
 
 def nothing_happened(error: BaseException, tool: BaseTool) -> bool:
-    """Return whether what a tool raised says for certain that its call had no effect.
-
-    What else a tool raises only where nothing happened stands in `tool.metadata["certain_errors"]`: classes, or names
-    with or without their module.
+    """Return whether an exception of a tool proves that its call had no effect.
+    // `tool.metadata["certain_errors"]` lists further such exceptions: classes, or names with or without their module.
     """
     declared = (tool.metadata or {}).get("certain_errors") or ()
     return is_certain(error, (declared,) if isinstance(declared, str | type) else declared, _package(tool))
 
 
 def is_certain(error: BaseException, declared: Iterable[type | str] = (), package: str = "") -> bool:
-    """Return whether an error says for certain that nothing happened, and every error that led to it does so too.
-
-    `declared`: errors that do by agreement. `package`: whose mistakes are the tool's own, beside the application's.
+    """Return whether an error, and every error that led to it, proves that nothing happened.
+    // `declared` are errors that do so by agreement. Mistakes in `package` count as the tool's own, like the
+    application's.
     """
     return _is_certain(error, _Tool(tuple(declared), package))
 
 
 @dataclass(frozen=True)
 class _Tool:
-    """A tool's own declarations about its errors, and the package that its code is from."""
+    """A tool's declared errors, and the package of its code."""
 
     declared: tuple[type | str, ...]
     package: str
-    """The first part of its module's name; "" for a client."""
+    """The first part of the module's name; "" for a client."""
 
 
 def _package(tool: BaseTool) -> str:
@@ -105,10 +102,9 @@ def _is_certain(error: BaseException, tool: _Tool) -> bool:
 
 
 def _failures(error: BaseException) -> Iterator[list[BaseException]]:
-    """Yield each failure that led to the error, as the errors by which it was called on its way, the last first.
-
-    An error that is raised `from` another, or in place of the one just caught, is another name for the same failure.
-    One that happens while another is handled is a failure of its own, and the one before is none the less true.
+    """Yield each failure that led to the error, as the chain of errors that name it, the last first.
+    // An error raised `from` another, or replacing the one just caught, is another name for the same failure. An error
+    raised while another is handled is a separate failure, and the earlier one still counts.
     """
     open_ends, seen = [error], set[int]()
     while open_ends and len(seen) < MOST:
@@ -130,7 +126,7 @@ def _failures(error: BaseException) -> Iterator[list[BaseException]]:
 
 
 def _replaces(error: BaseException, caught: BaseException) -> bool:
-    """Return whether the error was raised, by a statement, in the very frame that had caught the other one."""
+    """Return whether the error was raised by a statement in the frame that caught the other one."""
     raised, handler = _innermost(error), caught.__traceback__
     if handler is None:
         return True  # never raised: it only says more of this one
@@ -165,7 +161,7 @@ def _library(kind: type | Callable[..., Any]) -> str:
 
 
 def _refuses(error: BaseException) -> bool | None:
-    """Return whether it holds an answer that refuses the request; None if it holds no answer at all."""
+    """Return whether the error holds an answer that refuses the request; None if it holds no answer."""
     if (status := _http_status(error)) is not None:
         return 400 <= status < 500 and status not in NO_REFUSALS
     names, library = {kind.__name__ for kind in type(error).__mro__}, _library(type(error))
@@ -184,7 +180,7 @@ def _refuses(error: BaseException) -> bool | None:
 
 
 def _http_status(error: BaseException) -> int | None:
-    """Return the HTTP status that it holds, in whichever of the usual places."""
+    """Return the HTTP status of an error, from any of the usual places."""
     response = getattr(error, "response", None)
     if isinstance(response, Mapping):  # botocore
         about = response.get("ResponseMetadata")
@@ -206,7 +202,7 @@ def _attribute(holder: Any, name: str) -> Any:
 
 
 def _is_own(error: BaseException, tool: _Tool) -> bool:
-    """Return whether the tool itself said that it failed, or did so by a mistake of its own."""
+    """Return whether the tool itself reported the failure or made the mistake."""
     if isinstance(error, (ToolException, StopIteration, *NOT_THERE)):
         return True
     if not isinstance(error, OWN_MISTAKES) or isinstance(error, REPLY_ERRORS) or not (raised := _innermost(error)):
@@ -218,13 +214,13 @@ def _is_own(error: BaseException, tool: _Tool) -> bool:
 
 @functools.lru_cache(maxsize=1_000)
 def _is_of_the_application(file: str) -> bool:
-    """Return whether the code is neither installed nor of the standard library."""
+    """Return whether a file belongs neither to an installed package nor to the standard library."""
     installed = {"site-packages", "dist-packages"} & {*Path(file).parts}
     return not installed and not file.startswith(("<frozen", _STANDARD))
 
 
 def _innermost(error: BaseException) -> TracebackType | None:
-    """Return where it was raised."""
+    """Return the place where the error was raised."""
     place = error.__traceback__
     while place is not None and place.tb_next is not None:
         place = place.tb_next

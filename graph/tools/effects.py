@@ -1,12 +1,11 @@
-"""Effects happen once: the intent is stored before a call that changes something, the outcome after it.
-
-On re-entry a known outcome is replayed. The one rule for writes: a write whose like (tool and arguments) nobody can
-account for goes first to its idempotency key, the same one; else to the tool's probe; else to a person. Accounted for
-is what steps that are done have made, and what a step at work has made itself. Not so what began and gave no normal
-result, unless its error says for certain that nothing happened (`certain`); what a person said had happened; and what
-was made by an attempt that did not end `done`, in another branch of the thread's history, or in rounds that a crash
-lost. Work handed to an agent is never put in the same words twice, so every earlier handoff to that agent whose outcome
-is unknown counts as its like.
+"""Make effects happen once: store the intent before a call with effects, and its outcome afterwards.
+// On re-entry, a known outcome is replayed. One rule holds for writes: if an equal write (same tool and arguments) is
+not accounted for, the call is resolved first by its idempotency key, else by the tool's probe, else by a person.
+// Accounted for are the writes of finished steps, and those that a working step made itself. Not accounted for are
+writes that began without a normal result, unless the error proves that nothing happened (`certain`); writes that a
+person said had happened; and writes of an attempt that did not end `done`, of another branch of the thread's history,
+or of rounds that a crash lost. Handoffs to an agent never have the same words twice, so every earlier handoff to that
+agent with an unknown outcome counts as equal.
 """
 
 import asyncio
@@ -37,46 +36,45 @@ from donewhen.state.secrets import redact_json
 
 NAMESPACE = ("donewhen", "effects")
 PATIENCE = 5.0
-"""Seconds that a call which changes something has to end after its run was cancelled."""
+"""Seconds that a call with effects has to end after its run was cancelled."""
 READS, FRESH = 4, 0.5
-"""Times that the store is asked at most right before a write, and seconds in which its answer is one of now."""
+"""The most store reads right before a write, and the seconds within which an answer counts as current."""
 NAMED_CHARS = 300
-"""The most characters of each argument, in the name of a call whose outcome is unknown."""
+"""The most characters per argument when a call with an unknown outcome is named."""
 PAGE = 500
-"""Items that a store is asked for at once."""
+"""Items per request to a store."""
 IS_UNKNOWN = (
     "It is unknown whether this took effect: it began, and no result came. Find that out before you do it again; the "
     "same call once more asks the user."
 )
 WITHIN = "__donewhen_within"
-"""In the configuration of an executor's run on the thread of another run: which executor it is."""
+"""Configuration key of an executor's run on another run's thread; the value names the executor."""
 FURTHEST = 1000
-"""Checkpoints that are walked back through, to find one of a graph around."""
+"""The most checkpoints that are searched for one of an outer graph."""
 PROBE_SECONDS = 30.0
-"""The longest that a probe may take."""
+"""The time limit of a probe."""
 HAPPENED = "The call took effect before an interruption."
 CONFIRMED = "A person confirmed that this call took effect; its output was lost."
 
 
 @dataclass(frozen=True)
 class Place:
-    """Where a run stands on its thread: alone, as a node of a graph around it, or as another run's executor.
-
-    Each such run has requests and steps of its own: what one does is not what another does, even in the same words.
+    """The place of a run on its thread: alone, as a node of an outer graph, or as another run's executor.
+    // Each such run has its own requests and steps; equal calls of two runs are different effects.
     """
 
     nodes: tuple[str, ...] = ()
-    """Nodes of graphs around, by LangGraph's names of their runs, the outermost first; () for a run that is alone."""
+    """Nodes of outer graphs, by LangGraph's task names, outermost first; () for a run that is alone."""
     checkpoints: tuple[str, ...] = ()
-    """From which checkpoint of its graph each of these nodes was run."""
+    """The checkpoint from which each of these nodes ran."""
     dispatch: str = ""
-    """From which checkpoint of ours the node at work was run: the same after a crash, another one in another branch."""
+    """The checkpoint of our graph from which the current node ran: the same after a crash, different in a branch."""
     saver: BaseCheckpointSaver[Any] | None = None
     thread_id: str = ""
 
     @classmethod
     def of(cls, config: RunnableConfig, *, depth: int) -> "Place":
-        """Return the place of a node that is `depth` levels inside of our graph, 1 for a node of the graph itself."""
+        """Return the place of a node `depth` levels inside our graph; 1 is a node of the graph itself."""
         configurable = config.get("configurable") or {}
         path = str(configurable.get("checkpoint_ns", "")).split("|")[:-depth]
         ids: Mapping[str, str] = configurable.get("checkpoint_map") or {}
@@ -93,29 +91,29 @@ class Place:
 
     @property
     def scope(self) -> str:
-        """A name of the run among those on the thread."""
+        """The name of the run among those on the thread."""
         return "|".join(self.nodes)
 
     def is_beside(self, nodes: Sequence[str], checkpoints: Sequence[str]) -> bool:
-        """Return whether a run there belongs to the same step of a graph around both."""
-        level = self._parting(nodes, checkpoints)
+        """Return whether a run belongs to the same step of an outer graph as this one."""
+        level = self._first_difference(nodes, checkpoints)
         return level < len(checkpoints) and checkpoints[level] == self.checkpoints[level] != ""
 
     async def follows(self, nodes: Sequence[str], checkpoints: Sequence[str]) -> bool:
-        """Return whether a run there was before this one or beside it, and not in another branch of the history."""
-        level = self._parting(nodes, checkpoints)
+        """Return whether a run came before this one or beside it, and not in another branch of the history."""
+        level = self._first_difference(nodes, checkpoints)
         if level == len(checkpoints) or level == len(self.checkpoints) or checkpoints[level] == self.checkpoints[level]:
             return True
         return await self._descends("|".join(self.nodes[:level]), self.checkpoints[level], checkpoints[level])
 
-    def _parting(self, nodes: Sequence[str], checkpoints: Sequence[str]) -> int:
-        """Return the first level at which the ways to both runs differ."""
+    def _first_difference(self, nodes: Sequence[str], checkpoints: Sequence[str]) -> int:
+        """Return the first level at which the paths to both runs differ."""
         ours, theirs = zip(self.nodes, self.checkpoints, strict=True), zip(nodes, checkpoints, strict=False)
         same = takewhile(lambda pair: pair[0] == pair[1], zip(ours, theirs, strict=False))
         return sum(1 for _ in same)
 
     async def _descends(self, namespace: str, checkpoint: str, earlier: str) -> bool:
-        """Return whether what was run from the earlier checkpoint led to this one. Their ids are ordered by time."""
+        """Return whether the earlier checkpoint's task led to this one. Checkpoint ids are ordered by time."""
         if self.saver is None or not earlier:
             return True  # nothing is kept of it, so it has no other branches
         current: RunnableConfig | None = _at(self.thread_id, namespace, checkpoint)
@@ -135,49 +133,49 @@ def _at(thread_id: str, namespace: str, checkpoint: str) -> RunnableConfig:
 
 @dataclass(frozen=True)
 class CallOutcome:
-    """The result of a call, and its cost apart from its time: that of the models it called in turn."""
+    """The result of a call, and the cost of the models that it called."""
 
     result: CallResult
     spent: Amounts = field(default_factory=dict)
     whole: bool = True
-    """False if the text was replayed and only its head and tail were written down here."""
+    """False if the text was replayed and only its head and tail were stored."""
     key: str = ""
-    """The short key of a write whose outcome is known: what the run keeps to account for it."""
+    """The short key of a write with a known outcome; the run keeps it to account for the write."""
 
 
 @dataclass(frozen=True)
 class UnknownEffect:
-    """Why a call is not made before a person said something about it."""
+    """Why a call is not made before a person answers."""
 
     attempt: str
-    """Which attempt of the call it is about; "it did not happen" is true of this one, and of no later one."""
+    """The attempt of the call; “it did not happen” applies to this one and to no later one."""
     why: Literal["unsure", "made", "confirmed"]
-    """Its outcome is unknown; it was made where nobody accounts for it; a person said that it happened."""
+    """Its outcome is unknown; it was made and nobody accounts for it; or a person said that it happened."""
     step: str = ""
-    """Which step made it."""
+    """The step that made it."""
     arguments: Mapping[str, Any] | None = None
-    """The arguments of a handoff in other words than this one."""
+    """The arguments of a handoff with other words."""
 
 
 MakeCall = Callable[[str], Awaitable[CallOutcome]]
-"""Makes the call with a key for a service that knows it again."""
+"""Makes the call with an idempotency key."""
 
 
 @dataclass(frozen=True)
 class EffectLog:
-    """Where the effects of one thread are written down."""
+    """The stored effects of one thread."""
 
     store: BaseStore | None
     thread_id: str
     place: Place = field(default_factory=Place)
-    """Where in the thread and its history this is."""
+    """The place in the thread and its history."""
     step: str = ""
     settled: Collection[str] = ()
-    """Short keys of the writes that are accounted for: those of all requests, of whichever step."""
+    """Short keys of writes that are accounted for, of all requests and steps."""
     own: Collection[str] = ()
-    """Short keys of the writes that this attempt of the step made itself."""
+    """Short keys of writes that this attempt of the step made."""
     turn: int = 0
-    """Which request of the thread it is."""
+    """The request of the thread."""
 
     @property
     def namespace(self) -> tuple[str, ...]:
@@ -192,15 +190,14 @@ class EffectLog:
         return [dict(item.value) if isinstance(item, Item) else None for item in items]
 
     async def write(self, entries: Mapping[str, Json]) -> None:
-        """Write the entries, durably and all together."""
+        """Store the entries durably and atomically."""
         if self.store:
             await self.store.abatch([PutOp(self.namespace, key, entry, index=False) for key, entry in entries.items()])
 
     async def intend(self, effect: "Effect", alike: Sequence[str]) -> None:
-        """Write down that the call is about to be made and, of a write, that there is one more than these `alike`.
-
-        The last word is a read: a worker that was frozen here and lost its thread to another learns it before the call.
-        An answer that took long may have come before a freeze, so it is asked again.
+        """Store the intent to make the call and, for a write, add its key to the equal writes `alike`.
+        // A read comes last, so that a worker that was suspended and lost its thread learns so before the call. It is
+        repeated if the answer took so long that the worker may have been suspended since.
         """
         more = effect.kind == "write" and effect.key not in alike
         listed = {effect.like: {"keys": [*alike, effect.key]}} if more else {}
@@ -211,8 +208,8 @@ class EffectLog:
             if time.monotonic() - asked < FRESH:
                 break
 
-    async def unaccounted(self, alike: Sequence[str], effect: "Effect") -> list[tuple[str, Json]]:
-        """Return those of these writes that nobody has accounted for, those of this dispatch first."""
+    async def find_unaccounted(self, alike: Sequence[str], effect: "Effect") -> list[tuple[str, Json]]:
+        """Return those of these writes that are not accounted for, those of this dispatch first."""
         keys = [key for key in alike if short_key(key) not in self.settled]
         entries = zip(keys, await self.read(*keys), strict=True)
         found = [(key, entry) for key, entry in entries if entry and await self._is_unaccounted(key, entry, effect)]
@@ -239,7 +236,7 @@ class EffectLog:
 
 @dataclass(frozen=True)
 class Effect:
-    """One call about to be made."""
+    """A call about to be made."""
 
     key: str
     tool: BaseTool
@@ -248,39 +245,38 @@ class Effect:
     known: str | None = None
     """A person's answer about an unknown outcome: happened | not_happened | skip."""
     attempt: str = ""
-    """The attempt that the answer is about."""
+    """The attempt that the answer applies to."""
     handoff: bool = False
-    """True if work is handed to an agent, in words that differ each time."""
+    """True if the call hands work to an agent; the words differ each time."""
 
     @property
     def keyed(self) -> bool:
-        """True if a second call with the same key has no second effect: the tool takes the key, or says so."""
+        """True if a second call with the same key has no second effect: the tool accepts the key, or declares it."""
         return takes_key(self.tool) or bool((self.tool.metadata or {}).get("keyed"))
 
     @property
     def call(self) -> str:
-        """A name for tool and arguments."""
+        """The key of tool and arguments."""
         return call_key(self.tool.name, self.arguments)
 
     @property
     def like(self) -> str:
-        """The key of the list of all writes that are this one's like."""
+        """The store key of the list of all equal writes."""
         return f"like.{call_key(self.tool.name, {}) if self.handoff else self.call}"
 
     def is_other(self, entry: Mapping[str, Any]) -> bool:
-        """Return whether an entry is of a handoff in other words."""
+        """Return whether an entry is a handoff with other words."""
         return self.handoff and entry.get("call") != self.call
 
 
 def store_label(thread_id: str) -> str:
-    """Return a thread's id as a label of a store's namespace, which takes no dots and nothing empty."""
+    """Return a thread's id as a label of a store namespace, which may be neither empty nor contain dots."""
     return thread_id.replace("%", "%25").replace(".", "%2E") or "-"
 
 
 def effect_key(scope: str, thread_id: str, *place: str | int, tool: str, arguments: Any) -> str:
-    """Return a key that names an effect by its content.
-
-    `place`: request, step, attempt and round, and the position among the calls of a round, as there may be equal ones.
+    """Return the key of an effect, by its content.
+    // `place` is the request, step, attempt, round, and the position in the round, which may have equal calls.
     """
     within = [scope] if scope else []
     parts = canonical_json([*within, thread_id, *place, tool, arguments])
@@ -288,7 +284,7 @@ def effect_key(scope: str, thread_id: str, *place: str | int, tool: str, argumen
 
 
 def short_key(key: str) -> str:
-    """Return the key as the state of a run keeps it: there may be many."""
+    """Return the short form of a key; the run's state may keep many of them."""
     return key[:16]
 
 
@@ -297,14 +293,14 @@ def _attempt_id(key: str, entry: Mapping[str, Any]) -> str:
 
 
 async def perform(log: EffectLog, effect: Effect, run: MakeCall) -> CallOutcome | UnknownEffect:
-    """Make the call once; an UnknownEffect says why only a person can decide whether it is made."""
+    """Make the call once; an UnknownEffect says why only a person can decide whether to make it."""
     if effect.kind == "read":
         return await run(effect.key)
     entry, same = await log.read(effect.key, effect.like)
     alike: list[str] = same["keys"] if same and effect.kind == "write" else []
     if entry is not None:
         return await _perform(log, effect, entry, alike, run)
-    for key, other in await log.unaccounted(alike, effect):
+    for key, other in await log.find_unaccounted(alike, effect):
         earlier = replace(effect, key=key)
         if not effect.is_other(other):
             return await _perform(log, earlier, other, alike, run, again=True)
@@ -316,7 +312,7 @@ async def perform(log: EffectLog, effect: Effect, run: MakeCall) -> CallOutcome 
 async def _perform(
     log: EffectLog, effect: Effect, entry: Json | None, alike: Sequence[str], run: MakeCall, *, again: bool = False
 ) -> CallOutcome | UnknownEffect:
-    """Make the call, or account for it by its entry. `again`: that is the entry of an earlier call like it."""
+    """Make the call, or account for it by its entry. With `again`, the entry is that of an earlier equal call."""
     if entry and entry["state"] != "intent" and log.is_here(entry) and not (again and _is_open(entry)):
         return _replay(effect, entry)
     if effect.known in ("happened", "skip"):
@@ -334,7 +330,7 @@ async def _perform(
 
 
 async def _resolve_handoff(log: EffectLog, effect: Effect, entry: Json) -> CallOutcome | UnknownEffect | None:
-    """Find out about an earlier handoff in other words; None if it did not happen."""
+    """Resolve an earlier handoff with other words; return None if it did not happen."""
     attempt = _attempt_id(effect.key, entry)
     said = effect.known if effect.attempt == attempt else None
     if said == "skip":
@@ -353,7 +349,7 @@ async def _resolve_handoff(log: EffectLog, effect: Effect, entry: Json) -> CallO
 
 
 async def _follow_answer(log: EffectLog, effect: Effect, entry: Json | None) -> CallOutcome:
-    """Return what a call comes to of which a person said that it happened, or that it is not to be made."""
+    """Return the outcome of a call that a person said had happened, or is not to be made."""
     if effect.known == "skip":
         return CallOutcome(CallResult(False, "Skipped: a person decided not to make this call again.", 0.0))
     if entry and entry["state"] == "done":
@@ -362,9 +358,8 @@ async def _follow_answer(log: EffectLog, effect: Effect, entry: Json | None) -> 
 
 
 async def _make_call(log: EffectLog, effect: Effect, run: MakeCall, *, once_more: bool) -> CallOutcome:
-    """Make the call. Whoever cancels us waits a little for it, so that it is known whether it happened.
-
-    `once_more`: it was made before, with the same key; where it fails now, that one is as unknown as it was.
+    """Make the call. A cancellation waits briefly for its end, so that the outcome is known.
+    // With `once_more` it was made before with the same key; if it fails now, the earlier outcome is still unknown.
     """
     call = asyncio.ensure_future(run(effect.key))
     try:
@@ -380,7 +375,7 @@ async def _make_call(log: EffectLog, effect: Effect, run: MakeCall, *, once_more
 
 
 async def _resolve_unknown(effect: Effect, outcome: CallOutcome, *, once_more: bool) -> CallOutcome:
-    """Return the outcome with what the probe says of an unknown one; the model reads which stays unknown."""
+    """Return the outcome, with the probe's result if it is unknown; the model reads which outcomes stay unknown."""
     result = replace(outcome.result, unknown=not outcome.result.ok and (outcome.result.unknown or once_more))
     if not result.unknown or effect.kind != "write":
         return replace(outcome, result=result)
@@ -393,7 +388,7 @@ async def _resolve_unknown(effect: Effect, outcome: CallOutcome, *, once_more: b
 
 
 def _is_open(entry: Mapping[str, Any]) -> bool:
-    """Return whether a person is asked before the same is done again in the same rounds."""
+    """Return whether a person is asked before the same call is made again in the same rounds."""
     return entry["state"] == "unsure" or bool(entry.get("confirmed"))
 
 
@@ -416,7 +411,7 @@ def _with_key(effect: Effect, outcome: CallOutcome) -> CallOutcome:
 
 
 async def _save_end(log: EffectLog, effect: Effect, outcome: CallOutcome, *, confirmed: bool = False) -> CallOutcome:
-    """Write down what the call came to. `confirmed`: a person said that it happened."""
+    """Store the outcome of the call. `confirmed` means that a person said it happened."""
     entry = _make_entry(log, effect, "unsure" if outcome.result.unknown else "done")
     await _write_outcome(log, effect, outcome, {**entry, "confirmed": True} if confirmed else entry)
     return _with_key(effect, outcome)
@@ -429,7 +424,7 @@ async def _write_outcome(log: EffectLog, effect: Effect, outcome: CallOutcome, e
         "text": shorten_text(result.text),
         "length": len(result.text),
         "seconds": result.seconds,
-        "artifact": kept_artifact(result),
+        "artifact": storable_artifact(result),
         "error": result.error,
         "unknown": result.unknown,
         "notes": [*result.notes],
@@ -439,7 +434,7 @@ async def _write_outcome(log: EffectLog, effect: Effect, outcome: CallOutcome, e
 
 
 def shorten_text(text: str) -> str:
-    """Return head and tail of a text, as an entry has it."""
+    """Return head and tail of a text, as in an entry."""
     return str(shorten_entry({"text": text, "length": len(text)}, INLINE_CHARS)["text"])
 
 
@@ -465,10 +460,9 @@ def _shorten_value(value: Any) -> Any:
 async def unknown_writes(
     store: BaseStore, thread_id: str, scope: str, turn: int, observed: Collection[tuple[str, str]]
 ) -> list[Json]:
-    """Return `{step, tool, arguments, kind}` of the calls of a request that were begun and whose outcome nobody knows.
-
-    Not those without an answer that were `observed` as such: pairs of step and `call_key`. Long arguments are cut,
-    with a mark.
+    """Return `{step, tool, arguments, kind}` of a request's calls that began and whose outcome is unknown.
+    // `observed` are pairs of step and `call_key` whose unknown outcome is in the journal already; they are left out.
+    Long arguments are cut and marked.
     """
     found: list[Json] = []
     for state in ("intent", "unsure"):
@@ -481,7 +475,7 @@ async def unknown_writes(
 
 
 async def read_all(store: BaseStore, namespace: tuple[str, ...], **options: Any) -> list[Item]:
-    """Return all items of a namespace, however many there are, each once."""
+    """Return all items of a namespace, each once."""
     found: dict[str, Item] = {}
     offset, page = 0, [*await store.asearch(namespace, limit=PAGE, **options)]
     while page:
@@ -492,8 +486,8 @@ async def read_all(store: BaseStore, namespace: tuple[str, ...], **options: Any)
     return [*found.values()]
 
 
-def kept_artifact(result: CallResult) -> dict[str, Any] | None:
-    """Return what is kept of an artifact: `files` (path → content), and an executor's `transcript` and `asks`."""
+def storable_artifact(result: CallResult) -> dict[str, Any] | None:
+    """Return the stored parts of an artifact: `files` (path → content), and an executor's `transcript` and `asks`."""
     artifact = result.artifact if isinstance(result.artifact, Mapping) else {}
     kept = {key: artifact[key] for key in ("asks", "answers", "first", "position", "transcript") if key in artifact}
     if isinstance(files := artifact.get("files"), Mapping):
@@ -508,10 +502,9 @@ async def ask_probe(
     tool: BaseTool, arguments: Mapping[str, Any], key: str, seconds: float = PROBE_SECONDS
 ) -> CallResult | Literal[False] | None:
     """Ask the tool's probe about a call; return its result if it took effect, False if not, None if that is unknown.
-
-    A probe is `tool.metadata["probe"]`, a function, synchronous or not, of the arguments (and `idempotency_key`, if it
-    takes one) that returns True or the call's output, False, or None. One that raises, takes too long or gives back
-    something empty knows nothing; a person is asked then.
+    // A probe is `tool.metadata["probe"]`, a sync or async function of the arguments (and of `idempotency_key`, if it
+    accepts one) that returns True or the call's output, False, or None. If it raises, times out or returns something
+    empty, the outcome is unknown and a person is asked.
     """
     probe = (tool.metadata or {}).get("probe")
     if probe is None:
@@ -525,10 +518,9 @@ async def ask_probe(
 
 
 async def differences(tool: BaseTool, arguments: Mapping[str, Any]) -> dict[str, str]:
-    """Return, by argument, how its text differs from the one that it replaces; {} if the tool does not say.
-
-    `tool.metadata["replaces"]` is a function, synchronous or not, of the arguments that returns the texts in whose
-    place those of the call would stand, by argument: `{"content": "what the file holds"}`.
+    """Return, by argument, the diff to the text that it replaces; {} if the tool does not say.
+    // `tool.metadata["replaces"]` is a sync or async function of the arguments that returns, by argument, the texts
+    that the call would replace: `{"content": "what the file holds"}`.
     """
     replaces = (tool.metadata or {}).get("replaces")
     found = replaces and await _answer(replaces, arguments, "", PROBE_SECONDS)

@@ -10,17 +10,16 @@ from donewhen.graph.tools.toolbox import Toolbox
 from donewhen.state.language.selection import scores
 
 FUSE = 60
-"""The constant of reciprocal rank fusion: the higher, the less the first places count above those after them."""
+"""The constant of reciprocal rank fusion: the higher it is, the less the first ranks count."""
 REMEMBERED = 256
-"""Vectors of queries."""
+"""The number of query vectors kept."""
 _log = logging.getLogger("donewhen.tools")
 
 
 class ToolFinder:
-    """Ranks tools by BM25; with `embeddings`, any of LangChain's, both orders are fused.
-
-    Each text is embedded once in a process. Where embedding fails, words decide alone and it is logged. What it costs
-    is not in the ledger: embeddings report no usage.
+    """Rank tools by BM25, and with `embeddings` (LangChain) by the fusion of both rankings.
+    // Each text is embedded once per process. If embedding fails, BM25 alone is used and the failure is logged.
+    Embeddings report no usage, so their cost is not in the ledger.
     """
 
     def __init__(self, embeddings: Embeddings | None = None) -> None:
@@ -46,7 +45,7 @@ class ToolFinder:
         return sorted(by_words, key=lambda name: -fused[name])
 
     async def _similarities(self, embeddings: Embeddings, query: str, toolbox: Toolbox) -> dict[str, float]:
-        texts = {name: toolbox.described(name) for name in toolbox.names}
+        texts = {name: toolbox.description(name) for name in toolbox.names}
         if new := [text for text in dict.fromkeys(texts.values()) if text not in self._texts]:
             self._texts |= zip(new, await embeddings.aembed_documents(new), strict=True)
         if query not in self._queries:
@@ -56,8 +55,8 @@ class ToolFinder:
         wanted = self._queries[query]
         return {name: _cosine(wanted, self._texts[text]) for name, text in texts.items()}
 
-    async def chosen(self, query: str, toolbox: Toolbox, top: int, always: Collection[str] = ()) -> list[str]:
-        """Return the `top` best names, those in `always` first, in the toolbox's order; all if they are few."""
+    async def choose(self, query: str, toolbox: Toolbox, top: int, always: Collection[str] = ()) -> list[str]:
+        """Return the `top` best names, those in `always` first, in the toolbox's order; all if there are few."""
         if len(toolbox) <= top:
             return list(toolbox.names)
         order = await self.best(query, toolbox)

@@ -1,4 +1,4 @@
-"""Arguments of a tool that no model fills: the runtime's key, the call's id, LangGraph's store and runtime."""
+"""Tool arguments that no model fills: the idempotency key, the call's id, LangGraph's store and runtime."""
 
 import contextlib
 import functools
@@ -20,9 +20,8 @@ from donewhen.state.settings import Settings
 def with_injected(
     tool: BaseTool, arguments: Mapping[str, Any], key: str | None, call_id: str, config: RunnableConfig | None
 ) -> dict[str, Any]:
-    """Return the arguments with everything the tool wants injected; what a caller set for those is dropped.
-
-    Raises ValueError for a store where there is none, and no default.
+    """Return the arguments with all injected ones; values that the caller set for those are dropped.
+    // Raises ValueError if the tool needs a store and there is none.
     """
     declared = _annotations(tool)
     injected = {name: found for name, found in declared.items() if _has(found, InjectedToolArg, ToolRuntime)}
@@ -42,7 +41,7 @@ def with_injected(
 
 
 def check_injection(tool: BaseTool) -> None:
-    """Raise ValueError for a tool that cannot be called: it wants what no run here has."""
+    """Raise ValueError for a tool that needs an injected value which runs here do not have."""
     for name, annotation in _annotations(tool).items():
         known = name == RUNTIME_ARGUMENT or _has(annotation, ToolRuntime, InjectedStore, InjectedToolCallId)
         if _has(annotation, InjectedToolArg) and not known and not _has_default(tool, name):
@@ -54,7 +53,7 @@ def check_injection(tool: BaseTool) -> None:
 
 
 def takes_key(tool: BaseTool) -> bool:
-    """Return whether the tool declares an `idempotency_key`, and so promises that one key has one effect."""
+    """Return whether the tool declares an `idempotency_key`, and so promises one effect per key."""
     return _takes_key(tool, _annotations(tool))
 
 
@@ -93,7 +92,7 @@ def _has(annotation: Any, *marks: type) -> bool:
 
 
 def _parts(annotation: Any) -> Iterator[Any]:
-    """Yield the annotation and everything it is made of: members of unions, metadata, generic origins."""
+    """Yield the annotation and its parts: members of unions, metadata, generic origins."""
     yield annotation
     if (origin := typing.get_origin(annotation)) is not None:
         yield origin
@@ -118,9 +117,8 @@ def _runtime() -> Runtime[Any]:
 
 
 def _tool_runtime(call_id: str, config: RunnableConfig | None) -> ToolRuntime[Any, Any]:
-    """Return what LangGraph's ToolNode passes, with an empty state.
-
-    Tools see their call and the context of a graph around the run, not the run.
+    """Return the ToolRuntime that LangGraph's ToolNode would pass, with an empty state.
+    // Tools see their call and the context of an outer graph, not the run.
     """
     runtime = _runtime()
     return ToolRuntime(

@@ -1,4 +1,4 @@
-"""Hard constraints of a profile, as far as code can check them: which arguments of a call are paths. Pure."""
+"""Check a profile's path constraints on calls, by the paths among their arguments. Pure."""
 
 import mimetypes
 import posixpath
@@ -13,15 +13,15 @@ from donewhen.state.pattern import pattern
 
 _FILE = ("path", "file", "filename", "filepath", "dir", "directory", "folder")
 PATH = frozenset((*_FILE, *(f"{word}s" for word in _FILE), "directories", "cwd"))
-"""Last words of names that mean a path wherever they stand."""
+"""Last words of argument names that always mean a path."""
 MAYBE = frozenset(("source", "src", "destination", "dest", "dst", "root", "from", "to", "target", "output"))
-"""Last words that mean a path if the value looks like one, or the tool is about files."""
+"""Last words of argument names that mean a path if the value looks like one, or the tool is about files."""
 LINK = frozenset(("uri", "uris", "url", "urls", "href", "link", "links"))
-"""Last words that mean a path if the value is a `file:` URI."""
+"""Last words of argument names that mean a path if the value is a `file:` URI."""
 OTHER_PATHS = frozenset(
     ("json", "x", "xml", "key", "css", "class", "object", "property", "url", "http", "api", "route")
 )
-"""Before `path`, words that make it another kind of path."""
+"""Words that make a following `path` another kind of path."""
 FORMATS = frozenset(("path", "file-path", "directory-path"))
 _WORD = pattern(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 _SCHEME = pattern(r"(?!file:)[A-Za-z][A-Za-z0-9+.-]{1,60}://")
@@ -30,55 +30,55 @@ _MOST_NESTED = 30
 
 
 def paths_of(arguments: Mapping[str, Any], tool: BaseTool | None = None, schema: Any = None) -> Iterator[str]:
-    """Yield the paths among a call's arguments, at any depth, as they were written; of `file:` URIs the path.
-
-    The tool declares them with `metadata["paths"]`: names of arguments, inner ones as `edits.path`; an empty list says
-    that it has none. Otherwise the schema's `format` says so (`path`, `file-path`, `uri`), else the name (`out_dir`,
-    `filePath`, `source`). `schema` is that of the arguments, if it is at hand.
+    """Yield the paths among a call's arguments, at any depth, as written; for `file:` URIs, their path.
+    // Tools declare them in `metadata["paths"]` as names of arguments, nested ones as `edits.path`; an empty list means
+    there are none. Otherwise the schema's `format` decides (`path`, `file-path`, `uri`), else the name (`out_dir`,
+    `filePath`, `source`). `schema` is the schema of the arguments, if at hand.
     """
     declared = (tool.metadata or {}).get("paths") if tool else None
     if declared is not None:
         for name in [declared] if isinstance(declared, str) else declared:
-            yield from map(_plain, _texts(_under_name(arguments, name.replace("[]", "").split("."))))
+            yield from map(_without_scheme, _texts(_values_under(arguments, name.replace("[]", "").split("."))))
         return
     about_files = tool is not None and any(word in PATH for word in _words(tool.name))
-    yield from _found(arguments, _schema(tool) if schema is None else schema, about_files, 0)
+    yield from _find_paths(arguments, _schema(tool) if schema is None else schema, about_files, 0)
 
 
 def path_problem(arguments: Mapping[str, Any], allowed: Sequence[str], tool: BaseTool | None = None) -> str | None:
     """Return why a call with these arguments breaks `Profile.allowed_paths`; None if it does not.
-
-    Compares the written paths, `..` resolved; where a path really leads is for the tool to confine.
+    // The paths are compared as written, with `..` resolved; the tool must confine where they really lead.
     """
     if not allowed:
         return None
     roots = [posixpath.normpath(path) for path in allowed]
-    outside = [path for path in paths_of(arguments, tool) if not any(_under(path, root) for root in roots)]
+    outside = [path for path in paths_of(arguments, tool) if not any(_is_under(path, root) for root in roots)]
     return f"{', '.join(outside)[:200]} lies outside of {', '.join(allowed)}" if outside else None
 
 
-def _found(value: Any, schema: Any, about_files: bool, depth: int) -> Iterator[str]:
-    """Yield the paths in the properties of an object, or of the objects of a list."""
+def _find_paths(value: Any, schema: Any, about_files: bool, depth: int) -> Iterator[str]:
+    """Yield the paths in the properties of an object, or of the objects in a list."""
     if depth > _MOST_NESTED:
         return
     if isinstance(value, list):
         for each in value:
-            yield from _found(each, _part(schema, "items"), about_files, depth + 1)
+            yield from _find_paths(each, _part(schema, "items"), about_files, depth + 1)
     if not isinstance(value, Mapping):
         return
     for name, inner in value.items():
         part = _part(_part(schema, "properties"), str(name))
         is_path = _kind(str(name), part, about_files)
-        yield from (_plain(text) for text in _texts(inner) if is_path(text))
+        yield from (_without_scheme(text) for text in _texts(inner) if is_path(text))
         if isinstance(inner, Mapping) and str(name).lower() in ("files", "paths"):
             yield from (str(key) for key in inner if _looks_like(str(key)))
         if isinstance(inner, Mapping) and str(name).lower() == "paths":  # by some name; under "files" it is a content
-            yield from (_plain(text) for below in inner.values() for text in _texts(below) if _looks_like(text))
-        yield from _found(inner, part, about_files, depth + 1)
+            yield from (
+                _without_scheme(text) for below in inner.values() for text in _texts(below) if _looks_like(text)
+            )
+        yield from _find_paths(inner, part, about_files, depth + 1)
 
 
 def _kind(name: str, schema: Any, about_files: bool) -> Any:
-    """Return a test of whether a text under this name is a path."""
+    """Return a predicate for whether a text under this name is a path."""
     words = _words(name)
     last, before = (words or [""])[-1], (words or [""])[:-1][-1:]
     form = _part(schema, "format") or _part(_part(schema, "items"), "format")
@@ -102,7 +102,7 @@ def _words(name: str) -> list[str]:
 
 
 def _texts(value: Any, depth: int = 0) -> Iterator[str]:
-    """Yield the text, or those in a list, at any depth."""
+    """Yield the text, or the texts in a list, at any depth."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, list) and depth < _MOST_NESTED:
@@ -110,14 +110,14 @@ def _texts(value: Any, depth: int = 0) -> Iterator[str]:
             yield from _texts(each, depth + 1)
 
 
-def _under_name(value: Any, names: Sequence[str]) -> Any:
-    """Return what stands under the names, of every object of a list on the way."""
+def _values_under(value: Any, names: Sequence[str]) -> Any:
+    """Return the value at a path of names; lists on the way are expanded."""
     if isinstance(value, list):
-        found = [_under_name(each, names) for each in value]
+        found = [_values_under(each, names) for each in value]
         return [one for each in found for one in (each if isinstance(each, list) else [each])]
     if not names:
         return value
-    return _under_name(value[names[0]], names[1:]) if isinstance(value, Mapping) and names[0] in value else None
+    return _values_under(value[names[0]], names[1:]) if isinstance(value, Mapping) and names[0] in value else None
 
 
 def _schema(tool: BaseTool | None) -> Any:
@@ -128,7 +128,7 @@ def _schema(tool: BaseTool | None) -> Any:
 
 
 def _part(schema: Any, name: str) -> Any:
-    """Return a part of a schema, through the alternatives of an optional argument, or None."""
+    """Return a part of a schema, also from the alternatives of an optional argument, or None."""
     if not isinstance(schema, Mapping):
         return None
     if name in schema:
@@ -137,17 +137,17 @@ def _part(schema: Any, name: str) -> Any:
     return next((found for each in kinds if (found := _part(each, name)) is not None), None)
 
 
-def _plain(path: str) -> str:
-    """Return the path of a `file:` URI; any other text as it is."""
+def _without_scheme(path: str) -> str:
+    """Return the path of a `file:` URI; any other text unchanged."""
     return unquote(urlsplit(path).path) if path.lower().startswith("file:") else path
 
 
-def _under(path: str, root: str) -> bool:
-    """Return whether a path lies under the root, also if a tool takes `\\` for `/`."""
-    return "\0" not in path and all(_plainly_under(form, root) for form in {path, path.replace("\\", "/")})
+def _is_under(path: str, root: str) -> bool:
+    """Return whether a path is under the root, even if the tool reads `\\` as `/`."""
+    return "\0" not in path and all(_is_under_exactly(form, root) for form in {path, path.replace("\\", "/")})
 
 
-def _plainly_under(path: str, root: str) -> bool:
+def _is_under_exactly(path: str, root: str) -> bool:
     plain = posixpath.normpath(path)
     if root == ".":
         return not plain.startswith(("/", "..", "~"))

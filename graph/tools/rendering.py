@@ -1,4 +1,4 @@
-"""Whatever a tool returns or raises, as text: JSON where it is data, in bounded work, never raising."""
+"""Render tool results and exceptions as text: JSON for data, in bounded work, without raising."""
 
 import itertools
 import json
@@ -14,7 +14,7 @@ from pydantic_core import to_jsonable_python
 from donewhen.state.values import clean_text
 
 MOST_ITEMS = 200_000
-"""The most items of an array or a table; a larger one is shown as it prints itself."""
+"""The most items of an array or a table; a larger one is shown by its repr."""
 
 _BYTES_AS: tuple[Literal["utf8", "base64"], ...] = ("utf8", "base64")
 _JOINED = ("Mn", "Me", "Mc")
@@ -38,7 +38,7 @@ def render_value(value: Any, limit: int) -> str:
 
 
 def _of_data(value: Any) -> str:
-    """Return a value as JSON, as pydantic reads Python's types, or as it prints itself if that fails."""
+    """Return a value as JSON, as pydantic serializes it, or by its repr if that fails."""
     for bytes_as in _BYTES_AS:
         try:
             plain = to_jsonable_python(value, bytes_mode=bytes_as, fallback=_as_data)
@@ -51,7 +51,7 @@ def _of_data(value: Any) -> str:
 
 
 def _as_data(value: Any) -> Any:
-    """Convert what pydantic does not know: other mappings and collections, tables, arrays, exceptions."""
+    """Convert types that pydantic does not know: other mappings and collections, tables, arrays, exceptions."""
     if isinstance(value, Mapping):
         return dict(value)
     libraries = {kind.__module__.partition(".")[0] for kind in type(value).__mro__}
@@ -65,7 +65,9 @@ def _as_data(value: Any) -> Any:
 
 
 def cap_text(text: str, limit: int) -> str:
-    """Return the text, fit for every database; if it is longer than `limit`, its head with a note of its length."""
+    """Return the text in a form that every database accepts; beyond `limit`, only its head with a note
+    of its length.
+    """
     if len(text) <= limit:
         return storable_text(text)
     note = f"\n… the result had {len(text):,} characters; the rest was not kept"
@@ -73,12 +75,12 @@ def cap_text(text: str, limit: int) -> str:
 
 
 def storable_text(text: str) -> str:
-    """Return the text without lone surrogates and NUL, which neither UTF-8 nor Postgres takes."""
+    """Return the text without lone surrogates and NUL, which UTF-8 and Postgres do not accept."""
     return clean_text(text).replace("\0", "␀")
 
 
 def cut_before(text: str, position: int) -> int:
-    """Return the last place up to `position` where the text may be cut without splitting a visible character."""
+    """Return the last position up to `position` where a cut splits no visible character."""
     for at in range(min(position, len(text)), max(position - 32, 0), -1):
         if at == len(text) or not _belongs_together(text, at):
             return at
@@ -86,7 +88,7 @@ def cut_before(text: str, position: int) -> int:
 
 
 def cut_after(text: str, position: int) -> int:
-    """Return the first place from `position` on where the text may be cut without splitting a visible character."""
+    """Return the first position from `position` on where a cut splits no visible character."""
     for at in range(max(position, 0), min(position + 32, len(text))):
         if at == 0 or not _belongs_together(text, at):
             return at
@@ -94,7 +96,7 @@ def cut_after(text: str, position: int) -> int:
 
 
 def _belongs_together(text: str, at: int) -> bool:
-    """Return whether the characters around the place make one sign: an accent, an emoji, a flag, a line end."""
+    """Return whether the characters around a position form one sign: an accent, an emoji, a flag, a line end."""
     left, right = text[at - 1], text[at]
     if unicodedata.category(right) in _JOINED or right in "\u200d\ufe0f" or left == "\u200d":
         return True
@@ -110,7 +112,7 @@ def _is_flag_letter(character: str) -> bool:
 
 
 def describe_error(error: BaseException, limit: int = 4_000) -> str:
-    """Return an exception in words: its kind and message; of a group or a validation error, each part."""
+    """Return the type and message of an exception; for a group or a validation error, of each part."""
     if isinstance(error, BaseExceptionGroup):
         parts = [describe_error(each, limit) for each in itertools.islice(error.exceptions, 5)]
         return cap_text("; ".join(parts), limit)
@@ -149,7 +151,7 @@ def _of_bytes(value: bytes | bytearray | memoryview) -> str:
 
 
 def _block_texts(blocks: list[Any]) -> list[str] | None:
-    """Return the texts of LangChain content blocks, placeholders for other media; None if it is no such list."""
+    """Return the texts of LangChain content blocks, with placeholders for other media; None for any other list."""
     if not any(isinstance(block, dict) for block in blocks[:1_000]):
         return None
     texts = [_block_text(block) for block in blocks]

@@ -1,4 +1,4 @@
-"""JSON Schemas of tools: what the model is shown, and the stricter form its calls are checked against."""
+"""JSON Schemas of tools: the form shown to models, and the stricter form that checks their calls."""
 
 import json
 from collections.abc import Iterator
@@ -10,11 +10,11 @@ from langchain_core.utils.pydantic import model_json_schema
 Schema = dict[str, Any]
 
 LARGEST = 200_000
-"""Characters of a schema; a longer one fits into no model's context."""
+"""The most characters of a schema; a larger one fits into no model's context."""
 MOST_PROBLEMS = 10
-"""With a call's arguments, that a model is told."""
+"""The most problems of a call's arguments that a model is told."""
 RUNTIME_ARGUMENT = "idempotency_key"
-"""The argument that the runtime fills; no model sees it."""
+"""The argument that the runtime fills; models do not see it."""
 
 _IN_PLACE = ("allOf", "anyOf", "oneOf", "if", "then", "else", "dependentSchemas")
 _WITHIN = ("properties", "patternProperties", "additionalProperties", "unevaluatedProperties")
@@ -25,9 +25,8 @@ _MOST_NODES = 3_000
 
 
 def parameters_of(tool: BaseTool) -> Schema:
-    """Return the JSON Schema of what a model may pass: plain JSON, without injected arguments and the runtime's own.
-
-    Raises ValueError, with the reason, for a schema that cannot be used.
+    """Return the JSON Schema of the arguments for models: plain JSON, without injected arguments.
+    // Raises ValueError with the reason if the schema cannot be used.
     """
     raw: Any = tool.args_schema if isinstance(tool.args_schema, dict) else model_json_schema(_model_of(tool))
     try:
@@ -57,7 +56,7 @@ def _model_of(tool: BaseTool) -> Any:
 
 
 def check_schema(schema: Schema) -> None:
-    """Raise ValueError, with the place, for what is no JSON Schema."""
+    """Raise ValueError, with the place, for an invalid JSON Schema."""
     # Imported here: it takes 30 ms, and the schemas of functions need no check.
     from jsonschema import Draft202012Validator, FormatChecker, SchemaError
     from jsonschema.validators import validator_for
@@ -73,10 +72,9 @@ def check_schema(schema: Schema) -> None:
 
 
 def close_schema(schema: Schema) -> Schema:
-    """Return the schema with every object that lists its properties closed, unless it says what else it takes.
-
-    Alternatives and compositions are closed as a whole: a key is known if any part of them knows it.
-    Raises ValueError for a reference that leads out of the schema.
+    """Return the schema with all objects that list properties closed, unless they say what else they accept.
+    // Alternatives and compositions are closed as a whole: a key is known if any part knows it. Raises ValueError for a
+    reference that leads out of the schema.
     """
     schema = json.loads(json.dumps(schema))
     places = list(_places(schema))
@@ -88,7 +86,7 @@ def close_schema(schema: Schema) -> Schema:
 
 
 def _places(schema: Schema) -> Iterator[tuple[Schema, list[tuple[Schema, bool]]]]:
-    """Yield every subschema that describes a whole value, with the parts it is made of."""
+    """Yield every subschema that describes a whole value, with its parts."""
     stack: list[Any] = [schema]
     seen: set[int] = set()
     while stack:
@@ -132,7 +130,7 @@ def _parts(node: Schema, root: Schema) -> list[tuple[Schema, bool]]:
 
 
 def resolve(reference: str, root: Schema) -> Any:
-    """Return the part of a schema that a reference in it names. Raises ValueError if there is none."""
+    """Return the part of a schema that an internal reference names. Raises ValueError if there is none."""
     from referencing import Registry  # only where there are references: it takes its time
     from referencing.exceptions import Unresolvable
     from referencing.jsonschema import DRAFT202012
@@ -162,18 +160,17 @@ def _takes_any_object(part: Schema) -> bool:
 
 
 def schema_for_model(schema: Schema) -> Schema:
-    """Return the schema as models are shown it: references replaced by what they mean, generated titles left out.
-
-    A recursive or very large schema keeps its references.
+    """Return the schema for models: references inlined, generated titles removed.
+    // A recursive or very large schema keeps its references.
     """
     try:
-        plain = _inlined(schema, schema, (), [_MOST_NODES])
+        plain = _inline(schema, schema, (), [_MOST_NODES])
     except (RecursionError, OverflowError):
         return schema
     return {key: value for key, value in plain.items() if key not in ("$defs", "definitions", "$schema")}
 
 
-def _inlined(node: Any, root: Schema, within: tuple[str, ...], left: list[int]) -> Any:
+def _inline(node: Any, root: Schema, within: tuple[str, ...], left: list[int]) -> Any:
     if not isinstance(node, dict):
         return node
     left[0] -= 1
@@ -183,19 +180,19 @@ def _inlined(node: Any, root: Schema, within: tuple[str, ...], left: list[int]) 
     if isinstance(reference, str):
         if reference in within:
             raise OverflowError
-        target = _inlined(resolve(reference, root), root, (*within, reference), left)
-        rest = _inlined({key: value for key, value in node.items() if key != "$ref"}, root, within, left)
+        target = _inline(resolve(reference, root), root, (*within, reference), left)
+        rest = _inline({key: value for key, value in node.items() if key != "$ref"}, root, within, left)
         return {**target, **rest} if isinstance(target, dict) else rest
     shown: Schema = {}
     for key, value in node.items():
         if (key == "title" and isinstance(value, str)) or (node is root and key in ("$defs", "definitions")):
             continue
         if key in _NAMED and isinstance(value, dict):
-            shown[key] = {name: _inlined(below, root, within, left) for name, below in value.items()}
+            shown[key] = {name: _inline(below, root, within, left) for name, below in value.items()}
         elif key in (*_IN_PLACE, *_ITEMS, *_WITHIN, "not") and isinstance(value, list):
-            shown[key] = [_inlined(below, root, within, left) for below in value]
+            shown[key] = [_inline(below, root, within, left) for below in value]
         elif key in (*_IN_PLACE, *_ITEMS, *_WITHIN, "not"):
-            shown[key] = _inlined(value, root, within, left)
+            shown[key] = _inline(value, root, within, left)
         else:
             shown[key] = value
     return shown

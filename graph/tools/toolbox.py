@@ -24,13 +24,13 @@ if TYPE_CHECKING:
     from donewhen.graph.tools.arguments import Arguments
 
 EffectKind = Literal["read", "idempotent", "write"]
-"""The effect of a call on the world: none, the same however often it is repeated, or another one each time."""
+"""The effect of a call on the world: none, the same each time, or another one each time."""
 
 FOUND_BY_CHARS = 600
-"""The most characters of a description by which a tool is found."""
+"""The most characters of a description that are indexed for search."""
 _NAME = pattern(r"[a-zA-Z0-9_-]{1,64}", re.ASCII)
 _LANGCHAINS = ("self", "config", "run_manager")
-"""Parameters that no model could fill: LangChain gives what they are named after."""
+"""Parameter names that LangChain fills, so that no model could."""
 _SENTENCE_END = pattern(r"(?<=[.!?])\s|(?<=[。！？])|\n\s*\n")
 
 
@@ -82,10 +82,10 @@ class Toolbox:
         return entry.effect if entry else "write"
 
     def asks(self, name: str, arguments: Mapping[str, Any] | None = None) -> bool | None:
-        """Return whether such a call asks a person (True) or, under an approved plan, nobody (False), as the tool says.
-
-        `metadata["asks"]` is True, False, or a function of the arguments to one of them or None. One that raises asks.
-        None: its targets decide. Without `arguments`: of every call.
+        """Return whether a call must be approved (True), or needs no approval under an approved plan (False).
+        // `metadata["asks"]` is True, False, or a function of the arguments that returns one of them or None; if it
+        raises, the call must be approved. None means that the call's targets decide. Without `arguments`, the answer is
+        for all calls.
         """
         entry = self._entries.get(name)
         said = entry.asks if entry else None
@@ -100,12 +100,12 @@ class Toolbox:
         return None if answer is None else bool(answer)
 
     def new_targets(self, name: str, arguments: Mapping[str, Any], known: KnownTargets) -> list[str]:
-        """Return the targets of a call that no person knows of."""
+        """Return the call's targets that no person knows of."""
         entry = self._entries.get(name)
         return known.new(arguments, entry.parameters if entry else None)
 
     def checks(self, name: str) -> bool:
-        """Return whether the tool is made for the checks of criteria (`metadata["check"]`) and not for work."""
+        """Return whether the tool is only for checks of criteria (`metadata["check"]`), not for work."""
         entry = self._entries.get(name)
         return bool(entry and (entry.tool.metadata or {}).get("check"))
 
@@ -114,35 +114,36 @@ class Toolbox:
         return copy.deepcopy(self._entries[name].schema)
 
     def openai(self, names: Iterable[str] | None = None) -> list[dict[str, Any]]:
-        """Return the named tools (default: all) as models bind them; the same objects each time, not to be changed."""
+        """Return the named tools (default: all) as OpenAI definitions; the same objects each time, not
+        to be changed.
+        """
         return [self._entries[name].definition for name in (self.names if names is None else names)]
 
-    def described(self, name: str) -> str:
-        """Return name, description and names of the arguments in one text."""
-        return self._entries[name].described
+    def description(self, name: str) -> str:
+        """Return name, description and argument names in one text."""
+        return self._entries[name].description
 
     def one_line(self, name: str) -> str:
         """Return the first sentence of the tool's description, at most 120 characters."""
         return self._entries[name].one_line
 
     def terms(self, name: str) -> Counter[str]:
-        """Return the words by which the tool is found: of its name, its description, and its arguments' names."""
+        """Return the words that find the tool: of its name, its description and its argument names."""
         return self._entries[name].terms
 
     def read(self, name: str, arguments: Any) -> tuple[Any, list[str]]:
-        """Return the arguments as the tool wants them, if nothing is lost by that, and what is still wrong."""
+        """Return the arguments, coerced where nothing is lost, and the remaining problems."""
         return self._entries[name].arguments.read(arguments)
 
     def problems(self, name: str, arguments: Any) -> list[str]:
-        """Return what is wrong with a call's arguments, for the model to read; empty if they fit the JSON Schema."""
+        """Return the problems of a call's arguments, for the model; [] if they fit the JSON Schema."""
         return self._entries[name].arguments.problems(arguments)
 
     def targets(self, name: str, arguments: Mapping[str, Any]) -> set[str]:
-        """Return what the call is about. Paths are normalised, so `./a` and `a` are the same; an argument left out has
-        its default.
-
-        `metadata["targets"]` of the tool, a name or several, says which arguments hold them; without it those that
-        are paths do. Two calls with one id may be about different things, so ids are never guessed.
+        """Return the targets of a call. Paths are normalised, so `./a` equals `a`; omitted arguments have their
+        defaults.
+        // `metadata["targets"]` names the arguments that hold them; without it, those that are paths do. Ids are never
+        guessed, because two calls with one id may be about different things.
         """
         entry = self._entries.get(name)
         if entry is None:
@@ -153,7 +154,7 @@ class Toolbox:
         return set(_values(given[name] for name in entry.targets if name in given))
 
     def subset(self, names: Iterable[str]) -> Self:
-        """Return a toolbox with only these tools, in its own order. Raises ToolError if one of them is not in it."""
+        """Return a toolbox with only these tools, in its own order. Raises ToolError for an unknown one."""
         wanted = set(names)
         if unknown := sorted(wanted - self._entries.keys()):
             raise ToolError(f"no such tool: {', '.join(unknown)}; there are {', '.join(self._entries) or 'none'}")
@@ -165,7 +166,7 @@ class Toolbox:
 
 
 class _Entry:
-    """One tool with everything about it that is computed once."""
+    """A tool with everything about it that is computed once."""
 
     def __init__(self, tool: BaseTool, effect: EffectKind | None) -> None:
         try:
@@ -189,19 +190,19 @@ class _Entry:
         self.one_line = _first_sentence(tool.description)
         self.targets = _declared_targets(tool.name, metadata.get("targets", metadata.get("target")))
         properties = self.schema.get("properties", {})
-        self.described = f"{tool.name} {tool.description[:FOUND_BY_CHARS]} {' '.join(properties)}"
+        self.description = f"{tool.name} {tool.description[:FOUND_BY_CHARS]} {' '.join(properties)}"
         self.defaults = {name: rule["default"] for name, rule in properties.items() if "default" in rule}
 
     @functools.cached_property
     def arguments(self) -> "Arguments":
-        """The reader of a call's arguments. No request needs it, and jsonschema takes 30 ms to import."""
+        """The reader of arguments, made on first use: importing jsonschema takes 30 ms."""
         from donewhen.graph.tools.arguments import Arguments
 
         return Arguments(self._closed, closed=False)
 
     @functools.cached_property
     def terms(self) -> Counter[str]:
-        return Counter(terms(self.described))
+        return Counter(terms(self.description))
 
 
 def _check_name(name: str, taken: Collection[str], reserved: Collection[str]) -> None:
@@ -249,14 +250,16 @@ def _values(values: Iterable[Any]) -> Iterator[str]:
 
 
 def from_function(function: Callable[..., Any]) -> BaseTool:
-    """Return the function as a tool, described by signature and docstring. Raises ToolError if they say too little."""
+    """Return the function as a tool, described by its signature and docstring. Raises ToolError if they
+    say too little.
+    """
     name = getattr(function, "__name__", "<nameless>")
     if name.startswith("<"):
         raise ToolError(f"{function!r} has no name: define it with `def`, or use StructuredTool.from_function")
     if not (text := inspect.getdoc(function)):
         raise ToolError(f"the function {name!r} needs a docstring: it tells the model what the tool is for")
     if inspect.isasyncgenfunction(function):
-        function = _listing(function)
+        function = _collect_items(function)
     body: dict[str, Any] = {"coroutine" if is_async(function) else "func": function}
     try:
         tool = StructuredTool.from_function(name=name, parse_docstring=True, **body)
@@ -270,18 +273,18 @@ def from_function(function: Callable[..., Any]) -> BaseTool:
     return tool
 
 
-def _listing(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return an async generator as a function that gives all its items at once."""
+def _collect_items(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap an async generator as a function that returns all its items."""
 
     @functools.wraps(function)
-    async def listed(*args: Any, **kwargs: Any) -> list[Any]:
+    async def collect_items(*args: Any, **kwargs: Any) -> list[Any]:
         return [item async for item in function(*args, **kwargs)]
 
-    return listed
+    return collect_items
 
 
 def is_async(function: Callable[..., Any]) -> bool:
-    """Return whether a call of it must be awaited, also behind `functools.partial` or `__call__`."""
+    """Return whether calls must be awaited, also behind `functools.partial` or `__call__`."""
     while isinstance(function, functools.partial):
         function = function.func
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__)

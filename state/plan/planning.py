@@ -70,7 +70,7 @@ def fresh_planning(number: int, **record: Any) -> PlanningRecord:
     return cast(PlanningRecord, {**fresh, **record})
 
 
-def planning_given(values: Mapping[str, Any], settings: Settings) -> Json:
+def planning_start(values: Mapping[str, Any], settings: Settings) -> Json:
     """Return what planning may know, what it may spend, and its rounds so far."""
     planning = values["planning"]
     left = remaining(settings.limits, values.get("granted"), values.get("spent"))
