@@ -10,6 +10,7 @@ from pydantic.fields import FieldInfo
 
 from donewhen.agent.config import DEFAULT_MODEL, DEMO, Config
 from donewhen.state.errors import ConfigError
+from donewhen.state.imports import pause_collection
 from donewhen.state.secrets import redact
 from donewhen.state.settings import ROLES, check_role
 
@@ -255,7 +256,8 @@ def _openai_model(name: str, api_key: str | None, base_url: str | None) -> BaseC
         )
     if base_url and not base_url.startswith(("http://", "https://")):
         raise ConfigError(f"OPENAI_BASE_URL must begin with http:// or https://; it is {redact(base_url)!r}.")
-    from langchain_openai import ChatOpenAI
+    with pause_collection():
+        from langchain_openai import ChatOpenAI
     from pydantic import SecretStr
 
     # No retries, since the runtime repeats and counts.

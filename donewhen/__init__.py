@@ -1,10 +1,8 @@
 """DoneWhen: a plan → confirm → execute agent runtime on LangGraph. Public names are imported when they are used."""
 
-import gc
 import sys
 from importlib import import_module
 from importlib.util import find_spec
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 for _folder in ("agent", "graph", "prompts", "state"):
@@ -80,22 +78,9 @@ def __getattr__(name: str) -> Any:
     if name in __all__:
         if problem := import_module("donewhen.state.errors").system_problem(sys.platform):
             raise ImportError(problem)
-        return getattr(_imported(f"donewhen.{_HOME.get(name, 'state.errors')}"), name)
+        with import_module("donewhen.state.imports").pause_collection():
+            return getattr(import_module(f"donewhen.{_HOME.get(name, 'state.errors')}"), name)
     raise AttributeError(f"module 'donewhen' has no attribute {name!r}")
-
-
-def _imported(module: str) -> ModuleType:
-    """The module, imported without looking for garbage meanwhile: there is none, and it would take a third longer."""
-    if module in sys.modules or not gc.isenabled():
-        return import_module(module)
-    gc.disable()
-    try:
-        return import_module(module)
-    finally:
-        if not gc.get_freeze_count():  # what was imported counts as old at once: the next look is not at all of it
-            gc.freeze()
-            gc.unfreeze()
-        gc.enable()
 
 
 def __dir__() -> list[str]:

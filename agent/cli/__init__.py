@@ -12,12 +12,14 @@ def main() -> None:
             setattr(sys, name, open(os.devnull, "r" if name == "stdin" else "w"))  # noqa: SIM115
 
     from donewhen.state.errors import system_problem
+    from donewhen.state.imports import pause_collection
 
     if problem := system_problem(sys.platform):
         print(f"donewhen: {problem}", file=sys.stderr)
         sys.exit(2)
 
-    from donewhen.agent.cli.app import app
+    with pause_collection():
+        from donewhen.agent.cli.app import app
 
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")  # an answer that the terminal cannot write is still an answer

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from donewhen.state.imports import pause_collection
+
 if TYPE_CHECKING:
     from donewhen.agent.cli.archive import Archive
 
@@ -53,12 +55,14 @@ class Lazy:
         self._name = name
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(import_module(f"donewhen.agent.cli.{self._name}"), name)
+        with pause_collection():
+            return getattr(import_module(f"donewhen.agent.cli.{self._name}"), name)
 
 
 def end(command: Callable[[], int], json: bool = False) -> None:
     """Leave with the code of a command."""
-    from donewhen.agent.cli.result import run_guarded
+    with pause_collection():
+        from donewhen.agent.cli.result import run_guarded
 
     raise typer.Exit(run_guarded(command, json=json))
 
@@ -67,7 +71,8 @@ def at(storage: str | None, json: bool, command: Callable[["Archive"], int]) -> 
     """Leave with the code of a command that is about what a storage holds."""
 
     def opened() -> int:
-        from donewhen.agent.cli.archive import Archive
+        with pause_collection():
+            from donewhen.agent.cli.archive import Archive
 
         return command(Archive(storage, json))
 

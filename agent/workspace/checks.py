@@ -5,15 +5,11 @@ import os
 from collections.abc import Iterator
 from typing import Annotated, Any
 
-import jsonschema
 from langchain_core.tools import ToolException
 from pydantic import Field
-from referencing import Registry
-from referencing.exceptions import Unresolvable
 
 from donewhen.agent.workspace.files import FilePath, open_text
 from donewhen.agent.workspace.root import Root
-from donewhen.graph.tools.arguments import time_limit, validator_class
 from donewhen.state.proof.patterns import pattern_problem
 
 CHUNK_CHARS = 65_536
@@ -62,6 +58,13 @@ def file_contains(
 
 def matches_schema(root: Root, path: str, schema: dict[str, Any]) -> str:
     """Succeeds when the JSON file is valid under the JSON Schema; fails naming what is not. For checks."""
+    # Imported here: they take 40 ms, and most runs check no schema.
+    import jsonschema
+    from referencing import Registry
+    from referencing.exceptions import Unresolvable
+
+    from donewhen.graph.tools.arguments import time_limit, validator_class
+
     _refuse_hostile(schema)
     try:
         jsonschema.Draft202012Validator.check_schema(schema)

@@ -5,7 +5,6 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Annotated, Any
 
-import regex as regular
 from langchain_core.tools import ToolException
 from pydantic import Field
 
@@ -96,6 +95,8 @@ def _search(query: str, is_regex: bool, ignore_case: bool) -> Search:
         return lambda line: wanted in (line.casefold() if ignore_case else line)
     if problem := pattern_problem(query, groups=PATTERN_GROUPS):
         raise ToolException(problem)
+    import regex as regular  # here: it takes its time, and most runs search for no pattern
+
     compiled = regular.compile(query, regular.IGNORECASE if ignore_case else 0)
 
     def fits(line: str) -> bool:

@@ -7,6 +7,7 @@ import posixpath
 import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from langchain_core.tools import BaseTool, StructuredTool
@@ -166,43 +167,84 @@ class Toolbox:
 
 
 class _Entry:
-    """A tool with everything about it that is computed once."""
+    """One tool with everything about it that is computed once.
+
+    A schema that is data is read at once, because it may be wrong. That of a function is made when it is first used:
+    LangChain takes a millisecond for it.
+    """
 
     def __init__(self, tool: BaseTool, effect: EffectKind | None) -> None:
-        try:
-            check_injection(tool)
-            self.schema = parameters_of(tool)
-            self._closed = close_schema(self.schema)
-            self.parameters = schema_for_model(self.schema)
-        except ValueError as error:
-            raise ToolError(f"the tool {tool.name!r} cannot be used: {error}") from error
+        self.tool = tool
         metadata = tool.metadata or {}
         for name in ("probe", "replaces"):
             if metadata.get(name) is not None and not callable(metadata[name]):
                 raise ToolError(f"the {name} of {tool.name!r} is {metadata[name]!r}; it must be a function")
-        self.tool = tool
         self.effect: EffectKind = _effect(tool.name, effect, metadata)
         self.asks: bool | Callable[[Json], bool | None] | None = metadata.get("asks")
         if not (self.asks is None or isinstance(self.asks, bool) or callable(self.asks)):
             raise ToolError(f"asks of {tool.name!r} is {self.asks!r}; it must be a bool or a function")
-        described = {"name": tool.name, "description": tool.description, "parameters": self.parameters}
-        self.definition = {"type": "function", "function": described}
         self.one_line = _first_sentence(tool.description)
         self.targets = _declared_targets(tool.name, metadata.get("targets", metadata.get("target")))
+        with _naming(tool):
+            check_injection(tool)
+        if isinstance(tool.args_schema, dict):
+            _ = self.closed, self.parameters
+
+    @functools.cached_property
+    def schema(self) -> Schema:
+        """The JSON Schema of the arguments. Raises ToolError if there can be none."""
+        with _naming(self.tool):
+            return parameters_of(self.tool)
+
+    @functools.cached_property
+    def parameters(self) -> Schema:
+        """The schema as models are shown it."""
+        with _naming(self.tool):
+            return schema_for_model(self.schema)
+
+    @functools.cached_property
+    def closed(self) -> Schema:
+        """The schema as calls are checked against it."""
+        with _naming(self.tool):
+            return close_schema(self.schema)
+
+    @functools.cached_property
+    def definition(self) -> dict[str, Any]:
+        """The tool as models bind it."""
+        described = {"name": self.tool.name, "description": self.tool.description, "parameters": self.parameters}
+        return {"type": "function", "function": described}
+
+    @functools.cached_property
+    def description(self) -> str:
+        """Name, description and names of the arguments in one text."""
+        names = " ".join(self.schema.get("properties", {}))
+        return f"{self.tool.name} {self.tool.description[:FOUND_BY_CHARS]} {names}"
+
+    @functools.cached_property
+    def defaults(self) -> dict[str, Any]:
+        """What arguments are that a call leaves out."""
         properties = self.schema.get("properties", {})
-        self.description = f"{tool.name} {tool.description[:FOUND_BY_CHARS]} {' '.join(properties)}"
-        self.defaults = {name: rule["default"] for name, rule in properties.items() if "default" in rule}
+        return {name: rule["default"] for name, rule in properties.items() if "default" in rule}
 
     @functools.cached_property
     def arguments(self) -> "Arguments":
         """The reader of arguments, made on first use: importing jsonschema takes 30 ms."""
         from donewhen.graph.tools.arguments import Arguments
 
-        return Arguments(self._closed, closed=False)
+        return Arguments(self.closed, closed=False)
 
     @functools.cached_property
     def terms(self) -> Counter[str]:
         return Counter(terms(self.description))
+
+
+@contextmanager
+def _naming(tool: BaseTool) -> Iterator[None]:
+    """Raise ToolError, with the tool's name, for a ValueError."""
+    try:
+        yield
+    except ValueError as error:
+        raise ToolError(f"the tool {tool.name!r} cannot be used: {error}") from error
 
 
 def _check_name(name: str, taken: Collection[str], reserved: Collection[str]) -> None:

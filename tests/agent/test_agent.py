@@ -1,16 +1,18 @@
 """The public face: what an Agent can do, what its graph can do, and what is exported."""
 
 import asyncio
+import os
 import signal
 import subprocess
 import sys
 import threading
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 from uuid import uuid4
 
 import pytest
 from langchain_core.callbacks import AsyncCallbackHandler
+from langchain_core.tools import StructuredTool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph.state import CompiledStateGraph
 from langgraph.store.memory import InMemoryStore
@@ -73,6 +75,65 @@ def test_the_first_request_waits_for_no_library_that_later_ones_need() -> None:
     )
     done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
     assert done.stdout == "[] False False\n"
+
+
+def test_the_command_comes_to_its_first_request_without_detours(tmp_path: Path) -> None:
+    """T (cold start): it imports nothing that only later requests need, and never looks for garbage among modules."""
+    program = (
+        "import gc, os, sys\n"
+        "late = ('jsonschema', 'regex', 'jsonpath_ng', 'duckdb', 'genai_prices', 'psycopg', 'a2a', 'starlette')\n"
+        "def heard(event, arguments):\n"
+        "    if event == 'socket.connect':\n"
+        "        print([m for m in late if m in sys.modules], gc.get_stats()[2]['collections'], flush=True)\n"
+        "        os._exit(0)\n"
+        "sys.addaudithook(heard)\n"
+        f"sys.argv = ['donewhen', 'run', 'Count', '--dir', {str(tmp_path)!r}]\n"
+        "from donewhen.agent.cli import main\n"
+        "main()\n"
+    )
+    variables = {"OPENAI_BASE_URL": "http://127.0.0.1:9/v1", "DONEWHEN_MODEL": "openai:scripted"}
+    environment = {**os.environ, **variables, "DONEWHEN_STORAGE": str(tmp_path / "runs.db")}
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, env=environment, capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "[] 0\n"
+
+
+class CountedTool(StructuredTool):
+    """Counts how often its schema is made."""
+
+    made: ClassVar[list[str]] = []
+
+    @property
+    def tool_call_schema(self) -> Any:
+        self.made.append(self.name)
+        return super().tool_call_schema
+
+
+async def test_an_agent_with_many_tools_makes_their_schemas_when_they_are_first_used() -> None:
+    """R (500 tools): making the agent makes none of them, and runs make each one once."""
+    CountedTool.made.clear()
+    tools = [CountedTool.from_function(lambda x: x, name=f"t{n}", description="d") for n in range(40)]
+    async with Agent(ScriptedModel(roles={"triage": lambda *_: "Hello."}), tools, storage="memory:") as agent:
+        assert CountedTool.made == []
+        for _ in range(2):
+            assert (await agent.start("hello")).status == "completed"
+    assert len(CountedTool.made) == len(set(CountedTool.made))
+
+
+def test_ordinary_schemas_are_checked_without_a_library() -> None:
+    """R (500 tools): described tools, as MCP servers have them by the hundred, need no jsonschema to be accepted."""
+    program = (
+        "import sys\n"
+        "from donewhen import Agent\n"
+        "about = {'description': 'd', 'input_schema': {'type': 'object', 'required': ['a'], 'properties': {\n"
+        "    'a': {'type': 'array', 'items': {'type': 'string', 'enum': ['x'], 'title': 'A', 'default': 'x'}},\n"
+        "    'b': {'type': 'object', 'additionalProperties': {'type': 'integer', 'description': 'B'}}}}}\n"
+        "Agent('demo', {'t': about}, caller=print, storage='memory:')\n"
+        "print('jsonschema' in sys.modules)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"
 
 
 async def test_start_resume_get_receipt_delete() -> None:
