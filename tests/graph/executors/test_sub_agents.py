@@ -18,7 +18,7 @@ from donewhen.graph.executors import nested
 from donewhen.graph.executors.handoff import Handoff, Unfinished
 from donewhen.state.settings import Settings
 from donewhen.testing import ScriptedModel, call, finish_step, give_up, reply, submit_plan
-from tests.kit.flows import FREE, one_step, play, requests, steps, unfenced
+from tests.kit.flows import FREE, one_step, play, requests, steps
 from tests.kit.runs import last_seen
 
 PROOF = finish_step("three papers", ("s1.1", "three papers"))
@@ -246,22 +246,6 @@ async def test_a_passthrough_follow_up_knows_what_came_before() -> None:
     assert "What is 3 times 7?" in briefs[1]
     assert "The total is 21." in briefs[1]
     assert "<goal>\nand double it\n</goal>" in briefs[1]
-
-
-async def test_a_follow_ups_step_knows_what_came_before() -> None:
-    """M9: so does the brief of a planned step, for whichever executor; a first request has nothing to show."""
-    model = ScriptedModel(
-        roles={
-            "triage": [submit_plan([{"content": "add", "tools": []}]), submit_plan([{"content": "x2", "tools": []}])],
-            "execute": {"s1": [finish_step("The total is 21.", "s1.result"), finish_step("42", "s1.result")]},
-        }
-    )
-    agent = Agent(model, storage="memory:", settings=FREE)
-    await agent.start("What is 3 times 7?", thread_id="t")
-    await agent.start("and double it", thread_id="t")
-    first, second = (unfenced(request.messages[1].text) for request in requests(model, "s1"))
-    assert "<conversation>" not in first
-    assert "The total is 21." in second.split("<goal>")[0]
 
 
 async def test_the_planner_reads_cards_and_a_name_that_is_none_is_corrected() -> None:

@@ -266,15 +266,6 @@ async def test_a_model_that_ignores_tools_is_held_to_the_printed_form() -> None:
     assert bodies[2]["messages"][0]["content"] == bodies[4]["messages"][0]["content"]
 
 
-async def test_a_model_that_once_called_a_tool_may_speak() -> None:
-    """K11"""
-    with WireServer([[answer("42")], "a", "b", "c", "d"]) as server:
-        deps = deps_of(wired(server))
-        for number in range(5):
-            await asked(deps, said="abcd"[:number])
-        assert all("tools" in request.body for request in server.requests)
-
-
 async def test_what_a_model_says_in_one_conversation_takes_its_tools_from_no_other() -> None:
     """N31: however many greetings were answered in words before the first call."""
     with WireServer(["Hello!", "Hi!", "Good morning!", [answer("42")]]) as server:

@@ -159,18 +159,6 @@ async def test_what_was_written_before_it_broke_off_is_charged() -> None:
     assert got.spent["input_tokens"] > 7
 
 
-async def test_a_limit_of_money_needs_a_price() -> None:
-    """A model without a known price under a `cost_usd` limit is a clear error before the first call (DESIGN 6)."""
-    got, requests = await over_the_wire(allowance={"cost_usd": 1.0})
-    assert requests == 0
-    assert got.error is not None
-    assert got.error.code == "unpriced"
-    assert "no price is known for the model 'scripted'" in str(got.error)
-    prices = {"scripted": {"input": 1.0, "output": 1.0}}
-    got, requests = await over_the_wire("42", allowance={"cost_usd": 1.0}, prices=prices)
-    assert (requests, got.error) == (1, None)
-
-
 async def test_faults_in_a_whole_run_do_no_harm() -> None:
     """R01, F7: every second request fails in another way; the run ends as if none had."""
     faults = [TRANSIENT[kind] for kind in ("rate limit", "reset in the middle", "overloaded")]

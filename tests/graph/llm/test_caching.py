@@ -1,9 +1,7 @@
 """Prompts are marked for the caches of providers in each package's own request, and reads and writes are priced."""
 
 import json
-import threading
 from collections.abc import Mapping, Sequence
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import httpx
@@ -131,51 +129,6 @@ async def test_twenty_rounds_are_read_from_the_cache() -> None:
     assert server.share_read(of=caching.is_step) >= 0.9
     assert server.share_read() >= 0.85
     assert spent["cached_tokens"] / spent["input_tokens"] >= 0.85
-
-
-class Bedrock:
-    """Takes one request of the Converse API, and refuses it once it is read."""
-
-    def __enter__(self) -> "Bedrock":
-        self.bodies: list[dict[str, Any]] = []
-        bodies = self.bodies
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_POST(self) -> None:
-                bodies.append(json.loads(self.rfile.read(int(self.headers["content-length"]))))
-                text = b'{"message": "That is all."}'
-                self.send_response(400)
-                self.send_header("x-amzn-ErrorType", "ValidationException")
-                self.send_header("content-length", str(len(text)))
-                self.end_headers()
-                self.wfile.write(text)
-
-            def log_message(self, *args: Any) -> None:
-                """Log nothing."""
-
-        self._http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self._http.server_address[1]}"
-        threading.Thread(target=self._http.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._http.shutdown()
-        self._http.server_close()
-
-
-async def test_a_bedrock_request_is_marked_in_its_own_form() -> None:
-    """N43: cache points for Claude, none for models that Bedrock refuses them for. Needs langchain-aws (39 MB)."""
-    aws = pytest.importorskip("langchain_aws")
-    given = {"region_name": "us-east-1", "aws_access_key_id": "test", "aws_secret_access_key": "test"}
-    with Bedrock() as server:
-        for model in ("us.anthropic.claude-sonnet-4-6", "meta.llama3-1-70b-instruct-v1:0"):
-            await ask_in_step(aws.ChatBedrockConverse(model=model, endpoint_url=server.url, **given), ROUNDS)
-    marked, plain = server.bodies
-    point = {"cachePoint": {"type": "default"}}
-    assert marked["system"][-1] == point
-    assert [message["content"][-1] == point for message in marked["messages"]] == [False, False, True, False, True]
-    assert unmarked(marked["messages"]) == plain["messages"]
-    assert "cachePoint" not in json.dumps(plain)
 
 
 class Recorder(httpx.AsyncBaseTransport):

@@ -4,7 +4,6 @@ import asyncio
 from typing import Any
 
 import pytest
-from langchain_core.language_models import FakeListLLM
 from langchain_core.runnables import RunnableLambda
 
 from donewhen import Executor
@@ -127,14 +126,6 @@ async def test_after_a_call_is_over_its_thread_calls_no_model_any_more() -> None
     model.assert_exhausted()
     spent = {key: amount for key, amount in meter.spent.items() if amount}
     assert spent == {"model_calls": 1, "input_tokens": 100, "cost_usd": 0.1, "estimated_calls": 1}
-
-
-async def test_a_model_that_only_completes_text_is_counted_by_its_length() -> None:
-    meter = Meter(dict, None)
-    await FakeListLLM(responses=["four words of text"]).ainvoke("x" * 400, {"callbacks": [meter]})
-    assert meter.spent["model_calls"] == 1
-    assert meter.spent["input_tokens"] == 100
-    assert meter.spent["estimated_calls"] == 1
 
 
 async def test_a_limit_in_dollars_refuses_a_model_without_a_price_before_it_is_called() -> None:

@@ -110,12 +110,6 @@ def test_a_plan_in_the_original_form_is_read() -> None:
     assert (arguments["complexity"], arguments["speak"]) == ("moderate", "我来统计")
 
 
-def test_speech_in_the_form_is_speech() -> None:
-    """X02: an action that only speaks goes on; the words are what was said, JSON is never shown."""
-    found = reading('One moment. {"speak": "Reading the file.", "action": "continue"}')
-    assert found == Decision("speak", {"goes_on": True}, speech="One moment.\nReading the file.")
-
-
 @pytest.mark.parametrize(
     "text",
     [
@@ -288,29 +282,6 @@ def test_a_tool_keeps_its_own_name(name: str) -> None:
     found = read_reply(AIMessage(json.dumps({"action": name, "args": {"a": 1}})), EXECUTE, box)
     assert isinstance(found, Decision)
     assert (found.kind, [(each["name"], each["args"]) for each in found.calls]) == ("calls", [(name, {"a": 1})])
-
-
-@pytest.mark.parametrize(
-    "written",
-    [
-        {"title": "T", "steps": [{"content": "look"}, {"content": "write"}]},
-        {"plan_steps": [{"content": "look"}, {"content": "write"}]},
-        [{"content": "look"}, {"content": "write"}],
-        {"action": "plan", "arguments": {"steps": json.dumps([{"content": "look"}, {"content": "write"}])}},
-    ],
-)
-def test_a_bare_plan_is_a_plan_where_one_is_expected(written: Any) -> None:
-    """M4, H10: steps say what they are, with or without a name around them."""
-    kind, arguments = decided(f"```json\n{json.dumps(written)}\n```", TRIAGE)
-    assert kind == "submit_plan"
-    assert [step["content"] for step in arguments["steps"]] == ["look", "write"]
-
-
-def test_an_array_of_concrete_calls_is_a_plan_where_one_is_expected() -> None:
-    """M4: a planner has no tools of its own, so calls that it prints are the steps it means."""
-    calls = [{"tool": "read_file", "arguments": {"path": "a"}}, {"name": "add", "arguments": {"a": 1}}]
-    assert decided(json.dumps(calls), TRIAGE) == ("submit_plan", {"steps": calls})
-    assert decided(json.dumps([{"name": "answer", "arguments": {"text": "x"}}]), TRIAGE) == ("answer", {"text": "x"})
 
 
 def test_where_no_plan_is_expected_steps_are_text() -> None:

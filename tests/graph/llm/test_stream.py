@@ -3,7 +3,6 @@
 from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
-from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, HumanMessage
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
@@ -40,41 +39,12 @@ class Model(BaseChatModel):
         yield ChatGenerationChunk(message=last, generation_info={"finish_reason": "tool_calls"})
 
 
-class Heard(BaseCallbackHandler):
-    """Counts the calls of models."""
-
-    def __init__(self) -> None:
-        self.calls = 0
-
-    def on_chat_model_start(self, serialized: Any, messages: Any, **more: Any) -> None:
-        self.calls += 1
-
-
 async def reply(
     model: Any, messages: Sequence[BaseMessage] = ASKED, callbacks: Any = None, **options: Any
 ) -> AIMessage:
     chunks = [chunk async for chunk in stream_reply(model, messages, {"callbacks": callbacks}, options)]
     assert len({chunk.id for chunk in chunks}) == 1
     return join_chunks(chunks)
-
-
-async def test_a_reply_is_the_same_whoever_hears_of_it() -> None:
-    """Words, calls, what was used, and why it ended; every reply has an id of its own."""
-    heard = Heard()
-    first, second = await reply(Model()), await reply(Model(), callbacks=[heard])
-    assert heard.calls == 1
-    assert first.id != second.id
-    ids = [message.tool_calls[0].pop("id") for message in (first, second)]
-    assert ids == [f"call_{message.id}" for message in (first, second)]
-    assert first.model_dump(exclude={"id"}) == second.model_dump(exclude={"id"})
-    assert first.response_metadata == {"model_name": "m", "finish_reason": "tool_calls"}
-
-
-async def test_callbacks_of_the_model_itself_hear_of_it() -> None:
-    """Callbacks may be anywhere that LangChain looks for them."""
-    heard = Heard()
-    await reply(Model(callbacks=[heard]))
-    assert heard.calls == 1
 
 
 async def test_a_model_that_does_not_stream_is_asked_as_it_can() -> None:

@@ -458,13 +458,6 @@ async def test_a_passthrough_executor_gets_the_goal_unchanged() -> None:
     assert f'<step id="s1">\n{goal.strip()}\n</step>' in requests(model, "s1")[0].text
 
 
-async def test_an_unknown_executor_for_the_goal_is_said() -> None:
-    """P16: a name that no executor has ends the run at once, with the names there are."""
-    flow = await play(ScriptedModel(), settings=Settings(executor="nobody"), executors={"writer": Executor()})
-    assert flow.status == "failed"
-    assert flow.run.answer == "There is no executor 'nobody'; there are: writer"
-
-
 async def test_out_of_budget_while_planning_asks_for_more() -> None:
     """D03, P12: a limit reached in planning is a question like any other; extended, planning goes on where it was."""
     model = planning(reply(""), answer("ok"))

@@ -43,15 +43,6 @@ async def test_which_calls_ask(approvals: Any, granted: bool, asks: bool) -> Non
     model.assert_exhausted()
 
 
-async def test_what_reads_never_asks() -> None:
-    """X15: only what changes something needs a person."""
-    outbox = Outbox()
-    model = sending(HI)
-    agent = Agent(model, [outbox.tool()], storage="memory:", settings={"approvals": "each"}, effects={"send": "read"})
-    run = await agent.resume((await agent.start("do it")).thread_id, "approve")
-    assert (run.status, len(outbox.sent)) == ("completed", 1)
-
-
 async def test_an_approved_call_costs_no_model_call_and_no_round() -> None:
     """X15: it runs as frozen; the model sees its result in the round that comes anyway."""
     outbox, model = Outbox(), sending(HI)
@@ -150,14 +141,6 @@ async def test_edited_arguments_must_fit_the_schema(arguments: Any) -> None:
     assert (again.status, outbox.sent) == ("waiting", [])
     assert again.problem
     assert again.pending[0]["arguments"] == {"to": "ann", "text": "hi"}
-
-
-async def test_another_tool_cannot_be_put_in_its_place() -> None:
-    """X15: an edit changes arguments, never the tool."""
-    agent, run = await at_the_call(sending(HI), Outbox())
-    again = await agent.resume(run.thread_id, {"type": "edit", "edited_action": {"name": "rm", "args": {"tool": "rm"}}})
-    assert again.status == "waiting"
-    assert again.problem
 
 
 @pytest.mark.parametrize("value", ["no", {"type": "reject", "message": "not her"}, [{"type": "ignore", "args": None}]])

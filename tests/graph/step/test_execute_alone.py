@@ -11,7 +11,7 @@ from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.store.memory import InMemoryStore
 from langgraph.types import Command, interrupt
 
-from donewhen import ConfigError, Executor, build_graph
+from donewhen import Executor, build_graph
 from donewhen.state.settings import Settings
 from donewhen.testing import ScriptedModel, call, finish_step, give_up, reply
 from tests.kit.flows import FREE, one_step, play, requests, steps, unfenced
@@ -266,8 +266,3 @@ async def test_work_of_which_nobody_knows_is_asked_about(answer: str, times: int
     await graph.ainvoke(Command(resume={pause.id: answer}), config, **how)
     entry = (await graph.aget_state(config)).values["journal"][0]
     assert (len(count), entry["ok"]) == (times, ok)
-
-
-def test_work_and_graph_together_mean_nothing() -> None:
-    with pytest.raises(ConfigError, match="not both"):
-        Executor(work=fails, graph=agent_graph(helper()))

@@ -4,7 +4,6 @@ from typing import Any
 
 import pytest
 
-from donewhen import Limits
 from donewhen.testing import ScriptedModel, answer, call, criterion, finish_step, submit_plan
 from tests.kit.flows import one_step, play, requests, steps
 
@@ -183,12 +182,3 @@ async def test_the_call_kept_for_the_end_may_be_the_judges() -> None:
         model = one_step([call("look", what="a"), finish_step("it is green", ("s1.1", "green"))])
         flow = await play(model, Desk().tools(), effects=EFFECTS, settings=limited(limits={"model_calls": limit}))
         assert (flow.status, flow.run.spent["model_calls"]) == ("completed", 4), limit
-
-
-def test_defaults_give_every_step_and_every_run_a_round_budget() -> None:
-    """X08"""
-    from donewhen.state.settings import Settings
-
-    assert Settings().limits.rounds
-    assert Settings().step_limits.rounds
-    assert Limits().rounds is None

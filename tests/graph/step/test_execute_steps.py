@@ -62,26 +62,6 @@ async def test_a_step_sees_itself_the_goal_and_results_but_no_rounds_of_others()
     assert "compare" not in requests(model, "s1")[0].text.replace("Compare fruit", "")
 
 
-async def test_one_round_is_one_decision_and_each_is_a_checkpoint() -> None:
-    """X01, X08: rounds count model decisions, whatever they were."""
-    model = one_step(["Looking.", call("look", what="it"), finish_step("green", "s1.1")])
-    flow = await play(model, [look], effects=READ)
-    assert flow.step("s1")["rounds"] == 3
-    assert flow.run.spent["rounds"] == 3
-    assert flow.run.spent["model_calls"] == 5
-
-
-async def test_speech_is_said_and_the_step_goes_on() -> None:
-    """X02, S02"""
-    model = one_step(["Hello world, this is it.", finish_step("ok", "s1.result")])
-    flow = await play(model)
-    assert (
-        "".join(e["text"] for e in flow.told("speech") if e["step"] == "s1" and not e.get("argument"))
-        == "Hello world, this is it."
-    )
-    assert "Go on with the step" in last_told(model)
-
-
 async def test_several_calls_in_one_decision() -> None:
     """X02, X13: in the order of the reply, whatever finishes first."""
     calls = [call("look", what="a"), call("total", a=1, b=2), call("look", what="b")]
@@ -192,20 +172,6 @@ async def test_a_step_runs_with_the_executor_it_names() -> None:
     assert flow.status == "completed"
     assert "You love sums." in own.requests[0].messages[0].text
     assert "You love sums." not in requests(model, "s2")[0].text
-
-
-async def test_an_executor_with_tools_of_its_own_has_no_others() -> None:
-    """X17, X07"""
-    from langchain_core.tools import StructuredTool
-
-    only = StructuredTool.from_function(total)
-    model = one_step(
-        [call("look", what="it"), call("total", a=1, b=1), finish_step("2", "s1.1")], executor="adder", tools=None
-    )
-    flow = await play(model, [look], effects=READ, executors={"adder": Executor("adds", tools=(only,))})
-    assert "there is no tool 'look'" in flow.told("correction")[0]["text"]
-    assert "total" in requests(model, "s1")[0].tool_names
-    assert "look" not in requests(model, "s1")[0].tool_names
 
 
 async def test_a_step_is_offered_reads_and_what_it_lists(tmp_path: Path) -> None:

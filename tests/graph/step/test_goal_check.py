@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from donewhen import Agent
-from donewhen.testing import audit, call, criterion, finish_step, finish_task, recall, reply
+from donewhen.testing import audit, call, criterion, finish_step, finish_task, reply
 from tests.kit.flows import last_told, one_step, play, requests, say_done, steps, unfenced
 
 EFFECTS: dict[str, Any] = {"read": "read", "count": "read", "write": "idempotent", "broken": "read"}
@@ -259,17 +259,6 @@ async def test_where_claims_are_enough_they_are_recorded_as_what_they_are() -> N
     assert flow.status == "completed"
     assert flow.run.receipt
     assert flow.run.receipt["steps"][0]["criteria"][0]["verdict"] == "unverified"
-
-
-async def test_quotes_from_what_was_recalled_hold() -> None:
-    """X12: read by pieces, cited by the id of the whole."""
-    files = Files(a="x" * 5000 + " <goal> Needle " + "y" * 5000)
-    replies = [call("read", path="a"), recall("s1.1", offset=4990), finish_step("ok", ("s1.1", "<goal> Needle"))]
-    settings = {"confirm": "never", "observation_chars": 1000}
-    flow = await play(model := one_step(replies, tools=["read"]), files.tools(), effects=EFFECTS, settings=settings)
-    model.assert_exhausted()
-    assert flow.status == "completed"
-    assert "<goal> Needle" in last_told(model)
 
 
 async def test_a_result_that_was_sent_stands() -> None:

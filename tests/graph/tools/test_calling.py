@@ -18,7 +18,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, ToolMessage
-from langchain_core.tools import BaseTool, InjectedToolArg, InjectedToolCallId, StructuredTool, ToolException, tool
+from langchain_core.tools import BaseTool, InjectedToolArg, InjectedToolCallId, StructuredTool, ToolException
 from langgraph.graph import START, StateGraph
 from langgraph.prebuilt import InjectedStore, ToolRuntime
 from langgraph.store.memory import InMemoryStore
@@ -290,23 +290,6 @@ async def test_messages_are_read_and_commands_are_data() -> None:
     assert moved.ok
     assert '"goto": "deliver"' in moved.text
     assert (await called(lambda: ValueError("returned"))).error == "ValueError"
-
-
-async def test_the_artifact_is_kept_beside_the_text() -> None:
-    @tool(response_format="content_and_artifact")
-    def chart() -> Any:
-        """Draw."""
-        return {"points": {1}}, {"files": {"a.svg": "<svg>"}}
-
-    result = await call_tool(chart, {}, timeout=5)
-    assert (result.text, result.artifact) == ('{"points": [1]}', {"files": {"a.svg": "<svg>"}})
-
-    @tool(response_format="content_and_artifact")
-    def wrong() -> Any:
-        """Forget the artifact."""
-        return "only content"
-
-    assert not (await call_tool(wrong, {}, timeout=5)).ok
 
 
 class Counting(BaseTool):

@@ -163,31 +163,6 @@ def test_whatever_needs_a_step_that_ended_badly_is_blocked(plan: Any, data: st.D
             assert after[id] == records[id]
 
 
-def _move(plan: list[dict[str, Any]], records: dict[str, Any] | None = None, **more: Any) -> Any:
-    whole = {"steps": [{"content": "x", **step} for step in plan]}
-    known = {**fresh_records(whole, {}, None)}
-    for id, record in (records or {}).items():
-        known[id] = {**known[id], **record}
-    settings = more.pop("settings", Settings())
-    return next_move({"plan": whole, "steps": known, "spent": more.pop("spent", {})}, settings, **more)
-
-
-def test_steps_that_declare_nothing_run_one_after_the_other() -> None:
-    plan = [{"id": "s1"}, {"id": "s2"}, {"id": "s3", "depends_on": []}]
-    assert _move(plan).steps == ("s1", "s3")
-    assert _move(plan, {"s1": {"status": "done"}}).steps == ("s2", "s3")
-
-
-def test_what_steps_side_by_side_get_leaves_room_for_their_last_calls() -> None:
-    """DESIGN 6: all together exceed a limit of tokens or money by one call at most; without room, one goes."""
-    plan = [{"id": "s1", "depends_on": []}, {"id": "s2", "depends_on": []}, {"id": "s3", "depends_on": []}]
-    settings = Settings(limits=Limits(input_tokens=1000))
-    assert [a["input_tokens"] for a in _move(plan, settings=settings).allowances] == [334, 333, 333]
-    for used, allowances in ((100, [167, 167, 166]), (200, [200, 200]), (400, [600])):
-        move = _move(plan, settings=settings, spent={"model_calls": 1, "input_tokens": used})
-        assert [allowance["input_tokens"] for allowance in move.allowances] == allowances
-
-
 def test_a_new_attempt_counts_on_and_forgets_no_rejection() -> None:
     """X15: ids and keys are never used twice, and what a person rejected stays rejected."""
     record = fresh_record({**fresh_record(), "observed": 7, "rejected": {"abc": "why"}, "rounds": 4})

@@ -96,15 +96,6 @@ def test_a_step_that_only_writes_may_cite_its_own_text() -> None:
 READ, WROTE = tool("s2.1", targets=["a.txt"]), {**tool("s9.1", effect="write", targets=["a.txt"]), "outside": True}
 
 
-def test_a_reading_from_before_a_change_does_not_say_how_it_is_now() -> None:
-    """V06, DESIGN 5: it has to be looked at again, also if another step changed it."""
-    good, problems = weighed(cites("s2.1"), seen(READ, WROTE))
-    assert not good
-    assert "changed a.txt" in problems[0]
-    assert '"before": true' in problems[0]
-    assert weighed(cites("s9.1"), seen(READ, WROTE))[1], "what others did cannot be cited"
-
-
 def test_what_is_meant_as_it_was_before_a_change_says_so() -> None:
     """H4, DESIGN 5: looking first and then changing is how work is done; the evidence says that it is of before."""
     good, problems = weighed(cites({"observation": "s2.1", "quote": "sum is 5", "before": True}), seen(READ, WROTE))
@@ -159,12 +150,6 @@ def test_an_error_counts_with_what_it_said_and_only_so(source: str) -> None:
     assert weighed(cites({"observation": "s2.1", "quote": "no such file: tmp.txt"}), seen(failed))[1] == []
     assert "quote the error" in weighed(cites("s2.1"), seen(failed))[1][0]
     assert weighed(cites({"observation": "s2.1", "quote": "it is gone"}), seen(failed))[1]
-
-
-@pytest.mark.parametrize("text", ["Failed: 0", "error: none", "0 errors, 12 passed", "keine Fehler", "失败：0"])
-def test_words_make_no_failure_of_what_went_well(text: str) -> None:
-    """V10: the status of the call decides, never what words in its text may mean."""
-    assert weighed(cites({"observation": "s2.1", "quote": text}), seen(tool("s2.1", text)))[1] == []
 
 
 def test_what_was_seen_in_part_is_marked() -> None:

@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 
 from donewhen.agent.workspace import workspace_tools
-from donewhen.state.proof.evidence import EvidenceScope, ground_claim, stale_reads
 from donewhen.state.proof.journal import find_later_change, observation
 from donewhen.testing import call, finish_step
 from tests.kit.flows import Flow, one_step, play
@@ -97,16 +96,3 @@ def test_what_lies_within_what(read: str, changed: str, stale: bool) -> None:
     assert bool(find_later_change(journal, 0)) == stale
     assert find_later_change([journal[1], journal[0]], 1) is None
     assert find_later_change([journal[0], {**journal[1], "effect": None}], 0) is None
-
-
-def test_only_what_is_cited_is_read_again() -> None:
-    """V06: whatever the criterion says, but not what is meant as it was."""
-    entries = [entry("s1.1", "read", "."), entry("s1.2", "read", "b"), entry("s1.3", "write", "a.txt")]
-    scope = EvidenceScope(entries, "s1")
-    for evidence in (["s1.1"], "[s1.1]", [{"observation": "s1.1"}, {"observation": "s1.2"}], {"observation": "s1.1"}):
-        assert stale_reads({1: {"evidence": evidence}}, scope) == ["s1.1"]
-    before = [{"observation": "s1.1", "before": True}]
-    assert stale_reads({1: {"evidence": before}}, scope) == []
-    assert stale_reads({1: {"evidence": before}, 2: {"evidence": "s1.1"}}, scope) == ["s1.1"]
-    assert stale_reads({1: {"evidence": [7, None, {"x": 1}, "s9.1"]}, 2: {}}, scope) == []
-    assert "look again" in ground_claim({"evidence": ["s1.1"]}, scope).problems[0]
