@@ -14,7 +14,7 @@ from donewhen.state.plan.order import ancestors
 from donewhen.state.plan.plan import find_step
 from donewhen.state.plan.planning import promotion_reasons
 from donewhen.state.plan.steps import transcript_key
-from donewhen.state.proof.journal import CallHistory, citable_by
+from donewhen.state.proof.journal import CallHistory, citable_entries
 from donewhen.state.proof.outcome import FINAL
 from donewhen.state.run import PLANNING, Json
 from donewhen.state.settings import Settings
@@ -44,7 +44,7 @@ def step_input(run: Json, sent: Json, settings: Settings, deps: Deps) -> Json:
         "attachments": list(run.get("attachments") or ()),
         "promotable": promotion_reasons(run, id, settings),
         "last": all(records.get(each["id"], {}).get("status") in FINAL for each in plan["steps"] if each["id"] != id),
-        "known": citable_by(journal, {id, PLANNING, *ancestors(plan, id), *gone}),
+        "known": citable_entries(journal, {id, PLANNING, *ancestors(plan, id), *gone}),
         "before": run.get("before") or [],
         "heard": run.get("heard") or "",
         "asked": [entry for entry in journal if entry["source"] == "user"],

@@ -1,1 +1,1 @@
-"""Data: plain JSON and pure functions. Nothing here does I/O or knows how control flows."""
+"""Data: plain JSON and pure functions. Nothing here does I/O or knows the control flow."""

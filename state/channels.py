@@ -1,4 +1,4 @@
-"""Reducers of the run's state, and the one alias behind which histories grow linearly in storage."""
+"""Reducers of the run's state, and the channel types whose histories grow linearly in storage."""
 
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, TypeVar
@@ -11,24 +11,24 @@ from donewhen.state.records import JournalEntry, StepRecord
 
 Item = TypeVar("Item")
 SNAPSHOT_EVERY = 250
-"""Writes between two full copies; between them a checkpoint stores only what was appended."""
+"""The number of writes between two full copies; checkpoints in between store only what was appended."""
 EARLIER = "earlier_rounds"
-"""The id of the note that stands for rounds which a prompt has no room for."""
+"""The id of the note that replaces rounds for which a prompt has no room."""
 
 
 def append(state: Sequence[Item] | None, writes: Sequence[Any]) -> list[Item]:
-    """Concatenate all writes; `Overwrite` starts anew."""
+    """Concatenate all writes; `Overwrite` starts over."""
     return [*(state or []), *(item for write in writes for item in write or [])]
 
 
 def is_shortened(rounds: Sequence[Any]) -> bool:
-    """Return whether rounds begin with the note of earlier ones. Servers that show a state read mappings."""
+    """Return whether rounds begin with the note about earlier ones. Servers that show a state read mappings."""
     first = rounds[0] if rounds else {}
     return (first.get("id") if isinstance(first, Mapping) else first.id) == EARLIER
 
 
 def append_rounds(state: Sequence[AnyMessage] | None, writes: Sequence[Any]) -> list[AnyMessage]:
-    """Append; rounds that begin with the note of earlier ones take the place of all that was there."""
+    """Append; rounds that begin with the note about earlier ones replace everything before."""
     result = list(state or ())
     for write in writes:
         rounds = write["add"] if isinstance(write, Mapping) else write
@@ -50,7 +50,7 @@ def append_by_key(
 
 
 def merge(state: Mapping[str, Any] | None, writes: Sequence[Mapping[str, Any] | None]) -> dict[str, Any]:
-    """Shallow merge, one entry per key, so that a writer names only what it changes."""
+    """Merge shallowly, so that a writer names only the keys that it changes."""
     result = dict(state or {})
     for write in writes:
         result.update(write or {})
@@ -64,7 +64,7 @@ def merge_rows(state: Sequence[dict[str, Any]] | None, writes: Sequence[Sequence
 
 
 def merge_records(state: Mapping[str, Any] | None, *updates: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Merge step records field by field, so that a writer names only what it changes."""
+    """Merge step records field by field, so that a writer names only the fields that it changes."""
     result = dict(state or {})
     for update in updates:
         for key, record in (update or {}).items():
@@ -81,7 +81,7 @@ _DELTA: Any = DeltaChannel
 Entries = Annotated[list[dict[str, Any]], _DELTA(append, snapshot_frequency=SNAPSHOT_EVERY)]
 Journal = Annotated[list[JournalEntry], _DELTA(append, snapshot_frequency=SNAPSHOT_EVERY)]
 Messages = Annotated[list[AnyMessage], _DELTA(messages_delta_reducer, snapshot_frequency=SNAPSHOT_EVERY)]
-"""The conversation. LangGraph gives messages ids only for this reducer of its own, which cannot remove all at once."""
+"""The conversation. LangGraph assigns ids only for its own reducer, which cannot remove all messages at once."""
 Rows = Annotated[list[dict[str, Any]], _DELTA(merge_rows, snapshot_frequency=SNAPSHOT_EVERY)]
 FIELDS = _DELTA(merge, snapshot_frequency=SNAPSHOT_EVERY)
 Files = Annotated[dict[str, str], FIELDS]
@@ -93,7 +93,7 @@ StepRecords = Annotated[
     _DELTA(lambda state, writes: merge_records(state, *writes), snapshot_frequency=SNAPSHOT_EVERY),
 ]
 SELDOM = _DELTA(keep_last, snapshot_frequency=SNAPSHOT_EVERY)
-"""For what is large and seldom written: it stands in storage where it was written, not in every checkpoint after."""
+"""For large values that are seldom written: stored where they were written, not in every later checkpoint."""
 SeldomDict = Annotated[dict[str, Any], SELDOM]
 SeldomList = Annotated[list[Any], SELDOM]
 SeldomText = Annotated[str, SELDOM]

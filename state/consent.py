@@ -19,15 +19,15 @@ from langchain_core.messages import HumanMessage
 from donewhen.state.pattern import pattern
 
 PROSE_WORDS = 12
-"""A text with more plain words is prose, such as the body of a mail, and holds no targets."""
+"""A text with more plain words is prose, such as the body of a mail, and contains no targets."""
 MEASURE_WORDS = 2
-"""A text of at most so many words is an amount, such as `900 EUR`; in a longer one short numbers are no targets."""
+"""A text of at most this many words is an amount, such as `900 EUR`; in longer texts short numbers are no targets."""
 LONG_NUMBER = 1000
-"""From which on a number in a longer text may be an id or an amount."""
+"""Numbers from here on may be an id or an amount in a longer text."""
 FLAGS = frozenset(map(Decimal, (-1, 0, 1)))
-"""Numbers that switch something, or say that there is none or all."""
+"""Numbers that act as switches, or mean none or all."""
 LARGEST = 2_000_000
-"""Characters of a result of which whole values are read."""
+"""The most characters of a result that are read for whole values."""
 MOST_NESTED = 60
 
 _EDGES = "\"'`()[]{}<>,;:!?“”‘’„«»‹›*|，。；：！？、（）【】「」『』《》"
@@ -56,18 +56,17 @@ _RULE = pattern(r"\A[|\s:+-]*-[|\s:+-]*")
 
 
 def targets_of(arguments: Any, schema: Any = None) -> list[str]:
-    """Return the targets among a call's arguments, as they are written, each once.
-
-    Values that the tool's schema enumerates or has as their default are none, nor are truth values, 0, 1 and -1,
-    dates, times, plain words and what stands in prose.
+    """Return the targets among a call's arguments, as written, each once.
+    // These are not targets: values that the tool's schema enumerates or has as default, truth values, 0, 1 and -1,
+    dates, times, plain words, and anything in prose.
     """
     return list(dict.fromkeys(target for value in values_of(arguments, schema) for target in _targets_in(value)))
 
 
 def values_of(arguments: Any, schema: Any = None, depth: int = 0) -> Iterator[str]:
-    """Yield texts and numbers among a call's arguments that may hold targets, and names the schema does not know."""
+    """Yield the texts and numbers of a call's arguments that may contain targets, and names unknown to the schema."""
     kinds = list(_kinds(schema))
-    if depth > MOST_NESTED or arguments is None or isinstance(arguments, bool) or _is_given(arguments, kinds):
+    if depth > MOST_NESTED or arguments is None or isinstance(arguments, bool) or _is_in_schema(arguments, kinds):
         return
     if isinstance(arguments, (str, int, float)):
         yield str(arguments)
@@ -93,8 +92,8 @@ def _kinds(schema: Any, depth: int = 0) -> Iterator[Mapping[str, Any]]:
                 yield from _kinds(each, depth + 1)
 
 
-def _is_given(value: Any, kinds: Sequence[Mapping[str, Any]]) -> bool:
-    """Return whether the schema itself names the value."""
+def _is_in_schema(value: Any, kinds: Sequence[Mapping[str, Any]]) -> bool:
+    """Return whether the schema itself contains the value."""
     own = [each for kind in kinds for each in (*(kind.get("enum") or ()), kind.get("const"), kind.get("default"))]
     return any(type(each) is type(value) and each == value for each in own)
 
@@ -117,12 +116,12 @@ def _targets_in(value: str) -> Iterator[str]:
 
 
 def _is_marked(part: str, *, alone: bool = False) -> bool:
-    """Return whether a word has the signs of an address, id, path, URL or number; `alone`: it is a whole value."""
+    """Return whether a word looks like an address, id, path, URL or number; with `alone` it is a whole value."""
     return bool(_ID.fullmatch(part.casefold()) or _CAPITALS.fullmatch(part) or (alone and re.search(r"[/\\:]", part)))
 
 
 def _strip_marks(text: str) -> str:
-    """Return the text without brackets and marks around it; a dot before it may be of a path."""
+    """Return the text without surrounding brackets and marks; a leading dot may belong to a path."""
     return text.strip().lstrip(_EDGES).rstrip(f"{_EDGES}.…")
 
 
@@ -131,7 +130,7 @@ def _is_flag(text: str) -> bool:
 
 
 def amounts_of(text: str) -> set[Decimal]:
-    """Return what a number may be worth: `1,200` is 1200, in other places 1.2; nothing for an id such as 007."""
+    """Return the possible values of a number: `1,200` is 1200, in some countries 1.2; nothing for an id such as 007."""
     sign, digits = ("-", text[1:]) if text[:1] == "-" else ("", text.lstrip("+"))
     digits = digits.strip(" $€£¥₹%#").replace("'", "")
     if not digits[:1].isdigit() or (len(digits) > 1 and digits[0] == "0" and digits.isdigit()):
@@ -150,7 +149,9 @@ def amounts_of(text: str) -> set[Decimal]:
 
 
 def known_targets(run: Mapping[str, Any]) -> "KnownTargets":
-    """Gather the targets that a run makes known: see the head of this file. A plan counts if a person approved it."""
+    """Collect the targets that a run makes known, as the module's docstring says. A plan counts once a person approved
+    it.
+    """
     known = KnownTargets()
     approval = run.get("approval") or {}
     if approval.get("by") == "user":
@@ -167,12 +168,12 @@ def known_targets(run: Mapping[str, Any]) -> "KnownTargets":
 
 
 def strip_frames(text: str) -> str:
-    """Return the text without what stands in the frames of another run, which are around what others said."""
+    """Return the text without the frames of another run, which contain foreign text."""
     return _FRAME.sub(" ", text)
 
 
 class KnownTargets:
-    """Targets that a person knows of, gathered in the order in which they became known. Each source is read once."""
+    """Targets that a person knows of, in the order in which they became known. Each source is read once."""
 
     def __init__(self) -> None:
         self._said: list[str] = []
@@ -180,22 +181,22 @@ class KnownTargets:
         self._refused: set[str] = set()
         self._agreed: set[str] = set()
         self._read: dict[str | Decimal, int] = {}
-        """Whole values → the number of the observation that had them first."""
+        """Whole values, with the number of the first observation that had them."""
         self._wrote: list[tuple[int, str]] = []
-        """What changes of this run put into the world, and the numbers of their observations."""
+        """Values that writes of this run sent out, with the numbers of their observations."""
         self._seen: set[str] = set()
         self._waiting: list[tuple[int, str, str]] = []
-        """Results that were not looked at yet, each after what it was called with."""
+        """Results that were not read yet, each with the arguments of its call."""
         self._long: dict[str, tuple[int, str]] = {}
 
     def say(self, text: str) -> None:
-        """Know what stands in this text, which a person said or approved."""
+        """Add everything in a text that a person said or approved."""
         plain = _fold(text)
         self._said.append(plain)
         self._amounts |= _amounts_in(plain)
 
     def decide(self, row: Mapping[str, Any]) -> None:
-        """Know what a person said to a question, and targets of calls that they approved; not those they refused."""
+        """Add a person's answer to a question, and the targets of calls that they approved; not of rejected ones."""
         if row.get("text"):
             self.say(str(row["text"]))
         if row["kind"] != "tool":
@@ -212,9 +213,8 @@ class KnownTargets:
             self._refused |= {_fold(each) for each in row.get("new") or ()}
 
     def observe(self, entry: Mapping[str, Any]) -> None:
-        """Know the whole values of an observation; what a person answered, and the amounts in what they were asked.
-
-        Each observation counts once.
+        """Add the whole values of an observation, a person's answers, and amounts in the questions.
+        // Each observation counts once.
         """
         if entry["id"] in self._seen or entry.get("outside"):
             return
@@ -239,21 +239,21 @@ class KnownTargets:
 
     @property
     def long(self) -> list[str]:
-        """Observations of which only head and tail are at hand: `read` takes the whole."""
+        """Observations of which only head and tail are at hand; pass their full text to `read`."""
         return list(self._long)
 
     def read(self, id: str, text: str) -> None:
-        """Know the whole values of a long observation, of which this is the whole text."""
+        """Add the whole values of a long observation, given its full text."""
         self._waiting.append((*self._long.pop(id), text))
 
     def new(self, arguments: Any, schema: Any = None) -> list[str]:
-        """Return the targets of a call that are not known, as they are written, each once."""
+        """Return the unknown targets of a call, as written, each once."""
         unknown = [value for value in values_of(arguments, schema) if not self.knows(value)]
         targets = dict.fromkeys(target for value in unknown for target in _targets_in(value))
         return [target for target in targets if not self.knows(target)]
 
     def knows(self, target: str) -> bool:
-        """Return whether this value is known, a number by its value and a path in any spelling."""
+        """Return whether this value is known: numbers compare by value, paths in any spelling."""
         plain = _fold(target)
         amounts = amounts_of(plain)
         if plain in self._refused:
@@ -263,10 +263,10 @@ class KnownTargets:
         if not amounts and any(_stands_in(form, text) for form in _spellings(plain) for text in self._said):
             return True
         self._look()
-        return any(self._came(form) for form in _forms(plain))
+        return any(self._was_returned_first(form) for form in _forms(plain))
 
     def _look(self) -> None:
-        """Read the results that wait. What a call was given itself is only an echo in its result."""
+        """Read the waiting results. Arguments that a result repeats do not count."""
         for number, given, text in self._waiting:
             amounts = _amounts_in(given)
             for form in {form for value in {*whole_values(text)} for form in _forms(_fold(value))}:
@@ -275,15 +275,15 @@ class KnownTargets:
                     self._read[form] = number
         self._waiting.clear()
 
-    def _came(self, value: str | Decimal) -> bool:
-        """Return whether a tool returned the value before this run wrote it: what it wrote itself proves nothing."""
+    def _was_returned_first(self, value: str | Decimal) -> bool:
+        """Return whether a tool returned the value before this run wrote it; the run's own writes prove nothing."""
         if (first := self._read.get(value)) is None:
             return False
         return not any(_has(text, value) for number, text in self._wrote if number <= first)
 
 
 def _texts(value: Any, depth: int = 0) -> Iterator[str]:
-    """Yield all texts and numbers in JSON, names included."""
+    """Yield all texts and numbers in JSON, including names."""
     if isinstance(value, Mapping) and depth < MOST_NESTED:
         for name, inner in value.items():
             yield str(name)
@@ -296,19 +296,19 @@ def _texts(value: Any, depth: int = 0) -> Iterator[str]:
 
 
 def _fold(text: str) -> str:
-    """Return a text for comparing: Unicode form, case and white space do not matter."""
+    """Return a text for comparison, regardless of Unicode form, case and white space."""
     plain = text if text.isascii() else unicodedata.normalize("NFKC", text)
     return " ".join(plain.casefold().split())
 
 
 def _forms(plain: str) -> Iterator[str | Decimal]:
-    """Yield all that a value is compared as."""
+    """Yield all forms in which a value is compared."""
     yield from _spellings(plain)
     yield from amounts_of(plain)
 
 
 def _spellings(plain: str) -> tuple[str, ...]:
-    """Return a value as it is, without signs around it, and a path as it is written shortest."""
+    """Return a value as it is and without surrounding marks, and the shortest form of a path."""
     forms = {plain: None, _strip_marks(plain) or plain: None}
     if "/" in plain and "://" not in plain:
         forms[posixpath.normpath(plain)] = None
@@ -320,18 +320,18 @@ def _has(text: str, form: str | Decimal) -> bool:
 
 
 def _stands_in(value: str, text: str) -> bool:
-    """Return whether the value stands in the text as a token of its own, and not as part of a longer one."""
+    """Return whether the text contains the value as a token of its own."""
     start = text.find(value) if value else -1
     while start >= 0:
         end = start + len(value)
-        if not _goes_on(text, start - 1, -1, value[0]) and not _goes_on(text, end, 1, value[-1]):
+        if not _continues(text, start - 1, -1, value[0]) and not _continues(text, end, 1, value[-1]):
             return True
         start = text.find(value, start + 1)
     return False
 
 
-def _goes_on(text: str, place: int, step: Literal[-1, 1], edge: str) -> bool:
-    """Return whether a token that ends before `place`, read in the direction of `step`, goes on there."""
+def _continues(text: str, place: int, step: Literal[-1, 1], edge: str) -> bool:
+    """Return whether a token that ends before `place`, read in the direction of `step`, continues there."""
     if not 0 <= place < len(text):
         return False
     sign, beyond = text[place], text[place + step] if 0 <= place + step < len(text) else " "
@@ -344,7 +344,7 @@ def _goes_on(text: str, place: int, step: Literal[-1, 1], edge: str) -> bool:
 
 
 def _amounts_in(text: str) -> set[Decimal]:
-    """Return the amounts that stand in a text by themselves, and not within an id."""
+    """Return the amounts in a text that are not part of an id."""
     apart = _UNSPACED.sub(" ", text)
     found = {amount for each in _NUMBER.finditer(apart) for amount in _signed_amounts(each)}
     return found | {amount for each in _SPACED.finditer(apart) for amount in amounts_of(each[0].replace(" ", ""))}
@@ -359,9 +359,8 @@ def _signed_amounts(number: re.Match[str]) -> set[Decimal]:
 
 
 def whole_values(text: str) -> Iterator[str]:
-    """Yield the values of a result that is data as a whole: JSON, a table, or a list with one value a line.
-
-    A text around data makes it prose: whoever wrote the text may have written the data.
+    """Yield the values of a result that is data as a whole: JSON, a table, or a list with one value per line.
+    // Text around data makes it prose, because the author of the text may have written the data too.
     """
     if len(text) > LARGEST:
         return
@@ -386,7 +385,7 @@ def _json(text: str) -> Any:
 
 
 def _cells(lines: list[str]) -> Iterator[str]:
-    """Yield the cells of a table of which every line has as many; a last line in brackets counts the rows."""
+    """Yield the cells of a table whose lines have equally many; a last line in brackets may count the rows."""
     if lines and lines[-1].startswith("(") and lines[-1].endswith(")"):
         lines = lines[:-1]
     for mark in ("|", "\t", ",", ";"):

@@ -1,4 +1,4 @@
-"""Every exception a caller may want to catch, as one tree.
+"""All exceptions that a caller may want to catch, as one tree.
 
 DoneWhenError
 ├── ConfigError      a setting, a key, a model name: what is wrong, which value, what to do
@@ -46,7 +46,7 @@ class ScheduleError(DoneWhenError):
 
 
 class ToolError(DoneWhenError):
-    """A tool cannot be offered to a model: bad name, bad schema, or a name taken twice."""
+    """A tool cannot be offered to a model: invalid name, invalid schema, or duplicate name."""
 
 
 class StorageError(DoneWhenError):
@@ -78,7 +78,7 @@ class UnknownThread(ResumeError):
 
 
 class StaleAnswer(ResumeError):
-    """The id that was answered is not pending, or not any more."""
+    """The answered id is not pending, or no longer pending."""
 
 
 class ThreadBusy(ResumeError):
@@ -90,14 +90,14 @@ class ThreadWaiting(ResumeError):
 
 
 def system_problem(platform: str) -> str | None:
-    """Return why DoneWhen cannot run on a system, by the name that `sys.platform` gives it; None where it can."""
+    """Return why DoneWhen cannot run on a system, given as `sys.platform`; None if it can."""
     if platform in ("win32", "emscripten", "wasi"):
         return f"DoneWhen runs on Linux and macOS, not on {platform}: its files need POSIX locks. On Windows, use WSL."
     return None
 
 
 def validation_problems(error: ValidationError) -> list[str]:
-    """Return pydantic's complaints as sentences a model can act on: where, what, and what was given."""
+    """Return pydantic's errors as sentences that a model can act on: the place, the problem, and the value."""
     lines = []
     for item in error.errors(include_url=False, include_context=False)[:10]:
         where = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in item["loc"]).lstrip(".")

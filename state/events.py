@@ -1,4 +1,4 @@
-"""What a run tells while it works: typed events, one union of them, with a JSON schema for programs in any language."""
+"""The events of a run: a typed union, with a JSON schema for programs in other languages."""
 
 from typing import Annotated, Any, Literal, NotRequired
 
@@ -12,15 +12,17 @@ from donewhen.state.run import Json
 
 
 class Placed(TypedDict):
-    """Where an event stands. Every event has these."""
+    """The position of an event; all events have these fields."""
 
     thread_id: str
     turn: int
-    """Counts the requests of the thread, from 1."""
+    """The number of the request on the thread, from 1."""
     seq: int
-    """Greater than that of any earlier event of the thread, in whichever process; the cursor of whoever follows it."""
+    """Greater than that of any earlier event of the thread, in any process; use it as a cursor."""
     after: int
-    """`seq` of the event before it, 0 where this process told none: who has seen that one has missed nothing."""
+    """The `seq` of the previous event, or 0 if this process sent none. If you have seen that event,
+    you missed nothing.
+    """
 
 
 class Started(Placed):
@@ -31,21 +33,21 @@ class Started(Placed):
 
 
 class Goal(Placed):
-    """The request as it is worked on, at most 2,000 characters of it."""
+    """The goal of the request, cut at 2,000 characters."""
 
     type: Literal["goal"]
     text: str
 
 
 class Note(Placed):
-    """Something people should know: a fallback, a limit, a standstill."""
+    """A notice for people: a fallback, a limit, a standstill."""
 
     type: Literal["note"]
     text: str
 
 
 class ModeChosen(Placed):
-    """How much is made of the request, by whom and why; told again when a step becomes a plan."""
+    """The mode of the request, who chose it, and why; sent again when a step becomes a plan."""
 
     type: Literal["mode"]
     mode: Mode
@@ -54,17 +56,17 @@ class ModeChosen(Placed):
 
 
 class Decided(Placed):
-    """What a reply of the planner (`step` None) or of a step came to: `submit_plan`, `calls`, `finish_step` …"""
+    """The decision in a reply of the planner (`step` None) or of a step: `submit_plan`, `calls`, `finish_step` …"""
 
     type: Literal["decision"]
     step: str | None
     kind: str
     tools: list[str]
-    """kind `calls`: which."""
+    """The tools of a decision of kind `calls`."""
 
 
 class Stalled(Placed):
-    """A model has been silent for so many seconds; told again as it goes on. Nothing is lost yet."""
+    """The model has been silent for this many seconds; sent again while it lasts. Nothing is lost yet."""
 
     type: Literal["stalled"]
     step: str | None
@@ -72,50 +74,51 @@ class Stalled(Placed):
 
 
 class Speech(Placed):
-    """A piece of what the planner (`step` None) or a step says; pieces of one `argument` join to the exact text."""
+    """A piece of text from the planner (`step` None) or a step; the pieces of one `argument` join to the exact text."""
 
     type: Literal["speech"]
     step: str | None
     text: str
     id: str
-    """Of the message that the piece belongs to, the same on `messages` and, if it stays, in state."""
+    """The id of the message, the same on `messages` and, if it is kept, in state."""
     answer: NotRequired[bool]
-    """A piece of the answer, which comes whole with the outcome too."""
+    """True for a piece of the answer, which the outcome contains in full."""
     argument: NotRequired[str]
-    """Of a text for people inside of a decision, where it stands: `answer.text`, `ask_user.question`,
-    `submit_plan.speak`, `finish_step.result`, `finish_task.result`. What was decided is told by other events too."""
+    """The argument of the decision that holds this text: `answer.text`, `ask_user.question`, `submit_plan.speak`,
+    `finish_step.result`, `finish_task.result`; "" for prose. Other events report the decision itself.
+    """
 
 
 class SpeechRestarted(Placed):
-    """What was said of a reply that broke off or was not taken is void; it may come again from the start."""
+    """Speech of an interrupted or rejected reply is void; it may come again from the start."""
 
     type: Literal["speech_restarted"]
     step: str | None
     id: str
-    """Of the message that is void; what comes instead has another."""
+    """The id of the void message; its replacement has another one."""
     argument: NotRequired[str]
-    """Only what was said as this argument is void; without, only what was said as prose."""
+    """If set, only the speech of this argument is void; otherwise only prose is."""
 
 
 class Planned(Placed):
-    """A plan was made; `plan` is a `PlanJson`."""
+    """A plan was proposed; `plan` is a `PlanJson`."""
 
     type: Literal["plan"]
     plan: Json
 
 
 class Revised(Placed):
-    """A plan, or another one, is approved and goes to work; `plan` is a `PlanJson`."""
+    """A plan was approved and becomes active; `plan` is a `PlanJson`."""
 
     type: Literal["revision"]
     revision: str
     by: str
-    """user or policy."""
+    """`user` or `policy`."""
     plan: Json
 
 
 class Asked(Placed):
-    """A person is asked. What is open, with ids, tells `waiting`; over LangGraph's server, the interrupt does."""
+    """A person is asked. `waiting`, or the interrupt on LangGraph's server, lists all open questions with their ids."""
 
     type: Literal["question"]
     kind: PauseKind
@@ -123,13 +126,13 @@ class Asked(Placed):
     question: str
     options: list[str]
     problem: str
-    """Why the last answer was not taken; "" if none was given."""
+    """Why the last answer was not accepted; "" if none was given."""
     tool_call_id: str
-    """Of the tool call that stands for the question in the conversation."""
+    """The tool call that shows the question in the conversation."""
 
 
 class Todos(Placed):
-    """The checklist as it stands: rows of id, content, status."""
+    """The current checklist: rows of id, content and status."""
 
     type: Literal["todos"]
     todos: list[Json]
@@ -146,16 +149,16 @@ class ToolStarted(Placed):
 
     type: Literal["tool_started"]
     id: str
-    """Of the observation that will tell what came of it."""
+    """The id of the observation that will have the result."""
     step: str | None
     tool: str
     arguments: Json
     diffs: NotRequired[dict[str, str]]
-    """By argument, how its text differs from the one that it takes the place of: a unified diff without its head."""
+    """By argument, the unified diff to the text that it replaces, without its header."""
 
 
 class Observed(Placed):
-    """A tool answered; at most 300 characters of what it said."""
+    """The result of a call, cut at 300 characters."""
 
     type: Literal["observation"]
     id: str
@@ -167,7 +170,7 @@ class Observed(Placed):
 
 
 class Correction(Placed):
-    """A reply could not be used, and the model was told why. `step` None: of the planner."""
+    """A reply could not be used, and the model was told why; with `step` None it was the planner's."""
 
     type: Literal["correction"]
     step: str | None
@@ -175,9 +178,8 @@ class Correction(Placed):
 
 
 class Judged(Placed):
-    """What became of the criteria of a step, or of the goal (`step` None).
-
-    A verdict is `{criterion, text, verdict, evidence, note}`.
+    """Verdicts on the criteria of a step, or of the goal (`step` None): rows of `{criterion, text, verdict, evidence,
+    note}`.
     """
 
     type: Literal["verdicts"]
@@ -187,7 +189,7 @@ class Judged(Placed):
 
 
 class Audited(Placed):
-    """A judge said of every sentence of the answer, or of a step's result, whether it is shown, and of the goal."""
+    """A judge's verdicts on every sentence of the answer or of a step's result, and on the goal."""
 
     type: Literal["audit"]
     step: str | None
@@ -206,7 +208,7 @@ class StepFinished(Placed):
 
 
 class Charged(Placed):
-    """What was spent since it was last said, by key of the ledger; `spent` tells the sums."""
+    """The spending since the last such event, by ledger key; `spent` has the totals."""
 
     type: Literal["charged"]
     step: str | None
@@ -219,7 +221,7 @@ class Spent(Placed):
 
 
 class Custom(Placed):
-    """What a tool of the application wrote to the stream, by LangGraph's `get_stream_writer`, as JSON."""
+    """A value that a tool wrote to the stream with LangGraph's `get_stream_writer`, as JSON."""
 
     type: Literal["custom"]
     data: Any
@@ -231,7 +233,7 @@ class Waiting(Placed):
     type: Literal["waiting"]
     pending: list[Pause]
     problem: str
-    """Why the last answer was not taken."""
+    """Why the last answer was not accepted."""
     run: Json
 
 
@@ -243,15 +245,15 @@ class Ended(Placed):
     code: str
     text: str
     run: NotRequired[Json]
-    """`Run.to_dict()`, in streams of an Agent."""
+    """`Run.to_dict()`, in the streams of an Agent."""
 
 
 class Failed(Placed):
-    """The last event of a stream that an exception ended; what was recorded stays, `resume` goes on."""
+    """The last event of a stream that an exception ended. All recorded work is kept; `resume` continues it."""
 
     type: Literal["error"]
     kind: str
-    """The exception's class."""
+    """The class of the exception."""
     text: str
 
 
@@ -261,7 +263,7 @@ Event = Annotated[
     | Custom | Waiting | Ended | Failed,
     Discriminator("type"),
 ]  # fmt: skip
-"""One event of a stream: a plain dict that dumps to JSON, told apart by `type`."""
+"""One event of a stream: a plain dict that dumps to JSON, distinguished by `type`."""
 
 
 def event_schema() -> Json:

@@ -1,4 +1,4 @@
-"""One ledger: what was spent and what may be spent share their names. Limits are data, counting is data."""
+"""The ledger: spending and limits use the same keys. Limits are data, and so are counts."""
 
 import math
 from collections.abc import Mapping
@@ -11,7 +11,7 @@ Amounts = dict[str, float]
 
 
 class Limits(BaseModel):
-    """What may be spent; `None` means no limit. A limit of 0 allows nothing."""
+    """The limits of a run or step; `None` means no limit, 0 allows nothing."""
 
     model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid", frozen=True)
 
@@ -28,7 +28,7 @@ class Limits(BaseModel):
 
 
 class MeterRow(TypedDict):
-    """What was spent of one key, and its limit."""
+    """The spending and the limit of one key."""
 
     key: str
     spent: float
@@ -37,13 +37,13 @@ class MeterRow(TypedDict):
 
 KEYS: tuple[str, ...] = tuple(Limits.model_fields)
 ALWAYS = ("input_tokens", "cached_tokens", "output_tokens", "cost_usd", "active_seconds")
-"""Amounts known only after they are spent; when they are used up, the call in flight still ends."""
+"""Amounts known only after they are spent; when they run out, the call in flight still ends."""
 CACHE_WRITES = "cache_write_tokens"
 """The part of input_tokens that a provider wrote to a cache, which some charge more for."""
 ESTIMATED = "estimated_calls"
-"""How many model calls had their tokens estimated, because the provider reported none."""
+"""The number of model calls whose tokens were estimated because the provider reported none."""
 UNPRICED = "unpriced_calls"
-"""Model calls of unknown cost, because their model has no known price; their tokens count."""
+"""The number of model calls without a known price; their tokens count."""
 
 
 def add(left: Mapping[str, float] | None, right: Mapping[str, float] | None) -> Amounts:
@@ -55,13 +55,13 @@ def add(left: Mapping[str, float] | None, right: Mapping[str, float] | None) -> 
 
 
 def with_granted(limits: Limits, granted: Mapping[str, float] | None) -> Amounts:
-    """Return what may be spent of everything that is limited, with what was granted."""
+    """Return the limits plus what was granted."""
     set_keys = [key for key in KEYS if getattr(limits, key) is not None]
     return {key: getattr(limits, key) + (granted or {}).get(key, 0) for key in set_keys}
 
 
 def remaining(limits: Limits, granted: Mapping[str, float] | None, spent: Mapping[str, float] | None) -> Amounts:
-    """Return what is left of every limit that is set, never below zero."""
+    """Return what is left of every limit, never below zero."""
     return subtract(with_granted(limits, granted), spent)
 
 
@@ -71,20 +71,19 @@ def subtract(amounts: Mapping[str, float], used: Mapping[str, float] | None) -> 
 
 
 def exhausted(left: Mapping[str, float], needs: tuple[str, ...] = ("rounds", "model_calls")) -> str | None:
-    """Return the first key of which nothing is left, or None. `needs` names what the next action takes one of.
-
-    Money, tokens and seconds always count: at zero, nothing more may be bought.
+    """Return the first key that is used up, or None. `needs` names amounts that the next action takes one of.
+    // Money, tokens and seconds always count: at zero nothing more may be bought.
     """
     return next(iter(exhausted_keys(left, needs)), None)
 
 
 def exhausted_keys(left: Mapping[str, float], needs: tuple[str, ...]) -> tuple[str, ...]:
-    """Return every key of which nothing is left, as `exhausted` does the first."""
+    """Return all keys that are used up, by the rules of `exhausted`."""
     return tuple(key for key in (*needs, *ALWAYS) if left.get(key, 1) <= 0)
 
 
 def tightest(*allowances: Mapping[str, float]) -> Amounts:
-    """Return the smaller amount per key: what a step may spend under its own limit and the run's."""
+    """Return the smaller amount per key, such as of a step's own limit and the run's."""
     result: Amounts = {}
     for allowance in allowances:
         for key, amount in allowance.items():
@@ -93,23 +92,22 @@ def tightest(*allowances: Mapping[str, float]) -> Amounts:
 
 
 def share(left: Mapping[str, float], parts: int, reserve: Mapping[str, float]) -> list[Amounts]:
-    """Split what is left, less the reserve, into `parts` allowances that never add up to more.
-
-    Whole numbers are split as evenly as they go, the first parts taking the remainder.
+    """Split the remaining amounts, minus the reserve, into `parts` allowances that never add up to more.
+    // Whole numbers are split as evenly as possible; the first parts take the remainder.
     """
     split = {key: _split(_less(amount, reserve.get(key, 0)), parts) for key, amount in left.items()}
     return [{key: amounts[index] for key, amounts in split.items()} for index in range(parts)]
 
 
 def _less(amount: float, reserve: float) -> float:
-    """Subtract; a whole amount stays one."""
+    """Subtract; whole amounts stay whole."""
     return max(0, amount - (math.ceil(reserve) if isinstance(amount, int) else reserve))
 
 
 def estimate_in_flight(spent: Mapping[str, float] | None, calls: int) -> Amounts:
-    """Estimate of what so many model calls in flight will use of amounts known only afterwards; {} before the first.
-
-    Conversations grow, so their last calls are about twice as large as their calls on average.
+    """Estimate what this many model calls in flight will use of amounts known only afterwards.
+    // Returns {} before the first call. Conversations grow, so the latest calls are about twice as large as the
+    average.
     """
     made = (spent or {}).get("model_calls", 0)
     known = {key: (spent or {}).get(key, 0) for key in ALWAYS}
@@ -124,7 +122,7 @@ def _split(amount: float, parts: int) -> list[float]:
 
 
 def meter(spent: Mapping[str, float] | None, limits: Limits, granted: Mapping[str, float] | None) -> list[MeterRow]:
-    """Return rows `{key, spent, limit}` of all that is spent or limited, and of calls of uncertain cost."""
+    """Return rows `{key, spent, limit}` for everything spent or limited, and for calls of uncertain cost."""
     total, used = with_granted(limits, granted), spent or {}
     return [
         {"key": key, "spent": used.get(key, 0), "limit": total.get(key)}

@@ -1,13 +1,11 @@
-"""Regular expressions that are compiled when they are first used: most of ours have nothing to read before the first
-request, which would wait for all of them.
-"""
+"""Regular expressions that are compiled on first use, to keep imports fast."""
 
 import re
 from typing import Any, cast
 
 
 def pattern(text: str, flags: int = 0) -> re.Pattern[str]:
-    """As `re.compile`, later; for a module's constants. A wrong one fails where it is used."""
+    """Like `re.compile`, but compiled on first use; for module constants. An invalid pattern fails where it is used."""
     return cast("re.Pattern[str]", _Later(text, flags))
 
 

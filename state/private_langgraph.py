@@ -16,11 +16,11 @@ __all__ = [
 ]
 
 READ_KEY = "__pregel_read"
-"""In a task's configuration: reads the state of the graph that the task belongs to. A nested graph sees it too."""
+"""Key of a task's configuration: reads the state of the task's graph. Nested graphs see it too."""
 CHECKPOINTER_KEY = "__pregel_checkpointer"
-"""In a task's configuration: the checkpointer of the graph that the task belongs to."""
+"""Key of a task's configuration: the checkpointer of the task's graph."""
 STRICT_RESUME_KEY = "__pregel_strict_resume"
-"""In the configuration of a call: an answer to an interrupt that does not wait is an error."""
+"""Key of a call's configuration: answering an interrupt that is not open is an error."""
 OVERRIDDEN: dict[str, tuple[str, ...]] = {
     "langgraph.checkpoint.postgres.aio:AsyncPostgresSaver": ("_cursor", "_dump_blobs", "_dump_writes"),
     "langgraph.store.postgres.aio:AsyncPostgresStore": (

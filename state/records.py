@@ -1,4 +1,4 @@
-"""The records in a run: a pause, a frozen call, a claim, and what became of a step. All of it is JSON."""
+"""The records of a run: pauses, frozen calls, claims, and steps. All are JSON."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal
@@ -11,102 +11,103 @@ from donewhen.state.values import Json
 StepStatus = Literal[
     "pending", "running", "waiting", "ready", "done", "failed", "blocked", "skipped", "exhausted", "stale"
 ]  # fmt: skip
-"""`ready`: left off where the step goes on by itself; `waiting`: for a person. From `done` on it has ended.
-`stale`: it was done, and another step does it again, because what it rests on no longer holds."""
+"""`ready`: continues on its own; `waiting`: for a person. From `done` on the step has ended. `stale`: it was done, and
+another step repeats it because it no longer holds.
+"""
 PauseKind = Literal["plan", "question", "tool", "budget", "effect"]
 
 
 class Pause(TypedDict, total=False):
-    """What a person is asked. The first line of keys is always there, the others by kind."""
+    """A question to a person. The keys of the first line are always present, the others depend on the kind."""
 
     id: str
-    """Names the question, in this thread for ever: `s2.q1`, `confirm.1f3a…`; answers are given to it."""
+    """Identifies the question permanently on this thread: `s2.q1`, `confirm.1f3a…`; answers name it."""
     kind: PauseKind
     question: str
     options: list[str]
-    """Answers to choose from; [] where anything may be said."""
+    """Answers to choose from; [] if any text is allowed."""
     step: str | None
-    """The step that asks; None: planning, or the run."""
+    """The step that asks; None for planning or the run."""
     purpose: str
-    """question: what the step is for, where another step asks in the same words."""
+    """question: the purpose of the step, if another step asks the same words."""
     tool_call_id: str
-    """Of the tool call that stands for the pause in the conversation."""
+    """The tool call that shows the pause in the conversation."""
     asked_at: str
-    """ISO 8601; of the pause that is asked now."""
+    """ISO 8601; only of the current pause."""
     message_id: str | None
-    """Of the message in which the question was streamed; None where it was not."""
+    """The message in which the question was streamed, if it was."""
     interrupt_id: str
-    """LangGraph's id; of the pause that is asked now."""
+    """LangGraph's id; only of the current pause."""
     problem: str
-    """Why the last answer was not taken."""
+    """Why the last answer was not accepted."""
     draft: str | None
-    """plan, tool: the text of an edit that could not be taken, given back to be mended."""
+    """plan, tool: the text of a rejected edit, shown again to be corrected."""
     said: str
-    """plan, tool, failure: the words that were asked back, so that “change” can mean them."""
+    """plan, tool, failure: the words of the last answer, so that “change” can refer to them."""
     language: str
-    """In which the pause is shown; English without it."""
+    """The language of the pause; English if missing."""
     others: "list[Pause]"
-    """The other open pauses, in short: id, kind, question, options, step."""
+    """The other open pauses in short form: id, kind, question, options, step."""
     plan: Json
-    """plan: what is to be approved, a `PlanJson`."""
+    """plan: the `PlanJson` to approve."""
     revision: str
-    """plan: its content hash; an answer that names another one is stale."""
+    """plan: its content hash; an answer with another one is stale."""
     limits: Json
-    """plan: what the run may spend, shown with it."""
+    """plan: the limits of the run, shown with it."""
     writes: list[str]
-    """plan: tools that change something, which approving it approves with any arguments."""
+    """plan: tools with effects that the approval allows with any arguments."""
     writes_known: list[str]
-    """plan: tools that change something, which approving it approves for targets that are known."""
+    """plan: tools with effects that the approval allows for known targets."""
     next_runs: list[str]
-    """plan: the next three moments at which a recurring plan runs, ISO 8601 with offset."""
+    """plan: the next three times of a recurring plan, ISO 8601 with offset."""
     tool: str
-    """tool, effect: the call, frozen as it will run."""
+    """tool, effect: the call, exactly as it will run."""
     arguments: Json
     diffs: dict[str, str]
-    """tool: by argument, how its text differs from the one that it takes the place of."""
+    """tool: by argument, the diff to the text that it replaces."""
     batch: list[Json]
     """tool: calls of the same reply that are approved with it, `{position, tool, arguments}`."""
     new: list[str]
     """tool: targets of these calls that nobody approved or said, and no tool returned as a whole value."""
     relayed: bool
-    """question, tool: an executor that works by itself asks."""
+    """question, tool: True if an executor that works on its own asks."""
     unreached: str
-    """question, tool: why the last answer could not be brought to that executor."""
+    """question, tool: why the last answer did not reach that executor."""
     exhausted: str | list[str]
-    """budget: the key or keys of the ledger that are used up."""
+    """budget: the ledger key or keys that are used up."""
     suggested: dict[str, float]
-    """budget: what `extend` alone would grant."""
+    """budget: the increase that `extend` alone grants."""
     done: list[str]
-    """budget: ids of finished steps; `left`: of the others."""
+    """budget: ids of finished steps; `left` has the others."""
     left: list[str]
     meter: list[MeterRow]
     """budget: rows `{key, spent, limit}`."""
     changes: list[str]
-    """plan: what is not as in the plan approved before."""
+    """plan: the differences from the previously approved plan."""
     name: str
-    """Of its action, as clients know it: `confirm_plan`, `ask_user`, `approve_tool` …"""
+    """The name of the action for clients: `confirm_plan`, `ask_user`, `approve_tool` …"""
     call: str | None
     """question: the model's tool call that asked."""
     attempt: str
-    """effect: the attempt that was cut off."""
+    """effect: the attempt with the unknown outcome."""
     about: Literal["failure", "early"]
-    """question: of the run itself, about steps that failed (`failed`), or about leaving out the rest (`early`)."""
+    """question: the topic of the run's own question: failed steps (`failed`), or skipping the rest (`early`)."""
     failed: list[str]
     failure: str
     early: list[str]
     with_replan: dict[str, float]
-    """What agreeing to another plan grants."""
+    """The grants that come with a replan."""
 
 
 Mode = Literal["answer", "step", "plan"]
 
 
 class ModeRow(TypedDict):
-    """A choice of the mode; the last one holds."""
+    """A decision about the mode; the last one counts."""
 
     mode: Mode
     by: str
-    """triage, plan (the careful draft), settings, executor (which takes the goal whole) or promotion."""
+    """triage, plan (the draft), settings, executor (which takes the whole goal) or promotion."""
     reason: str
 
 
@@ -128,121 +129,121 @@ class CallFacts(TypedDict, total=False):
 
 
 class JournalEntry(TypedDict, total=False):
-    """An observation: something that a run saw."""
+    """An observation."""
 
     id: str
-    """`<step>.<n>`, unique in a request: `s2.3`, `p.1` of planning, `said.1` of what the user said meanwhile."""
+    """`<step>.<n>`, unique in a request: `s2.3`, `p.1` for planning, `said.1` for interjections."""
     step: str
     round: int
     source: Literal["tool", "user", "check", "result"]
     tool: str | None
     arguments: Json
-    """Of the call; of an answer: the question, by whom it is, and the pause that asked."""
+    """The arguments of the call; for an answer the question, who answered, and the pause."""
     ok: bool
     effect: str | None
-    """None for what was no call of a tool, and for a call that was not made."""
+    """None if it was not a tool call, or the call was not made."""
     text: str
-    """The text, or its head and tail if it is long; `length` and `digest` are of the whole."""
+    """The text, or its head and tail if it is long; `length` and `digest` describe the full text."""
     length: int
     digest: str
     stored: bool
-    """Whether the whole text is in the store."""
+    """True if the full text is in the store."""
     seconds: float
     at: str
     """ISO 8601, UTC."""
     targets: list[str]
-    """What a call read or wrote, by names that its tool gives."""
+    """The targets of a call, as declared by its tool."""
     delegated: bool
-    """Made by an executor that works by itself."""
+    """True if an executor that works on its own made the call."""
     transcript: list[Json]
-    """What such an executor said and called, in short."""
+    """The messages and calls of such an executor, in short form."""
     unknown: bool
-    """Whether nobody knows if the write happened."""
+    """True if it is unknown whether the write took effect."""
     same_as: str
-    """The observation that had the same result."""
+    """The observation with the same result."""
 
 
 class PlanningRecord(TypedDict, total=False):
-    """One planning: where it stands, and what it works from."""
+    """The state of a planning, and its inputs."""
 
     number: int
-    """Counts the plannings of a request."""
+    """The number of the planning within the request."""
     transcript: str
-    """The key of its rounds, and how its questions are called: `plan`, `plan@2` …"""
+    """The key of its rounds, and the prefix of its questions: `plan`, `plan@2` …"""
     phase: Literal["triage", "draft"]
     open: bool
-    """Whether nothing has come out of it yet."""
+    """True until it has an outcome."""
     rounds: int
     corrections: int
     """Unusable replies in a row."""
     texts: int
-    """Replies in a row that were only text."""
+    """Consecutive replies that were only text."""
     questions: int
     calls: list["FrozenCall"]
-    """Reading calls to be made next."""
+    """Read calls to make next."""
     found: list[str]
-    """Tools that it found beside those it was offered."""
+    """Tools found in addition to the offered ones."""
     heard: str
-    """Up to where its rounds have what the user said while it worked."""
+    """The last interjection that its rounds include."""
     language: str
-    """The language of its last decision, if there are texts of it."""
+    """The language of its last decision, if it has a catalogue."""
     mode: str
-    """The mode before it; `reason`: why the planner chose another one."""
+    """The previous mode; `reason` is the planner's reason for a change."""
     reason: str
     proposal: Json
-    """A plan to start from: the quick one, or the one that a person rejected."""
+    """A plan to start from: the quick one, or one that a person rejected."""
     sketched: bool
-    """Whether the proposal is the quick plan, on which it can fall back."""
+    """True if the proposal is the quick plan, which is the fallback."""
     fell_back: str
-    """Why it did."""
+    """Why it used the fallback."""
     feedback: str | None
-    """What a person wants to be different."""
+    """The change that a person asks for."""
     failure: str
-    """Why it is planned anew."""
+    """Why a new plan is needed."""
     failed: list[str]
     """Steps that failed."""
     finished: dict[str, Json]
-    """Steps that are done and stay, id → `{content, result}`."""
+    """Finished steps that are kept, id → `{content, result}`."""
     tried: list[str]
-    """Hashes of the work that failed already."""
+    """Hashes of work that failed before."""
     promoted: str
-    """The code with which a step left that was too little for the request."""
+    """The code of a step that needs a plan."""
     refused: bool
-    """Whether a person refused its plan without saying why."""
+    """True if a person rejected the plan without a reason."""
     stale: list[str]
-    """Finished steps that its plan does again."""
+    """Finished steps that the plan repeats."""
     instead: dict[str, list[str]]
-    """Old step → the new ones in its place."""
+    """Old step → the new steps that replace it."""
     dropped: dict[str, str]
-    """Step or criterion → why it goes."""
+    """Dropped step or criterion → the reason."""
     let_go: bool
-    """Whether a criterion of the goal goes."""
+    """True if a criterion of the goal is dropped."""
     came_back: list[str]
-    """Criteria of a plan's only step, now gone, of which the new plan says nothing."""
+    """Criteria of a replaced one-step plan that the new plan does not mention."""
     answer_told: bool
-    """Whether an answer went back once; likewise `repeat_told`, `lost_told` and `language_told` of other flaws."""
+    """True if an answer was sent back once; `repeat_told`, `lost_told` and `language_told` are for other flaws."""
     repeat_told: bool
     lost_told: bool
     language_told: bool
 
 
 class Approval(TypedDict, total=False):
-    """The record that a plan was approved."""
+    """The approval of a plan."""
 
     revision: str
     by: str
-    """user or policy."""
+    """`user` or `policy`."""
     plan: Json
     tools: dict[str, list[str]]
-    """Step → the tools that it may use."""
+    """Step → its granted tools."""
     before: Json | None
-    """The plan that it replaces, until it is active."""
+    """The plan it replaces, until it is active."""
     at_work: bool
-    """Whether its steps have their records."""
+    """True if the plan is active: its steps have records."""
 
 
 class Ending(TypedDict, total=False):
-    """How a run must end; `deliver` reads it."""
+    """The ending of a run, for `deliver`."""
 
     code: str
     reason: str
@@ -253,137 +254,137 @@ class Ending(TypedDict, total=False):
     """The message in which the text was streamed."""
     evidence: list[Json]
     output: Any
-    """The answer as data, where it is wanted so."""
+    """The structured answer, if one is requested."""
     audit: Json | None
     again: bool
-    """Whether a run that has ended is to be audited once more; `problem`: why it could not be."""
+    """True if a finished run is to be audited again; `problem` says why that was not possible."""
     problem: str
 
 
 class FrozenCall(TypedDict, total=False):
-    """A tool call that a step decided on and has not made: exactly as it will run."""
+    """A tool call that was decided and not made yet, exactly as it will run."""
 
     id: str
-    """Of the model's tool call."""
+    """The id of the model's tool call."""
     name: str
     args: Json
     position: int
-    """In the reply that made it, from 0."""
+    """The position in its reply, from 0."""
     native: bool
-    """Made as a tool call, not printed as text."""
+    """True for a tool call, False for a call printed as text."""
     attempt: str
-    """Of its effect, where a person said what became of it."""
+    """The attempt of its effect that a person's answer is about."""
     approved: str
-    """By whom: user or policy. It then runs without another question."""
+    """Who approved it: `user` or `policy`. It then runs without another question."""
     edited: bool
-    """Whether the person changed the arguments."""
+    """True if a person changed the arguments."""
     refused: str
-    """Why a person does not want it; it is not made."""
+    """Why a person rejected it; it is not made."""
     response: str
-    """What a person answered in its place."""
+    """A person's answer in place of its result."""
     known: str
-    """What a person said of a call that a crash cut off: the kind of the answer, such as `happened`."""
+    """A person's answer about an interrupted call, such as `happened`."""
     delegated: bool
-    """Made by an executor that works by itself."""
+    """True if an executor that works on its own makes it."""
     first: str
-    """delegated: what its conversation with the executor began with."""
+    """delegated: the key of the first handoff in its conversation with the executor."""
     asks: list[Pause]
-    """delegated: what the executor asks, and `answers`, what people said so far."""
+    """delegated: the executor's questions; `answers` has the answers so far."""
     answers: list[Any]
     planned: bool
-    """Made out by the plan, not by a reply."""
+    """True if the plan specified it, not a reply."""
 
 
 class StepClaim(TypedDict, total=False):
-    """A `finish_step` or `finish_task` whose proof the budget cut off."""
+    """A `finish_step` or `finish_task` whose proof is not complete."""
 
     kind: Literal["finish_step", "finish_task"]
     arguments: Json
     said: str | None
     """The message in which the result was streamed."""
     id: str
-    """Of the model's tool call."""
+    """The id of the model's tool call."""
     decided: dict[str, Json]
-    """Verdicts so far, by number of the criterion."""
+    """Verdicts so far, by the number of the criterion."""
     needs: str
-    """The key of the ledger that proving stopped at."""
+    """The ledger key that interrupted the proof."""
 
 
 class StepRecord(TypedDict, total=False):
-    """What became of a step so far."""
+    """The record of a step so far."""
 
     status: StepStatus
     started: str
-    """ISO 8601, UTC: when it was first set to work; `ended`: when it came to its end."""
+    """When it was first dispatched, ISO 8601, UTC; `ended` is when it ended."""
     ended: str
     attempt: int
-    """From 1; a step planned again under its id counts on."""
+    """From 1; a step planned again under its id continues counting."""
     observed: int
-    """Observations so far; the next one is `<step>.<observed + 1>`."""
+    """The number of observations so far; the next one is `<step>.<observed + 1>`."""
     rounds: int
     corrections: int
     """Unusable replies in a row."""
     refused: int
-    """Refused goal_checks."""
+    """The number of refused goal_checks."""
     silent: int
-    """Rounds in a row that brought nothing new; `silent_most`: the longest row."""
+    """Consecutive rounds without anything new; `silent_most` is the longest series."""
     silent_most: int
     questions: int
     result: str
-    """In the model's words, once it is done."""
+    """The result in the model's words, once it is done."""
     draft: str
-    """The result that was sent with a claim that did not hold; it stands until another one is sent."""
+    """The result of a refused claim; it is kept until another one is sent."""
     reason: str
-    """Why it ended otherwise, for people; `code` for programs."""
+    """Why it ended otherwise, for people; `code` is for programs."""
     code: str
     verdicts: list[Json]
     """Per criterion: `{criterion, text, verdict, evidence, note}`."""
     standing: dict[str, Json]
-    """What was claimed of criteria that hold, by number; it need not be said again."""
+    """Accepted claims by the number of the criterion; they need not be repeated."""
     imprecise: dict[str, int]
-    """How often what was said of a criterion was at fault in its form only, by number."""
+    """How often the evidence of a criterion was refused for its form only, by number."""
     unchanged: str
-    """Why nothing had to be changed, where it was granted tools for that; in the model's words."""
+    """Why nothing had to be changed although tools for that were granted, in the model's words."""
     audit: Json
-    """An `AuditRow`: what a judge said of the result, where that is the answer."""
+    """The `AuditRow` of the result, if it is the answer."""
     doubted: bool
-    """Whether what a judge doubted went back to the model already."""
+    """True if a judge's doubts were sent back to the model."""
     wrote: list[str]
-    """Of the writes of the step."""
+    """Short keys of the step's writes."""
     spent: dict[str, float]
-    """By key of the ledger."""
+    """Spending by ledger key."""
     granted: dict[str, float]
-    """What a person added to its allowance."""
+    """Extensions of its allowance."""
     allowance: dict[str, float]
     found: list[str]
-    """Tools that it found beside those it was offered."""
+    """Tools found in addition to the offered ones."""
     recalled: dict[str, list[list[int]]]
-    """Observation → the spans of characters that it read on."""
+    """Observation → the ranges of characters that were recalled."""
     calls: list[FrozenCall]
-    """To be made next, in order."""
+    """Calls to make next, in order."""
     held: list[str]
-    """What came of printed calls whose like are still to be made; it goes back in one message."""
+    """Results of printed calls, sent back in one message once all calls are made."""
     claim: StepClaim | None
     then: StepClaim | None
-    """The claim that stood beside the calls which are made now: weighed when all of them went well."""
+    """A claim sent with the current calls; it is checked if all of them succeed."""
     delegated: bool
-    """Worked on by an executor that works by itself."""
+    """True if an executor that works on its own has worked on it."""
     waiting: Pause | None
     task: str | None
-    """The tool call that stands for it in the conversation, while that is open."""
+    """The open tool call that shows the step in the conversation."""
     answers: bool
-    """Whether it is the only step, whose result is the answer."""
+    """True if it is the only step, whose result is the answer."""
     said: str | None
     """The message in which its result was streamed."""
     heard: str
-    """Up to where its rounds have what the user said while it worked."""
+    """The last interjection that its rounds include."""
     handled: bool
-    """Whether its failure has led to something already."""
+    """True if its failure was handled."""
     finished_task: str | None
-    """The reason it gave for ending the task with steps left."""
+    """The reason for ending the run early."""
     let_go: bool
-    """Whether somebody agreed to that."""
+    """True if a person agreed to that."""
     rejected: dict[str, str]
-    """Calls that a person rejected: key of the call → why."""
+    """Calls that a person rejected: call key → reason."""
     replaced: Json
-    """Where another plan took its place: `{content, by, instead}`."""
+    """How another plan replaced it: `{content, by, instead}`."""

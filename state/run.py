@@ -1,4 +1,4 @@
-"""The shape of a run in checkpoints: JSON and messages. Every key, who writes it, and how writes combine."""
+"""The state of a run in checkpoints, as JSON and messages: every key, who writes it, and how writes combine."""
 
 from collections.abc import Sequence
 from typing import Annotated, Any
@@ -28,26 +28,26 @@ from donewhen.state.records import Approval, Ending, JournalEntry, Pause, Planni
 from donewhen.state.values import Json as Json
 
 VERSION = 3
-"""Of the stored state; see `state/versions.py`."""
+"""The version of the stored state; see `state/versions.py`."""
 
 GOAL = "goal"
-"""Stands for the step in what proves the goal itself, at delivery: `goal.1` …"""
+"""The step name in observations that prove the goal itself: `goal.1` …"""
 PLANNING = "p"
-"""Stands for the step in the ids of what planning observed: `p.1`, `p.2` …"""
+"""The step name in observations of planning: `p.1`, `p.2` …"""
 
 
 SAID = "said_"
-"""How ids of messages begin in which planner and steps speak as they work; no model is shown them again."""
+"""The id prefix of messages in which planner and steps speak while they work; models are not shown them again."""
 
 
 class RunInput(TypedDict, total=False):
-    """What starts a run: the user's message. Nothing else is read from outside."""
+    """The input of a run: the user's message. Nothing else is read from outside."""
 
     messages: Messages
 
 
 class RunOutput(TypedDict, total=False):
-    """What clients show."""
+    """The output that clients show."""
 
     messages: Messages
     todos: list[Json]
@@ -57,58 +57,58 @@ class RunOutput(TypedDict, total=False):
 
 
 class RunState(TypedDict, total=False):
-    """One thread: the conversation stays, everything else is about the request worked on now."""
+    """One thread: the conversation is kept, everything else belongs to the current request."""
 
     messages: Messages
     version: int
     turn: int
-    """Counts the requests of this thread; part of every effect's key."""
+    """The number of the request on the thread; part of every effect's key."""
     fence: SeldomText
-    """A word drawn for this thread, which the tags around foreign text carry: no text can know it."""
+    """A random word for this thread that marks the tags around foreign text."""
     goal: SeldomText
     request: SeldomText
-    """The id of the message that the goal was read from."""
+    """The id of the message with the goal."""
     language: str
-    """In which the runtime speaks to the user, of those it has texts of."""
+    """The language of the runtime's texts for the user."""
     output_schema: SeldomDict
-    """JSON Schema of the result, where it is wanted as data."""
+    """The JSON Schema of the structured result, if one is requested."""
     attachments: SeldomList
-    """Images and files of the conversation, `{key, type, chars}`; their data stands in the store, if there is one."""
+    """Images and files of the conversation, `{key, type, chars}`; their data is in the store, if there is one."""
     before: SeldomList
-    """What earlier requests of the thread observed, by ids such as `1:s2.3`, bounded: it can be recalled."""
+    """Observations of earlier requests, by ids such as `1:s2.3`, bounded; they can be recalled."""
     conversation: SeldomText
-    """What was said on this thread before the request, bounded; for planning."""
+    """The conversation before the request, bounded; for planning."""
     background: SeldomDict
-    """What the application handed in for the request: `context` and `memory`, as texts."""
+    """The application's `context` and `memory` for the request, as texts."""
     plan: SeldomDict
     planning: Annotated[PlanningRecord, SELDOM]
     steps: StepRecords
     journal: Journal
     transcripts: Transcripts
-    """Rounds of the planner and of steps that wait; kept so that they go on where they were."""
+    """Rounds of planning and of waiting steps, kept to continue them."""
     claims: Claims
-    """Of every write of a step that is done, in all requests of this branch; see `graph/tools/effects.py`."""
+    """Short keys of all writes of finished steps, in all requests of this branch; see `graph/tools/effects.py`."""
     spent: Annotated[Amounts, add]
     granted: Annotated[Amounts, add]
     pending: Pause | None
     approval: Annotated[Approval, SELDOM]
     """The approved plan."""
     approvals: Entries
-    """Every decision of a person about a plan, a call, a budget or an effect; for the receipt."""
+    """All decisions of people about plans, calls, budgets and effects; for the receipt."""
     modes: Entries
-    """How much was made of the request, by whom and why: `ModeRow`s, the last one holds."""
+    """The decisions about the mode, as `ModeRow`s; the last one counts."""
     heard: str
-    """Up to where the journal has what the user said while the run worked."""
+    """The last interjection that the journal includes."""
     feedback: str | None
     ending: Ending | None
-    """How the run must end, once that is decided."""
+    """The ending of the run, once it is decided."""
     outcome: Json | None
     todos: Rows
     files: Files
 
 
 class PlanningOutput(TypedDict, total=False):
-    """What `plan` leaves in the run."""
+    """The output of `plan` for the run."""
 
     messages: Messages
     planning: PlanningRecord
@@ -124,42 +124,42 @@ class PlanningOutput(TypedDict, total=False):
 
 
 class PlanningStored(PlanningOutput, total=False):
-    """What `plan` itself keeps in checkpoints while it is at work."""
+    """The checkpointed state of `plan` while it works."""
 
     id: str
-    """Of the planning: the key of its rounds."""
+    """The id of the planning: the key of its rounds."""
     transcript: Transcript
-    """The rounds since it was sent off; behind a note of earlier ones, all that it is shown."""
+    """The rounds since it was dispatched; if shortened, all rounds after the note about earlier ones."""
 
 
 class Planning(PlanningStored, total=False):
-    """The two phases of `plan`: what is stored, and what is read from the run when they start or go on."""
+    """The state of `plan`: what is stored, and its inputs from the run."""
 
     brief: Json
     asked: list[JournalEntry]
-    """What the user answered in this run."""
+    """The user's answers in this run."""
     begun: dict[str, str]
-    """Steps that were begun and are not finished, id → content."""
+    """Started and unfinished steps, id → content."""
     allowance: Amounts
     known: list[JournalEntry]
-    """What planning observed in this run so far."""
+    """Observations of planning in this run so far."""
     turn: int
     run: Json
-    """The state of the run when planning was sent off, for the audit."""
+    """The run's state when planning was dispatched, for the audit."""
     attachments: list[Json]
     account: Json
-    """How the run stands when planning starts: `granted`, `spent`, and the steps that are `done`."""
+    """The run's account when planning starts: `granted`, `spent`, and the steps that are `done`."""
     earlier: list[AnyMessage]
-    """Its rounds before it was sent off again."""
+    """Its rounds before it was dispatched again."""
 
 
 class StepOutput(TypedDict, total=False):
-    """What `execute` leaves in the run."""
+    """The output of `execute` for the run."""
 
     claims: Claims
-    """Left when the step is done."""
+    """Written when the step is done."""
     messages: Messages
-    """What the step said to people."""
+    """The step's messages to people."""
     journal: Journal
     spent: Annotated[Amounts, add]
     steps: StepRecords
@@ -168,66 +168,66 @@ class StepOutput(TypedDict, total=False):
 
 
 class StepStored(StepOutput, total=False):
-    """What `execute` itself keeps in checkpoints while a step is at work."""
+    """The checkpointed state of `execute` while a step works."""
 
     id: str
     transcript: Transcript
-    """The rounds since it was sent off; behind a note of earlier ones, all that it is shown."""
+    """The rounds since it was dispatched; if shortened, all rounds after the note about earlier ones."""
     record: Annotated[StepRecord, FIELDS]
     decision: Json | None
-    """What the last reply decided and nobody acted on yet."""
+    """The decision of the last reply, until it is carried out."""
     wrote: Claims
-    """Of the writes that the step has made since it was sent off, and whose outcome is known."""
+    """Short keys of writes with a known outcome since the step was dispatched."""
 
 
 class Step(StepStored, total=False):
-    """One step at work: what is stored, and what is read from the run when it starts or goes on (K7)."""
+    """The state of `execute`: what is stored, and the step's inputs from the run (K7)."""
 
     fence: str
     step: Json
     alone: bool
-    """Whether its executor works by itself."""
+    """True if its executor works on its own."""
     conversation: str
-    """Which conversation with its executor it goes on with; "" is the one of the thread."""
+    """The conversation with its executor that it continues; "" is the thread's."""
     goal: str
     turn: int
     language: str
     granted_tools: list[str]
-    """What the approved plan allows this step to call without asking."""
+    """Tools that the approved plan allows without asking."""
     promotable: list[str]
-    """For what the step leaves so that the run gets a plan: see `state/plan/planning.py`."""
+    """Reasons for which the step leaves so that the run gets a plan; see `state/plan/planning.py`."""
     heard: str
-    """Up to where the brief has what the user said while the run worked."""
+    """The last interjection that the brief includes."""
     last: bool
-    """Whether no other step of the plan is left."""
+    """True if it is the last open step of the plan."""
     brief: str
     attachments: list[Json]
     known: list[JournalEntry]
-    """Observations that may be cited: earlier ones of this step, and those of steps it depends on."""
+    """Citable observations: earlier ones of this step, and those of its dependencies."""
     before: list[JournalEntry]
-    """What earlier requests of the thread observed: to be recalled, not cited."""
+    """Observations of earlier requests, which can be recalled but not cited."""
     asked: list[JournalEntry]
-    """What the user answered in this run, to whichever step."""
+    """The user's answers in this run, to any step."""
     rejected: dict[str, str]
-    """Calls that a person refused, in whichever step of this request, and why."""
+    """Calls that a person rejected, in any step of this request, with the reasons."""
     claimed: list[str]
-    """Of the writes that are accounted for: of steps that are done, and of others that are at work or wait."""
+    """Short keys of accounted writes: of finished steps, and of others that work or wait."""
     earlier: list[AnyMessage]
-    """Its rounds before it was sent off again."""
+    """Its rounds before it was dispatched again."""
     length: Any
     call_history: Any
-    """What is worked out once of the transcript, and of what may be cited, while the step is at work."""
+    """Caches what is computed from the journal while the step works."""
     known_targets: Any
-    """A function that gives the `KnownTargets` of the run, gathered once when they are first needed."""
+    """Returns the `KnownTargets` of the run, collected on first use."""
     begun: set[str]
-    """Filled with the round that this process began or went on with first."""
+    """The first round that this process started or continued."""
     allowance: Amounts
     run: Json
-    """The state of the run when the step was sent off, for the audit."""
+    """The run's state when the step was dispatched, for the audit."""
 
 
 def changed_todos(before: Sequence[Json], rows: list[Json]) -> Any:
-    """Return what to write of the checklist: the rows that changed; all of them for another plan."""
+    """Return the changed rows of the checklist; all rows for another plan."""
     if [row["id"] for row in before] != [row["id"] for row in rows]:
         return Overwrite(rows)
     return [row for row, old in zip(rows, before, strict=True) if row != old]

@@ -19,9 +19,9 @@ from donewhen.state.pattern import pattern
 
 REDACTED = "[redacted]"
 SHORTEST = 8
-"""Characters of a known secret; shorter ones would be found by chance."""
+"""The least characters of a known secret; shorter ones would match by chance."""
 CONTEXT = 8_192
-"""Characters before and after a part of a text that decide what in the part is a credential."""
+"""Characters around a part of a text that are read to recognize credentials in it."""
 _DEEPEST = 64
 Span = tuple[int, int]
 
@@ -57,14 +57,14 @@ _ISSUED = pattern(
     r"|SG\.[A-Za-z0-9_-]{16,}\.[A-Za-z0-9_-]{16,}|eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{4,}(?:\.[A-Za-z0-9_-]+)*)"
 )
 _WORDS = pattern(r"[A-Za-z]{0,15}\d{0,4}(?:[-_.][A-Za-z]{0,15}\d{0,4})*")
-"""A name that begins like a key: `pk_rsaSSA_PSS_SHAKE128`, `pplx-decider-flash-v1`."""
+"""Names that begin like a key: `pk_rsaSSA_PSS_SHAKE128`, `pplx-decider-flash-v1`."""
 _CHECKED = pattern(r"(?:gh[oprsu]|npm)_([A-Za-z0-9]{30})([A-Za-z0-9]{6})")
-"""Of GitHub and npm: what was drawn at random, and its CRC-32 in base 62."""
+"""Keys of GitHub and npm: a random part and its CRC-32 in base 62."""
 _BASE62 = string.digits + string.ascii_uppercase + string.ascii_lowercase
 _DIGIT, _LETTER = pattern(r"\d"), pattern(r"[^\W\d_]")
 _PARTS = pattern(r"[^A-Za-z0-9]+")
 _CHANGES = pattern(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Za-z])(?=[0-9])|(?<=[0-9])(?=[A-Za-z])")
-"""Where small letters, capitals and digits follow each other: seldom in names, dates and numbers, often by chance."""
+"""Changes between small letters, capitals and digits: rare in names, dates and numbers, frequent in random text."""
 _UNBROKEN = pattern(r"[A-Za-z0-9_-]{16,}")
 _PLACEHOLDER = pattern(
     r"\A(?:your[-_][a-z_-]+|[\w-]*(?:\.{3}|…)|x{3,}|[a-z_-]*(?:placeholder|example)[a-z_-]*)", re.IGNORECASE
@@ -81,7 +81,7 @@ _STEMS = (
     *("pass", "pwd", "secret", "token", "key", "authorization", "credential", "cookie", "connection"),
     *("密码", "口令", "密钥", "令牌"),
 )
-"""Of which every stem has one in it; to look for these is fifty times as fast."""
+"""Every stem contains one of these; searching for them is fifty times as fast."""
 _NAME = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-"
 _SETS = pattern(
     r"(?:_(?:\d{1,3}|base|prod|dev|live|test))?(\\?[\"'])?(\s{0,8})(:|=>?|：)(\s{0,8})"
@@ -103,21 +103,23 @@ _WORDLESS = frozenset(("none", "null", "true", "false", "required", "missing", "
 
 
 def conceal(text: str, known: Sequence[str] = ()) -> str:
-    """The text with what certainly is a credential replaced by `[redacted]`; everything else stays as it is."""
-    return _without(text, _certain(text, known))
+    """Return the text with recognized credentials replaced by `[redacted]`; everything else is unchanged."""
+    return _remove_spans(text, _find_credentials(text, known))
 
 
 def concealed_part(text: str, start: int, end: int) -> str:
-    """The part of a text, with what the whole text shows to be a credential replaced, also where the part cuts it."""
-    within = [(max(a, start), min(b, end)) for a, b in _certain(text, ()) if a < end and b > start]
-    return _without(text[start:end], [(a - start, b - start) for a, b in within])
+    """Return a part of a text with the credentials of the full text replaced, including those cut by the part."""
+    within = [(max(a, start), min(b, end)) for a, b in _find_credentials(text, ()) if a < end and b > start]
+    return _remove_spans(text[start:end], [(a - start, b - start) for a, b in within])
 
 
 def redact(text: str) -> str:
-    """As `conceal`, and without all that stands under a secret's name or in a cookie header. Idempotent."""
+    """Do as `conceal`, and also remove everything under a secret's name or in a cookie header. Idempotent."""
     for _ in range(4):  # a replacement can bring two halves of a pattern together, so until nothing changes
         more = [found.span() for found in _MASKED.finditer(text)] if "sk-" in text else []
-        cleaned = _without(text, [*_certain(text, ()), *_assigned(text, wide=True), *_headers(text, 6), *more])
+        cleaned = _remove_spans(
+            text, [*_find_credentials(text, ()), *_find_assigned(text, wide=True), *_headers(text, 6), *more]
+        )
         if cleaned == text:
             break
         text = cleaned
@@ -125,34 +127,34 @@ def redact(text: str) -> str:
 
 
 def redact_json(value: Any) -> Any:
-    """A copy of a JSON-like value for records: strings redacted, credentials under a secret's name replaced whole."""
+    """Return a JSON-like copy for records: texts redacted, values under a secret's name replaced as a whole."""
     return _json(value, redact, _WIDE)
 
 
 def conceal_json(value: Any) -> Any:
-    """A copy for whoever must know what a call really was: only certain credentials are missing."""
+    """Return a JSON-like copy for readers who need the actual call: only recognized credentials are removed."""
     return _json(value, conceal, _CERTAIN)
 
 
 def secret_name(name: str) -> bool:
-    """Whether a field of this name usually holds a secret: `api_key`, `DB_PASSWORD`, `X-Auth-Token`."""
+    """Return whether a field of this name usually has a secret: `api_key`, `DB_PASSWORD`, `X-Auth-Token`."""
     return _names_secret(name, _WIDE)
 
 
 def known_secrets(variables: Mapping[str, str], *more: str | None) -> tuple[str, ...]:
-    """The values of variables whose names say that they are secret, and `more`; longest first, no plain words."""
+    """Return the values of variables with secret names, and `more`; longest first, without common words."""
     named = [value.strip() for name, value in variables.items() if secret_name(name)]
     found = {value for value in (*named, *(each or "" for each in more)) if _is_secret(value)}
     return tuple(sorted(found, key=lambda secret: (-len(secret), secret)))
 
 
 def _is_secret(value: str) -> bool:
-    """Long enough, and no word, number or path that a text might hold by chance."""
+    """Return whether a value is long enough, and not a word, number or path that a text may contain by chance."""
     plain = value.isalpha() or value.isdecimal() or value.startswith(("/", "~"))
     return len(value) >= SHORTEST and not plain
 
 
-def _without(text: str, spans: Sequence[Span]) -> str:
+def _remove_spans(text: str, spans: Sequence[Span]) -> str:
     parts, position = [], 0
     for start, end in sorted(span for span in spans if span[0] < span[1]):
         if end <= position:
@@ -163,7 +165,7 @@ def _without(text: str, spans: Sequence[Span]) -> str:
     return "".join([*parts, text[position:]]) if parts else text
 
 
-def _certain(text: str, known: Sequence[str]) -> list[Span]:
+def _find_credentials(text: str, known: Sequence[str]) -> list[Span]:
     spans = [span for secret in known for span in _places(text, secret)]
     if "PRIVATE KEY" in text:
         spans += [found.span() for found in _PEM.finditer(text)]
@@ -177,12 +179,12 @@ def _certain(text: str, known: Sequence[str]) -> list[Span]:
         spans += [found.span(1) for found in _IN_URL.finditer(text) if found[1] != REDACTED]
     if "password" in text:
         spans += [found.span(1) for found in _NETRC.finditer(text) if found[1] != REDACTED]
-    return [*spans, *_headers(text, 12), *_assigned(text, wide=False)]
+    return [*spans, *_headers(text, 12), *_find_assigned(text, wide=False)]
 
 
 @lru_cache(maxsize=2)
-def _lower(text: str) -> str:
-    """Its ASCII letters in lower case, so that every place stays where it is."""
+def _lower_ascii(text: str) -> str:
+    """Return the text with ASCII letters in lower case, so that positions are kept."""
     return text.lower() if text.isascii() else text.translate(_LOWER)
 
 
@@ -195,15 +197,15 @@ def _places(text: str, word: str) -> Iterator[Span]:
 
 def _headers(text: str, shortest: int) -> Iterator[Span]:
     for word in ("bearer", "basic"):
-        for start, _ in _places(_lower(text), word):
+        for start, _ in _places(_lower_ascii(text), word):
             found = None if text[start - 1 : start].isalnum() else _HEADER.match(text, start)
             if found and len(found[1]) >= shortest and (_is_random(found[1]) or len(found[1]) >= 24):
                 yield found.span(1)
 
 
-def _assigned(text: str, *, wide: bool) -> Iterator[Span]:
-    """What is set under a secret's name."""
-    ended, lower = 0, _lower(text)
+def _find_assigned(text: str, *, wide: bool) -> Iterator[Span]:
+    """Yield values assigned to a secret's name."""
+    ended, lower = 0, _lower_ascii(text)
     for stem in _STEM.finditer(lower) if any(each in lower for each in _STEMS) else ():
         if stem.start() < ended:
             continue
@@ -257,13 +259,13 @@ def _value(text: str, sets: re.Match[str], name: str, start: int, *, wide: bool)
         plain = not whole or whole[0] in "$<{%/~" or (name.endswith("TOKEN") and whole.isdecimal())
         return None if found is None or plain or "(" in whole or _PLACEHOLDER.fullmatch(whole) else found.span()
     found = (_ENDS[quote] if quote else _PLAIN).match(text, sets.end())
-    drawn = _is_random if _names_secret(name, _PASSWORDS) else _was_drawn
+    drawn = _is_random if _names_secret(name, _PASSWORDS) else _is_random_value
     if found is None or not drawn(found[0]) or not 6 <= len(found[0]) <= 512 or " " in found[0]:
         return None
     certain = (
         sign == "=" or (bool(sets[1]) and bool(quote)) or (alone and not text[found.end() : found.end() + 1].strip())
     )
-    path = found[0][0] in "/~" and not _was_drawn(found[0])
+    path = found[0][0] in "/~" and not _is_random_value(found[0])
     return found.span() if certain and not path else None
 
 
@@ -282,8 +284,8 @@ def _is_random(value: str) -> bool:
     return _DIGIT.search(value) is not None and _LETTER.search(value) is not None
 
 
-def _was_drawn(value: str) -> bool:
-    """Whether a text has the entropy of a credential: not that of a number, a date, a name or a path with some."""
+def _is_random_value(value: str) -> bool:
+    """Return whether a text has the entropy of a credential, unlike numbers, dates, names and most paths."""
     parts = [(len(part), len(_CHANGES.findall(part))) for part in _PARTS.split(value)]
     size, mixed = sum(size for size, _ in parts), sum(size for size, changes in parts if changes >= max(2, 0.15 * size))
     if mixed >= 12 and 2 * mixed >= size:
@@ -292,8 +294,8 @@ def _was_drawn(value: str) -> bool:
 
 
 def _is_issued(key: str) -> bool:
-    """Whether what has an issuer's form is a key of it: by its checksum, or as it is no name that begins like one."""
-    return (_is_random(key) and not _WORDS.fullmatch(key)) or _was_drawn(key) or _has_checksum(key)
+    """Return whether a text in an issuer's form is a key: its checksum is right, or it is not a known name."""
+    return (_is_random(key) and not _WORDS.fullmatch(key)) or _is_random_value(key) or _has_checksum(key)
 
 
 def _has_checksum(key: str) -> bool:
@@ -309,9 +311,9 @@ def _has_checksum(key: str) -> bool:
 def _json(
     value: Any, clean: Callable[[str], str], names: frozenset[str], *, secret: bool = False, depth: int = 0
 ) -> Any:
-    """The value without credentials; `secret`: it stands under a secret's name."""
+    """Return the value without credentials; with `secret` it is the value of a secret's name."""
     if isinstance(value, str):
-        return REDACTED if secret and _was_drawn(value) else clean(value)
+        return REDACTED if secret and _is_random_value(value) else clean(value)
     if depth > _DEEPEST:
         return REDACTED
     below = partial(_json, clean=clean, names=names, depth=depth + 1)

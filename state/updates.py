@@ -1,4 +1,4 @@
-"""Updates of state, put together outside of LangGraph exactly as its channels would: one table of reducers."""
+"""Apply and combine state updates outside LangGraph exactly as its channels do, from one table of reducers."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, get_type_hints
@@ -25,7 +25,7 @@ REDUCERS: dict[str, Reducer] = {
     for key, hint in get_type_hints(schema, include_extras=True).items()
     if getattr(hint, "__metadata__", None)
 }
-"""State key → how a write joins the value; a key without one is replaced."""
+"""State key → its reducer; a key without one is replaced."""
 MERGED = {
     key
     for key, hint in get_type_hints(Step, include_extras=True).items()
@@ -35,15 +35,15 @@ MERGED = {
 
 
 class Draft:
-    """A state that one node changes in several parts, and the one update that does all of it."""
+    """A state that a node changes in several parts, with the one combined update."""
 
     def __init__(self, values: Mapping[str, Any]) -> None:
-        """Begin with the values of a state; they are not changed."""
+        """Start with the values of a state, which are not changed."""
         self.values: Json = dict(values)
         self.update: Json = {}
 
     def add(self, change: Mapping[str, Any]) -> None:
-        """Apply an update to the values, and join it with those before it."""
+        """Apply an update to the values, and combine it with the earlier ones."""
         self.values = apply_update(self.values, change)
         self.update = combine_updates(self.update, change)
 
@@ -54,7 +54,7 @@ def apply_update(values: Mapping[str, Any], update: Mapping[str, Any]) -> Json:
 
 
 def combine_updates(first: Mapping[str, Any], second: Mapping[str, Any]) -> Json:
-    """Return one update that does what two, one after the other, would do."""
+    """Return one update equal to two consecutive ones."""
     both = {key: _join(key, first[key], write) for key, write in second.items() if key in first}
     return {**first, **second, **both}
 
@@ -62,9 +62,8 @@ def combine_updates(first: Mapping[str, Any], second: Mapping[str, Any]) -> Json
 def reduce_update(
     seen: Mapping[str, Any], update: Mapping[str, Any] | None, stored: Mapping[str, Any] | None = None
 ) -> tuple[Json, Json]:
-    """Return what an update writes, without what changes nothing in `stored`, and the state `seen` after it.
-
-    `stored` is what the node's own checkpoints hold, if it sees more than that.
+    """Return what an update writes, without what `stored` has already, and the state `seen` after it.
+    // `stored` is the content of the node's own checkpoints, if it sees more than that.
     """
     stored = seen if stored is None else stored
     written: Json = {}
@@ -81,7 +80,7 @@ def reduce_update(
 
 
 def with_migration(old: Mapping[str, Any], new: Mapping[str, Any], update: Mapping[str, Any]) -> Json:
-    """Return the update of a node that was given `new` while `old` is stored: it writes the difference as well."""
+    """Return a node's update extended by the difference between the stored state and its migrated form."""
     changed = {key: value for key, value in new.items() if key not in old or old[key] != value}
     whole = apply_update(new, {key: write for key, write in update.items() if key in changed})
     written = {key: Overwrite(whole[key]) if key in REDUCERS else whole[key] for key in changed}
@@ -89,9 +88,8 @@ def with_migration(old: Mapping[str, Any], new: Mapping[str, Any], update: Mappi
 
 
 def as_stored(update: Json) -> Json:
-    """Return an update whose transcript LangGraph does not take for messages to be streamed to chat clients.
-
-    A transcript that was shortened is stored whole, so that nothing before it is read again.
+    """Return an update whose transcript LangGraph does not stream to chat clients as messages.
+    // A shortened transcript replaces the stored one, so that nothing before it is read again.
     """
     if not isinstance(rounds := update.get("transcript"), list):
         return update

@@ -1,5 +1,4 @@
-"""What may go into state: finite numbers, whole characters, structures that are not nested without end. And names that
-look like one another."""
+"""Values that may be stored: finite numbers, valid characters, bounded nesting. Also similar names."""
 
 import math
 from collections.abc import Collection, Iterable
@@ -10,12 +9,12 @@ from zoneinfo import ZoneInfo
 Json = dict[str, Any]
 """A JSON object."""
 DEEPEST = 64
-"""Levels of objects and lists; what walks them later recurses."""
+"""The most nested levels of objects and lists, because later code recurses."""
 MOST_ITEMS = 100_000
 
 
 def flaw(value: Any) -> str | None:
-    """Return why this JSON value cannot be stored and shown, for whoever wrote it; None if it can. Linear."""
+    """Return why a JSON value cannot be stored and shown; None if it can. Linear."""
     stack: list[tuple[Any, int]] = [(value, 0)]
     items = 0
     while stack:
@@ -50,12 +49,12 @@ def _is_encodable(text: str) -> bool:
 
 
 def clean_text(text: str) -> str:
-    """Return the text with half characters replaced, so that it can be stored and sent."""
+    """Return the text with lone surrogates replaced, so that it can be stored and sent."""
     return text if _is_encodable(text) else text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def similar(name: str, names: Iterable[str], cutoff: float = 0.6) -> list[str]:
-    """Return up to three of the names that look like what was meant, best first."""
+    """Return up to three similar names, best first."""
     known = {known.casefold(): known for known in names}
     wanted = name[:100].casefold()
     tail = [other for other in known if other and wanted.endswith((f".{other}", f":{other}", f"/{other}"))]
@@ -66,14 +65,14 @@ def similar(name: str, names: Iterable[str], cutoff: float = 0.6) -> list[str]:
 
 
 def near(name: str, names: Collection[str]) -> str:
-    """Return a hint at what was probably meant, for corrections."""
+    """Return a hint at the probably intended name, for corrections."""
     if matches := similar(name, names, 0.5):
         return f"; did you mean {', '.join(matches)}?"
     return f"; there are: {', '.join(sorted(names)[:20]) or 'none'}"
 
 
 def check_zone(text: str) -> str:
-    """Return the name of a time zone, as it is; ValueError for any other text."""
+    """Return the name of a time zone unchanged; raise ValueError for any other text."""
     try:
         ZoneInfo(text)
     except (KeyError, ValueError, OSError):

@@ -1,8 +1,8 @@
 """Versions of the stored state: an older thread is migrated when it is read or goes on, or is refused.
 
-A migration takes the values of a run from its version to the next. What is older than the first release is refused.
-Where no Agent stands before the graph, LangGraph takes a new message into the thread before any node can refuse it:
-there it waits, and a version that can read the thread goes on with it as if it came then.
+A migration converts the values of a run to the next version. Versions older than the first release are refused. Without
+an Agent in front of the graph, LangGraph adds a new message to the thread before any node can refuse it; the message
+waits there for a version that can read the thread.
 """
 
 from collections.abc import Callable, Mapping
@@ -16,9 +16,8 @@ _VERDICTS = {"passed": "proven", "supported": "cited"}
 
 
 def _from_2(values: Json) -> Json:
-    """Migrate from 2, when a verdict was `passed` or `supported`: now what was only cited is not called proven.
-
-    Nobody audited what ended then, and its outcome did not say whether anything was looked at or changed.
+    """Migrate from version 2, in which verdicts were `passed` or `supported`; cited criteria no longer count as proven.
+    // Runs of that version were not audited, and their outcomes do not say whether anything was read or changed.
     """
     filled = dict(values)
     if values.get("steps"):
@@ -30,7 +29,7 @@ def _from_2(values: Json) -> Json:
         looked = any(entry["source"] == "tool" and entry.get("effect") == "read" for entry in journal)
         changed = any(row["ok"] or row.get("unknown") for row in before.get("effects") or ())
         seen = {"looked": looked, "changed": changed}
-        steps = [_without_unconfirmed(row) for row in before.get("steps") or ()]
+        steps = [_remove_unconfirmed(row) for row in before.get("steps") or ()]
         receipt = {**before, **seen, "criteria": _verdicts(before.get("criteria")), "steps": steps, "audit": None}
         if output := before.get("output"):
             fields = [{"path": row["path"], "evidence": row["evidence"]} for row in output["fields"]]
@@ -39,7 +38,7 @@ def _from_2(values: Json) -> Json:
     return filled
 
 
-def _without_unconfirmed(row: Json) -> Json:
+def _remove_unconfirmed(row: Json) -> Json:
     kept = {key: value for key, value in row.items() if key != "unconfirmed"}
     return {**kept, "unchanged": "", "criteria": _verdicts(row.get("criteria"))}
 
@@ -57,15 +56,14 @@ def _verdicts(rows: list[Json] | None) -> list[Json]:
 
 
 MIGRATIONS: dict[int, Migration] = {2: _from_2}
-"""Version → its migration to the next one. Never edited once released: threads live for years."""
+"""Version → its migration to the next one. Never edit one after its release: threads live for years."""
 
 
 def migrate(
     values: Mapping[str, Any], migrations: Mapping[int, Migration] = MIGRATIONS, current: int = VERSION
 ) -> Json:
-    """Return the values as `current` has them; the very same object if they are so already.
-
-    Raises StorageError, before anything is done, for a version that is newer or that nothing leads on from.
+    """Return the values in version `current`; the same object if they have it already.
+    // Raises StorageError, before anything is done, for a newer version or one without a migration.
     """
     if "version" not in values and isinstance(values, dict) and not values.get("goal"):
         return values  # no request was ever received

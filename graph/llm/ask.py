@@ -105,7 +105,12 @@ async def _ask_with_retries(request: "_Request", settings: Settings) -> AIMessag
             return await request.attempt_once()
         except ModelError as error:
             wait = _wait_before_retry(error, number, request.deps.adapter.first_wait)
-            if not error.retryable or number > settings.model_retries or settings.late() or request.out_of_budget(wait):
+            if (
+                not error.retryable
+                or number > settings.model_retries
+                or settings.is_late()
+                or request.out_of_budget(wait)
+            ):
                 raise
         await asyncio.sleep(wait)
         number += 1

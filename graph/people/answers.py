@@ -22,7 +22,7 @@ from donewhen.state.ledger import add
 from donewhen.state.people.answers import JUDGEMENT, Answer, answers_by_id, read_answer
 from donewhen.state.people.edit import add_line_number
 from donewhen.state.plan.plan import read_plan, revision_of
-from donewhen.state.plan.planning import begun_steps, fresh_planning, start_replanning
+from donewhen.state.plan.planning import fresh_planning, start_replanning, unfinished_steps
 from donewhen.state.plan.schedule import next_moments
 from donewhen.state.plan.steps import fresh_records, transcript_key
 from donewhen.state.plan.text import moments_text, schedule_text
@@ -165,7 +165,7 @@ def _validate_edited_plan(
     given = {step.get("id"): step for step in steps or () if isinstance(step, Mapping)}
     if touched := [str(id) for id, step in done.items() if id not in given or {**step, **given[id]} != step]:
         return f"finished steps stay in the plan as they are: {', '.join(touched)}"
-    rules = plan_rules(deps, settings, finished, pending["plan"], begun_steps(state))
+    rules = plan_rules(deps, settings, finished, pending["plan"], unfinished_steps(state))
     most = max(settings.max_steps, len(pending["plan"]["steps"]))
     plan = read_plan(edited, replace(rules, max_steps=most, repeats=deps.repeats and not state.get("approval")))
     if isinstance(plan, list):

@@ -29,7 +29,7 @@ from donewhen.state.plan.planning import PROMOTED, mode_row
 from donewhen.state.plan.revise import hash_work
 from donewhen.state.proof.audit import doubts_to_send_back
 from donewhen.state.proof.evidence import EvidenceScope, Grounding, ground_claim
-from donewhen.state.proof.journal import answered_before
+from donewhen.state.proof.journal import find_earlier_answer
 from donewhen.state.reading.decisions import DRAFT, TRIAGE
 from donewhen.state.records import Ending, FrozenCall, Mode, PlanningRecord
 from donewhen.state.run import PLANNING, Json, Planning, Step
@@ -281,7 +281,7 @@ def ask_question(turn: PlanningRound, message: AIMessage, decision: Decision) ->
         if turn.settings.at_limit == "ask":
             return {"planning": planning, **out_of_budget(turn, "questions")}
         told = NO_QUESTIONS
-    if before := answered_before(state.get("asked", ()), question, options, step=PLANNING):
+    if before := find_earlier_answer(state.get("asked", ()), question, options, step=PLANNING):
         told = f"You asked this before; the answer was:\n{render_observation(before, ANSWER_CHARS)}"
     if told:
         return {"planning": planning, "transcript": [message, *reply_messages(message, told)]}

@@ -85,7 +85,7 @@ async def _ask_and_act(state: Planning, runtime: Runtime[Settings], config: Runn
     settings, planning = turn.settings, turn.planning
     if planning["rounds"] >= settings.plan_rounds:
         return fail_planning(turn, "no_plan", f"planning used all its {format_count(settings.plan_rounds, 'round')}")
-    if settings.late():
+    if settings.is_late():
         return fail_planning(turn, "out_of_budget", f"the deadline, {settings.deadline}, has passed")
     if key := exhausted(allowance_left(state), ("model_calls",)):
         return out_of_budget(turn, key)
@@ -97,7 +97,7 @@ async def _ask_and_act(state: Planning, runtime: Runtime[Settings], config: Runn
     if reply.error and reply.error.retryable:  # with more to spend, or more time, it would have been asked again
         if key := exhausted(allowance_left(turn.state), ("model_calls",)):
             return {"planning": after, **out_of_budget(turn, key), "spent": reply.spent}
-        if settings.late():
+        if settings.is_late():
             return {"planning": after, "spent": reply.spent}
     update = await _act_on(turn, reply)
     messages = [*voice.messages(), *update.get("messages", ())]

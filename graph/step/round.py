@@ -38,7 +38,7 @@ from donewhen.state.language.texts import known_language, primary_language
 from donewhen.state.ledger import Amounts, add, exhausted
 from donewhen.state.plan.planning import PROMOTED
 from donewhen.state.plan.steps import count_silence, transcript_key
-from donewhen.state.proof.journal import answered_before
+from donewhen.state.proof.journal import find_earlier_answer
 from donewhen.state.reading.decisions import EXECUTE, control_tools
 from donewhen.state.records import FrozenCall, StepClaim, StepRecord, StepStatus
 from donewhen.state.run import Json, Step
@@ -132,7 +132,7 @@ class StepRound:
         state, most = self.state, settings.most_alone
         if gone := executor_problem(state["step"].get("executor"), self.deps.executors):
             return {"status": "failed", "code": "no_executor", "reason": gone}
-        if settings.late():
+        if settings.is_late():
             return {"status": "ready", "code": "deadline"}
         if key := exhausted(allowance_left(state)):
             return {"status": "ready", "code": f"allowance:{key}"}
@@ -166,7 +166,7 @@ class StepRound:
     def _give_up_asking(self, settings: Settings, error: ModelError | None) -> Step:
         """Leave without a reply: to continue with more budget or time if that helps, else as failed."""
         spent = add(self.state.get("spent"), self.spent)
-        key = "deadline" if settings.late() else exhausted(allowance_left({**self.state, "spent": spent}))
+        key = "deadline" if settings.is_late() else exhausted(allowance_left({**self.state, "spent": spent}))
         change: StepRecord = {"status": "failed", "code": "model_error", "reason": str(error)}
         if key and error and error.retryable:
             change = {"status": "ready", "code": f"allowance:{key}"}
@@ -207,7 +207,7 @@ class StepRound:
         state, record, id = self.state, self.state["record"], self.state["step"]["id"]
         question, options = decision.arguments["question"], decision.arguments.get("options")
         asked, seen = state.get("asked", ()), known_entries(state)
-        if before := answered_before(asked, question, options, step=id, seen=seen):
+        if before := find_earlier_answer(asked, question, options, step=id, seen=seen):
             text = f"You asked this before; the answer was:\n{render_observation(before, ANSWER_CHARS)}"
             messages = [message, *reply_messages(message, text)]
             return {"record": self._silent_record(), "transcript": messages, "decision": None}

@@ -1,1 +1,1 @@
-"""The languages people use: the runtime's texts, and the few words of consent and refusal."""
+"""Languages: the runtime's texts, and the few words that mean consent or refusal."""

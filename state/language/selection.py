@@ -1,4 +1,4 @@
-"""Which texts fit a query best (BM25): words where a script writes spaces, characters and pairs of them elsewhere."""
+"""Rank texts by a query (BM25), by words or, for scripts without spaces, by characters and pairs of them."""
 
 import math
 import re
@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from donewhen.state.pattern import pattern
 
 STEM = 5
-"""Characters of a word that stand for its other forms too."""
+"""The length of the word prefix that also matches other forms of the word."""
 K1, B = 1.2, 0.75
-"""Of BM25, the usual ones: how soon more of a word says no more, and how much a long text counts for less."""
+"""BM25's usual constants: how soon repetitions of a word stop counting, and how much long texts count less."""
 _WORD = pattern(r"[^\W_]+")
 EMPTY = frozenset(
     _WORD.findall(
@@ -19,15 +19,14 @@ EMPTY = frozenset(
         "using what when where which who will with you your"
     )
 )
-"""Words that say nothing about what is wanted."""
+"""Words that carry no meaning in a query."""
 # Written without spaces, or with endings grown onto words: Thai to Burmese, Khmer, CJK with kana, Hangul.
 _UNSPACED = pattern(r"[\u0e00-\u109f\u1780-\u17ff\u2e80-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff]+")
 
 
 def terms(text: str) -> list[str]:
-    """Return words and their first five letters, without case and accents; of unspaced scripts characters and pairs.
-
-    docs/tool_selection.md has this beside words, a dictionary's words, and other lengths.
+    """Return words and their first five letters, without case and accents; for unspaced scripts characters and pairs.
+    // docs/tool_selection.md compares this with other methods.
     """
     found: list[str] = []
     for word in _WORD.findall(_plain(text)):
@@ -40,7 +39,7 @@ def terms(text: str) -> list[str]:
 
 
 def _plain(text: str) -> str:
-    """Fold for comparing; `readFile` and `read_file` are two words each. Hangul and kana stay composed."""
+    """Fold for comparison; `readFile` and `read_file` are two words each. Hangul and kana stay composed."""
     split = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|_", " ", unicodedata.normalize("NFKC", text)).casefold()
     if split.isascii():
         return split
@@ -57,7 +56,7 @@ def _pairs(run: str) -> list[str]:
 
 
 def scores(query: str, documents: Mapping[str, Counter[str]]) -> dict[str, float]:
-    """Name → how well the document fits the query, 0 where no word of it stands there."""
+    """Return how well each document fits the query, by name; 0 if it has no word of it."""
     count = len(documents)
     lengths = {name: sum(document.values()) for name, document in documents.items()}
     mean = sum(lengths.values()) / max(count, 1) or 1.0

@@ -1,6 +1,5 @@
-"""What the runtime says to people, by language: one catalogue per language in `catalogues/`, strict keys and places.
-
-An option is understood in every language that there is a catalogue of, whatever language it was shown in.
+"""The runtime's texts for people: one catalogue per language in `catalogues/`, with strict keys and placeholders.
+// An option is understood in every language with a catalogue, whatever language it was shown in.
 """
 
 import re
@@ -18,19 +17,19 @@ _TAG = pattern(r"([A-Za-z]{2,3})(?:[-_][A-Za-z0-9]+)*")
 
 
 def primary_language(tag: str | None) -> str:
-    """Return the language that a BCP 47 tag begins with, in small letters; "" of what is no tag."""
+    """Return the primary language of a BCP 47 tag in lower case; "" for an invalid tag."""
     found = _TAG.fullmatch(str(tag or "").strip())
     return found[1].lower() if found else ""
 
 
 def known_language(*tags: str | None) -> str:
-    """Return the first of these languages, BCP 47 tags, that there are texts of; English if there is none."""
+    """Return the first of these BCP 47 tags that has a catalogue; English if none has."""
     return next((found for found in map(primary_language, tags) if found in LANGUAGES), "en")
 
 
 @cache
 def catalogue(language: str) -> Mapping[str, Any]:
-    """Return the texts of one language: sections of key → text; of several words for an option the first is shown."""
+    """Return the texts of one language: sections of key → text. Of several words for an option the first is shown."""
     import tomllib
 
     found = files("donewhen.state.language") / "catalogues" / f"{language}.toml"
@@ -38,17 +37,17 @@ def catalogue(language: str) -> Mapping[str, Any]:
 
 
 def say(language: str, section: str, key: str, **values: Any) -> str:
-    """Return a text in a language, with its places filled. Raises KeyError for a missing text or value."""
+    """Return a text in a language, with its placeholders filled. Raises KeyError for a missing text or value."""
     return str(catalogue(language)[section][key]).format_map(values)
 
 
 @dataclass(frozen=True)
 class Unclear:
-    """Why something a person said was not taken: a text of the section `unclear`, put into words when it is shown."""
+    """Why an answer was not accepted: a text of the section `unclear`, formatted when it is shown."""
 
     key: str
     values: Mapping[str, Any]
-    """What the places are filled with."""
+    """The values of the placeholders."""
 
     def said(self, language: str) -> str:
         """Return the reason in a language."""
@@ -56,42 +55,42 @@ class Unclear:
 
 
 def unclear(key: str, said: str = "", **values: Any) -> Unclear:
-    """Return a reason; `said`, the words that it is about, is cut to 80 characters."""
+    """Return a reason; `said`, the words it is about, is cut to 80 characters."""
     return Unclear(key, {"said": said[:80], **values})
 
 
 def translate_option(option: str, about: str, language: str) -> str:
-    """Return an option of the runtime's own, given in any language, as it is shown in this one."""
+    """Return one of the runtime's options, given in any language, in this language."""
     key, rest = match_option(option, about)
     return option if key is None or rest else _words(catalogue(language)["options"][about][key])[0]
 
 
 def option_texts(language: str, about: str) -> list[str]:
-    """Return the options of a pause as they are shown, in their order."""
+    """Return the options of a pause as shown, in their order."""
     return [_words(said)[0] for said in catalogue(language)["options"][about].values()]
 
 
 def match_option(text: str, about: str) -> tuple[Any, str]:
-    """Return the key of the option that a text names, and what follows a colon; `(None, "")` if it names none."""
+    """Return the key of the option that a text names, and the text after a colon; `(None, "")` if it names none."""
     head, *rest = re.split("[:：]", text, maxsplit=1)
     whole, known = options_of(about).get(fold_words(text)), options_of(about).get(fold_words(head))
     return (whole, "") if whole else (known, "".join(rest).strip()) if known else (None, "")
 
 
 def says_continue(text: str) -> bool:
-    """Return whether a text says that the work should go on, and nothing else: “continue”."""
+    """Return whether a text means only “continue”."""
     return match_option(text, "early") == ("go_on", "")
 
 
 def option_key(text: str) -> str | None:
-    """Return the key of an option by its words, of whichever pause."""
+    """Return the key of an option by its words, for any pause."""
     found = (options_of(about).get(fold_words(text)) for about in catalogue("en")["options"])
     return next((key for key in found if key), None)
 
 
 @cache
 def options_of(about: str) -> dict[str, str]:
-    """Return the words of a pause's options, in every language → key."""
+    """Return the keys of a pause's options by their words in every language."""
     return {
         fold_words(words): key
         for language in LANGUAGES

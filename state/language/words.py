@@ -1,6 +1,5 @@
-"""The few words that can mean only yes, no, cancel or later. They count as a whole answer and nowhere else.
-
-A sentence that might be meant as one of them is asked back: nobody's meaning is guessed from longer texts.
+"""The few words that can only mean yes, no, cancel or later. They count only as a whole answer.
+// A sentence that might mean one of them is asked back, because code does not guess the meaning of longer texts.
 """
 
 import unicodedata
@@ -12,7 +11,9 @@ from donewhen.state.pattern import pattern
 Word = Literal["yes", "no", "cancel", "later"]
 
 FEW = 5
-"""A text of so many words may always be meant as consent or refusal; two characters are a word of unspaced scripts."""
+"""A text of at most this many words may always mean consent or refusal; in unspaced scripts two characters
+are a word.
+"""
 SAID: Mapping[Word, str] = {
     "yes": "y yes yep yeah ok okay true approve approved accept accepted agreed lgtm 👍 👌 ✅ "
     "ja jawohl genehmigt einverstanden oui approuvé sí si aprobado sim aprovado sì approvato akkoord "
@@ -25,7 +26,7 @@ SAID: Mapping[Word, str] = {
     "later": "later später plus_tard más_tarde luego mais_tarde più_tardi straks позже потом później později sonra "
     "لاحقا מאוחר_יותר बाद_में 稍后 以后 後で あとで 나중에 ภายหลัง để_sau nanti myöhemmin",
 }
-"""What is said → the words, of any language; `_` is a space."""
+"""The words for each meaning, in all languages; `_` stands for a space."""
 _WORDS: dict[str, Word] = {each.replace("_", " "): said for said, words in SAID.items() for each in words.split()}
 _SPACELESS = pattern(r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]")
 _TOKEN = pattern(rf"(?:{_SPACELESS.pattern})+|(?:(?!{_SPACELESS.pattern})[\w'])+|[👍👌✅👎❌🛑]")
@@ -33,18 +34,18 @@ _UNSEEN = pattern("[\u200b-\u200f\u202a-\u202e\u2060\ufe0e\ufe0f\ufeff\U0001f3fb
 
 
 def fold_words(text: str) -> str:
-    """Fold a text for comparing with a word: width, case, outer blanks, quotes and full stops. Never "?"."""
+    """Fold a text for comparison with a word: width, case, outer white space, quotes and full stops; never "?"."""
     folded = " ".join(unicodedata.normalize("NFKC", _UNSEEN.sub("", text)).replace("’", "'").casefold().split())
     return folded.strip(" .!,;:。、\"'`*_“”‘")
 
 
 def read_word(text: str) -> Word | None:
-    """Return what a text says if it is one of the words and nothing else; a slash may stand before it."""
+    """Return the meaning of a text that is exactly one of the words; a leading slash is ignored."""
     return _WORDS.get(fold_words(text).removeprefix("/"))
 
 
 def may_decide(text: str, few: int = FEW) -> bool:
-    """Return whether a text might be meant as one of the words: it begins or ends with one, or has few words."""
+    """Return whether a text might mean one of the words: it begins or ends with one, or has few words."""
     tokens = _TOKEN.findall(fold_words(text))
     length = sum(len(token) / 2 if _SPACELESS.match(token) else 1 for token in tokens)
     first, last = "".join(tokens[:1]), "".join(tokens[-1:])

@@ -1,1 +1,1 @@
-"""People: what a pause shows, and what an answer means."""
+"""People: what pauses show, and what answers mean."""

@@ -1,4 +1,4 @@
-"""Amounts of the ledger as people read and write them: “2 model calls”, `rounds 5`, `{"rounds": 5}`, `5`."""
+"""Amounts of the ledger in the forms people read and write: “2 model calls”, `rounds 5`, `{"rounds": 5}`, `5`."""
 
 import math
 import re
@@ -14,7 +14,7 @@ from donewhen.state.records import Pause
 
 FRACTIONS = ("cost_usd", "active_seconds")
 NUMBER = pattern(r"[0-9]+|0\.[0-9]+|[0-9]+\.[0-9]{1,2}")
-"""A number that is one in every country: in “1.000” the point may set thousands apart."""
+"""A number with the same value in every country; in “1.000” the point may separate thousands."""
 MONEY = pattern(r"\A(?:\$\s*(\S+)|(\S+?)\s*\$)")
 PAIR = pattern(
     r"\A(?:(?P<name>\S.*?)\s*[=:\s]\s*(?P<amount>[0-9]\S*)|(?P<first>[0-9][0-9.]*)\s*(?P<second>[^\s0-9.%].*))"
@@ -37,12 +37,12 @@ def format_amount(key: str, amount: float, language: str = "en") -> str:
 
 
 def format_number(amount: float) -> str:
-    """Return a number as people write it: no exponent, no more digits than it has to have."""
+    """Return a number without exponent and superfluous digits."""
     return f"{amount:,.4f}".rstrip("0").rstrip(".")
 
 
 def read_amounts(value: Any, pending: Pause) -> dict[str, float] | Unclear:
-    """Return positive amounts by ledger key, or why there are none. A bare number is for the exhausted key."""
+    """Return positive amounts by ledger key, or why they are invalid. A bare number is for the exhausted key."""
     if value is True:
         return dict(pending.get("suggested") or {}) or unclear("how_much")
     if isinstance(value, Mapping):
@@ -54,7 +54,7 @@ def read_amounts(value: Any, pending: Pause) -> dict[str, float] | Unclear:
 
 
 def _split_amounts(text: str, default: str | None) -> list[tuple[str, Any]] | Unclear:
-    """Return (name, number) of each part between commas, in either order; a number alone is for the exhausted key."""
+    """Return (name, number) for each part between commas, in either order; a bare number is for the exhausted key."""
     said = _strip_extend(unicodedata.normalize("NFKC", text).casefold().strip())
     if NUMBER.fullmatch(said):
         return [(default, float(said))] if default else unclear("of_what", keys=", ".join(KEYS))
@@ -70,7 +70,7 @@ def _split_amounts(text: str, default: str | None) -> list[tuple[str, Any]] | Un
 
 
 def _strip_extend(text: str) -> str:
-    """Return the text without the word of the option that it may begin with."""
+    """Return the text without the option's word at its beginning."""
     words = (word for word, key in options_of("budget").items() if key == "extend")
     found = next((word for word in words if text.startswith(f"{word} ")), "")
     return text.removeprefix(found).strip()
@@ -78,7 +78,7 @@ def _strip_extend(text: str) -> str:
 
 @cache
 def _ledger_names() -> dict[str, str]:
-    """Return the names of amounts in every language → key of the ledger."""
+    """Return the ledger keys by the names of amounts in every language."""
     shown = [catalogue(language)["amounts"].items() for language in LANGUAGES]
     said = {name.casefold(): key for names in shown for key, name in names}
     one = {key.removesuffix("s").replace("_", " "): key for key in KEYS}
@@ -105,7 +105,7 @@ def _key(name: str) -> str:
 
 
 def read_limits(value: Any) -> dict[str, float] | Unclear:
-    """Return limits by ledger key, from a mapping; or why there are none."""
+    """Return limits by ledger key from a mapping, or why they are invalid."""
     if value is None:
         return {}
     if not isinstance(value, Mapping):

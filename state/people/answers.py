@@ -46,32 +46,33 @@ JUDGEMENT = "Approved without further words: use your own judgement."
 
 @dataclass(frozen=True)
 class Answer:
-    """What a person decided. Which kinds are possible depends on what was asked; `cancel` and `later` always are."""
+    """A person's decision. The possible kinds depend on the question; `cancel` and `later` are always possible."""
 
     kind: AnswerKind
     text: str = ""
-    """The answer to a question, the feedback or reason of a rejection ("" if none was given), the response in place
-    of a result."""
+    """The answer to a question, the reason of a rejection ("" if none was given), or the response in place
+    of a result.
+    """
     plan: dict[str, Any] | None = None
-    """kind `edit` of a plan: the whole edited plan, not yet validated, without a revision."""
+    """For the `edit` of a plan: the whole edited plan, not yet validated, without a revision."""
     arguments: dict[str, Any] | None = None
-    """kind `edit` of a tool call: the arguments to run it with."""
+    """For the `edit` of a tool call: the arguments to run it with."""
     amounts: dict[str, float] = field(default_factory=dict)
-    """kind `extend`: how much more, by ledger key; all positive. kind `edit` of a plan: what each limit should be."""
+    """For `extend`: the increase by ledger key, all positive. For the `edit` of a plan: the new limits."""
     lines: Mapping[str, int] = field(default_factory=dict, compare=False)
-    """kind `edit` of a plan that was written as text: the line on which each of its parts begins."""
+    """For the `edit` of a plan as text: the line on which each of its parts begins."""
 
 
 @dataclass(frozen=True)
 class Given:
-    """An answer in one shape, whatever client sent it."""
+    """An answer in one common shape, whatever client sent it."""
 
     verb: Verb
-    """The button that was pressed; `text` for something typed, `list` for several values, `other` for unknown keys."""
+    """The button that was pressed; `text` for typed text, `list` for several values, `other` for unknown keys."""
     text: str = ""
-    """The words that came with it, or the word of an unknown verb."""
+    """The words sent with it, or the word of an unknown verb."""
     fields: dict[str, Any] = field(default_factory=dict)
-    """The edited arguments, or all keys of a dict that is none of the known shapes."""
+    """The edited arguments, or all keys of a dict in no known shape."""
     action: str | None = None
     """The action or tool name that an edit is for."""
     items: list[Any] = field(default_factory=list)
@@ -82,8 +83,7 @@ class Given:
 
 def answers_by_id(value: Any, open_ids: Collection[str]) -> dict[str, Any] | str:
     """Return the answers in `value` by question id, {} if it names none, or a text that says which one is stale.
-
-    Answers by id are `{"answers": {…}}`, or a mapping all of whose keys are ids of open questions.
+    // Answers by id are `{"answers": {…}}`, or a mapping whose keys are all ids of open questions.
     """
     given = decode_json(value)
     if not isinstance(given, Mapping):
@@ -99,10 +99,9 @@ def answers_by_id(value: Any, open_ids: Collection[str]) -> dict[str, Any] | str
 
 
 def read_answer(value: Any, pending: Pause) -> Answer | str:
-    """Return what `value` means as an answer to `pending`, or a text: what was not understood, what is accepted.
-
-    Never raises. The text is in the language of the pause; problems of a client's JSON are in English. A text that
-    starts with "stale" means that the answer names another question or revision.
+    """Return the meaning of `value` as an answer to `pending`, or a text with the problem and the accepted answers.
+    // Never raises. The text is in the pause's language; problems of a client's JSON are in English. A text that starts
+    with "stale" means that the answer names another question or revision.
     """
     given = _read_shape_for(value, pending)
     if isinstance(given, Given):
@@ -132,7 +131,7 @@ def stale_reason(value: Any, pending: Pause) -> str | None:
 
 
 def accepted_answers(pending: Pause) -> str:
-    """Return what is accepted as an answer to this pause, in words of its language."""
+    """Return a description of the accepted answers to this pause, in its language."""
     about, language = pending.get("about") or pending["kind"], language_of(pending)
     unplanned = about == "budget" and not may_replan(pending)
     said = say(language, "accepted", "unplanned" if unplanned else about)
@@ -140,12 +139,12 @@ def accepted_answers(pending: Pause) -> str:
 
 
 def may_replan(pending: Pause) -> bool:
-    """Return whether a budget pause offers another plan: not while there is none yet."""
+    """Return whether a budget pause offers a replan, which needs an existing plan."""
     return any(option_key(option) == "replan" for option in options(pending))
 
 
 def edited_draft(value: Any) -> str:
-    """Return the text of an edit, to be given back where it could not be taken; "" of any other answer."""
+    """Return the text of an edit, to be shown again if it was not accepted; "" for any other answer."""
     given = read_shape(value)
     fields = given.fields if isinstance(given, Given) else {}
     drafts = [fields.get(key) for key in ("plan", "arguments")]
@@ -153,13 +152,13 @@ def edited_draft(value: Any) -> str:
 
 
 def spoken_words(value: Any) -> str:
-    """Return the words of an answer that is nothing but words; "" of any other."""
+    """Return the words of an answer that consists of words only; "" for any other."""
     given = read_shape(value)
     return given.text if isinstance(given, Given) and given.verb in ("text", "respond") else ""
 
 
 def _read_shape_for(value: Any, pending: Pause) -> Given | str:
-    """Read the shape of an answer; to a question, typed JSON that is no decision is a text like any other."""
+    """Read the shape of an answer. For a question, typed JSON that is no decision is plain text."""
     given = read_shape(value)
     if pending["kind"] != "question" or not isinstance(value, str):
         return given
@@ -196,7 +195,7 @@ def decode_json(value: Any) -> Any:
 
 
 def read_shape(value: Any, nesting: int = 0) -> Given | str:
-    """Return the answer in `value` in one shape, or a sentence that says why there is none."""
+    """Return the answer in one common shape, or a sentence that says why that is not possible."""
     if nesting > NESTING:
         return "the answer is wrapped too often"
     if value is None:
@@ -284,7 +283,7 @@ def _read_edit(value: dict[str, Any]) -> tuple[str | None, dict[str, Any]]:
 
 
 def scalar_text(value: Any) -> str:
-    """Return a string, boolean or finite number as a person would have typed it; "" for anything else."""
+    """Return a string, boolean or finite number as a person would type it; "" for anything else."""
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, int) or (isinstance(value, float) and math.isfinite(value)):
@@ -335,7 +334,7 @@ def _read_tool_answer(given: Given, pending: Pause) -> Answer | Unclear | None:
 
 
 def _read_edited_call(given: Given, pending: Pause) -> Answer | Unclear:
-    """Return the call with the arguments that were given; those that are not named stay."""
+    """Return the call with the edited arguments; arguments that are not named are kept."""
     tool, before = str(pending.get("tool") or pending.get("name")), pending.get("arguments") or {}
     if given.action == tool and tool != action_name("tool"):
         arguments: Any = given.fields
@@ -369,7 +368,7 @@ def _read_question_answer(given: Given, pending: Pause) -> Answer | Unclear:
 
 
 def _read_free_answer(text: str, pending: Pause) -> Answer | Unclear:
-    """Take the words as the answer, unless they end the run or leave the question open; ask if they may do either."""
+    """Return the words as the answer, unless they end the run or postpone the question; ask if that is unclear."""
     said, asked = read_word(text), fold_words(str(pending.get("question") or ""))
     if said in ("cancel", "later") and not text.startswith("/") and fold_words(text) in asked:
         return unclear(f"answer_or_{said}", text)
@@ -414,7 +413,7 @@ def _read_effect_answer(given: Given, pending: Pause) -> Answer | Unclear | None
 
 
 def _read_failure_answer(given: Given, pending: Pause) -> Answer | Unclear | None:
-    """Read an option, or a sentence that says what to do: nothing else starts work."""
+    """Read an option, or a sentence that says what to do; nothing else starts work."""
     text, key, rest = _read_option(given, pending, "failure")
     if key and (not rest or key == "replan"):
         return Answer(key, rest or text)
@@ -445,7 +444,7 @@ READERS: dict[str, Reader] = {
     "early": _read_early_answer,
 }
 REFUSED: dict[str, AnswerKind] = {"question": "declined", "budget": "stop", "effect": "skip", "failure": "stop"}
-"""What a button “reject” without words means."""
+"""The meaning of a button “reject” without words."""
 
 
 def _words_of(given: Given) -> str:
@@ -453,7 +452,7 @@ def _words_of(given: Given) -> str:
 
 
 def _read_button(given: Given, pending: Pause, read_edit: Reader) -> Answer | Unclear | None:
-    """Return what a button says of a plan or a call, with the words beside it; None where the words decide."""
+    """Return a button's decision on a plan or a call, with its words; None if the words decide."""
     text, said = given.text, read_word(given.text)
     if given.verb == "approve" or (given.verb == "edit" and given.fields):
         if text and said != "yes":
@@ -467,13 +466,13 @@ def _read_button(given: Given, pending: Pause, read_edit: Reader) -> Answer | Un
 
 
 def _read_option(given: Given, pending: Pause, about: str) -> tuple[str, Any, str]:
-    """Return the words, the option that they name, and what follows it; a button “approve” names none."""
+    """Return the words, the option that they name, and the text after it; a button “approve” names none."""
     text = "" if given.verb == "approve" else _words_of(given)
     return (text, *match_option(_match_choice(text, options(pending)), about))
 
 
 def _read_decisive_word(text: str) -> Answer | None:
-    """Read a text that is an option of a plan or a call, or one of the few words, and nothing else."""
+    """Read a text that is exactly an option of a plan or a call, or one of the few words."""
     key, rest = match_option(text, "plan")
     said = read_word(text) or (key if key != "edit" and not rest else None)
     kinds: dict[str | None, AnswerKind] = {"yes": "approve", "no": "reject"}
@@ -481,20 +480,20 @@ def _read_decisive_word(text: str) -> Answer | None:
 
 
 def _read_ending(text: str) -> Answer | None:
-    """Read the words that end the run or leave the pause open, which are the same at every pause."""
+    """Read words that end the run or postpone the question; they are the same at every pause."""
     said = read_word(text)
     return Answer(said) if said == "cancel" or said == "later" else None
 
 
 def _read_change(text: str, pending: Pause, kind: Literal["reject", "replan"]) -> Answer | None:
-    """Read “change: …”, or “change” of what was said before."""
+    """Read “change: …”, or “change” referring to the previous words."""
     key, rest = match_option(text, "meant")
     change = (rest or str(pending.get("said") or "")) if key else ""
     return Answer(kind, change) if change else None
 
 
 def _explain_undecided(text: str) -> Unclear | None:
-    """Return why a text that is no sentence decides nothing."""
+    """Return why a text that is not a sentence decides nothing."""
     if not _looks_like_json(text):
         return unclear("undecided", text) if text else None
     try:
@@ -509,12 +508,12 @@ def _is_sentence(text: str) -> bool:
 
 
 def _looks_like_json(text: str) -> bool:
-    """Return whether a text was meant as JSON, though it may be broken: nobody's feedback begins so."""
+    """Return whether a text was meant as JSON, even if it is broken; feedback never begins like this."""
     return strip_fence(text).lstrip().startswith(("{", "["))
 
 
 def _match_choice(text: str, choices: list[str]) -> str:
-    """Return the option that `text` names by its words or its number; otherwise the text itself."""
+    """Return the option that `text` names by its words or number; otherwise the text itself."""
     for choice in choices:
         if fold_words(choice) == fold_words(text):
             return choice

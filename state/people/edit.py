@@ -1,7 +1,6 @@
-"""A plan as a person edits it: YAML with comments that explain, read back as data and compared with what was shown.
-
-Plain data only: no anchors, no tags, no key twice, and no more than a plan can hold. A plain `08:30`, `no` or
-`2026-01-01` is a text. JSON, and the data of a program, are read as well. Nothing is guessed, and nothing is dropped.
+"""A plan as a person edits it: YAML with explaining comments, read back and compared with what was shown.
+// It is plain data: no anchors, no tags, no duplicate keys, and no more than a plan can hold. A plain `08:30`, `no` or
+`2026-01-01` is a text. JSON, and data from programs, are read as well. Nothing is guessed, and nothing is dropped.
 """
 
 import copy
@@ -32,7 +31,7 @@ TEXTS = ("title", "content", "text", "id", "executor", "tool", "at", "cron", "ti
 LISTS = ("steps", "done_when", "tools", "depends_on", "weekdays", "replaces")
 """Keys whose values are texts, or lists of them."""
 DATA = ("arguments", "expect")
-"""Keys below which everything is what it is written as."""
+"""Keys below which values keep their YAML types."""
 STEP: dict[str, Any] = {"done_when": [], "depends_on": None, "executor": None, "tools": None}
 CRITERION: dict[str, Any] = {"check": None, "judge": False}
 
@@ -49,7 +48,7 @@ class Document:
 
 
 def plan_document(pending: Pause) -> str:
-    """Return the plan that waits, whole, as YAML to be edited; what is only said stands in comments."""
+    """Return the pending plan as YAML to be edited; explanations are comments."""
     plan, writes = pending.get("plan") or {}, sorted(pending.get("writes") or ())
     say = catalogue(str(pending.get("language") or "en"))["plan"]
     body: dict[str, Any] = {
@@ -74,7 +73,7 @@ def _short_step(step: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _short_criterion(criterion: Any) -> Any:
-    """Write a criterion that is only words as a text."""
+    """Return a criterion that is only a text as that text."""
     if not isinstance(criterion, Mapping):
         return criterion
     given = {key: item for key, item in criterion.items() if item}
@@ -82,7 +81,7 @@ def _short_criterion(criterion: Any) -> Any:
 
 
 class _Dumper(yaml.SafeDumper):
-    """Writes texts of several lines as blocks, and no anchors."""
+    """Writes multi-line texts as blocks, and no anchors."""
 
     def ignore_aliases(self, data: Any) -> bool:
         return True
@@ -99,18 +98,18 @@ _Dumper.add_representer(str, _represent_text)
 
 
 def is_plan_text(text: str) -> bool:
-    """Return whether a text is a plan and not words: it has `steps:` at the beginning of a line."""
+    """Return whether a text is a plan: it has `steps:` at the beginning of a line."""
     return bool(STEPS.search(strip_fence(text)))
 
 
 def strip_fence(text: str) -> str:
-    """Return the text out of the one fence that it stands in, each line where it was."""
+    """Return the text without the fence around it; lines keep their numbers."""
     fenced = FENCE.match(text)
     return f"\n{fenced['body']}" if fenced else text
 
 
 def read_document(text: str) -> Document | Unclear:
-    """Return what a text holds as YAML or JSON, or why it cannot be read, with the line."""
+    """Return the YAML or JSON value of a text, or why it cannot be read, with the line."""
     if len(text) > MOST_CHARS:
         return unclear("plan_long", length=f"{len(text):,}", most=f"{MOST_CHARS:,}")
     body = strip_fence(text)
@@ -131,7 +130,7 @@ def read_document(text: str) -> Document | Unclear:
 
 
 class _Loader(yaml.SafeLoader):
-    """Composes plain data: scalars as JSON has them, no anchors, aliases or tags, and not more than a plan can be."""
+    """Composes plain data: JSON scalars, no anchors, aliases or tags, and bounded in size."""
 
     yaml_implicit_resolvers: ClassVar[dict[str, Any]] = {}
     nodes = depth = 0
@@ -163,7 +162,7 @@ def _refuse(where: Any, problem: str) -> None:
 
 
 def _read_value(node: yaml.Node, path: str, key: str, lines: dict[str, int]) -> Any:
-    """Return the value of a node; `key` is the last one above it, below `arguments` and `expect` one of those."""
+    """Return the value of a node; `key` is its nearest key, below `arguments` and `expect` one of those."""
     lines[path] = node.start_mark.line + 1
     if isinstance(node, yaml.MappingNode):
         return dict(_read_pairs(node, path, key, lines))
@@ -195,7 +194,7 @@ def _read_pairs(node: yaml.MappingNode, path: str, key: str, lines: dict[str, in
 
 
 def add_line_number(problem: str, lines: Mapping[str, int]) -> str:
-    """Return a problem of the plan with the number of the line that it is about, where that is known."""
+    """Return a problem of the plan with its line number, if that is known."""
     about = [where for where in lines if where and problem.startswith((f"{where} ", f"{where}:", f"{where},"))]
     return f"line {lines[max(about, key=len)]}: {problem}" if about else problem
 
@@ -205,16 +204,16 @@ def add_line_number(problem: str, lines: Mapping[str, int]) -> str:
 
 @dataclass(frozen=True)
 class PlanEdit:
-    """An edit as it was read."""
+    """A parsed edit."""
 
     plan: dict[str, Any]
     """The edited plan, without its revision."""
     changed: bool
-    """False where it equals the plan that was shown."""
+    """False if it equals the plan that was shown."""
     limits: dict[str, float] = field(default_factory=dict)
-    """The new value of each limit that was changed."""
+    """The new value of each changed limit."""
     lines: Mapping[str, int] = field(default_factory=dict)
-    """The lines of the parts of a plan that was written as text."""
+    """The lines of the plan's parts, if it was written as text."""
 
 
 def edit_plan(
@@ -254,7 +253,7 @@ def edit_plan(
 
 
 def _with_all_fields(given: Mapping[str, Any], plan: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a plan with every field of its steps and criteria, so that two of them can be compared."""
+    """Return a plan with every field of its steps and criteria, for comparison."""
     old = {step.get("id"): step for step in plan.get("steps") or ()}
     schedule, before = given.get("schedule"), plan.get("schedule")
     if isinstance(schedule, Mapping) and isinstance(before, Mapping):
@@ -270,7 +269,7 @@ def _with_all_fields(given: Mapping[str, Any], plan: Mapping[str, Any]) -> dict[
 
 
 def _whole_step(step: Any, old: Mapping[Any, Mapping[str, Any]]) -> Any:
-    """Return the step as it is written; the calls with which it began go where its words say something else now."""
+    """Return the step as written; its planned calls are dropped if its content changed."""
     if not isinstance(step, Mapping):
         return {"content": step} if isinstance(step, str) else step
     before = old.get(step.get("id"), {})
@@ -290,7 +289,7 @@ def _all_criteria(given: Any) -> Any:
 
 
 def _read_changed_limits(given: Any, shown: Mapping[str, Any] | None) -> dict[str, float] | Unclear:
-    """Return the limits that are not as they were shown; one that is left out stays."""
+    """Return the limits that differ from those shown; omitted ones are kept."""
     asked = read_limits(given)
     if isinstance(asked, Unclear):
         return asked

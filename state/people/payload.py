@@ -29,21 +29,21 @@ _UNSEEN = pattern(
     "[\x7f-\x9f\u00ad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\U000e0000-\U000e007f]"
     "|(?<=[\x20-\x7e])[\u200c\u200d]"
 )
-"""Characters that show nothing or turn the reading order. Joiners are seen between letters of scripts that join."""
+"""Characters that are invisible or change the reading order. Joiners are visible between letters that they join."""
 REPLACED = (("old", "new"), ("old_text", "new_text"), ("old_string", "new_string"), ("oldText", "newText"))
-"""Arguments of tools that put one text in the place of another."""
+"""Argument names of tools that replace one text by another."""
 LONG = 120
 PLAN_KEYS = ("plan", "limits", "next_runs")
 OTHER_KEYS = ("id", "kind", "question", "options", "step")
 
 
 def action_name(kind: str) -> str:
-    """Return the name of a pause's action, and of the tool call of the message before it."""
+    """Return the name of a pause's action, which is also the name of its tool call."""
     return ACTIONS[kind][0]
 
 
 def payload(pending: Pause) -> dict[str, Any]:
-    """Return the value a pause interrupts with: JSON, and every argument of the action a string."""
+    """Return the interrupt value of a pause: JSON, with string arguments."""
     kind = pending["kind"]
     name, allowed = ACTIONS[kind]
     arguments = _action_arguments(pending)
@@ -90,7 +90,7 @@ def payload(pending: Pause) -> dict[str, Any]:
 
 
 def options(pending: Pause) -> list[str]:
-    """Return the answers to choose from, those of the runtime's own pauses in the language of the pause."""
+    """Return the options of a pause; those of the runtime's own pauses are in the language of the pause."""
     kind, language = pending["kind"], language_of(pending)
     about = pending.get("about") or ("plan" if kind == "tool" else kind)
     given = [str(each) for each in pending.get("options") or ()]
@@ -102,17 +102,17 @@ def options(pending: Pause) -> list[str]:
 
 
 def language_of(pending: Pause) -> str:
-    """Return the language that a pause is shown in."""
+    """Return the language of a pause."""
     return str(pending.get("language") or "en")
 
 
 def editable_plan(pending: Pause) -> str:
-    """Return the plan that waits as text to be edited: an edit that could not be taken, else as it is proposed."""
+    """Return the pending plan as text to be edited: a rejected edit, else the proposal."""
     return str(pending.get("draft") or "") or plan_document(pending)
 
 
 def question_text(pending: Pause) -> str:
-    """Return the question as markdown, whole: the plan or the frozen call to approve, and the options in words."""
+    """Return the full question as markdown: the plan or the frozen call to approve, and the options."""
     kind = pending["kind"]
     parts = [question_of(pending)]
     if kind == "plan":
@@ -133,7 +133,7 @@ def question_text(pending: Pause) -> str:
 
 
 def call_text(call: Mapping[str, Any]) -> str:
-    """Return a call's arguments for people: short ones as JSON, long texts as text, replaced text as a difference."""
+    """Return a call's arguments for people: short ones as JSON, long texts as text, replaced texts as a diff."""
     arguments = call["arguments"]
     if not isinstance(arguments, Mapping):
         return _fence(arguments_text(arguments))
@@ -146,7 +146,7 @@ def call_text(call: Mapping[str, Any]) -> str:
 
 @dataclass(frozen=True)
 class TextChange:
-    """A long text among the arguments of a call, or the difference between a text and the one in its place."""
+    """A long text among the arguments of a call, or its diff to the text that it replaces."""
 
     name: str
     text: str
@@ -154,9 +154,8 @@ class TextChange:
 
 
 def text_changes(call: Mapping[str, Any]) -> list[TextChange]:
-    """Return the arguments of a call that are too long for a line: a replaced text as one difference.
-
-    `diffs` of the call has, by argument, how its text differs from the one that it takes the place of.
+    """Return the arguments of a call that are too long for a line; a replaced text is one diff.
+    // `diffs` of the call has, by argument, the diff to the text that it replaces.
     """
     given, diffs = _arguments_given(call), call.get("diffs") or {}
     pair, found = _replacing_arguments(call), []
@@ -170,7 +169,7 @@ def text_changes(call: Mapping[str, Any]) -> list[TextChange]:
 
 
 def shown_arguments(call: Mapping[str, Any]) -> dict[str, str]:
-    """Return the arguments that are short enough for a line each, as text; what is not plain text is JSON."""
+    """Return the arguments that fit on a line each, as text or as JSON."""
     aside = {*_long_arguments(call), *_replacing_arguments(call)}
     return {
         str(key): escape_unseen(value) if isinstance(value, str) else arguments_text(value)
@@ -180,7 +179,7 @@ def shown_arguments(call: Mapping[str, Any]) -> dict[str, str]:
 
 
 def text_difference(old: str, new: str) -> str:
-    """Return the lines of a unified diff, without its head; "" where no line differs."""
+    """Return the lines of a unified diff without its header; "" if nothing differs."""
     return "\n".join([*unified_diff(old.splitlines(), new.splitlines(), lineterm="", n=2)][2:])
 
 
@@ -196,19 +195,19 @@ def _long_arguments(call: Mapping[str, Any]) -> list[str]:
 
 
 def _replacing_arguments(call: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the names of a text and of the one that takes its place, where either is long."""
+    """Return the argument names of a text and its replacement, if either is long."""
     long, given = _long_arguments(call), _arguments_given(call)
     both = [pair for pair in REPLACED if all(isinstance(given.get(key), str) for key in pair)]
     return next((pair for pair in both if any(key in long for key in pair)), ())
 
 
 def escape_unseen(text: str) -> str:
-    """Return the text with what nobody could see in it written as escapes."""
+    """Return the text with invisible characters written as escapes."""
     return _UNSEEN.sub(_escape, text)
 
 
 def arguments_text(arguments: Any) -> str:
-    """Return the arguments of a call as readable JSON; what a person could not see is written as an escape."""
+    """Return the arguments of a call as readable JSON, with invisible characters written as escapes."""
     return _UNSEEN.sub(_escape, json.dumps(arguments, ensure_ascii=False, indent=2, default=str))
 
 
@@ -225,14 +224,14 @@ def question_of(pending: Pause) -> str:
 
 
 def message_text(pending: Pause) -> str:
-    """Return the message in which a pause stands in the conversation: all of it, a plan with its title first."""
+    """Return the text of a pause's message in the conversation; a plan begins with its title."""
     if pending["kind"] != "plan":
         return _description(pending)
     return _with_problem(pending, f"{plan_text(pending).strip()}\n\n{question_of(pending)}")
 
 
 def short_arguments(pending: Pause) -> dict[str, str]:
-    """Return the arguments of that message's tool call. A plan stands in its text and in the action, not here."""
+    """Return the arguments of that message's tool call. A plan is shown in the text and the action instead."""
     plan = pending.get("plan") or {}
     if pending["kind"] != "plan":
         return _action_arguments(pending)
@@ -240,7 +239,7 @@ def short_arguments(pending: Pause) -> dict[str, str]:
 
 
 def _description(pending: Pause) -> str:
-    """Return the text that clients show beside the action, and lists show first; of a plan only the title."""
+    """Return the text that clients show beside the action, and in lists; for a plan only the title."""
     title = (pending.get("plan") or {}).get("title") if pending["kind"] == "plan" else None
     return _with_problem(pending, f"{title}: {question_of(pending)}" if title else question_text(pending))
 

@@ -1,7 +1,6 @@
-"""What happens next in a run that has a plan: one pure decision over the steps' records.
-
-Statuses: pending → running → done | failed | blocked | skipped | exhausted; on the way a step may be `waiting`
-(for a person) or `ready` (to go on where it was).
+"""The next move of a run with a plan: one pure decision based on the records of its steps.
+// Statuses: pending → running → done | failed | blocked | skipped | exhausted; in between a step may be `waiting` (for
+a person) or `ready` (to continue where it was).
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -17,7 +16,7 @@ from donewhen.state.settings import Settings
 
 Records = Mapping[str, StepRecord]
 RESERVE: Amounts = {"model_calls": 1}
-"""Kept back for the delivery."""
+"""Reserved for the delivery."""
 ENDED_BADLY = ("failed", "blocked", "exhausted", "skipped")
 OPEN = ("pending", "ready", "waiting")
 
@@ -27,40 +26,40 @@ MoveKind = Literal["dispatch", "ask", "early", "failed", "budget", "end"]
 
 @dataclass(frozen=True)
 class Move:
-    """The decision: what to do, with which steps, and which records change on the way."""
+    """The decision: what to do, with which steps, and which records change."""
 
     kind: MoveKind
     steps: tuple[str, ...] = ()
     allowances: tuple[Amounts, ...] = ()
     key: str = ""
-    """The limit that is reached (`budget`) or the code of the end (`end`)."""
+    """The limit that was reached (`budget`) or the code of the ending (`end`)."""
     scope: str = ""
-    """For `budget`: the step's id, or "" for the whole run."""
+    """For `budget`: the id of the step, or "" for the whole run."""
     changes: dict[str, StepRecord] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Situation:
-    """A run at the moment of a decision, with its records as they are after `changes`."""
+    """A run at the moment of a decision; its records include `changes`."""
 
     plan: Mapping[str, Any]
     records: Records
     settings: Settings
     left: Amounts
-    """Of the limits of the run."""
+    """What is left of the run's limits."""
     spent: Mapping[str, float]
     writers: Collection[str]
-    """Ids of steps that may change something."""
+    """Ids of steps that may write."""
     changes: dict[str, StepRecord]
 
     def move(self, kind: MoveKind, steps: Sequence[str] = (), **more: Any) -> Move:
-        """Return a decision with the changes that it comes with."""
+        """Return a decision together with the record changes so far."""
         return Move(kind, tuple(steps), **{"changes": self.changes, **more})
 
 
 def next_move(values: Mapping[str, Any], settings: Settings, writers: Collection[str] = ()) -> Move:
-    """Decide what happens next in a run. `writers` are the ids of steps that may change something."""
-    plan, records, late = values["plan"], values["steps"], settings.late()
+    """Decide the next move of a run. `writers` are the ids of steps that may write."""
+    plan, records, late = values["plan"], values["steps"], settings.is_late()
     changes = block_unreachable(plan, records)
     now: dict[str, StepRecord] = {
         step["id"]: {**records.get(step["id"], {}), **changes.get(step["id"], {})} for step in plan["steps"]
@@ -83,19 +82,21 @@ def next_move(values: Mapping[str, Any], settings: Settings, writers: Collection
     if waiting := [id for id, record in now.items() if record.get("status") == "waiting"]:
         # After the deadline no answer could be used any more.
         return situation.move("budget", waiting, key="deadline") if late else situation.move("ask", waiting)
-    if failed := [id for id, record in now.items() if failed_itself(record) and not record.get("handled")]:
+    if failed := [id for id, record in now.items() if has_failed(record) and not record.get("handled")]:
         return situation.move("failed", failed)
     return situation.move("end", key="worked")
 
 
-def failed_itself(record: StepRecord) -> bool:
-    """Return whether a step ended badly of itself; not one that only waits for such a step."""
+def has_failed(record: StepRecord) -> bool:
+    """Return whether a step itself ended badly; a step blocked by another one did not."""
     ended = record.get("status") in ("failed", "exhausted") or record.get("code") == "gave_up:blocked"
     return ended and record.get("status") in ENDED_BADLY
 
 
 def block_unreachable(plan: Mapping[str, Any], records: Records) -> dict[str, StepRecord]:
-    """Block what can never run: a step whose needs ended badly, do not exist or go in a circle, and its dependants."""
+    """Block steps that can never run, because their needs ended badly, are missing or circular,
+    and their dependants.
+    """
     needs = needs_of(plan)
     status = {id: records.get(id, {}).get("status", "pending") for id in needs}
     possible = {id for id in needs if status[id] not in (*OPEN, *ENDED_BADLY)}
@@ -125,7 +126,7 @@ def _skip_open_steps(records: Records) -> dict[str, StepRecord]:
 
 
 def _dispatch(situation: Situation, ready: Sequence[str], late: bool) -> Move:
-    """Send off ready steps as far as the limits of the run and their own allow it; else say which limit is reached."""
+    """Dispatch ready steps as far as the limits allow; otherwise return the limit that is reached."""
     records, limits = situation.records, situation.settings.step_limits
     needs = {id: next_needs(records[id]) for id in ready}
     free = share(situation.left, 1, RESERVE)[0]
@@ -149,7 +150,7 @@ def _dispatch(situation: Situation, ready: Sequence[str], late: bool) -> Move:
 
 
 def _choose_together(situation: Situation, ready: Sequence[str]) -> list[str]:
-    """Return the steps that may run at once: one that may write and declares no dependencies runs alone."""
+    """Return the steps that may run together: a step that may write and declares no dependencies runs alone."""
     declared = {step["id"] for step in situation.plan["steps"] if step.get("depends_on") is not None}
     alone = [id for id in ready if id in situation.writers and id not in declared]
     if alone and alone[0] == ready[0]:

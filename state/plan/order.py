@@ -1,4 +1,4 @@
-"""What the steps of a plan wait for: as they declare, else for every step before them."""
+"""Dependencies between the steps of a plan: as declared, otherwise on all earlier steps."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from graphlib import CycleError, TopologicalSorter
@@ -6,7 +6,7 @@ from typing import Any
 
 
 def needs_of(plan: Mapping[str, Any]) -> dict[str, list[str]]:
-    """Return step id → ids it needs, in plan order."""
+    """Return the ids that each step depends on, in plan order."""
     needs: dict[str, list[str]] = {}
     for step in plan.get("steps", ()):
         declared = step.get("depends_on")
@@ -15,7 +15,7 @@ def needs_of(plan: Mapping[str, Any]) -> dict[str, list[str]]:
 
 
 def _reach(start: Iterable[str], edges: Mapping[str, Sequence[str]]) -> set[str]:
-    """Return all that the edges lead to from any of these, directly or not."""
+    """Return everything reachable along the edges from any of these."""
     found, stack = set[str](), list(start)
     while stack:
         more = [id for id in edges.get(stack.pop(), ()) if id not in found]
@@ -25,13 +25,13 @@ def _reach(start: Iterable[str], edges: Mapping[str, Sequence[str]]) -> set[str]
 
 
 def ancestors(plan: Mapping[str, Any], step_id: str) -> list[str]:
-    """Return all steps the step builds on, directly or not, in plan order."""
+    """Return all direct and indirect dependencies of a step, in plan order."""
     found = _reach([step_id], needs_of(plan))
     return [step["id"] for step in plan["steps"] if step["id"] in found]
 
 
 def dependants(plan: Mapping[str, Any], ids: Iterable[str]) -> list[str]:
-    """Return the steps that build on any of these, directly or not, in plan order; not the steps themselves."""
+    """Return the steps that directly or indirectly depend on any of these, in plan order, without these themselves."""
     given, needs = set(ids), needs_of(plan)
     users: dict[str, list[str]] = {}
     for id, needed in needs.items():
@@ -42,7 +42,7 @@ def dependants(plan: Mapping[str, Any], ids: Iterable[str]) -> list[str]:
 
 
 def find_circle(steps: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return the ids of one circle of dependencies, first and last the same; [] if there is none."""
+    """Return the ids of a circular dependency, first and last equal; [] if there is none."""
     try:
         TopologicalSorter(needs_of({"steps": steps})).prepare()
     except CycleError as error:
@@ -51,10 +51,9 @@ def find_circle(steps: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def avoid_circles(steps: Sequence[dict[str, Any]]) -> None:
-    """Let no step that declares nothing wait for an earlier one that waits for it (in place).
-
-    Who declares nothing comes after all earlier steps. Where one of these names a later step, that would be a circle
-    which nobody wrote, so the later one declares what it can wait for.
+    """Break circles that nobody wrote (in place).
+    // A step without declared dependencies comes after all earlier steps. If one of those names a later step, this
+    would be a circle, so the later step gets explicit dependencies.
     """
     place = {step["id"]: number for number, step in enumerate(steps)}
     needs = {step["id"]: list(step["depends_on"] or ()) for step in steps}

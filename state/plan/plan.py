@@ -1,7 +1,6 @@
-"""A plan: its shape, its ids, its revision. Whatever proposes one, a model or a person, passes through `read_plan`.
-
-It is read as it was meant, in other words for its keys and with calls in place of steps. What a plan has no place for
-is a problem, or named by `ignored_keys`.
+"""A plan: its shape, its ids, its revision. All proposals, of models and people, pass through `read_plan`.
+// Reading tolerates synonyms of keys and calls in place of steps. What has no place in a plan is a problem, or listed
+by `ignored_keys`.
 """
 
 import hashlib
@@ -30,17 +29,17 @@ CALLED = ("tool", "name", "tool_name", "function", "action")
 GIVEN = ("arguments", "args", "parameters", "input", "action_input")
 NESTED = ("steps", "substeps", "sub_steps", "subtasks", "children", "plan_steps")
 STEPS = ("steps", "plan_steps", "plan", "tasks")
-"""What the list of steps is called, the first that is one."""
+"""Names for the list of steps; the first that is a list is used."""
 CALLS = ("calls", "tool_calls")
 MEANT: dict[str, tuple[str, ...]] = {
     "content": ("description", "task", "instruction", "step"),
     "done_when": ("criteria", "success_criteria", "acceptance_criteria"),
 }
-"""Other words for the keys of a step."""
+"""Synonyms for the keys of a step."""
 OF_THE_REPLY = frozenset(
     {"action", "reason", "goal_check", "tool_call", "plan_steps", "plan", "tasks", "revision", "language"}
 )
-"""Keys of the decision that carried the plan."""
+"""Keys of the decision that contained the plan."""
 # Escape sequences of terminals, control characters, and what makes text run in another direction than it shows.
 _UNSEEN = pattern(r"\x1b\[[0-9;?]*[ -/]*[@-~]|[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
@@ -82,7 +81,7 @@ Names = Annotated[list[str] | None, AfterValidator(_without_repeats)]
 
 
 class PlannedCall(BaseModel):
-    """A call that a plan makes out already; the step begins with it."""
+    """A call that the plan already specifies; the step begins with it."""
 
     model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid", defer_build=True)
 
@@ -114,7 +113,7 @@ class PlanStep(BaseModel):
 
 
 class Dropped(BaseModel):
-    """What a new plan takes out of the approved one."""
+    """What a new plan removes from the approved one."""
 
     model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid", defer_build=True)
 
@@ -159,12 +158,12 @@ class StepJson(TypedDict):
     content: str
     done_when: list[CriterionJson]
     depends_on: list[str] | None
-    """None: on all earlier steps."""
+    """None means all earlier steps."""
     executor: str | None
     tools: list[str] | None
-    """None: whatever it needs, with a person asked before each write."""
+    """None means any tool, with a person asked before each write."""
     calls: NotRequired[list[dict[str, Any]]]
-    """`{tool, arguments}`: what it begins with, where the plan made that out."""
+    """`{tool, arguments}` of the calls that the step begins with, if the plan specifies them."""
 
 
 class PlanJson(TypedDict):
@@ -178,14 +177,13 @@ class PlanJson(TypedDict):
     schedule: dict[str, Any] | None
     speak: str | None
     revision: str
-    """Its content hash; approval is bound to it."""
+    """The content hash that approvals refer to."""
 
 
 def read_plan(value: Any, rules: Rules) -> dict[str, Any] | list[str]:
-    """Return the plan as it goes into state, with ids and revision, or everything that is wrong with it.
-
-    With `rules.approved` it is the approved plan with the changes that `value` makes, and `change` says which these
-    are; see `revise`.
+    """Return the plan for the state, with ids and revision, or everything that is wrong with it.
+    // With `rules.approved` it is the approved plan with the changes of `value`, and `change` describes them; see
+    `revise`.
     """
     if not isinstance(value, Mapping | list):
         return ["a plan is an object with title and steps"]
@@ -238,7 +236,7 @@ def _stored_step(step: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _move_criteria_to_step(data: dict[str, Any]) -> None:
-    """Let the criteria of a plan of one step be those of its step (in place)."""
+    """Move the goal's criteria of a one-step plan to its step (in place)."""
     (step,) = data["steps"]
     known = [criterion["text"] for criterion in step["done_when"]]
     step["done_when"] += [criterion for criterion in data["done_when"] if criterion["text"] not in known]
@@ -246,7 +244,7 @@ def _move_criteria_to_step(data: dict[str, Any]) -> None:
 
 
 def _rename_changed_steps(steps: list[dict[str, Any]], rules: Rules) -> dict[str, str]:
-    """Give other work under the id of a step that was begun an id of its own (in place), and return old id → new id."""
+    """Give different work a new id if its id belongs to a started step (in place); return old id → new id."""
     taken = {step["id"] for step in steps} | {*rules.finished, *rules.used, *rules.begun}
     names: dict[str, str] = {}
     for step in steps:
@@ -262,7 +260,7 @@ def _rename_changed_steps(steps: list[dict[str, Any]], rules: Rules) -> dict[str
 
 
 def ignored_keys(value: Any) -> list[str]:
-    """Return keys of a plan and of its steps that were left out, because a plan has no place for them; at most ten."""
+    """Return keys of a plan and its steps that were ignored, at most ten."""
     if not isinstance(value, Mapping):
         return []
     value = unwrap_plan(value)
@@ -283,9 +281,8 @@ def find_step(plan: Mapping[str, Any], step_id: str) -> dict[str, Any]:
 
 
 def revision_of(plan: Mapping[str, Any]) -> str:
-    """Return a content hash of everything that matters for consent: criteria, steps, tools, executors, schedule.
-
-    Title, speech and complexity are words about the plan, not the plan.
+    """Return a content hash of everything relevant for consent: criteria, steps, tools, executors, schedule.
+    // Title, speech and complexity only describe the plan.
     """
     content = {"steps": plan["steps"], "schedule": plan.get("schedule")}
     if plan.get("done_when"):
@@ -298,9 +295,8 @@ def revision_of(plan: Mapping[str, Any]) -> str:
 
 
 def _read_fields(value: Any, used: Collection[str]) -> tuple[dict[str, Any], list[str]]:
-    """Return the fields of a plan as they were meant, and what in them cannot be meant.
-
-    `used` are ids of other steps. Ids come back as texts, assigned where there were none.
+    """Return the fields of a plan with synonyms resolved, and the problems. `used` are ids of other steps.
+    // Ids are returned as texts, and assigned where missing.
     """
     value = strip_invisible(unwrap_plan(value))
     fields = {key: item for key, item in value.items() if key in Plan.model_fields and item is not None}
@@ -318,7 +314,7 @@ def _read_fields(value: Any, used: Collection[str]) -> tuple[dict[str, Any], lis
 
 
 def unwrap_plan(value: Mapping[str, Any] | list[Any]) -> dict[str, Any]:
-    """Return the plan itself, its steps under `steps`, whatever they were called or wrapped in."""
+    """Return the plan itself with its steps under `steps`, however they were named or wrapped."""
     if isinstance(value, list):
         return {"steps": value}
     whole = dict(value)
@@ -329,12 +325,12 @@ def unwrap_plan(value: Mapping[str, Any] | list[Any]) -> dict[str, Any]:
 
 
 def _is_synonym(key: str, step: Mapping[str, Any]) -> bool:
-    """Return whether a key is another word for one that the step lacks, or holds its first calls."""
+    """Return whether a key is a synonym for one that the step lacks, or has its first calls."""
     return key in CALLS or any(key in words and right not in step for right, words in MEANT.items())
 
 
 def strip_invisible(value: Any) -> Any:
-    """Return the value, its texts without what people cannot see in them."""
+    """Return the value with invisible characters removed from its texts."""
     if isinstance(value, str):
         return _UNSEEN.sub("", value)
     if isinstance(value, Mapping):
@@ -343,7 +339,7 @@ def strip_invisible(value: Any) -> Any:
 
 
 def _find_misnamed(step: Any) -> Iterator[str]:
-    """Yield keys that were probably meant as others, and steps within a step. Other keys mean nothing."""
+    """Yield keys that were probably misspelled, and steps nested in a step. Other keys have no meaning."""
     if not isinstance(step, Mapping) or _is_call(step):
         return
     strange = [str(key) for key in step if key not in PlanStep.model_fields and not _is_synonym(str(key), step)]
@@ -375,7 +371,7 @@ def _read_step(step: Any) -> Any:
     for key in ("tools", "replaces"):
         if isinstance(fields.get(key), str):
             fields[key] = [fields[key]]
-    calls = [_read_call(step)] if _is_call(step) else [_read_call(call) for call in _listed_calls(step)]
+    calls = [_read_call(step)] if _is_call(step) else [_read_call(call) for call in _calls_in_step(step)]
     if not calls:
         return fields
     told = "; ".join(
@@ -389,8 +385,8 @@ def _read_step(step: Any) -> Any:
     return {**fields, "content": content, "tools": list(dict.fromkeys(names)), "calls": calls}
 
 
-def _listed_calls(step: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """Return the concrete calls that a step lists; [] unless all of them are."""
+def _calls_in_step(step: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Return the concrete calls that a step lists; [] unless all items are calls."""
     listed: list[Any] = next((step[key] for key in CALLS if isinstance(step.get(key), list)), [])
     return listed if all(isinstance(call, Mapping) and _is_call(call) for call in listed) else []
 
@@ -401,7 +397,7 @@ def _read_call(written: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _assign_ids(steps: list[Any], used: Collection[str]) -> list[Any]:
-    """Return the steps with ids, also in place of the numbers they depend on: numbers of steps, else their places."""
+    """Return the steps with ids, also in place of the numbers they depend on: step numbers, else positions."""
     objects = [step for step in steps if isinstance(step, dict)]
     by_place = not any(step.get("id") for step in objects)
     for step in objects:
@@ -429,7 +425,7 @@ def _as_id(id: Any) -> Any:
 
 
 def _choose_title(fields: Mapping[str, Any]) -> Any:
-    """Return the title; a plan without one is called like its first step."""
+    """Return the title, or that of the first step."""
     title, first = fields.get("title"), next(iter(fields["steps"]), None)
     if (title is None or title == "") and isinstance(first, Mapping) and isinstance(first.get("content"), str):
         return first["content"].strip().partition("\n")[0][:80]

@@ -1,10 +1,10 @@
-"""What planning starts from: the mode of the request, the planner's record, and what it is given of the run. Pure."""
+"""The start of planning: the mode of the request, the planning record, and the planner's inputs. Pure."""
 
 from collections.abc import Mapping
 from typing import Any, cast
 
 from donewhen.state.ledger import remaining, subtract
-from donewhen.state.plan.next import RESERVE, failed_itself
+from donewhen.state.plan.next import RESERVE, has_failed
 from donewhen.state.plan.revise import goal_criteria, hash_work
 from donewhen.state.proof.journal import user_statements
 from donewhen.state.records import Mode, ModeRow, PlanningRecord
@@ -14,13 +14,13 @@ from donewhen.state.settings import Settings
 RESULT_CHARS = 2000
 REASON_CHARS = 300
 PROMOTED = "promoted:"
-"""How the codes begin with which a step leaves because it takes a plan: `promoted:rounds`, `promoted:write`."""
+"""The prefix of codes with which a step leaves because it needs a plan: `promoted:rounds`, `promoted:write`."""
 FORCED = {
     "answer": "The user wants an answer and no plan: look as far as it takes, then `answer`.",
     "step": "The user wants this done in one step: submit a plan of exactly one step.",
     "plan": "The user wants a plan, however small the request is.",
 }
-"""What the planner is told where `Settings.mode` leaves it no choice."""
+"""Instructions for the planner if `Settings.mode` leaves it no choice."""
 PROMOTION = (
     "This was begun as one step, and that was not enough: make a plan of several steps, each with a proof of its own. "
     "What was seen so far is under `<seen>` and can be cited."
@@ -28,7 +28,7 @@ PROMOTION = (
 
 
 def mode_row(mode: Mode, by: str, reason: str) -> ModeRow:
-    """Return a choice of the mode, with its reason on one bounded line."""
+    """Return the row of a mode decision, with its reason on one bounded line."""
     return {"mode": mode, "by": by, "reason": " ".join(reason.split())[:REASON_CHARS]}
 
 
@@ -39,9 +39,8 @@ def mode_of(values: Mapping[str, Any]) -> str:
 
 
 def promotion_reasons(values: Mapping[str, Any], id: str, settings: Settings) -> list[str]:
-    """Return for what this step leaves so that the run gets a plan: `rounds`, `write`; [] if it is part of a plan.
-
-    Where a person saw the plan, or wants nobody to see one, a write that it does not list is asked about as it is.
+    """Return the reasons for which this step leaves so that the run gets a plan: `rounds`, `write`; [] within a plan.
+    // If a person saw the plan, or wants none to be shown, an unlisted write is asked about instead.
     """
     left = remaining(settings.limits, values.get("granted"), values.get("spent"))
     chosen = [row for row in (values.get("modes") or ())[-1:] if row["by"] in ("triage", "plan")]
@@ -54,9 +53,8 @@ def promotion_reasons(values: Mapping[str, Any], id: str, settings: Settings) ->
 
 
 def fresh_planning(number: int, **record: Any) -> PlanningRecord:
-    """Return the planner's record at the start of a planning; `number` counts the plannings of a thread.
-
-    `transcript` is the key of its rounds, and what its questions (`plan.q1`) and observations (`plan.1`) are called.
+    """Return a new planning record; `number` counts the plannings of a thread.
+    // `transcript` is the key of its rounds, and the prefix of its questions (`plan.q1`) and observations (`plan.1`).
     """
     fresh: PlanningRecord = {
         "number": number,
@@ -71,7 +69,7 @@ def fresh_planning(number: int, **record: Any) -> PlanningRecord:
 
 
 def planning_start(values: Mapping[str, Any], settings: Settings) -> Json:
-    """Return what planning may know, what it may spend, and its rounds so far."""
+    """Return planning's facts about the run, its allowance, and its rounds so far."""
     planning = values["planning"]
     left = remaining(settings.limits, values.get("granted"), values.get("spent"))
     done = _finished_steps(values)
@@ -89,7 +87,7 @@ def planning_start(values: Mapping[str, Any], settings: Settings) -> Json:
             "feedback": planning.get("feedback"),
             "failure": planning.get("failure"),
             "approved_plan": standing_plan(values),
-            "edited": _was_edited(values),
+            "edited": _has_edited_plan(values),
             "mode": PROMOTION if planning.get("promoted") else FORCED.get(settings.mode, ""),
         },
         "id": planning["transcript"],
@@ -99,7 +97,7 @@ def planning_start(values: Mapping[str, Any], settings: Settings) -> Json:
         "known": [entry for entry in values.get("journal") or () if entry["step"] == PLANNING],
         "turn": values.get("turn", 1),
         "approval": values.get("approval"),
-        "begun": begun_steps(values),
+        "begun": unfinished_steps(values),
         "allowance": left,
         "account": {key: values.get(key) or {} for key in ("granted", "spent")} | {"done": done},
         "earlier": (values.get("transcripts") or {}).get(planning["transcript"], []),
@@ -107,7 +105,7 @@ def planning_start(values: Mapping[str, Any], settings: Settings) -> Json:
 
 
 def standing_plan(values: Mapping[str, Any]) -> Json | None:
-    """Return the approved plan and what became of its steps, as a planner sees it; None while there is none."""
+    """Return the approved plan with the outcome of its steps, for the planner; None if there is none."""
     if not (approved := (values.get("approval") or {}).get("plan")):
         return None
     records, finished = values.get("steps") or {}, values["planning"].get("finished") or {}
@@ -120,13 +118,13 @@ def standing_plan(values: Mapping[str, Any]) -> Json | None:
     return {"done_when": goal_criteria(approved), "steps": steps}
 
 
-def _was_edited(values: Mapping[str, Any]) -> bool:
-    """Return whether a person has edited a plan of this request."""
+def _has_edited_plan(values: Mapping[str, Any]) -> bool:
+    """Return whether a person edited a plan of this request."""
     return any(row["kind"] == "plan" and row["decision"] == "edit" for row in values.get("approvals") or ())
 
 
-def begun_steps(values: Mapping[str, Any]) -> dict[str, str]:
-    """Return the steps of this request that were begun and are not finished, of whichever plan: id → content."""
+def unfinished_steps(values: Mapping[str, Any]) -> dict[str, str]:
+    """Return the started but unfinished steps of this request, of any plan, as id → content."""
     records, contents = values.get("steps") or {}, {}
     for id, record in records.items():
         if record.get("replaced"):
@@ -139,7 +137,7 @@ def begun_steps(values: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _finished_steps(values: Mapping[str, Any]) -> list[Json]:
-    """Return what is finished and stays: `{id, content, spent}`."""
+    """Return the finished steps that are kept: `{id, content, spent}`."""
     records = values.get("steps") or {}
     finished = values["planning"].get("finished") or {}
     return [
@@ -150,9 +148,8 @@ def _finished_steps(values: Mapping[str, Any]) -> list[Json]:
 def start_replanning(
     values: Mapping[str, Any], failure: str, feedback: str | None = None, promoted: str = ""
 ) -> PlanningRecord:
-    """Return the record of a planning after a failure: what failed, and what is finished and stays.
-
-    `promoted`: the code with which a step left that was too little for the request.
+    """Return the planning record after a failure, with the failure and the finished steps that are kept.
+    // `promoted` is the code of a step that needs a plan.
     """
     records = values.get("steps") or {}
     finished = {
@@ -161,7 +158,7 @@ def start_replanning(
         if records.get(step["id"], {}).get("status") == "done"
     }
     steps = (values.get("plan") or {}).get("steps", ())
-    failed = [step["id"] for step in steps if failed_itself(records.get(step["id"], {}))]
+    failed = [step["id"] for step in steps if has_failed(records.get(step["id"], {}))]
     number = values["planning"]["number"] + 1
     phase = "draft" if failure else "triage"
     more: Json = {"promoted": promoted} if promoted else {}

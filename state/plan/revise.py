@@ -1,7 +1,6 @@
-"""A new plan in place of an approved one: what stays, what takes the place of what, and what needs consent. Pure.
-
-A planner that plans anew says what changes. Steps that it does not name stay as they were approved, and so do the
-criteria of the goal; what goes, it names, with a reason (P22).
+"""Replace an approved plan by a new one: what is kept, what replaces what, and what needs consent. Pure.
+// A replan names only changes. Steps and criteria that it does not name stay as approved; whatever it removes, it names
+with a reason (P22).
 """
 
 import hashlib
@@ -22,9 +21,8 @@ Speak = Callable[..., str]
 
 
 def with_old_fields(steps: Sequence[Any], rules: Rules) -> list[Any]:
-    """Return the steps as written; one that changes an approved step keeps the fields that it leaves out.
-
-    Other work under the id of a step that was begun is another step, and keeps nothing of it.
+    """Return the steps as written; a step that changes an approved one keeps the fields that it omits.
+    // Different work under the id of a started step is another step, and keeps nothing.
     """
     old = {step["id"]: step for step in (rules.approved or {}).get("steps", ())}
 
@@ -41,7 +39,7 @@ def with_old_fields(steps: Sequence[Any], rules: Rules) -> list[Any]:
 
 
 def revise(plan: Json, rules: Rules, renamed: Mapping[str, str]) -> tuple[Json, Json] | list[str]:
-    """Return the approved plan with the changes that `plan` makes in it, and what these are; or what is wrong.
+    """Return the approved plan with the changes of `plan` and a description of them, or the problems.
 
     The changes: `stale`, finished steps that are done again; `instead`, old step → the new ones in its place;
     `dropped`, step or criterion → why it goes; `let_go`, whether a criterion of the goal is among them; `came_back`,
@@ -87,7 +85,7 @@ def revise(plan: Json, rules: Rules, renamed: Mapping[str, str]) -> tuple[Json, 
 
 
 def _find_replacements(written: Mapping[str, Json], renamed: Mapping[str, str]) -> dict[str, list[str]]:
-    """Return old step → the new ones that take its place, as written."""
+    """Return the new steps that replace each old step, as written."""
     found: dict[str, list[str]] = {}
     for id, step in written.items():
         for gone in (*(step["replaces"] or ()), *(name for name, new in renamed.items() if new == id)):
@@ -97,7 +95,7 @@ def _find_replacements(written: Mapping[str, Json], renamed: Mapping[str, str]) 
 
 
 def _rebase_needs(step: Json, instead: Mapping[str, Sequence[str]]) -> Json:
-    """Return the step, built on what takes the place of what it was built on."""
+    """Return the step with replaced dependencies updated."""
     if not (declared := step.get("depends_on")) or instead.keys().isdisjoint(declared):
         return step
     needs = [new for id in declared for new in instead.get(id, [id]) if new != step["id"]]
@@ -107,7 +105,7 @@ def _rebase_needs(step: Json, instead: Mapping[str, Sequence[str]]) -> Json:
 def _place_kept_steps(
     written: Sequence[str], stays: Sequence[str], old: Sequence[str], instead: Mapping[str, Sequence[str]]
 ) -> list[str]:
-    """Return the ids as written, with each step that stays after what stood before it, else before what came next."""
+    """Return the ids as written, with each kept step after its former predecessor, else before its former successor."""
     order = list(written)
     for id in stays:
         at = old.index(id)
@@ -127,7 +125,7 @@ def _places(id: str, order: Sequence[str], instead: Mapping[str, Sequence[str]])
 def _read_drop(
     drop: Sequence[Mapping[str, str]], approved: Mapping[str, Any], rules: Rules
 ) -> tuple[dict[str, str], dict[str, str], list[str]]:
-    """Return the steps and criteria that are let go, each with its reason, and what cannot be let go."""
+    """Return the dropped steps and criteria with their reasons, and those that cannot be dropped."""
     open_ids = [step["id"] for step in approved["steps"] if step["id"] not in rules.finished]
     texts = {fold_text(criterion["text"]): criterion["text"] for criterion in goal_criteria(approved)}
     steps, criteria, problems = dict[str, str](), dict[str, str](), list[str]()
@@ -150,7 +148,7 @@ def _read_drop(
 
 
 def goal_criteria(plan: Mapping[str, Any]) -> list[Json]:
-    """Return the criteria of the goal; those of a plan's only step are."""
+    """Return the criteria of the goal; for a plan with one step, those of the step."""
     only = plan["steps"][0]["done_when"] if len(plan["steps"]) == 1 else []
     return list(plan.get("done_when") or only)
 
@@ -158,7 +156,7 @@ def goal_criteria(plan: Mapping[str, Any]) -> list[Json]:
 def _revise_goal(
     approved: Mapping[str, Any], written: Sequence[Json], steps: Sequence[Json], let_go: Collection[str]
 ) -> list[Json]:
-    """Return the criteria of the goal: those that were approved, less those let go; then the new ones."""
+    """Return the criteria of the goal: the approved ones without the dropped ones, then the new ones."""
     of_steps = [] if approved.get("done_when") else [each["text"] for step in steps for each in step["done_when"]]
     new = {fold_text(criterion["text"]): criterion for criterion in written}
     kept: dict[str, Json] = {}
@@ -175,10 +173,9 @@ def difference(
     language: str = "en",
     reasons: Mapping[str, str] = MappingProxyType({}),
 ) -> list[str]:
-    """Return a line for each thing that is new, gone, weaker, granted or in another order; [] if nothing needs consent.
-
-    Needs none: words of title and speech, the order of tools, a tool less, a criterion more. `reasons` has why steps
-    and criteria go, as far as somebody said.
+    """Return a line for everything that is new, gone, weaker, granted or reordered; [] if nothing needs consent.
+    // No consent is needed for the words of title and speech, the order of tools, fewer tools, or more criteria.
+    `reasons` say why steps and criteria were dropped, if known.
     """
     speak: Speak = partial(say, language, "changed")
     old = {step["id"]: step for step in approved["steps"]}
@@ -199,7 +196,7 @@ def difference(
 
 
 def _weaker_goal(approved: Mapping[str, Any], plan: Mapping[str, Any], speak: Speak) -> Iterator[tuple[str, str]]:
-    """Yield the criteria of the goal that are gone or weaker, each with its line."""
+    """Yield the criteria of the goal that are gone or weaker, with their lines."""
     stays = any(step["id"] == approved["steps"][0]["id"] for step in plan["steps"])
     of_step = not approved.get("done_when")
     after = [*(plan.get("done_when") or ()), *(c for step in plan["steps"] if of_step for c in step["done_when"])]
@@ -229,7 +226,7 @@ def _describe_changed(before: Mapping[str, Any], after: Mapping[str, Any], speak
 def _describe_weaker(
     before: Sequence[Mapping[str, Any]], after: Sequence[Mapping[str, Any]], speak: Speak
 ) -> Iterator[str]:
-    """Yield a line for each criterion that had to be proven and has not any more."""
+    """Yield a line for each criterion that no longer has to be proven."""
     kept = [(criterion["text"], criterion.get("check")) for criterion in after]
     judged = [criterion["text"] for criterion in after if criterion.get("judge")]
     for criterion in before:
@@ -246,7 +243,7 @@ def _declared_needs(step: Mapping[str, Any]) -> set[str] | None:
 def _describe_reordered(
     approved: Mapping[str, Any], plan: Mapping[str, Any], both: set[str], speak: Speak
 ) -> Iterator[str]:
-    """Yield a line for each step without declared needs that no longer waits for the same steps."""
+    """Yield a line for each step without declared dependencies that no longer waits for the same steps."""
     needs, needed = needs_of(plan), needs_of(approved)
     for step in plan["steps"]:
         if step["id"] in both and step.get("depends_on") is None:
@@ -256,7 +253,7 @@ def _describe_reordered(
 
 
 def hash_work(plan: Mapping[str, Any], finished: Collection[str]) -> str:
-    """Return a name for what a plan does beside what is finished: the same for the same work under other ids."""
+    """Return a hash of a plan's unfinished work: the same for the same work under other ids."""
     steps = [step for step in plan["steps"] if step["id"] not in finished]
     place = {step["id"]: number for number, step in enumerate(steps)}
     rows = [_without_ids(step, place) for step in steps]
@@ -264,7 +261,7 @@ def hash_work(plan: Mapping[str, Any], finished: Collection[str]) -> str:
 
 
 def _without_ids(step: Mapping[str, Any], place: Mapping[str, int]) -> list[Any]:
-    """Return what a step does and after what, without its own id and those of steps beside it."""
+    """Return a step's work and dependencies without ids."""
     needs = step.get("depends_on")
     after = None if needs is None else sorted(str(place.get(need, need)) for need in needs)
     return [fold_text(step["content"]), sorted(step.get("tools") or ()), step.get("executor"), after]

@@ -1,4 +1,4 @@
-"""What a plan may refer to, and everything in it that refers to nothing: names the offender and the near matches."""
+"""The rules for plans, and all violations of them, with the offending name and near matches."""
 
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -10,7 +10,7 @@ from donewhen.state.plan.order import find_circle
 from donewhen.state.values import near
 
 MOST_PROBLEMS = 20
-"""Said of one plan; who mends these sees the rest."""
+"""The most problems reported for one plan."""
 MOST_CRITERIA = 30
 CONTENT_CHARS = 4000
 _ID = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,39}")
@@ -26,39 +26,39 @@ class Rules:
     tools: Collection[str] = ()
     executors: Collection[str] = ()
     executor_tools: Mapping[str, Collection[str]] = field(default_factory=dict)
-    """Executor ("": the default one) → its tools; one that is not named here has all."""
+    """The tools of each executor ("" is the default one); an executor that is not listed has all tools."""
     executor: str | None = None
-    """Who works on the steps that name nobody."""
+    """The executor of steps that name none."""
     checks: Mapping[str, Callable[[Any], Iterable[str]]] = field(default_factory=dict)
-    """Read-only tool → function(arguments) listing what is wrong with them."""
+    """Read-only tools, each with a function that lists problems of its arguments."""
     read_call: Callable[[str, Any], tuple[Any, list[str]]] | None = None
-    """The arguments of a tool as it wants them, and what is wrong with them."""
+    """Returns the coerced arguments of a tool, and their problems."""
     max_steps: int = 20
     content_chars: int = CONTENT_CHARS
     forbidden: Collection[str] = ()
     finished: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    """Steps done already, id → `{content, …}`; a replan keeps them by id."""
+    """Finished steps, id → `{content, …}`; a replan keeps them by id."""
     used: Collection[str] = ()
-    """Ids of steps that there were before; a step without an id does not get one of them."""
+    """Ids of earlier steps, which are not assigned to new ones."""
     repeats: bool = True
-    """Whether a plan may have a schedule: somebody carries it out, and no work of this request has begun."""
+    """True if a plan may have a schedule: the caller runs schedules, and no work of this request has begun."""
     begun: Mapping[str, str] = field(default_factory=dict)
-    """Steps that were begun and are not finished, id → content; other work does not get their ids."""
+    """Started and unfinished steps, id → content; different work does not get their ids."""
     approved: Mapping[str, Any] | None = None
-    """The approved plan that this one changes: what it does not name stays. None: the plan is written whole."""
+    """The approved plan that this one changes; None if the plan is written in full."""
     failed: Collection[str] = ()
-    """Steps of it that failed; new steps take their place."""
+    """Failed steps of the approved plan, which new steps replace."""
     binding: bool = False
-    """Whether no criterion of the goal may go, because nobody is asked."""
+    """True if no criterion of the goal may be dropped, because nobody is asked."""
 
     @property
     def known(self) -> list[str]:
-        """The ids of steps that a new step may refer to."""
+        """The ids that a new step may refer to."""
         return list(dict.fromkeys([*self.finished, *(step["id"] for step in (self.approved or {}).get("steps", ()))]))
 
 
 def broken_rules(steps: Sequence[PlannedStep], goal: Sequence[Mapping[str, Any]], rules: Rules) -> list[str]:
-    """Return what is wrong with a plan's steps and the goal's criteria, at most 20 sentences; [] if nothing is."""
+    """Return the problems of a plan's steps and the goal's criteria, at most 20 sentences."""
     problems = chain(_check_criteria("the goal", goal, rules), _check_steps(steps, rules))
     if found := list(islice(problems, MOST_PROBLEMS)):
         return found
@@ -103,13 +103,13 @@ def _check_ids(steps: Sequence[PlannedStep], rules: Rules) -> Iterator[str]:
 
 
 def _find_like(id: str, rules: Rules) -> str | None:
-    """Return the step that stays and after whose id this one is named: s1b, s1_2, s1-redo for s1."""
+    """Return the kept step whose id this one extends: s1b, s1_2, s1-redo for s1."""
     known = (old for old in rules.known if old not in rules.failed)
     return next((old for old in known if _SUFFIX.fullmatch(id.removeprefix(old)) and id.startswith(old)), None)
 
 
 def fold_text(text: str) -> str:
-    """Return the words of a text, whatever its case and spacing."""
+    """Return the words of a text, regardless of case and spacing."""
     return " ".join(text.casefold().split())
 
 
@@ -132,7 +132,7 @@ def _check_needs(step: PlannedStep, ids: set[str], rules: Rules) -> Iterator[str
 
 
 def _check_executor(step: PlannedStep, rules: Rules) -> Iterator[str]:
-    """Yield what is wrong with the executor of a step and its tools."""
+    """Yield the problems of a step's executor and tools."""
     executor = step["executor"]
     if executor is not None and executor not in rules.executors:
         yield f"names the executor {executor[:60]!r}, which does not exist{near(executor, rules.executors)}"
@@ -143,11 +143,11 @@ def _check_executor(step: PlannedStep, rules: Rules) -> Iterator[str]:
         elif tool not in rules.tools:
             yield f"lists the tool {tool[:60]!r}, which does not exist{near(tool, rules.tools)}"
         elif own is not None and tool not in own:
-            yield f"lists the tool {tool!r}, which {_who(executor)} does not have{_who_has(tool, own, rules)}"
+            yield f"lists the tool {tool!r}, which {_who(executor)} does not have{_executor_hint(tool, own, rules)}"
 
 
 def read_calls(step: PlannedStep, rules: Rules) -> Iterator[str]:
-    """Yield what is wrong with the calls that a step begins with, and read their arguments as the tools want them."""
+    """Coerce the arguments of a step's planned calls, and yield their problems."""
     for call in step["calls"] or ():
         if rules.read_call is not None and call["tool"] in rules.tools and call["tool"] not in rules.forbidden:
             call["arguments"], problems = rules.read_call(call["tool"], call["arguments"])
@@ -155,9 +155,9 @@ def read_calls(step: PlannedStep, rules: Rules) -> Iterator[str]:
 
 
 def choose_executor(step: PlannedStep, rules: Rules) -> str | None:
-    """Return who works on a step that names nobody: the default, or the only one with tools that it lacks.
-
-    Where the default one has no tools at all and there is one other, that one is meant.
+    """Return the executor of a step that names none: the default, or the only one with the tools that the default
+    lacks.
+    // If the default has no tools at all and there is one other, that one is chosen.
     """
     needed, own = set(step["tools"] or ()), rules.executor_tools.get(rules.executor or "")
     if own is not None and not own and step["tools"] is None and not rules.executor and len(rules.executors) == 1:
@@ -172,8 +172,8 @@ def _who(executor: str | None) -> str:
     return f"its executor {executor!r}" if executor else "the default executor"
 
 
-def _who_has(tool: str, own: Collection[str], rules: Rules) -> str:
-    """Return a hint at who has a tool, else at what may have been meant."""
+def _executor_hint(tool: str, own: Collection[str], rules: Rules) -> str:
+    """Return a hint at the executor that has a tool, else at the intended name."""
     having = [name for name, tools in rules.executor_tools.items() if name and tool in tools]
     return f"; give the step the executor {' or '.join(map(repr, having))}" if having else near(tool, own)
 

@@ -19,7 +19,7 @@ from donewhen.state.values import check_zone
 
 CLOCK = pattern(r"(?:[01][0-9]|2[0-3]):[0-5][0-9]")
 LONGEST_MINUTES = 527_040
-"""A leap year."""
+"""The minutes of a leap year."""
 DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 _NAMED = {
     "weekdays": DAYS[:5], "weekday": DAYS[:5], "workdays": DAYS[:5], "weekend": DAYS[5:], "weekends": DAYS[5:],
@@ -81,7 +81,7 @@ class Schedule(BaseModel):
     cron: Annotated[str, AfterValidator(_cron)] | None = None
     timezone: Annotated[str, AfterValidator(check_zone)] | None = None
     missed: Missed = "once"
-    """What becomes of times at which nothing could run: none, the last of them, or all, one after the other."""
+    """What happens with missed runs: none is made up for, the last one, or all in order."""
 
     @model_validator(mode="after")
     def _one_of_three(self) -> "Schedule":
@@ -95,9 +95,8 @@ class Schedule(BaseModel):
 
 
 def occurrences(schedule: Mapping[str, Any], after: datetime, start: datetime) -> Iterator[datetime]:
-    """Yield the moments after `after`, in order, none twice; in whole seconds, by which runs are remembered.
-
-    `start`: what an interval counts from. Aware, in the zone.
+    """Yield the moments after `after`, in order and unique, in whole seconds, in the zone.
+    // Runs are remembered by these moments. `start` is the origin of an interval.
     """
     zone = ZoneInfo(schedule["timezone"]) if schedule.get("timezone") else UTC
     if minutes := schedule.get("every_minutes"):
@@ -121,5 +120,5 @@ def _as_cron(schedule: Mapping[str, Any]) -> str:
 
 
 def next_moments(schedule: Mapping[str, Any], now: datetime, count: int = 3) -> list[str]:
-    """Return the next moments of a schedule that begins now, as ISO 8601 with their offset."""
+    """Return the next moments of a schedule that begins now, as ISO 8601 with offset."""
     return [moment.isoformat(timespec="minutes") for moment in islice(occurrences(schedule, now, now), count)]

@@ -1,4 +1,4 @@
-"""Records of steps: what became of each. A record is plain JSON; here is what a new one holds."""
+"""The records of steps, as plain JSON."""
 
 from collections.abc import Collection, Mapping
 from typing import Any
@@ -7,16 +7,18 @@ from donewhen.state.reading.decisions import LOOKUPS
 from donewhen.state.records import FrozenCall, StepRecord
 
 ROUND = ("rounds", "model_calls")
-"""What one more round takes one of."""
+"""The amounts of which a round takes one."""
 
 
 SILENT_ROUNDS = 5
-"""Rounds that brought nothing new after which the model and the user are told so."""
+"""Rounds without anything new after which the model and the user are told."""
 
 
 def fresh_record(before: Mapping[str, Any] | None = None) -> StepRecord:
-    """Return the record of a step not started. A step that replaces an older one of the same id counts on from it,
-    so that no observation id and no effect key is ever used twice, and what was rejected stays so."""
+    """Return the record of a step that has not started.
+    // If it replaces an older step with the same id, its counters continue, so that no observation id or effect key is
+    reused, and rejected calls stay rejected.
+    """
     earlier = before or {}
     return {
         "status": "pending",
@@ -56,7 +58,7 @@ def fresh_records(
     before: Mapping[str, Any] | None,
     stale: Collection[str] = (),
 ) -> dict[str, StepRecord]:
-    """Return records for a plan just approved; finished and unchanged steps keep theirs, but for `stale`."""
+    """Return records for a newly approved plan; finished and unchanged steps keep theirs, except `stale` ones."""
     old = {step["id"]: step for step in (before or {}).get("steps", ())}
 
     def stays(step: Mapping[str, Any]) -> bool:
@@ -71,7 +73,7 @@ def fresh_records(
 
 
 def _record_with_calls(step: Mapping[str, Any], before: Mapping[str, Any] | None) -> StepRecord:
-    """Return the record of a step to be begun, with the calls that its plan made out; not once it was begun."""
+    """Return the record of a step that has not started, with the calls that its plan specifies."""
     record = fresh_record(before)
     if not step.get("calls") or (before and (before["rounds"] or before["observed"])):
         return record
@@ -83,7 +85,9 @@ def _record_with_calls(step: Mapping[str, Any], before: Mapping[str, Any] | None
 
 
 def next_needs(record: StepRecord) -> tuple[str, ...]:
-    """Return what a step's next action takes one of: of frozen calls, of a claim to be proven, or of a round."""
+    """Return the amounts of which a step's next action takes one: for frozen calls, a claim to be proven,
+    or a round.
+    """
     if calls := record.get("calls"):
         return () if needs_no_call(calls[0]) else ("tool_calls",)
     if claim := record.get("claim"):
@@ -92,22 +96,22 @@ def next_needs(record: StepRecord) -> tuple[str, ...]:
 
 
 def count_silence(record: StepRecord, new: bool) -> StepRecord:
-    """Return the record's change after a round: how many in a row brought nothing new, and the longest row."""
+    """Return the record's change after a round: the current and the longest series of rounds without anything new."""
     rounds = 0 if new else record.get("silent", 0) + 1
     return {"silent": rounds, "silent_most": max(rounds, record.get("silent_most", 0))}
 
 
 def standstill(record: StepRecord) -> str:
-    """Return what to say of a step whose last rounds brought nothing new; "" while it gets on."""
+    """Return a notice about a step whose last rounds brought nothing new; "" otherwise."""
     rounds = record.get("silent", 0)
     return f"nothing new in its last {rounds} rounds" if rounds >= SILENT_ROUNDS else ""
 
 
 def needs_no_call(call: FrozenCall) -> bool:
-    """Return whether a frozen call is settled without being made: a person refused it or answered in its place."""
+    """Return whether a frozen call is resolved without being made: a person rejected or answered it."""
     return call["name"] in LOOKUPS or "refused" in call or "response" in call
 
 
 def transcript_key(id: str, record: StepRecord) -> str:
-    """Return the key of a step's rounds while it waits; a new attempt starts a new transcript."""
+    """Return the key of a step's stored rounds; each attempt has its own."""
     return id if record.get("attempt", 1) == 1 else f"{id}@{record['attempt']}"

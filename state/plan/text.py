@@ -1,4 +1,4 @@
-"""A plan as the markdown that a person reads."""
+"""A plan as markdown for people."""
 
 import json
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -10,9 +10,8 @@ from donewhen.state.records import Pause
 
 
 def plan_text(pending: Pause) -> str:
-    """Return the plan that waits, whole: criteria, steps, executors, granted tools, dependencies, schedule, limits.
-
-    Tools that change something are marked with what approving the plan approves of them.
+    """Return the full pending plan: criteria, steps, executors, granted tools, dependencies, schedule, limits.
+    // Tools with effects are marked with what the plan's approval covers.
     """
     plan, writes = pending.get("plan") or {}, pending.get("writes") or ()
     say = catalogue(str(pending.get("language") or "en"))["plan"]
@@ -58,7 +57,7 @@ def _criteria_lines(criteria: Iterable[Any], lead: str, say: Mapping[str, str]) 
 
 
 def _block(lead: str, text: Any) -> Iterator[str]:
-    """Yield the lines of a text; those after the first are indented, so that none is taken for a field."""
+    """Yield the lines of a text; all but the first are indented, so that none can pass for a field."""
     first, *rest = str(text if text is not None else "").strip().splitlines() or [""]
     yield f"{lead}{first}"
     for line in rest:
@@ -66,14 +65,14 @@ def _block(lead: str, text: Any) -> Iterator[str]:
 
 
 def check_text(check: Mapping[str, Any]) -> str:
-    """Return a check on one line: `tool {arguments} expects <what>`, arguments and expectation as JSON."""
+    """Return a check on one line: `tool {arguments} expects <what>`, with arguments and expectation as JSON."""
     arguments = json.dumps(check.get("arguments") or {}, ensure_ascii=False, default=str)
     expect = json.dumps(check.get("expect", "ok"), ensure_ascii=False, default=str)
     return f"{check.get('tool', '?')} {arguments} expects {expect}"
 
 
 def schedule_lines(pending: Pause) -> Iterator[str]:
-    """Yield when the recurring plan that waits runs next, and what approving it approves; nothing for another plan."""
+    """Yield when the pending recurring plan runs next, and what its approval covers."""
     if not (schedule := (pending.get("plan") or {}).get("schedule")):
         return
     say = catalogue(str(pending.get("language") or "en"))["plan"]
@@ -86,7 +85,7 @@ def schedule_lines(pending: Pause) -> Iterator[str]:
 
 
 def schedule_text(schedule: Mapping[str, Any], say: Mapping[str, str] | None = None) -> str:
-    """Return in words when a recurring plan runs."""
+    """Return a recurring plan's times in words."""
     say, known = say or catalogue("en")["plan"], {key: item for key, item in schedule.items() if item is not None}
     if minutes := known.get("every_minutes"):
         return say["every_minutes"].format(minutes=minutes)

@@ -1,7 +1,6 @@
-"""The audit of a whole run: what is about to be delivered, cut into claims, and what a judge said of each. Pure.
-
-A judge only doubts: it cannot make anything count as done that structure does not allow. Whatever goes wrong with it
-leaves the run unaudited, which is never `completed`.
+"""The audit of a run: the delivered text split into claims, and a judge's findings on each. Pure.
+// A judge only doubts: it cannot make anything count as done that structure does not allow. If it fails, the run is
+unaudited, which is never `completed`.
 """
 
 import unicodedata
@@ -12,9 +11,9 @@ from donewhen.state.proof.leaves import leaf_values
 from donewhen.state.proof.receipt import AuditRow, SentenceRow, Status
 
 MOST_CLAIMS = 150
-"""The most claims of one delivery; a longer one has several sentences in a claim."""
+"""The most claims of one delivery; a longer text has several sentences per claim."""
 SHORTEST = 12
-"""Columns: what is shorter, such as “Done.”, is a claim together with what follows it on its line."""
+"""In columns: a shorter sentence, such as “Done.”, forms one claim with the next one on its line."""
 SHOWN = ("yes", "no", "contradicted")
 DOUBTFUL = ("no", "contradicted")
 MOST_MISSING = 20
@@ -24,7 +23,7 @@ WHY_CHARS = 500
 
 
 def split_claims(text: str, output: Any = None, language: str = "") -> list[str]:
-    """Return the sentences of a text, in any script, and the values of data that is delivered with it."""
+    """Return the sentences of a text, in any script, and the values of the structured result."""
     claims = [sentence for line in text.splitlines() for sentence in _sentences(line.strip(), language)]
     claims += [f"{path or 'output'} = {value}" for path, _, value in leaf_values(output)]
     each = -(-len(claims) // MOST_CLAIMS)
@@ -45,12 +44,12 @@ def _sentences(line: str, language: str) -> Iterator[str]:
 
 
 def _columns(text: str) -> int:
-    """Return how wide a text is: a character of Chinese or Japanese says as much as two others."""
+    """Return the width of a text: a Chinese or Japanese character counts as two."""
     return sum(2 if unicodedata.east_asian_width(character) in "WF" else 1 for character in text)
 
 
 def read_audit(arguments: Any, claims: Sequence[str]) -> AuditRow | list[str]:
-    """Return what a judge said of each claim and of the goal, or what is wrong with what it said. Never raises."""
+    """Return a judge's findings on each claim and the goal, or the problems of its reply. Never raises."""
     given: Mapping[str, Any] = arguments if isinstance(arguments, Mapping) else {}
     sentences = given.get("sentences")
     listed = [item for item in sentences if isinstance(item, Mapping)] if isinstance(sentences, list) else []
@@ -106,12 +105,12 @@ def _ids(said: Any) -> list[str]:
 
 
 def unaudited(problem: str) -> AuditRow:
-    """Return the audit that could not be made, and why; "" where nobody is there to make it."""
+    """Return the row of an audit that was not possible, with the reason; "" if there is no judge."""
     return {"problem": problem, "met": "", "missing": [], "sentences": []}
 
 
 def findings(audit: Mapping[str, Any]) -> list[str]:
-    """Return what a judge doubted, for whoever wrote it; [] where nothing was."""
+    """Return the judge's doubts, for the author; [] if there are none."""
     lines = [
         f"“{row['text'][:300]}” is {'contradicted by' if row['shown'] == 'contradicted' else 'not shown by'} what was "
         f"observed: {row['why']}"
@@ -125,13 +124,13 @@ def findings(audit: Mapping[str, Any]) -> list[str]:
 
 
 def doubts_to_send_back(audit: Mapping[str, Any]) -> list[str]:
-    """Return what goes back to whoever wrote it; nothing where they say openly that nothing of the goal came about."""
+    """Return the doubts to send back to the author; [] if the text admits that nothing was achieved."""
     open_about_it = audit["met"] == "no" and all(row["shown"] == "yes" for row in audit["sentences"])
     return [] if open_about_it else findings(audit)
 
 
 def reasons(audit: Mapping[str, Any]) -> str:
-    """Return why an audit lets nothing count as shown, as its judge said; "" where none doubted."""
+    """Return why the audit lets nothing count as shown, in the judge's words; "" if nothing was doubted."""
     if audit.get("nobody"):
         return CANNOT_JUDGE
     doubted = [f"“{row['text'][:200]}”: {row['why']}" for row in audit["sentences"] if row["shown"] in DOUBTFUL]
@@ -140,7 +139,7 @@ def reasons(audit: Mapping[str, Any]) -> str:
 
 
 def audited_status(status: Status, code: str, audit: Mapping[str, Any] | None) -> tuple[Status, str]:
-    """Return status and code of a run with its audit, which never makes them better (D07)."""
+    """Return status and code of a run after its audit, which never improves them (D07)."""
     if audit is None or status != "completed" or audit.get("nobody"):
         return status, code
     if audit["problem"]:

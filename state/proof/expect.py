@@ -1,4 +1,4 @@
-"""Hold a tool's result against the expectation of a check. Pure: running the tool is graph's job."""
+"""Compare a tool's result with the expectation of a check. Pure; `graph` runs the tool."""
 
 import json
 import math
@@ -39,11 +39,11 @@ class Expectation(BaseModel):
     tolerance: FiniteFloat = Field(default=0.0, ge=0)
 
     @model_serializer(mode="wrap")
-    def _only_what_was_set(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+    def _set_fields(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
         return {key: value for key, value in handler(self).items() if key in self.model_fields_set}
 
     @model_validator(mode="after")
-    def _well_formed(self) -> "Expectation":
+    def _check_fields(self) -> "Expectation":
         kinds = self.model_fields_set & {"contains", "matches", "equals", "path", "number"}
         if len(kinds) != 1:
             raise ValueError("an expectation is exactly one of contains, matches, equals, path, number")
@@ -68,7 +68,7 @@ class Check(BaseModel):
 
 
 def meets(expect: str | Mapping[str, Any], ok: bool, text: str) -> tuple[bool, str]:
-    """Return whether a result meets the expectation, and why in words. A failed call meets nothing. Never raises."""
+    """Return whether a result meets the expectation, and why. A failed call meets nothing. Never raises."""
     if not ok:
         return False, f"the call failed: {text[:200]!r}"
     if expect == "ok":
@@ -97,7 +97,7 @@ def _matches(pattern: str, text: str) -> tuple[bool, str]:
     return found is not None, f"the result {'matches' if found else 'does not match'} {pattern[:80]!r}"
 
 
-def _parsed(text: str) -> Any:
+def _parse(text: str) -> Any:
     try:
         return json.loads(text)
     except (ValueError, RecursionError):
@@ -105,12 +105,12 @@ def _parsed(text: str) -> Any:
 
 
 def _equals(wanted: Any, text: str) -> tuple[bool, str]:
-    found = _parsed(text)
-    same = _same(found, wanted) or (isinstance(wanted, str) and text.strip() == wanted.strip())
+    found = _parse(text)
+    same = _is_same(found, wanted) or (isinstance(wanted, str) and text.strip() == wanted.strip())
     return same, f"the result is {text.strip()[:120]!r}, expected {wanted!r}"
 
 
-def _same(left: Any, right: Any) -> bool:
+def _is_same(left: Any, right: Any) -> bool:
     return bool(left == right) and isinstance(left, bool) == isinstance(right, bool)
 
 
@@ -144,7 +144,7 @@ def _at_path(expect: Mapping[str, Any], text: str) -> tuple[bool, str]:
 
 def _compares(found: Any, op: str, value: Any) -> bool:
     if op in ("==", "!="):
-        return _same(found, value) == (op == "==")
+        return _is_same(found, value) == (op == "==")
     if op == "contains":
         return _contains(found, value)
     if not _is_number(found) or not _is_number(value):
@@ -155,7 +155,7 @@ def _compares(found: Any, op: str, value: Any) -> bool:
 def _contains(found: Any, value: Any) -> bool:
     if isinstance(found, (str, dict)):
         return isinstance(value, str) and value in found
-    return isinstance(found, list) and any(_same(item, value) for item in found)
+    return isinstance(found, list) and any(_is_same(item, value) for item in found)
 
 
 def _is_number(value: Any) -> bool:

@@ -1,4 +1,4 @@
-"""Read what a goal_check claims, in every form in which models write it, and rank what was found of each criterion.
+"""Read the claims of a goal_check, in every form that models write, and rank verdicts.
 
 Verdict per criterion: `proven` (a check, or a judge that looked, decided it) | `cited` (what is cited was observed and
 says what is quoted) | `unverified` | `failed`.
@@ -20,7 +20,7 @@ _ONE_ID = pattern(_ID)
 
 
 def criteria_of(step: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the step's criteria; a step without any is done when its content is."""
+    """Return the step's criteria; without any, its content is the criterion."""
     return list(step.get("done_when") or []) or [{"text": f"Done: {step['content']}", "check": None, "judge": False}]
 
 
@@ -29,10 +29,9 @@ def read_goal_check(
 ) -> dict[int, dict[str, Any]] | list[str]:
     """Return one claim per criterion number, or what is wrong with the goal_check, naming the missing criteria.
 
-    A criterion may be named by its number or by its text, `met` be written as text, and numbers count from 0 where
-    they can mean nothing else. What is left out stands as it was accepted before (`standing`), and a criterion with a
-    check needs no claim. At level `claimed` a text that is not blank will do, as in the original protocol. Never
-    raises.
+    A criterion may be named by number or text, `met` may be text, and numbers may count from 0 if that is unambiguous.
+    Omitted criteria keep their accepted claims (`standing`), and a criterion with a check needs no claim. At level
+    `claimed` any text suffices, as in the original protocol. Never raises.
     """
     count = len(criteria)
     if level == "claimed" and (words := _plain_words(goal_check)):
@@ -41,7 +40,7 @@ def read_goal_check(
     problems = []
     items = goal_check if isinstance(goal_check, list) else [goal_check] if isinstance(goal_check, Mapping) else []
     numbers = [_number(item, criteria) for item in items]
-    if _from_zero(numbers, count):
+    if _count_from_zero(numbers, count):
         numbers = [number + 1 if number is not None else None for number in numbers]
     for position, (item, number) in enumerate(zip(items, numbers, strict=True), 1):
         met = {"true": True, "false": False}.get(str(item.get("met", True)).strip().casefold()) if number else None
@@ -53,7 +52,10 @@ def read_goal_check(
             problems.append(f"criterion {number}: met must be true or false")
         elif number in claims:
             if claims[number]["met"] == met:
-                claims[number]["evidence"] = [*_listed(claims[number].get("evidence")), *_listed(item.get("evidence"))]
+                claims[number]["evidence"] = [
+                    *_as_list(claims[number].get("evidence")),
+                    *_as_list(item.get("evidence")),
+                ]
             else:
                 problems.append(f"criterion {number} has two items that contradict each other")
         else:
@@ -69,7 +71,7 @@ def read_goal_check(
 
 
 def _number(item: Any, criteria: Sequence[Mapping[str, Any]]) -> int | None:
-    """Return which criterion an item is about, by its number or its text; the only one where it names none."""
+    """Return the number of the item's criterion, by number or text; with one criterion, always 1."""
     if not isinstance(item, Mapping):
         return None
     named = item.get("criterion", 1 if len(criteria) == 1 else None)
@@ -79,19 +81,19 @@ def _number(item: Any, criteria: Sequence[Mapping[str, Any]]) -> int | None:
         return named
     if isinstance(named, float) and named.is_integer():
         return int(named)
-    said = _folded(named) if isinstance(named, str) else ""
+    said = _fold_text(named) if isinstance(named, str) else ""
     if said.strip("#.").isdecimal():
         return int(said.strip("#."))
-    same = [n for n, criterion in enumerate(criteria, 1) if said and said == _folded(criterion["text"])]
+    same = [n for n, criterion in enumerate(criteria, 1) if said and said == _fold_text(criterion["text"])]
     return same[0] if len(same) == 1 else None
 
 
-def _folded(text: str) -> str:
+def _fold_text(text: str) -> str:
     return " ".join(text.split()).strip(" .\"'“”").casefold()
 
 
-def _from_zero(numbers: Sequence[int | None], count: int) -> bool:
-    """Return whether the numbers can only be counted from 0: 0 is among them, and none is the last one from 1."""
+def _count_from_zero(numbers: Sequence[int | None], count: int) -> bool:
+    """Return whether the numbers must count from 0: they include 0, and not the last number from 1."""
     known = [number for number in numbers if number is not None]
     return 0 in known and len(set(known)) == len(known) and max(known) < count
 
@@ -101,16 +103,15 @@ def _plain_words(goal_check: Any) -> str:
     return "; ".join(items).strip() if items and all(isinstance(item, str) for item in items) else ""
 
 
-def _listed(cited: Any) -> list[Any]:
+def _as_list(cited: Any) -> list[Any]:
     return cited if isinstance(cited, list) else [cited] if cited else []
 
 
 def read_references(claim: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    """Yield what a claim cites as `{observation, quote?, before?}`, ids without brackets; {} for what is no reference.
-
-    Read are also `"s1.1"`, `"s1.1: quote"` and several ids in one text.
+    """Yield the references of a claim as `{observation, quote?, before?}`, ids without brackets; {} for an invalid one.
+    // Also reads `"s1.1"`, `"s1.1: quote"` and several ids in one text.
     """
-    for item in _listed(claim.get("evidence")):
+    for item in _as_list(claim.get("evidence")):
         if isinstance(item, Mapping):
             id, quote = item.get("observation"), item.get("quote")
             if not isinstance(id, str):
@@ -133,9 +134,8 @@ def read_references(claim: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
 
 
 def enough(verdict: str, criterion: Mapping[str, Any], level: str) -> bool:
-    """Return whether a verdict is as good as the criterion demands at this level.
-
-    One with a check is decided by it at every level; one may ask for its own judge.
+    """Return whether a verdict satisfies the criterion at this level.
+    // A check decides its criterion at every level; a criterion may ask for a judge.
     """
     own = level != "claimed" and bool(criterion.get("judge"))
     return RANK[verdict] >= RANK["proven" if criterion.get("check") or own else DEMANDS[level]]

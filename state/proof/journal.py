@@ -1,4 +1,4 @@
-"""Observations: everything a run saw, each with an id. The journal is append-only; nothing in it is ever edited."""
+"""Observations: everything a run saw, each with an id. The journal is append-only and never edited."""
 
 import hashlib
 import json
@@ -11,7 +11,7 @@ from donewhen.state.records import CallFacts, JournalEntry
 
 Source = Literal["tool", "user", "check", "result"]
 INLINE_CHARS = 16_000
-"""Longer texts stand in the journal as head and tail; the whole is in the store, readable by id."""
+"""Longer texts are in the journal as head and tail; the full text is in the store under the id."""
 
 
 BEFORE_ROOM, BEFORE_CHARS, MOST_BEFORE = 200_000, 1_000, 40
@@ -19,7 +19,9 @@ BEFORE_ROOM, BEFORE_CHARS, MOST_BEFORE = 200_000, 1_000, 40
 
 
 def observation(id: str, step: str, round: int, source: Source, text: str, **known: Unpack[CallFacts]) -> JournalEntry:
-    """Return an entry of the journal. `text` is the whole text; `shorten_entry` makes it fit for the journal."""
+    """Return an entry of the journal. `text` is the full text; `shorten_entry` shortens it.
+    // `effect` is None if it was not a tool call, or the call was not made.
+    """
     return {
         "id": id,
         "step": step,
@@ -40,12 +42,12 @@ def observation(id: str, step: str, round: int, source: Source, text: str, **kno
 
 
 def digest(text: str) -> str:
-    """Return a name of a text by its content, for entries of which only head and tail are at hand."""
+    """Return a hash of a text, for entries that keep only head and tail."""
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
 def round_seconds(seconds: float) -> float:
-    """Return the seconds rounded to milliseconds."""
+    """Return the seconds, rounded to milliseconds."""
     return float(f"{seconds:.3f}")
 
 
@@ -62,17 +64,19 @@ _canonical = json.JSONEncoder(sort_keys=True, ensure_ascii=False, separators=(",
 
 
 def canonical_json(arguments: Any) -> str:
-    """Return arguments as one text: the same content gives the same text, whatever the order of keys."""
+    """Return arguments as canonical JSON, independent of the order of keys."""
     return _canonical(arguments)
 
 
 def call_key(tool: str, arguments: Any) -> str:
-    """Return a name of a call by its content."""
+    """Return a hash of a call's tool and arguments."""
     return hashlib.sha256(f"{tool}\n{canonical_json(arguments)}".encode("utf-8", "surrogatepass")).hexdigest()[:24]
 
 
 class CallHistory:
-    """Which calls steps made, and when they changed something. Observations only grow: each is read once (K8)."""
+    """The calls that steps made, and their changes. Each observation is read once, because a journal
+    only grows (K8).
+    """
 
     def __init__(self, journal: Sequence[Mapping[str, Any]] = ()) -> None:
         self._count = 0
@@ -81,7 +85,7 @@ class CallHistory:
         self.read(journal)
 
     def read(self, journal: Sequence[Mapping[str, Any]]) -> None:
-        """Read what is new in it."""
+        """Read the new entries."""
         for place in range(self._count, len(journal)):
             if is_tool_call(entry := journal[place]):
                 self._last[entry["step"], call_key(entry["tool"], entry["arguments"])] = (place, entry)
@@ -90,8 +94,7 @@ class CallHistory:
         self._count = len(journal)
 
     def before(self, entry: Mapping[str, Any]) -> tuple[Mapping[str, Any] | None, bool]:
-        """Return the last time that the step made this very call, if it gave the very same result; and whether the
-        step changed something since, so that looking again is work."""
+        """Return the last equal call with an equal result, and whether the step has changed something since."""
         key = (entry["step"], call_key(entry["tool"], entry["arguments"]))
         place, earlier = self._last.get(key, (-1, None))
         same = earlier and (earlier["ok"], earlier["digest"]) == (entry["ok"], entry["digest"])
@@ -99,7 +102,7 @@ class CallHistory:
 
 
 def repeated_calls(journal: Sequence[Mapping[str, Any]], step: str) -> list[dict[str, Any]]:
-    """Return the calls of a step that gave the very same result again: `{tool, arguments, times}`."""
+    """Return the calls of a step that repeated a result: `{tool, arguments, times}`."""
     seen: dict[str, list[Mapping[str, Any]]] = {}
     for entry in journal:
         if entry["step"] == step and is_tool_call(entry):
@@ -113,14 +116,13 @@ def repeated_calls(journal: Sequence[Mapping[str, Any]], step: str) -> list[dict
 
 
 def is_tool_call(entry: Mapping[str, Any]) -> bool:
-    """Return whether an observation is of a call that was really made."""
+    """Return whether an observation is a call that was made."""
     return entry["source"] == "tool" and entry.get("effect") is not None
 
 
 def find_later_change(journal: Sequence[Mapping[str, Any]], index: int) -> Mapping[str, Any] | None:
-    """Return the later change of what the reading `index` describes, or of something in that folder, or None.
-
-    Only a reading of an object can go stale: what was done was done.
+    """Return the later change of the read's subject, or of something in that folder, or None.
+    // Only reads can become stale.
     """
     entry = journal[index]
     if entry.get("effect") != "read":
@@ -141,7 +143,7 @@ def _overlap(changed: str, target: str) -> bool:
 
 
 def was_read_whole(entry: Mapping[str, Any], recalled: Mapping[str, Sequence[list[int]]]) -> bool:
-    """Return whether the model saw all of an observation: nothing was left out (`unread`), or it recalled what was."""
+    """Return whether the model saw the full observation: nothing was left out (`unread`), or it was recalled."""
     if not (unread := entry.get("unread")):
         return True
     at, end = unread
@@ -151,8 +153,8 @@ def was_read_whole(entry: Mapping[str, Any], recalled: Mapping[str, Sequence[lis
     return bool(at >= end)
 
 
-def citable_by(journal: Sequence[dict[str, Any]], steps: Iterable[str]) -> list[dict[str, Any]]:
-    """Return what a step may cite: the observations of `steps`; and, marked `outside`, what others changed."""
+def citable_entries(journal: Sequence[dict[str, Any]], steps: Iterable[str]) -> list[dict[str, Any]]:
+    """Return the observations of `steps`, which may be cited, and changes by others, marked `outside`."""
     scope, found = set(steps), []
     for entry in journal:
         if entry["step"] in scope:
@@ -163,9 +165,8 @@ def citable_by(journal: Sequence[dict[str, Any]], steps: Iterable[str]) -> list[
 
 
 def earlier_requests(values: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return what this request and earlier ones on the thread observed, for the next: the latest, in short form.
-
-    Ids name the request: `1:s2.3`; as such the whole of a long text stands in the store.
+    """Return the observations of this and earlier requests for the next one: the latest, in short form.
+    // Ids name the request: `1:s2.3`; under them the store has the full text of long ones.
     """
     turn, room = values.get("turn", 1), BEFORE_ROOM
     seen = [entry for entry in values.get("journal") or () if entry["source"] in ("tool", "check")]
@@ -178,7 +179,7 @@ def earlier_requests(values: Mapping[str, Any]) -> list[dict[str, Any]]:
     return kept
 
 
-def answered_before(
+def find_earlier_answer(
     journal: Sequence[Mapping[str, Any]],
     question: str,
     options: Sequence[str] | None = None,
@@ -186,17 +187,16 @@ def answered_before(
     step: str = "",
     seen: Sequence[Mapping[str, Any]] = (),
 ) -> Mapping[str, Any] | None:
-    """Return what the user answered when this step asked this very question, also that no answer was given (X26).
-
-    An answer holds until the step, of which `seen` is what it observed, has changed something: the same words are
-    about the next thing then.
+    """Return the user's earlier answer to the same question of this step, even if it was no answer (X26).
+    // It counts until the step, which observed `seen`, has changed something, because the words may then mean something
+    else.
     """
     for entry in journal:
         asked = entry["arguments"]
         if entry["source"] != "user" or entry["step"] != step:
             continue
         same = same_question(str(asked.get("question") or ""), question, asked.get("options"), options)
-        if same and not _changed_since(entry["id"], seen):
+        if same and not _has_changed_since(entry["id"], seen):
             return entry
     return None
 
@@ -218,18 +218,17 @@ def _question_words(text: str) -> str:
     return " ".join(word for word in words if word)
 
 
-def _changed_since(id: str, seen: Sequence[Mapping[str, Any]]) -> bool:
+def _has_changed_since(id: str, seen: Sequence[Mapping[str, Any]]) -> bool:
     later = list(dropwhile(lambda entry: entry["id"] != id, seen))
     return any(is_tool_call(entry) and entry["effect"] != "read" and entry["ok"] for entry in later)
 
 
 def user_statements(values: Mapping[str, Any], besides: str = "") -> list[dict[str, str]]:
-    """Return what the user said to the planner, to steps and at confirm, in order: `{text, question?}`.
-
-    `besides`: the step or planning whose own answers are left out, because its rounds hold them.
+    """Return the user's statements to planner, steps and at confirm, in order: `{text, question?}`.
+    // `besides` is the step or planning whose own answers are left out, because its rounds include them.
     """
     answers = [
-        {"at": entry["at"], "question": _asked(entry["arguments"]), "text": entry["text"]}
+        {"at": entry["at"], "question": _question_with_options(entry["arguments"]), "text": entry["text"]}
         for entry in values.get("journal") or ()
         if entry["source"] == "user" and entry["ok"] and entry["arguments"].get("by") == "user"
         if not besides or besides not in (entry["id"].rpartition(".")[0], _asker(entry["arguments"]))
@@ -245,10 +244,10 @@ def user_statements(values: Mapping[str, Any], besides: str = "") -> list[dict[s
 
 
 def _asker(arguments: Mapping[str, Any]) -> str:
-    """Return who asked, as the id of the question says: `plan` for `2:plan.q1`."""
+    """Return who asked, from the id of the question: `plan` for `2:plan.q1`."""
     return str(arguments.get("asked") or "").rpartition(":")[2].rpartition(".")[0]
 
 
-def _asked(arguments: Mapping[str, Any]) -> str:
-    """Return a question with its options, as “the second one” may be the answer."""
+def _question_with_options(arguments: Mapping[str, Any]) -> str:
+    """Return a question with its options, because an answer may be “the second one”."""
     return " | ".join(map(str, (arguments.get("question") or "", *(arguments.get("options") or ()))))

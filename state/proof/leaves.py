@@ -1,4 +1,4 @@
-"""Trace the values of delivered data: for each, the observation that says it."""
+"""Trace each value of the structured result to the observation that contains it."""
 
 import json
 from collections import Counter
@@ -10,33 +10,33 @@ from donewhen.state.proof.quotes import token_line, tokens
 from donewhen.state.proof.receipt import Evidence, FieldRow
 
 MOST_FIELDS = 1_000
-"""Values of which the source is looked up."""
+"""The most values that are traced."""
 QUOTE_CHARS = 200
 SMALL = 12
-"""Whole numbers up to this stand everywhere: they are found only beside their name."""
+"""Whole numbers up to this are everywhere, so they count only next to their name."""
 
 
 class SourceText:
-    """Something that was observed or said, under its id."""
+    """The text of an observation or statement, under its id."""
 
     def __init__(self, id: str, text: str, *, firsthand: bool = True) -> None:
         self.id = id
         self.text = text
         self.firsthand = firsthand
-        """Not the agent's own words, such as the result of a step."""
+        """False for the agent's own words, such as the result of a step."""
 
     @cached_property
     def _readings(self) -> tuple[str, ...]:
-        """Return its words and numbers in a row, in both ways in which a comma between digits can be read."""
+        """The words and numbers in order, for both readings of a comma between digits."""
         return tuple({token_line(tokens(self.text)), token_line(tokens(self.text, commas_part=True))})
 
     def says(self, leaf: "_Leaf") -> bool:
-        """Return whether the value stands here, by its words and numbers in order."""
+        """Return whether the text contains the value's words and numbers in order."""
         return any(form in reading for form in leaf.forms for reading in self._readings)
 
 
 class _Leaf:
-    """One value of the data."""
+    """One value of the result."""
 
     def __init__(self, path: str, key: str, value: Any) -> None:
         self.path = path
@@ -48,11 +48,9 @@ class _Leaf:
 
 
 def trace_values(data: Any, sources: Sequence[SourceText]) -> tuple[list[FieldRow], int]:
-    """Return a row for each value of the data, and how many more there are.
-
-    Of several sources the one that says most of the data is named, first hand before second, the latest of equals. A
-    value that stands nowhere as it is, such as a rating or a sum, has no evidence; whether it is shown is for the
-    audit.
+    """Return a row for each value, and how many more there are.
+    // Of several sources, the one with most of the values is named, observations before the agent's words, the latest
+    of equals. A value that is nowhere verbatim, such as a rating or a sum, has no evidence; the audit judges it.
     """
     values = list(leaf_values(data))
     leaves = [_Leaf(path, key, value) for path, key, value in values[:MOST_FIELDS]]
@@ -69,7 +67,7 @@ def trace_values(data: Any, sources: Sequence[SourceText]) -> tuple[list[FieldRo
 
 
 def leaf_values(data: Any, path: str = "", key: str = "") -> Iterator[tuple[str, str, Any]]:
-    """Yield path, nearest name and value of everything in the data that is neither object nor list, nor null."""
+    """Yield path, nearest name and value of everything in the result except objects, lists and null."""
     if isinstance(data, Mapping):
         for name, below in data.items():
             yield from leaf_values(below, f"{path}.{name}" if path else str(name), str(name))

@@ -1,4 +1,4 @@
-"""The ends of a run, and the receipt that says why. The closed set of terminal reasons lives here and nowhere else."""
+"""The endings of a run, and the receipt that explains them. All terminal reasons are listed here."""
 
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -33,15 +33,15 @@ CODES: dict[str, Status | None] = {
     "out_of_budget": "exhausted",
     "stopped": "exhausted",
 }
-"""Terminal code → status; None: what the steps came to decides."""
+"""Terminal code → status; None means that the steps' outcomes decide."""
 
 ASSUMPTION_CHARS = 300
-"""The most characters of an assumption in the answer; the receipt has it whole."""
+"""The most characters of an assumption in the answer; the receipt has all of it."""
 FINAL = ("done", "failed", "blocked", "skipped", "exhausted")
 
 
 def is_step_proven(step: Mapping[str, Any], record: StepRecord, level: str) -> bool:
-    """Return whether a step is done and every criterion is as good as the level demands."""
+    """Return whether a step is done and every criterion satisfies the level."""
     verdicts = {verdict["criterion"]: verdict["verdict"] for verdict in record.get("verdicts") or ()}
     return record.get("status") == "done" and all(
         enough(verdicts.get(number, "failed"), criterion, level)
@@ -50,14 +50,14 @@ def is_step_proven(step: Mapping[str, Any], record: StepRecord, level: str) -> b
 
 
 def status_of(code: str, plan: Mapping[str, Any] | None, steps: Mapping[str, Any], settings: Settings) -> Status:
-    """Return the status of a run; never better than its steps, and never worse than what is proven of them."""
+    """Return the status of a run; never better than its steps, and never worse than what is proven."""
     rows = [(step, steps.get(step["id"], {})) for step in (plan or {}).get("steps", ())]
     good = [is_step_proven(step, record, settings.verification) for step, record in rows]
     if (fixed := CODES[code]) not in (None, "failed"):
         return "partial" if fixed == "completed" and not all(good) else fixed
     if rows and all(good) and code == "worked":
         # What nobody but a policy dropped, with nothing in its place, was part of the work.
-        dropped = any(row["by"] == "policy" and not row["instead"] for row in _replaced(plan or {}, steps))
+        dropped = any(row["by"] == "policy" and not row["instead"] for row in _replaced_rows(plan or {}, steps))
         return "partial" if dropped else "completed"
     if any(record.get("status") == "exhausted" for _, record in rows):
         return "exhausted"
@@ -65,7 +65,7 @@ def status_of(code: str, plan: Mapping[str, Any] | None, steps: Mapping[str, Any
 
 
 def receipt(values: Mapping[str, Any], settings: Settings, status: Status, code: str) -> Receipt:
-    """Return what was planned, executed, claimed and verified: all that a person needs to check the result. JSON."""
+    """Return the receipt as JSON: what was planned, executed, claimed and verified."""
     plan, records = values.get("plan") or {}, values.get("steps") or {}
     journal = values.get("journal") or []
     effects = [e for e in journal if e["source"] == "tool" and e.get("effect") in ("write", "idempotent")]
@@ -78,11 +78,11 @@ def receipt(values: Mapping[str, Any], settings: Settings, status: Status, code:
         "verification": settings.verification,
         "criteria": criteria_rows(plan.get("done_when") or (), values.get("verdicts") or ()),
         "steps": [_step_row(step, records.get(step["id"], {}), journal) for step in plan.get("steps", ())],
-        "replaced": _replaced(plan, records),
+        "replaced": _replaced_rows(plan, records),
         "approvals": list(values.get("approvals") or ()),
-        "questions": [_said(e, plan, records) for e in journal if e["source"] == "user"],
+        "questions": [_question_row(e, plan, records) for e in journal if e["source"] == "user"],
         "modes": list(values.get("modes") or ()),
-        "effects": [*_effects(effects), *map(_unknown, values.get("unknown") or ())],
+        "effects": [*_effects(effects), *map(_unknown_row, values.get("unknown") or ())],
         "output": values.get("output_row"),
         "audit": values.get("audit"),
         "looked": any(is_tool_call(e) and e["effect"] == "read" for e in journal),
@@ -93,7 +93,7 @@ def receipt(values: Mapping[str, Any], settings: Settings, status: Status, code:
 
 
 def _effects(entries: Sequence[Mapping[str, Any]]) -> list[EffectRow]:
-    """Return the calls that changed something. One whose outcome is unknown was settled if its like went well later."""
+    """Return the rows of calls with effects. An unknown outcome is resolved if an equal call succeeded later."""
     rows: list[EffectRow] = []
     later: set[str] = set()
     for entry in reversed(entries):
@@ -111,7 +111,7 @@ def _effects(entries: Sequence[Mapping[str, Any]]) -> list[EffectRow]:
     return rows[::-1]
 
 
-def _unknown(call: Mapping[str, Any]) -> EffectRow:
+def _unknown_row(call: Mapping[str, Any]) -> EffectRow:
     arguments = redact_json(call["arguments"])
     row: EffectRow = {
         "id": call["step"],
@@ -123,8 +123,8 @@ def _unknown(call: Mapping[str, Any]) -> EffectRow:
     return {**row, "unknown": True}
 
 
-def _replaced(plan: Mapping[str, Any], records: Mapping[str, Any]) -> list[ReplacedRow]:
-    """Return the steps of earlier plans of this request that were not done and are not in the last one."""
+def _replaced_rows(plan: Mapping[str, Any], records: Mapping[str, Any]) -> list[ReplacedRow]:
+    """Return the steps of earlier plans of this request that were neither done nor kept."""
     ids = {step["id"] for step in plan.get("steps", ())}
     return [
         {
@@ -141,12 +141,12 @@ def _replaced(plan: Mapping[str, Any], records: Mapping[str, Any]) -> list[Repla
 
 
 def schedule_of(values: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return the schedule of the work, if a person saw and approved one."""
+    """Return the schedule, if a person saw and approved one."""
     approved = (values.get("approval") or {}).get("plan") or {}
     return dict(approved["schedule"]) if approved.get("schedule") else None
 
 
-def _said(entry: Mapping[str, Any], plan: Mapping[str, Any], records: Mapping[str, Any]) -> QuestionRow:
+def _question_row(entry: Mapping[str, Any], plan: Mapping[str, Any], records: Mapping[str, Any]) -> QuestionRow:
     asked = entry["arguments"]
     assumed = asked.get("by") == "policy" and not entry["ok"]
     said = plan.get("speak") if entry["step"] in ("p", "plan") else records.get(entry["step"], {}).get("result")
@@ -161,7 +161,7 @@ def _said(entry: Mapping[str, Any], plan: Mapping[str, Any], records: Mapping[st
 
 
 def criteria_rows(criteria: Sequence[Mapping[str, Any]], verdicts: Sequence[Mapping[str, Any]]) -> list[CriterionRow]:
-    """Return the criteria with what was found of each; unverified where nothing was."""
+    """Return the criteria with their verdicts; unverified if there is none."""
     found = {verdict["criterion"]: verdict for verdict in verdicts}
     return [
         {
@@ -178,7 +178,7 @@ def criteria_rows(criteria: Sequence[Mapping[str, Any]], verdicts: Sequence[Mapp
 
 
 def is_goal_reached(goal: Sequence[Mapping[str, Any]], verdicts: Sequence[Mapping[str, Any]], level: str) -> bool:
-    """Return whether every criterion that the goal has of its own is proven as the level demands (D06)."""
+    """Return whether all of the goal's own criteria satisfy the level (D06)."""
     rows = zip(goal, criteria_rows(goal, verdicts), strict=True)
     return all(enough(row["verdict"], criterion, level) for criterion, row in rows)
 
@@ -208,7 +208,7 @@ def _step_row(step: Mapping[str, Any], record: StepRecord, journal: Sequence[Map
 
 
 def summary(receipt: Mapping[str, Any], reason: str = "", language: str = "en") -> str:
-    """Return what happened, in words made by code: counts only finished steps as finished."""
+    """Summarize the run without a model; only finished steps count as finished."""
     rows = receipt["steps"]
     done = [row for row in rows if row["status"] == "done"]
     lines = [reason] if reason else []
@@ -223,36 +223,36 @@ def summary(receipt: Mapping[str, Any], reason: str = "", language: str = "en") 
 
 
 def to_markdown(lines: Sequence[str]) -> str:
-    """Return lines as Markdown: items of a list under each other, every other line a paragraph of its own."""
+    """Return lines as Markdown: list items together, every other line as a paragraph."""
     pairs = zip(("", *lines), lines, strict=False)
     gaps = ("\n" if before[:2] == line[:2] == "- " else "\n\n" for before, line in pairs)
     return "".join(gap + line for gap, line in zip(gaps, lines, strict=True)).strip()
 
 
 def notes(receipt: Mapping[str, Any], language: str = "en") -> list[str]:
-    """Return what an answer must not leave out: what was not shown, assumed, not done, and what would come next."""
+    """Return what an answer must not omit: unproven criteria, assumptions, unfinished work, and next steps."""
     before = [*unproven_lines(receipt, language), *unasked_lines(receipt, language)]
     return [*before, *unfinished_lines(receipt, language), *next_step_lines(receipt, language)]
 
 
 def without_notes(text: str, receipt: Mapping[str, Any], language: str = "en") -> str:
-    """Return an answer as it was written, without the lines that stand below it by this receipt."""
+    """Return an answer without the notes that this receipt adds."""
     added = {line for note in notes(receipt, language) for line in note.splitlines()}
     return "\n".join(line for line in text.splitlines() if line not in added).strip()
 
 
 def with_notes(text: str, receipt: Mapping[str, Any], language: str = "en") -> str:
-    """Return an answer with the lines that must stand below it by this receipt."""
+    """Return an answer with the notes that this receipt adds."""
     lines = notes(receipt, language)
     return "\n\n".join(part for part in (text, to_markdown(lines)) if part)
 
 
 def unproven_lines(receipt: Mapping[str, Any], language: str = "en") -> list[str]:
-    """Return what of the work that is done was not shown: criteria that stayed unverified, and what a judge doubted."""
+    """Return a line for each unproven part of finished work: unverified criteria, and a judge's doubts."""
     speak = partial(say, language, "summary")
     lines: list[str] = []
     if receipt.get("verification") == "claimed":
-        return _of_audit(receipt.get("audit"), language)
+        return _audit_lines(receipt.get("audit"), language)
     for item in receipt.get("criteria") or ():
         if item["verdict"] in ("unverified", "failed"):
             lines.append(f"- {speak('not_verified')}: {item['text']}" + (f" — {item['note']}" if item["note"] else ""))
@@ -262,11 +262,11 @@ def unproven_lines(receipt: Mapping[str, Any], language: str = "en") -> list[str
             lines += [f"- {speak('not_verified')}: {item['text']} — {item['note']}" for item in open_ones]
             if row.get("unchanged"):
                 lines.append(f"- {speak('unchanged', content=row['content'])} — {row['unchanged']}")
-    return [*lines, *_of_data(receipt.get("output"), language), *_of_audit(receipt.get("audit"), language)]
+    return [*lines, *_data_lines(receipt.get("output"), language), *_audit_lines(receipt.get("audit"), language)]
 
 
-def _of_audit(audit: Mapping[str, Any] | None, language: str) -> list[str]:
-    """Return a line for each sentence that was not shown and for each thing that is missing."""
+def _audit_lines(audit: Mapping[str, Any] | None, language: str) -> list[str]:
+    """Return a line for each unproven sentence and each missing thing."""
     if audit is None:
         return []
     if audit["problem"]:
@@ -280,15 +280,14 @@ def _of_audit(audit: Mapping[str, Any] | None, language: str) -> list[str]:
     return lines
 
 
-def _of_data(row: Mapping[str, Any] | None, language: str) -> list[str]:
-    """Return what is to be said of the result as data: that it is missing."""
+def _data_lines(row: Mapping[str, Any] | None, language: str) -> list[str]:
+    """Return a line if the structured result is missing."""
     return [f"- {say(language, 'summary', 'no_output', problem=row['problem'])}"] if row and row["problem"] else []
 
 
 def unfinished_lines(receipt: Mapping[str, Any], language: str = "en") -> list[str]:
-    """Return a line for every call of which nobody knows whether it took effect, and for every step that is not done.
-
-    A step that a later plan left out is not done either, unless that plan did it in another way.
+    """Return a line for every call with an unknown outcome, and for every step that is not done.
+    // A step that a later plan dropped counts too, unless that plan replaced it.
     """
     speak = partial(say, language, "summary")
     rows = [row for row in receipt.get("effects", ()) if row.get("unknown")]
@@ -310,7 +309,7 @@ def unfinished_lines(receipt: Mapping[str, Any], language: str = "en") -> list[s
 
 
 def unasked_lines(receipt: Mapping[str, Any], language: str = "en") -> list[str]:
-    """Return a line for every question that no person answered, though the work went on."""
+    """Return a line for every question that no person answered."""
     rows = [row for row in receipt.get("questions", ()) if row["by"] == "policy"]
     return [
         f"- {say(language, 'summary', 'assumed', question=row['question'])}{_assumption(row)}"

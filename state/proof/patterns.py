@@ -1,7 +1,6 @@
-"""Regular expressions and JSON paths that a model wrote: refused if a short one would take all memory, or never end.
-
-A counted repeat is written out when the pattern is compiled, so nested ones multiply; every group keeps all that it
-ever matched; a path's own regular expressions cannot be stopped. What is wrong is said so that it can be mended.
+"""Refuse regular expressions and JSON paths of models that would exhaust memory or never end.
+// Counted repeats are expanded when a pattern is compiled, so nested ones multiply; every group keeps all its matches;
+regular expressions within a path cannot be stopped. The problem is described so that it can be corrected.
 """
 
 import re
@@ -10,7 +9,7 @@ from donewhen.state.pattern import pattern
 
 PATTERN_CHARS = 500
 PATTERN_SIZE = 10_000
-"""Elements of a pattern with its counted repeats written out; about 300 bytes each."""
+"""The most elements of a pattern with its counted repeats expanded; about 300 bytes each."""
 PATTERN_GROUPS = 5
 PATH_CHARS = 500
 
@@ -22,9 +21,8 @@ _GROUP = pattern(r"\((?!\?)|\(\?P?<(?![=!])")
 
 
 def pattern_problem(pattern: str, groups: int = PATTERN_GROUPS) -> str | None:
-    """Return why this regular expression is not taken, in words for its author; None if it is.
-
-    `groups`: how many may capture; where texts are short, more do no harm.
+    """Return why this regular expression is refused, in words for its author; None if it is not.
+    // `groups` is the most capturing groups; for short texts more do no harm.
     """
     if _VERBOSE.search(pattern):
         return f"{pattern[:80]!r} has the flag x; write the pattern without it"
@@ -45,7 +43,7 @@ def pattern_problem(pattern: str, groups: int = PATTERN_GROUPS) -> str | None:
 
 
 def count_elements(pattern: str) -> int:
-    """Return how many elements a pattern has when its counted repeats are written out; linear, compiles nothing."""
+    """Return the number of elements of a pattern with its counted repeats expanded; linear, without compiling."""
     open_groups, last = [0], 0
     for token in _TOKEN.finditer(pattern):
         text, least = token[0], token["least"]
@@ -66,7 +64,7 @@ def count_elements(pattern: str) -> int:
 
 
 def path_problem(path: str) -> str | None:
-    """Return why this JSON path is not taken; None if it is."""
+    """Return why this JSON path is refused; None if it is not."""
     if len(path) > PATH_CHARS:
         return f"a path has at most {PATH_CHARS} characters; this one has {len(path):,}"
     if "=~" in path or "sub(" in path:

@@ -20,7 +20,7 @@ _TYPOGRAPHY = str.maketrans("‘’‚‛“”„‟«»‐‑‒–—−⁄",
 _SPACES = pattern(r"\s+")
 _SMALL = pattern(r"[\u00b2\u00b3\u00b9\u00bc-\u00be\u2070-\u209c\u2150-\u215f\u2189\u2460-\u249b]")
 _APART = {"<super>": "^", "<sub>": "_", "<fraction>": "_", "<circle>": " "}
-"""Digits that stand for something else than a digit: 10² is not 102, and 1½ not 11/2."""
+"""Digits with another meaning: 10² is not 102, and 1½ is not 11/2."""
 _ESCAPE = pattern(r"((?:\\u[0-9a-fA-F]{4})+)|\\([\"\\/])|\\[nrt]")
 _ANSI = pattern(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
 _TAG = pattern(r"</?[a-zA-Z][^<>]*>")
@@ -30,7 +30,7 @@ _GROUPING_SPACE = pattern(r"(?<=\d)[\u00a0\u2009\u202f](?=\d{3}(?!\d))")
 _SPACED = pattern(r"(?<![\d.,])\d{1,3}(?: \d{3})+(?!\d)")
 _DOTTED = pattern(r"(?<![\d.,])\d{1,3}(?:\.\d{3})+(?![\d.])")
 _LONG = pattern(r"(?<![\w.,])(?:[a-z]{2}\d\d|\+?\d+|\(\d+\))(?:[ ()/-]{1,3}\d+)+(?![\w.,]*\d)", re.IGNORECASE)
-"""A phone number, an IBAN, an ISBN: groups of digits that are one number, if they are nine digits together."""
+"""Phone numbers, IBANs, ISBNs: digit groups that form one number of at least nine digits."""
 _LONG_DIGITS = range(9, 40)
 _HASH = pattern(r"(?<!\w)[0-9a-f]{7,31}(?!\w)")
 _OTHER_DIGIT = pattern(r"(?![0-9])\d")
@@ -60,30 +60,30 @@ _OPERATION = pattern(r"[\w)\]] (?:[-+*/]|[!=]=) [\w(\[\"]")
 OPERATORS = ("+", "*", "/", "!=")
 _SKIP = pattern(r"[\[(]?(?:…|\.{3,})[\])]?")
 _LINK = pattern(r"!?\[([^\[\]\n]*)\]\([^()\s]*\)")
-"""A Markdown link, which people quote by what they see of it."""
+"""A Markdown link, which people quote by its visible text."""
 _CURRENCIES = {"eur": "€", "usd": "$", "gbp": "£", "jpy": "¥", "cny": "¥", "inr": "₹", "krw": "₩", "rub": "₽",
                "uah": "₴", "ils": "₪", "try": "₺", "vnd": "₫"}  # fmt: skip
 """ISO 4217 codes of currencies that have a sign."""
 _CURRENCY = pattern(rf"(?<![^\W\d_])(?:{'|'.join(_CURRENCIES)})(?![^\W\d_])", re.IGNORECASE)
 _SHORT = 4
-"""Characters of a script without spaces: fewer may be a part of a longer word."""
+"""Fewer characters of a script without spaces may be part of a longer word."""
 PASSAGE_CHARS = 200
 HASH_CHARS = 32
-"""The least length of a hash that may be quoted by its beginning."""
+"""The least length of an abbreviated hash."""
 
 
 def fold(text: str) -> str:
-    """Return text for comparing: Unicode form, case, white space and typographic quotes do not matter."""
-    normal = unicodedata.normalize("NFKC", _SMALL.sub(_apart, text))
+    """Return a text for comparison, regardless of Unicode form, case, white space and typographic quotes."""
+    normal = unicodedata.normalize("NFKC", _SMALL.sub(_separate, text))
     return _SPACES.sub(" ", normal.translate(_TYPOGRAPHY).casefold()).strip()
 
 
-def _apart(small: re.Match[str]) -> str:
+def _separate(small: re.Match[str]) -> str:
     kind = unicodedata.decomposition(small[0]).partition(" ")[0]
     return _APART.get(kind, "") + unicodedata.normalize("NFKC", small[0])
 
 
-def _unescaped(escape: re.Match[str]) -> str:
+def _read_escape(escape: re.Match[str]) -> str:
     if escape[1]:
         units = bytes.fromhex(escape[1].replace("\\u", ""))
         return units.decode("utf-16-be", "surrogatepass").encode("utf-16", "surrogatepass").decode("utf-16", "replace")
@@ -91,13 +91,12 @@ def _unescaped(escape: re.Match[str]) -> str:
 
 
 def tokens(text: str, signs: Collection[str] = (), *, commas_part: bool = False) -> list[str]:
-    """Return the tokens of a text, in order. `signs`: which of `%`, `$`, `<`, emoji … are tokens too.
-
-    A comma between digits belongs to the number where it groups or marks decimals, and separates in lists and rows;
-    `commas_part`: it separates wherever it stands.
+    """Return the tokens of a text, in order. `signs` says which of `%`, `$`, `<`, emoji … are tokens too.
+    // A comma between digits belongs to the number if it groups or marks decimals, and separates in lists and rows;
+    with `commas_part` it always separates.
     """
     text = _GROUPING_SPACE.sub("", html.unescape(_ANSI.sub("", text)))
-    text = unicodedata.normalize("NFKC", _SMALL.sub(_apart, text)).translate(_TYPOGRAPHY).casefold()
+    text = unicodedata.normalize("NFKC", _SMALL.sub(_separate, text)).translate(_TYPOGRAPHY).casefold()
     if not text.isascii():
         text = _OTHER_DIGIT.sub(lambda digit: str(unicodedata.decimal(digit[0])), _UNSPACED.sub(r" \1 ", text))
     text = _DATE_AND_TIME.sub(r"\1 ", text)
@@ -124,7 +123,7 @@ def tokens(text: str, signs: Collection[str] = (), *, commas_part: bool = False)
 
 
 def regroup_digits(text: str) -> str:
-    """Return the text with grouped digits as one number: `1 299`, a phone number, and what `undotted` joins."""
+    """Return the text with grouped digits as one number: `1 299`, a phone number, and those that `undotted` joins."""
     return join_dotted(_LONG.sub(_run, _SPACED.sub(lambda number: number[0].replace(" ", ""), text)))
 
 
@@ -140,7 +139,7 @@ def _run(groups: re.Match[str]) -> str:
 
 
 def _values(number: str, text: str, match: re.Match[str], commas_part: bool) -> list[str]:
-    """Return the number, or the numbers, that digits with dots and commas between them stand for."""
+    """Return the number or numbers that digits with dots and commas stand for."""
     start, end = match.start("number"), match.end("number")
     before, after = text[start - 1 : start], text[end : end + 1]
     if "," in number and (
@@ -168,7 +167,7 @@ def _value(number: str) -> str:
 
 
 class SearchedText:
-    """A text that quotes are looked up in. Each way of reading it is computed once, in time linear in its length."""
+    """A text in which quotes are searched. Each form of it is computed once, in linear time."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -176,8 +175,8 @@ class SearchedText:
 
     @cached_property
     def _forms(self) -> list[str]:
-        """Yield the text as it stands and with JSON's escapes read; each without tags, line numbers, and regrouped."""
-        forms = [self.text, *([_ESCAPE.sub(_unescaped, self.text)] if "\\" in self.text else [])]
+        """The text as it is and with JSON's escapes decoded; each without tags and line numbers, and regrouped."""
+        forms = [self.text, *([_ESCAPE.sub(_read_escape, self.text)] if "\\" in self.text else [])]
         forms += [_LINK.sub(r"\1", form) for form in forms if "](" in form and _LINK.search(form)]
         forms += [_TAG.sub(" ", form) for form in forms if _TAG.search(form)]
         forms += [_LINE_NUMBER.sub("", form) for form in forms if len(_LINE_NUMBER.findall(form)) > 1]
@@ -190,9 +189,9 @@ class SearchedText:
             yield self._read[number, signs]
 
     def says(self, quote: str) -> bool:
-        """Return whether the quote stands in the text; one without words and numbers, as `[]`, by its characters."""
+        """Return whether the text contains the quote; a quote without words and numbers, as `[]`, by its characters."""
         quote = _HASH.sub(self._whole_hash, _BLOCKQUOTE.sub("", quote))
-        forms = [quote, *([_ESCAPE.sub(_unescaped, quote)] if "\\" in quote else [])]
+        forms = [quote, *([_ESCAPE.sub(_read_escape, quote)] if "\\" in quote else [])]
         forms += [_LINK.sub(r"\1", form) for form in forms if "](" in form]
         forms += [joined for form in forms if (joined := regroup_digits(form)) != form]
         signs = _signs(quote)
@@ -201,16 +200,16 @@ class SearchedText:
             return bool(marks) and marks in "".join(self.text.split())
         if len(short := tokens(quote)) < _SHORT and all(map(_UNSPACED.fullmatch, short)):
             return any(self._stands_alone(fold(form)) for form in forms)
-        if any(_stands(form, signs, reading) for reading in self._readings(signs) for form in forms):
+        if any(_is_token_run(form, signs, reading) for reading in self._readings(signs) for form in forms):
             return True
-        if (signed := _signed(quote)) != quote:
+        if (signed := _with_currency_signs(quote)) != quote:
             return self.says(signed)
         return self._with_signs is not None and self._with_signs.says(quote)
 
     @cached_property
     def _with_signs(self) -> "SearchedText | None":
-        """Return the text with signs for the codes of currencies; None if it has none."""
-        signed = _signed(self.text)
+        """The text with signs for currency codes; None if it has none."""
+        signed = _with_currency_signs(self.text)
         return SearchedText(signed) if signed != self.text else None
 
     def _stands_alone(self, short: str) -> bool:
@@ -226,7 +225,7 @@ class SearchedText:
         return fold(self.text)
 
     def _whole_hash(self, short: re.Match[str]) -> str:
-        """Return the first hash in the text that begins so, as git and others shorten them; else as it was."""
+        """Return the first hash in the text with this beginning, as git and others abbreviate them; else the input."""
         found = re.search(rf"(?<!\w){short[0]}[0-9a-f]+(?!\w)", self.text)
         return found[0] if found and len(found[0]) >= HASH_CHARS else short[0]
 
@@ -249,23 +248,23 @@ class SearchedText:
         return [(passage, frozenset(tokens(passage))) for passage in passages]
 
 
-def _signed(text: str) -> str:
+def _with_currency_signs(text: str) -> str:
     return _CURRENCY.sub(lambda code: _CURRENCIES[code[0].casefold()], text)
 
 
 def _signs(quote: str) -> tuple[str, ...]:
-    """Return the signs of a quote; with an operator between operands all operators, so that none stands for another."""
+    """Return the signs of a quote; with an operator between operands all operators, so that none matches another."""
     plain = unicodedata.normalize("NFKC", quote).translate(_TYPOGRAPHY)
     found = {match[0] for match in _TOKEN.finditer(plain) if match.lastgroup == "sign"}
     return (*sorted(found), *(OPERATORS if _OPERATION.search(plain) else ()))
 
 
 def token_line(found: list[str]) -> str:
-    """Return the tokens with a space around each, so that only whole ones are found."""
+    """Return the tokens with spaces around each, so that only whole ones match."""
     return f" {' '.join(found)} " if found else ""
 
 
-def _stands(quote: str, signs: Collection[str], reading: str) -> bool:
+def _is_token_run(quote: str, signs: Collection[str], reading: str) -> bool:
     for commas_part in (False, True):
         wanted = token_line(tokens(f" {quote} ", signs, commas_part=commas_part))
         if wanted and wanted in reading:
@@ -279,7 +278,7 @@ def _stands(quote: str, signs: Collection[str], reading: str) -> bool:
 
 
 def _in_order(parts: list[list[str]], reading: str) -> bool:
-    """Return whether the parts around skips follow each other in the text."""
+    """Return whether the parts between skips follow each other in the text."""
     end = 0
     for part in parts:
         if (at := reading.find(token_line(part), max(end - 1, 0))) < 0:

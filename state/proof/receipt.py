@@ -1,4 +1,4 @@
-"""The shape of a receipt: what a person, or a program, needs to check a run. JSON; kept in the outcome."""
+"""The shape of a receipt: everything needed to check a run. JSON, stored in the outcome."""
 
 from typing import Any, Literal, NotRequired
 
@@ -12,15 +12,15 @@ Status = Literal["completed", "partial", "failed", "cancelled", "exhausted"]
 
 
 class Evidence(TypedDict):
-    """An observation, and the words in it that prove something."""
+    """An observation, and the words in it that prove a criterion."""
 
     observation: str
     """Its id, such as `s2.3`; `recall`, the journal in state and `donewhen show` have the text."""
     quote: NotRequired[str]
     before: NotRequired[bool]
-    """Meant as it was before what it describes was changed."""
+    """True if it is cited as it was before its subject changed."""
     part: NotRequired[bool]
-    """The model saw a part of it only."""
+    """True if the model saw only a part of it."""
 
 
 class CriterionRow(TypedDict):
@@ -32,15 +32,15 @@ class CriterionRow(TypedDict):
     check: dict[str, Any] | None
     """As approved: `{tool, arguments, expect}`."""
     claimed: bool | None
-    """The model's word; None if it never claimed."""
+    """The model's claim; None if it made none."""
     verdict: Verdict
     evidence: list[Evidence]
     note: str
-    """The word of the check or the judge, or the reason why evidence was missing."""
+    """The explanation of the check or the judge, or why evidence was missing."""
 
 
 class RepeatedRow(TypedDict):
-    """A call that gave the same result several times in a row."""
+    """A call that returned the same result several times in a row."""
 
     tool: str
     arguments: dict[str, Any]
@@ -55,23 +55,23 @@ class StepRow(TypedDict):
     status: StepStatus
     reason: str
     result: str
-    """In the model's words; what proves it stands in `criteria`."""
+    """In the model's words; `criteria` has the proof."""
     rounds: int
     started: str
-    """ISO 8601, UTC; "" for a step that was never set to work, and `ended` for one that has not ended."""
+    """ISO 8601, UTC; "" if it never started. Likewise `ended`."""
     ended: str
     executor: NotRequired[str]
-    """The executor that worked on it; the default one if there is none."""
+    """The executor that worked on it; empty for the default one."""
     transcript: NotRequired[list[dict[str, Any]]]
-    """The words of an executor that works by itself, in short: rows of `by`, `text` and `calls`."""
+    """The messages of an executor that works on its own, in short form: rows of `by`, `text` and `calls`."""
     spent: dict[str, float]
-    """By ledger key, all attempts of this plan together."""
+    """By ledger key, for all attempts of this plan."""
     unchanged: str
-    """Why nothing was changed though tools for that were granted, in the model's words; "" where something was."""
+    """Why nothing was changed although tools for that were granted, in the model's words; "" if something was."""
     silent_rounds: int
-    """The longest row of rounds that brought nothing new."""
+    """The longest series of rounds without anything new."""
     repeated: list[RepeatedRow]
-    """Calls that were made again though they gave the same result."""
+    """Calls repeated although they returned the same result."""
     criteria: list[CriterionRow]
 
 
@@ -83,9 +83,9 @@ class ReplacedRow(TypedDict):
     status: StepStatus
     reason: str
     by: str
-    """Decided by: user or policy."""
+    """Who decided: `user` or `policy`."""
     instead: list[str]
-    """Ids of the steps that the plan got in its place."""
+    """Ids of the steps that replace it."""
 
 
 class ApprovalRow(TypedDict):
@@ -100,17 +100,17 @@ class ApprovalRow(TypedDict):
     revision: NotRequired[str]
     """The revision of the plan that was shown."""
     approved_revision: NotRequired[str]
-    """The revision of the plan that was approved; another one if it was edited."""
+    """The approved revision, which differs if the plan was edited."""
     step: NotRequired[str | None]
     tool: NotRequired[str]
     arguments: NotRequired[dict[str, Any]]
-    """Of the call that was decided about, exactly."""
+    """The exact arguments of the call."""
     edited: NotRequired[dict[str, Any]]
-    """The arguments that a person gave it instead."""
+    """The arguments after a person's edit."""
     batch: NotRequired[list[dict[str, Any]]]
-    """Calls of the same reply that were decided about with it."""
+    """Calls of the same reply, decided together with it."""
     new: NotRequired[list[str]]
-    """Targets of these calls that nobody knew of before."""
+    """Targets of these calls that were unknown before."""
 
 
 class QuestionRow(TypedDict):
@@ -120,15 +120,15 @@ class QuestionRow(TypedDict):
     question: str | None
     answer: str
     by: str
-    """Answered by: user or policy."""
+    """Who answered: `user` or `policy`."""
     assumed: bool
-    """True if nobody answered, and the work went on by an assumption."""
+    """True if nobody answered, and the work continued with an assumption."""
     assumption: str
-    """What was assumed, in the words of the step's result, or of the plan if the planner asked; "" if nobody said."""
+    """The assumption, from the step's result, or from the plan if the planner asked; "" if none was stated."""
 
 
 class EffectRow(TypedDict):
-    """A call that changed something, or may have."""
+    """A call that had an effect, or may have had one."""
 
     id: str
     tool: str
@@ -136,30 +136,30 @@ class EffectRow(TypedDict):
     ok: bool
     effect: Literal["write", "idempotent"]
     unknown: NotRequired[bool]
-    """True if it began and its outcome is unknown; `ok` is false then, and `id` may be the step's alone."""
+    """True if it began and its outcome is unknown; then `ok` is false, and `id` may be only the step's."""
 
 
 class FieldRow(TypedDict):
-    """One value of the data that was delivered, and where it comes from."""
+    """One value of the structured result, and its source."""
 
     path: str
-    """Such as `offers[0].price`; "" where the data is that value."""
+    """Such as `offers[0].price`; "" if the result is a single value."""
     evidence: list[Evidence]
-    """The observation or result in which it stands; empty for what stands nowhere as it is, such as a sum."""
+    """The observation or result with this value; empty if it is nowhere verbatim, such as a sum."""
 
 
 class OutputRow(TypedDict):
-    """The result as data, where that was asked for; the data itself is `output` in the outcome."""
+    """The structured result, if requested; the data itself is `output` in the outcome."""
 
     problem: str
-    """The problem for which it was not delivered; "" if it was."""
+    """Why it was not delivered; "" if it was."""
     fields: list[FieldRow]
     more: int
-    """Values beyond the first thousand, which were not looked up."""
+    """The number of values beyond the first thousand, which were not traced."""
 
 
 class SentenceRow(TypedDict):
-    """A sentence that was delivered, and what a judge said of it."""
+    """A delivered sentence, and the judge's verdict on it."""
 
     n: int
     text: str
@@ -170,7 +170,7 @@ class SentenceRow(TypedDict):
 
 
 class AuditRow(TypedDict):
-    """A judge's verdict on the text that was delivered, and on the goal."""
+    """A judge's verdict on the delivered text and the goal."""
 
     problem: str
     """Why there was no audit, where one was due; "" where there was one, or nobody who could make it (`nobody`)."""

@@ -1,1 +1,1 @@
-"""Reading decisions out of what models write."""
+"""Read decisions from the texts of models."""

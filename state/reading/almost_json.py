@@ -1,7 +1,7 @@
-"""Reads one JSON object or list as models write it: Python's literals, other quotes, comments, no brackets at the end.
-
-Only syntax is mended. Every value is read where it stands; a variable, an expression, a string or number that was cut,
-a bracket that is missing where a value could have moved make the whole unreadable, and nobody acts on it.
+"""Read one JSON object or list as models write it: Python literals, other quotes, comments, missing brackets at the
+end.
+// Only syntax is repaired. Variables, expressions, truncated strings or numbers, and missing brackets that could move a
+value make the whole text unreadable, and no one acts on it.
 """
 
 import json
@@ -31,18 +31,18 @@ _DECODER = json.JSONDecoder()
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """What was read at a bracket."""
+    """The result of reading at a bracket."""
 
     value: Any
-    """The object or list, exactly as it was written; None if that is not certain."""
+    """The object or list exactly as written; None if that is uncertain."""
     end: int
-    """Where to read on."""
+    """Where reading continues."""
     complete: bool = True
-    """False when closing brackets were missing."""
+    """False if closing brackets were missing."""
     open_list: bool = False
-    """A list was among what was not closed: there may have been more items."""
+    """True if an unclosed list may have had more items."""
     broken: str = ""
-    """The text of what cannot be read, or its first 300 characters."""
+    """The unreadable text, or its first 300 characters."""
 
 
 def read_candidate(text: str, start: int, effort: Effort) -> Candidate:
@@ -67,7 +67,7 @@ def read_candidate(text: str, start: int, effort: Effort) -> Candidate:
 
 
 class _Unsure(Exception):
-    """What stands here is no value that can be read for certain."""
+    """The text cannot be read with certainty."""
 
 
 class _Reader:
@@ -120,7 +120,9 @@ class _Reader:
         return items
 
     def _is_closed(self, bracket: str) -> bool:
-        """Return whether the object or list ends here: by its bracket, another's, or with the text, fence or tag."""
+        """Return whether the object or list ends here: by its bracket, another one, or the end of text,
+        fence or tag.
+        """
         before, gap = self.at, self._skip()
         kind, lexeme = self._peek()
         if kind == "close" and lexeme == bracket:
@@ -140,7 +142,7 @@ class _Reader:
         return False
 
     def _comma(self, key: bool) -> None:
-        """Read a comma, or none where only one can be meant: before a key, between two objects."""
+        """Read a comma, or accept a missing one where it is unambiguous: before a key, between two objects."""
         kind, lexeme = self._peek()
         if kind == "comma":
             self._take(kind, lexeme)
@@ -148,7 +150,7 @@ class _Reader:
             raise _Unsure
 
     def _skip(self) -> str:
-        """Go behind white space and comments; what was skipped."""
+        """Skip white space and comments; return them."""
         found = _SKIP.match(self.text, self.at)
         end = found.end() if found else self.at
         gap, self.at = self.text[self.at : end], end
@@ -188,13 +190,13 @@ class _Reader:
             raise _Unsure from error
 
     def rest_is_sure(self, start: int) -> bool:
-        """Return whether nothing behind the value says that it was not the whole."""
+        """Return whether nothing after the value suggests that it was longer."""
         if self.text[start] == "{" and _GOES_ON.match(self.text, self.at):
             return False
         return self.complete or bool(_OVER.match(self.text, self.at))
 
     def broken(self, start: int) -> Candidate:
-        """Return the text up to the bracket that closes what cannot be read."""
+        """Return the unreadable text up to the bracket that closes it."""
         depth, at = 0, start
         while found := _TOKEN.match(self.text, at):
             self.effort.charge(1)

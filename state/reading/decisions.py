@@ -1,4 +1,4 @@
-"""The control tools: names and arguments by which a model decides. A public protocol, beside the domain tools."""
+"""The control tools: the names and arguments of a model's decisions. A public protocol beside the domain tools."""
 
 import copy
 from collections.abc import Collection, Mapping
@@ -166,7 +166,7 @@ _ALL = {
     )
 }
 LOOKUPS = ("recall", "find_tools")
-"""Control tools that look something up and decide nothing."""
+"""Control tools that only look something up."""
 TRIAGE = ("answer", "ask_user", "submit_plan", "decline")
 DRAFT = ("submit_plan", "ask_user", "decline")
 DELIVER = ("deliver",)
@@ -176,16 +176,15 @@ NAMES = frozenset(_ALL)
 
 
 def control_tools(names: Collection[str], instead: Mapping[str, Any] = MappingProxyType({})) -> list[dict[str, Any]]:
-    """Return the definitions as chat models bind them, in the order given; the same objects each time.
-
-    `instead`: definitions that take the place of ours, by name.
+    """Return the definitions for chat models in the given order; the same objects each time.
+    // `instead` replaces definitions by name.
     """
     return [instead.get(name) or _ALL[name] for name in names]
 
 
 @cache
 def plan_tool(*unused: str) -> dict[str, Any]:
-    """Return `submit_plan` without the fields that have no use there; the same object each time."""
+    """Return `submit_plan` without the fields that do not apply; the same object each time."""
     tool: dict[str, Any] = copy.deepcopy(_ALL["submit_plan"])
     fields = tool["function"]["parameters"]["properties"]
     for name in unused:
@@ -196,7 +195,7 @@ def plan_tool(*unused: str) -> dict[str, Any]:
 
 @cache
 def arguments_schema(name: str) -> dict[str, Any]:
-    """Return the JSON Schema of what is read of a control tool's arguments: more than models are shown."""
+    """Return the JSON Schema of everything that is read from a control tool's arguments; models are shown less."""
     schema: dict[str, Any] = copy.deepcopy(_ALL[name]["function"]["parameters"])
     properties = schema["properties"]
     if name == "ask_user":

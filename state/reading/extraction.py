@@ -1,7 +1,6 @@
-"""Finds the JSON value in a model's text that fits what was asked for, and nothing else.
-
-Made for models that print their decision instead of calling a tool. A wrong value is worse than none: whoever gets
-none answers with a correction, and the model writes it again.
+"""Find the JSON value in a model's text that has the requested form.
+// For models that print their decision instead of calling a tool. A wrong value is worse than none: without one, the
+model gets a correction and writes it again.
 """
 
 import re
@@ -14,7 +13,7 @@ from donewhen.state.reading.almost_json import Candidate, read_candidate
 from donewhen.state.reading.json_strings import Effort, EffortExhausted
 
 LONGEST = 1_000_000
-"""Characters of a text in which a value is looked for."""
+"""The most characters of a text that are searched."""
 _TAG = r"(?:think|thinking|thought|reasoning|reflection|scratchpad)"
 _CLOSE_THINKING = pattern(rf"</{_TAG}>|\[/THINK\]")
 _OPEN_THINKING = pattern(rf"<{_TAG}>|\[THINK\]")
@@ -35,18 +34,18 @@ _TAIL = pattern(r"[^\w\n<#/]{0,99}+(?:\n|\Z|```|~~~|<|\#|//)")
 
 @dataclass(frozen=True, slots=True)
 class Extracted:
-    """A value found in a text, and where."""
+    """A value found in a text, and its place."""
 
     value: Any
-    """None if what stands there was meant to fit, and does not or cannot be read for certain."""
+    """None if the text was meant as the value and does not fit, or cannot be read with certainty."""
     start: int
     """Index of the first character of the value, or of the fence around it."""
     end: int
     """Index behind the last character of the value, or of the fence around it."""
     complete: bool = True
-    """False when closing brackets were missing. If the model also stopped for length, there may have been more."""
+    """False if closing brackets were missing. If the reply also hit the length limit, there may have been more."""
     open_list: bool = False
-    """A list was among what was not closed."""
+    """True if a list was not closed."""
 
 
 def extract(
@@ -98,7 +97,7 @@ def prose(text: str, extracted: Extracted | None) -> str:
 
 
 def _accepted_part(value: Any, accepts: Callable[[Any], bool]) -> list[Any]:
-    """Return the value, or its first item, in a list; an empty list if neither is accepted."""
+    """Return the value, or its first item, in a list; [] if neither is accepted."""
     offers = [] if value is None else [value]
     if isinstance(value, list) and value and isinstance(value[0], dict):
         offers.append(value[0])
@@ -115,7 +114,7 @@ def _plain(key: str) -> str:
 
 
 def _stands_apart(text: str, start: int, candidate: Candidate) -> bool:
-    """Return whether no sentence goes on before or behind it on its line; half an object ends where its text does."""
+    """Return whether no sentence continues before or after it on its line; half an object ends with its text."""
     line = max(text.rfind("\n", max(0, start - 200), start) + 1, start - 200, 0)
     closing = _CLOSE_THINKING.search(text, line, start)
     before = text[closing.end() if closing else line : start]
@@ -138,7 +137,7 @@ def _end_of_thinking(text: str, start: int) -> int:
 
 
 def _end_of_orphan_close(text: str, position: int) -> int:
-    """Return the place behind a closing tag without its opening one: all before it was thinking."""
+    """Return the position after a closing tag without its opening one: everything before it was thinking."""
     close = _CLOSE_THINKING.search(text, position)
     if close is None or _OPEN_THINKING.search(text, position, close.start()):
         return 0

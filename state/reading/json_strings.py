@@ -1,4 +1,4 @@
-"""Strings as models write them: where one ends, what it stands for, and whether it took in its neighbour."""
+"""Strings as models write them: their end, their value, and whether they include the next value."""
 
 import json
 import re
@@ -13,12 +13,12 @@ _COMMA_LAST = pattern(r",[ \t]*+\r?\n\s*+\Z")
 
 
 class EffortExhausted(Exception):
-    """The text would take too long to read; whoever wrote it can write it again, shorter or valid."""
+    """Reading the text would take too long; the model can write it again, shorter or valid."""
 
 
 @dataclass(slots=True)
 class Effort:
-    """How much more may be spent on one text, in steps of a microsecond or two: the same text, the same answer."""
+    """The remaining effort for one text, in steps of a microsecond or two, so that the result is deterministic."""
 
     left: int = 16_000
 
@@ -30,9 +30,9 @@ class Effort:
 
 
 def has_swallowed(body: str, in_list: bool) -> bool:
-    """Return whether a string may have taken in its neighbour, whose quotes were lost: `"a,⏎ b"`, `"a,⏎ ""key"`.
-
-    In a list a comma before a line break says so, elsewhere only one at the end: texts of several lines are common.
+    """Return whether a string may include the next value, because quotes are missing: `"a,⏎ b"`, `"a,⏎ ""key"`.
+    // In a list, a comma before a line break shows it; elsewhere only one at the end, because texts of several lines
+    are common.
     """
     return bool((_COMMA_AND_BREAK if in_list else _COMMA_LAST).search(body))
 
@@ -60,7 +60,7 @@ def end_of_string(text: str, start: int, quote: str, effort: Effort) -> int:
 
 
 def unescape(body: str) -> str:
-    """Return the text that a string stands for. Raises ValueError for an escape without one meaning."""
+    """Return the value of a string. Raises ValueError for an ambiguous escape."""
     if "\\" not in body:
         return body
     return str(json.loads(f'"{_ESCAPE.sub(_as_json, body)}"', strict=False))

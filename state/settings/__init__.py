@@ -1,4 +1,4 @@
-"""Run-scoped settings: the graph's `context_schema`. Defaults for everything, no secrets, nothing live."""
+"""The settings of a run: the graph's `context_schema`. Defaults for everything, no secrets, no live objects."""
 
 import json
 from collections.abc import Mapping
@@ -15,24 +15,24 @@ from donewhen.state.values import check_zone, near
 LIMITS = Limits(rounds=200, replans=2, questions=20)
 STEP_LIMITS = Limits(rounds=40)
 SCHEMA_CHARS = 50_000
-"""Of an output schema; it stands in prompts."""
+"""The most characters of an output schema, which is part of prompts."""
 PROMOTE_ROUNDS = 25
 ROLES = ("triage", "plan", "execute", "judge", "deliver")
-"""What models are asked for."""
+"""The roles of models."""
 ConfirmPolicy = Literal["always", "writes", "complex", "never"]
 AtLimit = Literal["ask", "deliver", "stop"]
 Verification = Literal["claimed", "grounded", "audited", "judged"]
 
 
 def check_role(role: str) -> str:
-    """Return the role; ValueError, with a near match, for one that no model is asked for."""
+    """Return the role; raise ValueError, with a near match, if it is unknown."""
     if role not in ROLES:
         raise ValueError(f"There is no role {role!r}{near(role, ROLES)}")
     return role
 
 
 def parse_moment(text: str) -> datetime:
-    """Return the moment an ISO 8601 text names, in UTC where it names no zone. Raises ValueError."""
+    """Return the moment of an ISO 8601 text, in UTC if it has no zone. Raises ValueError."""
     try:
         found = datetime.fromisoformat(text)
     except ValueError:
@@ -51,7 +51,7 @@ Zone = Annotated[str, AfterValidator(check_zone)]
 
 
 class Profile(BaseModel):
-    """Who the agent is for this run; shapes every prompt. Hard constraints are checked by code where they can be."""
+    """The identity of the agent in a run; part of every prompt. Hard constraints are checked by code where possible."""
 
     model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid", frozen=True, json_schema_extra=with_prompts)
 
@@ -75,7 +75,9 @@ class Profile(BaseModel):
 
 
 class Settings(BaseModel):
-    """What one run may do and how it behaves. Every field has a default; `None` for a context means all defaults."""
+    """The permissions and the behaviour of one run. Every field has a default; a context of `None`
+    means all defaults.
+    """
 
     model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid", frozen=True, json_schema_extra=with_nodes)
 
@@ -169,7 +171,7 @@ class Settings(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _unset(cls, given: Any) -> Any:
+    def _drop_blanks(cls, given: Any) -> Any:
         if not isinstance(given, Mapping) or not given.get("output_schema"):
             return without_blanks(given)
         return {**without_blanks(given), "output_schema": given["output_schema"]}  # in a schema "" is a value
@@ -177,7 +179,7 @@ class Settings(BaseModel):
     @field_validator("limits", "step_limits")
     @classmethod
     def _with_defaults(cls, given: Limits, info: Any) -> Limits:
-        """Keep the default of each limit that is not named: a limit of money does not allow replans without end."""
+        """Keep the default of each omitted limit: a limit of money should not allow endless replans."""
         default = LIMITS if info.field_name == "limits" else STEP_LIMITS
         whole = default.model_copy(update={key: getattr(given, key) for key in given.model_fields_set})
         whole.__pydantic_fields_set__.intersection_update(given.model_fields_set)  # what `merged` goes by
@@ -185,38 +187,38 @@ class Settings(BaseModel):
 
     @field_validator("output_schema")
     @classmethod
-    def _of_a_size(cls, given: dict[str, Any] | None) -> dict[str, Any] | None:
+    def _check_size(cls, given: dict[str, Any] | None) -> dict[str, Any] | None:
         if given is not None and (size := len(json.dumps(given))) > SCHEMA_CHARS:
             raise ValueError(f"the schema has {size:,} characters; at most {SCHEMA_CHARS:,}")
         return given or None
 
     @property
     def speaks(self) -> str | None:
-        """The language of plan and speech; None: the user's."""
+        """The language of plan and speech; None means the user's."""
         return self.profile.language or self.language or None
 
     @property
     def alone(self) -> bool:
-        """Whether nobody is there to be asked: the settings answer questions, and give nobody time to."""
+        """True if nobody can be asked: the policy answers questions at once."""
         return self.on_question != "wait" and self.question_seconds is None
 
     @property
     def at_limit(self) -> AtLimit:
-        """What happens when a limit is reached."""
+        """The action at a limit."""
         return self.on_exhausted or ("deliver" if self.alone else "ask")
 
     @property
     def today(self) -> str:
-        """The day, for prompts: in the user's time zone, which it then names, else in UTC."""
+        """The date for prompts, in the user's time zone, which it names, else in UTC."""
         zone = f" ({self.timezone})" if self.timezone else ""
         return f"{datetime.now(ZoneInfo(self.timezone or 'UTC')):%A, %Y-%m-%d}{zone}"
 
     @property
     def most_alone(self) -> int | None:
-        """The rounds after which a run of one step gets a plan of several; None: never."""
+        """The rounds after which a one-step run gets a plan; None means never."""
         limited = "step_limits" in self.model_fields_set and "rounds" in self.step_limits.model_fields_set
         return self.promote_rounds if limited or self.promote_rounds is not None else PROMOTE_ROUNDS
 
-    def late(self, now: datetime | None = None) -> bool:
+    def is_late(self, now: datetime | None = None) -> bool:
         """Return whether the deadline has passed."""
         return self.deadline is not None and (now or datetime.now(UTC)) >= parse_moment(self.deadline)

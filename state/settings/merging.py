@@ -1,4 +1,4 @@
-"""Settings as people, clients and storages give them: read, merged, and held to what may be given."""
+"""Read, merge and confine settings from people, clients and storage."""
 
 from collections.abc import Iterator, Mapping
 from pathlib import PurePath
@@ -12,11 +12,13 @@ from donewhen.state.settings import Profile, Settings, parse_moment
 from donewhen.state.values import near
 
 SettingsLike = Settings | Mapping[str, Any] | None
-"""Settings as people give them."""
+"""Settings as an instance, a mapping, or None."""
 
 
 def read_settings(given: SettingsLike) -> Settings:
-    """Return the settings in `given`, None for all defaults. Raises ConfigError for names and values that cannot be."""
+    """Return the settings in `given`; None means all defaults. Raises ConfigError for unknown names
+    and invalid values.
+    """
     if isinstance(given, Settings):
         return given
     if given is not None and not isinstance(given, Mapping):
@@ -28,11 +30,9 @@ def read_settings(given: SettingsLike) -> Settings:
 
 
 def merge_settings(base: Settings, given: SettingsLike) -> Settings:
-    """Return `base` with what `given` sets, field by field; limits, profile and models by their own fields.
-
-    Hard constraints only grow: tools that `base` forbids stay forbidden, paths stay within those it allows, and the
-    language of its profile stays.
-    Raises ConfigError as `read_settings`, and for paths outside.
+    """Return `base` updated with `given`, field by field; limits, profile and models by their own fields.
+    // Hard constraints only grow: tools forbidden by `base` stay forbidden, paths stay within its allowed ones, and its
+    profile's language is kept. Raises ConfigError like `read_settings`, and for paths outside.
     """
     if not given or not base.model_fields_set:
         return read_settings(given) if given else base
@@ -63,7 +63,7 @@ def _common_paths(base: list[str], given: list[str]) -> list[str]:
 
 
 def _chain(*values: str) -> dict[str, frozenset[str]]:
-    """Return values from the least care to the most, each with all that it watches over."""
+    """Return the values from the least to the most careful, each with all that it covers."""
     return {value: frozenset(values[1 : place + 1]) for place, value in enumerate(values)}
 
 
@@ -77,23 +77,23 @@ CARE: dict[str, dict[str, frozenset[str]]] = {
     "approvals": _chain("never", "plan", "shown", "each"),
     "verification": _chain("claimed", "grounded", "audited", "judged"),
 }
-"""What each value of a setting watches over: a value that watches over more takes more care. Limits and deadlines take
-more care the lower and the earlier they are."""
+"""The values of a setting that each value covers; a value that covers more is more careful. Lower limits and earlier
+deadlines are more careful.
+"""
 ALWAYS = ("confirm", "approvals")
-"""What no client lowers, even where the operator pinned nothing."""
+"""Settings that no client can lower, even if the operator pinned nothing."""
 
 
 def more_careful(name: str, pinned: str, asked: str) -> str:
-    """Return the value of a setting that watches over all that either value does, and over as little else as may be."""
+    """Return the least careful value that covers everything either value covers."""
     values, wanted = CARE[name], CARE[name][pinned] | CARE[name][asked]
     return min((value for value in values if values[value] >= wanted), key=lambda value: len(values[value]))
 
 
 def confine_settings(pinned: Settings, asked: Mapping[str, Any], *, models: bool) -> tuple[Settings, list[str]]:
-    """Return the settings of a run whose client asked for `asked`, and the names that were not taken over.
-
-    What `pinned` sets stays, but a client may ask for more care: see `CARE`; tools and paths may be fewer. `models`:
-    whether it may choose them. Raises ConfigError for values that cannot be.
+    """Return the settings for a run whose client asked for `asked`, and the names that were not adopted.
+    // Settings in `pinned` are kept, but a client may ask for more care (see `CARE`) and for fewer tools and paths.
+    `models` says whether it may choose models. Raises ConfigError for invalid values.
     """
     known, refused = known_settings(asked)
     wanted = read_settings({key: value for key, value in known.items() if value not in (None, "")})
@@ -125,13 +125,13 @@ def _is_within(amount: float | None, most: float | None) -> bool:
 
 
 def known_settings(given: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
-    """Return the settings in `given`, and the names that are no settings; for what comes from elsewhere."""
+    """Return the known settings in `given`, and the unknown names; for data from elsewhere."""
     known = {key: value for key, value in given.items() if key in Settings.model_fields}
     return known, [str(key) for key in given if key not in Settings.model_fields]
 
 
 def stored_settings(stored: Mapping[str, Any]) -> Settings:
-    """Read settings as they were stored, perhaps by another version; what is none any more is its default."""
+    """Read stored settings, possibly of another version; unknown values become defaults."""
     known = known_settings(stored)[0]
     try:
         return Settings.model_validate(known)

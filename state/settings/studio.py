@@ -1,4 +1,4 @@
-"""Settings as LangGraph Studio shows them: fields at the node they are about, prompts in an editor, blanks as unset."""
+"""Adapt the settings to LangGraph Studio: fields at their nodes, prompts in an editor, blanks as unset."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -15,28 +15,28 @@ NODES: dict[str, tuple[str, ...]] = {
     "ask_user": ("on_question", "default_answer", "question_seconds"),
     "deliver": ("profile", "language"),
 }
-"""Node → settings that are about it; what is about all models stands at none."""
+"""Node → its settings; settings of all models belong to no node."""
 PLACES = ("thread_id", "checkpoint_id", "checkpoint_ns", "checkpoint_map")
 """Some clients (AG-UI) send all of `configurable` as context."""
 PROMPTS = ("instructions", "role", "backstory")
-"""Of the profile: texts that stand in prompts as they are."""
+"""Texts of the profile that are copied into prompts."""
 
 
 def with_nodes(schema: dict[str, Any]) -> None:
-    """Say in the schema of the settings at which nodes each field stands."""
+    """Add each field's nodes to the schema of the settings."""
     for name, field in schema["properties"].items():
         if nodes := [node for node, names in NODES.items() if name in names]:
             field["langgraph_nodes"] = nodes
 
 
 def with_prompts(schema: dict[str, Any]) -> None:
-    """Say in the schema of the profile which texts are prompts."""
+    """Mark the prompts in the schema of the profile."""
     for name in PROMPTS:
         schema["properties"][name] |= {"langgraph_type": "prompt", "langgraph_nodes": ["plan", "execute", "deliver"]}
 
 
 def without_blanks(given: Any) -> Any:
-    """Return what was given without the fields that a form sends empty, and without LangGraph's own."""
+    """Return the given fields without empty ones that a form sends, and without LangGraph's own."""
     if not isinstance(given, Mapping):
         return given
     return {key: without_blanks(value) for key, value in given.items() if value != "" and key not in PLACES}

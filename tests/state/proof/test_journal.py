@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from donewhen.state.proof.journal import (
     INLINE_CHARS,
     CallHistory,
-    answered_before,
-    citable_by,
+    citable_entries,
     digest,
+    find_earlier_answer,
     observation,
     shorten_entry,
 )
@@ -76,8 +76,8 @@ def answered(question: str, text: str = "2023", *, ok: bool = True) -> dict[str,
 @pytest.mark.parametrize("again", ["Which year?", "which  YEAR", "Which year ?!", "Ｗhich year…"])
 def test_the_same_question_finds_its_answer(again: str) -> None:
     """X11: the recorded answer is given; also that there was none."""
-    assert (answered_before([answered("Which year?")], again, step="s1") or {})["text"] == "2023"
-    assert answered_before([answered("Which year?", "(no answer)", ok=False)], again, step="s1")
+    assert (find_earlier_answer([answered("Which year?")], again, step="s1") or {})["text"] == "2023"
+    assert find_earlier_answer([answered("Which year?", "(no answer)", ok=False)], again, step="s1")
 
 
 # Out of date --------------------------------------------------------------------------------------------------------
@@ -90,7 +90,7 @@ def test_a_step_sees_what_it_builds_on_and_of_others_only_that_they_changed_some
         seen("s2.1", "secret", step="s2"),
         seen("s2.2", "wrote secret", step="s2", effect="write", targets=["a.txt"], arguments={"content": "secret"}),
     ]
-    known = citable_by(journal, {"s1", "s3"})
+    known = citable_entries(journal, {"s1", "s3"})
     assert [e["id"] for e in known] == ["s1.1", "s2.2"]
     assert known[0] is journal[0]
     assert known[1]["outside"]
