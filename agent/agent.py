@@ -25,7 +25,7 @@ from donewhen.agent.request import MISSING, Continuation, GoalInput, Request, re
 from donewhen.agent.run import Run
 from donewhen.agent.runner import Compiled, Runner
 from donewhen.agent.storage import Storage, open_storage
-from donewhen.agent.storage.thread_store import AT_ONCE
+from donewhen.agent.storage.store import AT_ONCE
 from donewhen.agent.stream import PATIENCE, OnLeave, RunStream, Session, Work
 from donewhen.agent.thread_graph import ThreadGraph
 from donewhen.agent.tools import Tools, as_tools
@@ -497,8 +497,8 @@ class Agent:
             executors = self.executors.with_tools(as_tools(tools))
             self._with_tools[thread_id] = self._builder(executors=executors).compile(), executors
         graph, executors = self._with_tools.get(thread_id, (self._compiled, self.executors))
-        runner = replace(self._runner, graph=graph, executors=executors)
-        return runner.with_form(None if output_type is None else OutputForm.for_type(output_type))
+        form = self._runner.form if output_type is None else OutputForm.for_type(output_type)
+        return replace(self._runner, graph=graph, executors=executors, form=form)
 
     def _stream(
         self, thread_id: str, work: Work, config: RunnableConfig | None = None, on_leave: OnLeave = "stop"

@@ -36,7 +36,7 @@ from donewhen.agent.request import MISSING, Continuation, Request, check_begun, 
 from donewhen.agent.run import Run, ThreadId, read_run, require_thread, waiting_error
 from donewhen.agent.storage import Storage
 from donewhen.agent.storage.rounds import finish
-from donewhen.agent.storage.thread_store import ThreadStore
+from donewhen.agent.storage.store import ThreadStore
 from donewhen.agent.stream import Session
 from donewhen.agent.work.queue import (
     AT_ONCE,
@@ -242,26 +242,10 @@ class Runner:
     executors: Executors = field(default_factory=Executors)
     cancels: CancelListener = field(default_factory=CancelListener)
 
-    def with_form(self, form: OutputForm | None) -> "Runner":
-        """Return a runner that wants the result in this form."""
-        return replace(self, form=form) if form else self
-
     def merge(self, given: SettingsLike) -> Settings:
         """Return the settings of a run for which these are given."""
         wanted = {"output_schema": self.form.schema} if self.form else {}
         return merge_settings(merge_settings(self.settings, wanted), given)
-
-    @asynccontextmanager
-    async def _hold(self, thread_id: str, advice: str = "") -> AsyncIterator[HeldThread]:
-        """Hold a thread; the error for one that another worker holds ends with the advice."""
-        try:
-            async with hold(self.storage, self.graph, thread_id) as held:
-                advice = ""
-                yield held
-        except ThreadBusy as error:
-            if not advice:
-                raise
-            raise ThreadBusy(f"{error}{advice}") from None
 
     def _check_enforceable(self, settings: Settings) -> None:
         """Raise ConfigError for hard constraints that name nothing."""
@@ -274,7 +258,7 @@ class Runner:
         """Begin a request on the session's thread. Raises ThreadWaiting, ConfigError."""
         self._check_enforceable(request.settings)
         request = await self._fill(request)
-        async with self._hold(session.thread_id) as held:
+        async with hold(self.storage, self.graph, session.thread_id) as held:
             snapshot = await held.read()
             self._check_free(held, snapshot, request.restart)
             return await self._begin(held, session, request, snapshot, queue="")
@@ -282,7 +266,7 @@ class Runner:
     async def submit(self, thread_id: str, request: Request, at: datetime | None) -> str:
         """Write a request down for a worker, and return the thread's id. Raises ThreadWaiting."""
         request = await self._fill(request)
-        async with self._hold(thread_id) as held:
+        async with hold(self.storage, self.graph, thread_id) as held:
             self._check_free(held, await held.read(), request.restart)
             await enqueue(held.store, thread_id, self.queue, request, at)
         return thread_id
@@ -296,10 +280,13 @@ class Runner:
 
     def _check_free(self, held: HeldThread, snapshot: StateSnapshot, restart: bool) -> None:
         """Raise ThreadWaiting if the last request is open or queued, unless that is to be put away."""
+        queued = held.row.get("status") == "queued"
+        if restart or not (queued or snapshot.created_at):
+            return
         run = read_run(held.thread_id, snapshot)
-        if not restart and held.row.get("status") == "queued":
+        if queued:
             raise waiting_error(replace(run, status="queued"))
-        if not restart and snapshot.created_at and run.status in ("waiting", "running"):
+        if run.status in ("waiting", "running"):
             raise waiting_error(run)
 
     async def _begin(
@@ -326,10 +313,20 @@ class Runner:
 
     # Going on ----------------------------------------------------------------------------------------------------
 
+    @asynccontextmanager
+    async def _hold_for(self, given: Continuation, thread_id: str) -> AsyncIterator[HeldThread]:
+        """Hold a thread; the error for one that another worker holds says what to do with an answer."""
+        advice = "" if given.answer is MISSING else ANSWER_LATER
+        try:
+            async with hold(self.storage, self.graph, thread_id) as held:
+                advice = ""
+                yield held
+        except ThreadBusy as error:
+            raise ThreadBusy(f"{error}{advice}") from None
+
     async def resume(self, session: Session, given: Continuation) -> Run:
         """Answer what the session's thread waits for, or go on with it."""
-        advice = "" if given.answer is MISSING else ANSWER_LATER
-        async with self._hold(session.thread_id, advice) as held:
+        async with self._hold_for(given, session.thread_id) as held:
             row, snapshot = held.row, await held.read()
             submitted = has_work(row) or has_not_begun(row, snapshot.values)
             if submitted and given.answer is MISSING and not given.steer:
@@ -350,7 +347,7 @@ class Runner:
 
     async def carry(self, session: Session) -> Run:
         """Do what was submitted for the session's thread; if nothing is left of that, go on."""
-        async with self._hold(session.thread_id) as held:
+        async with hold(self.storage, self.graph, session.thread_id) as held:
             return await self._carry(held, session, await held.read())
 
     async def _carry(
@@ -391,7 +388,7 @@ class Runner:
 
     async def audit(self, session: Session, given: SettingsLike) -> Run:
         """Have a judge doubt what the session's thread delivered. Raises ThreadWaiting while that is not finished."""
-        async with self._hold(session.thread_id) as held:
+        async with hold(self.storage, self.graph, session.thread_id) as held:
             thread_id, snapshot = held.thread_id, await held.read()
             self._check_free(held, snapshot, restart=False)
             values = require_thread(thread_id, snapshot).values
@@ -500,7 +497,7 @@ class Runner:
 
     async def cancel(self, thread_id: str, reason: str) -> Run:
         """End a run that waits, is queued or was cut off. Raises UnknownThread, ThreadBusy."""
-        async with self._hold(thread_id) as held:
+        async with hold(self.storage, self.graph, thread_id) as held:
             return await self._cancel(held, reason)
 
     async def _cancel(self, held: HeldThread, reason: str) -> Run:
@@ -562,7 +559,7 @@ class Runner:
         row = await store.threads.get(thread_id)
         if row is not None and is_unsettled(row) and await self.storage.find_free([thread_id]):
             with suppress(ThreadBusy):
-                async with self._hold(thread_id) as held:
+                async with hold(self.storage, self.graph, thread_id) as held:
                     return held.row
         return await store.threads.get(thread_id)
 
@@ -573,7 +570,7 @@ class Runner:
             while set(undone) != before:
                 for thread_id in await self.storage.find_free(undone):
                     with suppress(ThreadBusy, StorageError):
-                        async with self._hold(thread_id):
+                        async with hold(self.storage, self.graph, thread_id):
                             pass
                 if len(undone) < AT_ONCE:
                     return

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal, get_args
 
 from donewhen.agent.storage import Storage, open_storage
-from donewhen.agent.storage.thread_store import ThreadStore
+from donewhen.agent.storage.store import ThreadStore
 from donewhen.state.errors import PlanError
 from donewhen.state.run import Json
 from donewhen.state.values import clean_text, similar

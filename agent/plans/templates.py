@@ -9,7 +9,7 @@ from unicodedata import normalize
 
 from donewhen.agent.run import Run
 from donewhen.agent.storage import Storage
-from donewhen.agent.storage.thread_store import ThreadStore
+from donewhen.agent.storage.store import ThreadStore
 from donewhen.state.errors import PlanError
 from donewhen.state.run import Json
 from donewhen.state.values import similar

@@ -11,8 +11,8 @@ from langgraph.store.memory import InMemoryStore
 
 from donewhen.agent.storage.cipher import StrictSerializer
 from donewhen.agent.storage.storage import Hear, Opened, wait_unnotified
-from donewhen.agent.storage.thread_store import escape_namespace
-from donewhen.agent.storage.thread_table import TABLE
+from donewhen.agent.storage.store import escape_namespace
+from donewhen.agent.storage.table import TABLE
 from donewhen.graph.tools.effects import store_label
 from donewhen.state.errors import StorageError, ThreadBusy
 

@@ -34,6 +34,7 @@ MOST_FREE = 0.25
 """Of a file's pages, when the last user closes it; what is free is used again, by whichever run."""
 TOGETHER = 64
 """Calls that are committed together at most."""
+_SERDE = StrictSerializer()
 Returned = TypeVar("Returned")
 Statement = tuple[str, Sequence[Sequence[Any]]]
 """SQL that changes something, and the rows of values that it is said with, once for each."""
@@ -94,7 +95,7 @@ class SqliteFile:
         self.connection: _Connection = sqlite3.connect(
             path, timeout=patience, isolation_level=None, check_same_thread=False, factory=_Connection
         )
-        self.saver: SqliteSaver = SqliteSaver(self.connection, serde=StrictSerializer())
+        self.saver: SqliteSaver = SqliteSaver(self.connection, serde=_SERDE)
         self.store: SqliteStore = SqliteStore(self.connection)
         self.users = 0
         self.fit: set[Any] = set()
@@ -103,20 +104,14 @@ class SqliteFile:
         self._closed = False
         threading.Thread(target=self._live, name=f"donewhen {path.name}", daemon=True).start()
 
-    def begin(
+    def call(
         self, work: Callable[["SqliteFile"], Returned], *, writes: bool = True, alone: bool = False
     ) -> asyncio.Future[Returned]:
-        """Put a call in line."""
+        """Put a call in line, and return its answer to come."""
         loop = asyncio.get_running_loop()
         call = _Call(work, writes, alone, loop, loop.create_future())
         self._calls.put(call)
         return call.future
-
-    async def call(
-        self, work: Callable[["SqliteFile"], Returned], *, writes: bool = True, alone: bool = False
-    ) -> Returned:
-        """Put a call in line and wait for its answer."""
-        return await self.begin(work, writes=writes, alone=alone)
 
     def execute_all(self, statements: Iterable[Statement]) -> None:
         """Execute statements, in a call."""
@@ -125,11 +120,11 @@ class SqliteFile:
 
     async def flush(self) -> None:
         """Wait until all calls in line now are done."""
-        await finish(self.begin(lambda _: None, alone=True))
+        await finish(self.call(lambda _: None, alone=True))
 
     async def close(self) -> None:
         """Close the connection after all calls in line, and wait for that."""
-        await finish(self.begin(SqliteFile._close, alone=True))
+        await finish(self.call(SqliteFile._close, alone=True))
 
     def _live(self) -> None:
         while not self._closed:
@@ -248,7 +243,7 @@ class FileSession:
         self.recorder = _Recorder()
         """Where LangGraph's saver and store are told to write: values become bytes here, where they are at hand."""
         connection: Any = self.recorder
-        self.saver: SqliteSaver = SqliteSaver(connection, serde=StrictSerializer())
+        self.saver: SqliteSaver = SqliteSaver(connection, serde=_SERDE)
         self.store: SqliteStore = SqliteStore(connection)
         self.saver.is_setup = self.store.is_setup = True
 
@@ -308,7 +303,7 @@ class FileSaver(BaseCheckpointSaver[Any]):
     """The checkpointer."""
 
     def __init__(self, session: FileSession, next_version: Callable[[Any], Any]) -> None:
-        super().__init__(serde=StrictSerializer())
+        super().__init__(serde=_SERDE)
         self.session = session
         self._next_version = next_version
 

@@ -13,12 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from donewhen.agent.storage.cipher import Cipher
-from donewhen.agent.storage.marks import migration, missing_marks, version_of
 from donewhen.agent.storage.rounds import finish
 from donewhen.agent.storage.session_sqlite import FileSaver, FileSession, FileStore, SqliteFile, open_shared
 from donewhen.agent.storage.storage import Hear, Opened, causes, counted_version, locks, unique_version, wait_unnotified
-from donewhen.agent.storage.thread_store import SQLITE_KINDS, deletion_statements
-from donewhen.agent.storage.thread_table import MIGRATIONS, TABLE
+from donewhen.agent.storage.store import SQLITE_KINDS, deletion_statements
+from donewhen.agent.storage.table import MIGRATIONS, TABLE, migration, missing_marks, version_of
 from donewhen.state.errors import StorageError, ThreadBusy
 
 APPLICATION_ID = 0x446E5768
@@ -115,7 +114,6 @@ class SqliteDatabase:
     @asynccontextmanager
     async def open(self, thread_id: str | None, *, writes: bool) -> AsyncIterator[Opened]:
         async with AsyncExitStack() as stack:
-            self._prepare_place()
             file = await self._prepare(stack)
             if thread_id is not None:
                 lock = FileLock(self._locks, thread_id)
@@ -136,7 +134,6 @@ class SqliteDatabase:
 
     async def delete(self, thread_ids: Sequence[str]) -> list[str]:
         async with AsyncExitStack() as stack:
-            self._prepare_place()
             file = await self._prepare(stack)
             locks = {thread_id: FileLock(self._locks, thread_id) for thread_id in thread_ids}
             free = [thread_id for thread_id, lock in locks.items() if self._take(lock)]
@@ -150,7 +147,6 @@ class SqliteDatabase:
 
     async def check(self) -> str:
         async with AsyncExitStack() as stack:
-            self._prepare_place()
             file = await self._prepare(stack)
             answer = await file.call(
                 lambda file: file.connection.execute("PRAGMA quick_check(1)").fetchone()[0], alone=True
@@ -196,6 +192,7 @@ class SqliteDatabase:
 
     async def _prepare(self, stack: AsyncExitStack) -> SqliteFile:
         """Open the file, and set it up if need be."""
+        self._prepare_place()
         file = await stack.enter_async_context(open_shared(self._path, self._patience))
         if self._cipher not in file.fit:
             if not await file.call(self._is_set_up, alone=True):
@@ -211,14 +208,14 @@ class SqliteDatabase:
                 raise StorageError(f"{self.display} is locked: another process is setting it up")
             await asyncio.sleep(0.02)
         try:
-            await finish(file.begin(self._write_marks, alone=True))
+            await finish(file.call(self._write_marks, alone=True))
         finally:
             lock.release()
 
     def _is_set_up(self, file: SqliteFile) -> bool:
         """Make the connection ready, and return whether nothing is left to be set up."""
         file.connection.run("PRAGMA synchronous = FULL")
-        if self._missing_marks(file) or _text(file.connection, "PRAGMA journal_mode") != "wal":
+        if self._missing_marks(file) or _value(file.connection, "PRAGMA journal_mode") != "wal":
             return False
         file.saver.is_setup = file.store.is_setup = True
         return True
@@ -247,12 +244,12 @@ class SqliteDatabase:
 
     def _missing_marks(self, file: SqliteFile) -> dict[str, str]:
         connection = file.connection
-        owner = _number(connection, "PRAGMA application_id")
+        owner = _value(connection, "PRAGMA application_id")
         tables = _tables(connection)
         if owner != APPLICATION_ID and (owner or tables):
             holds = f", with tables such as {', '.join(map(repr, tables[:3]))}" if tables else ""
             raise StorageError(f"{self.display} is the database of another application{holds}: name another file")
-        used = "checkpoints" in tables and bool(_number(connection, "SELECT EXISTS (SELECT 1 FROM checkpoints)"))
+        used = "checkpoints" in tables and bool(_value(connection, "SELECT EXISTS (SELECT 1 FROM checkpoints)"))
         return missing_marks(
             _read_marks(connection),
             library=version_of("langgraph-checkpoint-sqlite"),
@@ -270,7 +267,7 @@ def _read_marks(connection: sqlite3.Connection) -> dict[str, str]:
     found = dict[str, str]()
     if "donewhen_meta" in _tables(connection):
         found = dict(connection.execute("SELECT name, value FROM donewhen_meta").fetchall())
-    return found | {"version": str(_number(connection, "PRAGMA user_version"))}
+    return found | {"version": str(_value(connection, "PRAGMA user_version"))}
 
 
 def _delete(connection: sqlite3.Connection, thread_ids: Sequence[str]) -> None:
@@ -279,15 +276,11 @@ def _delete(connection: sqlite3.Connection, thread_ids: Sequence[str]) -> None:
         connection.execute(statement, values)
 
 
-def _number(connection: sqlite3.Connection, query: str) -> int:
-    return int(_text(connection, query))
-
-
-def _text(connection: sqlite3.Connection, query: str) -> str:
+def _value(connection: sqlite3.Connection, query: str) -> Any:
     row = connection.execute(query).fetchone()
     if row is None:
         raise sqlite3.DatabaseError(f"no answer to {query}")
-    return str(row[0])
+    return row[0]
 
 
 def sqlite_fault(error: BaseException, display: str) -> StorageError | None:

@@ -17,7 +17,7 @@ from langgraph.store.base import BaseStore
 
 from donewhen.agent.storage.cipher import Cipher
 from donewhen.agent.storage.sealed_saver import SealedSaver
-from donewhen.agent.storage.thread_store import AT_ONCE, ThreadStore
+from donewhen.agent.storage.store import AT_ONCE, ThreadStore
 from donewhen.state.errors import ConfigError, DoneWhenError, StorageError, ThreadBusy
 
 LONGEST_THREAD_ID = 255

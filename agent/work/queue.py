@@ -16,8 +16,8 @@ from weakref import WeakKeyDictionary
 from donewhen.agent.request import Request
 from donewhen.agent.run import Run
 from donewhen.agent.storage import Storage
-from donewhen.agent.storage.thread_store import ThreadStore
-from donewhen.agent.storage.thread_table import NEVER
+from donewhen.agent.storage.store import ThreadStore
+from donewhen.agent.storage.table import NEVER
 from donewhen.graph.people.answers import BY_POLICY
 from donewhen.graph.tools.effects import store_label
 from donewhen.state.errors import ConfigError

@@ -16,7 +16,7 @@ from langchain_core.messages import HumanMessage
 from donewhen.agent.request import Request
 from donewhen.agent.run import Run
 from donewhen.agent.storage import Storage
-from donewhen.agent.storage.thread_store import ThreadStore
+from donewhen.agent.storage.store import ThreadStore
 from donewhen.agent.work.queue import OPEN, QUEUE, enqueue
 from donewhen.state.errors import ScheduleError, ThreadBusy
 from donewhen.state.plan.plan import revision_of

@@ -22,8 +22,8 @@ from uuid import uuid4
 from donewhen.agent.run import Run
 from donewhen.agent.storage import Storage
 from donewhen.agent.storage.storage import Hear, wait_unnotified
-from donewhen.agent.storage.thread_store import ThreadStore
-from donewhen.agent.storage.thread_table import NEVER
+from donewhen.agent.storage.store import ThreadStore
+from donewhen.agent.storage.table import NEVER
 from donewhen.agent.work.queue import (
     BEGUN,
     ENDED,

@@ -10,7 +10,6 @@ import psycopg
 from psycopg.conninfo import conninfo_to_dict
 
 from donewhen.agent.storage.cipher import Cipher
-from donewhen.agent.storage.marks import migration, missing_marks, version_of
 from donewhen.agent.storage.postgres.connections import (
     SESSIONS,
     Connections,
@@ -22,8 +21,8 @@ from donewhen.agent.storage.postgres.locks import TABLE as LEASES
 from donewhen.agent.storage.postgres.locks import find_free, hold, hold_in_transaction, lock_key
 from donewhen.agent.storage.postgres.saver import SessionSaver, SessionStore, make_store
 from donewhen.agent.storage.storage import Hear, Opened, causes, unique_version, wait_unnotified
-from donewhen.agent.storage.thread_store import POSTGRES_KINDS, deletion_statements
-from donewhen.agent.storage.thread_table import COLUMNS, MIGRATIONS, TABLE
+from donewhen.agent.storage.store import POSTGRES_KINDS, deletion_statements
+from donewhen.agent.storage.table import COLUMNS, MIGRATIONS, TABLE, migration, missing_marks, version_of
 from donewhen.state.errors import ConfigError, StorageError, ThreadBusy
 
 _PATIENCE = 10.0

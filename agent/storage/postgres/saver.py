@@ -27,7 +27,7 @@ from donewhen.agent.storage.cipher import StrictSerializer
 from donewhen.agent.storage.postgres.connections import PgConnection
 from donewhen.agent.storage.rounds import Rounds
 from donewhen.agent.storage.storage import unique_version
-from donewhen.agent.storage.thread_store import stop_batching
+from donewhen.agent.storage.store import stop_batching
 from donewhen.state.private_langgraph import DeltaSnapshot
 
 Part = tuple[str, Sequence[Any]]

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from donewhen.agent.storage import open_storage
-from donewhen.agent.storage.thread_store import POSTGRES_KINDS, SQLITE_KINDS, deletion_statements
-from donewhen.agent.storage.thread_table import ThreadTable
+from donewhen.agent.storage.store import POSTGRES_KINDS, SQLITE_KINDS, deletion_statements
+from donewhen.agent.storage.table import ThreadTable
 from tests.kit.storage.cases import DATABASES, fresh_url
 
 

@@ -12,8 +12,8 @@ import pytest
 
 from donewhen import Agent, ThreadBusy
 from donewhen.agent.storage import Storage, open_storage
-from donewhen.agent.storage.marks import TABLES
 from donewhen.agent.storage.postgres.locks import BEAT
+from donewhen.agent.storage.table import TABLES
 from donewhen.state.errors import StorageError
 from donewhen.testing import ScriptedModel, answer, call
 from tests.kit.runs import sending

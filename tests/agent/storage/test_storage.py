@@ -414,7 +414,7 @@ async def _busy(saver: Any) -> AsyncIterator[None]:
             yield
         return
     over = threading.Event()
-    working = saver.session.file.begin(lambda _: over.wait(10), alone=True)
+    working = saver.session.file.call(lambda _: over.wait(10), alone=True)
     try:
         yield
     finally:

@@ -13,9 +13,9 @@ import psycopg
 import pytest
 
 from donewhen.agent.storage import open_storage
-from donewhen.agent.storage.marks import TABLES
 from donewhen.agent.storage.sqlite import SqliteDatabase, sqlite_fault
 from donewhen.agent.storage.storage import Storage, parse_url
+from donewhen.agent.storage.table import TABLES
 from donewhen.state.errors import ConfigError, StorageError
 from tests.kit.storage.servers import fresh_postgres_url, postgres_url
 

@@ -25,7 +25,7 @@ from langgraph.store.base.batch import AsyncBatchedBaseStore
 from langgraph.store.memory import InMemoryStore
 
 from donewhen.agent.storage.cipher import Cipher
-from donewhen.agent.storage.thread_table import ThreadTable
+from donewhen.agent.storage.table import ThreadTable
 from donewhen.graph.tools.effects import store_label
 from donewhen.state.errors import StorageError
 from donewhen.state.pattern import pattern
