@@ -1,6 +1,13 @@
 """Every private name of LangGraph that this project uses. No other file imports one, and pyproject.toml allows only the
 versions of LangGraph that it was tested with."""
 
+import itertools
+from collections.abc import Sequence
+from typing import Any
+
+from langchain_core.runnables import RunnableConfig
+from langgraph._internal._constants import CONFIG_KEY_SCRATCHPAD, CONFIG_KEY_SEND
+from langgraph._internal._scratchpad import PregelScratchpad
 from langgraph.checkpoint.serde.jsonplus import _msgpack_ext_hook as revive
 from langgraph.checkpoint.serde.types import _DeltaSnapshot as DeltaSnapshot
 from langgraph.graph.message import _messages_delta_reducer as messages_delta_reducer
@@ -13,6 +20,7 @@ __all__ = [
     "graph_namespace",
     "messages_delta_reducer",
     "revive",
+    "with_resume_values",
 ]
 
 READ_KEY = "__pregel_read"
@@ -34,3 +42,22 @@ OVERRIDDEN: dict[str, tuple[str, ...]] = {
     "langgraph.store.base.batch:AsyncBatchedBaseStore": ("_task",),
 }
 """Private attributes that `agent/storage` uses or overrides, by class."""
+
+
+def _no_value(consume: bool) -> None:
+    return None
+
+
+def with_resume_values(config: RunnableConfig, values: Sequence[Any]) -> RunnableConfig:
+    """Return a configuration in which `interrupt` returns these values, one after the other, and raises after them."""
+    scratchpad = PregelScratchpad(
+        step=0,
+        stop=0,
+        call_counter=itertools.count().__next__,
+        interrupt_counter=itertools.count().__next__,
+        get_null_resume=_no_value,
+        resume=list(values),
+        subgraph_counter=itertools.count().__next__,
+    )
+    own = {CONFIG_KEY_SCRATCHPAD: scratchpad, CONFIG_KEY_SEND: lambda writes: None}
+    return {**config, "configurable": {**(config.get("configurable") or {}), **own}}

@@ -70,7 +70,9 @@ class Pause(TypedDict, total=False):
     new: list[str]
     """tool: targets of these calls that nobody approved or said, and no tool returned as a whole value."""
     relayed: bool
-    """question, tool: True if an executor that works on its own asks."""
+    """question, tool: True if an executor or a tool asks."""
+    schema: Json
+    """question: the JSON Schema of a form; the answer is an object that fits it."""
     unreached: str
     """question, tool: why the last answer did not reach that executor."""
     exhausted: str | list[str]
@@ -289,7 +291,7 @@ class FrozenCall(TypedDict, total=False):
     first: str
     """delegated: the key of the first handoff in its conversation with the executor."""
     asks: list[Pause]
-    """delegated: the executor's questions; `answers` has the answers so far."""
+    """The questions of the executor or the tool; `answers` has the replies so far."""
     answers: list[Any]
     planned: bool
     """True if the plan specified it, not a reply."""

@@ -22,6 +22,7 @@ from langgraph.types import Command, StateSnapshot
 from pydantic import ValidationError
 
 from donewhen.graph.executors.handoff import Handoff, Report, Unfinished
+from donewhen.graph.executors.relay import interrupt_value
 from donewhen.graph.tools.call import RunError
 from donewhen.graph.tools.effects import WITHIN
 from donewhen.graph.tools.rendering import describe_error
@@ -146,7 +147,7 @@ def _report(output: Any, handoff: Handoff) -> Report:
     ours = [n for n, message in enumerate(said) if message.id == handoff.first]
     said = said[ours[-1] + 1 :] if ours else said
     pauses = (output.get("__interrupt__") or ()) if isinstance(output, Mapping) else ()
-    asks = [(str(getattr(one, "id", n)), getattr(one, "value", one)) for n, one in enumerate(pauses)]
+    asks = [(str(getattr(one, "id", n)), interrupt_value(one)) for n, one in enumerate(pauses)]
     return Report(output_of(output, said), asks, said)
 
 

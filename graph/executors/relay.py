@@ -1,12 +1,16 @@
-"""Turn a sub-agent's interrupts into questions and approvals of the run, and answers into resume values. Pure.
-// An interrupt's value may be a text, a mapping with a question, a request to review calls (`action_requests`), or the
-payload of a DoneWhen run.
+"""Turn interrupts of a sub-agent or a tool into questions and approvals of the run, and answers into resume values.
+
+An interrupt's value may be a text, a mapping with a question, a request to review calls (`action_requests`), or the
+payload of a DoneWhen run. A question with a `schema`, or an interrupt with a `response_schema`, is a form.
 """
 
 import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import yaml
+
+from donewhen.state.people.answers import Answer, decode_json, read_answer
 from donewhen.state.records import FrozenCall, Pause
 from donewhen.state.run import Json
 
@@ -17,6 +21,14 @@ QUESTION_CHARS = 20_000
 def asks_of(pauses: Sequence[tuple[str, Any]]) -> list[Pause]:
     """Return one row per question: `{id, kind, question, options}`; for a call to review `tool` and `arguments` too."""
     return [ask for id, value in pauses for ask in _asks(str(id), value)]
+
+
+def interrupt_value(interrupt: Any) -> Any:
+    """Return what an interrupt asks, with its `response_schema` as the `schema` of a mapping."""
+    value, schema = getattr(interrupt, "value", interrupt), getattr(interrupt, "response_schema", None)
+    if not isinstance(schema, Mapping):
+        return value
+    return {**(value if isinstance(value, Mapping) else {"question": value}), "schema": dict(schema)}
 
 
 def _asks(id: str, value: Any) -> list[Pause]:
@@ -31,9 +43,10 @@ def _asks(id: str, value: Any) -> list[Pause]:
         described = str(actions[0].get("description") or described)
         plan = str((actions[0].get("args") or {}).get("plan") or "")
         described = described if plan.strip() in described else f"{described}\n\n{plan}"
-    options = value.get("options")
+    options, schema = value.get("options"), value.get("schema")
     given = [str(each) for each in options] if isinstance(options, list) else []
-    return [_question(id, described or json.dumps(dict(value), ensure_ascii=False, default=str), given)]
+    question = _question(id, described or json.dumps(dict(value), ensure_ascii=False, default=str), given)
+    return [{**question, "schema": dict(schema)} if isinstance(schema, Mapping) and is_form(schema) else question]
 
 
 def _is_action(action: Any) -> bool:
@@ -58,7 +71,7 @@ def _review(id: str, action: Mapping[str, Any]) -> Pause:
 
 
 def open_ask(call: FrozenCall) -> Pause | None:
-    """Return the first unanswered question of a delegated call."""
+    """Return the first unanswered question of a call."""
     asks, answers = call.get("asks") or [], call.get("answers") or []
     return asks[len(answers)] if len(answers) < len(asks) else None
 
@@ -81,3 +94,58 @@ def resume_values(call: FrozenCall) -> dict[str, Any]:
         else:
             found[ask["id"]] = answer
     return found
+
+
+# --- forms
+
+
+def is_form(schema: Mapping[str, Any]) -> bool:
+    """Return whether a person can be asked to fill it: an object with properties, of a size that can be shown."""
+    from donewhen.graph.tools.arguments import Arguments  # imports jsonschema, which few runs need
+
+    properties = schema.get("properties")
+    if not isinstance(properties, Mapping) or not properties or not all(map(_is_field, properties.values())):
+        return False
+    try:
+        Arguments(dict(schema))
+        return len(json.dumps(schema)) <= QUESTION_CHARS
+    except (TypeError, ValueError, RecursionError):
+        return False
+
+
+def _is_field(field: Any) -> bool:
+    return isinstance(field, Mapping)
+
+
+def read_form(value: Any, pause: Pause) -> Answer | str:
+    """Return the filled form as `arguments` of an answer, or what is wrong with it.
+
+    A form comes as an object, as JSON, or typed as lines `field: value`; the value alone will do where there is but one
+    field. To leave it open, to decline and to cancel are said as at any other question.
+    """
+    from donewhen.graph.tools.arguments import Arguments  # imports jsonschema, which few runs need
+
+    properties = pause["schema"]["properties"]
+    filled = decode_json(value)
+    if not isinstance(filled, Mapping) or not set(filled) <= set(properties):
+        answer = read_answer(value, pause)
+        if isinstance(answer, str) or answer.kind != "answer":
+            return answer
+        filled = _read_lines(answer.text, list(properties))
+    defaults = {name: field["default"] for name, field in properties.items() if "default" in field}
+    arguments, problems = Arguments(pause["schema"]).read({**defaults, **filled})
+    if problems:
+        return "; ".join(problems)
+    return Answer("answer", json.dumps(arguments, ensure_ascii=False), arguments=arguments)
+
+
+def _read_lines(text: str, names: Sequence[str]) -> Json:
+    """Return what was typed, by field: every value a text, which the schema may want as something else."""
+    try:
+        typed = decode_json(text)
+        typed = yaml.load(text, Loader=yaml.BaseLoader) if isinstance(typed, str) else typed
+    except yaml.YAMLError:
+        typed = text
+    if isinstance(typed, Mapping):
+        return {str(name): value for name, value in typed.items()}
+    return {names[0]: text} if len(names) == 1 else {}

@@ -12,7 +12,7 @@ from langchain_core.messages import BaseMessage, HumanMessage, ToolMessage
 
 from donewhen.graph.context import Deps
 from donewhen.graph.events import now
-from donewhen.graph.executors.relay import decision
+from donewhen.graph.executors.relay import decision, read_form
 from donewhen.graph.llm.history import render_observation
 from donewhen.graph.people.consent import approval_record, decision_row, plan_rules
 from donewhen.graph.people.pauses import ask_again, close_pause, open_pauses, pause_message, with_fresh_call
@@ -109,7 +109,7 @@ def _understand(state: RunState, pause: Pause, value: Any, deps: Deps, settings:
         return _answer_by_policy(pause, settings)
     if isinstance(named := answers_by_id(value, [pause["id"]]), dict):
         value = named.get(pause["id"], value)
-    answer = read_answer(value, pause)
+    answer = read_form(value, pause) if "schema" in pause else read_answer(value, pause)
     if isinstance(answer, str):
         return answer
     if answer.text == JUDGEMENT and _was_last_approved(state) and not pause.get("problem"):
@@ -288,10 +288,12 @@ def _apply_to_question(values: Mapping[str, Any], taken: ResolvedAnswer) -> Json
     if not step:
         return {"journal": [entry], "transcripts": {planning["transcript"]: [message]}}
     change: StepRecord = {"status": "ready", "waiting": None, "observed": number}
-    if pending.get("relayed"):
-        change["calls"] = _relay(record, text)
     if answer.kind == "answer":
         change["silent"] = 0
+    if pending.get("relayed"):
+        change["calls"] = _relay(record, answer.arguments if "schema" in pending else text)
+        if not record["calls"][0].get("delegated"):  # the result of the call, which is still to come, says it
+            return {"journal": [entry], "steps": {step: change}}
     return {"journal": [entry], "steps": {step: change}, "transcripts": {transcript_key(step, record): [message]}}
 
 
@@ -370,7 +372,7 @@ def _continue_step(taken: ResolvedAnswer, **change: Any) -> Json:
 
 
 def _relay(record: StepRecord, answer: Any) -> list[FrozenCall]:
-    """Add an answer for the executor that asked; it gets all of them once every question is answered."""
+    """Add an answer for the executor or tool that asked; it gets all of them once every question is answered."""
     first, *rest = record["calls"]
     return [{**first, "answers": [*(first.get("answers") or ()), answer]}, *rest]
 

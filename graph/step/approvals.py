@@ -44,7 +44,7 @@ def approval_pause(
 
 
 def relay_pause(call: FrozenCall, state: Step) -> StepRecord:
-    """Return the record's change with which a step waits for answers to its executor's question, in its words."""
+    """Return the record's change with which a step waits for an answer to its executor or tool, in its words."""
     ask, record, id = open_ask(call), state["record"], state["step"]["id"]
     assert ask is not None
     number, said = record.get("questions", 0) + 1, ask["question"]
@@ -56,10 +56,10 @@ def relay_pause(call: FrozenCall, state: Step) -> StepRecord:
         position = 100 * call.get("position", 0) + len(call.get("answers") or ())
         its: FrozenCall = {"name": ask["tool"], "args": ask["arguments"], "position": position}
         pause: Pause = {**ask, **_call_pause("tool", its, state, said, options=ask["options"], relayed=True)}
-        return {"status": "waiting", "waiting": pause, "calls": [call]}
+        return {"status": "waiting", "waiting": pause}
     name = f"{transcript_key(id, record)}.q{number}"
     pause = {**ask, **make_pause("question", name, said, step=id, options=ask["options"], relayed=True)}
-    return {"status": "waiting", "waiting": pause, "calls": [call], "questions": number}
+    return {"status": "waiting", "waiting": pause, "questions": number}
 
 
 def unknown_effect_pause(call: FrozenCall, state: Step, unknown: UnknownEffect) -> StepRecord:

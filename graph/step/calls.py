@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, Protocol, Self
+from typing import Any, Protocol, Self, cast
 
 from langchain_core.messages import AnyMessage, HumanMessage, ToolMessage
 from langchain_core.runnables import RunnableConfig
@@ -16,6 +16,7 @@ from langgraph.runtime import Runtime
 
 from donewhen.graph.context import Deps, settings_of
 from donewhen.graph.events import emit, emit_charge, emit_observation, now, thread_of
+from donewhen.graph.executors.relay import asks_of, interrupt_value, open_ask, resume_values
 from donewhen.graph.llm.cost import Meter
 from donewhen.graph.llm.history import observation_limit, render_observation
 from donewhen.graph.llm.offer import FIND_TOOLS, find_tools, offer_for_step
@@ -45,6 +46,7 @@ from donewhen.state.consent import KnownTargets
 from donewhen.state.ledger import Amounts, add, exhausted, subtract
 from donewhen.state.plan.planning import PROMOTED
 from donewhen.state.plan.steps import count_silence, needs_no_call
+from donewhen.state.private_langgraph import with_resume_values
 from donewhen.state.proof.journal import Source, call_key, canonical_json, is_tool_call, observation
 from donewhen.state.reading.decisions import LOOKUPS
 from donewhen.state.records import FrozenCall, JournalEntry, StepClaim, StepRecord
@@ -54,6 +56,8 @@ from donewhen.state.settings import Settings
 
 EFFECT = "donewhen_effect"
 """Metadata key of a call for its effect's key, which is the same when the call is repeated after a crash."""
+ASKS = "asks"
+"""Error of a call whose tool asks a person."""
 
 Outcome = CallOutcome | RecallResult | str
 """The result of a call or a look-up, or why the call was not made."""
@@ -157,6 +161,8 @@ class CallBatch:
         """Make the calls; leave the step at the first call that may not be made now."""
         context, state = self.context, self.context.state
         while self.calls:
+            if open_ask(self.calls[0]):
+                return self._halt(relay_pause(self.calls[0], state))
             group = self._next_group()
             call, refusals = group[0], [self._refusal(each) for each in group]
             said = [
@@ -169,21 +175,20 @@ class CallBatch:
             outcomes = await self._make(group, refusals[: len(group)], said)
             if isinstance(outcomes, UnknownEffect):
                 return self._halt(unknown_effect_pause(call, state, outcomes))
-            first = outcomes[0]
-            if (
-                call.get("delegated")
-                and isinstance(first, CallOutcome)
-                and (storable_artifact(first.result) or {}).get("asks")
-            ):
-                context.spent = add(add(context.spent, first.spent), {"active_seconds": first.result.seconds})
-                return self._halt(relay_pause({**call, **first.result.artifact}, state))
+            asking: list[FrozenCall] = []
             for each, outcome in zip(group, outcomes, strict=True):
-                await self._record(each, outcome)
+                if isinstance(outcome, CallOutcome) and (asked := _asked(each, outcome.result)):
+                    context.spent = add(context.spent, outcome.spent)
+                    asking.append(asked)
+                else:
+                    await self._record(each, outcome)
             for each, outcome in zip(group, outcomes, strict=True):
                 await self._record_notes(each, outcome)
             seconds = max((one.result.seconds for one in outcomes if isinstance(one, CallOutcome)), default=0.0)
             context.spent = add(context.spent, {"active_seconds": seconds})
-            self.calls = self.calls[len(group) :]
+            self.calls = [*asking, *self.calls[len(group) :]]
+            if asking:
+                return self._halt(relay_pause(asking[0], state))
         return self._finish()
 
     @property
@@ -198,7 +203,7 @@ class CallBatch:
         for call in self.calls:
             key = call_key(call["name"], call["args"])
             alone = call["name"] in LOOKUPS or self.tools.effect(call["name"]) != "read"
-            if alone or key in keys or len(keys) >= room:
+            if alone or key in keys or len(keys) >= room or open_ask(call):
                 break
             keys.add(key)
         return self.calls[: max(len(keys), 1)]
@@ -344,11 +349,7 @@ class CallBatch:
         called = is_tool_call(entry)
         before, changed = history.before(entry) if called else (None, False)
         self.learned = self.learned or (before is None if called else entry["ok"])
-        hint = (
-            f"Note: the user changed the arguments to {canonical_json(call['args'])[:500]}."
-            if call.get("edited")
-            else ""
-        )
+        hint = _what_people_said(call)
         if before is None or changed or (entry["effect"] != "read" and entry["ok"]):
             self._show(call, self._render(entry, hint))
         else:
@@ -479,6 +480,23 @@ class CallBatch:
         }
 
 
+def _asked(call: FrozenCall, result: CallResult) -> FrozenCall | None:
+    """Return the call with what it asks, if its executor or its tool asks; a tool's own artifact asks nothing."""
+    came = storable_artifact(result) or {}
+    asks = came.get("asks") and (call.get("delegated") or result.error == ASKS)
+    return cast("FrozenCall", {**call, **came}) if asks else None
+
+
+def _what_people_said(call: FrozenCall) -> str:
+    """Return a note for the model: how a person changed the call, and what its tool asked them."""
+    if call.get("delegated"):
+        return ""
+    notes = [f"the user changed the arguments to {canonical_json(call['args'])[:500]}"] if call.get("edited") else []
+    for ask, answer in zip(call.get("asks") or (), call.get("answers") or (), strict=False):
+        notes.append(f"the tool asked the user “{ask['question'][:500]}”; they said {canonical_json(answer)[:500]}")
+    return " ".join(f"Note: {note}." for note in notes)
+
+
 def _as_hooks_see(context: CallContext, tools: StepTools, call: FrozenCall) -> Call:
     state, name = context.state, call["name"]
     place = (thread_of(context.runtime), state["step"]["id"], state["goal"])
@@ -501,7 +519,9 @@ async def _ask_after_call(
     context: CallContext, tools: StepTools, call: FrozenCall, result: CallResult, notes: Sequence[str]
 ) -> CallResult:
     """Return the result as hooks leave it: what they withhold is nowhere kept, and what was done stays done."""
-    if not (hooks := context.deps.hooks.after_call) or (storable_artifact(result) or {}).get("asks"):
+    if _asked(call, result):
+        return result
+    if not (hooks := context.deps.hooks.after_call):
         return replace(result, notes=notes)
     about = replace(_as_hooks_see(context, tools, call), ok=result.ok, text=result.text)
     verdict = await ask_hooks(hooks, about, partial(tell_people, context))
@@ -527,9 +547,12 @@ async def make_call(
     context: CallContext, tools: StepTools, call: FrozenCall, observation: str, said: Verdict | None = None
 ) -> CallOutcome | UnknownEffect:
     """Make the call, or replay it if it was made before a crash.
-    // Returns an UnknownEffect if a person must decide whether to make it. `observation` is the id under which the full
-    output is stored.
+
+    Returns an UnknownEffect if a person must decide whether to make it. `observation` is the id under which the full
+    output is stored. `said` is the verdict of the hooks; without it they are asked here, and neither they nor the tool
+    can ask a person.
     """
+    may_ask = said is not None
     if said is None:
         said = await ask_before_call(context, tools, call)
         if said.question:
@@ -539,7 +562,8 @@ async def make_call(
     tool, kind = tools.get(call["name"]), tools.effect(call["name"])
     assert tool is not None, call["name"]
     place = Place.of(context.config, depth=2)
-    where = (thread, turn, id, record["attempt"], record["rounds"], call.get("position", 0))
+    again = () if call.get("delegated") or not call.get("answers") else (len(call["answers"]),)
+    where = (thread, turn, id, record["attempt"], record["rounds"], call.get("position", 0), *again)
     key = effect_key(place.scope, *where, tool=call["name"], arguments=call["args"])
     meter = Meter(context.left, context.deps.prices)
     config = without_listeners(context.config, meter)
@@ -549,7 +573,7 @@ async def make_call(
         if said.refused:
             result = CallResult(False, f"Not run: {said.refused}", 0.0, error="refused")
         else:
-            result = await _call_tool(context, tool, call, {**config, "metadata": about}, key)
+            result = await _call_tool(context, tool, call, {**config, "metadata": about}, key, may_ask=may_ask)
             result = await _ask_after_call(context, tools, call, result, said.notes)
         meter.close()
         if kind != "read":
@@ -581,22 +605,28 @@ async def make_call(
 
 
 async def _call_tool(
-    context: CallContext, tool: BaseTool, call: FrozenCall, config: RunnableConfig, key: str
+    context: CallContext, tool: BaseTool, call: FrozenCall, config: RunnableConfig, key: str, *, may_ask: bool
 ) -> CallResult:
-    """Call the tool. A tool that would pause the graph fails, because pauses happen at the top level, one at a time."""
+    """Call the tool with the answers that people gave it so far. Pauses of the graph happen at the top level."""
+    answers = [*resume_values(call).values()]
     try:
         return await call_tool(
             tool,
             call["args"],
             timeout=seconds_for(tool, call["args"], context.seconds),
-            config=config,
+            config=with_resume_values(config, answers),
             idempotency_key=key,
             call_id=call["id"] or None,
             secrets=context.deps.secrets,
         )
     except GraphInterrupt as pause:
-        asked = "; ".join(str(getattr(one, "value", one))[:500] for one in (pause.args[0] if pause.args else ()))
-        text = f"The tool stopped to ask a person, which tools cannot do here. Ask with ask_user: {asked}"
+        values = [interrupt_value(one) for one in (pause.args[0] if pause.args else ())]
+        if may_ask and values:
+            new = asks_of([(str(number), value) for number, value in enumerate(values, len(answers))])
+            asks = {"asks": [*(call.get("asks") or ()), *new], "answers": call.get("answers") or []}
+            return CallResult(False, "It asks.", 0.0, asks, error=ASKS)
+        asked = "; ".join(str(value)[:500] for value in values)
+        text = f"The tool stopped to ask a person, which only tools of a step can do: {asked}"
         return CallResult(False, text, 0.0, error="interrupt")
     except ParentCommand:
         text = "The tool wanted to take over the graph, which tools cannot do here."

@@ -21,11 +21,10 @@ from donewhen.graph.events import thread_of
 from donewhen.graph.executors import nested
 from donewhen.graph.executors.executor import Executor, executor_problem
 from donewhen.graph.executors.handoff import Handoff, Report, Unfinished, transcript
-from donewhen.graph.executors.relay import asks_of, open_ask, resume_values
+from donewhen.graph.executors.relay import asks_of, resume_values
 from donewhen.graph.llm.attachments import brief_message
 from donewhen.graph.llm.cost import meter_of
 from donewhen.graph.llm.voice import Voice
-from donewhen.graph.step.approvals import relay_pause
 from donewhen.graph.step.calls import EFFECT, CallBatch, CallContext, allowance_left
 from donewhen.graph.step.leave import leave
 from donewhen.graph.step.observations import with_whole_text
@@ -48,8 +47,6 @@ async def delegate(state: Step, runtime: Runtime[Settings], config: RunnableConf
     first: FrozenCall = {"id": "", "name": name, "args": {"brief": state["brief"]}, "delegated": True}
     calls = [call for call in record.get("calls") or () if not call.get("planned")] or [first]
     now: Step = {**state, "record": {**record, "calls": calls, "delegated": True}}
-    if open_ask(calls[0]):
-        return leave(now, runtime, relay_pause(calls[0], state))
     seconds = executor.seconds or allowance_left(state).get("active_seconds")
     beside = (await brief_message("", state.get("attachments", ()), runtime)).content
     handoff = replace(

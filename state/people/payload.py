@@ -74,6 +74,7 @@ def payload(pending: Pause) -> dict[str, Any]:
     for key in (
         *PLAN_KEYS,
         "draft",
+        "schema",
         "tool",
         "arguments",
         "new",
@@ -119,6 +120,8 @@ def question_text(pending: Pause) -> str:
         parts.append(plan_text(pending).strip())
     if kind in ("tool", "effect") and pending.get("arguments") is not None:
         parts.append(call_text(pending))
+    if pending.get("schema"):
+        parts.append(form_text(pending["schema"]))
     if kind not in ("plan", "tool") and options(pending):
         # The answer "2" to a budget means two more, so its options carry no numbers.
         marks = ["-" if kind == "budget" else f"{number}." for number in range(1, len(options(pending)) + 1)]
@@ -130,6 +133,22 @@ def question_text(pending: Pause) -> str:
         said: dict[str, str] = {"extend": extend, "amounts": ", ".join(amounts), "example": amounts[0]}
         parts.append(say(language_of(pending), "ask", "extend_means", **said))
     return "\n\n".join(parts)
+
+
+def form_text(schema: Mapping[str, Any]) -> str:
+    """Return the fields of a form as lines: `- size (S | M | L, required): what it means`."""
+    lines, required = [], schema.get("required") or ()
+    for name, field in schema["properties"].items():
+        kind = (
+            " | ".join(map(str, field["enum"]))
+            if isinstance(field.get("enum"), list)
+            else str(field.get("type", "any"))
+        )
+        notes = [kind, *(["required"] if name in required else [])]
+        notes += [f"default {json.dumps(field['default'], ensure_ascii=False)}"] if "default" in field else []
+        about = " ".join(str(field.get("description") or field.get("title") or "").split())
+        lines.append(f"- {name} ({', '.join(notes)})" + (f": {about}" if about else ""))
+    return escape_unseen("\n".join(lines))
 
 
 def call_text(call: Mapping[str, Any]) -> str:

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 from langchain_core.tools import tool
-from langgraph.types import interrupt
 
 from donewhen.testing import call, finish_step, recall
 from tests.kit.flows import last_told, one_step, play, requests
@@ -62,12 +61,6 @@ async def test_every_call_leaves_an_observation() -> None:
     assert flow.told("tool_started")[0]["arguments"] == {"what": "a"}
 
 
-@tool
-def ask(what: str) -> str:
-    """Ask somebody in the middle of a call."""
-    return str(interrupt({"question": f"what about {what}?"}))
-
-
 async def raises() -> str:
     """Raise."""
     raise RuntimeError("the disk is on fire")
@@ -93,7 +86,6 @@ def says_no() -> str:
         (raises, "raises", {}, "the disk is on fire"),
         (hangs, "hangs", {}, "no result after 0.05 seconds"),
         (says_no, "says_no", {}, "no such account"),
-        (ask, "ask", {"what": "that"}, "Ask with ask_user: {'question': 'what about that?'}"),
     ],
 )
 async def test_a_tool_that_fails_is_an_observation_and_the_step_goes_on(

@@ -1,0 +1,120 @@
+"""A tool of a step may ask a person by LangGraph's `interrupt`: the question is the run's, in words or as a form."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from langchain_core.tools import tool
+from langgraph.types import interrupt
+from pydantic import BaseModel
+
+from donewhen import Agent
+from donewhen.testing import ScriptedModel, call, finish_step
+from tests.kit.flows import Flow, one_step, play
+
+SIZE = {
+    "type": "object",
+    "properties": {
+        "size": {"type": "string", "enum": ["S", "M", "L"]},
+        "count": {"type": "integer", "minimum": 1, "default": 1},
+    },
+    "required": ["size"],
+}
+FREE = {"confirm": "never", "approvals": "never"}
+MADE: list[str] = []
+
+
+@tool
+def order(what: str) -> str:
+    """Order something."""
+    form = interrupt({"question": f"Which {what}?"}, response_schema=SIZE)
+    if form is None:
+        return "not ordered"
+    gift = interrupt("Is it a gift?")
+    MADE.append(what)
+    return f"{form['count']} {what} in {form['size']}, gift: {gift}"
+
+
+@tool
+def look(what: str) -> str:
+    """Look, and ask where."""
+    return f"{what} is {interrupt({'question': f'Where is {what}?'})}"
+
+
+@pytest.fixture(autouse=True)
+def nothing_made() -> None:
+    MADE.clear()
+
+
+@pytest.mark.parametrize("form", [{"size": "L", "count": "2"}, '{"size": "L", "count": 2}', "size: L\ncount: 2"])
+async def test_what_a_write_asks_is_answered_and_the_write_is_made_once(form: Any) -> None:
+    """N42, X07: two questions of one call, the first a form; the model is told what was said, and may cite it."""
+    model = one_step([call("order", what="shirt"), finish_step("ordered", "s1.3")])
+    flow = await play(model, [order], effects={"order": "write"}, settings=FREE, answers=["XL", form, "yes, for Anna"])
+    assert [pause["question"] for pause in flow.pauses] == ["Which shirt?", "Which shirt?", "Is it a gift?"]
+    assert flow.pauses[0]["schema"] == SIZE
+    assert "size" in flow.pauses[1]["problem"]
+    assert (flow.status, MADE) == ("completed", ["shirt"])
+    assert done(flow) == "2 shirt in L, gift: yes, for Anna"
+    assert '“Is it a gift?”; they said "yes, for Anna"' in model.requests[-1].messages[-1].text
+
+
+async def test_a_form_that_nobody_fills_is_declined() -> None:
+    """N42: to decline is an answer: the tool goes on without the form."""
+    model = one_step([call("order", what="shirt"), finish_step("nothing to do", "s1.2")])
+    flow = await play(model, [order], effects={"order": "write"}, settings=FREE, answers=[{"type": "ignore"}])
+    assert (flow.status, MADE, done(flow)) == ("completed", [], "not ordered")
+
+
+async def test_reads_beside_each_other_ask_one_after_the_other() -> None:
+    """N42: what did not ask is recorded at once; what asks is called again with its answer only."""
+    calls: list[str] = []
+
+    def count(what: str) -> str:
+        """Count."""
+        calls.append(what)
+        return f"3 {what}"
+
+    reply = [call("look", what="a"), call("count", what="b"), call("look", what="c")]
+    model = one_step([reply, finish_step("ok", "s1.4")])
+    flow = await play(model, [look, count], effects={"look": "read", "count": "read"}, answers=["here", "there"])
+    assert [pause["question"] for pause in flow.pauses] == ["Where is a?", "Where is c?"]
+    assert [entry["text"] for entry in flow.journal if entry["source"] == "tool"] == ["3 b", "a is here", "c is there"]
+    assert (flow.status, calls) == ("completed", ["b"])
+
+
+async def test_another_process_answers_what_a_tool_asked(tmp_path: Path) -> None:
+    """N42: the question is in storage; nothing of the tool's call is held in memory."""
+    storage = f"sqlite:///{tmp_path}/runs.db"
+    script = [call("order", what="shirt"), finish_step("ordered", "s1.3")]
+    async with Agent(one_step(script[:1]), [order], storage=storage, effects={"order": "write"}) as first:
+        run = await first.start("Order a shirt", settings=FREE)
+        assert run.pending[0]["question"] == "Which shirt?"
+    executing = ScriptedModel(roles={"execute": script[1:]})
+    async with Agent(executing, [order], storage=storage, effects={"order": "write"}) as second:
+        run = await second.resume(run.thread_id, {"size": "M"})
+        run = await second.resume(run.thread_id, "no")
+    assert (run.status, MADE) == ("completed", ["shirt"])
+
+
+def done(flow: Flow) -> str:
+    """Return the result of the last call."""
+    return [str(entry["text"]) for entry in flow.journal if entry["source"] == "tool"][-1]
+
+
+class Address(BaseModel):
+    """A typed form."""
+
+    city: str
+
+
+async def test_a_form_may_be_a_model() -> None:
+    """N42: LangGraph's `response_schema` of a class; one field is answered by its value alone."""
+
+    def bring(what: str) -> str:
+        """Bring."""
+        return f"{what} to {interrupt('Where to?', response_schema=Address).city}"
+
+    model = one_step([call("bring", what="tea"), finish_step("done", "s1.2")])
+    flow = await play(model, [bring], effects={"bring": "write"}, settings=FREE, answers=["Bremen"])
+    assert (flow.status, done(flow)) == ("completed", "tea to Bremen")
