@@ -57,21 +57,21 @@ from donewhen.state.settings import Settings
 from donewhen.state.settings.merging import SettingsLike, merge_settings
 
 AT_WORK = 90.0
-"""Seconds that a run at work has to reach a clean point when it is cancelled."""
+"""Seconds that a working run has to reach a clean point when it is cancelled."""
 
 
 class Agent:
-    """Plans, confirms, executes and proves; every run is a thread that can be resumed from any process.
+    """An agent that plans, confirms, executes and proves. Every run is a thread that any process can resume.
 
     `model`: a LangChain chat model or `"provider:model"`; None: from the environment. `tools`: LangChain tools,
     functions, or MCP-style dicts (with `caller`). `storage`: `sqlite:///file`, `memory:`, `postgresql://…` or a
-    Storage; None: the user's default file. `executors`: name → Executor, compiled graph, or `"a2a:https://…"`; the
-    agent's `executors` may be changed while it lives. `instructions`: how to work, for every prompt; the same as
+    Storage; None: the user's default file. `executors`: name → Executor, compiled graph, or `"a2a:https://…"`; change
+    the agent's `executors` at any time. `instructions`: how to work, in every prompt; the same as
     `settings.profile.instructions`. `output_type`: the type of every result, see `start`. `models`: role → model.
-    `effects`: tool name → read | idempotent | write. `queue`: its workers carry out what is submitted and scheduled
-    here. `context`, `memory`, `embeddings`, `hooks`: see `build_graph`. Nothing is opened or called before the first
-    run. The environment may add a profile, hooks and executors. Raises ConfigError where neither `model`,
-    `models` nor the environment names a model.
+    `effects`: tool name → read | idempotent | write. `queue`: whose workers carry out submitted and scheduled runs.
+    `context`, `memory`, `embeddings`, `hooks`: see `build_graph`. Nothing is opened or called before the first run. The
+    environment may add a profile, hooks and executors. Raises ConfigError if neither `model`, `models` nor the
+    environment names a model.
     """
 
     def __init__(
@@ -130,7 +130,7 @@ class Agent:
         )
         self._compiled: Compiled = self._builder(executors=self.executors).compile(name="donewhen")
         self._with_tools: dict[str, tuple[Compiled, Executors]] = {}
-        """By thread: the graph with the tools that were given to its run."""
+        """By thread: the graph with the tools that its run was given."""
         self._sessions: set[Session] = set()
         self._runner = Runner(self._compiled, self.storage, self.settings, form, queue or QUEUE, self.executors)
         self._workers = WeakSet[Worker]()
@@ -142,9 +142,8 @@ class Agent:
         await self.aclose()
 
     async def aclose(self, patience: float = PATIENCE) -> None:
-        """Stop every run at its next clean point, and wait; cut off what takes longer than `patience` seconds.
-
-        A call that changes something has 5 seconds more, so that its outcome is known.
+        """Stop every run at its next clean point and wait; cut off calls that take longer than `patience` seconds.
+        // A call with effects gets 5 more seconds, so that its outcome is known.
         """
         await asyncio.gather(*(worker.stop() for worker in list(self._workers)))
         await asyncio.gather(*(session.stop(patience) for session in list(self._sessions)))
@@ -152,15 +151,15 @@ class Agent:
             await self.storage.aclose()
 
     def drain(self) -> None:
-        """Ask everything this agent runs to stop at a clean point; `resume` goes on from there."""
+        """Ask all runs of this agent to stop at a clean point; `resume` continues them."""
         for session in list(self._sessions):
             session.drain()
 
     @property
     def graph(self) -> ThreadGraph:
         """Return the compiled graph on this storage; every LangGraph verb works on it, `ainvoke` and `invoke` alike.
-
-        Settings are passed as `context=`; without, those of the run or of this agent hold. It is as strict as `resume`.
+        // Pass settings as `context=`; without it, the settings of the run or of this agent apply. It is as strict as
+        `resume`.
         """
         return ThreadGraph(self._compiled, self.storage, self.settings)
 
@@ -183,17 +182,16 @@ class Agent:
     ) -> Run:
         """Work on a goal until it ends or waits for a person.
 
-        `goal`: a text, content blocks, or messages of which the last one is the request. `template`: the name of a plan
-        that was saved, to work on with these `parameters`, without planning, and with its own goal where none is
-        given; it is confirmed as any plan. `tools`: for this run, beside those of the agent; another process that goes
-        on with it has to give them again. `settings` go over those of the agent, field by field; what its profile
-        forbids stays forbidden. `metadata`: whatever the starter wants to remember, in `info` and `threads`; never
-        secrets. `owner`: whose thread it is. `output_type`: a JSON Schema, or a Python type that Pydantic makes one of
-        (a model, a dataclass, `list[Offer]`): the result is also wanted as that, in `Run.output`, with the source of
-        every value in the receipt; a run that cannot give it is `partial` at best. On a thread that has run before, the
-        conversation goes on with a fresh plan and budget.
-        Raises GoalError for a blank or huge goal, ConfigError, ThreadWaiting if the thread is not finished (`restart`
-        puts that away), ThreadBusy.
+        `goal`: a text, content blocks, or messages; the last message is the request. `template`: the name of a saved
+        plan to use with these `parameters` instead of planning; without a `goal` it has its own. It is confirmed like
+        any plan. `tools`: additional tools for this run; another process that continues it must pass them again.
+        `settings` override those of the agent, field by field; whatever its profile forbids stays forbidden.
+        `metadata`: your own data, returned by `info` and `threads`; never secrets. `owner`: the owner of the thread.
+        `output_type`: a JSON Schema, or a Python type that Pydantic makes one of (a model, a dataclass, `list[Offer]`):
+        `Run.output` has the result in this form, and the receipt the source of every value; without it a run is
+        `partial` at best. An existing thread continues its conversation with a fresh plan and budget. Raises GoalError
+        for a blank or huge goal, ConfigError, ThreadWaiting if the thread is not finished (`restart` closes the old
+        request), ThreadBusy.
         """
         stream = self.stream(
             goal,
@@ -255,7 +253,9 @@ class Agent:
         output_type: Any = None,
         on_leave: OnLeave = "stop",
     ) -> RunStream:
-        """Do as `start` does, and give events as they happen. `on_leave`: stop or continue if the stream is left."""
+        """Do the same as `start`, and yield events as they happen. `on_leave`: stop or continue when the stream is
+        left.
+        """
         id = str(thread_id or uuid4())
         runner = self._runner_for(id, tools, output_type)
         request = Request(
@@ -275,7 +275,7 @@ class Agent:
         output_type: Any = None,
         on_leave: OnLeave = "stop",
     ) -> RunStream:
-        """Do as `resume` does, and give events as they happen."""
+        """Do the same as `resume`, and yield events as they happen."""
         id = _id_of(thread_id)
         runner = self._runner_for(id, tools, output_type)
         form = runner.form if output_type is not None else None
@@ -283,7 +283,7 @@ class Agent:
         return self._stream(id, lambda session: runner.resume(session, given), config, on_leave)
 
     async def carry(self, thread_id: str) -> Run:
-        """Do now what was submitted for a thread; for workers. Raises UnknownThread, ThreadBusy."""
+        """Carry out now what was submitted for a thread; for workers. Raises UnknownThread, ThreadBusy."""
         return await self._stream(thread_id, self._runner_for(thread_id).carry).result()
 
     # Work that nobody waits for ----------------------------------------------------------------------------------
@@ -302,11 +302,10 @@ class Agent:
         at: datetime | None = None,
         output_type: Any = None,
     ) -> str:
-        """Leave a goal to a worker, from `at` on, and return the thread's id at once; `get` and `watch` tell more.
-
-        A `worker` of an agent with this storage and `queue`, in this process or in any other, carries it out, once;
-        `donewhen worker` serves `queue="command"`, with the tools of the command. An `at` without a zone is by the
-        clock of this machine. Raises as `start`.
+        """Leave a goal to a worker, from `at` on, and return the thread's id at once; follow it with `get` and `watch`.
+        // A `worker` of any agent with this storage and `queue`, in any process, carries it out once; `donewhen worker`
+        serves `queue="command"` with the tools of the command. An `at` without a zone is in local time. Raises the
+        errors of `start`.
         """
         id = str(thread_id or uuid4())
         runner = self._runner_for(id, output_type=output_type)
@@ -318,9 +317,8 @@ class Agent:
         return id
 
     async def submit_answer(self, thread_id: str | Run, answer: Any) -> str:
-        """Do as `resume` does with an answer, but leave the work to a worker; here the answer is only checked.
-
-        If somebody works on the thread, an answer to another of its questions waits until that is done.
+        """Check an answer like `resume`, but leave the work to a worker.
+        // If the thread is being worked on, an answer to another of its questions waits until that is done.
         """
         id = await self._runner.submit_answer(thread_id, answer)
         self._wake_workers()
@@ -331,7 +329,7 @@ class Agent:
             worker.wake()
 
     def worker(self, *, concurrency: int = 4) -> Worker:
-        """Return a worker for what this agent, and others with its storage and `queue`, submit and schedule.
+        """Return a worker for the submitted and scheduled runs of all agents with this storage and `queue`.
 
         `async with agent.worker():` works beside the block, `await agent.worker().run()` until it is drained, as by
         SIGTERM. Raises ConfigError for a `concurrency` below 1.
@@ -344,10 +342,10 @@ class Agent:
         return worker
 
     async def cancel(self, thread_id: str, reason: str = "cancelled from outside") -> Run:
-        """End a run that waits, works or is queued, here or in any other process; what was done stays done.
+        """End a run that waits, works or is queued, in any process; finished work is kept.
 
-        A run at work stops at its next clean point, when the call at work has ended; a run that has ended is given as
-        it is. The receipt names a write that was cut off, of which nobody knows whether it took effect.
+        A working run stops at its next clean point, after the current call; a finished run is returned unchanged. The
+        receipt lists a write whose outcome is unknown.
         Raises UnknownThread, and ThreadBusy if it works on for more than 90 seconds.
         """
         thread_id, deadline = str(thread_id), asyncio.get_running_loop().time() + AT_WORK
@@ -362,12 +360,12 @@ class Agent:
             await asyncio.sleep(0.2)
 
     async def audit(self, thread_id: str | Run, settings: SettingsLike = None) -> Run:
-        """Have a judge doubt the answer of a finished run, where nobody did or once more; what it says takes the place
-        of what was said before, in the outcome, the receipt and below the answer.
+        """Let a judge audit the answer of a finished run, for the first time or again. // // Its findings replace
+        earlier ones in the outcome, the receipt and below the answer.
 
-        `settings` go over those of the run for this audit, such as `{"models": {"judge": "anthropic:claude-…"}}`. What
-        it costs is added to what was spent; the limits of the run do not stop it, `audit_calls` does. It never makes a
-        run better than its steps. Where nobody can judge, all stays as it was, and `Run.problem` says why.
+        `settings` override those of the run for this audit, such as `{"models": {"judge": "anthropic:claude-…"}}`. Its
+        cost is added to the run's; `audit_calls` limits it, the run's limits do not. An audit never makes a run better
+        than its steps. If no audit is possible, nothing changes and `Run.problem` says why.
         Raises ThreadWaiting for a run that is not finished, ConfigError, UnknownThread, ThreadBusy.
         """
         id = _id_of(thread_id)
@@ -376,12 +374,12 @@ class Agent:
         return await self._stream(id, lambda session: runner.audit(session, settings)).result()
 
     async def tell(self, thread_id: str, text: str) -> None:
-        """Say something to a run while it works: planning and the steps at work follow it from their next round on.
+        """Say something to a working run; planning and the working steps follow it from their next round on.
 
-        It is the user's word like any answer: whoever works later sees it, and it stands in the receipt. What comes
-        when the work is done already stands in the `problem` of the run. Raises ThreadBusy where the run's settings
-        refuse that (`when_busy`, as by default), UnknownThread, and ResumeError if nothing works on the thread: then
-        `resume` answers what it waits for, and `start` begins anew.
+        Like an answer it is visible to all later work and in the receipt. Messages that come too late are in the run's
+        `problem`. Raises ThreadBusy where the run's settings refuse that (`when_busy`, as by default), UnknownThread,
+        and ResumeError if nothing works on the thread: then `resume` answers what it waits for, and `start` begins
+        anew.
         """
         thread_id = str(thread_id)
         if not text.strip():
@@ -408,12 +406,12 @@ class Agent:
 
     @property
     def templates(self) -> Templates:
-        """Return the saved plans, to start from again: save, get, list, delete."""
+        """Return the saved plan templates: save, get, list, delete."""
         return Templates(self.storage)
 
     @property
     def plans(self) -> PlanStore:
-        """Return the plans that people and agents keep and tick off, beside the threads."""
+        """Return the kept plans, which people and agents tick off, independent of threads."""
         return PlanStore(self.storage)
 
     # Reading -----------------------------------------------------------------------------------------------------
@@ -427,11 +425,12 @@ class Agent:
         return (await self.get(thread_id)).receipt
 
     async def watch(self, thread_id: str, cursor: str | None = None) -> AsyncIterator[tuple[Json, str]]:
-        """Follow a run from anywhere: `(event, cursor)` until its outcome; with a cursor, what came after that event.
+        """Follow a run from any process: yield `(event, cursor)` until its outcome, with a cursor from after that
+        event.
 
-        One that workers could not carry on ends so too, with the status `running` and the reason. The events are read
-        off the checkpoints twice a second: none is missed when workers die or restart. What is said comes whole, as one
-        `speech` event under the id of its message. Raises UnknownThread.
+        A run that workers gave up on ends with the status `running` and the reason. Events are read from checkpoints
+        twice a second, so none is missed when workers die or restart. Speech comes complete, as one `speech` event per
+        message. Raises UnknownThread.
         """
         async for event, after in watch_run(lambda: self._runner.read(str(thread_id)), cursor):
             yield event, after
@@ -444,41 +443,42 @@ class Agent:
         status: str | Collection[str] = (),
         before: datetime | None = None,
     ) -> list[ThreadInfo]:
-        """Return the threads of this storage, latest first: of an owner, of a status, not changed since `before`."""
+        """Return the threads of this storage, latest first, filtered by owner, status, or unchanged since `before`."""
         states = [status] if isinstance(status, str) else status
         until = before.astimezone(UTC).isoformat(timespec="milliseconds") if before else None
         await self._runner.settle_all()
         return await list_threads(self.storage, limit, owner=owner, status=states, before=until)
 
     async def pending(self, *, owner: str | None = None, limit: int = 1000, cursor: str | None = None) -> Page:
-        """Return open questions of all threads, or of an owner's: at most so many, asked longest ago first.
-
-        Each has `thread_id`, `goal`, `owner` and of the pause `id`, `kind`, `question`, `options`, `step`, `asked_at`.
-        The list has a `cursor` where there are more: give it for the next ones. All questions of a thread come
-        together. Raises ConfigError for a cursor that is none.
+        """Return at most `limit` open questions of all threads, or of an owner's, the oldest first.
+        // Each has `thread_id`, `goal`, `owner` and the pause's `id`, `kind`, `question`, `options`, `step`,
+        `asked_at`. Pass the list's `cursor` to get the next ones; it is None at the end. All questions of a thread come
+        together. Raises ConfigError for an invalid cursor.
         """
         await self._runner.settle_all()
         async with self.storage.reader() as (_, store):
             return await list_pending(store, limit, owner=owner, cursor=cursor)
 
     async def status(self) -> Json:
-        """Return how many `threads` there are by status, how many wait in which of the `queues`, the `workers` alive,
-        each with its queue, and since when the `oldest` waits and runs.
+        """Return the number of `threads` by status, the number waiting in each of the `queues`, the `workers` alive
+        with their queues, and since when the `oldest` waits and runs.
         """
         await self._runner.settle_all()
         return await status_of(self.storage)
 
     async def info(self, thread_id: str) -> ThreadInfo:
-        """Return what is remembered about a thread. Raises UnknownThread."""
+        """Return the row of a thread. Raises UnknownThread."""
         return await self._runner.info(str(thread_id))
 
     async def delete(self, thread_id: str) -> None:
-        """Forget a thread: checkpoints, observations, effects. ThreadBusy while somebody works on it; UnknownThread."""
+        """Delete a thread: checkpoints, observations, effects. Raises ThreadBusy while it is
+        worked on, UnknownThread.
+        """
         await self._runner.info(str(thread_id))
         await self.storage.delete_thread(str(thread_id))
 
     async def prune(self, older: timedelta, *, owner: str | None = None) -> list[str]:
-        """Delete ended threads that have not changed for so long, with all that belongs to them; return their ids."""
+        """Delete ended threads that have not changed for this long, with all their data; return their ids."""
         gone: list[str] = []
         before = datetime.now(UTC) - older
         for status in ENDED:  # one at a time: by the index, however many others are as old
@@ -492,7 +492,7 @@ class Agent:
     # Inside ------------------------------------------------------------------------------------------------------
 
     def _runner_for(self, thread_id: str, tools: Tools = (), output_type: Any = None) -> Runner:
-        """Return a runner for a thread, with the tools that are given to its run, or were given to it here before."""
+        """Return a runner for a thread with the tools that its run is given, or was given here before."""
         if tools:
             executors = self.executors.with_tools(as_tools(tools))
             self._with_tools[thread_id] = self._builder(executors=executors).compile(), executors

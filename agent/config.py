@@ -1,4 +1,4 @@
-"""The configuration of users: the environment, which nobody else reads, and the usual mcpServers file."""
+"""The configuration from the environment, which is read only here, and from the usual mcpServers file."""
 
 import base64
 import importlib
@@ -18,9 +18,9 @@ from donewhen.state.secrets import known_secrets
 from donewhen.state.settings.merging import read_settings
 
 DEMO = "demo"
-"""The demonstration model, which needs no key. Only the command and the server fall back on it."""
+"""The demonstration model, which needs no key. Only the command and the server fall back to it."""
 DEFAULT_MODEL = "openai:gpt-5.4-mini"
-"""Used when there is a key and no model is named."""
+"""The model if there is a key and none is named."""
 KEY_BYTES = (16, 24, 32)
 HEX_LENGTHS = (32, 48, 64)
 _USER = re.compile(r"\w[\w-]*")
@@ -28,24 +28,24 @@ _USER = re.compile(r"\w[\w-]*")
 
 @dataclass(frozen=True)
 class Config:
-    """The environment's settings. `repr` shows no secret."""
+    """The settings of the environment. `repr` shows no secret."""
 
     model: str | None = None
     """DONEWHEN_MODEL as `provider:model`; else a small OpenAI model if there is a key; else None."""
     storage: str = "memory:"
     """DONEWHEN_STORAGE; else a SQLite file in `state`."""
     state: Path = field(default_factory=lambda: _state_folder(None))
-    """The user's state folder (XDG_STATE_HOME), for what the command keeps from one start to the next."""
+    """The user's state folder (XDG_STATE_HOME), for data that the command keeps."""
     api_key: str | None = field(default=None, repr=False)
     """OPENAI_API_KEY."""
     base_url: str | None = None
     """OPENAI_BASE_URL: any server that speaks OpenAI's protocol."""
     log: str = ""
-    """DONEWHEN_LOG: `json`, `text`, a level, or both as `json:debug`; nothing is logged by itself."""
+    """DONEWHEN_LOG: `json`, `text`, a level, or both as `json:debug`; by default nothing is logged."""
     key: bytes | None = field(default=None, repr=False)
-    """DONEWHEN_KEY, 16, 24 or 32 bytes in hex (or 16 or 32 in base64): what is stored is encrypted with it."""
+    """DONEWHEN_KEY, 16, 24 or 32 bytes in hex (or 16 or 32 in base64): the key that encrypts the storage."""
     folder: str = "."
-    """DONEWHEN_DIR: the folder the server's tools may touch."""
+    """DONEWHEN_DIR: the folder that the server's tools may access."""
     commands: tuple[str, ...] = ()
     """DONEWHEN_COMMANDS, separated by commas: programs the server's tools may start."""
     prices: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
@@ -65,15 +65,13 @@ class Config:
     editor: str | None = None
     """VISUAL or EDITOR, a command line."""
     timezone: str | None = None
-    """DONEWHEN_TIMEZONE: the user's, for what the command runs; nothing is guessed from the machine."""
+    """DONEWHEN_TIMEZONE: the user's, for runs of the command; it is not guessed from the machine."""
     plain: bool = False
-    """No colours and nothing that moves: NO_COLOR, or TERM=dumb."""
+    """No colours and no movement: NO_COLOR, or TERM=dumb."""
 
     @property
     def secrets(self) -> tuple[str, ...]:
-        """Return what no result of a tool may hold: the keys above, and variables named like a key, a token or a
-        password.
-        """
+        """Return the values that no tool result may contain: the keys above, and variables named like secrets."""
         return known_secrets(self.variables, self.api_key, *self.tokens.values())
 
 
@@ -174,7 +172,7 @@ def _price(text: str) -> tuple[str, dict[str, float]]:
 
 
 def _tokens(text: str | None) -> dict[str, str]:
-    """Fails closed: a list that cannot be read opens nothing."""
+    """Read the users' tokens. Fails closed: a list that cannot be read admits nobody."""
     pairs = [item.partition(":") for item in _items(text)]
     tokens = {name.strip(): token.strip() for name, _, token in pairs}
     if not all(_USER.fullmatch(name) and token for name, token in tokens.items()) or len(tokens) != len(pairs):
@@ -185,7 +183,7 @@ def _tokens(text: str | None) -> dict[str, str]:
 
 
 def _settings(path: str | None) -> dict[str, Any]:
-    """Fails closed: what cannot be read pins nothing, and nothing starts."""
+    """Read the pinned settings. Fails closed: if they cannot be read, nothing starts."""
     if not path:
         return {}
     try:
@@ -211,12 +209,14 @@ def _read_key(text: str | None) -> bytes | None:
 
 
 def is_debugging() -> bool:
-    """Return whether DONEWHEN_DEBUG asks for tracebacks, even if the rest of the configuration is wrong."""
+    """Return whether DONEWHEN_DEBUG asks for tracebacks, even if other variables are invalid."""
     return os.environ.get("DONEWHEN_DEBUG", "") not in ("", "0", "false")
 
 
 McpServer = dict[str, Any]
-"""Either `command`, `args`, `env`, `cwd` of a local server, or `transport`, `url`, `headers`, `trust` of another."""
+"""Either `command`, `args`, `env`, `cwd` of a local server, or `transport`, `url`, `headers`, `trust` of
+a remote one.
+"""
 
 _VARIABLE = re.compile(r"\$\{(?:env:)?(\w+)(?::-([^}]*))?\}")
 _TRANSPORTS = {
@@ -226,9 +226,8 @@ _TRANSPORTS = {
 
 
 def read_servers(config: Mapping[str, Any] | str | Path, environment: Mapping[str, str]) -> dict[str, McpServer]:
-    """Return the servers by name, `${NAME}` replaced from `environment`; those marked `disabled` are left out.
-
-    Raises ConfigError that names the file or the server and says what to do.
+    """Return the servers by name, with `${NAME}` replaced from `environment`; `disabled` ones are left out.
+    // Raises ConfigError that names the file or server, and what to do.
     """
     raw = config if isinstance(config, Mapping) else _read_file(Path(config))
     servers = raw.get("mcpServers", raw.get("servers", raw))

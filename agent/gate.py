@@ -1,4 +1,4 @@
-"""The gate for answers: says which question an answer is for, strictly by id. A stale answer changes nothing."""
+"""The gate for answers: it decides, strictly by id, which question an answer is for. A stale answer changes nothing."""
 
 import hashlib
 import json
@@ -24,11 +24,10 @@ _INTERRUPT_ID = re.compile(r"[0-9a-f]{32}")
 
 
 def admit(run: Run, row: Json, answer: Any, shown: Run | str) -> Json:
-    """Return answers by the ids of their questions: `answer`, and what is queued for a worker. Raises StaleAnswer.
-
-    `answer` is an answer to the question asked now, or `{id: answer}` with ids of open questions. With a run as
-    `shown`, an answer without ids is for what was asked in that run, and for nothing that was asked since. Otherwise it
-    must not repeat the last answer to another question, unless `shown` is the id of a run that asks this one.
+    """Return answers by question id: `answer`, and answers queued for a worker. Raises StaleAnswer.
+    // `answer` is for the current question, or `{id: answer}` for open ones. With a run as `shown`, an answer without
+    ids is only for the questions of that run. Otherwise it must not repeat the last answer to another question, unless
+    `shown` is the id of a run that asks this one.
     """
     queued = queued_answers(row) if row.get("status") == "queued" else {}
     open_ids = {pause["id"] for pause in run.pending}
@@ -37,12 +36,12 @@ def admit(run: Run, row: Json, answer: Any, shown: Run | str) -> Json:
 
 
 def queued_answers(row: Json) -> Json:
-    """Return the answers that a thread's row keeps for a worker, by id."""
+    """Return the answers queued for a worker in a thread's row, by id."""
     return (row.get("request") or {}).get("answers") or {}
 
 
 def address(run: Run, row: Json, answer: Any, shown: Run | str) -> Json:
-    """Return an answer by the ids of the open questions it is for. Raises StaleAnswer if there are none like it."""
+    """Return an answer by the ids of its open questions. Raises StaleAnswer if there are none."""
     pauses = {pause["id"]: pause for pause in run.pending}
     if not pauses:
         hint = "; without an answer it goes on, and by `steer` in another way" if run.status == "running" else ""
@@ -61,7 +60,7 @@ def address(run: Run, row: Json, answer: Any, shown: Run | str) -> Json:
 
 
 def _by_id(run: Run, answer: Any) -> Json | None:
-    """Return the answers by pause id if `answer` is a mapping from ids; an interrupt id stands for its pause."""
+    """Return the answers by pause id if `answer` is a mapping by ids; an interrupt id stands for its pause."""
     if not isinstance(answer, Mapping) or not answer or not all(isinstance(key, str) for key in answer):
         return None
     first = run.pending[0]
@@ -72,7 +71,7 @@ def _by_id(run: Run, answer: Any) -> Json | None:
 
 
 def _choose(run: Run, before: Json, answer: Any, shown: Run | str) -> str:
-    """Return the id of the question that an answer without ids is for. Raises StaleAnswer for a second delivery."""
+    """Return the id of the question for an answer without ids. Raises StaleAnswer for a second delivery."""
     if isinstance(shown, Run):
         return str(shown.pending[0]["id"]) if shown.pending else f"{shown.thread_id}, which was {shown.status}"
     asked = str(run.pending[0]["id"])
@@ -84,21 +83,21 @@ def _choose(run: Run, before: Json, answer: Any, shown: Run | str) -> str:
 
 
 def _storable(value: Any) -> Any:
-    """Return the answer as it can be stored; one that cannot be is marked as unreadable."""
+    """Return the answer if it can be stored, else a marker that it is unreadable."""
     if isinstance(value, str):
         return clean_text(value)
     return {"unreadable": problem} if (problem := flaw(value)) else value
 
 
 def resume_command(run: Run, answers: Json) -> Command[Any]:
-    """Return the command that gives these answers to the question asked now."""
+    """Return the command that gives these answers to the current question."""
     first = run.pending[0]
     given = answers[first["id"]] if list(answers) == [first["id"]] else {"answers": answers}
     return Command(resume={first["interrupt_id"]: given})
 
 
 def digests(answers: Json) -> Json:
-    """Return what to remember of answers, by id, so that a second delivery of one is noticed."""
+    """Return hashes of answers, by id, to detect a second delivery."""
     return {id: _digest(value) for id, value in answers.items()}
 
 
@@ -108,9 +107,8 @@ def _digest(value: Any) -> str:
 
 
 def steer_input(run: Run, steer: str) -> Json | None:
-    """Return the input by which a stopped run is planned anew, None to go on as it was.
-
-    Raises StaleAnswer if the run was not stopped.
+    """Return the input that plans a stopped run anew, or None to continue it unchanged. Raises StaleAnswer if the run
+    was not stopped.
     """
     if run.status != "running":
         open_ids = [pause["id"] for pause in run.pending]
@@ -119,7 +117,7 @@ def steer_input(run: Run, steer: str) -> Json | None:
 
 
 def overdue_answers(run: Run, settings: Settings) -> Json:
-    """Return, by id, that the settings answer what stayed open for longer than they allow."""
+    """Return, by id, the policy's answers to questions that were open too long."""
     if settings.on_question == "wait" or settings.question_seconds is None:
         return {}
     latest = datetime.now(UTC) - timedelta(seconds=settings.question_seconds)

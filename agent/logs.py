@@ -1,6 +1,5 @@
-"""Logs, with the standard library: one logger per package, as lines or as JSON. Nothing is set up unless asked for.
-
-`donewhen.graph` tells what runs do, `donewhen.server` who is refused what, `donewhen.tools` how tools are found.
+"""Logging with the standard library: one logger per package, as lines or JSON; off by default.
+// `donewhen.graph` logs runs, `donewhen.server` refusals, `donewhen.tools` the search for tools.
 """
 
 import json
@@ -13,9 +12,8 @@ LEVELS = ("debug", "info", "warning", "error")
 
 
 def set_up(asked: str) -> None:
-    """Log to stderr as DONEWHEN_LOG says: `json`, `text`, a level, or both as `json:debug`; "" leaves logging alone.
-
-    Raises ConfigError for anything else.
+    """Log to stderr as DONEWHEN_LOG says: `json`, `text`, a level, or both as `json:debug`; "" changes nothing.
+    // Raises ConfigError for anything else.
     """
     if not asked:
         return
@@ -31,7 +29,7 @@ def set_up(asked: str) -> None:
 
 
 class JsonLines(logging.Formatter):
-    """One object a line: `time`, `level`, `logger`, `message`, and the fields of the event if it is about one."""
+    """Formats one object per line: `time`, `level`, `logger`, `message`, and the fields of an event."""
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the record as JSON."""

@@ -1,4 +1,4 @@
-"""The chat model of each role and how hard it thinks. A provider's library is imported when it is used."""
+"""The chat model of each role and its level of thinking. Provider libraries are imported when they are used."""
 
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
@@ -54,13 +54,14 @@ _CLASSES = {
     "google_genai": "langchain_google_genai.ChatGoogleGenerativeAI",
     "ollama": "langchain_ollama.ChatOllama",
 }
-"""Made without `langchain` itself."""
+"""Providers that do not need the package `langchain`."""
 _BUDGETS = {"off": 0, "low": 2_048, "medium": 8_192, "high": 24_576}
-"""Tokens of thought, for models that are told a number."""
+"""Token budgets of thinking, for models that take a number."""
 Level = Literal["off", "low", "medium", "high"]
 Thinking = Level | Mapping[str, Any]
-"""A level, or the fields of the model's class to set for a role (`extra_body` is merged):
-`{"extra_body": {"chat_template_kwargs": {"enable_thinking": True}}}`."""
+"""A level, or fields of the model's class to set for a role (`extra_body` is merged): `{"extra_body":
+{"chat_template_kwargs": {"enable_thinking": True}}}`.
+"""
 _THINKING: Mapping[str, Level] = {
     "triage": "off",
     "plan": "medium",
@@ -113,7 +114,7 @@ class ModelSource:
                 _requested_fields(given, role, asked)
 
     def __call__(self, role: str, name: str | None = None) -> BaseChatModel:
-        """Return the model for `role`; `name` is used instead of whatever was set for it. Always the same object."""
+        """Return the model for `role`, or the one called `name`. Always the same object."""
         made = self._made.get((role, name))
         if made is None:
             _check(role)
@@ -139,7 +140,7 @@ class ModelSource:
 
 
 def _fit(model: BaseChatModel, role: str, asked: Thinking | None, *, keep: bool) -> BaseChatModel:
-    """Return a copy with the role's fields. `keep`: what the model's owner said about thinking stays if nothing is
+    """Return a copy with the role's fields. With `keep`, the owner's settings for thinking are kept if nothing is
     asked.
     """
     said: Any = model
@@ -161,7 +162,7 @@ def _fit(model: BaseChatModel, role: str, asked: Thinking | None, *, keep: bool)
 
 
 def _requested_fields(model: BaseChatModel, role: str, asked: Thinking) -> dict[str, Any]:
-    """Return what was asked for explicitly, as fields of the model. Raises ConfigError if the model cannot take it."""
+    """Return the explicitly requested fields of the model. Raises ConfigError if the model does not support them."""
     kind = type(model)
     if not isinstance(asked, Mapping):
         if (fields := thinking_fields(model, asked)) is None:
@@ -183,7 +184,7 @@ def _requested_fields(model: BaseChatModel, role: str, asked: Thinking) -> dict[
 
 
 def _merge(body: Mapping[str, Any] | None, change: Mapping[str, Any]) -> dict[str, Any]:
-    """Return `body` with `change` laid over it, dictionary by dictionary."""
+    """Return `body` updated with `change`, dictionary by dictionary."""
     result = dict(body or {})
     for key, value in change.items():
         both = isinstance(value, Mapping) and isinstance(result.get(key), Mapping)
@@ -202,20 +203,19 @@ def _check(role: str) -> None:
 
 
 def is_provider(name: str) -> bool:
-    """Return whether `name` may stand before the colon of a model's name."""
+    """Return whether `name` is a provider, as in the part of a model's name before the colon."""
     return name == "openai" or name in _PACKAGES
 
 
 def check_name(name: str, has_base_url: bool = False) -> None:
-    """ConfigError, with a near match, for a name of an unknown provider."""
+    """Raise ConfigError, with a near match, for a name of an unknown provider."""
     _split(name, has_base_url)
 
 
 def make_model(name: str, config: Config) -> BaseChatModel:
-    """Return the model of this name: `provider:model`, `demo`, or a bare name, which is OpenAI's or the base URL's.
-
-    Whether the provider offers the model shows at its first answer. Raises ConfigError, saying what to set or to
-    install, for a missing key, an unknown provider, a missing package or a malformed base URL.
+    """Return the model of this name: `provider:model`, `demo`, or a bare name, for OpenAI or the base URL.
+    // Whether the provider offers the model shows at its first answer. Raises ConfigError, with what to do, for a
+    missing key, an unknown provider, a missing package or a malformed base URL.
     """
     provider, bare = _split(name, config.base_url is not None)
     if provider == DEMO:
@@ -230,7 +230,7 @@ def make_model(name: str, config: Config) -> BaseChatModel:
 
 
 def _split(name: str, has_base_url: bool) -> tuple[str, str]:
-    """Provider and name. One's own server's models may hold a colon (`qwen3:8b`), and so do OpenAI's tuned ones."""
+    """Return provider and name. Models of local servers (`qwen3:8b`) and OpenAI's tuned ones may contain a colon."""
     provider, colon, bare = name.strip().partition(":")
     if provider == DEMO:
         return provider, bare
@@ -268,7 +268,7 @@ def _openai_model(name: str, api_key: str | None, base_url: str | None) -> BaseC
 
 
 def _langchain_model(provider: str, name: str) -> BaseChatModel:
-    """By the class of the provider's own package, or by `langchain`, which knows the rest."""
+    """Return a model of the provider's own package, or of `langchain`, which knows the other providers."""
     module, _, kind = _CLASSES.get(provider, "").partition(".")
     package = _PACKAGES[provider]
     try:
@@ -294,10 +294,8 @@ def _langchain_model(provider: str, name: str) -> BaseChatModel:
 
 
 def thinking_fields(model: BaseChatModel, level: Level) -> dict[str, Any] | None:
-    """Return the fields that ask a model for a level of thinking; None if it is not known to take any.
-
-    What it takes is what LangChain's own profile of the model says, and nothing else is guessed. Off is the least that
-    a model knows.
+    """Return the fields for a level of thinking; None if the model is not known to support any.
+    // Only LangChain's profile of the model decides. `off` is the lowest level that a model supports.
     """
     fields, profile = type(model).model_fields, getattr(model, "profile", None) or {}
     if isinstance(fields.get("reasoning"), FieldInfo) and "num_predict" in fields:  # Ollama's
@@ -321,7 +319,8 @@ def thinking_fields(model: BaseChatModel, level: Level) -> dict[str, Any] | None
 
 
 def needs_responses(model: Any) -> bool:
-    """Return whether OpenAI takes tools together with thinking for this model on its Responses API only, as for models
-    that may be told not to think."""
+    """Return whether OpenAI accepts tools together with thinking for this model only on its Responses API.
+    // That is the case for models whose thinking may be turned off.
+    """
     levels = (model.profile or {}).get("reasoning_effort_levels") or ()
     return model.openai_api_base in (None, OPENAI_URL) and "none" in levels

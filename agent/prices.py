@@ -1,4 +1,4 @@
-"""Costs of calls in US dollars, by the user's own prices or by the list of genai_prices."""
+"""The cost of calls in US dollars, by the user's own prices or the list of genai_prices."""
 
 import math
 import re
@@ -18,7 +18,7 @@ _DATE = re.compile(r"-20\d\d-?\d\d-?\d\d$")
 _BEDROCK = re.compile(r"-v\d+:\d+$")
 _RATES = frozenset({"input", "cached", "cache_write", "output"})
 _CACHE_WRITE = 1.25
-"""Times the price of input: what providers that charge for cache writes take for them."""
+"""The usual price of cache writes, relative to input."""
 # LangChain's names of providers, where the price list calls them otherwise.
 _PROVIDERS = {
     "azure_openai": "azure",
@@ -39,9 +39,8 @@ Price = Mapping[str, float]
 
 class Prices:
     """Prices of models. `own` maps a model's name to its Price.
-
-    A name may carry its provider (`openai:gpt-5-mini`) or a date; an own price for the bare name covers it too.
-    Never asks the network. Raises ConfigError for a rate that is no price.
+    // A name may have its provider (`openai:gpt-5-mini`) or a date; an own price for the bare name covers these too.
+    Never uses the network. Raises ConfigError for an invalid rate.
     """
 
     def __init__(self, own: Mapping[str, Price] | None = None) -> None:
@@ -51,7 +50,7 @@ class Prices:
         self._own = {**bare, **given}
 
     def cost(self, model: str, usage: Mapping[str, float]) -> float | None:
-        """US dollars for `usage` (ledger keys), or None when the price is unknown; the demo model costs 0.0."""
+        """Return US dollars for `usage` (ledger keys), or None if the price is unknown; the demo model costs 0.0."""
         given = max(0.0, usage.get("input_tokens", 0))
         cached = min(max(0.0, usage.get("cached_tokens", 0)), given)
         stored = min(max(0.0, usage.get(CACHE_WRITES, 0)), given - cached)
@@ -79,7 +78,7 @@ class Prices:
 
 
 def _listed_cost(model: str, provider: str, usage: "Usage") -> float | None:
-    """Return the cost by the list of genai_prices; None for a model that it does not know."""
+    """Return the cost by the list of genai_prices; None for an unknown model."""
     from genai_prices import calc_price
 
     if not provider and "/" in model:

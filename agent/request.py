@@ -1,4 +1,4 @@
-"""What a caller asks of a run: a `Request` begins one, a `Continuation` goes on with one."""
+"""The input of a run: a `Request` starts one, a `Continuation` continues one."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -16,26 +16,26 @@ from donewhen.state.settings import Settings
 from donewhen.state.settings.merging import SettingsLike
 
 GoalInput = str | Sequence[Any]
-"""A text, content blocks (`{"type": "text", "text": …}`), or messages of which the last one is the request."""
+"""A text, content blocks (`{"type": "text", "text": …}`), or messages; the last message is the request."""
 MISSING: Any = object()
 
 
 @dataclass(frozen=True)
 class Request:
-    """A goal to work on, and what its run is started with. It is written down beside its thread before it begins."""
+    """A goal with the inputs of its run. It is stored with its thread before the run begins."""
 
     messages: Sequence[AnyMessage]
-    """The user's is the last one and has an id. Empty if the template has a goal of its own."""
+    """The last one is the user's and has an id. Empty if the template has its own goal."""
     settings: Settings
     metadata: Json | None = None
     owner: str = ""
     plan: Json | None = None
-    """`{plan, approved}`: work on this plan, without planning; `approved` is the revision that a person approved."""
+    """`{plan, approved}`: use this plan instead of planning; `approved` is the revision that a person approved."""
     template: str | None = None
-    """The name of a saved plan to work on, with `parameters`."""
+    """The name of a saved plan to use with `parameters`."""
     parameters: Mapping[str, Any] | None = None
     restart: bool = False
-    """Put away what is open on the thread."""
+    """Close the open request of the thread."""
 
     def __post_init__(self) -> None:
         """Give the request an id, and mark a message that comes with a plan."""
@@ -51,23 +51,23 @@ class Request:
         return self.messages[-1].text
 
     def to_json(self) -> Json:
-        """Return what the thread's row keeps until the request has begun."""
+        """Return the form kept in the thread's row until the request has begun."""
         return {"messages": messages_to_dict(self.messages), "plan": self.plan}
 
     @classmethod
     def from_row(cls, row: Mapping[str, Any], settings: Settings) -> Self:
-        """Read the request that a thread's row keeps."""
+        """Read the request from a thread's row."""
         kept = row["request"]
         return cls(messages_from_dict(kept["messages"]), settings, plan=kept.get("plan"))  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True)
 class Continuation:
-    """A way to go on with a thread: by an answer, by the words of `steer`, or as it was."""
+    """How to continue a thread: with an answer, with the words of `steer`, or unchanged."""
 
     answer: Any = MISSING
     shown: Run | str = ""
-    """The run, or the thread's id, with which the answer was given."""
+    """The run, or the thread's id, that was given with the answer."""
     steer: str = ""
     settings: SettingsLike = None
     form: OutputForm | None = None
@@ -96,8 +96,8 @@ def read_goal(goal: GoalInput | None) -> list[AnyMessage]:
     return messages
 
 
-def has_not_begun(row: Mapping[str, Any], values: Mapping[str, Any]) -> bool:
-    """Return whether the run's state lacks the request in its thread's row: the worker died before it began."""
+def is_not_begun(row: Mapping[str, Any], values: Mapping[str, Any]) -> bool:
+    """Return whether the run's state lacks the request of its thread's row, because a worker died before."""
     if "messages" not in (row.get("request") or {}):
         return False
     id = Request.from_row(row, Settings()).messages[-1].id
@@ -105,7 +105,7 @@ def has_not_begun(row: Mapping[str, Any], values: Mapping[str, Any]) -> bool:
 
 
 def check_begun(thread_id: str, row: Mapping[str, Any], values: Mapping[str, Any]) -> None:
-    """Raise StaleAnswer if another request is to begin: questions of the one before are not open any more."""
-    if has_not_begun(row, values):
+    """Raise StaleAnswer if another request is to begin, because the earlier questions are closed then."""
+    if is_not_begun(row, values):
         stands = "it is queued" if row.get("status") == "queued" else "its request has not begun"
         raise StaleAnswer(f"thread {thread_id} waits for no answer: {stands}")

@@ -1,4 +1,4 @@
-"""A run as its caller sees it, read from its last checkpoint."""
+"""A run for its caller, read from its last checkpoint."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
@@ -21,13 +21,13 @@ RunStatus = Literal["completed", "partial", "failed", "cancelled", "exhausted", 
 
 
 class ThreadId(str):
-    """A thread's id as a Run gives it: it keeps the question asked there, and a plain answer with it is for that."""
+    """A thread's id from a Run: it remembers the current question, so that a plain answer is for that one."""
 
     asked: str | None = None
 
     @classmethod
     def of(cls, thread_id: str, pending: tuple[Pause, ...]) -> Self:
-        """Return the id with the question asked now."""
+        """Return the id with the current question."""
         made = cls(thread_id)
         made.asked = pending[0]["id"] if pending else None
         return made
@@ -35,7 +35,7 @@ class ThreadId(str):
 
 @dataclass(frozen=True)
 class Run:
-    """The state of one thread; `to_dict` gives it as JSON.
+    """The state of one thread; `to_dict` returns it as JSON.
 
     `status` is the outcome's, or `waiting` (for an answer to `pending[0]`), or `running` (cut off: `resume` goes on),
     or `queued` (for a worker).
@@ -46,26 +46,26 @@ class Run:
     goal: str = ""
     plan: PlanJson | None = None
     steps: Mapping[str, StepRecord] = field(default_factory=dict)
-    """By id of the step, once the plan is approved."""
+    """By step id, once the plan is approved."""
     pending: tuple[Pause, ...] = ()
-    """Open questions, the one asked now first; that one also has `interrupt_id`."""
+    """Open questions, the current one first; that one also has `interrupt_id`."""
     answer: str = ""
     output: Any = None
-    """The result as data, where an `output_type` was wanted and met: an instance where the type is given in this
-    process, else plain JSON; its sources are in `receipt["output"]`. None while there is none."""
+    """The structured result, if an `output_type` was requested and met: an instance if the type is known in this
+    process, else plain JSON. `receipt["output"]` has its sources.
+    """
     outcome: Outcome | None = None
     receipt: Receipt | None = None
     spent: Mapping[str, float] = field(default_factory=dict)
     limits: Mapping[str, float] = field(default_factory=dict)
-    """What may be spent, with what was granted; only what is limited. Empty for a thread not started by an Agent."""
+    """The limits including grants. Empty for a thread that no Agent started."""
     language: str = "en"
-    """In which the runtime speaks to its user: as the model declared, else as the settings say."""
+    """The language of the runtime's texts: the one the model declared, else that of the settings."""
     problem: str = ""
-    """Why the last answer was not taken, why workers could not carry it on, or why nobody could audit it when that was
-    asked for; "" if all is well."""
+    """Why the last answer was not accepted, workers gave up, or an audit was not possible; "" if all is well."""
 
     def without(self, answered: Collection[str], status: RunStatus = "queued") -> "Run":
-        """Return the run with these questions answered and the others still open."""
+        """Return the run without these questions."""
         left = [pause for pause in self.pending if pause["id"] not in answered]
         asked = [cast(Pause, {**each, "interrupt_id": self.pending[0].get("interrupt_id", "")}) for each in left[:1]]
         return replace(self, status=status, pending=(*asked, *left[1:]))
@@ -80,10 +80,9 @@ class Run:
 def read_run(
     thread_id: str, snapshot: StateSnapshot, settings: Settings | None = None, form: OutputForm | None = None
 ) -> Run:
-    """Read a run from a snapshot that holds one; with limits by `settings`, and output in the type of `form`.
-
-    With the states of subgraphs, what steps at work have spent so far counts too.
-    Raises StorageError for a version of the state unknown here.
+    """Read a run from a snapshot, with limits from `settings` and the output in the type of `form`.
+    // With the states of subgraphs, the spending of working steps is included. Raises StorageError for an unknown
+    version of the state.
     """
     values = migrate(snapshot.values)
     outcome = values.get("outcome")
@@ -111,7 +110,7 @@ def read_run(
 
 
 def _output(values: Json, outcome: Outcome | None, form: OutputForm | None) -> Any:
-    """Return the data, as the type the caller gave if the run was to give that."""
+    """Return the structured result, in the caller's type if the run was asked for that."""
     if outcome is None or outcome.get("output") is None:
         return None
     return (
@@ -128,7 +127,7 @@ def _spent(values: Json, snapshot: StateSnapshot) -> Mapping[str, float]:
 
 
 def _pending(values: Json, snapshot: StateSnapshot) -> tuple[Pause, ...]:
-    """Return the open questions; all of them hang on the one interrupt of the question asked now."""
+    """Return the open questions; all share the interrupt of the current question."""
     if not snapshot.interrupts:
         return ()
     first, *rest = open_pauses(values)
@@ -137,14 +136,14 @@ def _pending(values: Json, snapshot: StateSnapshot) -> tuple[Pause, ...]:
 
 
 def require_thread(thread_id: str, snapshot: StateSnapshot) -> StateSnapshot:
-    """Return the snapshot. Raises UnknownThread if there never was a run on the thread."""
+    """Return the snapshot. Raises UnknownThread if the thread never had a run."""
     if not snapshot.created_at:
         raise UnknownThread(f"there is no thread {thread_id!r}")
     return snapshot
 
 
 def waiting_error(run: Run) -> ThreadWaiting:
-    """Return the error that keeps a new goal from displacing an open one; it says what is asked."""
+    """Return the error for a new goal on a thread with open questions; it names them."""
     asked = "; ".join(f"{pause['id']}: {pause.get('question')}" for pause in run.pending)
     what = f"waits for an answer to {asked}" if asked else "is not finished"
     text = f"thread {run.thread_id} {what}. Resume it, or start with restart=True."

@@ -32,7 +32,7 @@ from donewhen.agent.gate import (
     steer_input,
 )
 from donewhen.agent.plans.templates import Templates
-from donewhen.agent.request import MISSING, Continuation, Request, check_begun, has_not_begun, read_goal
+from donewhen.agent.request import MISSING, Continuation, Request, check_begun, is_not_begun, read_goal
 from donewhen.agent.run import Run, ThreadId, read_run, require_thread, waiting_error
 from donewhen.agent.storage import Storage
 from donewhen.agent.storage.rounds import finish
@@ -77,9 +77,9 @@ from donewhen.state.versions import migrate
 Compiled = CompiledStateGraph[Any, Settings, Any, Any]
 TRIES = 3
 SUBMIT_PATIENCE = 2.0
-"""Seconds that an answer waits for a worker that is just taking up the thread or leaving it."""
+"""Seconds that an answer waits for a worker that is starting or finishing work on the thread."""
 LATE_CHARS = 1000
-"""Characters of late messages that the problem of a run quotes."""
+"""The most characters of late messages that a run's problem quotes."""
 ANSWER_LATER = "; `submit_answer` (`donewhen resume --detach`) leaves the answer for when that is done"
 _PLACES = ("checkpoint_id", "checkpoint_ns", "checkpoint_map")
 _log = logging.getLogger("donewhen")
@@ -90,15 +90,15 @@ _log = logging.getLogger("donewhen")
 
 @dataclass(frozen=True)
 class HeldThread:
-    """A thread that one worker holds."""
+    """A thread held by one worker."""
 
     thread_id: str
     saver: BaseCheckpointSaver[Any]
     store: ThreadStore
     graph: Compiled
-    """The graph on saver and store."""
+    """The graph with saver and store."""
     row: Json
-    """The row as it was when the thread was taken; {} if there was none."""
+    """The row when the thread was taken; {} if there was none."""
 
     async def read(self) -> StateSnapshot:
         """Read the thread's state."""
@@ -107,7 +107,7 @@ class HeldThread:
 
 @asynccontextmanager
 async def hold(storage: Storage, graph: Compiled, thread_id: str) -> AsyncIterator[HeldThread]:
-    """Hold a thread, and settle it first, and again if the task is cancelled meanwhile. Raises ThreadBusy."""
+    """Hold a thread; settle it first, and again if the task is cancelled. Raises ThreadBusy."""
     async with storage.session(thread_id) as (saver, store):
         own = on_saver(graph, saver, store)
         row = await settle(own, store, thread_id)
@@ -120,7 +120,7 @@ async def hold(storage: Storage, graph: Compiled, thread_id: str) -> AsyncIterat
 
 
 def make_config(thread_id: str, config: RunnableConfig | None = None, form: OutputForm | None = None) -> RunnableConfig:
-    """Return the caller's callbacks, tags and metadata, with our thread at its latest checkpoint, and strict resume."""
+    """Return the caller's callbacks, tags and metadata for our thread's latest checkpoint, with strict resume."""
     given: RunnableConfig = config or {}
     kept = {key: value for key, value in (given.get("configurable") or {}).items() if key not in _PLACES}
     own = {"thread_id": thread_id, STRICT_RESUME_KEY: True, **({FORM_KEY: form} if form else {})}
@@ -129,12 +129,12 @@ def make_config(thread_id: str, config: RunnableConfig | None = None, form: Outp
 
 
 def on_saver(graph: Compiled, saver: BaseCheckpointSaver[Any], store: BaseStore) -> Compiled:
-    """Return the graph with this checkpointer and store, as `compile` would have made it."""
+    """Return the graph with this checkpointer and store, like `compile`."""
     return graph.copy({"checkpointer": saver, "store": store})
 
 
 async def settle(graph: Compiled, store: ThreadStore, thread_id: str) -> Json | None:
-    """Do what was left undone on a thread that we hold, and return its row; None if there is no such thread."""
+    """Complete unfinished bookkeeping of a held thread, and return its row; None if there is no such thread."""
     row = await store.threads.get(thread_id)
     if row is None or not is_unsettled(row):
         return row
@@ -144,7 +144,7 @@ async def settle(graph: Compiled, store: ThreadStore, thread_id: str) -> Json | 
     if snapshot.created_at:
         changed = datetime.fromisoformat(snapshot.created_at).astimezone(UTC)
         change["updated"] = changed.isoformat(timespec="milliseconds")
-    if run.status == "running" or has_not_begun(row, snapshot.values):
+    if run.status == "running" or is_not_begun(row, snapshot.values):
         await write_crash(store, thread_id, row, **change)
     else:
         await write_end(store, run, snapshot.values, **change)
@@ -152,9 +152,8 @@ async def settle(graph: Compiled, store: ThreadStore, thread_id: str) -> Json | 
 
 
 async def write_end(store: ThreadStore, run: Run, values: Json, **change: Any) -> Run:
-    """Do what follows from a pause or an end of a run, then write it into the row; return the run as it then stands.
-
-    It may be done any number of times, so that a worker that is cut off in it leaves it to the next one.
+    """Carry out the consequences of a run's pause or end, then write it into the row; return the run.
+    // This may be repeated, so if a worker is interrupted here the next one completes it.
     """
     await keep_schedule(store, run)
     if (continued := await enqueue_left_answers(store, run)) is not run:
@@ -170,9 +169,8 @@ async def write_end(store: ThreadStore, run: Run, values: Json, **change: Any) -
 
 
 async def read_routed(graph: Compiled, config: RunnableConfig) -> StateSnapshot | None:
-    """Read how a run stands; return None after routing a run that stood between two nodes.
-
-    A Ctrl-C can leave it there, with the update of a node stored and no route after it.
+    """Return the state of a run; return None after routing a run that stopped between two nodes.
+    // Ctrl-C can cause that: the update of a node is stored, and no route after it.
     """
     snapshot = await graph.aget_state(config, subgraphs=True)
     values = snapshot.values
@@ -183,9 +181,8 @@ async def read_routed(graph: Compiled, config: RunnableConfig) -> StateSnapshot 
 
 
 async def read_consistent(graph: Compiled, config: RunnableConfig) -> StateSnapshot:
-    """Read a run that others may work on, with its steps at work, all of it at one moment.
-
-    With the run's next checkpoint go the rounds of the steps that have ended; if that happened meanwhile, read again.
+    """Read a run that others may be working on, with its working steps, at one moment.
+    // The next checkpoint of the run removes the rounds of finished steps; if that happened meanwhile, read again.
     """
     for last in (False, False, True):
         try:
@@ -203,13 +200,12 @@ async def read_consistent(graph: Compiled, config: RunnableConfig) -> StateSnaps
 def read_run_of_row(
     thread_id: str, row: Json, snapshot: StateSnapshot, settings: Settings | None = None, form: OutputForm | None = None
 ) -> Run:
-    """Return the run of a thread as its caller sees it, by its row and its state.
-
-    If another request is written down and has not begun, the one before is over: nothing of it is asked any more.
-    Raises UnknownThread, and StorageError for a version of the state unknown here.
+    """Return the run of a thread from its row and its state.
+    // If another request is stored and has not begun, the previous one is over and its questions are closed. Raises
+    UnknownThread, and StorageError for an unknown version of the state.
     """
     goal, status = str(row.get("goal") or ""), "queued" if row.get("status") == "queued" else "running"
-    if has_not_begun(row, snapshot.values):
+    if is_not_begun(row, snapshot.values):
         limits = with_granted(settings.limits, None) if settings else {}
         run = Run(ThreadId.of(thread_id, ()), status, goal, limits=limits)  # type: ignore[arg-type]
     else:
@@ -220,7 +216,7 @@ def read_run_of_row(
 
 
 def _was_taken(given: Command[Any] | Json | None, run: Run, snapshot: StateSnapshot) -> bool:
-    """Return whether the checkpoints have what the graph was given before it was drained."""
+    """Return whether the checkpoints have the graph's input from before it was drained."""
     if isinstance(given, Command):
         return run.status != "waiting"
     there = {message.id for message in snapshot.values.get("messages") or ()}
@@ -234,21 +230,21 @@ class Runner:
     graph: Compiled
     storage: Storage
     settings: Settings
-    """The agent's; what a call gives is merged with them."""
+    """The agent's settings, which those of a call override."""
     form: OutputForm | None = None
-    """The type of the result, if it is wanted as data."""
+    """The form of the structured result, if one is requested."""
     queue: str = QUEUE
-    """Its workers carry out what is submitted or scheduled."""
+    """The queue whose workers carry out submitted and scheduled runs."""
     executors: Executors = field(default_factory=Executors)
     cancels: CancelListener = field(default_factory=CancelListener)
 
     def merge(self, given: SettingsLike) -> Settings:
-        """Return the settings of a run for which these are given."""
+        """Return the settings of a run that is given these."""
         wanted = {"output_schema": self.form.schema} if self.form else {}
         return merge_settings(merge_settings(self.settings, wanted), given)
 
     def _check_enforceable(self, settings: Settings) -> None:
-        """Raise ConfigError for hard constraints that name nothing."""
+        """Raise ConfigError for hard constraints that name nothing known."""
         if problem := profile_problem(settings.profile, self.executors):
             raise ConfigError(f"settings: {problem}")
 
@@ -264,7 +260,7 @@ class Runner:
             return await self._begin(held, session, request, snapshot, queue="")
 
     async def submit(self, thread_id: str, request: Request, at: datetime | None) -> str:
-        """Write a request down for a worker, and return the thread's id. Raises ThreadWaiting."""
+        """Store a request for a worker, and return the thread's id. Raises ThreadWaiting."""
         request = await self._fill(request)
         async with hold(self.storage, self.graph, thread_id) as held:
             self._check_free(held, await held.read(), request.restart)
@@ -272,14 +268,14 @@ class Runner:
         return thread_id
 
     async def _fill(self, request: Request) -> Request:
-        """Return a request with the plan of its template, and with that one's goal if it has none."""
+        """Return the request with the plan of its template, and with the template's goal if it has none."""
         if request.template is None:
             return replace(request, messages=request.messages or read_goal(""))
         goal, plan = (await Templates(self.storage).get(request.template)).fill(request.parameters or {})
         return replace(request, messages=request.messages or read_goal(goal), plan={"plan": plan})
 
     def _check_free(self, held: HeldThread, snapshot: StateSnapshot, restart: bool) -> None:
-        """Raise ThreadWaiting if the last request is open or queued, unless that is to be put away."""
+        """Raise ThreadWaiting if the last request is open or queued, unless it is to be closed."""
         queued = held.row.get("status") == "queued"
         if restart or not (queued or snapshot.created_at):
             return
@@ -292,7 +288,7 @@ class Runner:
     async def _begin(
         self, held: HeldThread, session: Session, request: Request, snapshot: StateSnapshot, queue: str | None = None
     ) -> Run:
-        """Write a request down, then begin it: if the worker dies in between, the next one begins it again."""
+        """Store a request, then begin it; if the worker dies in between, the next one begins it again."""
         thread_id, messages = held.thread_id, list(request.messages)
         set_turn(thread_id, snapshot.values.get("turn", 0) + 1)
         if request.plan:
@@ -306,7 +302,7 @@ class Runner:
         return await self._drive(held, session, {"messages": messages}, request.settings)
 
     async def _put_away(self, held: HeldThread, snapshot: StateSnapshot) -> None:
-        """Close what is open of the last request, because another one takes its place."""
+        """Close the last request because a new one takes its place."""
         if snapshot.created_at and read_run(held.thread_id, snapshot).status in ("waiting", "running"):
             update = close_for_new_request(snapshot.values)
             await held.graph.aupdate_state(make_config(held.thread_id), update, as_node="deliver")
@@ -325,10 +321,10 @@ class Runner:
             raise ThreadBusy(f"{error}{advice}") from None
 
     async def resume(self, session: Session, given: Continuation) -> Run:
-        """Answer what the session's thread waits for, or go on with it."""
+        """Answer or continue the session's thread."""
         async with self._hold_for(given, session.thread_id) as held:
             row, snapshot = held.row, await held.read()
-            submitted = has_work(row) or has_not_begun(row, snapshot.values)
+            submitted = has_work(row) or is_not_begun(row, snapshot.values)
             if submitted and given.answer is MISSING and not given.steer:
                 return await self._carry(held, session, snapshot, given.settings)
             check_begun(session.thread_id, row, snapshot.values)
@@ -346,7 +342,7 @@ class Runner:
             return await self._go_on(held, session, run, command, settings, noted)
 
     async def carry(self, session: Session) -> Run:
-        """Do what was submitted for the session's thread; if nothing is left of that, go on."""
+        """Carry out what was submitted for the session's thread; if nothing is left of it, continue the thread."""
         async with hold(self.storage, self.graph, session.thread_id) as held:
             return await self._carry(held, session, await held.read())
 
@@ -354,7 +350,7 @@ class Runner:
         self, held: HeldThread, session: Session, snapshot: StateSnapshot, given: SettingsLike = None
     ) -> Run:
         row = held.row
-        if has_not_begun(row, snapshot.values):
+        if is_not_begun(row, snapshot.values):
             settings = merge_settings(settings_in(row) or Settings(), given)
             return await self._begin(held, session, Request.from_row(row, settings), snapshot)
         run, settings = self._open(held, snapshot, given)
@@ -369,7 +365,7 @@ class Runner:
         return await self._go_on(held, session, run, command, settings, noted)
 
     def _open(self, held: HeldThread, snapshot: StateSnapshot, given: SettingsLike) -> tuple[Run, Settings]:
-        """Return the run of a thread that is to go on, and its settings with those given now."""
+        """Return the run of a thread to continue, and its settings merged with the given ones."""
         settings = merge_settings(settings_in(held.row) or self.settings, given)
         if given:
             self._check_enforceable(settings)
@@ -379,7 +375,7 @@ class Runner:
     async def _go_on(
         self, held: HeldThread, session: Session, run: Run, command: Any, settings: Settings, noted: Json
     ) -> Run:
-        """Drive a run on by a command, or as it was if there is none; one that waits or has ended stays as it is."""
+        """Continue a run with a command, or unchanged without one; a waiting or finished run is returned as it is."""
         await session.tell(stamp_event(run.thread_id, {"type": "started", "goal": run.goal}))
         if command is None and run.status != "running":
             return run
@@ -387,7 +383,7 @@ class Runner:
         return await self._drive(held, session, command, settings)
 
     async def audit(self, session: Session, given: SettingsLike) -> Run:
-        """Have a judge doubt what the session's thread delivered. Raises ThreadWaiting while that is not finished."""
+        """Let a judge audit the session's thread. Raises ThreadWaiting while it is not finished."""
         async with hold(self.storage, self.graph, session.thread_id) as held:
             thread_id, snapshot = held.thread_id, await held.read()
             self._check_free(held, snapshot, restart=False)
@@ -401,7 +397,7 @@ class Runner:
             return await self._drive(held, session, None, settings)
 
     async def _drive(self, held: HeldThread, session: Session, given: Any, settings: Settings) -> Run:
-        """Run the graph to its next pause or end, or to its end if it is cancelled; tell the session its events."""
+        """Run the graph to its next pause or end, or to its end if it is cancelled; pass its events to the session."""
         graph, store, thread_id = held.graph, held.store, held.thread_id
         config = make_config(thread_id, session.config, self.form)
         modes: Any = {"stream_mode": []} if session.muted else {"stream_mode": "custom", "subgraphs": True}
@@ -436,9 +432,8 @@ class Runner:
     # Answers for a worker ----------------------------------------------------------------------------------------
 
     async def submit_answer(self, shown: str | Run, answer: Any) -> str:
-        """Check an answer against what is asked, and write it down for a worker; return the thread's id.
-
-        If somebody works on the thread, the answer is left to that worker. Raises as `resume`.
+        """Check an answer, and store it for a worker; return the thread's id.
+        // If a worker is working on the thread, the answer is left to that worker. Raises the errors of `resume`.
         """
         thread_id = str(shown.thread_id if isinstance(shown, Run) else shown)
         left: Json = {}
@@ -478,7 +473,7 @@ class Runner:
     async def _read_asked(
         self, saver: BaseCheckpointSaver[Any], store: ThreadStore, thread_id: str, *, alone: bool
     ) -> tuple[Run, Json]:
-        """Return the run with what is still to be answered, and its row; `running` if it is, or is to be, worked on."""
+        """Return the run with its unanswered questions, and its row; `running` if it is being or will be worked on."""
         row, snapshot = await self._read_unheld(saver, store, thread_id)
         check_begun(thread_id, row, snapshot.values)
         run = read_run(thread_id, snapshot)
@@ -496,7 +491,7 @@ class Runner:
     # Ending ------------------------------------------------------------------------------------------------------
 
     async def cancel(self, thread_id: str, reason: str) -> Run:
-        """End a run that waits, is queued or was cut off. Raises UnknownThread, ThreadBusy."""
+        """End a run that waits, is queued or was interrupted. Raises UnknownThread, ThreadBusy."""
         async with hold(self.storage, self.graph, thread_id) as held:
             return await self._cancel(held, reason)
 
@@ -504,7 +499,7 @@ class Runner:
         thread_id, store, graph = held.thread_id, held.store, held.graph
         row, snapshot = await store.threads.get(thread_id) or {}, await held.read()
         settings = settings_in(row) or self.settings
-        run, unbegun = read_run(thread_id, snapshot, settings, self.form), has_not_begun(row, snapshot.values)
+        run, unbegun = read_run(thread_id, snapshot, settings, self.form), is_not_begun(row, snapshot.values)
         if unbegun or (snapshot.created_at and run.status in ("waiting", "running")):
             await update_row(store, thread_id, row)
             if unbegun:
@@ -526,7 +521,7 @@ class Runner:
         return run
 
     async def _deliver(self, held: HeldThread, settings: Settings, reason: str) -> StateSnapshot:
-        """Deliver a run whose end is decided; without a whole receipt if none can be made."""
+        """Deliver a run whose ending is decided; without a full receipt if none can be made."""
         config = make_config(held.thread_id)
         try:
             await held.graph.ainvoke(None, config, context=settings, durability="sync")
@@ -541,21 +536,21 @@ class Runner:
     # Reading -----------------------------------------------------------------------------------------------------
 
     async def read(self, thread_id: str) -> tuple[Run, StateSnapshot]:
-        """Return a run as it stands, and its state. Raises UnknownThread."""
+        """Return the run of a thread, and its state. Raises UnknownThread."""
         async with self.storage.reader() as (saver, store):
             row = await self._settled_row(store, thread_id) or {}
             snapshot = await read_consistent(on_saver(self.graph, saver, store), make_config(thread_id))
             return read_run_of_row(thread_id, row, snapshot, settings_in(row), self.form), snapshot
 
     async def info(self, thread_id: str) -> ThreadInfo:
-        """Return what is remembered about a thread. Raises UnknownThread."""
+        """Return the row of a thread. Raises UnknownThread."""
         async with self.storage.reader() as (_, store):
             if (row := await self._settled_row(store, thread_id)) is None:
                 raise UnknownThread(f"there is no thread {thread_id!r}")
             return read_info(thread_id, row)
 
     async def _settled_row(self, store: ThreadStore, thread_id: str) -> Json | None:
-        """Return the row of a thread, after doing what a dead or cancelled worker left undone."""
+        """Return the row of a thread, after completing what a dead or cancelled worker left undone."""
         row = await store.threads.get(thread_id)
         if row is not None and is_unsettled(row) and await self.storage.find_free([thread_id]):
             with suppress(ThreadBusy):
@@ -564,7 +559,7 @@ class Runner:
         return await store.threads.get(thread_id)
 
     async def settle_all(self) -> None:
-        """Do what dead or cancelled workers left undone on any thread; skip those that cannot be read."""
+        """Complete what dead or cancelled workers left undone on any thread; skip unreadable ones."""
         async with self.storage.reader() as (_, store):
             undone, before = await store.threads.find_unsettled(AT_ONCE), set[str]()
             while set(undone) != before:

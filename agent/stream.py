@@ -1,4 +1,4 @@
-"""A run under way as its caller sees it: events in order, and a session that stops when nobody listens any more."""
+"""A working run for its caller: events in order, and a session that stops when nobody listens any more."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -19,13 +19,12 @@ from donewhen.state.run import Json
 OnLeave = Literal["stop", "continue"]
 Work = Callable[["Session"], Awaitable[Run]]
 PATIENCE = 10.0
-"""Seconds that a call at work has to end after its stream was left, before it is cut off."""
+"""Seconds that a call has to end after its stream was left, before it is cut off."""
 
 
 class Session:
-    """A run's work to its next pause or end, in a task of its own, which takes and frees the thread.
-
-    It goes no further than its listener: an event is told when the one before it was dealt with.
+    """A run's work to its next pause or end, in its own task, which holds and releases the thread.
+    // It goes no further than its listener: an event is sent only after the previous one was handled.
     """
 
     def __init__(
@@ -38,17 +37,17 @@ class Session:
     ) -> None:
         self.thread_id = thread_id
         self.config = config
-        """The caller's, for the graph."""
+        """The caller's configuration for the graph."""
         self.control: RunControl = RunControl()
         self.run: Run | None = None
         self.error: Exception | None = None
         self.has_told: bool = False
-        """False until the first event: nothing has happened yet, and an error is raised, not told."""
+        """False until the first event; before it an error is raised instead of sent."""
         self.outcome: Event | None = None
-        """The run's outcome as its graph told it; it is the last event here, with the run."""
+        """The run's outcome event from its graph; it is sent last, together with the run."""
         self.left: bool = False
         self.muted = False
-        """True if only the end is waited for."""
+        """True if only the end is awaited."""
         self.listener: asyncio.Task[Any] | None = None
         self._on_leave = on_leave
         self._work = work
@@ -71,31 +70,30 @@ class Session:
             self._free.set_result(None)
 
     async def tell(self, event: Event) -> None:
-        """Hand an event over, and wait until the next one is wanted."""
+        """Send an event, and wait until the next one is wanted."""
         self.has_told = True
         if not self.left and not self.muted:
             self._events.put_nowait(event)
             await self._events.join()
 
     async def next(self) -> Event:
-        """Wait for the next event; the caller has dealt with the one before."""
+        """Return the next event; the caller has handled the previous one."""
         self.listener = asyncio.current_task()
-        self._dealt_with()
+        self._confirm_last()
         return await self._events.get()
 
-    def _dealt_with(self) -> None:
+    def _confirm_last(self) -> None:
         with suppress(ValueError):  # the first time, nothing was told
             self._events.task_done()
 
     @property
     def done(self) -> bool:
-        """True when the thread is free again."""
+        """True once the thread is free again."""
         return self._free.done()
 
     async def give_way(self) -> None:
-        """If the session was left and is not to go on, wait until it has stopped and the thread is free.
-
-        A listener has also left if the same task now wants the thread again, or if its task failed.
+        """If the session was left and should not continue, wait until it has stopped and the thread is free.
+        // A listener has also left if the same task now wants the thread again, or if its task failed.
         """
         listener = self.listener
         gone = listener is None or listener is asyncio.current_task()
@@ -105,11 +103,11 @@ class Session:
             await self.release()
 
     def drain(self) -> None:
-        """Stop at the next clean point; may be called from any thread."""
+        """Stop at the next clean point; safe to call from any thread."""
         self.control.request_drain("drain")
 
     def leave(self) -> None:
-        """Note that nobody listens any more; may be called from any thread."""
+        """Note that nobody listens any more; safe to call from any thread."""
         with suppress(RuntimeError):  # its loop is closed, and took the task along
             self._loop.call_soon_threadsafe(self._leave)
 
@@ -117,16 +115,15 @@ class Session:
         if self.left or self.done:
             return
         self.left = True
-        self._dealt_with()
+        self._confirm_last()
         if (on_leave or self._on_leave) == "stop":
             self.drain()
             self._loop.call_later(PATIENCE, self._task.cancel)
 
     async def stop(self, patience: float = PATIENCE) -> None:
-        """Leave, and wait until the thread is free: a call at work may end within `patience`, then it is cut off.
-
-        A call that cannot be cut off is waited for another 10 seconds, and no longer. A caller that is cancelled in
-        these cuts off even a call whose outcome is waited for.
+        """Leave, and wait until the thread is free: a call may end within `patience`, then it is cut off.
+        // A call that cannot be cut off is awaited for another 10 seconds at most. If the caller is cancelled during
+        these, even a call whose outcome is awaited is cut off.
         """
         if self._loop.is_closed():
             return
@@ -142,7 +139,7 @@ class Session:
             raise
 
     async def release(self, patience: float = PATIENCE) -> None:
-        """Leave, and wait as in `stop` until the thread is free, unless the run is to go on."""
+        """Leave, and wait as in `stop` until the thread is free, unless the run should continue."""
         if self._on_leave == "continue":
             self._leave()
         else:
@@ -171,7 +168,7 @@ class RunStream:
 
     @property
     def error(self) -> Exception | None:
-        """Return the exception that an `error` event tells of."""
+        """Return the exception of an `error` event."""
         return self._session.error if self._session else None
 
     def __aiter__(self) -> Self:
@@ -190,7 +187,7 @@ class RunStream:
         return event
 
     async def result(self) -> Run:
-        """Go on to the end, and return the run. Raises the error that `error` would tell of."""
+        """Consume the stream and return the run. Raises the error of an `error` event."""
         try:
             async for _ in self:
                 if self._session:
@@ -213,7 +210,7 @@ class RunStream:
         await self._release(0 if cut else PATIENCE)
 
     def drain(self) -> None:
-        """Ask the run to stop at its next clean point; `resume` goes on from there."""
+        """Ask the run to stop at its next clean point; `resume` continues it."""
         if self._session:
             self._session.drain()
 
@@ -243,5 +240,5 @@ def end_event(run: Run) -> Json:
 
 
 def error_event(error: BaseException) -> Json:
-    """Return the event that tells of an exception."""
+    """Return the event for an exception."""
     return {"type": "error", "kind": type(error).__name__, "text": str(error)}

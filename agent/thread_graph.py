@@ -1,4 +1,4 @@
-"""The compiled graph on a storage: all of LangGraph's verbs, with one worker per thread and strict resume."""
+"""The compiled graph on a storage: all LangGraph verbs, with one worker per thread and strict resume."""
 
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
@@ -29,13 +29,13 @@ from donewhen.state.versions import migrate
 class ThreadGraph(CompiledStateGraph[Any, Settings, Any, Any]):
     """The compiled graph on a storage. A verb that writes to a thread is its only worker; others get ThreadBusy.
 
-    `Command(resume=…)` is taken as `Agent.resume` takes its answer: UnknownThread and StaleAnswer are raised before
-    anything happens. Without `context` a run goes on with the settings it was started with, and a new one starts with
-    those of the agent. Checkpoints are written before the next step starts, unless `durability` says otherwise.
+    `Command(resume=…)` behaves like `Agent.resume`: UnknownThread and StaleAnswer are raised before anything happens.
+    Without `context` a run keeps the settings it was started with, and a new one starts with those of the agent.
+    Checkpoints are written before the next step starts, unless `durability` says otherwise.
     """
 
     def __init__(self, graph: Compiled, storage: Storage, settings: Settings) -> None:
-        """Put `graph` on `storage`; nothing is opened yet."""
+        """Put `graph` on `storage`, without opening it."""
         super().__init__(**vars(on_saver(graph, *direct(storage))))
         self.plain: Compiled = graph
         self.storage: Storage = storage
@@ -91,7 +91,7 @@ class ThreadGraph(CompiledStateGraph[Any, Settings, Any, Any]):
         return wait(self.abulk_update_state(config, supersteps))
 
     def _thread(self, config: RunnableConfig | None) -> str | None:
-        """Return the thread; None if LangGraph has to say that none is given, or if a parent graph runs us."""
+        """Return the thread; None if LangGraph must report its absence, or if a parent graph runs this one."""
         configurable = merge_configs(self.config, config).get("configurable") or {}
         thread = configurable.get("thread_id")
         return None if thread is None or READ_KEY in configurable else str(thread)
@@ -100,7 +100,7 @@ class ThreadGraph(CompiledStateGraph[Any, Settings, Any, Any]):
     async def _work(
         self, thread: str, input: Any, config: RunnableConfig | None, options: Mapping[str, Any]
     ) -> AsyncIterator[tuple[Any, dict[str, Any], Worked]]:
-        """Hold the thread; yield input and options as they may be given, and checkpointer and store to work with."""
+        """Hold the thread; yield the checked input and options, with the checkpointer and store to use."""
         async with hold(self.storage, self.plain, thread) as held:
             where = merge_configs(self.config, config)
             travels = bool(where["configurable"].get("checkpoint_id"))
@@ -121,14 +121,14 @@ class ThreadGraph(CompiledStateGraph[Any, Settings, Any, Any]):
             await _end(held)
 
     def _settings(self, context: Any, held: HeldThread, snapshot: StateSnapshot) -> Settings:
-        """Return what the caller gives; else what a run under way was started with; else the agent's."""
+        """Return the caller's settings; else those of the working run; else the agent's."""
         if context is not None and (isinstance(context, Settings) or without_blanks(context)):
             return context if isinstance(context, Settings) else Settings.model_validate(context)
         return (settings_in(held.row) if snapshot.tasks else None) or self.settings
 
 
 async def _end(held: HeldThread) -> None:
-    """Write how the thread stands; leave the row of a state that this version cannot read."""
+    """Write the state of the thread into its row; a row of an unreadable version is left alone."""
     snapshot = await held.read()
     try:
         run = read_run(held.thread_id, snapshot)

@@ -1,4 +1,4 @@
-"""Makes LangChain tools from what people have: functions, MCP-style and OpenAI-style descriptions."""
+"""Make LangChain tools of functions, MCP-style and OpenAI-style descriptions."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar
@@ -10,13 +10,13 @@ from donewhen.graph.tools.toolbox import from_function, is_async
 from donewhen.state.errors import ToolError
 
 Caller = Callable[[str, dict[str, Any]], Any]
-"""Carries out a described tool: `(name, arguments)` → result, synchronous or asynchronous."""
+"""Carries out a described tool: `(name, arguments)` → result, sync or async."""
 
 Tools = Sequence[Any] | Mapping[str, Any]
 """What `as_tools` takes."""
 
 HINTS = ("title", "readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint")
-"""MCP's annotations. What a tool may do here (`effect`, `check`, `secrets`, `probe`) is not for its server to say."""
+"""MCP's annotations. A server cannot declare `effect`, `check`, `secrets` or `probe`."""
 _SCHEMA_KEYS = ("input_schema", "inputSchema", "parameters")
 _WHAT_TO_PASS = (
     "pass a LangChain tool, a function with a docstring, or a dict {name: {description, input_schema}} with a caller"
@@ -24,13 +24,13 @@ _WHAT_TO_PASS = (
 
 
 class DescribedTool(BaseTool):
-    """A tool known by its JSON Schema only; a caller carries it out. Any argument name is allowed, `config` too."""
+    """A tool with only a JSON Schema; a caller carries it out. Any argument name is allowed, even `config`."""
 
     model_config: ClassVar[ConfigDict] = ConfigDict(defer_build=True)
 
     caller: Caller = Field(exclude=True)
     calls: str
-    """The name the caller knows the tool by."""
+    """The caller's name for the tool."""
 
     def _run(self, /, *_: Any, **arguments: Any) -> Any:
         return self.caller(self.calls, arguments)
@@ -47,11 +47,10 @@ class AsyncDescribedTool(DescribedTool):
 
 
 def as_tools(tools: Tools, *, caller: Caller | None = None) -> list[BaseTool]:
-    """LangChain tools from any mixture of what tools are given as.
-
-    LangChain tools stay as they are. Functions, synchronous or not, get their schema from signature and docstring.
-    Dicts `{name: {description, input_schema, annotations?}}`, items of an MCP tool list and OpenAI-style function
-    dicts are carried out by `caller(name, arguments)`. Raises ToolError, with what to do, for anything else.
+    """Return LangChain tools for any mixture of inputs.
+    // LangChain tools are kept. Functions, sync or async, get their schema from signature and docstring. Dicts `{name:
+    {description, input_schema, annotations?}}`, items of an MCP tool list and OpenAI-style function dicts are carried
+    out by `caller(name, arguments)`. Raises ToolError, with what to do, for anything else.
     """
     if isinstance(tools, (str, bytes)) or not isinstance(tools, (Sequence, Mapping)):
         raise ToolError(f"tools must be a list, not {type(tools).__name__}: {_WHAT_TO_PASS}")
@@ -71,9 +70,8 @@ def as_tools(tools: Tools, *, caller: Caller | None = None) -> list[BaseTool]:
 def described_tool(
     name: str, about: Mapping[str, Any], caller: Caller | None, shown_as: str | None = None
 ) -> DescribedTool:
-    """Return the tool that a description in MCP's or OpenAI's words and a caller make; models see it as `shown_as`.
-
-    MCP's hints and an `effect` become metadata.
+    """Return a tool from an MCP or OpenAI description and a caller; models see it as `shown_as`.
+    // MCP's hints and an `effect` become metadata.
     """
     schema = next((about[key] for key in _SCHEMA_KEYS if about.get(key) is not None), None)
     if not isinstance(schema, Mapping):

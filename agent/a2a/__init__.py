@@ -1,1 +1,1 @@
-"""Agents elsewhere as executors, over the A2A protocol."""
+"""Remote agents as executors, over the A2A protocol."""

@@ -1,8 +1,6 @@
-"""Agents elsewhere as executors, over the A2A protocol. Needs the extra `a2a`: pip install 'donewhen[a2a]'.
-
-What is sent is written down before it is sent. After a crash, and after the line was cut, the task is looked for: by
-its id, or by the message's id among the tasks of the conversation; only what never arrived is sent again, under the
-same id.
+"""Remote agents as executors, over the A2A protocol. Needs the extra `a2a`: pip install 'donewhen[a2a]'.
+// Every message is recorded before it is sent. After a crash or a lost connection, the task is looked up by its id, or
+by the message's id among the conversation's tasks; only a message that never arrived is sent again, with the same id.
 """
 
 import asyncio
@@ -20,7 +18,7 @@ from langchain_core.messages import AIMessage
 from donewhen.agent.a2a.remote_tasks import (
     absorb,
     asks_in,
-    holds,
+    has_message,
     last_words,
     state_of,
     task_of,
@@ -41,15 +39,15 @@ if TYPE_CHECKING:
     from a2a.types import AgentCard, Message, Task
 
 NAMESPACE = ("donewhen", "remote")
-"""In the store: what was sent to whom, by the key of the handoff."""
+"""Store namespace of sent messages, by the key of the handoff."""
 SCHEME = "a2a:"
 SILENCE = 300.0
-"""Seconds without a word after which a connection is given up; the task is then asked for."""
+"""Seconds of silence after which a connection is dropped and the task is polled."""
 FIRST_WAIT, LONGEST_WAIT = 0.2, 5.0
-"""Seconds between two tries to reach an agent."""
+"""Seconds between two attempts to reach an agent."""
 UNDER_WAY = ("SUBMITTED", "WORKING", "UNSPECIFIED")
 LANGGRAPH = "https://langchain.com/a2a/"
-"""How the extensions of LangGraph's servers begin."""
+"""The prefix of extensions of LangGraph servers."""
 
 
 def connect_executor(address: str) -> Executor:
@@ -90,7 +88,7 @@ class RemoteAgent:
             raise ConfigError("remote agents need the extra a2a: pip install 'donewhen[a2a]'") from None
 
     async def card(self) -> Card | None:
-        """Return the agent's card: the last one for `refresh` seconds, and for as long as a new one cannot be had."""
+        """Return the agent's card, cached for `refresh` seconds, and longer if no new one is available."""
         try:
             async with self._http() as http:
                 found = await self._card(http)
@@ -98,14 +96,13 @@ class RemoteAgent:
             if self._known is None:
                 return None
             found = self._known
-        named, described = _plain(found.name), _plain(found.description)
-        skills = tuple(_plain(f"{skill.name}: {skill.description}".strip(": ")) for skill in found.skills)
+        named, described = _escape_tags(found.name), _escape_tags(found.description)
+        skills = tuple(_escape_tags(f"{skill.name}: {skill.description}".strip(": ")) for skill in found.skills)
         return Card(": ".join(filter(None, (named, described))), skills)
 
     async def work(self, handoff: Handoff) -> Report:
-        """Send the brief or the answer, unless that was done, and follow the task until it ends or asks.
-
-        Raises Unfinished where the agent may be at work and cannot be reached, or does not know the task any more.
+        """Send the brief or the answers, unless already sent, and follow the task until it ends or asks.
+        // Raises Unfinished if the agent may be working and cannot be reached, or no longer knows the task.
         """
         said: list[str] = []
         line = _Line(self.patience)
@@ -113,7 +110,7 @@ class RemoteAgent:
             try:
                 async with self._http() as http:
                     client = await self._client(http)
-                    task = await self._find_begun(client, handoff, line) or await self._send(
+                    task = await self._find_started_task(client, handoff, line) or await self._send(
                         client, handoff, line, said
                     )
                     if isinstance(task, str):
@@ -136,15 +133,14 @@ class RemoteAgent:
                 raise Unfinished(why)
 
     async def lookup(self, handoff: Handoff) -> Report | None:
-        """Return what became of a handoff from before; None if it never arrived or ended without success.
-
-        Raises whatever there is to say where that is unknown.
+        """Return the report of an earlier handoff; None if it never arrived or ended without success.
+        // Raises if that is unknown.
         """
         line = _Line(0)
         if await self._note(handoff, line) is None:
             return None
         async with self._http() as http:
-            task = await self._find_begun(await self._client(http), handoff, line)
+            task = await self._find_started_task(await self._client(http), handoff, line)
         if task is None:
             return None
         if state_of(task) in (*UNDER_WAY, "INPUT_REQUIRED"):
@@ -182,8 +178,9 @@ class RemoteAgent:
 
     @property
     def _langgraph(self) -> bool:
-        """Return whether it is a LangGraph server. Of its stream only the first event is as the protocol has it, and a
-        task that is asked for has no artifacts, and may seem complete for a moment before it is seen to ask.
+        """Return whether it is a LangGraph server.
+        // Only the first event of its stream follows the protocol. A polled task has no artifacts, and may briefly
+        appear completed before it is seen to ask.
         """
         extensions = self._known.capabilities.extensions if self._known else ()
         return any(each.uri.startswith(LANGGRAPH) for each in extensions)
@@ -197,8 +194,8 @@ class RemoteAgent:
 
     # A handoff -------------------------------------------------------------------------------------------------------
 
-    async def _find_begun(self, client: "Client", handoff: Handoff, line: "_Line") -> "Task | None":
-        """Return the task that has this handoff's message already; None if it was never sent, or never arrived."""
+    async def _find_started_task(self, client: "Client", handoff: Handoff, line: "_Line") -> "Task | None":
+        """Return the task that already has this handoff's message; None if it was never sent or never arrived."""
         note = await self._note(handoff, line)
         if note is None:
             return None
@@ -209,7 +206,7 @@ class RemoteAgent:
         return task
 
     async def _task_of(self, client: "Client", handoff: Handoff, note: Json) -> "Task | None":
-        """Return the task that got the message, if any. Raises Unfinished where the agent does not say."""
+        """Return the task that has the message, if any. Raises Unfinished if the agent does not say."""
         from a2a.types import TaskNotFoundError
 
         try:
@@ -226,10 +223,10 @@ class RemoteAgent:
                 tasks = listed
         except TaskNotFoundError as error:
             raise Unfinished(f"The agent at {self.url} does not know the task any more: {error}") from None
-        return next((task for task in tasks if holds(task, _message_id(handoff.key))), None)
+        return next((task for task in tasks if has_message(task, _message_id(handoff.key))), None)
 
     async def _send(self, client: "Client", handoff: Handoff, line: "_Line", said: list[str]) -> "Task | str":
-        """Send the message and listen while the agent speaks: the task as it stands then, or a plain answer."""
+        """Send the message and listen while the agent works; return the task, or a plain answer."""
         from a2a.types import SendMessageRequest, Task
 
         message = self._message(handoff)
@@ -269,7 +266,7 @@ class RemoteAgent:
         return Message(role=Role.ROLE_USER, parts=[part], message_id=message_id, context_id=context, task_id=task)
 
     def _context(self, handoff: Handoff) -> str:
-        """Return the conversation: the same for all steps that go on with one another."""
+        """Return the conversation's id: the same for all steps that continue one another."""
         return str(uuid5(NAMESPACE_URL, "\n".join((self.url, handoff.thread_id, handoff.name, handoff.conversation))))
 
     async def _note(self, handoff: Handoff, line: "_Line") -> Json | None:
@@ -282,7 +279,7 @@ class RemoteAgent:
         return line.note
 
     async def _remember(self, handoff: Handoff, line: "_Line", note: Json | None) -> None:
-        """Durable before this returns; None: nothing was sent."""
+        """Store the note durably; None means that nothing was sent."""
         line.note, place = note, (*NAMESPACE, store_label(handoff.thread_id))
         try:
             if handoff.store and note is None:
@@ -318,27 +315,27 @@ class RemoteAgent:
         return f"The agent at {self.url} could not be reached, or did not answer as the protocol says: {told}"
 
 
-def _plain(text: str) -> str:
-    """Return a text of somebody else's as it stands in a prompt: it closes no tag there and opens none."""
+def _escape_tags(text: str) -> str:
+    """Return a foreign text for a prompt: it can neither close nor open a tag there."""
     return " ".join(text.replace("<", "‹").replace(">", "›").split())
 
 
 @dataclass
 class _Line:
-    """The connection to an agent: how long it could not be reached, and what is stored of the handoff."""
+    """The connection to an agent: since when it is lost, and the stored note of the handoff."""
 
     patience: float
     cut: float | None = None
-    """Since when."""
+    """The time when it was lost."""
     wait: float = FIRST_WAIT
     note: Json | None = None
 
     def reset(self) -> None:
-        """The agent answers."""
+        """Note that the agent answers again."""
         self.cut, self.wait = None, FIRST_WAIT
 
     async def again(self) -> bool:
-        """Wait before another try; False if it is too long already."""
+        """Wait before another attempt; return False after too long."""
         self.cut = time.monotonic() if self.cut is None else self.cut
         if time.monotonic() - self.cut >= self.patience:
             return False
@@ -348,7 +345,7 @@ class _Line:
 
 
 def _errors() -> tuple[type[Exception], ...]:
-    """Return the exceptions that can happen between two machines."""
+    """Return the exceptions of a network connection."""
     import httpx
     from a2a.utils.errors import A2AError
     from google.protobuf.json_format import ParseError
@@ -357,7 +354,7 @@ def _errors() -> tuple[type[Exception], ...]:
 
 
 def _refusals() -> tuple[type[Exception], ...]:
-    """With which an agent says that it does not take a message."""
+    """Return the exceptions with which an agent refuses a message."""
     from a2a.utils import errors
 
     return (
@@ -374,5 +371,5 @@ def _refusals() -> tuple[type[Exception], ...]:
 
 
 def _message_id(key: str) -> str:
-    """Return the id of a handoff's message: the same however often it is sent."""
+    """Return the id of a handoff's message, the same on every attempt."""
     return str(uuid5(NAMESPACE_URL, key))

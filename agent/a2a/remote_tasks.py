@@ -1,4 +1,4 @@
-"""Reads A2A tasks: their state, their texts, what they ask, and which messages they have."""
+"""Read A2A tasks: their state, texts, questions and messages."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from a2a.types import Part, StreamResponse, Task
 
 MOST_TASKS = 100
-"""Of one conversation, looked through for a message."""
+"""The most tasks of a conversation that are searched for a message."""
 
 
 def state_of(task: "Task") -> str:
@@ -23,14 +23,14 @@ def state_of(task: "Task") -> str:
 
 
 async def task_of(client: "Client", id: str) -> "Task":
-    """Return the task as it stands now."""
+    """Return the current state of the task."""
     from a2a.types import GetTaskRequest
 
     return await client.get_task(GetTaskRequest(id=id))
 
 
 async def find_task(client: "Client", id: str) -> "Task | None":
-    """Return the task, or None if the agent does not know it (any more)."""
+    """Return the task, or None if the agent does not (or no longer) know it."""
     from a2a.types import TaskNotFoundError
 
     with suppress(TaskNotFoundError):
@@ -39,7 +39,7 @@ async def find_task(client: "Client", id: str) -> "Task | None":
 
 
 async def tasks_of(client: "Client", context: str) -> "list[Task] | None":
-    """Return the tasks of a conversation; None where the agent does not list them."""
+    """Return the tasks of a conversation; None if the agent does not list them."""
     from a2a.types import ListTasksRequest
     from a2a.utils.errors import MethodNotFoundError, UnsupportedOperationError
 
@@ -50,13 +50,13 @@ async def tasks_of(client: "Client", context: str) -> "list[Task] | None":
     return [task for row in listed.tasks if (task := await find_task(client, row.id))]
 
 
-def holds(task: "Task", message_id: str) -> bool:
+def has_message(task: "Task", message_id: str) -> bool:
     """Return whether the task has this message."""
     return any(message.message_id == message_id for message in task.history)
 
 
 def absorb(task: "Task", event: "StreamResponse", handoff: Handoff, said: list[str]) -> None:
-    """Take from an event which task it is about, and tell people what the agent says meanwhile."""
+    """Take the task from an event, and show people the agent's messages."""
     kind = event.WhichOneof("payload")
     if kind == "task":
         task.CopyFrom(event.task)
@@ -70,7 +70,7 @@ def absorb(task: "Task", event: "StreamResponse", handoff: Handoff, said: list[s
 
 
 def asks_in(task: "Task") -> list[tuple[str, Any]]:
-    """Return what a task asks. A LangGraph server puts its interrupts, `{id, value}`, into a data part."""
+    """Return the questions of a task. A LangGraph server puts its interrupts, `{id, value}`, into a data part."""
     from a2a.helpers import get_data_parts
 
     parts = [part for artifact in task.artifacts for part in artifact.parts]

@@ -1,4 +1,4 @@
-"""The commands and their options. What they do is loaded when one is run, so that `--help` is quick."""
+"""The commands and their options. Their modules are loaded when a command runs, so that `--help` is fast."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated

@@ -1,4 +1,4 @@
-"""The storage that a command names: reads it by an agent that starts nothing, and prints what it finds."""
+"""The storage that a command names: read it with an agent that starts nothing, and print the result."""
 
 import asyncio
 import sys
@@ -19,7 +19,7 @@ from donewhen.state.errors import ConfigError, UnknownThread
 
 Told = TypeVar("Told")
 SEVERAL = 6
-"""Threads that are named where the beginning of an id fits them all."""
+"""The most threads that are listed if an id prefix is ambiguous."""
 
 
 @dataclass(frozen=True)
@@ -32,18 +32,18 @@ class Archive:
 
     @cached_property
     def config(self) -> Config:
-        """Return the configuration, with this storage."""
+        """Return the configuration with this storage."""
         config = read_config()
         set_up(config.log)
         return replace(config, storage=self.storage) if self.storage else config
 
     @property
     def named(self) -> str | None:
-        """Return the storage to name in the command that goes on with a run; memory if none can go on."""
+        """Return the storage to name in a command that continues a run; memory if none can."""
         return MEMORY if parse_url(self.config.storage).kind == "memory" else self.storage
 
     def ask(self, ask: Callable[[Agent], Coroutine[Any, Any, Told]]) -> Told:
-        """Return what an agent without tools says, whose model is never asked."""
+        """Return the result of a question to an agent without tools, whose model is never called."""
 
         async def asked() -> Told:
             async with Agent(DEMO, storage=self.config.storage, config=self.config) as agent:
@@ -52,7 +52,7 @@ class Archive:
         return asyncio.run(asked())
 
     def look(self, ask: Callable[[Agent], Coroutine[Any, Any, Told]]) -> Told | None:
-        """Do as `ask` does; return None if there is no database yet, because looking creates none."""
+        """Do the same as `ask`; return None if there is no database yet, because reading creates none."""
         return self.ask(ask) if self.readable() else None
 
     def exists(self) -> bool:
@@ -61,13 +61,13 @@ class Archive:
         return location.kind != "sqlite" or location.path.exists()
 
     def readable(self) -> bool:
-        """Return whether there is anything to read. Raises ConfigError if a database was named and is missing."""
+        """Return whether there is anything to read. Raises ConfigError if a named database is missing."""
         if self.storage and not self.exists():
             raise ConfigError(f"there is no database {parse_url(self.storage).display}")
         return self.exists()
 
     def thread(self, thread: str, states: Collection[str] = ()) -> ThreadInfo:
-        """Return the thread that is meant: by its id or the beginning of it; without one the latest of these states."""
+        """Return the thread with this id or id prefix; without one the latest in these states."""
 
         async def find() -> list[ThreadInfo]:
             opened = open_storage(self.config.storage, key=self.config.key)
@@ -87,7 +87,7 @@ class Archive:
         return found[0]
 
     def finish(self, said: Mapping[str, Any], lines: Iterable[str] = (), nothing: str = "") -> Exit:
-        """Print an object with `--json`, else the lines; where there are none, `nothing` on stderr."""
+        """Print an object with `--json`, else the lines; if there are none, `nothing` on stderr."""
         if self.json:
             print_json({"schema_version": SCHEMA_VERSION, **said})
         elif shown := list(lines):

@@ -1,4 +1,4 @@
-"""The commands for work in the background: workers, schedules, kept plans, and what there is to do on all threads."""
+"""The commands for background work: workers, schedules, kept plans, and open work on all threads."""
 
 from typing import TYPE_CHECKING, Annotated
 
@@ -20,7 +20,7 @@ ScheduleId = Annotated[str, typer.Argument(metavar="SCHEDULE", help="Its id, as 
 
 
 def add_commands(app: typer.Typer) -> None:
-    """Make these commands of the app."""
+    """Add these commands to the app."""
     app.add_typer(schedules, name="schedules")
     app.add_typer(plans, name="plans")
     for command in (worker, status, pending, watch, cancel, tell, prune):

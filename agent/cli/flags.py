@@ -1,4 +1,4 @@
-"""Options that several commands have, and how a command ends."""
+"""Options shared by several commands, and how a command ends."""
 
 from collections.abc import Callable
 from importlib import import_module
@@ -49,7 +49,7 @@ Proof = Literal["claimed", "grounded", "audited", "judged"]
 
 
 class Lazy:
-    """A module of the command, loaded when something of it is used, so that `--help` is quick."""
+    """A module of the command, loaded on first use, so that `--help` is fast."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -68,7 +68,7 @@ def end(command: Callable[[], int], json: bool = False) -> None:
 
 
 def at(storage: str | None, json: bool, command: Callable[["Archive"], int]) -> None:
-    """Leave with the code of a command that is about what a storage holds."""
+    """Leave with the code of a command that reads a storage."""
 
     def opened() -> int:
         with pause_collection():

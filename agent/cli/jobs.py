@@ -1,4 +1,4 @@
-"""Carries out the commands for work in the background: the worker at its storage, and answers about what there is."""
+"""Carry out the commands for background work: the worker, and queries about its work."""
 
 import asyncio
 import re
@@ -29,11 +29,11 @@ from donewhen.state.errors import ConfigError
 from donewhen.state.plan.text import moments_text
 
 IDLE_AGENTS = 4
-"""Agents that a worker keeps open, with their MCP servers, while none of their threads is at work."""
+"""The most idle agents that a worker keeps open with their MCP servers."""
 
 
 def run_worker(archive: Archive, *, concurrency: int) -> Exit:
-    """Work until a signal; what is at work then stops at a clean point, and the next worker goes on with it."""
+    """Work until a signal; current work then stops at a clean point, and the next worker continues it."""
     config = archive.config
     terminal = open_terminal(plain=config.plain, may_ask=False)
     if config.storage.startswith("memory:"):
@@ -74,12 +74,12 @@ def run_worker(archive: Archive, *, concurrency: int) -> Exit:
 
 
 class _Agents:
-    """One agent for all threads of the same choices, with its MCP servers, while it works and a while longer."""
+    """One agent, with its MCP servers, for all threads with the same choices; idle agents stay open for a while."""
 
     def __init__(self, config: Config) -> None:
         self._config = config
         self._open: dict[str, tuple[Agent, AsyncExitStack]] = {}
-        """By choices; the one that was used last stands last."""
+        """By choices, the most recently used last."""
         self._at_work: Counter[str] = Counter()
         self._lock = asyncio.Lock()
 
@@ -107,7 +107,7 @@ class _Agents:
             await self._close_idle(IDLE_AGENTS)
 
     async def _close_idle(self, keep: int) -> None:
-        """Close the agents that work on nothing, but for those that were used last."""
+        """Close idle agents except the most recently used ones."""
         async with self._lock:
             idle = [key for key in self._open if not self._at_work[key]]
             for key in idle[: max(len(idle) - keep, 0)]:
@@ -115,7 +115,7 @@ class _Agents:
 
 
 def show_status(archive: Archive) -> Exit:
-    """Queue, workers, and the oldest of what waits."""
+    """Print the queue, the workers, and the oldest waiting work."""
     found = archive.look(lambda agent: agent.status()) or {}
     lines = [f"{name:10} {count}" for name, count in (found.get("threads") or {}).items()]
     for each in found.get("workers") or ():
@@ -134,7 +134,7 @@ def show_status(archive: Archive) -> Exit:
 
 
 def show_pending(archive: Archive, owner: str | None, limit: int, cursor: str | None) -> Exit:
-    """Open questions over all threads, with the thread to answer in; where there are more, how to see them."""
+    """Print the open questions of all threads, and how to see more."""
     rows = archive.look(lambda agent: agent.pending(owner=owner, limit=limit, cursor=cursor)) or Page()
     lines = []
     for row in rows:
@@ -150,7 +150,7 @@ def show_pending(archive: Archive, owner: str | None, limit: int, cursor: str | 
 
 
 def watch_thread(archive: Archive, thread: str, cursor: str | None) -> Exit:
-    """Events as they come; ends as `show` would, at a pause or the end."""
+    """Print events as they come; end like `show`, at a pause or the end."""
     info, terminal = archive.thread(thread), open_terminal(plain=archive.config.plain, may_ask=False)
 
     async def follow(agent: Agent) -> Run:
@@ -168,21 +168,21 @@ def watch_thread(archive: Archive, thread: str, cursor: str | None) -> Exit:
 
 
 def cancel_thread(archive: Archive, thread: str) -> Exit:
-    """End a run, and say how it stands."""
+    """End a run, and print its state."""
     info = archive.thread(thread)
     run = archive.ask(lambda agent: agent.cancel(info.thread_id))
     return archive.finish(run_object(run, archive.storage), [run.status])
 
 
 def tell_thread(archive: Archive, thread: str, text: str) -> Exit:
-    """Say something to a run at work."""
+    """Say something to a working run."""
     info = archive.thread(thread)
     archive.ask(lambda agent: agent.tell(info.thread_id, text))
     return archive.finish({"told": info.thread_id}, ["told"])
 
 
 def prune_threads(archive: Archive, older: str) -> Exit:
-    """Delete what ended long ago."""
+    """Delete threads that ended long ago."""
     match = re.fullmatch(r"(\d+)([dhm])", older.strip())
     if match is None:
         raise ConfigError(f"--older {older!r} is no time; write 30d, 12h or 45m")
@@ -226,7 +226,7 @@ def _schedule_lines(schedule: ScheduleInfo) -> Iterator[str]:
 
 
 def on_plan(archive: Archive, verb: str, given: Mapping[str, Any]) -> Exit:
-    """Call one of the methods of `Agent.plans`, and print the plan as it then stands."""
+    """Call one of the methods of `Agent.plans`, and print the resulting plan."""
 
     async def do(agent: Agent) -> Any:
         found = await getattr(agent.plans, verb)(**given)

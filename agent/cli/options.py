@@ -1,4 +1,4 @@
-"""Reads the options of a command into plain data. Files they name are read here, and only here."""
+"""Read the options of a command as plain data. Files that they name are read here, and only here."""
 
 import base64
 import mimetypes
@@ -21,10 +21,10 @@ NO_ANSWER: Any = object()
 
 @dataclass(frozen=True)
 class Choices:
-    """Everything `donewhen run` was told that a later `resume` must know. JSON."""
+    """The options of `donewhen run` that a later `resume` must know. JSON."""
 
     dir: str
-    """Absolute: the folder the tools may touch."""
+    """The absolute path of the folder that the tools may access."""
     model: str = DEMO
     allow_commands: list[str] = field(default_factory=list)
     mcp: str | None = None
@@ -33,7 +33,7 @@ class Choices:
 
     @classmethod
     def read(cls, kept: Mapping[str, Any]) -> "Choices":
-        """From what a thread keeps; raises ConfigError for a thread that was not started by the command."""
+        """Read the choices that a thread keeps; raises ConfigError if the command did not start it."""
         if not isinstance(kept.get("dir"), str):
             raise ConfigError("this thread was not started by the command; resume it from the code that started it")
         return cls(**{key: kept[key] for key in cls.__dataclass_fields__ if key in kept})
@@ -51,7 +51,7 @@ class RunOptions:
     stdin: bool
     settings: dict[str, Any]
     latest: bool = False
-    """Go on in the latest conversation."""
+    """Continue the latest conversation."""
     mcp: Path | None = None
     output_schema: Path | None = None
     images: Sequence[Path] = ()
@@ -73,10 +73,10 @@ class AnswerOptions:
     file: Path | None = None
     id: str | None = None
     steer: str = ""
-    """No answer: what a run that was stopped is planned anew by."""
+    """Not an answer: the words by which a stopped run is planned anew."""
 
     def value(self) -> Any:
-        """Return the answer as it is sent, or NO_ANSWER. Raises ConfigError if there are several."""
+        """Return the answer to send, or NO_ANSWER. Raises ConfigError if there are several."""
         given = [
             *([self.answer] if self.answer is not None else []),
             *([{"type": "approve"}] if self.approve else []),
@@ -100,22 +100,22 @@ class OutputOptions:
     archive: Archive
     yes: bool = False
     events: bool = False
-    """One JSON object a line for every event, the result last."""
+    """Print one JSON object per line for every event, the result last."""
     quiet: bool = False
-    """Only the answer, and what a person is asked."""
+    """Print only the answer and questions."""
     once: bool = False
-    """Nobody is asked anything; one request only."""
+    """Ask nothing, and stop after one request."""
 
 
 def absolute(path: Path) -> str:
-    """Return the folder of --dir. Raises ConfigError where there is none."""
+    """Return the folder of --dir. Raises ConfigError if it does not exist."""
     if not path.is_dir():
         raise ConfigError(f"--dir {str(path)!r} is not a folder")
     return str(path.resolve())
 
 
 def read_choices(request: RunOptions, config: Config, *, unattended: bool) -> Choices:
-    """Return the choices that the options make, for this run and for a later `resume`. Raises ConfigError."""
+    """Return the choices that the options express, for this run and a later `resume`. Raises ConfigError."""
     if request.mcp is not None and not request.mcp.is_file():
         raise ConfigError(f"--mcp {str(request.mcp)!r} is not a file")
     settings = {key: value for key, value in request.settings.items() if value is not None}
@@ -140,7 +140,7 @@ def read_choices(request: RunOptions, config: Config, *, unattended: bool) -> Ch
 
 
 def read_values(given: Sequence[str]) -> dict[str, str]:
-    """KEY=VALUE options. Raises ConfigError."""
+    """Read KEY=VALUE options. Raises ConfigError."""
     pairs = [text.partition("=") for text in given]
     if wrong := [text for text, (key, equals, _) in zip(given, pairs, strict=True) if not key.strip() or not equals]:
         raise ConfigError(f"--set {wrong[0]!r} is no parameter; write KEY=VALUE")
@@ -148,7 +148,7 @@ def read_values(given: Sequence[str]) -> dict[str, str]:
 
 
 def _schema(path: Path) -> dict[str, Any]:
-    """Return the JSON Schema in a file. Raises ConfigError where it is none."""
+    """Return the JSON Schema in a file. Raises ConfigError if it is invalid."""
     try:
         return OutputForm.for_type(loads(path.read_text(encoding="utf-8-sig"))).schema
     except (OSError, ValueError) as error:
@@ -171,7 +171,7 @@ def read_attachment(path: Path) -> dict[str, Any]:
 
 
 def _limits(given: Sequence[str]) -> Iterator[tuple[str, float]]:
-    """Limits as they are written on the command line: `cost_usd=0.5`. Raises ConfigError."""
+    """Read limits from the command line: `cost_usd=0.5`. Raises ConfigError."""
     for text in given:
         key, _, amount = text.partition("=")
         try:
@@ -193,7 +193,7 @@ def _file_text(path: Path) -> str:
 
 
 def read_stdin() -> str:
-    """Return what stands on stdin, whatever the locale says. Raises ConfigError if it is no text."""
+    """Return the text on stdin, regardless of the locale. Raises ConfigError if it is no text."""
     return _decode(sys.stdin.buffer.read(), "what stands on stdin")
 
 

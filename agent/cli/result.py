@@ -27,10 +27,10 @@ SCHEMA_VERSION = 1
 MEMORY = "memory:"
 """The storage that ends with the command."""
 MADE_UP = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
-"""An id that nobody chose."""
+"""A generated id."""
 GOOD = ("proven", "cited")
 _STEERING = re.compile("[\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
-"""What JSON does not escape though it steers a terminal."""
+"""Characters that JSON does not escape although they control a terminal."""
 
 
 class Exit(IntEnum):
@@ -42,13 +42,13 @@ class Exit(IntEnum):
     USAGE = 2
     """Wrong options, goal, configuration, thread or question id: nothing was started."""
     WAITING = 3
-    """A person is asked; the command to answer with is on stderr."""
+    """A question is open; the command to answer it is on stderr."""
     PARTIAL = 4
-    """Some of it is done: partial, or out of budget."""
+    """Some of the work is done: partial, or out of budget."""
     INTERRUPTED = 130
-    """Ctrl-C; what was done is kept."""
+    """Ctrl-C; finished work is kept."""
     TERMINATED = 143
-    """SIGTERM; what was done is kept."""
+    """SIGTERM; finished work is kept."""
 
 
 STATUSES: Mapping[str, Exit] = {
@@ -107,17 +107,17 @@ def _say(error: BaseException, text: str, json: bool) -> None:
 
 
 def short_id(thread_id: str) -> str:
-    """Return a thread's id as people see it: of a generated one the beginning, by which it can be found."""
+    """Return a thread's id as shown to people: the first part of a generated one, by which it can be found."""
     return thread_id[:8] if MADE_UP.fullmatch(thread_id) else thread_id
 
 
 def local_time(moment: str, timespec: str = "minutes") -> str:
-    """Return a moment by the clock of this machine; "" for none."""
+    """Return a moment in local time; "" for none."""
     return datetime.fromisoformat(moment).astimezone().replace(tzinfo=None).isoformat(" ", timespec) if moment else ""
 
 
 def resume_words(thread_id: str, storage: str | None, *answer: str) -> str | None:
-    """Return the command line that goes on with a thread, or None; it names a `storage` that was given by hand."""
+    """Return the command line that continues a thread, or None; it names a `storage` given on the command line."""
     if storage == MEMORY:
         return None
     called = sys.argv[0]
@@ -129,9 +129,8 @@ def resume_words(thread_id: str, storage: str | None, *answer: str) -> str | Non
 
 
 def resume_command(run: Run, storage: str | None) -> str | None:
-    """Return the command that goes on with the run; None when nothing is left to do, or none can.
-
-    It names the question, so that whoever runs it twice does not answer the next one, unseen.
+    """Return the command that continues the run; None if nothing is left to do or it is impossible.
+    // It names the question, so that running it twice cannot answer the next question.
     """
     if run.status == "running":
         return resume_words(run.thread_id, storage)
@@ -143,12 +142,12 @@ def resume_command(run: Run, storage: str | None) -> str | None:
 
 
 def next_text(terminal: Terminal, key: str, command: str | None) -> str:
-    """Return how to go on, or that nothing can."""
+    """Return how to continue, or that it is impossible."""
     return terminal.say(key, command=command) if command else terminal.say("forgotten")
 
 
 def run_object(run: Run, storage: str | None) -> dict[str, Any]:
-    """Return the run as the one object of `--json`."""
+    """Return the run as the object of `--json`."""
     names = ("thread_id", "status", "goal", "pending", "answer", "outcome", "receipt", "spent", "problem")
     said = {name: getattr(run, name) for name in names}
     said["outcome"] = run.outcome and {key: item for key, item in run.outcome.items() if key != "receipt"}
@@ -167,9 +166,8 @@ def print_json(value: Mapping[str, Any]) -> None:
 def report(
     run: Run, terminal: Terminal, storage: str | None, *, json: bool, quiet: bool = False, shown: str = ""
 ) -> Exit:
-    """Report how a run stands in the end: the object of --json, or its answer, or what is asked and how to answer.
-
-    `shown` is what of the answer stands on the terminal already.
+    """Print the final state of a run: the object of --json, its answer, or the question and how to answer.
+    // `shown` is the part of the answer that the terminal shows already.
     """
     if json:
         print_json(run_object(run, storage))
@@ -184,9 +182,8 @@ def report(
 
 
 def _write_answer(answer: str, terminal: Terminal, shown: str) -> None:
-    """Write the answer as text that only shows; drawn on a terminal, as far as it was not drawn as it came.
-
-    A pipe may end at a terminal too, `| tail` say: no sequence that steers one is passed on.
+    """Print the answer without control sequences; on a terminal drawn, and only the part not shown yet.
+    // A pipe may end at a terminal too, as with `| tail`, so control sequences are removed there as well.
     """
     if not terminal.answers_here:
         sys.stdout.write(clean(answer).rstrip("\n") + "\n")
@@ -233,7 +230,7 @@ def _report_waiting(run: Run, terminal: Terminal, storage: str | None) -> None:
 
 
 def proof_texts(receipt: Mapping[str, Any], terminal: Terminal) -> list[str]:
-    """Return how many steps are done, how many criteria are cited and proven, and what a judge said."""
+    """Return how many steps are done, how many criteria are cited and proven, and the judge's findings."""
     rows = receipt.get("steps") or []
     verdicts = [item["verdict"] for row in (*rows, receipt) for item in row.get("criteria") or []]
     texts = []
@@ -256,9 +253,7 @@ def _count(verdict: str, verdicts: list[str], terminal: Terminal) -> str:
 
 
 def receipt_lines(receipt: Mapping[str, Any], terminal: Terminal, *, details: bool) -> Iterator[tuple[str, str]]:
-    """Yield what is not done, as (text, style); with `details` every step, its criteria, their verdicts and
-    evidence.
-    """
+    """Yield the unfinished work as (text, style); with `details` every step, its criteria, verdicts and evidence."""
     for row in receipt.get("steps") or []:
         status = row["status"]
         if status == "done" and not details:
@@ -275,7 +270,7 @@ def receipt_lines(receipt: Mapping[str, Any], terminal: Terminal, *, details: bo
 
 
 def _audit_lines(audit: Mapping[str, Any], terminal: Terminal) -> Iterator[tuple[str, str]]:
-    """Yield what a judge said of each sentence, and what is missing."""
+    """Yield a judge's findings on each sentence, and what is missing."""
     verdicts = terminal.texts("page")
     for text in audit["missing"]:
         yield f"{verdicts['missing']}: {text}", "yellow"
@@ -291,7 +286,7 @@ def _audit_lines(audit: Mapping[str, Any], terminal: Terminal) -> Iterator[tuple
 
 
 def _data_lines(row: Mapping[str, Any], terminal: Terminal) -> Iterator[tuple[str, str]]:
-    """Yield the result as data: what is wrong with it, or the source of each value."""
+    """Yield the structured result: its problem, or the source of each value."""
     name = terminal.say("output", "show")
     yield (f"{name}: {row['problem']}", "yellow") if row["problem"] else (name, "")
     for field in row["fields"]:

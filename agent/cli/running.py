@@ -1,6 +1,5 @@
-"""A run at the terminal: works until a person is needed, asks, goes on, and ends by Ctrl-C and SIGTERM.
-
-People are asked outside the event loop, so that Ctrl-C works while they think.
+"""A run at the terminal: work until a person is needed, ask, continue, and end on Ctrl-C or SIGTERM.
+// People are asked outside the event loop, so that Ctrl-C works while they think.
 """
 
 import asyncio
@@ -26,16 +25,16 @@ from donewhen.state import errors
 from donewhen.state.records import Pause
 
 PATIENCE = 10.0
-"""Seconds that what is at work has to end before it is cut off. Whoever asks twice waits no longer."""
+"""Seconds that current work has to end before it is cut off; a second signal cuts it off at once."""
 AGAIN = 0.3
-"""Seconds after which what is cut off, and still waits for something, is cut off for good."""
+"""Seconds after which work that was cut off and still waits is cut off again."""
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 Ended = TypeVar("Ended")
 
 
 @dataclass(frozen=True)
 class ReadyAgent:
-    """An agent ready to work, and the tools of it that cannot leave the folder."""
+    """An agent ready to work, and its tools that cannot leave the folder."""
 
     agent: Agent
     confined: Collection[str]
@@ -43,20 +42,20 @@ class ReadyAgent:
 
 @dataclass
 class Desk:
-    """The place of a run's pauses and its end: a person, `--yes`, or nobody."""
+    """Handles a run's pauses and its end: a person, `--yes`, or nobody."""
 
     terminal: Terminal
     output: OutputOptions
     confined: Collection[str] = ()
-    """Tools that cannot leave the root: `--yes` approves calls of these only."""
+    """Tools that cannot leave the root; `--yes` approves only their calls."""
     again: Callable[[Agent, str, str], RunStream] | None = None
-    """Begins another request on a thread: agent, goal, thread id. None for one request only."""
+    """Starts another request on a thread from agent, goal and thread id; None if there is only one request."""
     progress: Progress = field(default_factory=Progress)
     drafts: dict[str, str] = field(default_factory=dict)
-    """Edits of plans that were begun and not sent, by the pause's id."""
+    """Unsent edits of plans, by the pause's id."""
 
     def answers(self, run: Run) -> dict[str, Any] | None:
-        """Answers by id to what the run waits for; None if nobody answers now."""
+        """Return answers by id to the open questions; None if nobody answers now."""
         if run.status != "waiting":
             return None
         if self.output.yes and (
@@ -73,12 +72,12 @@ class Desk:
             return None
 
     def take(self, run: Run) -> None:
-        """Note how the run stands; from here on the terminal speaks its language."""
+        """Note the state of the run; from here on the terminal uses its language."""
         self.progress.take(run)
         self.terminal = self.terminal.in_language(run.language)
 
     def next_goal(self, run: Run) -> str:
-        """Ask the person what to do next; return "" for nothing more."""
+        """Ask the person for the next goal; return "" for none."""
         if self.again is None or run.status in ("waiting", "running") or not self.terminal.interactive:
             return ""
         self.terminal.line("")
@@ -89,34 +88,32 @@ class Desk:
             return ""
 
     def _is_agreed(self, pause: Pause) -> bool:
-        """Return whether --yes covers a pause; an answer that was refused once is not given again blindly."""
+        """Return whether --yes covers a pause; an answer that was refused is not repeated blindly."""
         if pause.get("problem"):
             return False
         return pause["kind"] == "plan" or (pause["kind"] == "tool" and pause.get("tool") in self.confined)
 
     def resume(self) -> str | None:
-        """Return the command that goes on, if one can."""
+        """Return the command that continues the run, if one can."""
         return resume_words(self.progress.thread_id, self.output.archive.named)
 
     def say_stopping(self) -> None:
-        """Say that the run will stop; below the line on which the terminal shows the key."""
+        """Say that the run will stop, below the line where the terminal shows the key."""
         self.terminal.line(f"\n{self.terminal.say('stopping')}")
 
     def go_on(self) -> str:
-        """Return how to go on, in words."""
+        """Return how to continue, in words."""
         return next_text(self.terminal, "go_on_with", self.resume())
 
 
 Open = Callable[[AsyncExitStack], Coroutine[Any, Any, ReadyAgent]]
 Carry = Callable[[Coroutine[Any, Any, Any]], Any]
-"""Runs a leg to its end."""
+"""Runs the agent to its next pause or end."""
 Begin = Callable[[Agent, Progress], Coroutine[Any, Any, RunStream | Run]]
 
 
 def work(open_agent: Open, begin: Begin, desk: Desk) -> Exit:
-    """Carry a run on until nobody answers any more. `begin` gives the events of its beginning, or the run as it
-    stands.
-    """
+    """Carry a run on until nobody answers any more. `begin` returns its first events, or its current state."""
     archive = desk.output.archive
     with asyncio.Runner() as runner, Stopping(desk.say_stopping) as stopping, mute_log(archive.config.log):
         stack = AsyncExitStack()
@@ -149,7 +146,7 @@ def work(open_agent: Open, begin: Begin, desk: Desk) -> Exit:
 
 @contextmanager
 def mute_log(log: str) -> Iterator[None]:
-    """Keep the log from telling again what the terminal shows, unless a log was asked for."""
+    """Keep the log from repeating what the terminal shows, unless a log was asked for."""
     logger = logging.getLogger("donewhen.graph")
     logger.disabled = not log
     try:
@@ -165,7 +162,7 @@ async def _again(desk: Desk, goal: str, thread_id: str, agent: Agent, progress: 
 
 
 def _carry_on(carry: Carry, agent: Agent, begin: Begin, desk: Desk, ended: Callable[[], bool]) -> Run:
-    """Return the run as it stands when nobody answers any more, or when the command was asked to end."""
+    """Return the run once nobody answers any more, or the command was asked to end."""
     first = carry(begin(agent, desk.progress))
     run = first if isinstance(first, Run) else _follow_events(carry, agent, first, desk)
     desk.take(run)
@@ -193,7 +190,7 @@ async def _follow(events: RunStream, view: View, *, told: bool) -> None:
 
 
 def _error(event: Mapping[str, Any]) -> errors.DoneWhenError:
-    """Return the error that a terminal event tells of; one of ours by its name where there is one."""
+    """Return the error of a terminal event; one of ours by its name, if it is one."""
     kind = getattr(errors, str(event.get("kind")), errors.DoneWhenError)
     known = isinstance(kind, type) and issubclass(kind, errors.DoneWhenError) and kind is not errors.PlanError
     return kind(str(event.get("text"))) if known else errors.DoneWhenError(str(event.get("text")))
@@ -212,14 +209,12 @@ def _report_interrupt(desk: Desk, code: Exit) -> Exit:
 
 
 class Terminated(KeyboardInterrupt):
-    """SIGTERM ended the command."""
+    """The command was ended by SIGTERM."""
 
 
 class Stopping:
-    """While entered, both signals interrupt what runs; while a leg runs, they ask it to stop first.
-
-    The first one lets the call at work end, of a model or of a tool, and `say` tells the person so; the second one
-    stops at once.
+    """While entered, both signals interrupt the command; while the agent runs, they ask it to stop first.
+    // The first signal lets the current call end, and `say` tells the person; the second one stops at once.
     """
 
     def __init__(self, say: Callable[[], None]) -> None:
@@ -251,9 +246,8 @@ class Stopping:
     def run(
         self, runner: asyncio.Runner, work: Coroutine[Any, Any, Ended], drain: Callable[[], None] | None = None
     ) -> Ended:
-        """Run a coroutine to its end, which may be an early one. Raises `error` if it had to be cut off.
-
-        What cannot be asked to stop by a `drain` is cut off at once.
+        """Run a coroutine to its end, which may come early. Raises `error` if it had to be cut off.
+        // Without `drain` it is cut off at once.
         """
         self._drain, self._loop = drain, runner.get_loop()
         try:
@@ -276,7 +270,7 @@ class Stopping:
         self._loop.call_soon_threadsafe(self._stop, len(self._came) > 1)
 
     def _stop(self, again: bool) -> None:
-        """Ask the run to stop, in the loop; cut it off a little later, or when asked again."""
+        """Ask the run to stop, in the loop; cut it off later, or on a second request."""
         if self._drain is not None:
             self._drain()
         if self._loop is None or self._task is None:

@@ -1,6 +1,5 @@
-"""Turns options into work: finds the thread that is meant, and makes the agent for it.
-
-The thread keeps its choices, so that resuming needs only the id.
+"""Carry out commands: find the thread, and create the agent for it.
+// The thread keeps its choices, so that resuming needs only the id.
 """
 
 import asyncio
@@ -36,11 +35,11 @@ from donewhen.state.errors import ConfigError, GoalError
 from donewhen.state.language.texts import known_language
 
 QUEUE = "command"
-"""Whose workers carry out what the command detaches and schedules: `donewhen worker`."""
+"""The queue of runs that the command detaches and schedules; `donewhen worker` serves it."""
 
 
 def _terminal(output: OutputOptions, settings: Mapping[str, Any]) -> Terminal:
-    """Return the terminal; until a model declares another language, it speaks that of the settings."""
+    """Return the terminal; it uses the settings' language until a model declares another one."""
     profiles = (settings.get("profile") or {}, output.archive.config.profile)
     language = known_language(*(profile.get("language") for profile in profiles), settings.get("language"))
     may_ask = not (output.archive.json or output.once)
@@ -48,7 +47,7 @@ def _terminal(output: OutputOptions, settings: Mapping[str, Any]) -> Terminal:
 
 
 def _desk(output: OutputOptions, terminal: Terminal, choices: Choices) -> Desk:
-    """Return the desk at which the run's pauses and its end are handled."""
+    """Return the desk that handles the run's pauses and its end."""
 
     def again(agent: Agent, goal: str, thread_id: str) -> RunStream:
         return agent.stream(goal, thread_id=thread_id, metadata=asdict(choices))
@@ -64,7 +63,7 @@ def _say_demo(terminal: Terminal, choices: Choices, config: Config) -> None:
 
 
 def run_goal(request: RunOptions, output: OutputOptions) -> int:
-    """Start a run and carry it as far as it goes at this terminal."""
+    """Start a run and carry it as far as possible at this terminal."""
     config = output.archive.config
     terminal = _terminal(output, request.settings)
     goal = request.goal if request.template else _goal(request, terminal)
@@ -94,7 +93,7 @@ def run_goal(request: RunOptions, output: OutputOptions) -> int:
 def resume_thread(
     thread: str, reply: AnswerOptions, output: OutputOptions, *, model: str | None, dir: Path | None, detach: bool
 ) -> int:
-    """Answer what a thread waits for, or go on with it, with its own model and folder or with others."""
+    """Answer or continue a thread, with its own or another model and folder."""
     value, config = reply.value(), output.archive.config
     info = output.archive.thread(thread, ("waiting", "running") if not thread else ())
     at_work = value is not NO_ANSWER and info.queue and info.status == "running"
@@ -124,7 +123,7 @@ def resume_thread(
 
 
 def audit_thread(thread: str, output: OutputOptions, judge: str | None) -> int:
-    """Have a judge doubt what a thread delivered, with its own folder and model or with another judge."""
+    """Let a judge audit a thread's answer, with its own folder and model or another judge."""
     info, config = output.archive.thread(thread), output.archive.config
     kept: Mapping[str, Any] = info.metadata if isinstance(info.metadata.get("dir"), str) else {"dir": ""}
     choices = Choices.read(kept)
@@ -151,7 +150,7 @@ def _submit(
     model: str = DEMO,
     settings: Mapping[str, Any] | None = None,
 ) -> int:
-    """Write down what a worker is to do, and print the thread's id."""
+    """Store work for a worker, and print the thread's id."""
     config = archive.config
     if config.storage.startswith("memory:"):
         raise ConfigError("no worker can reach memory: give --storage sqlite:///… or postgresql://…")
@@ -166,7 +165,7 @@ def _submit(
 
 
 def serve_page(archive: Archive, request: RunOptions, *, port: int, browser: bool) -> int:
-    """Serve the page until somebody ends it."""
+    """Serve the page until it is ended."""
     from donewhen.agent.page.serving import Address, serve
 
     choices = read_choices(request, archive.config, unattended=False)
@@ -187,7 +186,7 @@ def serve_page(archive: Archive, request: RunOptions, *, port: int, browser: boo
 
 
 def serve_mcp(archive: Archive, request: RunOptions) -> int:
-    """Serve over stdin and stdout until the host hangs up."""
+    """Serve on stdin and stdout until the host closes them."""
     from donewhen.agent.mcp.server import mcp_server
 
     config = archive.config
@@ -206,9 +205,7 @@ def serve_mcp(archive: Archive, request: RunOptions) -> int:
 async def open_agent(
     stack: AsyncExitStack, choices: Choices, config: Config, terminal: Terminal | None = None
 ) -> ReadyAgent:
-    """Return the agent for these choices; MCP servers stay up until `stack` closes. Slow ones are told at the
-    terminal.
-    """
+    """Return the agent for these choices; its MCP servers run until `stack` closes. Slow ones are reported."""
 
     def slow(server: str) -> None:
         if terminal:
@@ -244,7 +241,7 @@ def _goal(request: RunOptions, terminal: Terminal) -> str:
 
 
 def _conversation(request: RunOptions, archive: Archive) -> str | None:
-    """Return the thread to go on in: by name, or the latest; None for a new one."""
+    """Return the thread to continue: by name, or the latest; None for a new one."""
     if request.latest and request.thread:
         raise ConfigError("--resume goes on in the latest conversation; --thread names another: give one of them")
     return archive.thread("").thread_id if request.latest else request.thread

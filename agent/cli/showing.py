@@ -1,4 +1,4 @@
-"""`donewhen threads`, `show`, `graph` and `doctor`: print what there is. Nothing is started or changed."""
+"""`donewhen threads`, `show`, `graph` and `doctor`: print information. Nothing is started or changed."""
 
 import asyncio
 import importlib.metadata
@@ -34,7 +34,7 @@ EXTRAS = {
     "encryption": ("Crypto", "encrypted storage"),
 }
 TRY: dict[str, Any] = {"limits": {"model_calls": 3}, "on_exhausted": "stop", "model_retries": 0, "model_seconds": 30}
-"""The run by which `doctor` tries the model."""
+"""The goal with which `doctor` tries the model."""
 
 
 def list_runs(archive: Archive, owner: str | None, status: Collection[str]) -> int:
@@ -51,7 +51,7 @@ def list_runs(archive: Archive, owner: str | None, status: Collection[str]) -> i
 
 
 def show_thread(archive: Archive, thread: str) -> int:
-    """Return a run with everything that proves it."""
+    """Print a run with all its evidence."""
     info = archive.thread(thread)
 
     async def look(agent: Agent) -> tuple[Run, bool]:
@@ -107,7 +107,7 @@ def _steps(run: Run, terminal: Terminal) -> Iterator[tuple[str, str]]:
 
 
 def _question_line(row: Mapping[str, Any], terminal: Terminal) -> tuple[str, str]:
-    """Return a question and its answer; what no person answered stands out."""
+    """Return a question and its answer; unanswered ones are highlighted."""
     question, answer = shorten(str(row["question"]), 100), shorten(str(row["answer"]), 100)
     if row.get("assumed"):
         assumed = shorten(str(row.get("assumption") or ""), 100)
@@ -141,7 +141,7 @@ def print_events() -> int:
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing looked at. `broken` must be mended before a run can work; `note` need not."""
+    """One examined thing. `broken` must be repaired before a run can work; `note` need not."""
 
     name: str
     state: Literal["ok", "note", "broken"]
@@ -162,7 +162,7 @@ def run_doctor(archive: Archive) -> int:
 
 
 async def _examine(archive: Archive) -> AsyncIterator[Finding]:
-    """Look at everything, cheapest first."""
+    """Yield the findings, cheapest first."""
     version = ".".join(str(part) for part in sys.version_info[:3])
     yield Finding("python", "ok" if sys.version_info >= (3, 11) else "broken", version)
     for name in ("donewhen", *PACKAGES):
@@ -201,7 +201,7 @@ async def _storage(archive: Archive) -> Finding:
 
 
 async def _model(config: Config) -> Finding:
-    """Try the model as a run does: by a run of one call."""
+    """Try the model with a run of one call."""
     if not config.model or config.model == DEMO:
         return Finding(
             "model", "note", "demo, which follows rules; set OPENAI_API_KEY or DONEWHEN_MODEL for a real one"

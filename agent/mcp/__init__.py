@@ -1,1 +1,1 @@
-"""The Model Context Protocol: servers whose tools a run may use, and a run as a server of its own."""
+"""The Model Context Protocol: use servers' tools, and offer runs as a server."""

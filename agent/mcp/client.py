@@ -1,4 +1,4 @@
-"""The tools of MCP servers, one open session per server for as long as a run needs it (extra `mcp`)."""
+"""Tools of MCP servers, with one open session per server (extra `mcp`)."""
 
 import asyncio
 import collections
@@ -24,26 +24,25 @@ if TYPE_CHECKING:
     from mcp.types import CallToolResult, ContentBlock, Tool
 
 STOP_SECONDS = 5.0
-"""Time a server has to stop before its task is cancelled; the SDK kills the process then."""
+"""Seconds that a server has to stop before its task is cancelled and the SDK kills the process."""
 END_SECONDS = 1.0
-"""Time in which a session that was cut says with what error it ended."""
+"""Seconds to wait for the error of a lost session."""
 SESSION_OVER = 32600
-"""The SDK's code for a session that a remote server does not know any more: it was started again."""
+"""The SDK's code for a session that a restarted remote server does not know."""
 ENDED = "it ended without an answer"
 SLOW_SECONDS = 2.0
-"""After which people are told that a server has not started yet."""
+"""Seconds after which people are told that a server is still starting."""
 _NOT_IN_NAMES = re.compile(r"[^a-zA-Z0-9_-]")
 
 
 class ServerLost(Exception):
-    """A server, or the line to it, ended while it worked on a call: nobody knows what it did.
-
-    Unless the error it comes from says that the call never left.
+    """A server, or the connection to it, was lost during a call, so the outcome is unknown.
+    // Its cause may prove that the call was never sent.
     """
 
 
 class _NotSent(Exception):
-    """The session was over before the call could be sent."""
+    """The session had ended before the call could be sent."""
 
 
 class McpServers:
@@ -74,7 +73,7 @@ class McpServers:
         self._reserved = frozenset(reserved)
         self._start_seconds = start_seconds
         self.tools: list[BaseTool] = []
-        """The tools of all servers; empty outside of `async with`."""
+        """The tools of all servers; empty outside `async with`."""
 
     async def __aenter__(self) -> Self:
         await run_in_shared_loop(self._open())
@@ -84,7 +83,7 @@ class McpServers:
         await self.aclose()
 
     async def aclose(self) -> None:
-        """Stop all servers. Their tools fail from now on."""
+        """Stop all servers; their tools fail from now on."""
         self.tools = []
         await run_in_shared_loop(self._close())
 
@@ -112,7 +111,9 @@ class McpServers:
 
 
 class _Server:
-    """One server and its session, both owned by one task: the SDK's scopes must be left where they were entered."""
+    """One server and its session, both owned by one task, because the SDK's scopes must be left where they were
+    entered.
+    """
 
     def __init__(self, name: str, connection: McpServer, slow: Callable[[str], None]) -> None:
         self.name = name
@@ -129,11 +130,11 @@ class _Server:
         self._stop = asyncio.Event()
         self._problem = ""
         self._fault: BaseException | None = None
-        """With what the session ended."""
+        """The error that ended the session."""
         self._under_way: list[_Call] = []
 
     async def start(self, seconds: float) -> str:
-        """Wait until the server answers; what went wrong, or "" if nothing did."""
+        """Wait until the server answers; return what went wrong, or ""."""
         self._seconds = seconds
         self._ready, self._stop, self._problem, self._fault = asyncio.Event(), asyncio.Event(), "", None
         self._owner = asyncio.create_task(self._own(), name=f"mcp {self.name}")
@@ -152,14 +153,14 @@ class _Server:
         return f"the MCP server {self.name!r} did not start: {self._problem}"
 
     async def _again(self) -> str:
-        """Start it again after it was lost."""
+        """Restart it after it was lost."""
         await self._end()
         problem = await self.start(self._seconds)
         self._lost = bool(problem)
         return problem
 
     async def stop(self) -> None:
-        """End the session and the process, for good."""
+        """End the session and the process for good."""
         self._stopped = True
         await self._end()
 
@@ -202,7 +203,7 @@ class _Server:
         return await run_in_shared_loop(self._make_call(name, arguments))
 
     async def _make_call(self, name: str, arguments: dict[str, Any]) -> tuple[Any, Any]:
-        """Call the tool, in another session if this one ended while nobody used it, during a pause say."""
+        """Call the tool, in a new session if this one ended while idle, such as during a pause."""
         for _ in range(2):
             try:
                 return await self._call_once(name, arguments)
@@ -242,7 +243,7 @@ class _Server:
         raise ServerLost(self._gone()) from (self._fault if call.alone else None)
 
     def _begin(self, call: "_Call") -> None:
-        """Calls at the same time share the session: the error that ends it may be another's."""
+        """Register a call. Concurrent calls share the session, so its error may come from another one."""
         for other in self._under_way:
             call.alone = other.alone = False
         self._under_way.append(call)
@@ -254,7 +255,7 @@ class _Server:
 
 
 def _has_ended(error: BaseException) -> bool:
-    """Return whether an error says only that the other side is gone."""
+    """Return whether an error only says that the other side is gone."""
     import anyio
     from mcp import McpError
     from mcp.types import CONNECTION_CLOSED
@@ -267,15 +268,15 @@ def _has_ended(error: BaseException) -> bool:
 
 @dataclass(eq=False)
 class _Call:
-    """A call under way."""
+    """A call in progress."""
 
     task: "asyncio.Task[CallToolResult]"
     alone: bool = True
-    """Whether no other call was under way at the same time."""
+    """True if no other call was in progress at the same time."""
 
 
 async def _send(session: "ClientSession", name: str, arguments: dict[str, Any]) -> "CallToolResult":
-    """Call the tool and take what it answers: `session.call_tool` refuses an answer that does not fit its schema."""
+    """Call the tool and return its answer; `session.call_tool` would refuse an answer that does not fit its schema."""
     from mcp.types import CallToolRequest, CallToolRequestParams, CallToolResult, ClientRequest
 
     request = CallToolRequest(params=CallToolRequestParams(name=name, arguments=arguments))
@@ -284,7 +285,7 @@ async def _send(session: "ClientSession", name: str, arguments: dict[str, Any]) 
 
 @asynccontextmanager
 async def _session(connection: McpServer, errors: IO[str]) -> "AsyncIterator[ClientSession]":
-    """Yield an open session. What a local server prints to stderr goes to a file, not over the user's screen."""
+    """Yield an open session. A local server's stderr goes to a file instead of the user's screen."""
     try:
         from langchain_mcp_adapters.sessions import create_session
         from mcp import ClientSession, StdioServerParameters
@@ -316,7 +317,7 @@ async def _list(session: "ClientSession") -> "list[Tool]":
 
 
 def _answer(result: "CallToolResult") -> tuple[Any, Any]:
-    """Content and artifact of a result; a result that says it is an error is raised as one."""
+    """Return content and artifact of a result; raise an error result."""
     content: Any = [_block(block) for block in result.content]
     if result.isError:
         texts = [block["text"] for block in content if block["type"] == "text"]
@@ -339,12 +340,12 @@ def _block(block: "ContentBlock") -> dict[str, Any]:
 
 
 def _fit(name: str) -> str:
-    """Return a name that models accept."""
+    """Return the name in a form that models accept."""
     return _NOT_IN_NAMES.sub("_", name)[:64]
 
 
 class _Tail:
-    """A file that a server may write to without end; its last words are kept, in memory."""
+    """A file that a server may write to without end; only its end is kept, in memory."""
 
     def __enter__(self) -> Self:
         self._end, write = os.pipe()
@@ -368,7 +369,7 @@ class _Tail:
         return bool(more)
 
     def last_words(self) -> str:
-        """Its last words, as a clause; "" if there are none."""
+        """Return the end of the output as a clause; "" if there is none."""
         while self._read():
             continue
         said = self._kept.decode("utf-8", "replace")[-600:].strip()

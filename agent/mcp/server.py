@@ -1,7 +1,6 @@
 """An agent as an MCP server, for hosts that call tools. Needs the extra `mcp`.
-
-A run that needs a person returns what it asks together with a handle, and `resume` takes the answer; it is the same
-thread for the command, the page and every other client.
+// A run that needs a person returns its question with a handle, and `resume` takes the answer; the command, the page
+and other clients see the same thread.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -24,7 +23,7 @@ INSTRUCTIONS = (
 
 
 def describe_run(run: Run) -> dict[str, Any]:
-    """Return a run as a host sees it: its answer, or what it asks and the handle to answer with."""
+    """Return a run for a host: its answer, or its question and the handle to answer it."""
     row: dict[str, Any] = {"thread_id": run.thread_id, "status": run.status}
     if run.pending:
         pause = run.pending[0]
@@ -67,7 +66,7 @@ def mcp_server(agent: "Agent") -> "FastMCP[Any]":
 
 
 async def _work(stream: RunStream, context: "Context[Any, Any, Any]") -> dict[str, Any]:
-    """Return the run when it ends or asks; steps are reported as progress. Errors are for the host to read."""
+    """Return the run when it ends or asks; steps are reported as progress. Errors are returned to the host."""
     async for event in stream:
         if event["type"] == "todos":
             done = sum(row["status"] == "completed" for row in event["todos"])

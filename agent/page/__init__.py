@@ -1,1 +1,1 @@
-"""A page of its own for one person on this machine: `donewhen chat`."""
+"""A local page for one person on this machine: `donewhen chat`."""

@@ -1,6 +1,5 @@
-"""Threads as a page follows them: the events of each, kept from the start of its request, and shown in words.
-
-A page that opens a thread, or opens it again, is told all of it from the first event, and then what happens.
+"""Threads for the page: the events of each request from its start, rendered in words.
+// A page that opens a thread, or opens it again, gets all events from the first one, and then new ones.
 """
 
 import asyncio
@@ -30,39 +29,41 @@ from donewhen.state.records import Pause
 from donewhen.state.run import Json
 
 CALL_CHARS = 300
-"""Of what a call returned; the page asks for the whole."""
+"""The most characters of a call's result; the page requests the rest."""
 LOOK = 3.0
-"""Seconds between two looks whether another process went on with a thread that is open here."""
+"""Seconds between two checks whether another process continued an open thread."""
 SEARCHED = 5000
-"""Threads, the latest first, that a search looks at."""
+"""The most threads, latest first, that a search examines."""
 TITLE_CHARS = 200
 DEMO_GOALS = ("List the files in this folder", "Count the Python files", "Search for TODO")
-"""Examples of what the demo model can do in any folder; any other model is given those of the person's language."""
+"""Example goals that the demo model can handle in any folder; other models have examples in the person's language."""
 _TITLES = ("donewhen", "title")
-"""Where the names stand that a person gave to threads here; deleting a thread deletes its name."""
+"""Store namespace of the names that a person gave to threads; deleting a thread deletes its name."""
 
 
 @dataclass
 class Conversation:
-    """One thread: the events of its current request, and the stream that brings more."""
+    """One thread: the events of its current request, and the stream of new ones."""
 
     events: list[Json] = field(default_factory=list)
     stream: RunStream | None = None
     changed: asyncio.Event = field(default_factory=asyncio.Event)
     elsewhere: bool = False
-    """Another process works on it; what happens is read off its checkpoints."""
+    """True if another process works on it; its events are read from checkpoints."""
     updated: str | None = None
-    """When the thread changed last, as it was seen at rest here; another moment says that it went on elsewhere."""
+    """When the thread last changed at rest; another value means that it continued elsewhere."""
 
     def tell(self, event: Mapping[str, Any]) -> None:
-        """Add an event and wake whoever follows."""
+        """Add an event and wake the followers."""
         self.events.append(dict(event))
         self.changed.set()
         self.changed = asyncio.Event()
 
 
 class Conversations:
-    """All threads of an agent, for pages. `metadata` is that of threads begun here; its `dir` takes dropped files."""
+    """All threads of an agent, for pages. `metadata` is that of threads started here; its `dir`
+    receives dropped files.
+    """
 
     def __init__(self, agent: Agent, metadata: Json) -> None:
         self._agent, self._metadata = agent, metadata
@@ -71,13 +72,11 @@ class Conversations:
 
     @property
     def folder(self) -> str | None:
-        """Return the folder in which the tools work; None where the agent has none."""
+        """Return the folder of the tools; None if the agent has none."""
         return self._metadata.get("dir")
 
     def about(self) -> Json:
-        """Return what a person should know before they ask: the folder, the model, the tools, and when the agent
-        asks.
-        """
+        """Return the facts a person needs before asking: folder, model, tools, and when the agent asks."""
         toolbox, settings = self._agent.executors.toolbox, self._agent.settings
         tools = [
             {"name": name, "about": toolbox.one_line(name), "writes": toolbox.effect(name) != "read"}
@@ -95,10 +94,8 @@ class Conversations:
         }
 
     async def threads(self, search: str = "", limit: int = 100) -> Json:
-        """Return `threads` that have the words of `search`, the latest first, and `more`: whether there are others
-        still.
-
-        One at work, here or elsewhere, says so; `title` is the name that a person gave it.
+        """Return the `threads` that match `search`, latest first, and whether there are `more`.
+        // Working threads are marked; `title` is a person's name for the thread.
         """
         words = search.casefold().split()
         found = await self._agent.threads(SEARCHED if words else limit + 1)
@@ -113,7 +110,7 @@ class Conversations:
         return {"threads": shown, "more": len(rows) > limit}
 
     async def rename(self, thread_id: str, title: str) -> None:
-        """Give a thread a name; "" takes it away. Raises UnknownThread."""
+        """Name a thread; "" removes the name. Raises UnknownThread."""
         await self._agent.info(thread_id)
         namespace, said = (*_TITLES, store_label(thread_id)), " ".join(title.split())[:TITLE_CHARS]
         async with self._agent.storage.writer() as (_, store):
@@ -123,13 +120,13 @@ class Conversations:
                 await store.adelete(namespace, "title")
 
     async def delete(self, thread_id: str) -> None:
-        """Forget a thread and all that is kept of it. Raises UnknownThread, and ThreadBusy while it is at work."""
+        """Delete a thread with all its data. Raises UnknownThread, and ThreadBusy while it is at work."""
         await self._agent.delete(thread_id)
         if gone := self._open.pop(thread_id, None):
             gone.tell({"type": "gone"})
 
     async def start(self, goal: str, thread_id: str | None) -> str:
-        """Start a request, on a new thread or as the next one on this. Raises what keeps it from starting."""
+        """Start a request on a new thread or this one. Raises the error if it cannot start."""
         before = await self._picture(thread_id) if thread_id else None
         stream = self._agent.stream(goal, thread_id=thread_id, metadata=self._metadata, on_leave="continue")
         said = [{**before, "run": None, "journal": [], "said": []}] if before else []
@@ -137,9 +134,8 @@ class Conversations:
         return stream.thread_id
 
     async def plan_text(self, thread_id: str, id: str, edited: Json) -> Json:
-        """Return the plan that waits as `id`, edited in place, as the text in which it can be edited on.
-
-        Raises StaleAnswer where it does not wait, and DoneWhenError where `edited` is no plan.
+        """Return the pending plan `id`, with the edits so far, as text for further editing.
+        // Raises StaleAnswer if it is not pending, and DoneWhenError if `edited` is not a plan.
         """
         pauses = _pending((await self._conversation(thread_id)).events)
         pause: Any = next((each for each in pauses if each["id"] == id and each["kind"] == "plan"), None)
@@ -151,25 +147,25 @@ class Conversations:
             raise DoneWhenError("this is no plan") from None
 
     async def answer(self, thread_id: str, id: str, value: Any) -> None:
-        """Answer the question `id`. Raises StaleAnswer for one that does not wait."""
+        """Answer the question `id`. Raises StaleAnswer if it is not pending."""
         conversation = await self._conversation(thread_id)
         stream = self._agent.stream_resume(thread_id, {id: value}, on_leave="continue")
         await self._begin(stream, conversation, _spoken_words(conversation.events, id, value))
 
     async def go_on(self, thread_id: str, steer: str) -> None:
-        """Go on with a request that was stopped or cut off; otherwise than before, where words say how."""
+        """Continue a stopped or interrupted request, with a new plan if words say how."""
         conversation = await self._conversation(thread_id)
         said = {"type": "answered", "question": "", "text": steer} if steer else None
         await self._begin(self._agent.stream_resume(thread_id, steer=steer, on_leave="continue"), conversation, said)
 
     async def tell(self, thread_id: str, text: str) -> None:
-        """Say something to a thread at work. Raises ResumeError where nothing works on it, ThreadBusy if it refuses."""
+        """Say something to a working thread. Raises ResumeError if it is not working, ThreadBusy if it refuses."""
         conversation = await self._conversation(thread_id)
         await self._agent.tell(thread_id, text)
         conversation.tell({"type": "told", "text": text.strip()})
 
     def stop(self, thread_id: str) -> None:
-        """Ask the thread to stop at its next clean point. Raises ThreadBusy where another process works on it."""
+        """Ask the thread to stop at its next clean point. Raises ThreadBusy if another process works on it."""
         conversation = self._open.get(thread_id)
         if conversation and conversation.elsewhere:
             raise ThreadBusy("another process works on this conversation: stop it there")
@@ -177,9 +173,8 @@ class Conversations:
             conversation.stream.drain()
 
     async def follow(self, thread_id: str) -> AsyncIterator[tuple[int, Json]]:
-        """Yield all events of the thread's request and those to come, numbered.
-
-        They begin with 1 again at another request, and where the thread went on in another process.
+        """Yield all past and future events of the thread's request, numbered.
+        // Numbers start over with another request, and after the thread continued in another process.
         """
         conversation, number = await self._conversation(thread_id), 0
         while True:
@@ -197,7 +192,7 @@ class Conversations:
                 return
 
     async def observation(self, thread_id: str, id: str) -> Json:
-        """Return the whole result of a call. Raises UnknownThread if there is no such observation."""
+        """Return the full result of a call. Raises UnknownThread if there is no such observation."""
         state = await self._agent.graph.aget_state(_config(thread_id), subgraphs=True)
         below = [getattr(task.state, "values", None) or {} for task in state.tasks]
         for values in (state.values, *below):
@@ -210,7 +205,7 @@ class Conversations:
         raise UnknownThread(f"there is no observation {id!r} on thread {thread_id!r}")
 
     async def aclose(self) -> None:
-        """Stop following; the agent, closed next, lets its runs stop at a clean point."""
+        """Stop following; the agent, closed next, stops its runs at a clean point."""
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -219,14 +214,14 @@ class Conversations:
         return (conversation := self._open.get(thread_id)) is not None and conversation.stream is not None
 
     async def _conversation(self, thread_id: str) -> Conversation:
-        """Return the thread as it is followed here; one that is not yet begins with a picture of it as it stands."""
+        """Return the followed thread; a new one starts with a picture of its current state."""
         if thread_id not in self._open:
             found = await self._take_up(thread_id)
             self._open.setdefault(thread_id, found)
         return self._open[thread_id]
 
     async def _take_up(self, thread_id: str) -> Conversation:
-        """Return a thread that is not followed here; if another process works on it, with what happens from now on."""
+        """Start following a thread; if another process works on it, with its events from now on."""
         updated = (await self._agent.info(thread_id)).updated
         picture = await self._picture(thread_id)
         if picture["run"]["status"] != "running" or await self._agent.storage.find_free([thread_id]):
@@ -236,7 +231,7 @@ class Conversations:
         return conversation
 
     async def _watch(self, thread_id: str, conversation: Conversation) -> None:
-        """Tell what another process does, until the thread rests or nobody works on it any more."""
+        """Pass on the events of another process, until the thread rests or nobody works on it."""
         events = self._agent.watch(thread_id)
         coming = asyncio.ensure_future(anext(events))
         try:
@@ -244,7 +239,7 @@ class Conversations:
                 if (await asyncio.wait({coming}, timeout=LOOK))[0]:
                     event, _ = coming.result()
                     conversation.elsewhere = event["type"] not in ("waiting", "outcome")
-                    conversation.tell(told(event))
+                    conversation.tell(event_view(event))
                     if conversation.elsewhere:
                         coming = asyncio.ensure_future(anext(events))
                 elif await self._agent.storage.find_free([thread_id]):
@@ -255,7 +250,7 @@ class Conversations:
             conversation.elsewhere = False
 
     async def _look(self, thread_id: str, conversation: Conversation) -> None:
-        """Take up anew what went on in another process since it came to rest here."""
+        """Reload threads that continued in another process since they came to rest here."""
         if conversation.stream or conversation.elsewhere or self._open.get(thread_id) is not conversation:
             return
         try:
@@ -274,9 +269,8 @@ class Conversations:
             conversation.changed.set()
 
     async def _begin(self, stream: RunStream, conversation: Conversation, said: Json | None = None) -> None:
-        """Start the stream and go on with it; what keeps it from starting is raised and changes nothing.
-
-        `said` is told where it starts: the words of a person that it is about.
+        """Start the stream and follow it; an error that keeps it from starting changes nothing.
+        // `said` are the person's words, sent as the first event.
         """
         if self._at_work(stream.thread_id):
             raise ThreadBusy(f"thread {stream.thread_id} is at work")
@@ -286,7 +280,7 @@ class Conversations:
         self._open[stream.thread_id] = conversation
         if said:
             conversation.tell(said)
-        conversation.tell(told(first))
+        conversation.tell(event_view(first))
         if old is not None and old is not conversation:
             old.changed.set()
         self._spawn(self._carry(stream, conversation), stream.thread_id)
@@ -302,24 +296,24 @@ class Conversations:
                 async for event in stream:
                     if event["type"] in ("waiting", "outcome", "error"):
                         conversation.stream = None
-                    conversation.tell(told(event))
+                    conversation.tell(event_view(event))
             with suppress(DoneWhenError):
                 conversation.updated = (await self._agent.info(stream.thread_id)).updated
         finally:
             conversation.stream = None
 
     async def _picture(self, thread_id: str) -> Json:
-        """Return a thread as it stands, as one event: the conversation, the run, and what it observed."""
+        """Return the current state of a thread as one event: the conversation, the run, and its observations."""
         run = await self._agent.get(thread_id)
         values = (await self._agent.graph.aget_state(_config(thread_id))).values
         shown, journal = run.to_dict(), values.get("journal") or ()
         return {
             "type": "picture",
             "thread_id": thread_id,
-            "messages": [_message(message) for message in values.get("messages") or () if _spoken(message)],
-            "run": {**shown, "pending": [asked(pause) for pause in run.pending]},
-            "journal": [observed(entry) for entry in journal if entry.get("tool")],
-            "said": [_heard(entry) for entry in journal if entry.get("source") == "user"],
+            "messages": [_message(message) for message in values.get("messages") or () if _is_conversation(message)],
+            "run": {**shown, "pending": [pause_view(pause) for pause in run.pending]},
+            "journal": [observation_view(entry) for entry in journal if entry.get("tool")],
+            "said": [_statement_of(entry) for entry in journal if entry.get("source") == "user"],
         }
 
 
@@ -333,8 +327,8 @@ def _has(text: str, words: list[str]) -> bool:
     return all(word in folded for word in words)
 
 
-def _heard(entry: Mapping[str, Any]) -> Json:
-    """Return what a person said in the request: the answer to a question, or of their own accord."""
+def _statement_of(entry: Mapping[str, Any]) -> Json:
+    """Return a person's statement in the request: an answer to a question, or an interjection."""
     question = (entry.get("arguments") or {}).get("question") or ""
     return {"question": str(question), "text": str(entry.get("text") or "")}
 
@@ -343,8 +337,8 @@ def _config(thread_id: str) -> Any:
     return {"configurable": {"thread_id": thread_id}}
 
 
-def _spoken(message: BaseMessage) -> bool:
-    """Return whether a message is part of the conversation: a person's words or an answer, not a pause or a step."""
+def _is_conversation(message: BaseMessage) -> bool:
+    """Return whether a message belongs to the conversation: a person's words or an answer, not a pause or a step."""
     said = isinstance(message, HumanMessage) or (isinstance(message, AIMessage) and not message.tool_calls)
     return said and bool(str(message.text).strip())
 
@@ -354,36 +348,36 @@ def _message(message: BaseMessage) -> Json:
 
 
 def _pending(events: list[Json]) -> list[Json]:
-    """Return what was asked last."""
+    """Return the last question."""
     waiting = next((event for event in reversed(events) if event["type"] in ("waiting", "picture")), {})
     return list(waiting.get("pending") or (waiting.get("run") or {}).get("pending") or ())
 
 
 def _spoken_words(events: list[Json], id: str, value: Any) -> Json | None:
-    """Return what a person said at a pause, in their words; None for a button without words."""
+    """Return a person's words at a pause; None for a button without words."""
     asked = [pause for pause in _pending(events) if pause["id"] == id and pause["kind"] != "plan"]
     question = str(asked[0]["question"]) if asked else ""
     text = value if isinstance(value, str) else value.get("message") if isinstance(value, dict) else None
     return {"type": "answered", "question": question, "text": text} if text else None
 
 
-def told(event: Mapping[str, Any]) -> Json:
-    """Return an event with what a page shows of it: a call's arguments in words, a pause as it is asked."""
+def event_view(event: Mapping[str, Any]) -> Json:
+    """Return an event in the page's form: a call's arguments in words, a pause as shown."""
     if event["type"] == "tool_started":
         return {**event, **_arguments(event)}
     if event["type"] == "waiting":
-        return {**event, "pending": [asked(pause) for pause in event.get("pending") or ()]}
+        return {**event, "pending": [pause_view(pause) for pause in event.get("pending") or ()]}
     return dict(event)
 
 
-def observed(entry: Mapping[str, Any]) -> Json:
-    """Return an observation as a page draws it."""
+def observation_view(entry: Mapping[str, Any]) -> Json:
+    """Return an observation in the page's form."""
     kept = {key: entry.get(key) for key in ("id", "step", "tool", "ok", "seconds")}
     return {**kept, **_arguments(entry), "text": str(entry.get("text") or "")[:CALL_CHARS]}
 
 
-def asked(pause: Pause) -> Json:
-    """Return a pause with its words: the question, the options, the plan as text, a call's arguments."""
+def pause_view(pause: Pause) -> Json:
+    """Return a pause with its texts: the question, the options, the plan as text, a call's arguments."""
     more: Json = {"question": question_of(pause), "options": options(pause)}
     if pause["kind"] == "plan":
         more["text"] = editable_plan(pause)

@@ -1,4 +1,4 @@
-"""Keeps files that a person drops on the page: in the folder of the tools, never in the place of another file."""
+"""Save files dropped on the page in the tools' folder, without replacing other files."""
 
 import contextlib
 import os
@@ -15,9 +15,8 @@ MOST_NAMES = 1000
 
 
 def keep_file(folder: str, name: str, content: IO[bytes]) -> str:
-    """Write the content as a new file of the folder; return the name, which has a number where the wanted one is taken.
-
-    Raises DoneWhenError for a name that is none, and where nothing can be written.
+    """Save the content as a new file of the folder; return its name, numbered if the wanted one is taken.
+    // Raises DoneWhenError for an invalid name, and if nothing can be written.
     """
     wanted = PurePath(name.replace("\\", "/"))
     names = [wanted.name, *(f"{wanted.stem} ({number}){wanted.suffix}" for number in range(2, MOST_NAMES))]

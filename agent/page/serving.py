@@ -1,6 +1,5 @@
-"""Serves the page from the command: on this machine only, at a link with a token, until Ctrl-C.
-
-Port and token of a folder are kept, readable by this user only: after a restart the tabs that are open go on.
+"""Serve the page from the command, on this machine only, at a link with a token, until Ctrl-C.
+// Port and token of a folder are stored, readable only by this user, so open tabs keep working after a restart.
 """
 
 import contextlib
@@ -22,7 +21,7 @@ from donewhen.state.run import Json
 
 HOST = "127.0.0.1"
 LEAVE = 1
-"""Seconds that pages have to hang up when the server ends."""
+"""Seconds that pages have to disconnect when the server ends."""
 TOKEN_BYTES = 24
 
 
@@ -35,7 +34,7 @@ async def serve(
     browser: bool,
     say: Callable[[str], None],
 ) -> None:
-    """Serve pages of the agent; port 0 takes the one that is known. `say` is told the link. Raises ConfigError."""
+    """Serve pages of the agent; port 0 uses the stored one. `say` receives the link. Raises ConfigError."""
     try:
         import uvicorn
 
@@ -63,7 +62,7 @@ async def serve(
 
 @dataclass(frozen=True)
 class Address:
-    """The address of a folder's page: its port, 0 for none yet, and its token."""
+    """The address of a folder's page: its port, 0 if unknown, and its token."""
 
     path: Path
     port: int
@@ -71,7 +70,7 @@ class Address:
 
     @classmethod
     def read(cls, kept: Path, folder: str) -> "Address":
-        """Read what is kept of a folder; a new token where nothing is, or where others could have read it."""
+        """Read the stored address; with a new token if there is none, or others could have read it."""
         path = kept / f"{sha256(folder.encode()).hexdigest()[:24]}.json"
         known: Any = {}
         with contextlib.suppress(OSError, ValueError), path.open(encoding="utf-8") as file:
@@ -84,7 +83,7 @@ class Address:
         return cls(path, port, token)
 
     def write(self, port: int) -> None:
-        """Keep the token and this port. Where nothing can be kept, tabs have to be opened anew after a restart."""
+        """Store the token and this port. If that fails, tabs must be reopened after a restart."""
         text = json.dumps({"port": port, "token": self.token})
         written = self.path.with_suffix(f".{secrets.token_hex(4)}")
         with contextlib.suppress(OSError):
@@ -96,7 +95,7 @@ class Address:
 
 
 def listen(port: int, *, or_free: bool = False) -> socket.socket:
-    """Return a socket on this port of 127.0.0.1, a free one for 0 or, with `or_free`, a taken port. Raises
+    """Return a socket on this port of 127.0.0.1, a free one for 0 or, with `or_free`, if it is taken. Raises
     ConfigError.
     """
     listening = socket.socket()

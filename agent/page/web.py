@@ -1,7 +1,6 @@
-"""The page's server, for this machine: static files, and an API for whoever holds the token of the printed link.
-
-The token comes in a header and never in a cookie, so no other page can speak for it; only requests that name this
-host are answered, so no foreign name can be pointed at it.
+"""The page's server for this machine: static files, and an API for holders of the printed link's token.
+// The token comes in a header and never in a cookie, so no other page can use it; only requests to this host's name are
+answered, so no foreign name can be pointed at it.
 """
 
 import asyncio
@@ -39,22 +38,22 @@ HEADERS = {
     "cache-control": "no-store",
 }
 HEARTBEAT = 15.0
-"""Seconds after which a quiet stream says that it is there, so that one whose page has gone ends."""
+"""Seconds after which an idle stream sends a sign of life, so that it ends if its page has gone."""
 MOST = 1_000_000
-"""Bytes of a request's body."""
+"""The most bytes of a request's body."""
 DEEPEST = 60
-"""Brackets that stand inside of each other in a request's body; an edited plan has some ten."""
+"""The most nested brackets in a request's body; an edited plan has about ten."""
 LISTED, MOST_LISTED = 50, 2000
-"""Threads in the list: where the page does not say, and at most."""
+"""Threads in the list: by default, and at most."""
 MOST_OF_FILE = 500_000_000
-"""Bytes of a file that is dropped."""
+"""The most bytes of a dropped file."""
 Numbered = tuple[int, dict[str, Any]]
 PageHandler = Callable[[Conversations, str, Request], Awaitable[Any]]
-"""(all conversations, the thread of the path, the request) → what is answered: a response, or something in JSON"""
+"""(all conversations, the path's thread, the request) → a response, or a JSON value"""
 
 
 def page(conversations: Conversations, token: str, hosts: frozenset[str]) -> Starlette:
-    """Return the application. `hosts`: what requests may name as their host, with the port."""
+    """Return the application. `hosts` are the allowed host names of requests, with the port."""
     routes = [
         Route("/", static("page.html")),
         *(Route(f"/{name}", static(name)) for name in STATIC),
@@ -85,7 +84,7 @@ def page(conversations: Conversations, token: str, hosts: frozenset[str]) -> Sta
 
 
 class Guard:
-    """Refuses foreign hosts and origins, and calls of the API without the token."""
+    """Refuses foreign hosts and origins, and API calls without the token."""
 
     def __init__(self, app: ASGIApp, token: str, hosts: frozenset[str]) -> None:
         self.app: ASGIApp = app
@@ -121,7 +120,7 @@ def static(name: str) -> Callable[[Request], Awaitable[Response]]:
 
 
 def to_handler(handler: PageHandler) -> Callable[[Request], Awaitable[Response]]:
-    """Return the handler as Starlette takes it, errors of ours as JSON: `{"error": {"kind", "text"}}`."""
+    """Return the handler for Starlette, with our errors as JSON: `{"error": {"kind", "text"}}`."""
 
     async def handle(request: Request) -> Response:
         try:
@@ -136,7 +135,7 @@ def to_handler(handler: PageHandler) -> Callable[[Request], Awaitable[Response]]
 
 
 async def words(request: Request) -> Response:
-    """Return the page's own words in the first of the wanted languages that there are texts of."""
+    """Return the page's texts in the first of the requested languages that has a catalogue."""
     language = known_language(*request.query_params.get("languages", "").split(","))
     said: dict[str, Any] = {"language": language}
     for section in ("plan", "terminal", "meter", "page"):
@@ -160,7 +159,7 @@ async def _body(request: Request) -> dict[str, Any]:
 
 
 def _deep(value: Any) -> bool:
-    """Tell whether there are more than `DEEPEST` lists and objects inside of each other."""
+    """Return whether more than `DEEPEST` lists and objects are nested."""
     level = [value]
     for _ in range(DEEPEST):
         parts = [each for each in level if isinstance(each, dict | list)]
@@ -218,7 +217,7 @@ async def _delete(conversations: Conversations, thread: str, _: Request) -> Any:
 
 
 async def _drop(conversations: Conversations, _: str, request: Request) -> Any:
-    """Keep the body as a file of the folder; the name that it got."""
+    """Save the body as a file of the folder; return its name."""
     if conversations.folder is None:
         raise DoneWhenError("there is no folder to put files into")
     with tempfile.TemporaryFile() as content:
@@ -241,7 +240,7 @@ async def _observation(conversations: Conversations, thread: str, request: Reque
 
 
 async def _events(conversations: Conversations, thread: str, _: Request) -> Response:
-    """Events as lines of JSON, each with its number `n`; it stays open."""
+    """Yield events as lines of JSON, each with its number `n`; the stream stays open."""
     events = conversations.follow(thread)
     first = await anext(events)  # an unknown thread is refused before anything is sent
     return StreamingResponse(_lines(first, events), media_type="application/x-ndjson", headers=HEADERS)

@@ -1,1 +1,1 @@
-"""Plans that outlive a run: lists of steps that people and agents keep, and plans that worked, to start from again."""
+"""Plans that outlive a run: kept lists of steps, and templates of plans that worked."""

@@ -1,4 +1,4 @@
-"""The verbs of a PlanStore as tools for agents."""
+"""The methods of a PlanStore as tools for agents."""
 
 from collections.abc import Callable
 from typing import Any
@@ -9,7 +9,7 @@ from donewhen.agent.plans.store import PlanStore
 
 
 def plan_tools(store: PlanStore) -> list[BaseTool]:
-    """Tools by which an agent keeps plans: each gives the plan with its marks and how far it is."""
+    """Return tools by which an agent keeps plans; each returns the plan with its marks and progress."""
 
     async def create_plan(plan_id: str, title: str, steps: list[str]) -> str:
         """Keep a new plan: a title and its steps. It becomes the active one if there is none."""
@@ -48,5 +48,5 @@ def plan_tools(store: PlanStore) -> list[BaseTool]:
 
 
 def _tool(verb: Callable[..., Any], effect: str) -> BaseTool:
-    """Return a verb as a tool. An error is told to the model in words, and the call counts as not made."""
+    """Return a method as a tool. An error is told to the model in words, and the call counts as not made."""
     return StructuredTool.from_function(coroutine=verb, metadata={"effect": effect})

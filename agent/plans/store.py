@@ -1,4 +1,4 @@
-"""Plans that people, code and agents keep and tick off, beside the threads of a storage. No model works on them."""
+"""Plans that people, code and agents keep and tick off, independent of threads and models."""
 
 import re
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -20,12 +20,14 @@ MOST_STEPS = 500
 PATIENCE = 10.0
 _ID = re.compile(r"[A-Za-z0-9][\w-]{0,59}")
 Steps = Sequence[str | Mapping[str, Any]]
-"""Contents, or `{id, content}`; without an id a step gets the next free one, or that of the step that says the same."""
+"""Contents, or `{id, content}`; without an id a step gets that of the step with the same content, or the
+next free one.
+"""
 
 
 @dataclass(frozen=True)
 class KeptStep:
-    """One step, under an id that no other step of the plan has or had."""
+    """One step, with an id that is never reused in its plan."""
 
     id: str
     content: str
@@ -35,18 +37,18 @@ class KeptStep:
 
 @dataclass(frozen=True)
 class KeptPlan:
-    """A plan as it stands."""
+    """The current state of a plan."""
 
     id: str
     title: str
     steps: tuple[KeptStep, ...]
     active: bool = False
     given: int = field(default=0, repr=False)
-    """Ids given so far."""
+    """The number of ids given so far."""
 
     @property
     def text(self) -> str:
-        """Return the plan with its marks and how far it is, for people and for models."""
+        """Return the plan with its marks and progress, for people and models."""
         count = {state: sum(step.status == state for step in self.steps) for state in STATES}
         share = 100 * count["completed"] / len(self.steps)
         said = ", ".join(f"{number} {state.replace('_', ' ')}" for state, number in count.items())
@@ -63,16 +65,15 @@ class KeptPlan:
 
 
 class PlanStore:
-    """Create, update, list, get, set_active, mark_step, delete. Whatever cannot be is a PlanError that says what can.
-
-    `storage` as in `Agent`; plans lie beside its threads, and any number of processes may change them.
+    """Create, update, list, get, set_active, mark_step, delete. Invalid changes raise PlanError, with what is valid.
+    // `storage` as in `Agent`; any number of processes may change the plans.
     """
 
     def __init__(self, storage: str | Storage) -> None:
         self._storage = storage if isinstance(storage, Storage) else open_storage(storage)
 
     async def create(self, id: str, title: str, steps: Steps) -> KeptPlan:
-        """Keep a new plan, which becomes the active one if there is none. Ids of plans are unique."""
+        """Keep a new plan with a unique id; it becomes the active one if there is none."""
         if not _ID.fullmatch(id):
             raise PlanError([f"{id[:60]!r} is no id of a plan: letters, digits, - and _, at most 60"])
         async with self._alone() as store:
@@ -84,7 +85,7 @@ class PlanStore:
             return await _save(store, plan)
 
     async def update(self, id: str | None = None, *, title: str | None = None, steps: Steps | None = None) -> KeptPlan:
-        """Another title, other steps, or both. A step keeps its status and notes by its id, or by saying the same."""
+        """Change the title, the steps, or both. A step with the same id or content keeps its status and notes."""
         async with self._alone() as store:
             plan = await _read(store, id)
             plan = plan if title is None else replace(plan, title=_text("title", title))
@@ -96,7 +97,7 @@ class PlanStore:
             return await _read(store, id)
 
     async def set_active(self, id: str) -> KeptPlan:
-        """Return the plan that is meant where none is named."""
+        """Make a plan the active one, which is used where none is named; return it."""
         async with self._alone() as store:
             await _read(store, id)
             await store.aput(ACTIVE, "active", {"id": id}, index=False)
@@ -116,7 +117,7 @@ class PlanStore:
             return await _save(store, replace(plan, steps=tuple(marked if s is found else s for s in plan.steps)))
 
     async def delete(self, id: str) -> None:
-        """Forget a plan; if it was the active one, none is."""
+        """Delete a plan; if it was the active one, there is none then."""
         async with self._alone() as store:
             await _read(store, id)
             await store.adelete(SPACE, id)
@@ -136,7 +137,7 @@ class PlanStore:
 
 
 def _with_steps(plan: KeptPlan, steps: Steps) -> KeptPlan:
-    """Return the plan with these steps: known ones as they stand, new ones not started."""
+    """Return the plan with these steps: known ones keep their status, new ones are not started."""
     if isinstance(steps, str) or not steps or len(steps) > MOST_STEPS:
         raise PlanError([f"a plan has 1 to {MOST_STEPS} steps, given as a list"])
     given, made = plan.given, list[KeptStep]()

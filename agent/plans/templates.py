@@ -1,4 +1,4 @@
-"""Plans that worked, saved to start from again with other values: no planner is asked."""
+"""Plans that worked, saved to start again with other values and without planning."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -21,7 +21,7 @@ _KEY = re.compile(r"[^\W\d]\w{0,39}")
 
 
 class Text(Template):
-    """A text with `${key}` where a value goes; keys are words of any script."""
+    """A text with `${key}` placeholders; keys are words of any script."""
 
     idpattern = _KEY.pattern
     flags = re.NOFLAG
@@ -29,22 +29,22 @@ class Text(Template):
 
 @dataclass(frozen=True)
 class PlanTemplate:
-    """A plan and its goal, with `$key` where a parameter goes."""
+    """A plan and its goal, with `$key` for parameters."""
 
     name: str
     goal: str
     plan: Json
     parameters: dict[str, str]
-    """Key → the value it had in the run that was saved; it is the default."""
+    """Key → its value in the saved run, which is the default."""
     thread_id: str
-    """Of that run."""
+    """The thread of the saved run."""
 
     def to_dict(self) -> Json:
         """Return the template in plain JSON."""
         return asdict(self)
 
     def fill(self, given: Mapping[str, Any]) -> tuple[str, Json]:
-        """Return goal and plan with these values, and the defaults of others. Raises PlanError for an unknown key."""
+        """Return goal and plan with these values, and defaults for the others. Raises PlanError for an unknown key."""
         named = _to_texts(given)
         if extra := [key for key in named if key not in self.parameters]:
             known = ", ".join(self.parameters) or "none"
@@ -54,15 +54,14 @@ class PlanTemplate:
 
 
 class Templates:
-    """Templates beside the threads of a storage: save, get, list, delete. What cannot be is a PlanError."""
+    """The templates in a storage: save, get, list, delete. Invalid ones raise PlanError."""
 
     def __init__(self, storage: Storage) -> None:
         self._storage = storage
 
     async def save(self, run: Run, name: str, parameters: Mapping[str, Any] | None = None) -> PlanTemplate:
-        """Save the plan of a run that was completed; each value of `parameters` becomes a place for other values.
-
-        A template of that name is replaced.
+        """Save the plan of a completed run; each value in `parameters` becomes a placeholder.
+        // Replaces a template of the same name.
         """
         if not _NAME.fullmatch(name):
             raise PlanError([f"{name[:60]!r} is no name of a template: letters, digits, - and _, at most 60"])
@@ -116,12 +115,12 @@ async def _read(store: ThreadStore, name: str) -> PlanTemplate:
 
 
 def _place(value: str) -> re.Pattern[str]:
-    """Return a pattern for a value that stands by itself, not inside of a longer word or number."""
+    """Return a pattern for a value that stands alone, not within a longer word or number."""
     return re.compile(rf"(?<!\w){re.escape(value)}(?!\w)")
 
 
 def _to_template(text: str, places: list[tuple[str, str]]) -> str:
-    """Return the text as a template: values become places, a dollar stays a dollar."""
+    """Return the text as a template: values become placeholders, dollar signs are escaped."""
     pattern = re.compile("|".join([r"\$", *(_place(value).pattern for _, value in places)]))
     keys = {value: key for key, value in places}
     return pattern.sub(lambda found: "$$" if found[0] == "$" else f"${{{keys[found[0]]}}}", text)

@@ -18,19 +18,19 @@ from donewhen.state.settings import Settings
 _log = logging.getLogger("donewhen.server")
 _STUDIO = ".smith.langchain.com"
 _SYSTEM = str(uuid5(UUID("6ba7b821-9dad-11d1-80b4-00c04fd430c8"), "agent"))
-"""The assistant that the server makes of our graph; everybody's to use."""
+"""The server's own assistant of our graph, which everybody may use."""
 auth: Auth = Auth()
 AuthHandler = Callable[[Auth.types.AuthContext, dict[str, Any]], Awaitable[Any]]
 
 
 def _on(action: Any) -> Callable[[AuthHandler], AuthHandler]:
-    """Return a decorator of `auth.on`, whose types want a handler of its own for every action."""
+    """Return a decorator of `auth.on`, whose types require a separate handler for every action."""
     return cast(Callable[[AuthHandler], AuthHandler], action)
 
 
 @auth.authenticate
 async def authenticate(headers: dict[bytes, bytes]) -> Auth.types.MinimalUserDict:
-    """Return the user whose bearer token (RFC 6750) the request has; everyone is `local` where no tokens are set."""
+    """Return the user of the request's bearer token (RFC 6750); without tokens everyone is `local`."""
     if not served.tokens:
         if problem := foreign(_text(headers, b"origin"), _text(headers, b"host")):
             raise Auth.exceptions.HTTPException(status_code=403, detail=problem)
@@ -50,9 +50,8 @@ def _text(headers: Mapping[bytes, bytes], name: bytes) -> str:
 
 
 def foreign(origin: str, host: str) -> str | None:
-    """Return why a request without a token is refused: a page of another site made it; None if none did.
-
-    A name that is looked up may be anybody's (DNS rebinding), so the server itself is called by address or `localhost`.
+    """Return why a request without a token is refused, if a page of another site made it; None otherwise.
+    // A host name may be anybody's (DNS rebinding), so the server must be called by address or `localhost`.
     """
     if host and not _ours(urlsplit(f"//{host}").hostname):
         return f"without DONEWHEN_TOKENS this server answers as localhost or by its address, not as {host}"
@@ -77,7 +76,7 @@ def _ours(name: str | None) -> bool:
 
 @_on(auth.on)
 async def own_only(ctx: Auth.types.AuthContext, value: dict[str, Any]) -> Auth.types.FilterType:
-    """Everything belongs to who made it, and only they find it."""
+    """Let only its creator find and use a resource."""
     return _own_filter(ctx, value)
 
 
@@ -91,14 +90,14 @@ def _own_filter(ctx: Auth.types.AuthContext, value: dict[str, Any]) -> dict[str,
 
 @_on(auth.on.threads.create_run)
 async def check_settings_of_run(ctx: Auth.types.AuthContext, value: dict[str, Any]) -> Auth.types.FilterType:
-    """Take a run whose settings can be; what of them it gets, its graph decides."""
+    """Refuse a run with invalid settings; its graph decides which of them it gets."""
     _check_settings(_check_run(value.get("kwargs") or {}))
     return _own_filter(ctx, value)
 
 
 @_on(auth.on.threads.update)
 async def written_by_runs(ctx: Auth.types.AuthContext, value: dict[str, Any]) -> Auth.types.FilterType:
-    """Let only runs write the state of a thread if an operator sets rules: whoever writes it could approve anything."""
+    """Let only runs write a thread's state if an operator sets rules, because a writer could approve anything."""
     if (served.tokens or served.settings) and not set(value) - {"thread_id"}:
         raise Auth.exceptions.HTTPException(status_code=403, detail="the state of a thread is written by its runs")
     return _own_filter(ctx, value)
@@ -107,8 +106,10 @@ async def written_by_runs(ctx: Auth.types.AuthContext, value: dict[str, Any]) ->
 @_on(auth.on.crons.create)
 @_on(auth.on.crons.update)
 async def check_scheduled_settings(ctx: Auth.types.AuthContext, value: dict[str, Any]) -> Auth.types.FilterType:
-    """Likewise what runs by the clock. Settings alone are stored of it, and in one place: the server would read there
-    whose run it is, and refuses a run that has settings in two."""
+    """Check scheduled runs likewise.
+    // Only their settings are stored, and in one place: the server would read the owner of the run there, and refuses a
+    run with settings in two places.
+    """
     payload = value.get("payload") or {}
     given = any(payload.get(place) for place in ("config", "context"))  # a change of the schedule alone has neither
     asked = _check_run(payload)
@@ -124,7 +125,9 @@ async def check_scheduled_settings(ctx: Auth.types.AuthContext, value: dict[str,
 
 
 def _check_run(payload: dict[str, Any]) -> dict[str, Any]:
-    """Return what a run asks for in the two places where it may. Refuses, in words, what no run may have."""
+    """Return the settings of a run from the two places where they may be. Refuses, with the reason, a run that may not
+    have them.
+    """
     command = payload.get("command") or {}
     if command.get("update") or command.get("goto") not in (None, [], END, [END]):
         raise Auth.exceptions.HTTPException(status_code=403, detail="a command may only resume a run, or end it")
@@ -134,7 +137,7 @@ def _check_run(payload: dict[str, Any]) -> dict[str, Any]:
 
 
 def _check_settings(asked: Mapping[str, Any]) -> Settings:
-    """Return the settings that somebody gets who asks for these; refuses those that cannot be."""
+    """Return the settings granted to a user who asks for these; refuse invalid ones."""
     try:
         kept, refused = settings_for(asked)
     except ConfigError as error:
@@ -147,7 +150,7 @@ def _check_settings(asked: Mapping[str, Any]) -> Settings:
 @_on(auth.on.assistants.create)
 @_on(auth.on.assistants.update)
 async def own_assistant(ctx: Auth.types.AuthContext, value: dict[str, Any]) -> Auth.types.FilterType:
-    """Give an assistant to its maker; none can pass for the server's."""
+    """Give an assistant to its creator; none can pose as the server's."""
     config = value.get("config") or {}
     _check_settings({**(config.get("configurable") or {}), **(value.get("context") or {})})
     owner = _own_filter(ctx, value)
@@ -157,7 +160,7 @@ async def own_assistant(ctx: Auth.types.AuthContext, value: dict[str, Any]) -> A
 
 @_on(auth.on.assistants.read)
 async def read_assistant(ctx: Auth.types.AuthContext, value: dict[str, Any]) -> Auth.types.FilterType | None:
-    """Let everybody use the server's assistant, and only its maker any other."""
+    """Let everybody use the server's assistant, and only its creator any other."""
     return None if str(value.get("assistant_id")) == _SYSTEM else {"owner": ctx.user.identity}
 
 
@@ -170,5 +173,5 @@ async def find_assistants(ctx: Auth.types.AuthContext, value: dict[str, Any]) ->
 
 @_on(auth.on.store)
 async def own_store(ctx: Auth.types.AuthContext, value: dict[str, Any]) -> None:
-    """A user's entries in the store lie under their name."""
+    """Put a user's store entries under their name."""
     value["namespace"] = (ctx.user.identity, *(value.get("namespace") or ()))

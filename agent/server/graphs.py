@@ -1,4 +1,4 @@
-"""The graph of the server, one for every user that works in their folder, and the point from which a run goes on."""
+"""The server's graphs, one per user with a folder, and the checkpoint from which a run continues."""
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import aclosing
@@ -26,16 +26,15 @@ from donewhen.state.settings.merging import confine_settings, merge_settings, re
 served: Config = read_config()
 set_up(served.log)
 pinned: Settings = merge_settings(read_settings({"profile": served.profile} if served.profile else {}), served.settings)
-"""What no client can widen."""
+"""Settings that no client can widen."""
 _BESIDE = ("run_id", "graph_id", "assistant_id", "user_id", "__", "langgraph_", "x-", "cron_", "thread_", "checkpoint_")
-"""How keys begin that the server itself puts beside settings."""
+"""Prefixes of keys that the server adds to settings."""
 _models = ModelSource(served.model or DEMO, config=served)
 
 
 def settings_for(asked: Mapping[str, Any]) -> tuple[Settings, list[str]]:
-    """Return the operator's settings with what a client asks for within them, and the names of what it does not get.
-
-    Raises ConfigError for values that cannot be.
+    """Return the client's settings within the operator's, and the names of those it does not get.
+    // Raises ConfigError for invalid values.
     """
     asked = {key: value for key, value in asked.items() if not key.startswith(_BESIDE)}
     kept, refused = confine_settings(pinned, asked, models=not (served.tokens or served.settings))
@@ -75,7 +74,7 @@ class ServedGraph(CompiledStateGraph[Any, Any, Any, Any]):
                     yield part
 
     async def _up_to_date(self, input: Any, seen: RunnableConfig) -> tuple[Any, RunnableConfig]:
-        """Return the input, and where it runs from: the end of the thread, or the checkpoint the page has `seen`."""
+        """Return the input and its starting point: the end of the thread, or the checkpoint the page has `seen`."""
         elsewhere = ("checkpoint_id", "checkpoint_map")
         kept = {key: value for key, value in seen["configurable"].items() if key not in elsewhere}
         end: RunnableConfig = {**seen, "configurable": kept}
@@ -90,12 +89,12 @@ class ServedGraph(CompiledStateGraph[Any, Any, Any, Any]):
 
 
 def _of_subgraph(part: Any, mode: str) -> bool:
-    """Tell whether a part is a subgraph's, as (namespace, mode, data). Parts of the event protocol are mappings."""
+    """Return whether a stream part (namespace, mode, data) is a subgraph's. The event protocol's parts are mappings."""
     return isinstance(part, tuple) and len(part) == 3 and bool(part[0]) and part[1] == mode
 
 
 def _pause_id(snapshot: StateSnapshot) -> str:
-    """Return the id of the pause that a thread stands at; "" at none."""
+    """Return the id of the thread's current pause, or ""."""
     return next((str(each.value.get("id")) for each in snapshot.interrupts if isinstance(each.value, dict)), "")
 
 
@@ -106,7 +105,7 @@ def _executors_in(folder: Path | None) -> Executors:
 
 
 def _graph_in(folder: Path | None) -> CompiledStateGraph[Any, Any, Any, Any]:
-    """Return the graph whose tools work in `folder`; None: one without tools, to be looked at."""
+    """Return the graph whose tools work in `folder`; None for one without tools, for inspection."""
     executors = _executors_in(folder)
     prices, secrets = Prices(served.prices).cost, served.secrets
     graph = build_graph(_models, executors=executors, prices=prices, secrets=secrets).compile()
@@ -121,14 +120,14 @@ def _graph_of(user: str | None) -> CompiledStateGraph[Any, Any, Any, Any]:
 
 
 _named = _executors_in(Path(served.folder))
-"""Tools and executors by their names, which are those of every user."""
+"""Tools and executors by name, the same for all users."""
 settings_for({})  # what an operator pins that cannot be enforced starts nothing
 _of_users = {user: _graph_of(user) for user in served.tokens}
 _of_nobody = _graph_in(None) if served.tokens else _graph_of(None)
 
 
 def _graph_for(config: RunnableConfig) -> CompiledStateGraph[Any, Any, Any, Any]:
-    """Return the graph in the folder of the user whose request it is."""
+    """Return the graph in the folder of the request's user."""
     return _of_users.get((config.get("configurable") or {}).get("langgraph_auth_user_id", ""), _of_nobody)
 
 

@@ -1,4 +1,4 @@
-"""Turns values into bytes and back: never into code, and, with a key, sealed and bound to their place."""
+"""Serialize values without code and, with a key, encrypt them bound to their place."""
 
 import base64
 import json
@@ -19,7 +19,7 @@ _MESSAGES = {(kind.__module__, kind.__name__): kind for kind in (AIMessage, Huma
 
 
 def _revive(code: int, data: bytes) -> Any:
-    """Revive as LangGraph's strict hook does, but do not check messages again that were checked when they were made."""
+    """Revive like LangGraph's strict hook, without validating messages again that were validated when made."""
     if code == EXT_DELTA_SNAPSHOT:
         return DeltaSnapshot(_unpack(data))
     if code == EXT_PYDANTIC_V2:
@@ -36,9 +36,8 @@ def _unpack(data: bytes) -> Any:
 
 class StrictSerializer(JsonPlusSerializer):
     """Revives LangChain messages, LangGraph's own records and plain values, whatever the environment says.
-
-    Everything else comes back as the data it was stored with. Pickle and the old JSON constructors are
-    refused. A value that cannot be read is a StorageError.
+    // Everything else is returned as the stored data. Pickle and the old JSON constructors are refused. A value that
+    cannot be read raises StorageError.
     """
 
     def __init__(self) -> None:
@@ -66,9 +65,8 @@ _TAG = 16
 
 
 class Cipher:
-    """Seals values under one key. A value opens only with the same key, unchanged, and at the same place.
-
-    `place` is any sequence of plain JSON values; its first item says what kind of thing is stored there.
+    """Encrypts values under one key. A value opens only with the same key, unchanged, and at the same place.
+    // `place` is any sequence of plain JSON values; its first item says what kind of thing is stored there.
     """
 
     def __init__(self, key: object) -> None:
@@ -89,7 +87,7 @@ class Cipher:
         return hash(self._key)
 
     def seal(self, value: Any, *place: Any) -> bytes:
-        """Return `value` as bytes that nobody can read or change without the key."""
+        """Return `value` encrypted and authenticated."""
         kind, data = self._serde.dumps_typed(value)
         aes = self._aes.new(self._key, self._aes.MODE_GCM, nonce=os.urandom(_NONCE), mac_len=_TAG)
         aes.update(_name(place))
@@ -97,7 +95,7 @@ class Cipher:
         return _MARK + aes.nonce + tag + sealed
 
     def unseal(self, sealed: Any, *place: Any) -> Any:
-        """Return the value again. Raises StorageError if a bit, the key, or the place is another one."""
+        """Return the decrypted value. Raises StorageError if a bit, the key, or the place differs."""
         if not isinstance(sealed, bytes) or not sealed.startswith(_MARK):
             raise StorageError(f"the stored {place[0]} is not sealed with this key: changed, or never encrypted")
         body = sealed[len(_MARK) :]
@@ -113,11 +111,11 @@ class Cipher:
         return self._serde.loads_typed((kind.decode(), data))
 
     def seal_text(self, value: Any, *place: Any) -> str:
-        """Do as `seal` does, and return letters."""
+        """Do the same as `seal`, and return text."""
         return base64.b64encode(self.seal(value, *place)).decode()
 
     def unseal_text(self, sealed: Any, *place: Any) -> Any:
-        """Return the value of `seal_text` again."""
+        """Return the value of `seal_text`."""
         try:
             return self.unseal(base64.b64decode(sealed, validate=True), *place)
         except (TypeError, ValueError) as error:

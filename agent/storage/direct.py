@@ -18,9 +18,9 @@ from donewhen.agent.storage.storage import Opened, Storage
 from donewhen.graph.sync import wait
 
 Opener = Callable[[str | None], AbstractAsyncContextManager[Opened]]
-"""Opens a session to write on a thread, or, for None, a reader."""
+"""Opens a session to write on a thread, or a reader for None."""
 PATIENCE = 10.0
-"""Seconds that a write waits for its turn; a run holds its thread for longer than that."""
+"""Seconds that a write waits for its turn; a run holds its thread for longer."""
 
 
 def direct(storage: Storage) -> tuple["DirectSaver", "DirectStore"]:
@@ -82,7 +82,7 @@ class DirectSaver(BaseCheckpointSaver[Any]):
 
 
 class DirectStore(BaseStore):
-    """The store. Its entries belong to no thread's lock: each batch is a transaction of its own."""
+    """The store. Its entries are not under a thread's lock; each batch is its own transaction."""
 
     def __init__(self, opener: Opener) -> None:
         self._open = opener

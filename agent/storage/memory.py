@@ -1,4 +1,4 @@
-"""LangGraph's saver and store in memory, with the table of threads in SQLite's memory; locks are a set."""
+"""LangGraph's saver and store in memory, with the thread table in an in-memory SQLite; locks are a set."""
 
 import sqlite3
 import sys
@@ -18,7 +18,7 @@ from donewhen.state.errors import StorageError, ThreadBusy
 
 
 class MemoryStore(InMemoryStore):
-    """LangGraph's store, and the table of threads."""
+    """LangGraph's store, with the thread table."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -30,12 +30,12 @@ class MemoryStore(InMemoryStore):
         self._rows.close()
 
     async def rows(self, sql: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
-        """Execute one statement on the table of threads."""
+        """Execute one statement on the thread table."""
         return self._rows.execute(sql, values).fetchall()
 
 
 class MemoryDatabase:
-    """Keeps runs as long as the object lasts."""
+    """Keeps runs as long as the object exists."""
 
     display = "memory:"
     at_once: int = sys.maxsize

@@ -1,4 +1,4 @@
-"""Rounds of a step at work: which writes can wait for the next commit, and which go when the step is over."""
+"""The rounds of working steps: which writes can wait for the next commit, and which are dropped after the step."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
@@ -12,11 +12,11 @@ from langgraph.store.base import Op, PutOp
 from donewhen.graph.step.replies import NAMESPACE as REPLIES
 
 STEPS = ("plan:", "execute:")
-"""How the namespaces of our subgraphs begin; each task of theirs has one of its own."""
+"""The namespace prefixes of our subgraphs; each of their tasks has its own namespace."""
 PURE = ("receive", "advance")
 """Nodes of the run that ask nobody."""
 SOON = 0.05
-"""Seconds that anything waits at most: others look at the thread, and a model may take its time."""
+"""The longest that a write waits, in seconds, because others read the thread."""
 Write = TypeVar("Write")
 Came = TypeVar("Came")
 
@@ -33,18 +33,18 @@ class Rounds(Generic[Write]):
 
     def __init__(self) -> None:
         self.held: list[Write] = []
-        """What waits for what comes next."""
+        """Writes waiting for the next commit."""
         self._soon: asyncio.TimerHandle | None = None
         self._late: asyncio.Future[None] | None = None
-        """The last of what waited long enough, on its way or done; what comes next follows it."""
+        """The last delayed commit, in progress or done; the next one follows it."""
         self._going: set[asyncio.Future[Any]] = set()
-        """All that is on its way."""
+        """All commits in progress."""
         self._replied: set[str] = set()
         """Tasks whose reply is in the store."""
         self._made: set[str] = set()
         """Namespaces of rounds that wait for their checkpoint."""
         self._inside: dict[str, set[str]] = {}
-        """Checkpoints of the run that this session made → namespaces of the plannings and steps that began there."""
+        """This session's checkpoints of the run → namespaces of the plannings and steps that began there."""
 
     def hold(self, writes: Iterable[Write], commit: Callable[[list[Write]], Awaitable[None]]) -> None:
         """Keep writes for the next commit; without one, they are committed soon."""
@@ -57,14 +57,13 @@ class Rounds(Generic[Write]):
             self._late = self._begin(commit)
 
     async def commit(self, commit: Callable[[list[Write]], Awaitable[Came]]) -> Came:
-        """Commit what is held, and what else `commit` writes, even if the waiting task is cancelled.
-
-        What could not be committed is held again, and goes before whatever comes next: nothing is stored without it.
+        """Commit what is held and what `commit` writes, even if the waiting task is cancelled.
+        // If that fails, the writes are held again and come before all later ones: nothing is stored without them.
         """
         return await asyncio.shield(self._begin(commit))
 
     async def flush(self, commit: Callable[[list[Write]], Awaitable[None]]) -> None:
-        """Commit what is held, at the end, and wait for all commits under way."""
+        """Commit what is held, at the end, and wait for all commits in progress."""
         await finish(asyncio.ensure_future(self._flush(commit)))
 
     async def _flush(self, commit: Callable[[list[Write]], Awaitable[None]]) -> None:
@@ -127,13 +126,13 @@ class Rounds(Generic[Write]):
         )
 
     def is_new(self, config: RunnableConfig) -> bool:
-        """Return whether a planning or a step begins here, so that nothing of it can be stored yet."""
+        """Return whether a planning or step begins here, so that nothing of it is stored yet."""
         place = config["configurable"]
         namespace, at = place.get("checkpoint_ns", ""), (place.get("checkpoint_map") or {}).get("", "")
         return namespace.startswith(STEPS) and namespace not in self._inside.get(at, {namespace})
 
     def note_stored(self, ops: Iterable[Op]) -> None:
-        """Note the replies among what is now in the store. Sealed ones cannot be read."""
+        """Note the replies among stored entries. Encrypted ones cannot be read."""
         replies = [op.value or {} for op in ops if isinstance(op, PutOp) and op.namespace[: len(REPLIES)] == REPLIES]
         self._replied.update(str(reply["round"]) for reply in replies if "round" in reply)
 

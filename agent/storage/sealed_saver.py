@@ -1,6 +1,5 @@
-"""A checkpointer that encrypts what it is given and proves, on reading, that nothing was changed or moved.
-
-Not covered: taking a thread back to a state it really was in, by removing its newest rows.
+"""A checkpointer that encrypts its data and verifies on reading that nothing was changed or moved.
+// Not covered: restoring an earlier real state of a thread by removing its newest rows.
 """
 
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator, Sequence
@@ -30,16 +29,14 @@ WriteKey = tuple[str, int]
 
 _SEAL = "donewhen_seal"
 _OPEN = ("source", "step", "parents", "run_id", "counters_since_delta_snapshot")
-"""Metadata that savers filter and prune by; it stays readable, and is compared with its sealed copy."""
+"""Metadata that savers filter and prune by; it stays readable, and is compared with its encrypted copy."""
 _DAMAGE = (ValueError, TypeError, LookupError, AttributeError, NotImplementedError, RecursionError)
 
 
 class SealedSaver(BaseCheckpointSaver[Any]):
-    """Seals channel values, writes and metadata, each bound to where it belongs; async only.
-
-    A manifest per checkpoint, kept in its metadata, authenticates the readable rest (ids, parent, versions),
-    names the channels that have values, and the writes that its parent had: a missing row is noticed too.
-    Everything that does not add up is a StorageError.
+    """Encrypts channel values, writes and metadata, each bound to its place; async only.
+    // A manifest in each checkpoint's metadata authenticates the readable rest (ids, parent, versions), the channels
+    with values, and the writes of its parent, so that missing rows are noticed. Any mismatch raises StorageError.
     """
 
     def __init__(self, inner: BaseCheckpointSaver[Any], cipher: Cipher) -> None:
@@ -199,7 +196,7 @@ def _open(metadata: dict[str, Any]) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    """Return `value` as JSON gives it back: lists for tuples."""
+    """Return `value` as JSON would return it: lists for tuples."""
     if isinstance(value, dict):
         return {name: _plain(item) for name, item in value.items()}
     return [_plain(item) for item in value] if isinstance(value, list | tuple) else value

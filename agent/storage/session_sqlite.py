@@ -1,7 +1,6 @@
-"""Sessions on a SQLite file: one connection in one thread, at which all runs take turns, for saver and store.
-
-Calls that wait together are committed together, so many runs at once cost fewer commits, not more. A write in line is
-made even if the task that waits for it is cancelled.
+"""Sessions on a SQLite file: one connection in one thread, shared by the savers and stores of all runs.
+// Waiting calls are committed together, so many concurrent runs need fewer commits. A queued write is made even if its
+waiting task is cancelled.
 """
 
 import asyncio
@@ -31,17 +30,17 @@ from donewhen.agent.storage.cipher import StrictSerializer
 from donewhen.agent.storage.rounds import Rounds, finish
 
 MOST_FREE = 0.25
-"""Of a file's pages, when the last user closes it; what is free is used again, by whichever run."""
+"""The largest share of free pages that is kept when the last user closes the file."""
 TOGETHER = 64
-"""Calls that are committed together at most."""
+"""The most calls per commit."""
 _SERDE = StrictSerializer()
 Returned = TypeVar("Returned")
 Statement = tuple[str, Sequence[Sequence[Any]]]
-"""SQL that changes something, and the rows of values that it is said with, once for each."""
+"""A writing SQL statement, with the rows of values to execute it with."""
 
 
 class _Connection(sqlite3.Connection):
-    """Transactions are the file's business; those of LangGraph's saver and store are left out."""
+    """A connection whose transactions belong to the file; those of LangGraph's saver and store are ignored."""
 
     def commit(self) -> None:
         return
@@ -50,25 +49,25 @@ class _Connection(sqlite3.Connection):
         return self.cursor() if sql in ("BEGIN", "COMMIT") else super().execute(sql, *arguments)
 
     def run(self, sql: str) -> None:
-        """Execute a statement of the file's own."""
+        """Execute one of the file's own statements."""
         super().execute(sql).close()
 
 
 @dataclass(slots=True)
 class _Call:
-    """A call that uses the file, and its caller."""
+    """A call that uses the file, with its caller."""
 
     work: Callable[["SqliteFile"], Any]
     writes: bool
     alone: bool
-    """Outside of any transaction."""
+    """True to run outside any transaction."""
     loop: asyncio.AbstractEventLoop
     future: asyncio.Future[Any]
     answer: Any = None
     error: BaseException | None = None
 
     def do(self, file: "SqliteFile") -> bool:
-        """Do the work, and return whether it went well."""
+        """Do the work, and return whether it succeeded."""
         try:
             self.answer, self.error = self.work(file), None
         except BaseException as error:
@@ -76,7 +75,7 @@ class _Call:
         return self.error is None
 
     def tell(self) -> None:
-        """Hand the result to the caller, if it still waits."""
+        """Pass the result to the caller, if it still waits."""
         if self.future.done():
             return
         if self.error is not None:
@@ -86,9 +85,8 @@ class _Call:
 
 
 class SqliteFile:
-    """The connection, its thread, and LangGraph's saver and store on it. Opened by the first user, closed by the last.
-
-    `patience`: seconds to wait while another process writes.
+    """The connection, its thread, and LangGraph's saver and store on it.
+    // The first user opens it, the last one closes it. `patience`: seconds to wait while another process writes.
     """
 
     def __init__(self, path: Path, patience: float) -> None:
@@ -99,7 +97,7 @@ class SqliteFile:
         self.store: SqliteStore = SqliteStore(self.connection)
         self.users = 0
         self.fit: set[Any] = set()
-        """Of whom it is known that the file is set up for them."""
+        """Users for whom the file is known to be set up."""
         self._calls: SimpleQueue[_Call] = SimpleQueue()
         self._closed = False
         threading.Thread(target=self._live, name=f"donewhen {path.name}", daemon=True).start()
@@ -107,7 +105,7 @@ class SqliteFile:
     def call(
         self, work: Callable[["SqliteFile"], Returned], *, writes: bool = True, alone: bool = False
     ) -> asyncio.Future[Returned]:
-        """Put a call in line, and return its answer to come."""
+        """Queue a call and wait for its result."""
         loop = asyncio.get_running_loop()
         call = _Call(work, writes, alone, loop, loop.create_future())
         self._calls.put(call)
@@ -119,11 +117,11 @@ class SqliteFile:
             self.connection.executemany(sql, rows)
 
     async def flush(self) -> None:
-        """Wait until all calls in line now are done."""
+        """Wait until all queued calls are done."""
         await finish(self.call(lambda _: None, alone=True))
 
     async def close(self) -> None:
-        """Close the connection after all calls in line, and wait for that."""
+        """Close the connection after all queued calls, and wait for that."""
         await finish(self.call(SqliteFile._close, alone=True))
 
     def _live(self) -> None:
@@ -136,7 +134,7 @@ class SqliteFile:
                 _answer([following])
 
     def _in_line(self) -> tuple[list[_Call], _Call | None]:
-        """Return the calls that can be committed together, and a call after these that has to be made alone."""
+        """Return the queued calls that can be committed together, and a later call that must run alone."""
         together: list[_Call] = []
         call = self._calls.get()
         while not call.alone:
@@ -151,7 +149,7 @@ class SqliteFile:
         return together, call
 
     def _commit(self, calls: list[_Call]) -> None:
-        """Commit calls in one transaction, or, if one of them fails, each in its own, so that only that one fails."""
+        """Commit calls in one transaction or, if one of them fails, each in its own."""
         failed = False
         try:
             self.connection.run("BEGIN IMMEDIATE" if any(call.writes for call in calls) else "BEGIN")
@@ -178,9 +176,7 @@ class SqliteFile:
             self.connection.close()
 
     def _give_back(self) -> None:
-        """Return free pages to the disk, if there are many and nobody else is writing; never in a file that is not
-        ours.
-        """
+        """Return free pages to the disk, if there are many and nobody else writes; never in a foreign file."""
         if not self.fit:
             return
         names = ("freelist_count", "page_count")
@@ -191,7 +187,7 @@ class SqliteFile:
 
 
 def _answer(calls: list[_Call]) -> None:
-    """Hand results to their callers, whose loops may be closed by now."""
+    """Pass results to their callers, whose loops may be closed by now."""
     for loop in {call.loop for call in calls}:
         with suppress(RuntimeError):
             loop.call_soon_threadsafe(_tell, [call for call in calls if call.loop is loop])
@@ -203,7 +199,7 @@ def _tell(calls: list[_Call]) -> None:
 
 
 _files: dict[tuple[int, Path, int], SqliteFile] = {}
-"""By process (a child must not touch its parent's connection, nor close it), path, and the file that is there now."""
+"""By process (a child must not use or close its parent's connection), path, and the current file."""
 _lock = threading.Lock()
 
 
@@ -217,7 +213,7 @@ os.register_at_fork(after_in_child=_forked)
 
 @asynccontextmanager
 async def open_shared(path: Path, patience: float) -> AsyncIterator[SqliteFile]:
-    """Share the file's one connection in this process. At the end, all calls that were put in line are done."""
+    """Share the file's connection in this process. At the end, all queued calls are done."""
     key = (os.getpid(), path, os.stat(path).st_ino)
     with _lock:
         file = _files.get(key) or _files.setdefault(key, SqliteFile(path, patience))
@@ -234,14 +230,14 @@ async def open_shared(path: Path, patience: float) -> AsyncIterator[SqliteFile]:
 
 
 class FileSession:
-    """State shared by the saver and the store of one session. With `reads`, writes are refused."""
+    """The state shared by a session's saver and store. With `reads`, writes are refused."""
 
     def __init__(self, file: SqliteFile, reads: bool) -> None:
         self.file = file
         self._reads = reads
         self.rounds: Rounds[Statement] = Rounds()
         self.recorder = _Recorder()
-        """Where LangGraph's saver and store are told to write: values become bytes here, where they are at hand."""
+        """LangGraph's saver and store write here, where values are converted to bytes at once."""
         connection: Any = self.recorder
         self.saver: SqliteSaver = SqliteSaver(connection, serde=_SERDE)
         self.store: SqliteStore = SqliteStore(connection)
@@ -275,7 +271,7 @@ class FileSession:
 
 
 class _Recorder(list[Statement]):
-    """Stands for a connection, and records the statements."""
+    """Replaces a connection, and records the statements."""
 
     def cursor(self) -> "_Recorder":
         return self
@@ -288,13 +284,13 @@ class _Recorder(list[Statement]):
         self.append((sql, rows))
 
     def pop_all(self) -> list[Statement]:
-        """Return the recorded statements, and forget them."""
+        """Return and forget the recorded statements."""
         taken = [*self]
         self.clear()
         return taken
 
     def _ignore(self, *_: Any, **__: Any) -> None:
-        """Do nothing: transactions and functions are the file's business."""
+        """Do nothing, because transactions and functions belong to the file."""
 
     commit = close = create_function = _ignore
 
@@ -365,13 +361,13 @@ class FileStore(BaseStore):
         return [None if isinstance(op, PutOp) else next(found) for op in asked]
 
     def batch(self, ops: Iterable[Op]) -> list[Result]:
-        """Serve synchronous tools, which run in threads. Raises RuntimeError in the session's own thread."""
+        """Serve sync tools, which run in threads. Raises RuntimeError in the session's own thread."""
         if threading.get_ident() == self._thread:
             raise RuntimeError("in async code, use the store's async methods: aget, aput, …")
         return asyncio.run_coroutine_threadsafe(self.abatch(ops), self._loop).result()
 
     async def rows(self, sql: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
-        """Execute one statement on the table of threads."""
+        """Execute one statement on the thread table."""
         if sql.startswith("INSERT"):
             self.session.recorder.execute(sql, values)
             await self.session.commit()

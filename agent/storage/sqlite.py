@@ -1,4 +1,4 @@
-"""Runs kept in one SQLite file, with a lock file per thread beside it. For POSIX systems."""
+"""Storage in one SQLite file, with a lock file per thread beside it. For POSIX systems."""
 
 import asyncio
 import errno
@@ -21,7 +21,7 @@ from donewhen.agent.storage.table import MIGRATIONS, TABLE, migration, missing_m
 from donewhen.state.errors import StorageError, ThreadBusy
 
 APPLICATION_ID = 0x446E5768
-"""`DnWh`: marks the file as ours, for us and for the `file` command."""
+"""`DnWh`: identifies the file as ours, also for the `file` command."""
 
 _SQLITE = {
     "file is not a database": "is not a SQLite database (or it is encrypted by something else)",
@@ -97,9 +97,8 @@ class FileLock:
 
 class SqliteDatabase:
     """Checkpoints and store in one file: WAL, every commit on disk.
-
-    `patience` is how many seconds to wait while another process writes. A folder named `donewhen` or
-    `.donewhen` is created when it is missing, any other has to exist.
+    // `patience` is how many seconds to wait while another process writes. A missing folder is created if its name is
+    `donewhen` or `.donewhen`.
     """
 
     at_once: int = sys.maxsize
@@ -191,7 +190,7 @@ class SqliteDatabase:
         return StorageError(f"{self.display} cannot be used: {error.strerror or error}")
 
     async def _prepare(self, stack: AsyncExitStack) -> SqliteFile:
-        """Open the file, and set it up if need be."""
+        """Open the file, and set it up if necessary."""
         self._prepare_place()
         file = await stack.enter_async_context(open_shared(self._path, self._patience))
         if self._cipher not in file.fit:
@@ -213,7 +212,7 @@ class SqliteDatabase:
             lock.release()
 
     def _is_set_up(self, file: SqliteFile) -> bool:
-        """Make the connection ready, and return whether nothing is left to be set up."""
+        """Configure the connection, and return whether the file is set up."""
         file.connection.run("PRAGMA synchronous = FULL")
         if self._missing_marks(file) or _value(file.connection, "PRAGMA journal_mode") != "wal":
             return False
@@ -284,7 +283,7 @@ def _value(connection: sqlite3.Connection, query: str) -> Any:
 
 
 def sqlite_fault(error: BaseException, display: str) -> StorageError | None:
-    """Return a StorageError if SQLite is at the bottom of `error`, else None."""
+    """Return a StorageError if SQLite caused `error`, else None."""
     for cause in causes(error):
         if isinstance(cause, sqlite3.Error):
             text = str(cause)

@@ -21,7 +21,7 @@ from donewhen.agent.storage.store import AT_ONCE, ThreadStore
 from donewhen.state.errors import ConfigError, DoneWhenError, StorageError, ThreadBusy
 
 LONGEST_THREAD_ID = 255
-"""Characters; database indexes hold no keys of any length."""
+"""The most characters of a thread id, because database indexes limit keys."""
 
 _SCHEME = re.compile(r"\A([A-Za-z][A-Za-z0-9+.-]+):")
 _FORMS = "memory:, sqlite:///runs.db, a path such as runs.db, or postgresql://user@host/database"
@@ -29,19 +29,19 @@ _FORMS = "memory:, sqlite:///runs.db, a path such as runs.db, or postgresql://us
 
 @dataclass(frozen=True)
 class Location:
-    """A storage URL, understood."""
+    """A parsed storage URL."""
 
     kind: Literal["memory", "sqlite", "postgres"]
     url: str
-    """As given; may hold a password."""
+    """As given; may contain a password."""
     display: str
-    """Fit for logs and errors."""
+    """Safe for logs and errors."""
     path: Path = Path()
     """The file of a SQLite database, absolute, symbolic links followed."""
 
 
 def parse_url(url: str) -> Location:
-    """Return the location that `url` names. Raises ConfigError if it names none."""
+    """Return the location of `url`. Raises ConfigError for an invalid one."""
     if not url.strip() or "\0" in url:
         raise ConfigError(f"storage {url!r} is not a storage URL: use {_FORMS}")
     match = _SCHEME.match(url)
@@ -84,7 +84,7 @@ def without_password(url: str) -> str:
 
 
 def check_thread_id(thread_id: object) -> str:
-    """Return `thread_id` if it can be stored. Raises ConfigError if it is empty, too long, or no text."""
+    """Return `thread_id` if it can be stored. Raises ConfigError if it is empty, too long, or not text."""
     if not isinstance(thread_id, str) or not thread_id:
         raise ConfigError(f"thread id {thread_id!r} must be a non-empty text")
     if len(thread_id) > LONGEST_THREAD_ID:
@@ -97,10 +97,12 @@ def check_thread_id(thread_id: object) -> str:
 
 
 Opened = tuple[BaseCheckpointSaver[Any], BaseStore]
-"""As databases give it; what a Storage gives has a `ThreadStore`."""
+"""The saver and store that a database opens; a Storage wraps the store in a `ThreadStore`."""
 Worked = tuple[BaseCheckpointSaver[Any], ThreadStore]
 locks: WeakSet[Any] = WeakSet()
-"""What holds a lock by its descriptor. A forked child, as of a tool's pool, closes its copy, or it held the lock."""
+"""Holders of locks by file descriptor. A forked child, as of a tool's pool, closes its copies, or it would hold the
+locks.
+"""
 
 
 def _forked() -> None:
@@ -111,7 +113,7 @@ def _forked() -> None:
 
 os.register_at_fork(after_in_child=_forked)
 Hear = Callable[[asyncio.Event, float], Awaitable[None]]
-"""Waits for so many seconds at most, until the event is set or a thread is queued by anybody, anywhere."""
+"""Waits for at most this many seconds, until the event is set or any process queues a thread."""
 
 
 async def wait_unnotified(event: asyncio.Event, seconds: float) -> None:
@@ -121,30 +123,28 @@ async def wait_unnotified(event: asyncio.Event, seconds: float) -> None:
 
 
 class Database(Protocol):
-    """The interface of a database; `MemoryDatabase`, `SqliteDatabase` and `PostgresDatabase` have it."""
+    """The interface of a database, implemented by `MemoryDatabase`, `SqliteDatabase` and `PostgresDatabase`."""
 
     display: str
     at_once: int
-    """Sessions that a process can have open at once."""
+    """The most sessions that a process can have open at once."""
 
     def open(self, thread_id: str | None, *, writes: bool) -> AbstractAsyncContextManager[Opened]:
-        """Open a session that closes at the end: under the lock of a thread if one is given, read-only without
-        `writes`.
-
-        Raises ThreadBusy at once when somebody else holds the lock.
+        """Open a session that closes at the end: under the lock of a given thread, read-only without `writes`.
+        // Raises ThreadBusy at once if somebody else holds the lock.
         """
         ...
 
     def listen(self) -> AbstractAsyncContextManager[tuple[Opened, Hear]]:
-        """Open a reader, and yield how to wait for threads that are queued."""
+        """Open a reader, and yield a function that waits for queued threads."""
         ...
 
     async def find_free(self, thread_ids: Sequence[str]) -> list[str]:
-        """Return the threads whose lock nobody holds at the moment."""
+        """Return the threads whose lock nobody holds now."""
         ...
 
     async def delete(self, thread_ids: Sequence[str]) -> list[str]:
-        """Delete threads with all that belongs to them in one transaction; return those that are worked on instead."""
+        """Delete threads with all their data in one transaction; return those that are worked on instead."""
         ...
 
     async def aclose(self) -> None:
@@ -152,11 +152,11 @@ class Database(Protocol):
         ...
 
     async def check(self) -> str:
-        """Read and write something small, and return what is worth knowing. Raises the error if it fails."""
+        """Read and write a small value, and return remarks. Raises the error if it fails."""
         ...
 
     def fault(self, error: BaseException) -> StorageError | None:
-        """Return `error` in words for users if it comes from this database, else None."""
+        """Return `error` as a StorageError if it comes from this database, else None."""
         ...
 
     def next_version(self, current: Any) -> Any:
@@ -165,24 +165,22 @@ class Database(Protocol):
 
 
 def unique_version(current: Any) -> str:
-    """Return the next version of a channel, unique among all branches of a thread, as LangGraph's savers count.
-
-    They are compared as texts, so threads begun with longer numbers go on with those.
+    """Return the next version of a channel, unique among all branches of a thread, like LangGraph's savers.
+    // Versions are compared as texts, so threads with longer numbers keep these.
     """
     number = "0" * 8 if current is None else str(current).split(".")[0]
     return f"{int(number) + 1:0{len(number)}}.{random.getrandbits(48):012x}"
 
 
 def counted_version(current: Any) -> Any:
-    """Return the next version of a channel as a whole number; threads begun with longer versions keep those."""
+    """Return the next version of a channel as a whole number; threads with longer versions keep these."""
     return unique_version(current) if isinstance(current, str) else (current or 0) + 1
 
 
 class Storage:
-    """Checkpointer and store of every thread in one database.
-
-    One object serves any number of event loops, one after the other or in several OS threads; connections are kept
-    for each of them. A database error that leaves a session or a reader is a StorageError.
+    """The checkpointer and store of all threads in one database.
+    // One object serves several event loops, one after the other or in different OS threads; connections are kept for
+    each of them. Database errors leave a session or reader as StorageError.
     """
 
     def __init__(self, database: Database, cipher: Cipher | None = None) -> None:
@@ -199,10 +197,9 @@ class Storage:
 
     @asynccontextmanager
     async def session(self, thread_id: str, *, patience: float = 0.0) -> AsyncIterator[Worked]:
-        """Open `(checkpointer, store)` for working on one thread, alone.
-
-        The lock dies with its holder. Raises ThreadBusy when another worker, anywhere, holds it (at once, or after
-        `patience` seconds); StorageError when the database cannot be used; ConfigError for the thread id.
+        """Open `(checkpointer, store)` to work on one thread exclusively. The lock dies with its holder.
+        // Raises ThreadBusy if another worker anywhere holds it (at once, or after `patience` seconds); StorageError if
+        the database cannot be used; ConfigError for the thread id.
         """
         check_thread_id(thread_id)
         deadline = monotonic() + patience
@@ -219,27 +216,26 @@ class Storage:
 
     @asynccontextmanager
     async def reader(self) -> AsyncIterator[Worked]:
-        """Open `(checkpointer, store)` for reading, even while others work on the threads; it cannot write."""
+        """Open `(checkpointer, store)` for reading, even while others work on the threads."""
         async with self._open(None, writes=False) as opened:
             yield opened
 
     @asynccontextmanager
     async def listen(self) -> AsyncIterator[tuple[ThreadStore, Hear]]:
-        """Open a store for reading that stays open, and yield how to wait for threads that are queued."""
+        """Open a reading store that stays open, and yield a function that waits for queued threads."""
         async with self._translate_errors(), self._database.listen() as ((_, store), hear):
             yield ThreadStore(store, self._cipher), hear
 
     @asynccontextmanager
     async def writer(self) -> AsyncIterator[Worked]:
-        """Open `(checkpointer, store)` that write without a lock, for what belongs to no thread.
-
-        Who works on a thread through it has to see to it that nobody else does.
+        """Open `(checkpointer, store)` that write without a lock, for data outside threads.
+        // To work on a thread through it, make sure that nobody else does.
         """
         async with self._open(None, writes=True) as opened:
             yield opened
 
     async def find_free(self, thread_ids: Sequence[str]) -> list[str]:
-        """Return the threads that nobody works on at the moment."""
+        """Return the threads that nobody works on now."""
         async with self._translate_errors():
             return await self._database.find_free(thread_ids) if thread_ids else []
 
@@ -248,10 +244,7 @@ class Storage:
         await self._database.aclose()
 
     async def check_health(self) -> str:
-        """Check that the database can be read and written. Raises StorageError if not.
-
-        The text returned says what is worth knowing about it, if anything.
-        """
+        """Check that the database can be read and written; return remarks, if any. Raises StorageError if not."""
         async with self._translate_errors():
             return await self._database.check()
 
@@ -265,7 +258,9 @@ class Storage:
         return self._database.next_version(current)
 
     async def delete_thread(self, thread_id: str) -> None:
-        """Delete its checkpoints, writes and entries in `("donewhen", kind, label(thread_id))`. Raises ThreadBusy."""
+        """Delete a thread's checkpoints, writes and entries in `("donewhen", kind, label(thread_id))`. Raises
+        ThreadBusy.
+        """
         if await self.delete_threads([thread_id]):
             raise ThreadBusy(f"thread {thread_id!r} is being worked on by another worker")
 

@@ -54,7 +54,7 @@ _HOMES = {
     "everywhere": "Trial kill_everywhere",
 }
 _LATER = {name: f"{__name__}.{home}" for home, names in _HOMES.items() for name in names.split()}
-"""The kit for crashes brings the whole runtime along, so it is imported when it is used."""
+"""Imported on first use, because the crash kit imports the whole runtime."""
 
 __all__ = [
     "Crash",

@@ -1,4 +1,4 @@
-"""Brings a run to its end after crashes, and compares: effects once, nothing lost, nobody asked twice, the same end."""
+"""Carry a run to its end after crashes, and compare: effects once, nothing lost, no repeated question, the same end."""
 
 import asyncio
 import fcntl
@@ -43,10 +43,9 @@ class EffectLedger:
         effect: str = "write",
         key: str | None = None,
     ) -> Any:
-        """Let an effect happen and return its result; a `key` that was seen before is answered, not repeated.
-
-        After the effect it calls `midway`, so that a tool can be killed with its effect done and its result lost.
-        A `result` that is callable gets the number of the row, from 1.
+        """Record an effect and return its result; a known `key` returns the old result instead.
+        // After the effect it calls `midway`, so that a tool can be killed with its effect done and its result lost. A
+        callable `result` gets the number of the row, from 1.
         """
         with self.path.with_name(self.path.name + ".lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
@@ -70,7 +69,7 @@ class EffectLedger:
 
 
 Answers = Callable[[Mapping[str, Any]], Any]
-"""From a pause (`{id, kind, question, options, step, tool, arguments, …}`) to the answer to it."""
+"""Returns the answer to a pause (`{id, kind, question, options, step, tool, arguments, …}`)."""
 
 
 async def drive(
@@ -83,10 +82,9 @@ async def drive(
     crash: Crash | None = None,
     patience: float = 10.0,
 ) -> Run:
-    """Start the thread, or go on with it after a crash, and answer what it asks until it has ended.
-
-    Every question goes into `diary` before it is answered; `asked_again` reads it. A thread that is busy (the database
-    has not noticed yet that its worker died) is tried for `patience` seconds.
+    """Start or continue the thread, and answer its questions until it has ended.
+    // Every question is written to `diary` before it is answered; `asked_again` reads it. A busy thread, whose worker's
+    death was not noticed yet, is retried for `patience` seconds.
     """
     deadline = monotonic() + patience
     run: Run | None = None
@@ -114,7 +112,7 @@ async def _step(
     diary: Path | None,
     crash: Crash | None,
 ) -> Run:
-    """Make one call of the agent, from what the last one returned or from what is stored."""
+    """Make one call of the agent, based on the last run or the stored one."""
     try:
         run = run or await agent.get(thread_id)
     except UnknownThread:
@@ -129,7 +127,7 @@ async def _step(
 
 
 SETTLED = ("A person confirmed that this call took effect", "The call took effect before an interruption")
-"""How observations begin whose effect was found out after a crash, and whose output was lost with it."""
+"""The beginnings of observations whose effect was resolved after a crash, and whose output was lost."""
 COUNTED = ("rounds", "model_calls", "tool_calls", "input_tokens", "output_tokens", "questions", "replans")
 
 
@@ -152,9 +150,8 @@ async def ending(agent: Agent, thread_id: str) -> Json:
 
 
 def resume_equals_uninterrupted(resumed: Json, uninterrupted: Json) -> None:
-    """Fails unless two endings agree in outcome, steps, observations, approvals and spend; times do not matter.
-
-    Questions about effects that a crash left unknown, and the words that stand for a lost output, are no difference.
+    """Fail unless two endings agree in outcome, steps, observations, approvals and spending; times are ignored.
+    // Questions about unknown effects after a crash, and the texts for lost outputs, are no difference.
     """
     found = differences(resumed, uninterrupted)
     assert not found, "the resumed run ended unlike the uninterrupted one:\n" + "\n".join(found)
@@ -213,12 +210,12 @@ def lost(ledger: Iterable[LedgerRow], like: Iterable[LedgerRow]) -> list[str]:
 
 
 def effects_at_most_once(ledger: Iterable[LedgerRow], like: Iterable[LedgerRow] | None = None) -> None:
-    """Fails if a write took effect more often than in `like`, the ledger of a run undisturbed (default: than once)."""
+    """Fail if a write took effect more often than in `like`, the ledger of an undisturbed run (default: than once)."""
     assert not (found := doubled(ledger, like)), f"effects happened more than once: {'; '.join(found)}"
 
 
 def nothing_lost(ledger: Iterable[LedgerRow], like: Iterable[LedgerRow]) -> None:
-    """Fails if an effect of `like`, the ledger of an uninterrupted run, did not happen here."""
+    """Fail if an effect of `like`, the ledger of an undisturbed run, is missing."""
     assert not (found := lost(ledger, like)), f"effects were lost: {'; '.join(found)}"
 
 

@@ -23,7 +23,7 @@ from donewhen.graph.tools.call import with_class, wrap_bodies
 CrashMode = Literal["raise", "kill", "freeze"]
 ToolPhase = Literal["before", "inside", "after"]
 STORAGE = ("open", "put", "put.done", "put_writes", "put_writes.done", "store", "store.done", "close")
-"""Boundaries of a storage; `.done` is right after the operation and before the caller gets its result."""
+"""Boundaries of a storage; `.done` is right after the operation, before the caller gets its result."""
 WRITTEN = ("put.done", "put_writes.done", "store.done")
 
 _midway: ContextVar[Callable[[], None] | None] = ContextVar("midway", default=None)
@@ -54,15 +54,15 @@ class Crash:
         self.only: frozenset[str] | None = None if only is None else frozenset(only)
         self.log = log
         self.trace: list[str] = []
-        """The boundaries that were reached and count, in order."""
+        """The counted boundaries reached, in order."""
         self.written: int = 0
-        """How many checkpoints and writes were done: an answer is safe with the first after it was given."""
+        """The number of checkpoints and writes; an answer is safe after the next one."""
         self.first_write: float = 0.0
-        """When the first storage operation was done, by `time.perf_counter`; 0.0: none was."""
+        """The time of the first storage operation, by `time.perf_counter`; 0.0 for none."""
         self._lock = threading.Lock()
 
     def reach(self, boundary: str) -> None:
-        """Say that a boundary is reached; crashes if it is the one."""
+        """Report that a boundary is reached; crash if it is the chosen one."""
         with self._lock:
             self.written += boundary in ("put.done", "put_writes.done")
             if boundary in WRITTEN:

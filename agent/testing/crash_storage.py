@@ -28,7 +28,7 @@ def crashing(storage: str | Storage, crash: Crash) -> Storage:
 
 
 class CrashingDatabase:
-    """A database that `crashing` puts between a Storage and its own."""
+    """A database that `crashing` puts around the storage's own."""
 
     def __init__(self, inner: Database, crash: Crash) -> None:
         self.display: str = inner.display

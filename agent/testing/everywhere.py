@@ -25,7 +25,7 @@ from donewhen.agent.testing.crash import Crash, Crashed, CrashMode, ToolPhase, n
 from donewhen.state.errors import StorageError
 
 DIARY = "diary.jsonl"
-"""In a trial's folder: what people were asked and where processes died, in order."""
+"""The file in a trial's folder with all questions and deaths of processes, in order."""
 LIVE = f"{__name__}:live"
 MOST = 10_000
 Point = int | tuple[int, ...]
@@ -35,7 +35,7 @@ _forks.set_forkserver_preload(
     [__name__, "donewhen.agent.agent", "donewhen.agent.storage.sqlite", "donewhen.agent.storage.postgres"]
 )
 _starting = threading.Lock()
-"""Starting one process looks after all others, which is not made for several threads."""
+"""Starting a process also polls all others, which is not safe in several threads."""
 
 
 @dataclass(frozen=True)
@@ -45,9 +45,9 @@ class ProcessEnd:
     code: int
     """0: it returned; 1: it raised; -n: signal n ended it."""
     result: Any
-    """What the function returned, as JSON; None if it did not return."""
+    """The function's return value as JSON; None if it did not return."""
     output: str
-    """What it printed, a traceback included."""
+    """The printed output, including a traceback."""
 
 
 def forked(
@@ -77,7 +77,7 @@ def resolve(target: str) -> Any:
 
 
 def _work(target: str, arguments: Mapping[str, Any], seconds: float, said: Path, printed: Path) -> None:
-    """The life of a forked process; does not return."""
+    """Run in a forked process; never returns."""
     signal.setitimer(signal.ITIMER_REAL, seconds)  # nobody handles SIGALRM, so it ends the process
     output = os.open(printed, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     os.dup2(output, 1)
@@ -98,23 +98,23 @@ def _work(target: str, arguments: Mapping[str, Any], seconds: float, said: Path,
 
 @dataclass(frozen=True)
 class Trial:
-    """One run of the scenario: the processes that died, and the one that came to the end."""
+    """One run of the scenario: the processes that died, and the one that finished."""
 
     point: tuple[int, ...]
-    """The boundaries at which the first, the second, … process was to die; () for the run that nothing disturbs."""
+    """The boundaries at which the first, second, … process was to die; () for the undisturbed run."""
     died: tuple[str, ...]
-    """The names of the boundaries at which they really died."""
+    """The boundaries at which they did die."""
     folder: Path
     result: Any
-    """What the scenario returned in the end, as JSON; None if it did not."""
+    """The scenario's final return value as JSON; None if there is none."""
     trace: tuple[str, ...]
-    """The boundaries that the last process reached."""
+    """The boundaries reached by the last process."""
     seconds: float
-    """What the last process took, from its fork to its end."""
+    """The duration of the last process, from its fork to its end."""
     pick_up: float
-    """Seconds from its start until it wrote something: the time to resume."""
+    """Seconds from its start to its first write: the time to resume."""
     error: str = ""
-    """What it printed if it did not come to its end."""
+    """The output, if it did not finish."""
 
     @property
     def diary(self) -> list[dict[str, Any]]:
@@ -167,7 +167,7 @@ def kill_everywhere(
 
 
 def _until_one_survives(trial: Any, start: int) -> Iterator[Trial]:
-    """Runs differ a little where steps run side by side, so the last boundary of one may not be another's."""
+    """Repeat with later boundaries until a process survives, because parallel steps vary between runs."""
     for number in range(start, MOST):
         found: Trial = trial((number,))
         if not found.died:
@@ -176,7 +176,7 @@ def _until_one_survives(trial: Any, start: int) -> Iterator[Trial]:
 
 
 def _trial(common: Mapping[str, Any], point: tuple[int, ...], folder: Path, seconds: float) -> Trial:
-    """Let processes die one after the other, then one come to the end."""
+    """Let processes die one after the other, then let one finish."""
     place = folder / ("-".join(map(str, point)) or "undisturbed")
     died: list[str] = []
     ended = ProcessEnd(0, None, "")
@@ -196,7 +196,7 @@ def _trial(common: Mapping[str, Any], point: tuple[int, ...], folder: Path, seco
 
 
 def _death(ended: ProcessEnd, place: Path, before: int) -> str | None:
-    """Return the boundary at which a process died as it should; None if it came to its end, one way or another."""
+    """Return the boundary at which a process died as planned; None if it ended otherwise."""
     crashes = [row["crashed"] for row in notes(place / DIARY) if "crashed" in row]
     if len(crashes) <= before or (ended.code != -signal.SIGKILL and not (ended.code == 0 and ended.result["failed"])):
         return None

@@ -164,7 +164,7 @@ def audit(
 
 
 def observed(messages: Sequence[BaseMessage]) -> list[str]:
-    """Ids of the observations in `messages` that were ok, in order: what a policy can cite as evidence."""
+    """Return the ids of the successful observations in `messages`, in order: a policy can cite them."""
     texts = [str(message.text) for message in messages if isinstance(message, ToolMessage)]
     found = (re.match(r"\[([^\]\s]+)\] \S+ ok\b", text) for text in texts)
     return [match[1] for match in found if match]
@@ -200,7 +200,7 @@ CHUNK = 8
 
 
 def message_chunks(message: AIMessage) -> Iterator[AIMessageChunk]:
-    """Thinking, text, tool calls in pieces of about eight characters; the last has tokens and metadata."""
+    """Yield thinking, text and tool calls in pieces of about eight characters; the last has tokens and metadata."""
     extra = dict(message.additional_kwargs)
     thinking = extra.pop("reasoning_content", None)
     whole = message.content if isinstance(message.content, list) else None
@@ -228,13 +228,13 @@ def message_chunks(message: AIMessage) -> Iterator[AIMessageChunk]:
 
 
 def written_calls(message: AIMessage) -> list[tuple[str | None, str, str | None]]:
-    """Name, arguments as written, and id of every tool call, broken ones last."""
+    """Return name, arguments as written, and id of every tool call, broken ones last."""
     good = [(c["name"], json.dumps(c["args"], ensure_ascii=False), c["id"]) for c in message.tool_calls]
     return good + [(c["name"], c["args"] or "", c["id"]) for c in message.invalid_tool_calls]
 
 
 def pieces(text: str, size: int) -> Iterator[str]:
-    """Cuts `text` after about `size` characters, never inside what a reader sees as one."""
+    """Cut `text` after about `size` characters, never within a visible character."""
     piece = ""
     for seen in regex.findall(r"\X", text):
         piece += seen

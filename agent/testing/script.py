@@ -1,4 +1,4 @@
-"""The script behind a ScriptedModel: which requests came, which reply each gets, how often, and what went wrong."""
+"""The script behind a ScriptedModel: the requests, their replies, and what went wrong."""
 
 import hashlib
 import re
@@ -29,16 +29,16 @@ class Request:
     role: str | None
     """`triage`, `plan`, `execute`, `deliver`, `judge`, or None if the system message names none of them."""
     step: str | None
-    """Id of the step the brief is about."""
+    """The id of the brief's step."""
     messages: list[BaseMessage]
     tools: list[dict[str, Any]]
     """The tools offered, in OpenAI's format."""
     kwargs: dict[str, Any]
-    """Everything else the model was called with: `tool_choice`, `stop`, `reasoning_effort`, …"""
+    """All other arguments of the call: `tool_choice`, `stop`, `reasoning_effort`, …"""
 
     @property
     def tool_names(self) -> list[str]:
-        """Names of the tools offered, in order."""
+        """The names of the offered tools, in order."""
         return [tool.get("function", tool).get("name", "") for tool in self.tools]
 
     @property
@@ -48,7 +48,7 @@ class Request:
 
 
 def read_request(messages: list[BaseMessage], stop: list[str] | None, kwargs: dict[str, Any]) -> Request:
-    """Notes a call and finds out, from the agreed prompts, who is asked and about which step."""
+    """Record a call, with the role and step found in the prompts."""
     rest = dict(kwargs) if stop is None else {**kwargs, "stop": stop}
     tools = list(rest.pop("tools", None) or [])
     role = step = None
@@ -88,7 +88,7 @@ class Queue:
     name: str
     replies: Replies
     times: int | None = None
-    """How often a policy has to be called; None: as often as it likes."""
+    """How often a policy has to be called; None means any number."""
     used: int = 0
 
     @property
@@ -136,7 +136,7 @@ class Script:
         self.strict = strict
         self.requests: list[Request] = []
         self.audits: list[Request] = []
-        """What a judge was asked where the script has none: it is answered that everything is shown."""
+        """A judge's requests without a scripted reply; they are answered that everything is shown."""
         self.failures: list[AssertionError] = []
         self._calls: dict[str, int] = {}
         self._ids: set[str] = set()
@@ -147,7 +147,7 @@ class Script:
 
     @contextmanager
     def remembering(self) -> Iterator[None]:
-        """Keeps assertions that fail inside, for the runtime may swallow them."""
+        """Keep assertions that fail inside, because the runtime may catch them."""
         try:
             yield
         except AssertionError as error:
@@ -155,7 +155,7 @@ class Script:
             raise
 
     def take(self, request: Request) -> Turn:
-        """Draws the reply to `request`; raises ScriptExhausted if there is none left."""
+        """Return the reply to `request`; raises ScriptExhausted if there is none left."""
         with self._lock:
             if request.role == "judge" and not self._has_judge(request):
                 self.audits.append(request)
@@ -170,21 +170,21 @@ class Script:
             return Turn(request, reply, _message_id(queue, request), *self._next_call(key[1], request))
 
     def number_calls(self, turn: Turn, count: int) -> list[str]:
-        """Ids for `count` tool calls: `call_1`, …, or `call_s1_1`, … if the step has its own script."""
+        """Return ids for `count` tool calls: `call_1`, …, or `call_s1_1`, … if the step has its own script."""
         with self._lock:
             first = max(turn.first_call, self._calls.get(turn.call_prefix, 0) + 1)
             self._calls[turn.call_prefix] = first + count - 1
         return [f"{turn.call_prefix}{number}" for number in range(first, first + count)]
 
     def message_id(self, turn: Turn, given: str | None) -> str:
-        """Return the id the reply brings along, unless it was used before: add_messages would overwrite."""
+        """Return the reply's own id, unless it was used before, because add_messages would overwrite."""
         with self._lock:
             id = turn.message_id if given is None or given in self._ids else given
             self._ids.add(id)
         return id
 
     def left_over(self) -> list[str]:
-        """Return one line for each part of the script that was not used up."""
+        """Return one line for each unused part of the script."""
         left = [q for q in self.queues.values() if q.size is not None and q.used < q.size]
         return [f"{q.name}: {q.used} of {_count(q.size or 0, 'reply', 'replies')} used" for q in left]
 
@@ -206,7 +206,7 @@ class Script:
 
 
 def build_script(replies: Replies, roles: Roles | None, strict: bool, times: int | None) -> Script:
-    """Sorts replies into queues; raises ValueError or TypeError where they could never be drawn."""
+    """Sort replies into queues; raises ValueError or TypeError for replies that can never be used."""
     if times is not None and not callable(replies):
         raise ValueError("times counts the calls of a policy; a list of replies counts itself")
     queues: dict[tuple[str | None, str | None], Queue] = {}
@@ -225,10 +225,9 @@ def build_script(replies: Replies, roles: Roles | None, strict: bool, times: int
 
 
 def playing(replies: Sequence[Any]) -> Policy:
-    """Return a policy that plays a list of replies by how far the conversation has come.
-
-    A list in a ScriptedModel starts anew with every process; this one finds its place by the replies it sees, so that
-    any process can go on with it.
+    """Return a policy that plays a list of replies according to the progress of the conversation.
+    // A list in a ScriptedModel starts over in every process; this policy finds its place by the replies it sees, so
+    that any process can continue.
     """
 
     def reply(messages: list[BaseMessage], tools: list[dict[str, Any]]) -> Any:

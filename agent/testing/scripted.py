@@ -73,21 +73,21 @@ class ScriptedModel(BaseChatModel):
 
     @property
     def requests(self) -> list[Request]:
-        """Every call so far, in order."""
+        """All calls so far, in order."""
         return self.script.requests
 
     @property
     def audits(self) -> list[Request]:
-        """Every audit so far that the script had no reply for: it was answered that everything is shown."""
+        """All audits so far without a scripted reply; they were answered that everything is shown."""
         return self.script.audits
 
     @property
     def failures(self) -> list[AssertionError]:
-        """Assertions that failed inside the model: called too often, or a policy's own."""
+        """Assertions that failed inside the model: too many calls, or a policy's own."""
         return self.script.failures
 
     def assert_exhausted(self) -> None:
-        """Raises the first of `failures`, or ScriptUnfinished if replies are left."""
+        """Raise the first of `failures`, or ScriptUnfinished if replies are left."""
         if self.failures:
             raise self.failures[0]
         if self.script.strict and (left := self.script.left_over()):
@@ -179,7 +179,7 @@ class ScriptedModel(BaseChatModel):
 
 
 async def settle(turn: Turn) -> AIMessage | BaseException:
-    """Asks policies until there is a message, or an exception to raise."""
+    """Call policies until there is a message, or raise the exception they return."""
     item: Any = turn.reply
     while is_policy(item):
         item = item(turn.request.messages, turn.request.tools)
@@ -194,7 +194,7 @@ def is_policy(item: object) -> bool:
 
 
 def finished(message: AIMessage, turn: Turn, script: Script, model_name: str) -> AIMessage:
-    """Return a copy of `message` with what a provider adds; ids and tokens that it brings along are kept."""
+    """Return a copy of `message` with a provider's additions; its own ids and tokens are kept."""
     unnamed = sum(not c["id"] for c in (*message.tool_calls, *message.invalid_tool_calls))
     ids = iter(script.number_calls(turn, unnamed))
     calls = message.tool_calls or message.invalid_tool_calls

@@ -27,7 +27,7 @@ _LINGER_ZERO = struct.pack("ii", 1, 0)
 
 @dataclass(frozen=True)
 class WireRequest:
-    """One request as it came in."""
+    """One received request."""
 
     method: str
     path: str
@@ -38,7 +38,7 @@ class WireRequest:
 
 
 class LoopbackServer(ThreadingTCPServer):
-    """Threads of its own, all of them gone when it is closed."""
+    """A server whose threads all end when it is closed."""
 
     allow_reuse_address = True
     daemon_threads = False
@@ -90,7 +90,7 @@ class Exchange(BaseHTTPRequestHandler):
         self._converse(messages, body)
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Silent: the record is `requests`."""
+        """Do nothing: `requests` is the record."""
 
     def _admit(self, body: Any, path: str) -> bool:
         headers = {name.lower(): value for name, value in self.headers.items()}
@@ -221,9 +221,9 @@ class WireServer:
         self.model: str = model
         self.api_key: str | None = api_key
         self.requests: list[WireRequest] = []
-        """Every request so far, refused ones too; keys are not kept."""
+        """All requests so far, including refused ones; keys are not kept."""
         self.errors: list[BaseException] = []
-        """What went wrong in the server; the first is raised at exit."""
+        """Errors in the server; the first is raised at exit."""
         self.stopping: threading.Event = threading.Event()
         self._server: LoopbackServer | None = None
         self._thread: threading.Thread | None = None

@@ -1,1 +1,1 @@
-"""Work in the background: the rows of threads, submitted runs, schedules, and workers."""
+"""Background work: the rows of threads, submitted runs, schedules, and workers."""

@@ -1,7 +1,6 @@
-"""The rows of threads, beside their checkpoints: how each one stands, and what workers are to do on it.
-
-The rows are the queue: an index finds what waits for a worker, and the lock of the thread says who does it. A request
-may be delivered any number of times; it is carried out once.
+"""The rows of threads, besides their checkpoints: their status, and work for workers.
+// The rows are the queue: an index finds waiting work, and the lock of the thread decides who does it. A request may be
+delivered several times; it is carried out once.
 """
 
 import asyncio
@@ -27,26 +26,26 @@ from donewhen.state.settings import Settings
 from donewhen.state.settings.merging import stored_settings
 
 QUEUE = "agents"
-"""The queue of agents that name none; the command has its own."""
+"""The default queue of agents; the command has its own."""
 OPEN = ("queued", "running", "waiting")
 CANCEL_POLL = 1.0
-"""Seconds between two looks for a request to cancel."""
+"""Seconds between two checks for a request to cancel."""
 
 GOAL_CHARS = 500
 QUESTION_CHARS = 300
 BEGUN = ""
-"""Sorts before every moment: a run that has begun is due before all that have not."""
+"""Sorts before every moment, so that started runs come before all others."""
 
 ENDED = ("completed", "partial", "failed", "cancelled", "exhausted")
 TRIES = 5
-"""How often a run is taken up after a crash or an error, before it is left to a person."""
+"""How often a run is retried after a crash or an error, before it is left to a person."""
 AT_ONCE = 1000
-"""Threads looked up at once."""
+"""Threads read at once."""
 
 
 @dataclass(frozen=True)
 class ThreadInfo:
-    """One line of a list of threads."""
+    """One row of a list of threads."""
 
     thread_id: str
     goal: str
@@ -62,9 +61,9 @@ class ThreadInfo:
     pending: Sequence[Json] = ()
     """Open questions: `id`, `kind`, `question`, `options`, `step` and `asked_at` of each pause."""
     queue: str = ""
-    """Its workers go on with the run; "" if only `resume` does."""
+    """The queue whose workers continue the run; "" if only `resume` does."""
     problem: str = ""
-    """Why workers could not go on with it; "" once it goes on."""
+    """Why workers gave up on it; "" once it continues."""
 
     def to_dict(self) -> Json:
         """Return all fields by name, in plain JSON."""
@@ -72,15 +71,14 @@ class ThreadInfo:
 
 
 def now_text() -> str:
-    """Return the present moment as rows have it."""
+    """Return the current time in the form of rows."""
     return datetime.now(UTC).isoformat(timespec="milliseconds")
 
 
 async def update_row(store: ThreadStore, thread_id: str, row: Json | None = None, **change: Any) -> None:
-    """Write what changed about a thread: goal, status (`running` unless given), metadata, settings …
-
-    `running` is written before its checkpoints change, any other status when all that follows from them is done.
-    `row`: as it was read already; {} if there is none.
+    """Write the changed fields of a thread: goal, status (`running` by default), metadata, settings …
+    // `running` is written before its checkpoints change, any other status when all consequences are complete. `row` is
+    the row if it was read already; {} if there is none.
     """
     before = (await store.threads.get(thread_id) if row is None else row) or {"created": now_text()}
     given = {key: value for key, value in change.items() if value is not None}
@@ -94,7 +92,7 @@ async def update_row(store: ThreadStore, thread_id: str, row: Json | None = None
 
 
 async def write_stand(store: ThreadStore, run: Run, row: Json, **change: Any) -> None:
-    """Write how a run stands when nobody works on it, what it asks, and when a worker has to look at it again."""
+    """Write the state of a run that nobody works on, its questions, and when a worker must look at it again."""
     pending = [_summary(pause) for pause in run.pending]
     stands: Json = {"status": run.status, "due": _due(pending, settings_in(row)), "request": {}}
     if run.status == "waiting":
@@ -105,7 +103,7 @@ async def write_stand(store: ThreadStore, run: Run, row: Json, **change: Any) ->
 
 
 async def write_crash(store: ThreadStore, thread_id: str, row: Json, **change: Any) -> None:
-    """Write that a worker died: the run is for the next worker, up to five times, or for a person."""
+    """Write that a worker died: the next worker retries the run, up to five times, or a person does."""
     stands: Json = {"due": NEVER}
     if row.get("queue"):
         stands = {"status": "queued", "due": BEGUN, "tries": int(row.get("tries") or 0) + 1}
@@ -115,14 +113,14 @@ async def write_crash(store: ThreadStore, thread_id: str, row: Json, **change: A
 
 
 def is_unsettled(row: Json) -> bool:
-    """Return whether a row may not say how its thread stands, because a worker died or the row is outdated."""
+    """Return whether a row may not match its thread, because a worker died or the row is outdated."""
     if row["status"] == "waiting":
         return not row.get("asked")
     return bool(row["status"] == "running" and row.get("due") != NEVER)
 
 
 async def return_to_queue(store: ThreadStore, thread_id: str) -> bool:
-    """Leave what was submitted to another worker, as it was; return False if nothing was."""
+    """Return submitted work to the queue unchanged; return False if there was none."""
     row = await store.threads.get(thread_id) or {}
     if waits := bool(row.get("queue") and row.get("request")):
         await update_row(store, thread_id, status="queued", due=BEGUN)
@@ -130,12 +128,12 @@ async def return_to_queue(store: ThreadStore, thread_id: str) -> bool:
 
 
 def has_work(row: Json) -> bool:
-    """Return whether what was submitted is still to be done, by a worker or, after its errors, by `resume`."""
+    """Return whether submitted work is not done, by a worker or, after errors, by `resume`."""
     return row.get("status") == "queued" or bool(row.get("request") and row.get("problem"))
 
 
 def _due(asked: Sequence[Json], settings: Settings | None) -> str:
-    """Return when the settings answer what is asked, if nobody does before."""
+    """Return when the policy answers the open questions."""
     since = [pause["asked_at"] for pause in asked if pause["kind"] in BY_POLICY and pause["asked_at"]]
     if not since:
         return NEVER
@@ -151,17 +149,14 @@ def _summary(pause: Pause) -> Json:
 
 
 def settings_in(row: Mapping[str, Any]) -> Settings | None:
-    """Return the settings of a thread's request, with unset fields left unset; None if the row has none."""
+    """Return the settings of a thread's request, without defaults; None if the row has none."""
     return None if row.get("settings") is None else stored_settings(row["settings"])
 
 
 async def enqueue(
     store: ThreadStore, thread_id: str, queue: str, work: Request | Json, at: datetime | None = None
 ) -> None:
-    """Write what the workers of a queue are to do on a thread, from `at` on: a request, or answers by id.
-
-    The caller holds the thread.
-    """
+    """Store work for the workers of a queue, from `at` on: a request, or answers by id. The caller holds the thread."""
     due = at.astimezone(UTC).isoformat(timespec="milliseconds") if at else now_text()
     change: Json = {"request": {"answers": work}}
     if isinstance(work, Request):
@@ -179,7 +174,7 @@ def _answer_space(thread_id: str) -> tuple[str, ...]:
 
 
 async def leave_answers(store: ThreadStore, thread_id: str, queue: str, answers: Json) -> None:
-    """Leave answers by id to the thread's worker; it queues them when the thread waits for one of them."""
+    """Leave answers by id to the thread's worker, which queues them when the thread waits for one of them."""
     for id, answer in answers.items():
         await store.aput(_answer_space(thread_id), id, {"answer": answer, "queue": queue}, index=False)
 
@@ -191,13 +186,13 @@ async def read_left_answers(store: ThreadStore, thread_id: str, ids: Iterable[st
 
 
 async def withdraw_answers(store: ThreadStore, thread_id: str, ids: Iterable[str]) -> None:
-    """Delete answers that were left."""
+    """Delete left answers."""
     for id in ids:
         await store.adelete(_answer_space(thread_id), id)
 
 
 async def enqueue_left_answers(store: ThreadStore, run: Run, before: Json | None = None) -> Run:
-    """Queue answers left for open questions, with those queued `before`; return the run as it then stands."""
+    """Queue left answers to open questions, together with `before`; return the resulting run."""
     left = await read_left_answers(store, run.thread_id, [pause["id"] for pause in run.pending])
     if not left:
         return run
@@ -217,13 +212,13 @@ async def request_cancel(store: ThreadStore, thread_id: str, reason: str) -> Non
 
 
 class CancelListener:
-    """Listens for requests to cancel the runs that an agent works on: one of the runs asks for all, once a second."""
+    """Listens for requests to cancel an agent's working runs; one of the runs asks for all, once a second."""
 
     def __init__(self) -> None:
         self._loops: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[str, asyncio.Future[str]]] = WeakKeyDictionary()
 
     async def wait(self, store: ThreadStore, thread_id: str, drain: Callable[[], None]) -> str:
-        """Wait until the run is cancelled, from anywhere; drain it, and return the reason."""
+        """Wait until the run is cancelled from any process; drain it, and return the reason."""
         loop = asyncio.get_running_loop()
         runs = self._loops.setdefault(loop, {})
         reason: asyncio.Future[str] = loop.create_future()
@@ -252,7 +247,7 @@ async def forget_cancel(store: ThreadStore, thread_id: str) -> None:
 
 
 def read_info(thread_id: str, row: Mapping[str, Any]) -> ThreadInfo:
-    """Return a row as people get it."""
+    """Return a row in its public form."""
     return ThreadInfo(
         thread_id,
         row.get("goal", ""),
@@ -268,15 +263,14 @@ def read_info(thread_id: str, row: Mapping[str, Any]) -> ThreadInfo:
 
 
 class Page(list[Json]):
-    """Rows, and the `cursor` to ask for the next ones with; None if there are no more."""
+    """Rows, with the `cursor` of the next page; None at the end."""
 
     cursor: str | None = None
 
 
 async def list_pending(store: ThreadStore, limit: int, *, owner: str | None = None, cursor: str | None = None) -> Page:
-    """Return at most `limit` open questions, but all of a thread; the thread that was asked longest ago comes first.
-
-    Raises ConfigError for an invalid cursor, and a limit below 1.
+    """Return about `limit` open questions, all of each thread, oldest first.
+    // Raises ConfigError for an invalid cursor, and a limit below 1.
     """
     if limit < 1:
         raise ConfigError(f"pending gives at least one question at once, not {limit}")
@@ -314,7 +308,7 @@ async def list_threads(
     before: str | None = None,
     prefix: str = "",
 ) -> list[ThreadInfo]:
-    """Return the threads that match, the one changed last first."""
+    """Return the matching threads, the last changed first."""
     async with storage.reader() as (_, store):
         found = await store.threads.find(limit, status=status, owner=owner, before=before, prefix=prefix)
         return [read_info(id, row) for id, row in found]

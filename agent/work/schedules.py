@@ -1,6 +1,5 @@
-"""Schedules that people confirmed, each with its plan and what was approved, and the runs of their moments.
-
-A run's thread is named after schedule and moment, so no moment is run twice, however many workers look.
+"""Confirmed schedules, each with its plan and approval, and their runs.
+// A run's thread is named after schedule and moment, so no moment runs twice, with any number of workers.
 """
 
 import hashlib
@@ -27,11 +26,11 @@ from donewhen.state.settings.merging import stored_settings
 
 SPACE = ("donewhen_schedules",)
 GRACE = timedelta(minutes=5)
-"""A run that begins later than this after its moment was missed."""
+"""Seconds after its moment when a run counts as missed."""
 AT_ONCE = 10_000
-"""Moments looked at in one go; after a long rest the next look goes on from there."""
+"""The most moments examined at once; the next look continues from there."""
 KEPT = 10
-"""Moments at which nothing was run that are remembered."""
+"""The most skipped moments that are remembered."""
 PATIENCE = 10.0
 
 
@@ -43,23 +42,23 @@ class ScheduleInfo:
     title: str
     goal: str
     schedule: Json
-    """As the plan had it: `every_minutes`, `at`, `weekdays`, `cron`, `timezone`, `missed`."""
+    """The plan's schedule: `every_minutes`, `at`, `weekdays`, `cron`, `timezone`, `missed`."""
     when: str
     """The same in words."""
     status: Literal["active", "paused"]
     next_runs: list[str]
     """The next three moments, ISO 8601; [] while it is paused."""
     thread_id: str
-    """Where it was confirmed."""
+    """The thread in which it was confirmed."""
     confirmed: str
     plan: Json
     owner: str = ""
     queue: str = ""
-    """Whose workers carry it out."""
+    """The queue whose workers run it."""
     last: Json | None = None
     """The last run: `at`, `thread_id`."""
     skipped: list[Json] = field(default_factory=list)
-    """The last moments at which nothing was run: `at`, `why`."""
+    """The last moments without a run: `at`, `why`."""
 
     def to_dict(self) -> Json:
         """Return all fields by name, in plain JSON."""
@@ -67,7 +66,7 @@ class ScheduleInfo:
 
 
 async def keep_schedule(store: ThreadStore, run: Run) -> None:
-    """Keep the schedule that a run ended with, if it did, as it was approved; any number of times."""
+    """Store the schedule that a run ended with, if any, as approved; safe to repeat."""
     receipt, plan = run.receipt, run.plan
     if run.outcome is None or run.outcome["code"] != "scheduled" or not receipt or not plan or not plan["schedule"]:
         return
@@ -97,7 +96,9 @@ async def keep_schedule(store: ThreadStore, run: Run) -> None:
 
 
 def due_moment(row: Mapping[str, Any], now: datetime, *, busy: bool) -> tuple[datetime | None, Json]:
-    """Return the moment to run now, if any, and what of the row changes; `busy`: the run before has not ended. Pure."""
+    """Return the moment to run now, if any, and the row's changes; `busy` means the previous run has
+    not ended. Pure.
+    """
     seen, start = datetime.fromisoformat(row["seen"]), datetime.fromisoformat(row["confirmed"])
     past = takewhile(lambda moment: moment <= now, occurrences(row["schedule"], seen, start))
     due, policy = [*islice(past, AT_ONCE)], row["schedule"].get("missed") or "once"
@@ -123,7 +124,7 @@ def _iso(moment: datetime) -> str:
 
 
 class Schedules:
-    """The schedules on a storage, for people and for workers. What is not known is a ScheduleError."""
+    """The schedules on a storage, for people and workers. Unknown ids raise ScheduleError."""
 
     def __init__(self, storage: Storage) -> None:
         self._storage = storage
@@ -134,21 +135,21 @@ class Schedules:
             return _info(await _row(store, id))
 
     async def pause(self, id: str) -> ScheduleInfo:
-        """Run nothing of it until it is resumed; what has begun goes on."""
+        """Pause it until it is resumed; a working run continues."""
         return await self._change(id, paused=True)
 
     async def resume(self, id: str) -> ScheduleInfo:
-        """Go on from now; moments that passed meanwhile are not made up for."""
+        """Continue from now on; moments that passed are not made up for."""
         return await self._change(id, paused=False, seen=_iso(datetime.now(UTC)))
 
     async def delete(self, id: str) -> None:
-        """Forget it; threads of its runs stay."""
+        """Delete it; the threads of its runs are kept."""
         async with self._alone(id) as store:
             await _row(store, id)
             await store.adelete(SPACE, id)
 
     async def run(self, id: str) -> str:
-        """Run it once now, beside its times, and return the thread's id. Refused while a run of it is open."""
+        """Run it once now, in addition, and return the thread's id. Refused while a run of it is open."""
         async with self._alone(id) as store:
             row = await _row(store, id)
             if await _busy(store, row):
@@ -158,9 +159,8 @@ class Schedules:
     async def start_due(
         self, queue: str, now: datetime | None = None, *, store: ThreadStore | None = None
     ) -> list[str]:
-        """Hand what is due in a queue to its workers; return the threads. Any number of workers may call it at once.
-
-        `store` is one to read by, if there is one open.
+        """Queue the due runs of a queue; return their threads. Any number of workers may call it at once.
+        // `store` is an open reader, if there is one.
         """
         if store is None:
             async with self._storage.reader() as (_, store):
@@ -185,7 +185,9 @@ class Schedules:
         return begun
 
     async def _begin(self, store: ThreadStore, row: Json, moment: datetime, change: Json) -> str:
-        """Submit the run of a moment, then write down that it was. Cut off in between, it is submitted again: once."""
+        """Submit the run of a moment, then record that. If interrupted in between, it is submitted again with the same
+        id.
+        """
         at = _iso(moment)
         thread_id = f"{row['id']}-{moment.astimezone(UTC):%Y%m%dT%H%M%SZ}"
         when = moments_text([moment.isoformat(timespec="minutes")])
@@ -207,7 +209,7 @@ class Schedules:
             return _info(row)
 
     async def list(self, *, owner: str | None = None) -> list[ScheduleInfo]:
-        """Return all schedules, or those of one owner, the first confirmed first."""
+        """Return all schedules, or those of one owner, in the order of their confirmation."""
         async with self._storage.reader() as (_, store):
             rows = await _rows(store)
         return [_info(row) for row in rows if owner is None or row["owner"] == owner]

@@ -1,8 +1,7 @@
-"""Follows a run from anywhere: events are read off its checkpoints, so none is missed if a worker dies.
-
-They are the events of a stream that the state tells of: speech, plan, steps, observations, what is waited for, the
-outcome. Speech comes whole, under the id of its message, when the reply is there; its pieces as they are written, and
-meters, are for those who sit beside the run. In one look a step's speech comes before its observations.
+"""Follow a run from any process: events are read from its checkpoints, so none is missed if a worker dies.
+// These are the stream events that the state shows: speech, plan, steps, observations, questions, the outcome. Speech
+comes complete, as one event per message; its pieces, and meters, are only in the run's own stream. Within one poll a
+step's speech comes before its observations.
 """
 
 import asyncio
@@ -23,7 +22,7 @@ from donewhen.state.plan.order import ancestors
 from donewhen.state.run import SAID, Json
 
 POLL = 0.5
-"""Seconds between two looks."""
+"""Seconds between two polls."""
 STARTED = ("running", "waiting", "ready", "done", "failed", "exhausted")
 ENDED = ("done", "failed", "blocked", "skipped", "exhausted")
 CURSOR: dict[str, type] = {
@@ -39,9 +38,8 @@ Look = Callable[[], Awaitable[tuple[Run, StateSnapshot]]]
 
 
 async def watch_run(look: Look, cursor: str | None, poll: float = POLL) -> AsyncIterator[tuple[Json, str]]:
-    """Yield (event, cursor after it), until the outcome, or until workers leave the run to a person.
-
-    Raises ConfigError for a cursor that is none, or of another thread.
+    """Yield (event, cursor after it) until the outcome, or until workers leave the run to a person.
+    // Raises ConfigError for an invalid cursor, or one of another thread.
     """
     seen = _read(cursor)
     while True:
@@ -70,7 +68,7 @@ def _read(cursor: str | None) -> Json:
 
 
 def _news(run: Run, snapshot: StateSnapshot, seen: Json) -> Iterator[Json]:
-    """Yield what the state tells that was not seen yet; `seen` covers each event when it is yielded."""
+    """Yield the new events in the state; `seen` includes each event when it is yielded."""
     values = snapshot.values
     turn = int(values.get("turn") or 0)
     if run.status == "queued" or not turn:
@@ -104,7 +102,7 @@ def _news(run: Run, snapshot: StateSnapshot, seen: Json) -> Iterator[Json]:
 
 @dataclass(frozen=True)
 class _Steps:
-    """The steps, told in the order in which they happened, however much of it is seen at once."""
+    """The events of steps in the order in which they happened, however many appear at once."""
 
     run: Run
     plan: Mapping[str, Any]
@@ -112,14 +110,14 @@ class _Steps:
     seen: Json
 
     def tell_before(self, entry: Mapping[str, Any]) -> Iterator[Json]:
-        """Yield what was before an observation: its step began, and others had ended."""
+        """Yield the events before an observation: its step began, and others ended."""
         for id, record in self.run.steps.items():
             if (at := _second(record.get("ended"))) and at < _second(entry["at"]):
                 yield from self.end_step(id)
         yield from self.begin_step(entry["step"])
 
     def begin_step(self, id: str) -> Iterator[Json]:
-        """Yield that a step began, after the end of those that it builds on; and what it said."""
+        """Yield that a step began, after the end of its dependencies; and its speech."""
         found = next((step for step in self.plan.get("steps", ()) if step["id"] == id), None)
         if found and id not in self.seen["steps"]:
             for other in ancestors(self.plan, id):
@@ -130,7 +128,7 @@ class _Steps:
             yield from _speech_events(id, message, self.seen)
 
     def end_step(self, id: str) -> Iterator[Json]:
-        """Yield that a step began, if it did, and that it ended, if it has."""
+        """Yield that a step began and ended, as far as it has."""
         record = self.run.steps.get(id) or {}
         over = record.get("status") in ENDED
         if over and self.seen["steps"].get(id) == record["status"]:
@@ -144,7 +142,7 @@ class _Steps:
 
 
 def _second(at: str | None) -> str:
-    """Return a moment to the second, which all records have."""
+    """Return a moment in whole seconds, as in all records."""
     return (at or "")[:19]
 
 
@@ -157,7 +155,7 @@ def _speech_events(step: str | None, message: AnyMessage, seen: Json) -> Iterato
 
 
 def _speech(snapshot: StateSnapshot, run: Run, plan: Mapping[str, Any] | None) -> list[tuple[str | None, AnyMessage]]:
-    """Return what was said since the request, and by which step (None: planning)."""
+    """Return the messages since the request, each with its step (None for planning)."""
     messages = list(snapshot.values.get("messages") or ())
     asked = [at for at, each in enumerate(messages) if isinstance(each, HumanMessage) and each.text.strip() == run.goal]
     ids = [step["id"] for step in (plan or {}).get("steps", ())]
@@ -193,7 +191,7 @@ def _step_of(card: Mapping[str, Any], ids: Sequence[str]) -> str | None:
 
 
 def _journal(snapshot: StateSnapshot) -> list[Json]:
-    """Return all observations, those of steps at work too, as they were made; of one step in the order of numbers."""
+    """Return all observations, including those of working steps, by time, and within a step by number."""
     entries = list(snapshot.values.get("journal") or ())
     for task in snapshot.tasks:
         if isinstance(task.state, StateSnapshot):
@@ -201,7 +199,7 @@ def _journal(snapshot: StateSnapshot) -> list[Json]:
     latest: dict[str, str] = {}
 
     def moment(entry: Json) -> str:
-        """Not before what was numbered before it: of reads made side by side a later one may have ended first."""
+        """Return a time not before that of lower numbers, because of parallel reads a later one may end first."""
         name = str(entry["id"]).rpartition(".")[0]
         latest[name] = max(latest.get(name, ""), _second(entry["at"]))
         return latest[name]

@@ -1,7 +1,6 @@
-"""Workers: take up what was submitted, what was cut off and what is due, on one storage, in one queue.
-
-Who holds a thread's lock works on it, so any number of workers may look at the same rows. A worker that dies loses its
-locks; the next look of another one finds the run and goes on with it.
+"""Workers carry out submitted, interrupted and due runs of one queue on one storage.
+// Holding a thread's lock gives the right to work on it, so any number of workers may read the same rows. A worker that
+dies loses its locks, and another one finds the run and continues it.
 """
 
 import asyncio
@@ -40,27 +39,27 @@ from donewhen.state.errors import DoneWhenError, StorageError, ThreadBusy, Unkno
 from donewhen.state.run import Json
 
 POLL = 0.5
-"""Seconds between two looks at the queue."""
+"""Seconds between two polls of the queue."""
 SWEEP = 5.0
-"""Seconds between two looks at what others are at work on, to take over what they left."""
+"""Seconds between two searches for work that dead workers left."""
 FEW = 32
-"""New threads of one owner that are taken up in any order; those that were begun come before all of them."""
+"""New threads of one owner that are taken in any order; started ones come before all of them."""
 LINE = 256
-"""Of what waits, what is looked at: the first of so many owners."""
+"""The most owners whose first waiting threads are considered."""
 SWEPT = 10_000
-"""Of the threads that are said to run, those looked at in one sweep."""
+"""The most running threads that one sweep examines."""
 ELSEWHERE = 1.0
-"""Seconds for which a thread that another worker was faster at is let alone; its row says so by then."""
+"""Seconds for which a thread that another worker just took is skipped, until its row says so."""
 GRACE = 15.0
-"""Seconds that what is at work has to end after a drain, before it is cut off."""
+"""Seconds that current work has to end after a drain, before it is cut off."""
 ALIVE = 30.0
-"""Seconds after its last sign of life that a worker is said to be there; it gives one with every sweep."""
+"""Seconds for which a worker counts as alive after its last sweep."""
 SPACE = ("donewhen_workers",)
 _log = logging.getLogger("donewhen.work")
 
 
 class Carrier(Protocol):
-    """An object that carries a thread on; an `Agent` is one."""
+    """An object that continues a thread, such as an `Agent`."""
 
     async def carry(self, thread_id: str) -> Run: ...
 
@@ -68,11 +67,11 @@ class Carrier(Protocol):
 
 
 OpenAgent = Callable[[ThreadInfo], AbstractAsyncContextManager[Carrier]]
-"""Opens the agent that carries a thread on. A DoneWhenError leaves the thread to a person, with the reason."""
+"""Opens the agent that continues a thread. A DoneWhenError leaves the thread to a person, with the reason."""
 
 
 class Worker:
-    """Carries on the threads of a queue, at most `concurrency` at once; more stay in the queue, in the database.
+    """Carries out the runs of a queue, at most `concurrency` at once; the others wait in the database.
 
     `await run()` works until `drain()` or SIGTERM; `async with` works beside the block and drains at its end. Owners
     take turns: each one's first thread comes before anybody's second. A run that a worker drains, or leaves by dying,
@@ -100,9 +99,9 @@ class Worker:
         self._active: dict[str, asyncio.Task[None]] = {}
         self._owners: dict[str, str] = {}
         self._served: dict[str, int] = {}
-        """When each owner had a turn last."""
+        """When each owner was served last."""
         self._elsewhere: dict[str, float] = {}
-        """Threads that others had just taken, until when they are let alone."""
+        """Threads that other workers just took, and until when they are skipped."""
         self._turns = count(1)
         self._carriers: list[Carrier] = []
         self._wake = asyncio.Event()
@@ -123,33 +122,32 @@ class Worker:
         self._task = self._task or asyncio.create_task(self._work(), name=f"donewhen worker {self.id}")
 
     async def stop(self) -> None:
-        """Drain, and wait for it."""
+        """Drain, and wait until all work has stopped."""
         self.drain()
         if self._task is not None:
             await self._task
 
     def drain(self) -> None:
-        """Take up nothing more, and ask what is at work to stop at its next clean point."""
+        """Take no more work, and ask current work to stop at its next clean point."""
         self._draining = True
         for carrier in self._carriers:
             carrier.drain()
         self._wake.set()
 
     def wake(self) -> None:
-        """Look at the queue now."""
+        """Poll the queue now."""
         self._wake.set()
 
     async def run(self) -> None:
-        """Work until drained, by `drain` or SIGTERM, of which a second one ends the process.
-
-        A database that cannot be reached is waited for.
+        """Work until drained, by `drain` or SIGTERM; a second SIGTERM ends the process.
+        // Waits for a database that cannot be reached.
         """
         with self._drain_on_sigterm():
             await self._work()
 
     @contextmanager
     def _drain_on_sigterm(self) -> Iterator[None]:
-        """Drain by SIGTERM, if nobody else listens to that signal."""
+        """Drain on SIGTERM, unless another handler is installed."""
         loop, main = asyncio.get_running_loop(), threading.current_thread() is threading.main_thread()
 
         def once() -> None:
@@ -194,7 +192,7 @@ class Worker:
                     await store.adelete(SPACE, self.id)
 
     async def _listen(self, store: ThreadStore, hear: Hear) -> None:
-        """Look now and whenever something may have come, until the next sweep: then the database is opened anew."""
+        """Poll now, and whenever there may be new work, until the next sweep reopens the database."""
         loop = asyncio.get_running_loop()
         await self._sweep(store)
         await self._beat()
@@ -205,7 +203,7 @@ class Worker:
             await hear(self._wake, self._poll)
 
     async def _look(self, store: ThreadStore) -> None:
-        """Start what is due, and take up what there is room for."""
+        """Start due runs, and take work as far as there is room."""
         now = asyncio.get_running_loop().time()
         if now - self._planned >= self._poll:
             self._planned = now
@@ -232,14 +230,14 @@ class Worker:
             self._active[thread_id] = asyncio.create_task(self._take(thread_id, row), name=f"donewhen {thread_id}")
 
     async def _beat(self) -> None:
-        """Say that we are alive."""
+        """Record that this worker is alive."""
         said: Json = {"id": self.id, "queue": self._queue, "started": self._started, "seen": now_text()}
         said |= {"active": len(self._active), "concurrency": self.concurrency}
         async with self.storage.writer() as (_, store):
             await store.aput(SPACE, self.id, said, index=False)
 
     async def _sweep(self, store: ThreadStore) -> None:
-        """Put back into the queue what is said to run and nobody works on: who did has died."""
+        """Return running threads that nobody holds to the queue, because their worker died."""
         said = await store.threads.find(SWEPT, queue=self._queue, status=["running"], due=now_text())
         for thread_id in await self.storage.find_free([id for id, _ in said if id not in self._active]):
             with suppress(ThreadBusy):
@@ -273,7 +271,7 @@ class Worker:
             self._wake.set()
 
     async def _postpone(self, thread_id: str, error: Exception) -> None:
-        """Try it again later; after five times, or where it can never work, leave it to a person."""
+        """Retry later; after five times, or if it can never work, leave it to a person."""
         async with self.storage.session(thread_id) as (_, store):
             row = await store.threads.get(thread_id) or {}
             status = row.get("status")
@@ -289,9 +287,7 @@ class Worker:
 
 
 async def status_of(storage: Storage) -> Json:
-    """Return threads by status, queues with what waits in them, workers alive lately, and the oldest of each open
-    status.
-    """
+    """Return the counts of threads by status, the queues, the workers alive, and the oldest of each open status."""
     lately = (datetime.now(UTC) - timedelta(seconds=ALIVE)).isoformat(timespec="milliseconds")
     async with storage.reader() as (_, store):
         counts: Counter[str] = Counter()

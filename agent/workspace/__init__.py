@@ -1,4 +1,4 @@
-"""Tools that read, search, write and check files inside one folder, and nothing outside it."""
+"""Tools that read, search, write and check files within one folder."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -11,11 +11,11 @@ WORKSPACE_TOOLS = (
     *("matches_schema", "calculate", "write_file", "append_file", "edit_file", "delete_file", "copy_file", "move_file"),
     "run_command",
 )
-"""The names of all of them, for those who forbid one without having it."""
+"""The names of all workspace tools, so that a profile may forbid one that is not present."""
 
 
 def __getattr__(name: str) -> Any:
-    """Import `workspace_tools` when it is used: the process that reads data needs this room, but not the tools."""
+    """Import `workspace_tools` on use: the process that reads data needs this package without the tools."""
     if name == "workspace_tools":
         from donewhen.agent.workspace.toolset import workspace_tools
 

@@ -1,4 +1,4 @@
-"""Arithmetic in words a model writes: parsed, never evaluated as code, exact where it can be, and bounded."""
+"""Evaluate arithmetic that a model writes: parsed, never run as code, exact where possible, and bounded."""
 
 import ast
 import math
@@ -137,7 +137,7 @@ def _power(left: Number, right: Number) -> Number:
 
 
 def _text(value: Number) -> str:
-    """Whole numbers with all their digits, others with as many as a float holds."""
+    """Return whole numbers with all digits, others with as many as a float has."""
     if value.denominator == 1:
         return str(value.numerator)
     try:

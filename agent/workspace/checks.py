@@ -1,4 +1,4 @@
-"""Questions with a yes or no, made for the checks of criteria: they fail by saying what was found instead."""
+"""Yes-or-no tools for checks of criteria; they fail with what was found instead."""
 
 import json
 import os
@@ -110,7 +110,7 @@ def _json(root: Root, path: str) -> Any:
 
 
 def _refuse_hostile(schema: Any, depth: int = 0) -> None:
-    """ToolException for a schema that no clock stops: nested without end, or with a pattern that takes all memory."""
+    """Raise ToolException for a schema that no time limit stops: endless nesting, or a pattern that exhausts memory."""
     if depth > MAX_NESTING:
         raise ToolException(f"The schema is nested more than {MAX_NESTING} deep.")
     if isinstance(schema, dict):

@@ -63,12 +63,12 @@ Seconds = Annotated[float, Field(gt=0, le=600, description="seconds after which 
 
 @dataclass(frozen=True)
 class AllowList:
-    """The programs that may be run, as they were allowed: `git`, `make test`, `python3 -m pytest *`."""
+    """The allowed programs, as configured: `git`, `make test`, `python3 -m pytest *`."""
 
     programs: Mapping[str, str]
-    """Name → absolute path of what may start."""
+    """Name → absolute path of the allowed programs."""
     lines: Sequence[tuple[list[str], bool]] = ()
-    """Arguments that may be given without asking, program first; whether more may follow."""
+    """Arguments allowed without asking, program first, and whether more may follow."""
 
     def asks(self, arguments: Mapping[str, Any]) -> bool:
         """Return whether a person has to approve a call: its arguments were not allowed."""
@@ -116,7 +116,7 @@ class Output:
     size: int = 0
 
     def add(self, data: bytes) -> None:
-        """Take what came next."""
+        """Add the next bytes."""
         self.size += len(data)
         room = self.keep // 2 - len(self.head)
         self.head += data[:room]
@@ -131,7 +131,7 @@ class Output:
 
 @dataclass
 class ProgramEnd:
-    """The end of a program, and what it wrote."""
+    """The exit and the output of a program."""
 
     stdout: Output
     stderr: Output

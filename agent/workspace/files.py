@@ -11,7 +11,7 @@ from langchain_core.tools import ToolException
 from pydantic import Field
 
 from donewhen.agent.workspace.data.encoding import SAMPLE_BYTES, encoding_of
-from donewhen.agent.workspace.root import Parts, Root, shown
+from donewhen.agent.workspace.root import Parts, Root, display_path
 from donewhen.state.secrets import CONTEXT, REDACTED, concealed_part
 
 MAX_READ = 200_000
@@ -56,10 +56,10 @@ def write_file(root: Root, path: FilePath, content: Content) -> Written:
     with root.writing:
         _keep_secrets(root, path, content)
         root.replace(parts, io.BytesIO(encode(content)))
-    return f"Wrote {len(content)} characters to {shown(parts)}", _artifact(parts, content)
+    return f"Wrote {len(content)} characters to {display_path(parts)}", _artifact(parts, content)
 
 
-def text_replaced(root: Root, arguments: Mapping[str, Any]) -> dict[str, str]:
+def replaced_text(root: Root, arguments: Mapping[str, Any]) -> dict[str, str]:
     """Return the text in whose place `write_file` would put its content; {} for one too long to be shown."""
     with root.open(arguments["path"]) as file, open_text(file, arguments["path"]) as text:
         before = text.read(MAX_SHOWN + 1)
@@ -81,7 +81,7 @@ def append_file(root: Root, path: FilePath, content: Content) -> Written:
         file.seek(0)
         with open_text(file, path) as text:
             whole = text.read(MAX_SHOWN + 1)
-    return f"Appended {len(content)} characters to {shown(parts)}", _artifact(parts, whole)
+    return f"Appended {len(content)} characters to {display_path(parts)}", _artifact(parts, whole)
 
 
 def edit_file(
@@ -110,7 +110,7 @@ def edit_file(
         after = before.replace(old, new)
         root.replace(parts, io.BytesIO(encode(after, encoding)))
     line = before[: before.index(old)].count("\n") + 1
-    return f"Replaced 1 passage at line {line} of {shown(parts)}", _artifact(parts, after)
+    return f"Replaced 1 passage at line {line} of {display_path(parts)}", _artifact(parts, after)
 
 
 def move_file(root: Root, source: FilePath, destination: FilePath) -> str:
@@ -118,7 +118,7 @@ def move_file(root: Root, source: FilePath, destination: FilePath) -> str:
     before, after = root.file_parts(source), root.file_parts(destination)
     with root.writing:
         root.move(before, after)
-    return f"Moved {shown(before)} to {shown(after)}"
+    return f"Moved {display_path(before)} to {display_path(after)}"
 
 
 def copy_file(root: Root, source: FilePath, destination: FilePath) -> str:
@@ -126,18 +126,18 @@ def copy_file(root: Root, source: FilePath, destination: FilePath) -> str:
     before, after = root.file_parts(source), root.file_parts(destination)
     with root.writing:
         root.copy(before, after)
-    return f"Copied {shown(before)} to {shown(after)}"
+    return f"Copied {display_path(before)} to {display_path(after)}"
 
 
 def delete_file(root: Root, path: FilePath) -> str:
     """Delete a file or folder: it is moved into the folder .trash, from where move_file brings it back."""
     parts = root.file_parts(path)
     if parts[0] == TRASH:
-        raise ToolException(f"{shown(parts)} is deleted already; only a person empties {TRASH}.")
+        raise ToolException(f"{display_path(parts)} is deleted already; only a person empties {TRASH}.")
     with root.writing:
         kept = next(name for name in _free_names((TRASH, *parts)) if root.kind(name) is None)
         root.move(parts, kept)
-    return f"Deleted {shown(parts)}; it is kept as {shown(kept)}"
+    return f"Deleted {display_path(parts)}; it is kept as {display_path(kept)}"
 
 
 def _free_names(parts: Parts) -> Iterator[Parts]:
@@ -149,7 +149,7 @@ def _free_names(parts: Parts) -> Iterator[Parts]:
 
 
 def _keep_secrets(root: Root, path: str, content: str) -> None:
-    """Refuse to write `[redacted]` over what it stands for."""
+    """Refuse to write `[redacted]` over the secret it stands for."""
     if REDACTED not in content:
         return
     try:
@@ -165,7 +165,7 @@ def _keep_secrets(root: Root, path: str, content: str) -> None:
 
 
 def _skip(text: io.TextIOWrapper, path: str, offset: int) -> str:
-    """Go on to an offset; what stands right before it."""
+    """Skip to an offset; return the text right before it."""
     left, before = offset, ""
     while left:
         piece = text.read(min(left, SKIP_CHARS))
@@ -211,7 +211,7 @@ def _artifact(parts: Parts, content: str) -> dict[str, Any]:
     """Return what clients show of a written file; a longer one is cut and marked as cut."""
     if len(content) > MAX_SHOWN:
         content = content[: MAX_SHOWN - 60] + "\n[cut here; the file on disk is longer]"
-    return {"files": {shown(parts): content}}
+    return {"files": {display_path(parts): content}}
 
 
 def open_text(file: IO[bytes], path: str, *, newline: str | None = "") -> io.TextIOWrapper:
@@ -230,7 +230,7 @@ def detect(sample: bytes, path: str) -> str:
 
 
 def encode(text: str, encoding: str = "utf-8") -> bytes:
-    """Text as bytes. Raises ToolException when the encoding has no place for a character."""
+    """Return text as bytes. Raises ToolException if the encoding lacks a character."""
     try:
         return text.encode(encoding)
     except UnicodeEncodeError as error:

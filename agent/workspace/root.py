@@ -41,10 +41,10 @@ KINDS = {
 
 
 class Missing(ToolException):
-    """Nothing has this name. Whoever knows what there is may say what is near."""
+    """Nothing has this name. A caller may add similar names."""
 
     def __init__(self, parts: Parts) -> None:
-        super().__init__(f"Not found: {shown(parts)!r}.")
+        super().__init__(f"Not found: {display_path(parts)!r}.")
         self.parts = parts
 
 
@@ -116,7 +116,7 @@ class Root:
     def copy(self, source: Parts, destination: Parts) -> None:
         """Copy a file, all or nothing. Raises ToolException where the name is taken; nothing is replaced."""
         written = (*destination[:-1], TEMPORARY + secrets.token_hex(8))
-        with self.open(shown(source)) as content:
+        with self.open(display_path(source)) as content:
             refuse_history(destination)
             self._refuse_taken(source, destination)
             self.replace(written, content)
@@ -164,7 +164,9 @@ class Root:
                 )
         with os.fdopen(descriptor, "r+b") as file:
             if os.fstat(file.fileno()).st_nlink > 1:
-                raise ToolException(f"{shown(parts)} has several names (hard links); use write_file to replace it.")
+                raise ToolException(
+                    f"{display_path(parts)} has several names (hard links); use write_file to replace it."
+                )
             yield file
 
     def move(self, source: Parts, destination: Parts) -> None:
@@ -175,9 +177,11 @@ class Root:
         if kind is None:
             raise Missing(source)
         if kind not in (KINDS[stat.S_IFDIR], FILE_KIND):
-            raise ToolException(f"{shown(source)} is {kind}, not a file or a folder.")
+            raise ToolException(f"{display_path(source)} is {kind}, not a file or a folder.")
         if destination[: len(source)] == source:
-            raise ToolException(f"{shown(source)} cannot become {shown(destination)}: that is itself, or inside of it.")
+            raise ToolException(
+                f"{display_path(source)} cannot become {display_path(destination)}: that is itself, or inside of it."
+            )
         with self.folder(source[:-1]) as before, self.folder(destination[:-1], create=True) as after:
             self._refuse_taken(source, destination)
             if kind == FILE_KIND and _link(before, source[-1], after, destination[-1]):
@@ -187,8 +191,8 @@ class Root:
 
     def _refuse_taken(self, source: Parts, destination: Parts) -> None:
         if (taken := self.kind(destination)) is not None:
-            hint = f"; name the file too: {shown((*destination, source[-1]))}" if taken != FILE_KIND else ""
-            raise ToolException(f"{shown(destination)} exists already, as {taken}; nothing was changed{hint}.")
+            hint = f"; name the file too: {display_path((*destination, source[-1]))}" if taken != FILE_KIND else ""
+            raise ToolException(f"{display_path(destination)} exists already, as {taken}; nothing was changed{hint}.")
 
     def _open_file(self, parent: int, parts: Parts, access: int) -> int:
         before = os.stat(parts[-1], dir_fd=parent, follow_symlinks=False)
@@ -207,11 +211,11 @@ class Root:
 
     def _refuse(self, parent: int, parts: Parts, mode: int, wanted: str) -> NoReturn:
         if not stat.S_ISLNK(mode):
-            raise ToolException(f"{shown(parts)} is {_kind(mode)}, not {wanted}.")
+            raise ToolException(f"{display_path(parts)} is {_kind(mode)}, not {wanted}.")
         target = os.path.realpath(os.path.join(self.path, *parts))
         inside = target.startswith(self.path.rstrip("/") + "/")
         hint = f"Use {os.path.relpath(target, self.path)!r}." if inside else "It leads out of the workspace."
-        raise ToolException(f"{shown(parts)} is a symbolic link; links are not followed. {hint}")
+        raise ToolException(f"{display_path(parts)} is a symbolic link; links are not followed. {hint}")
 
 
 def open_regular(parent: int, name: str, access: int) -> int:
@@ -268,13 +272,13 @@ def split_file_path(path: str, root: str) -> Parts:
 
 
 def refuse_history(parts: Parts) -> None:
-    """Nothing is written where a version control system keeps its hooks and objects."""
+    """Refuse to write where a version control system keeps its hooks and objects."""
     for part in parts:
         if part.casefold() in HISTORY_FOLDERS:
             raise ToolException(f"Nothing is written inside {part}; choose another path.")
 
 
-def shown(parts: Parts) -> str:
+def display_path(parts: Parts) -> str:
     """Return the path as results show it."""
     return "/".join(parts) or "."
 

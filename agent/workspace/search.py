@@ -9,7 +9,7 @@ from langchain_core.tools import ToolException
 from pydantic import Field
 
 from donewhen.agent.workspace.files import open_text
-from donewhen.agent.workspace.root import Root, shown
+from donewhen.agent.workspace.root import Root, display_path
 from donewhen.agent.workspace.walk import FileEntry, Walk, path_matcher, walk_of
 from donewhen.state.proof.patterns import PATTERN_CHARS, pattern_problem
 
@@ -43,7 +43,7 @@ def list_files(
         count += 1
         if len(files) < limit:
             files.append({"path": entry.path, "bytes": entry.size})
-    found = {"path": shown(walk.start), "count": count, "files": files}
+    found = {"path": display_path(walk.start), "count": count, "files": files}
     return _result(found, walk, truncated=count > len(files))
 
 
@@ -109,9 +109,9 @@ def _search(query: str, is_regex: bool, ignore_case: bool) -> Search:
 
 
 def _lines(root: Root, entry: FileEntry, walk: Walk) -> Iterator[Line]:
-    """Numbered lines; an endless line comes in pieces of one number. Binary and vanished files have none."""
+    """Yield numbered lines; a very long line comes in pieces with one number. Binary and missing files have none."""
     try:
-        with root.open(shown(entry.parts)) as file, open_text(file, entry.path, newline=None) as text:
+        with root.open(display_path(entry.parts)) as file, open_text(file, entry.path, newline=None) as text:
             number = 1
             while piece := text.readline(LINE_CHARS):
                 yield number, piece.rstrip("\n")

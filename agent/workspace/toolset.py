@@ -1,4 +1,4 @@
-"""The workspace tools as LangChain tools: what each does to the world and which argument names its object."""
+"""The workspace tools as LangChain tools, with their effects and path arguments."""
 
 import asyncio
 import functools
@@ -22,7 +22,7 @@ from donewhen.agent.workspace.files import (
     edit_file,
     move_file,
     read_file,
-    text_replaced,
+    replaced_text,
     write_file,
 )
 from donewhen.agent.workspace.root import Missing, Root
@@ -54,7 +54,7 @@ def workspace_tools(root: str | Path, *, commands: Sequence[str] = (), write: bo
         _tool(calculate, None, "read"),
     ]
     if write:
-        replaces = functools.partial(text_replaced, folder)
+        replaces = functools.partial(replaced_text, folder)
         tools.append(_tool(write_file, folder, "idempotent", PATH, replaces=replaces))
         tools.extend(_tool(function, folder, "write", PATH) for function in (append_file, edit_file, delete_file))
         tools.extend(_tool(function, folder, "write", ["source", "destination"]) for function in (copy_file, move_file))
@@ -91,7 +91,7 @@ def _tool(
 
 
 def _inside(effect: EffectKind, paths: Sequence[str]) -> dict[str, Any]:
-    """Metadata of a tool that works on paths inside its folder: once its plan is approved, it asks nobody."""
+    """Return the metadata of a tool that works on paths in its folder; under an approved plan it asks nobody."""
     free = {} if effect == "read" else {"asks": False}
     return {"targets": [*paths], "paths": [*paths], **free}
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 from langchain_core.tools import ToolException
 
-from donewhen.agent.workspace.root import TEMPORARY, Missing, Parts, Root, shown
+from donewhen.agent.workspace.root import TEMPORARY, Missing, Parts, Root, display_path
 
 MAX_ENTRIES = 200_000
 MAX_DEPTH = 60
@@ -37,7 +37,7 @@ class FileEntry:
     @property
     def path(self) -> str:
         """Return the path as tools take it; a name that is no valid text shows replacement characters."""
-        return os.fsencode(shown(self.parts)).decode(errors="replace")
+        return os.fsencode(display_path(self.parts)).decode(errors="replace")
 
 
 @dataclass
@@ -51,7 +51,7 @@ class Walk:
     links: list[str] = field(default_factory=list)
     """Symbolic links, not followed."""
     stopped: bool = False
-    """Whether the tree was too large or too deep to see all of it."""
+    """True if the tree was too large or too deep to be read completely."""
     _seen: int = 0
 
     def __iter__(self) -> Iterator[FileEntry]:
@@ -82,12 +82,12 @@ class Walk:
             for entry in found[:room]:
                 inner = (*parts, entry.name)
                 if entry.is_symlink():
-                    self.links.append(shown(inner))
+                    self.links.append(display_path(inner))
                 elif entry.is_dir(follow_symlinks=False):
                     folders.append(inner)
                 elif entry.is_file(follow_symlinks=False) and not entry.name.startswith(TEMPORARY):
                     files.extend(_entry(entry, inner))
-        folders = [inner for inner in folders if not hidden(inner[-1])]
+        folders = [inner for inner in folders if not is_hidden(inner[-1])]
         if folders and len(parts) >= MAX_DEPTH:
             self.stopped, folders = True, []
         return files, folders
@@ -105,13 +105,13 @@ def walk_of(root: Root, path: str) -> Walk:
         return Walk(root.folder, parts, single=FileEntry(parts, os.fstat(file.fileno()).st_size))
 
 
-def hidden(name: str) -> bool:
+def is_hidden(name: str) -> bool:
     """Return whether a folder is passed over unless a path names it."""
     return name.startswith(".") or name in SKIPPED_FOLDERS
 
 
 def near_names(root: Root, parts: Parts) -> list[str]:
-    """Up to three paths whose last name is the same or nearly the same as the last of `parts`."""
+    """Return up to three paths whose last name is similar to the last of `parts`."""
     wanted = parts[-1].casefold()
     names: dict[str, list[str]] = {}
     for entry in itertools.islice(Walk(root.folder, ()), NEAR_ENTRIES):

@@ -1,4 +1,4 @@
-"""Asks a person at the terminal, and returns one answer value; `state.people` reads its meaning."""
+"""Ask a person at the terminal, and return one answer value; `state.people` reads its meaning."""
 
 import shlex
 import shutil
@@ -34,16 +34,16 @@ class Later(Exception):
 
 @dataclass(frozen=True)
 class Person:
-    """Somebody at the terminal."""
+    """The person at the terminal."""
 
     terminal: Terminal
     read: Callable[[str], str]
     editor: str | None = None
     drafts: dict[str, str] = field(default_factory=dict)
-    """Edits that were begun and not sent, by the pause's id."""
+    """Unsent edits, by the pause's id."""
 
     def ask(self, pending: Pause) -> Any:
-        """Show the pause and ask until there is an answer that is understood. Raises Later (also at Ctrl-D)."""
+        """Show the pause and ask until an answer is understood. Raises Later (also at Ctrl-D)."""
         self.terminal.line("")
         self.terminal.show(draw_pause(pending, self.terminal))
         if pending.get("problem"):
@@ -87,7 +87,7 @@ class Person:
         return typed or None
 
     def _read_typed(self, legend: str) -> str:
-        """Return what is typed below a line of keys; it begins with a TAB if that was pressed."""
+        """Return the text typed below a line of keys; it begins with a TAB if that was pressed."""
         self.terminal.legend(self.terminal.say(legend))
         try:
             typed = self.read(PROMPT)
@@ -99,7 +99,7 @@ class Person:
         self.terminal.line(self.terminal.say(key, **values), "yellow")
 
     def _edit_plan(self, pending: Pause) -> Any:
-        """Return an edit of the plan; None where the person went back, with the text kept for the next time."""
+        """Return an edit of the plan; None if the person went back, keeping the text for the next time."""
         kept = str(pending.get("id"))
         text = self.drafts.get(kept) or editable_plan(pending)
         while (edited := self._open_editor(text, ".yaml")) is not None:
@@ -118,7 +118,7 @@ class Person:
         return None
 
     def _show_edit(self, meaning: Any, pending: Pause) -> str:
-        """Say what an edit means; which keys there are then, "" for an edit that changed nothing."""
+        """Show what an edit changes; return the available keys, "" if it changes nothing."""
         if isinstance(meaning, Answer) and meaning.kind == "edit" and meaning.plan:
             limits = {**(pending.get("limits") or {}), **meaning.amounts}
             self.terminal.show(draw_plan({**pending, "plan": meaning.plan, "limits": limits}, self.terminal))
@@ -136,7 +136,7 @@ class Person:
         return {"type": "edit", "edited_action": {"name": "approve_tool", "args": {"arguments": text}}}
 
     def _open_editor(self, text: str, suffix: str) -> str | None:
-        """Return the text as the person left it in their editor; None if there is no editor or it failed."""
+        """Return the text from the person's editor; None if there is no editor or it failed."""
         command = self.editor or next((name for name in EDITORS if shutil.which(name)), None)
         if command is None:
             self.terminal.line(self.terminal.say("no_editor"), "yellow")

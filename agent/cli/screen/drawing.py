@@ -1,4 +1,4 @@
-"""Draws for the terminal, with rich: a plan, a call to approve, a changed text, an answer."""
+"""Draw for the terminal, with rich: a plan, a call to approve, a changed text, an answer."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ from donewhen.state.records import Pause
 
 DIFF = {"+": "green", "-": "red", "@": "cyan"}
 FOLDED = 12
-"""Lines of a text that are shown where nobody has to decide about it."""
+"""The lines shown of a text that needs no decision."""
 
 
 def draw_pause(pending: Pause, terminal: Terminal) -> RenderableType:
@@ -39,7 +39,7 @@ def draw_pause(pending: Pause, terminal: Terminal) -> RenderableType:
 
 
 def _grid(gap: int) -> Table:
-    """Columns in which nothing is left out: a word without an end goes on in the next line."""
+    """Return columns that omit nothing; a very long word continues on the next line."""
     grid = Table.grid(padding=(0, gap, 0, 0))
     grid.add_column(overflow="fold")
     grid.add_column(overflow="fold")
@@ -47,7 +47,7 @@ def _grid(gap: int) -> Table:
 
 
 def draw_plan(pending: Pause, terminal: Terminal) -> RenderableType:
-    """Return a plan: what approving it approves, with nothing of it left out."""
+    """Return the drawing of a complete plan with what its approval covers."""
     plan, say, words = pending.get("plan") or {}, terminal.say, terminal.texts("plan")
     writes = set(pending.get("writes") or ())
     rows: list[RenderableType] = [Text(""), Text(clean(str(plan.get("title") or say("plan"))), style="bold")]
@@ -93,7 +93,7 @@ def _lines(text: Any) -> str:
 
 
 def criterion_text(criterion: Any, terminal: Terminal) -> str:
-    """Return a criterion in words, with the call that decides it and what is expected of that."""
+    """Return a criterion in words, with its check and the expectation."""
     entry = criterion if isinstance(criterion, Mapping) else {"text": criterion}
     text, check = _lines(entry.get("text")), entry.get("check")
     if check:
@@ -110,7 +110,7 @@ def _expectation(expect: Any, terminal: Terminal) -> str:
 
 
 def draw_call(pending: Pause, terminal: Terminal) -> RenderableType:
-    """Return a call as it will run: short arguments by name, a long text as text, a replaced one as a difference."""
+    """Return a call as it will run: short arguments by name, long texts as text, replaced ones as a diff."""
     arguments: Any = pending.get("arguments")
     if not isinstance(arguments, Mapping):
         return Text("" if arguments is None else clean(str(arguments)))
@@ -121,7 +121,9 @@ def draw_call(pending: Pause, terminal: Terminal) -> RenderableType:
 
 
 def draw_changes(call: Mapping[str, Any], terminal: Terminal, *, most: int | None = None) -> Iterator[RenderableType]:
-    """Yield the long texts in a call's arguments, differences in colour; `most`: lines of each, the rest is counted."""
+    """Yield the long texts in a call's arguments, diffs in colour; at most `most` lines of each, the
+    rest is counted.
+    """
     for change in text_changes(call):
         if most is None:
             yield Padding(Text(f"{clean(change.name)}:", style="dim"), (1, 0, 0, 2))
@@ -136,7 +138,7 @@ def draw_changes(call: Mapping[str, Any], terminal: Terminal, *, most: int | Non
 
 @dataclass(frozen=True)
 class _Barred:
-    """Lines behind a bar, wrapped ones too."""
+    """Lines behind a bar, including wrapped ones."""
 
     lines: list[Text]
     bar: str
@@ -157,14 +159,14 @@ class _PlainHeading(Heading):
 
 
 class _Paragraph(Paragraph):
-    """A paragraph, its wide characters wrapped as other text's are."""
+    """A paragraph that wraps wide characters."""
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         yield Text(justify="left").append_text(self.text)
 
 
 class _Cell(TableDataElement):
-    """A cell of a table, of which nothing is left out."""
+    """A table cell that omits nothing."""
 
     def __init__(self, justify: JustifyMethod) -> None:
         super().__init__(justify)
@@ -172,7 +174,7 @@ class _Cell(TableDataElement):
 
 
 class AnswerText(Markdown):
-    """An answer's Markdown, its single line breaks kept, its addresses written out."""
+    """An answer's Markdown, with single line breaks kept and addresses written out."""
 
     elements: ClassVar[dict[str, type[MarkdownElement]]] = {
         **Markdown.elements,
@@ -191,14 +193,14 @@ class AnswerText(Markdown):
 
 
 class Blocks:
-    """A text that arrives in pieces, given on block by block: up to the last empty line outside of a fence."""
+    """Splits a text that arrives in pieces into blocks: up to the last empty line outside a fence."""
 
     def __init__(self) -> None:
         self.whole: str = ""
         self.tail: str = ""
 
     def feed(self, piece: str) -> str:
-        """Return the blocks that are now complete; "" while a block goes on."""
+        """Return the blocks that are now complete; "" while one is open."""
         self.whole += piece
         self.tail += piece
         end, fenced, at = 0, False, 0

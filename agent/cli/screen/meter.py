@@ -1,4 +1,4 @@
-"""Spending in words: one line that is redrawn while a run works, and a table with everything."""
+"""Spending in words: one line that is redrawn while a run works, and a table."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -10,15 +10,15 @@ from donewhen.state.ledger import ESTIMATED, KEYS, UNPRICED
 Spending = Mapping[str, float]
 _TOKENS = ("input_tokens", "cached_tokens", "output_tokens")
 _SELDOM = ("questions", "replans")
-"""Always limited; on the one line only when there were any."""
+"""Amounts that always have a limit; the line shows them only if there are any."""
 _FORMS = {
     "cost_usd": ("${:.4f}", "${:,.2f}"),
     "active_seconds": ("{:.1f}", "{:g}"),
     **dict.fromkeys(_SELDOM, ("{:g}",) * 2),
 }
-"""How an amount and its limit are written in the table; the others are whole numbers."""
+"""The formats of amounts in the table; the others are whole numbers."""
 NEAR = 0.8
-"""The share of a limit from which on it is marked."""
+"""The share of a limit from which it is highlighted."""
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class Part:
 
     text: str
     share: float = 0.0
-    """How much of its limit is spent."""
+    """The share of its limit that is spent."""
     name: str = ""
     """For the table."""
 
@@ -38,7 +38,7 @@ class Part:
 
 
 def meter_text(spent: Spending, limits: Spending, dot: str = "·", language: str = "en") -> str:
-    """Return what was spent, with the limits, on one line; "" if nothing was."""
+    """Return the spending with the limits on one line; "" if nothing was spent."""
     parts = [part.text for part in meter_parts(spent, limits, language)]
     if spent.get(UNPRICED) and not spent.get("cost_usd") and "cost_usd" not in limits:
         parts.append(say(language, "meter", "no_price"))
@@ -46,9 +46,8 @@ def meter_text(spent: Spending, limits: Spending, dot: str = "·", language: str
 
 
 def meter_parts(spent: Spending, limits: Spending, language: str = "en") -> Iterator[Part]:
-    """Yield the parts of the one line; tokens are one amount unless one of their kinds is limited.
-
-    What a call cost is known after it, so only the end says that no price is known.
+    """Yield the parts of the line; tokens are one amount unless one of their kinds has a limit.
+    // The cost of a call is known after it, so only the end says that a price is unknown.
     """
     about = "~" if spent.get(ESTIMATED) else ""
     cached = f" ({_cached_text(spent, language)})" if spent.get("cached_tokens") and spent.get("input_tokens") else ""
@@ -73,7 +72,7 @@ def meter_parts(spent: Spending, limits: Spending, language: str = "en") -> Iter
 
 
 def table(spent: Spending, limits: Spending, language: str = "en") -> list[Part]:
-    """Every amount that was spent or is limited, on a line of its own, with its name."""
+    """Return every amount that was spent or has a limit, one per line, with its name."""
     return [
         Part(_in_full(key, spent, limits, language), _share(key, spent, limits), _name(key, 2, language))
         for key in KEYS
@@ -100,7 +99,7 @@ def _in_full(key: str, spent: Spending, limits: Spending, language: str) -> str:
 
 
 def _has_place(key: str, spent: Spending, limits: Spending) -> bool:
-    """Return whether an amount has a place of its own; the cached input has one only if it is limited."""
+    """Return whether an amount is shown; cached input only if it has a limit."""
     return key in limits or (bool(spent.get(key)) and key != "cached_tokens")
 
 

@@ -1,4 +1,4 @@
-"""The terminal: its abilities, text made safe and wrapped for it, and lines that a person types."""
+"""The terminal: its abilities, text made safe and wrapped for it, and typed lines."""
 
 import os
 import re
@@ -28,22 +28,22 @@ ASCII_MARKS = {
 STYLES = {"done": "green", "failed": "red", "blocked": "red", "exhausted": "red", "running": "cyan", "skipped": "dim"}
 BIDI = frozenset("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 _LEAD = re.compile(r"\s*(?:(?:[-*•→☐◐☑✗–]|\[.\]|\d{1,9}[.)])\s+)?")
-"""What stands before a line's words; the lines below it begin where they do."""
+"""The prefix of a line before its words; the lines below are indented by it."""
 _WIDE = "\u2e80-\u2fdf\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\uff10-\uff19\uff21-\uff5a\U00020000-\U0003fffd"
 _OPENING, _CLOSING = "（《「『【〔“", "，。、；：！？）》」』】〕”…"
 _UNIT = re.compile(rf"\s*[{_OPENING}]*(?:[{_WIDE}]|[^\s{_WIDE}{_OPENING}{_CLOSING}]+)?[{_CLOSING}]*\s*")
-"""What stands on one line: a word, or a character of Chinese or Japanese, with the punctuation that belongs to it."""
+"""A unit that is not broken: a word, or a Chinese or Japanese character, with its punctuation."""
 WIDE = 120
-"""Columns where nobody looks at columns."""
+"""The width if there is no terminal."""
 TAB = "\t"
-"""Begins what `read` gives where Tab was pressed."""
+"""The prefix of typed text if Tab was pressed."""
 
 
 class Text(rich.text.Text):
-    """Rich's text, which is also broken between wide characters: they stand without spaces."""
+    """Rich's text with breaks between wide characters, which have no spaces."""
 
     def wrap(self, console: Console, width: int, **options: Any) -> Lines:
-        """Return the lines it fills, each as full as its words and characters allow."""
+        """Return its lines, each as full as its words and characters allow."""
         given = self.split(allow_blank=True)
         if not self.no_wrap and re.search(f"[{_WIDE}]", self.plain):
             given = Lines(part for line in given for part in line.divide(_breaks(line.plain, width)))
@@ -53,7 +53,7 @@ class Text(rich.text.Text):
 
 
 def _breaks(line: str, width: int) -> Iterator[int]:
-    """Yield the places at which a line is broken, so that no part is too wide unless it is a single word."""
+    """Yield the positions at which a line is broken; only a single word may be too wide."""
     used = 0
     for unit in _UNIT.finditer(line):
         if used and used + cell_len(unit[0].rstrip()) > width:
@@ -64,26 +64,26 @@ def _breaks(line: str, width: int) -> Iterator[int]:
 
 @dataclass(frozen=True)
 class Terminal:
-    """A terminal to write on for people, and its abilities."""
+    """A terminal for people, and its abilities."""
 
     console: Console
-    """On stderr."""
+    """Writes to stderr."""
     live: bool
-    """Whether it can be redrawn: a terminal, with colours wanted."""
+    """True if it can be redrawn: a terminal, with colours."""
     interactive: bool
-    """Whether a person can be asked: stdin and stderr are a terminal."""
+    """True if a person can be asked: stdin and stderr are a terminal."""
     marks: Mapping[str, str]
     language: str = "en"
-    """Of the runtime's own words."""
+    """The language of the runtime's texts."""
     answers_here: bool = False
-    """Whether what is written to stdout appears on this terminal too, so that an answer may be shown as it comes."""
+    """True if stdout is shown on this terminal too, so that an answer may be shown as it comes."""
 
     def in_language(self, language: str) -> "Terminal":
-        """Return the same terminal, whose own words are of this language."""
+        """Return the same terminal with texts in this language."""
         return replace(self, language=language)
 
     def say(self, key: str, section: str = "terminal", **values: Any) -> str:
-        """Return a text of the runtime's own in the person's language."""
+        """Return one of the runtime's texts in the person's language."""
         return say(self.language, section, key, **values)
 
     def texts(self, section: str) -> Mapping[str, str]:
@@ -92,7 +92,7 @@ class Terminal:
         return found
 
     def show(self, drawn: RenderableType) -> None:
-        """Print a drawing, as wide as the terminal, or wide if it is no terminal."""
+        """Print a drawing as wide as the terminal, or wide if there is none."""
         self.console.print(drawn, width=None if self.console.is_terminal else WIDE)
 
     @property
@@ -106,9 +106,7 @@ class Terminal:
         return max(20, self.console.width - 1) if self.console.is_terminal else WIDE
 
     def line(self, text: str, style: str = "", *, whole: bool = False) -> None:
-        """Print plain text, never read as markup; on a terminal wrapped between words, unless it is to be copied
-        `whole`.
-        """
+        """Print plain text without markup; on a terminal wrapped between words, unless it is `whole` for copying."""
         for line in clean(text).split("\n"):
             as_it_is = whole or not self.console.is_terminal
             for part in [Text(line)] if as_it_is else self.wrap_line(line):
@@ -116,7 +114,7 @@ class Terminal:
                 self.console.print(part, soft_wrap=True)
 
     def wrap_line(self, line: str) -> Iterator[Text]:
-        """Yield the line wrapped, its parts below the first where its words began, behind a mark or number."""
+        """Yield the line wrapped; its parts are aligned with its first word, after a mark or number."""
         lead = match[0] if (match := _LEAD.match(line)) else ""
         room = max(10, self.columns - len(lead))
         for number, part in enumerate(Text(line[len(lead) :]).wrap(self.console, room) or [Text()]):
@@ -124,7 +122,7 @@ class Terminal:
             yield Text((" " * len(lead) if number else lead) + part.plain)
 
     def legend(self, text: str) -> None:
-        """Keys and what they do, two spaces between them; no key is parted from its words."""
+        """Print keys and their meanings, two spaces apart; a key is never separated from its words."""
         lines, width = [""], self.columns
         for part in text.split("  "):
             fits = cell_len(f"{lines[-1]}  {part}") <= width
@@ -134,8 +132,7 @@ class Terminal:
 
     def read(self, prompt: str) -> str:
         """Return what a person types after the prompt; it begins with a TAB if that was pressed.
-
-        Several lines that are pasted are one answer. Raises EOFError at Ctrl-D, KeyboardInterrupt at Ctrl-C.
+        // Pasted lines are one answer. Raises EOFError at Ctrl-D, KeyboardInterrupt at Ctrl-C.
         """
         if self.live and sys.stdin.isatty():
             return _read_line(prompt, self.console)
@@ -153,7 +150,7 @@ class Terminal:
 
 
 def _read_line(prompt: str, console: Console) -> str:
-    """Return a line with the keys that people know from their shell."""
+    """Return a line, with the editing keys of a shell."""
     from prompt_toolkit import PromptSession
     from prompt_toolkit.formatted_text import FormattedText
     from prompt_toolkit.input import create_input
@@ -174,9 +171,8 @@ def _read_line(prompt: str, console: Console) -> str:
 
 def _await_line(stream: IO[str]) -> None:
     """Wait until there is something to read.
-
-    A signal that comes between Python's last look at signals and a read that blocks is noticed when the read ends; one
-    that comes before or in this wait ends it.
+    // A signal between Python's last check for signals and a blocking read is noticed only when the read ends; a signal
+    before or during this wait ends it.
     """
     wake, woken = os.pipe()
     os.set_blocking(woken, False)
@@ -193,7 +189,7 @@ def _await_line(stream: IO[str]) -> None:
 def open_terminal(
     *, plain: bool, may_ask: bool = True, stream: IO[str] | None = None, language: str = "en"
 ) -> Terminal:
-    """Return the terminal on `stream` (default stderr). `plain`: no colours, nothing moves."""
+    """Return the terminal on `stream` (default stderr). With `plain` there are no colours and no movement."""
     width = 80 if os.environ.get("COLUMNS") == "0" else None  # as containers say that they do not know
     plainly: Any = {"no_color": plain or None, "highlight": False, "emoji": False, "markup": False}
     console = Console(file=stream or sys.stderr, width=width, **plainly)
@@ -220,7 +216,7 @@ def _can_write(console: Console, text: str) -> bool:
 
 
 def clean(text: str) -> str:
-    """Return text that only shows: without escape sequences, other control characters, and reversed reading order."""
+    """Return text without escape sequences, other control characters, and reversed reading order."""
     return "".join(
         character
         for character in text.replace("\r\n", "\n")

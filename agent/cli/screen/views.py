@@ -1,4 +1,4 @@
-"""A run at work on stderr: a line for every event, and below them, on a terminal, what goes on now."""
+"""A working run on stderr: a line for every event and, on a terminal, a live view below."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,11 +20,11 @@ from donewhen.state.people.payload import shown_arguments
 TERMINAL = ("waiting", "outcome", "error")
 ENDED = ("done", "failed", "blocked", "skipped", "exhausted")
 REDRAWS = 8
-"""Per second."""
+"""Redraws per second."""
 SPOKEN = (None, "submit_plan.speak")
-"""What is said to people and stands nowhere else: prose, and what goes beside a plan."""
+"""Speech that is shown nowhere else: prose, and the text beside a plan."""
 TAIL = 6
-"""Lines of what is being said that are redrawn."""
+"""The lines of current speech that are redrawn."""
 
 
 @dataclass
@@ -35,35 +35,35 @@ class Row:
     status: str = "pending"
     reason: str = ""
     calls: list[Mapping[str, Any]] = field(default_factory=list)
-    """The calls that are running now, as `tool_started` tells of them."""
+    """The running calls, by their `tool_started` events."""
 
 
 @dataclass
 class Progress:
-    """The picture of a run: events in; `apply` keeps it current."""
+    """The current state of a run; `apply` updates it with events."""
 
     thread_id: str = ""
     started: bool = False
-    """Whether there is anything to go on with."""
+    """True if there is anything to continue."""
     plan: Mapping[str, Any] | None = None
-    """A plan that nobody was shown yet."""
+    """A plan that was not shown yet."""
     rows: dict[str, Row] = field(default_factory=dict)
     spent: dict[str, float] = field(default_factory=dict)
     limits: dict[str, float] = field(default_factory=dict)
     end: dict[str, Any] | None = None
     """The terminal event."""
     answer: Blocks = field(default_factory=Blocks)
-    """What was shown of the answer as it came."""
+    """The part of the answer that was shown as it came."""
 
     def take(self, run: Run) -> None:
-        """Start from a run as it stands."""
+        """Start from the current state of a run."""
         self.thread_id = run.thread_id
         self.spent, self.limits = dict(run.spent), dict(run.limits)
         if run.plan:
             self.show_plan(run.plan, run.steps)
 
     def apply(self, event: Mapping[str, Any]) -> None:
-        """Take one event; types that are not known change nothing."""
+        """Apply one event; unknown types change nothing."""
         kind = event.get("type")
         if kind in TERMINAL:
             self.end = dict(event)
@@ -85,7 +85,7 @@ class Progress:
             self._apply_step(self.rows[event["step"]], kind, event)
 
     def show_plan(self, plan: Mapping[str, Any], records: Mapping[str, Mapping[str, Any]] | None = None) -> None:
-        """Replace the checklist; steps that stay keep their status."""
+        """Replace the checklist; kept steps keep their status."""
         before, self.rows = self.rows, {}
         for step in plan.get("steps") or []:
             known, record = before.get(step["id"], Row("")), (records or {}).get(step["id"], {})
@@ -93,7 +93,7 @@ class Progress:
             self.rows[step["id"]] = Row(str(step["content"]), str(status), str(reason))
 
     def _show_todos(self, todos: Sequence[Mapping[str, Any]]) -> None:
-        """The checklist as clients get it: tells of steps that a person added, changed or removed."""
+        """Apply the clients' checklist, which has steps that a person added, changed or removed."""
         rows = {}
         for todo in todos:
             row = rows[str(todo["id"])] = self.rows.get(todo["id"]) or Row(str(todo["content"]))
@@ -112,7 +112,7 @@ class Progress:
             row.reason, row.calls = str(event.get("reason") or ""), []
 
     def call_of(self, event: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return the running call that an observation answers, as far as it is known."""
+        """Return the running call of an observation, if known."""
         row = self.rows.get(str(event.get("step")))
         return next((call for call in (row.calls if row else ()) if call.get("id") == event.get("id")), event)
 
@@ -125,7 +125,7 @@ def mode_text(row: Mapping[str, Any], terminal: Terminal) -> str:
 
 
 def call_text(call: Mapping[str, Any]) -> str:
-    """Return a call on one line: `read_file(path="a.csv")`. A long text has lines of its own and is only named."""
+    """Return a call on one line: `read_file(path="a.csv")`. Long texts have their own lines and are only named."""
     if (given := call.get("arguments")) is None:
         return str(call.get("tool"))
     short = {key: json.dumps(given[key], ensure_ascii=False, default=str) for key in shown_arguments(call)}
@@ -133,7 +133,7 @@ def call_text(call: Mapping[str, Any]) -> str:
 
 
 class View:
-    """Shows one leg of a run, from a start or an answer to the next terminal event. `quiet` only keeps the picture."""
+    """Shows a run from a start or an answer to the next terminal event. With `quiet` it only tracks the state."""
 
     def __init__(self, terminal: Terminal, progress: Progress, *, quiet: bool = False) -> None:
         self.terminal: Terminal = terminal
@@ -158,7 +158,7 @@ class View:
             self.live.stop()
 
     def show(self, event: Mapping[str, Any]) -> None:
-        """Take one event."""
+        """Show one event."""
         kind, drawn = event.get("type"), [] if self.quiet else [*self._draw(event)]
         self.progress.apply(event)
         if self.quiet:
@@ -178,9 +178,7 @@ class View:
             self.terminal.show(text) if style is None else self.terminal.line(str(text), style)
 
     def _draw(self, event: Mapping[str, Any]) -> Iterator[tuple[RenderableType, str | None]]:
-        """Yield the lines and drawings of one event, with their style; nothing for events that only redraw the
-        picture.
-        """
+        """Yield the lines and drawings of one event, with their style; nothing for events that only redraw."""
         kind, step, terminal = event.get("type"), str(event.get("step") or "plan"), self.terminal
         if kind == "note":
             yield str(event.get("text")), "dim"
@@ -215,7 +213,7 @@ class View:
             self.terminal.show(AnswerText(block))
 
     def _speak(self, event: Mapping[str, Any]) -> None:
-        """Speech, line by line as it comes."""
+        """Show speech, line by line."""
         if event.get("step") != self.speaker:
             self._finish_speech()
         self.speaker = event.get("step")
@@ -232,9 +230,7 @@ class View:
         self.said, self.speaker = "", None
 
     def __rich__(self) -> Group:
-        """Return the steps at work, their calls, what is being said and what was spent; rich calls it for every
-        redraw.
-        """
+        """Return the working steps, their calls, current speech and spending; rich calls it for every redraw."""
         terminal, rows = self.terminal, list[RenderableType]()
         for id, row in self.progress.rows.items():
             if row.status == "running":

@@ -1,3 +1,3 @@
-"""Runs kept in a PostgreSQL database, with the extra `postgres`."""
+"""Storage of runs in a PostgreSQL database; needs the extra `postgres`."""
 
 from donewhen.agent.storage.postgres.database import PostgresDatabase as PostgresDatabase

@@ -1,4 +1,4 @@
-"""Connections to PostgreSQL: pools of psycopg_pool for each event loop, and what is known of each connection."""
+"""Connections to PostgreSQL: pools of psycopg_pool for each event loop, and the state of each connection."""
 
 import asyncio
 import logging
@@ -25,16 +25,16 @@ from donewhen.agent.storage.storage import locks, wait_unnotified
 logging.getLogger("psycopg.pool").addHandler(logging.NullHandler())
 
 SESSIONS, LOOKS = 16, 4
-"""Connections at most, in each event loop: for sessions, and for all else."""
+"""The most connections in each event loop: for sessions, and for everything else."""
 FULL_PATIENCE = 60.0
-"""Seconds to wait for other processes to leave the server a connection."""
+"""Seconds to wait for a free connection of the server."""
 IDLE = 10.0
-"""Seconds after which connections that nobody used are closed, one after the other."""
+"""Seconds after which unused connections are closed, one after the other."""
 _ENDLESS = 1e9
 
 
 class _Cursor(psycopg.AsyncRawCursor[DictRow]):
-    """Numbers the values of a statement once: psycopg would look for each `%s` again and again where they are many."""
+    """Numbers a statement's placeholders once; psycopg would search for each `%s` repeatedly."""
 
     async def execute(self, query: Any, params: Any = None, **options: Any) -> Self:
         return await super().execute(query if params is None else _numbered(query), params, **options)
@@ -51,23 +51,24 @@ class PgConnection(psycopg.AsyncConnection[DictRow]):
     """A connection to the database, in autocommit mode."""
 
     pooled = False
-    """Whether a pooler stands between: each transaction may be given to another session of the server, so that
-    nothing may be left in a session, and locks of sessions hold nothing."""
+    """True behind a pooler: each transaction may use another server session, so nothing may be left in a session, and
+    session locks are useless.
+    """
     lease: Lease | None = None
-    """What has to be held while something is written."""
+    """The lease that writes require."""
     used = False
-    """Whether somebody has it from its pool."""
+    """True while it is taken from its pool."""
     store: Any = None
-    """LangGraph's store on it, made once for all who use it one after the other."""
+    """LangGraph's store on it, created once and shared."""
 
     def __init__(self, *given: Any, **options: Any) -> None:
         super().__init__(*given, **options)
         self.fit: set[Any] = set()
-        """Of whom it is known that the database is set up for them."""
+        """Users for whom the database is known to be set up."""
 
     @classmethod
     async def connect(cls, conninfo: str = "", **_: Any) -> Self:
-        """Connect, and wait for a while if the server has no connection left."""
+        """Connect, and wait for a while if the server has no free connection."""
         deadline = asyncio.get_running_loop().time() + FULL_PATIENCE
         while True:
             try:
@@ -94,7 +95,7 @@ class PgConnection(psycopg.AsyncConnection[DictRow]):
 
     @asynccontextmanager
     async def operation(self) -> AsyncIterator[None]:
-        """Do one thing: in a transaction if it may only read, or may only write while a lease is held."""
+        """Run one operation: in a transaction if it may only read, or may write only under a lease."""
         if self.lease is None and not self.read_only:
             yield
             return
@@ -105,12 +106,12 @@ class PgConnection(psycopg.AsyncConnection[DictRow]):
 
 
 _holding: ContextVar[bool] = ContextVar("donewhen_holding", default=False)
-"""Whether a session is open around this one, as where a tool starts a run; it must not wait for itself."""
+"""True inside an open session, as in a tool that starts a run; it must not wait for itself."""
 
 
 @contextmanager
 def mark_session(session: bool) -> Iterator[None]:
-    """Mark what is opened meanwhile as opened inside of a session, if this is one."""
+    """Mark connections opened meanwhile as opened inside a session, if this is one."""
     before = _holding.get()
     _holding.set(before or session)
     try:
@@ -120,9 +121,8 @@ def mark_session(session: bool) -> Iterator[None]:
 
 
 class _Pools:
-    """The pools of one event loop to one database, for all who use it there.
-
-    They are closed with the loop, when their last user leaves, or when no connection can be made.
+    """The pools of one event loop to one database, shared by all users there.
+    // They are closed with the loop, when their last user leaves, or when no connection can be made.
     """
 
     def __init__(self, conninfo: str) -> None:
@@ -153,7 +153,7 @@ class _Pools:
         return self
 
     def leave(self, user: object) -> None:
-        """Forget a user. Without any, close what is not in use, and the rest when it is given back."""
+        """Remove a user. After the last one, close unused connections now and the others when they are returned."""
         self.users.discard(user)
         if not self.users:
             self.closing.set()
@@ -181,7 +181,7 @@ _pools: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[str, _Pools]] = WeakKe
 
 
 class Connections:
-    """At most 16 for sessions and 4 for all else at once, in each event loop; others wait for their turn."""
+    """At most 16 connections for sessions and 4 for everything else per event loop; others wait their turn."""
 
     def __init__(self, options: dict[str, Any]) -> None:
         self._conninfo = make_conninfo(**options)
@@ -189,7 +189,7 @@ class Connections:
 
     @asynccontextmanager
     async def borrow(self, *, session: bool) -> AsyncIterator[PgConnection]:
-        """Lend a connection of a pool when it is our turn."""
+        """Lend a pool's connection, in turn."""
         if _holding.get():
             async with self.connect_beside() as connection:
                 yield connection
@@ -248,14 +248,14 @@ def _leave_soon(loop: asyncio.AbstractEventLoop, pools: _Pools, user: object) ->
 
 
 def _has_ended(connection: PgConnection) -> bool:
-    """Return whether the server has closed the connection. Nothing was asked of it, so it has nothing else to say."""
+    """Return whether the server closed the connection; an idle connection has nothing else to read."""
     said = select.poll()
     said.register(connection.fileno(), select.POLLIN)
     return bool(said.poll(0))
 
 
 async def wait_for_notice(connection: PgConnection, event: asyncio.Event, seconds: float) -> None:
-    """Wait until the event is set, the server says something, or the time is over. Nobody else uses the connection."""
+    """Wait until the event is set, the server sends something, or the time is over. The connection must be idle."""
     loop, came = asyncio.get_running_loop(), connection.fileno()
     loop.add_reader(came, event.set)
     try:

@@ -1,4 +1,4 @@
-"""Runs kept in a PostgreSQL database. A working session writes through the connection that holds its lock."""
+"""Storage in a PostgreSQL database. A working session writes through the connection that holds its lock."""
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
@@ -26,14 +26,14 @@ from donewhen.agent.storage.table import COLUMNS, MIGRATIONS, TABLE, migration, 
 from donewhen.state.errors import ConfigError, StorageError, ThreadBusy
 
 _PATIENCE = 10.0
-"""Seconds to wait for a connection, and for another process that is setting up the tables."""
+"""Seconds to wait for a connection, and for another process that creates the tables."""
 _POOLED = (
     "reached through a connection pooler: it works, by leases instead of locks; name the direct URL for workers, which"
     " is faster, and frees the threads of a killed worker at once"
 )
 CHECKPOINTS = ("checkpoints", "checkpoint_blobs", "checkpoint_writes")
 _BY_BYTES = ' TEXT COLLATE "C"'
-"""Of columns that are compared: by their bytes as in Python, whatever locale the database was made with."""
+"""Compares columns by bytes, like Python, whatever the database's locale."""
 _CHANGES = ", ".join(f"ALTER COLUMN {name} TYPE{_BY_BYTES}" for name in ("thread_id", *COLUMNS))
 _MIGRATIONS = {**MIGRATIONS, 3: (f"ALTER TABLE donewhen_threads {_CHANGES}",)}
 _DEFAULTS: dict[str, Any] = {
@@ -143,7 +143,7 @@ class PostgresDatabase:
         return None
 
     async def _prepare(self, connection: PgConnection) -> SessionStore:
-        """Return the store of a connection, after setting up its database if need be."""
+        """Return the store of a connection, after setting up its database if necessary."""
         if connection.store is None:
             connection.store = await make_store(connection)
         store: SessionStore = connection.store
@@ -155,9 +155,9 @@ class PostgresDatabase:
         return store
 
     async def _set_up(self, connection: PgConnection, saver: SessionSaver, store: SessionStore) -> None:
-        """Create the tables, alone: under a lock of a transaction, which holds behind a pooler too.
-
-        Taken by the simple protocol, whose statements leave no snapshot behind: concurrent indexes would wait for it.
+        """Create the tables under an exclusive transaction lock, which works behind a pooler too.
+        // The simple protocol is used, because its statements leave no snapshot for which concurrent indexes would
+        wait.
         """
         deadline = asyncio.get_running_loop().time() + _PATIENCE
         locking = f"SELECT pg_try_advisory_xact_lock({lock_key(chr(0) + 'set up')}) AS held".encode()

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from donewhen.agent.storage.postgres.connections import PgConnection
 
 LEASE = 20.0
-"""Seconds that a lease holds when it is not renewed: so long a thread stays busy whose worker was killed."""
+"""Seconds that a lease lasts without renewal; a killed worker's thread stays busy that long."""
 BEAT = 5.0
 TABLE = (
     "CREATE TABLE IF NOT EXISTS donewhen_leases"
@@ -38,7 +38,7 @@ _LEASED = "SELECT key FROM donewhen_leases WHERE until > clock_timestamp()"
 
 
 def lock_key(name: str) -> int:
-    """Return the number that stands for a name."""
+    """Return the lock number of a name."""
     digest = hashlib.sha256(b"donewhen:" + name.encode()).digest()
     return int.from_bytes(digest[:8], "big", signed=True)
 
@@ -65,9 +65,8 @@ class Lease:
 
 @asynccontextmanager
 async def hold(connection: "PgConnection", key: int, turn: asyncio.Lock) -> AsyncIterator[bool]:
-    """Hold what the key stands for meanwhile; yield False if somebody else holds it.
-
-    `turn` is held by whoever uses the connection.
+    """Hold the lock of a key meanwhile; yield False if somebody else holds it.
+    // `turn` is held by the user of the connection.
     """
     async with (_hold_lease if connection.pooled else _hold_lock)(connection, key, turn) as held:
         yield held
@@ -128,7 +127,7 @@ async def _beat(connection: "PgConnection", lease: Lease, turn: asyncio.Lock) ->
 
 
 async def hold_in_transaction(connection: "PgConnection", keys: Sequence[int]) -> set[int]:
-    """Hold what nobody else holds until this transaction ends; return the keys that are held."""
+    """Take the locks that are free until this transaction ends; return their keys."""
     query = "SELECT k FROM unnest(%s::bigint[]) AS k WHERE pg_try_advisory_xact_lock(k)"
     cursor = await connection.execute(query, ([*keys],))
     free = [row["k"] for row in await cursor.fetchall()]
@@ -139,7 +138,7 @@ async def hold_in_transaction(connection: "PgConnection", keys: Sequence[int]) -
 
 
 async def find_free(connection: "PgConnection", keys: Sequence[int]) -> set[int]:
-    """Return the keys that nobody holds at the moment."""
+    """Return the keys that nobody holds now."""
     query = f"SELECT k FROM unnest(%s::bigint[]) AS k EXCEPT {_ADVISORY} EXCEPT {_LEASED}"
     cursor = await connection.execute(query, ([*keys],))
     return {row["k"] for row in await cursor.fetchall()}

@@ -1,4 +1,4 @@
-"""LangGraph's saver and store on a session's one connection, with as few statements as they can do with."""
+"""LangGraph's saver and store on a session's single connection, with few statements."""
 
 from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager, nullcontext
@@ -31,7 +31,7 @@ from donewhen.agent.storage.store import stop_batching
 from donewhen.state.private_langgraph import DeltaSnapshot
 
 Part = tuple[str, Sequence[Any]]
-"""Something of a statement that changes tables, `%s` for its values."""
+"""A statement's part that changes tables, with `%s` for its values."""
 _CHECKPOINT = """
     INSERT INTO checkpoints (thread_id, checkpoint_ns, checkpoint_id, parent_checkpoint_id, checkpoint, metadata)
     VALUES (%s, %s, %s, %s, %s, %s) ON CONFLICT (thread_id, checkpoint_ns, checkpoint_id)
@@ -50,7 +50,7 @@ _TABLES = ("checkpoint_writes", "checkpoint_blobs", "checkpoints")
 
 
 def _with_rows(part: str, place: Sequence[str], rows: Sequence[Sequence[Any]]) -> list[Part]:
-    """Return a part with rows of four values each; none if there are no rows."""
+    """Return a part with rows of four values each; none without rows."""
     filled = part.format(rows=", ".join(["(%s, %s, %s, %s)"] * len(rows)))
     return [(filled, (*place, *chain.from_iterable(rows)))] if rows else []
 
@@ -64,9 +64,8 @@ def _join(parts: tuple[str, ...]) -> bytes:
 
 
 class SessionSaver(AsyncPostgresSaver):
-    """LangGraph's tables and values; a checkpoint is one statement with what waited for it, not one a value.
-
-    Texts among the channel values stand in plain JSON, where PostgreSQL takes no NUL: it becomes U+FFFD.
+    """LangGraph's tables and values; a checkpoint and its waiting writes are one statement.
+    // Texts among the channel values are plain JSON, where PostgreSQL accepts no NUL: it becomes U+FFFD.
     """
 
     def __init__(self, store: "SessionStore") -> None:
@@ -156,19 +155,19 @@ class SessionSaver(AsyncPostgresSaver):
 
 
 class SessionStore(AsyncPostgresStore):
-    """LangGraph's own query for `get` is an UPDATE too, of times to live, which a reader may not do."""
+    """LangGraph's query for `get` also updates times to live, which a reader may not do, so it is replaced."""
 
     saver: SessionSaver
 
     @property
     def connection(self) -> PgConnection:
-        """Return the one connection of the session."""
+        """Return the session's connection."""
         return cast("PgConnection", self.conn)
 
     @override
     @asynccontextmanager
     async def _cursor(self, *, pipeline: bool = False) -> AsyncIterator[AsyncCursor[DictRow]]:
-        """Do one thing on the connection, alone; in one transaction if LangGraph asks for a pipeline."""
+        """Run one operation on the connection, alone; in one transaction if LangGraph asks for a pipeline."""
         whole = self.connection.transaction() if pipeline else nullcontext()
         async with self.lock, self.connection.operation(), whole, self.connection.cursor(binary=True) as cursor:
             yield cursor
@@ -210,7 +209,7 @@ class SessionStore(AsyncPostgresStore):
         ]
 
     async def rows(self, sql: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
-        """Execute one statement on the table of threads, and notify workers of what is queued."""
+        """Execute one statement on the thread table, and notify workers of queued work."""
         if sql.startswith("INSERT"):
             await self.saver.commit()  # whoever reads where a thread is reads its checkpoint next
         if sql.startswith("INSERT") and values[1] == "queued":

@@ -1,1 +1,1 @@
-"""Data files as tables: DuckDB reads them, in a process of its own that can do nothing else."""
+"""Data files as tables: DuckDB reads them in a separate, restricted process."""

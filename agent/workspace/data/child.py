@@ -17,13 +17,13 @@ from donewhen.agent.workspace.data.columns import EMPTY, quote_name, text
 from donewhen.agent.workspace.data.tables import ENDINGS, Refused, Tables, brief
 
 MEMORY, ADDRESS_SPACE = "1GB", 3 << 30
-"""What DuckDB may use by its own count, and what the process gets at most."""
+"""DuckDB's memory limit, and the process's."""
 MAX_ROWS = 500
 MAX_CELL = 1_000
 MAX_CHARS = 18_000
 EXAMPLES = 4
 ORDERING = ("COMPARE_LESSTHAN", "COMPARE_GREATERTHAN", "COMPARE_BETWEEN", "ORDER")
-"""Kinds of expressions that silently go by letters where a column is text."""
+"""Kinds of expressions that compare text columns alphabetically."""
 EXTREMES = ("min", "max", "arg_min", "arg_max", "min_by", "max_by")
 
 

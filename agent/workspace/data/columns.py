@@ -11,7 +11,7 @@ CODES = (
     "SGD|THB|TRY|TWD|UAH|USD|VND|ZAR"
 )
 MARKS = rf"[$€£¥₹%\s]|{CODES}"
-"""What people write beside a number: signs of currencies, per cent, blanks, codes of currencies."""
+"""Marks beside numbers: currency signs and codes, per cent, blanks."""
 CORE = f"regexp_replace(trim({{c}}), '{MARKS}', '', 'g')"
 POINT = r"regexp_full_match({v}, '[-+]?(\d+|[1-9]\d{0,2}([,'']\d{3})+)([.]\d+)?')"
 COMMA = r"regexp_full_match({v}, '[-+]?(\d+|[1-9]\d{0,2}([.'']\d{3})+)(,\d+)?')"
@@ -44,12 +44,12 @@ TEXTS = {
 DATES = {"filled": "count({c})", "early": f"count(*) FILTER ({EARLY})", "date": "any_value({c})"}
 KINDS = {"DOUBLE": NUMBERS, "VARCHAR": TEXTS, "DATE": DATES, "TIMESTAMP": DATES, "TIMESTAMP WITH TIME ZONE": DATES}
 EMPTY = "NULL"
-"""The type of a column without any value: it fits wherever a number, a date or a text does."""
+"""The type of an empty column: it fits where a number, a date or a text does."""
 
 
 @dataclass
 class Column:
-    """One column: its type in SQL, and what somebody who computes with it has to know."""
+    """One column: its SQL type, and warnings for computing with it."""
 
     name: str
     type: str
@@ -61,7 +61,7 @@ class Column:
         return {key: measure.replace("{c}", quote_name(self.name)) for key, measure in kind.items()}
 
     def settle(self, found: dict[str, Any], delimiter: str = ",", date_form: str = "") -> None:
-        """Decide the type by what was measured. `date_form` is how dates were read, such as `%d/%m/%Y`."""
+        """Decide the type from the measurements. `date_form` is the format of dates, such as `%d/%m/%Y`."""
         if self.type == "DOUBLE":
             self._settle_number(found, delimiter)
         elif self.type == "VARCHAR" and not found["filled"]:

@@ -38,7 +38,7 @@ def _decodes(sample: bytes, encoding: str) -> bool:
 
 
 def _looks_chinese(sample: bytes) -> bool:
-    """GB text has its high bytes in pairs; in Western text a high byte stands alone among letters."""
+    """Return whether high bytes come in pairs, as in GB text; in Western text they stand alone among letters."""
     if not _decodes(sample, "gb18030"):
         return False
     high = bytes(byte >= 0x80 for byte in sample)

@@ -1,4 +1,4 @@
-"""Data files as tables: their contents, and one SELECT over them, by DuckDB in a process that can be ended."""
+"""Describe data files, and run one SELECT over them, with DuckDB in a process that can be ended."""
 
 import json
 import os

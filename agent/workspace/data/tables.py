@@ -1,4 +1,4 @@
-"""The data files of the current folder as tables: how each is read, and what could not be read for sure."""
+"""The data files of a folder as tables: how each is read, and which cannot be read reliably."""
 
 import contextlib
 import csv
@@ -22,7 +22,7 @@ LOOKED_AT = 1_000
 
 
 class Refused(Exception):
-    """The error that the model is told instead of a result."""
+    """An error for the model in place of a result."""
 
 
 @dataclass
@@ -36,7 +36,7 @@ class Table:
 
 
 class Tables:
-    """Files as tables of one connection. Types are settled by all of a file."""
+    """Files as tables of one connection. Types are decided by the whole file."""
 
     def __init__(self, con: Any, scratch: str) -> None:
         self.con = con
@@ -45,7 +45,7 @@ class Tables:
         self.refused: list[str] = []
 
     def view(self, path: str) -> None:
-        """Let SQL read a file, or all that fit a pattern, by this name. What cannot be read for sure, fails then."""
+        """Make a file, or all files matching a pattern, readable in SQL by this name; unreliable reads fail."""
         try:
             paths = [path] if os.path.exists(path) else self._matching_files(path)
             source = " UNION ALL BY NAME ".join(f"SELECT * FROM {self.open(each).source}" for each in paths)
@@ -73,7 +73,7 @@ class Tables:
         return table
 
     def settle(self, table: Table, source: str, form: dict[str, Any] | None = None) -> None:
-        """The types of the columns, by all their values; `source` reads them as text."""
+        """Decide the types of the columns from all values; `source` reads them as text."""
         form = form or {"Delimiter": ","}
         judged = [(column, column.measures()) for column in table.columns]
         wanted = [measure for _, measures in judged for measure in measures.values()]
@@ -173,7 +173,7 @@ class Tables:
 
 
 def brief(error: Exception) -> str:
-    """DuckDB's message, without what only concerns its own settings."""
+    """Return DuckDB's message without hints about its settings."""
     message = str(error).split("\n\tCandidate functions")[0].split("Possible fixes:")[0].split("\n  file = ")[0]
     return message.replace(os.getcwd() + "/", "").strip()[:1_000]
 
@@ -208,7 +208,7 @@ def _widths(file: str, delimiter: str, rows: int) -> dict[int, int]:
 
 
 def _others(file: str, chosen: str) -> list[str]:
-    """Separators that would cut the file into a table as well."""
+    """Return other separators that would also split the file into a table."""
     if file.endswith(PACKED):
         return []
     found = {other: _widths(file, other, LOOKED_AT) for other in WORDS if other != chosen}
