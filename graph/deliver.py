@@ -157,7 +157,9 @@ async def deliver(state: RunState, runtime: Runtime[Settings], config: RunnableC
     values["unknown"] = await _find_unknown_writes(state, runtime, Place.of(config, depth=1).scope)
     status = status_of(code, values["plan"], steps, settings)
     observed = sum(entry["step"] == GOAL for entry in state.get("journal") or ())
-    context = CallContext(_as_step(values, settings), runtime, config, deps, settings.tool_seconds, observed=observed)
+    context = CallContext(
+        _as_step(values, settings), runtime, config, deps, deps.all_tools(settings), observed=observed
+    )
     form = form_of(state.get("output_schema"), config)
     delivery = Delivery(values, ending, receipt(values, settings, status, code), context, form=form)
     delivery.flaw = NO_DATA if form else ""
@@ -263,7 +265,7 @@ async def _audit_again(state: RunState, runtime: Runtime[Settings], config: Runn
     values: Json = {**state, "steps": state.get("steps") or {}, "plan": _plan_of_request(state, code)}
     observed = sum(entry["step"] == GOAL for entry in state.get("journal") or ())
     own: Step = {**_as_step(values, settings), "allowance": {}}
-    context = CallContext(own, runtime, config, deps, settings.tool_seconds, observed=observed)
+    context = CallContext(own, runtime, config, deps, deps.all_tools(settings), observed=observed)
     delivery = Delivery(
         values, ending, kept, context, _verdicts_before_audit(kept), form=form_of(state.get("output_schema"), config)
     )

@@ -14,7 +14,7 @@ from langgraph.store.base import BaseStore
 from donewhen.agent.agent import Agent
 from donewhen.agent.config import DEMO
 from donewhen.agent.stream import RunStream
-from donewhen.graph.step.observations import stored_text
+from donewhen.graph.step.calls import stored_text
 from donewhen.graph.tools.effects import store_label
 from donewhen.state.errors import DoneWhenError, StaleAnswer, ThreadBusy, UnknownThread
 from donewhen.state.people.payload import (

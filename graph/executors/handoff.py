@@ -9,8 +9,6 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.store.base import BaseStore
 
-from donewhen.state.plan.order import ancestors
-from donewhen.state.plan.plan import find_step
 from donewhen.state.run import Json
 
 ROWS, ROW_CHARS = 40, 500
@@ -67,23 +65,6 @@ class Report:
 
 class Unfinished(Exception):
     """An agent began to work and its result is unknown: the connection was lost, or the agent crashed."""
-
-
-def conversation_of(plan: Mapping[str, Any], step_id: str, turn: int) -> str:
-    """Return the conversation that a step continues: that of the last step for the same executor that it depends on.
-    // The first step for an executor continues the thread's conversation, ""; parallel steps get their own.
-    """
-    name = find_step(plan, step_id).get("executor")
-    if name is None:
-        return ""
-    heads: dict[str, str] = {}
-    own = [step["id"] for step in plan["steps"] if step.get("executor") == name]
-    for id in own[: own.index(step_id) + 1]:
-        built_on = set(ancestors(plan, id))
-        before = [other for other in own if other in built_on]
-        gone_on = [other for other, head in heads.items() if head == ""]
-        heads[id] = "" if not gone_on or (before and before[-1] == gone_on[-1]) else f"{turn}.{id}"
-    return heads[step_id]
 
 
 def transcript(said: Sequence[BaseMessage]) -> list[Json]:

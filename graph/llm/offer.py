@@ -8,8 +8,8 @@ from typing import Any
 from donewhen.graph.context import Deps
 from donewhen.graph.tools.toolbox import Toolbox
 from donewhen.prompts import framed
-from donewhen.state.records import FrozenCall, StepRecord
-from donewhen.state.run import Json
+from donewhen.state.records import FrozenCall
+from donewhen.state.run import Json, Step
 from donewhen.state.settings import Settings
 
 FIND_TOOLS = "find_tools"
@@ -47,13 +47,14 @@ async def offer_for_planning(deps: Deps, settings: Settings, goal: str, planning
     return Offer([*bound, *(name for name in new if name in reads)], listed, len(toolbox) - len(shown) - len(new))
 
 
-async def offer_for_step(deps: Deps, settings: Settings, step: Json, record: StepRecord) -> Offer:
+async def offer_for_step(deps: Deps, settings: Settings, toolbox: Toolbox, state: Step) -> Offer:
     """Offer tools to a step: those it lists and all that read, or all if it lists none; of too many, the likely ones.
 
     A step that lists `[]` writes text from what is known. Tools for checks are not offered. Found tools come last, so
     that nothing before them changes.
     """
-    listed, toolbox = step.get("tools"), deps.tools_for(step.get("executor"), settings)
+    step, record = state["step"], state["record"]
+    listed = step.get("tools")
     if listed is not None and not listed:
         return Offer()
     work = [name for name in toolbox.names if not toolbox.checks(name) or name in (listed or ())]

@@ -12,8 +12,7 @@ from donewhen.graph.events import emit, emit_charge, emit_observation
 from donewhen.graph.llm.history import observation_limit, render_observation
 from donewhen.graph.llm.offer import FIND_TOOLS, find_tools, offer_for_planning
 from donewhen.graph.planning.outcomes import PlanningRound, out_of_budget, planning_as_step
-from donewhen.graph.step.calls import CallContext, allowance_left, make_call, observe_call, store_notes
-from donewhen.graph.step.observations import store_entry
+from donewhen.graph.step.calls import CallContext, allowance_left, make_call, observe_call, store_entry, store_notes
 from donewhen.graph.tools.call import CallResult
 from donewhen.graph.tools.effects import CallOutcome
 from donewhen.graph.tools.paths import path_problem
@@ -32,7 +31,7 @@ async def look(state: Planning, runtime: Runtime[Settings], config: RunnableConf
     calls = [call for call in asked if call["name"] != FIND_TOOLS]
     if calls and (key := exhausted(allowance_left(state), ("tool_calls",))):
         return out_of_budget(PlanningRound(state, runtime, deps), key)
-    context = CallContext(planning_as_step(state), runtime, config, deps, settings.tool_seconds)
+    context = CallContext(planning_as_step(state), runtime, config, deps, deps.reads(settings))
     room = int(allowance_left(state).get("tool_calls", len(calls)))
     first = len(state.get("known", ())) + len(state.get("journal", ())) + 1
     made = await asyncio.gather(*(_make_call(call, first + n, context) for n, call in enumerate(calls[:room])))
@@ -74,15 +73,14 @@ async def _find_tools(
 
 async def _make_call(call: FrozenCall, number: int, context: CallContext) -> tuple[JournalEntry, Sequence[str]]:
     """Return the observation of one call, and what hooks observed of it."""
-    settings, toolbox = context.settings, context.deps.reads(context.settings)
-    if outside := path_problem(call["args"], settings.profile.allowed_paths):
+    if outside := path_problem(call["args"], context.settings.profile.allowed_paths):
         return observe_call(context.state, number, call, CallResult(False, f"Not run: {outside}", 0.0)), ()
     given = redact_json(call["args"])
     emit(context.runtime, "tool_started", id=f"{PLANNING}.{number}", step=None, tool=call["name"], arguments=given)
-    outcome = await make_call(context, toolbox, call, f"{PLANNING}.{number}")
+    outcome = await make_call(context, call, f"{PLANNING}.{number}")
     assert isinstance(outcome, CallOutcome), "the outcome of a read is never unknown"
     context.spent = add(context.spent, outcome.spent)
-    entry = observe_call(context.state, number, call, outcome.result, toolbox)
+    entry = observe_call(context.state, number, call, outcome.result, context.tools)
     emit_observation(context.runtime, entry)
     return entry, outcome.result.notes
 

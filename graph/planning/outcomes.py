@@ -247,7 +247,9 @@ async def settle_by_answer(turn: PlanningRound, message: AIMessage, decision: De
 def audit_context(turn: PlanningRound, observed: int) -> CallContext:
     """Return the call context for a judge's look-ups during planning."""
     step = planning_as_step(turn.state)
-    return CallContext(step, turn.runtime, turn.config, turn.deps, turn.settings.tool_seconds, observed=observed)
+    return CallContext(
+        step, turn.runtime, turn.config, turn.deps, turn.deps.all_tools(turn.settings), observed=observed
+    )
 
 
 def planning_as_step(state: Planning) -> Step:

@@ -5,7 +5,7 @@
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, Protocol, Self, cast
 
 from langchain_core.messages import AnyMessage, HumanMessage, ToolMessage
@@ -13,6 +13,7 @@ from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import BaseTool
 from langgraph.errors import GraphInterrupt, ParentCommand
 from langgraph.runtime import Runtime
+from langgraph.store.base import BaseStore
 
 from donewhen.graph.context import Deps, settings_of
 from donewhen.graph.events import emit, emit_charge, emit_observation, now, thread_of
@@ -25,7 +26,6 @@ from donewhen.graph.llm.voice import without_listeners
 from donewhen.graph.people.interjections import new_interjections
 from donewhen.graph.step.approvals import NewTargets, Reason, approval_pause, relay_pause, unknown_effect_pause
 from donewhen.graph.step.leave import leave, silence_hint
-from donewhen.graph.step.observations import RecallResult, known_entries, load_text, recall, store_entry, store_text
 from donewhen.graph.tools.call import CallResult, call_tool, seconds_for
 from donewhen.graph.tools.effects import (
     CallOutcome,
@@ -38,26 +38,51 @@ from donewhen.graph.tools.effects import (
     perform,
     shorten_text,
     storable_artifact,
+    store_label,
 )
 from donewhen.graph.tools.hooks import Call, Verdict, ask_hooks
 from donewhen.graph.tools.paths import path_problem
+from donewhen.graph.tools.rendering import cut_before
 from donewhen.graph.tools.toolbox import EffectKind
+from donewhen.prompts import framed
 from donewhen.state.consent import KnownTargets
 from donewhen.state.ledger import Amounts, add, exhausted, subtract
 from donewhen.state.plan.planning import PROMOTED
 from donewhen.state.plan.steps import count_silence, needs_no_call
 from donewhen.state.private_langgraph import with_resume_values
-from donewhen.state.proof.journal import Source, call_key, canonical_json, is_tool_call, observation
+from donewhen.state.proof.journal import (
+    INLINE_CHARS,
+    Source,
+    call_key,
+    canonical_json,
+    is_tool_call,
+    observation,
+    shorten_entry,
+)
 from donewhen.state.reading.decisions import LOOKUPS
 from donewhen.state.records import FrozenCall, JournalEntry, StepClaim, StepRecord
 from donewhen.state.run import Json, Planning, Step
 from donewhen.state.secrets import conceal_json, redact_json
 from donewhen.state.settings import Settings
 
+OBSERVATIONS = ("donewhen", "observations")
+"""Namespace of the full texts of observations in the store."""
+HEADER_CHARS = 200
+"""What `recall` leaves for its head."""
 EFFECT = "donewhen_effect"
 """Metadata key of a call for its effect's key, which is the same when the call is repeated after a crash."""
 ASKS = "asks"
 """Error of a call whose tool asks a person."""
+
+
+@dataclass(frozen=True)
+class RecallResult:
+    """The text of a look-up for the model, and the range of the observation it shows, if any."""
+
+    text: str
+    id: str = ""
+    span: tuple[int, int] = (0, 0)
+
 
 Outcome = CallOutcome | RecallResult | str
 """The result of a call or a look-up, or why the call was not made."""
@@ -84,9 +109,8 @@ class StepTools(Protocol):
 
 async def act(state: Step, runtime: Runtime[Settings], config: RunnableConfig, *, deps: Deps) -> Step:
     """Make the calls in the step's record; stop at the first that needs a person or more budget."""
-    settings = settings_of(runtime)
-    context = CallContext(state, runtime, config, deps, settings.tool_seconds)
-    return await CallBatch.of(context, deps.tools_for(state["step"].get("executor"), settings)).run()
+    tools = deps.tools_for(state["step"].get("executor"), settings_of(runtime))
+    return await CallBatch.of(CallContext(state, runtime, config, deps, tools)).run()
 
 
 def allowance_left(state: Step | Planning) -> Amounts:
@@ -102,8 +126,8 @@ class CallContext:
     runtime: Runtime[Settings]
     config: RunnableConfig
     deps: Deps
-    seconds: float | None
-    """The time limit of one call, unless its tool declares a longer one."""
+    tools: StepTools
+    """The tools that may be called, which the node looks up once."""
     spent: Amounts = field(default_factory=dict)
     meters: list[Meter] = field(default_factory=list)
     """The meters of calls in progress."""
@@ -115,9 +139,12 @@ class CallContext:
     """Observations made by checks and by a judge."""
     settings: Settings = field(init=False)
     """The settings of the run."""
+    seconds: float | None = field(init=False)
+    """The time limit of one call, unless its tool declares a longer one."""
 
     def __post_init__(self) -> None:
         self.settings = settings_of(self.runtime)
+        self.seconds = self.settings.tool_seconds
 
     def left(self) -> Amounts:
         """Return what the step may still spend, minus the spending of these calls."""
@@ -132,7 +159,6 @@ class CallBatch:
     """The calls of one decision that are still to be made, and the results of the others."""
 
     context: CallContext
-    tools: StepTools
     calls: Sequence[FrozenCall]
     number: int
     """The number of the last observation."""
@@ -152,10 +178,10 @@ class CallBatch:
     """True once a call returned something new to the step."""
 
     @classmethod
-    def of(cls, context: CallContext, tools: StepTools) -> Self:
+    def of(cls, context: CallContext) -> Self:
         """Return the batch of the calls in the step's record."""
         record = context.state["record"]
-        return cls(context, tools, list(record["calls"]), record["observed"], list(record.get("held") or ()))
+        return cls(context, list(record["calls"]), record["observed"], list(record.get("held") or ()))
 
     async def run(self) -> Step:
         """Make the calls; leave the step at the first call that may not be made now."""
@@ -183,7 +209,8 @@ class CallBatch:
                 else:
                     await self._record(each, outcome)
             for each, outcome in zip(group, outcomes, strict=True):
-                await self._record_notes(each, outcome)
+                if isinstance(outcome, CallOutcome) and outcome.result.notes:
+                    await self._record_notes(each, outcome.result.notes)
             seconds = max((one.result.seconds for one in outcomes if isinstance(one, CallOutcome)), default=0.0)
             context.spent = add(context.spent, {"active_seconds": seconds})
             self.calls = [*asking, *self.calls[len(group) :]]
@@ -202,7 +229,7 @@ class CallBatch:
         room = self.context.left().get("tool_calls", len(self.calls))
         for call in self.calls:
             key = call_key(call["name"], call["args"])
-            alone = call["name"] in LOOKUPS or self.tools.effect(call["name"]) != "read"
+            alone = call["name"] in LOOKUPS or self.context.tools.effect(call["name"]) != "read"
             if alone or key in keys or len(keys) >= room or open_ask(call):
                 break
             keys.add(key)
@@ -217,7 +244,7 @@ class CallBatch:
         if "refused" in call:
             return f"the user rejected this call: {call['refused']}"
         allowed = self.context.settings.profile.allowed_paths
-        if outside := path_problem(call["args"], allowed, self.tools.get(call["name"])):
+        if outside := path_problem(call["args"], allowed, self.context.tools.get(call["name"])):
             return outside
         if "approved" in call or "known" in call:
             return None
@@ -230,7 +257,7 @@ class CallBatch:
         """Return the word of the hooks on a call that is still to be made; one that a person approved is not asked."""
         if needs_no_call(call) or "known" in call:
             return Verdict()
-        verdict = await ask_before_call(self.context, self.tools, call)
+        verdict = await ask_before_call(self.context, call)
         return replace(verdict, question="") if verdict.refused or "approved" in call else verdict
 
     async def _gate(self, hooked: str) -> StepRecord | None:
@@ -253,13 +280,17 @@ class CallBatch:
         covered = reason in ("asks", "new")  # by the plan: asked with all others of the same reply that are, and ask
         others = [other for other in self.calls[1:] if covered and self._needs_approval_too(other, new)]
         waiting = approval_pause([call, *others], state, reason, new, hooked)
-        if diffs := await self._differences(call):
+        if diffs := await differences(self.context.tools.get(call["name"]), call["args"]):
             waiting["diffs"] = diffs
         return {"status": "waiting", "waiting": waiting}
 
     def _approval_reason(self, call: FrozenCall) -> Reason | None:
         """Return why a person must approve the call; `new` applies only if it has targets unknown to people."""
-        settings, effect, delegated = self.context.settings, self.tools.effect(call["name"]), call.get("delegated")
+        settings, effect, delegated = (
+            self.context.settings,
+            self.context.tools.effect(call["name"]),
+            call.get("delegated"),
+        )
         if needs_no_call(call) or "approved" in call or "known" in call:
             return None
         if settings.approvals == "each" and (delegated or effect != "read"):
@@ -268,7 +299,7 @@ class CallBatch:
             return None  # The plan that was approved names the executor.
         if call["name"] not in self.context.state.get("granted_tools", ()):
             return "unlisted"
-        if settings.approvals != "shown" or (asks := self.tools.asks(call["name"], call["args"])) is False:
+        if settings.approvals != "shown" or (asks := self.context.tools.asks(call["name"], call["args"])) is False:
             return None
         return "asks" if asks else "new"
 
@@ -282,7 +313,7 @@ class CallBatch:
         known = state["known_targets"]() if "known_targets" in state else KnownTargets()
         for entry in self._observations:
             known.observe(entry)
-        if not self.tools.new_targets(call["name"], call["args"], known):
+        if not self.context.tools.new_targets(call["name"], call["args"], known):
             return {}
         for id in known.long:
             known.read(id, await load_text(context.runtime, state, id) or "")
@@ -292,12 +323,8 @@ class CallBatch:
             each.get("position", 0): new
             for each in self.calls
             if self._approval_reason(each) == "new"
-            and (new := self.tools.new_targets(each["name"], each["args"], known))
+            and (new := self.context.tools.new_targets(each["name"], each["args"], known))
         }
-
-    async def _differences(self, call: FrozenCall) -> dict[str, str]:
-        tool = self.tools.get(call["name"])
-        return await differences(tool, call["args"]) if tool else {}
 
     async def _make(
         self, group: Sequence[FrozenCall], refusals: Sequence[str | None], said: Sequence[Verdict]
@@ -310,12 +337,12 @@ class CallBatch:
         for number, (call, refusal) in enumerate(zip(group, refusals, strict=True), self.number + 1):
             if refusal is None:
                 shown: Json = {"tool": call["name"], "arguments": redact_json(call["args"])}
-                if diffs := await self._differences(call):
+                if diffs := await differences(self.context.tools.get(call["name"]), call["args"]):
                     shown["diffs"] = diffs
                 emit(context.runtime, "tool_started", id=f"{id}.{number}", step=id, **shown)
                 running.append((call, f"{id}.{number}", said[number - self.number - 1]))
         context.meters.clear()
-        calls = [make_call(context, self.tools, call, observation, verdict) for call, observation, verdict in running]
+        calls = [make_call(context, call, observation, verdict) for call, observation, verdict in running]
         made = iter(await asyncio.gather(*calls) if len(calls) > 1 else [await each for each in calls])
         context.meters.clear()
         outcomes: list[Outcome] = []
@@ -330,8 +357,8 @@ class CallBatch:
         context, state = self.context, self.context.state
         if call["name"] != FIND_TOOLS:
             return await recall(call, state, self.entries, context.runtime)
-        offer = await offer_for_step(context.deps, context.settings, state["step"], state["record"])
         toolbox = context.deps.tools_for(state["step"].get("executor"), context.settings)
+        offer = await offer_for_step(context.deps, context.settings, toolbox, state)
         came = await find_tools(context.deps, toolbox, call, {*offer.bound, *self.found}, state.get("fence", ""))
         self.found += came["names"]
         self.learned = self.learned or bool(came["names"])
@@ -359,9 +386,8 @@ class CallBatch:
         self.entries.append(entry)
         emit_observation(context.runtime, entry)
 
-    async def _record_notes(self, call: FrozenCall, outcome: Outcome) -> None:
+    async def _record_notes(self, call: FrozenCall, notes: Sequence[str]) -> None:
         """Write down what hooks observed of a call, and show it beside its result."""
-        notes = outcome.result.notes if isinstance(outcome, CallOutcome) else ()
         for entry in await store_notes(self.context, self.number + 1, notes):
             self.number += 1
             self.entries.append(entry)
@@ -394,17 +420,21 @@ class CallBatch:
         context.spent = add(add(context.spent, outcome.spent), {"tool_calls": 1})
         came = storable_artifact(outcome.result) or {}
         self.files.update(came.get("files", {}))
-        entry = observe_call(context.state, self.number, call, outcome.result, self.tools)
+        entry = observe_call(context.state, self.number, call, outcome.result, context.tools)
         if call.get("delegated"):
             entry["delegated"] = True
             if came.get("transcript"):
                 entry["transcript"] = came["transcript"]
         return entry
 
-    def _render(self, entry: JournalEntry, hint: str) -> str:
+    @cached_property
+    def _limit(self) -> int:
+        """The most characters of an observation that the step's model is shown."""
         context = self.context
-        limit = observation_limit(context.deps, context.settings, "execute", context.state["step"].get("executor"))
-        return render_observation(entry, limit, hint, context.state.get("fence", ""))
+        return observation_limit(context.deps, context.settings, "execute", context.state["step"].get("executor"))
+
+    def _render(self, entry: JournalEntry, hint: str) -> str:
+        return render_observation(entry, self._limit, hint, self.context.state.get("fence", ""))
 
     def _render_repetition(self, entry: JournalEntry, hint: str, *, again: bool) -> str:
         """Render an unchanged result: in full the second time, later in one line if that is shorter (X11)."""
@@ -497,10 +527,10 @@ def _what_people_said(call: FrozenCall) -> str:
     return " ".join(f"Note: {note}." for note in notes)
 
 
-def _as_hooks_see(context: CallContext, tools: StepTools, call: FrozenCall) -> Call:
+def _as_hooks_see(context: CallContext, call: FrozenCall) -> Call:
     state, name = context.state, call["name"]
     place = (thread_of(context.runtime), state["step"]["id"], state["goal"])
-    return Call(*place, name, call["args"], tools.effect(name))
+    return Call(*place, name, call["args"], context.tools.effect(name))
 
 
 def tell_people(context: CallContext, text: str) -> None:
@@ -508,25 +538,25 @@ def tell_people(context: CallContext, text: str) -> None:
     emit(context.runtime, "note", text=text)
 
 
-async def ask_before_call(context: CallContext, tools: StepTools, call: FrozenCall) -> Verdict:
+async def ask_before_call(context: CallContext, call: FrozenCall) -> Verdict:
     """Return the word of the hooks on a call that is about to be made."""
     if not (hooks := context.deps.hooks.before_call):
         return Verdict()
-    return await ask_hooks(hooks, _as_hooks_see(context, tools, call), partial(tell_people, context))
+    return await ask_hooks(hooks, _as_hooks_see(context, call), partial(tell_people, context))
 
 
 async def _ask_after_call(
-    context: CallContext, tools: StepTools, call: FrozenCall, result: CallResult, notes: Sequence[str]
+    context: CallContext, call: FrozenCall, result: CallResult, notes: Sequence[str]
 ) -> CallResult:
     """Return the result as hooks leave it: what they withhold is nowhere kept, and what was done stays done."""
     if _asked(call, result):
         return result
     if not (hooks := context.deps.hooks.after_call):
         return replace(result, notes=notes)
-    about = replace(_as_hooks_see(context, tools, call), ok=result.ok, text=result.text)
+    about = replace(_as_hooks_see(context, call), ok=result.ok, text=result.text)
     verdict = await ask_hooks(hooks, about, partial(tell_people, context))
     if refused := verdict.refused or (verdict.question and f"a person would have to agree: {verdict.question}"):
-        ok = result.ok and tools.effect(call["name"]) != "read"
+        ok = result.ok and context.tools.effect(call["name"]) != "read"
         result = replace(result, ok=ok, text=f"The call was made; its result is withheld: {refused}", artifact=None)
     return replace(result, notes=[*notes, *verdict.notes])
 
@@ -544,7 +574,7 @@ async def store_notes(context: CallContext, first: int, notes: Sequence[str]) ->
 
 
 async def make_call(
-    context: CallContext, tools: StepTools, call: FrozenCall, observation: str, said: Verdict | None = None
+    context: CallContext, call: FrozenCall, observation: str, said: Verdict | None = None
 ) -> CallOutcome | UnknownEffect:
     """Make the call, or replay it if it was made before a crash.
 
@@ -554,12 +584,12 @@ async def make_call(
     """
     may_ask = said is not None
     if said is None:
-        said = await ask_before_call(context, tools, call)
+        said = await ask_before_call(context, call)
         if said.question:
             said = replace(said, refused=f"a person would have to agree, in a step: {said.question}")
     state, thread, store = context.state, thread_of(context.runtime), context.runtime.store
     record, id, turn = state["record"], state["step"]["id"], state.get("turn", 1)
-    tool, kind = tools.get(call["name"]), tools.effect(call["name"])
+    tool, kind = context.tools.get(call["name"]), context.tools.effect(call["name"])
     assert tool is not None, call["name"]
     place = Place.of(context.config, depth=2)
     again = () if call.get("delegated") or not call.get("answers") else (len(call["answers"]),)
@@ -574,7 +604,7 @@ async def make_call(
             result = CallResult(False, f"Not run: {said.refused}", 0.0, error="refused")
         else:
             result = await _call_tool(context, tool, call, {**config, "metadata": about}, key, may_ask=may_ask)
-            result = await _ask_after_call(context, tools, call, result, said.notes)
+            result = await _ask_after_call(context, call, result, said.notes)
         meter.close()
         if kind != "read":
             await store_text(context.runtime, state, observation, result.text)
@@ -668,18 +698,82 @@ async def make_reading(context: CallContext, name: str, arguments: Json) -> tupl
     // The caller checks that the budget allows a tool call.
     """
     state, number = context.state, context.observed + len(context.noted) + 1
-    toolbox = context.deps.all_tools(context.settings)
-    if (tool := toolbox.get(name)) is None or toolbox.effect(name) != "read":
+    if (tool := context.tools.get(name)) is None or context.tools.effect(name) != "read":
         return f"the check's tool {name} is not available as a read-only tool"
     if outside := path_problem(arguments, context.settings.profile.allowed_paths, tool):
         return f"the check may not run: {outside}"
     call: FrozenCall = {"id": "", "name": name, "args": arguments}
-    outcome = await make_call(context, toolbox, call, f"{state['step']['id']}.{number}")
+    outcome = await make_call(context, call, f"{state['step']['id']}.{number}")
     context.meters.clear()
     assert isinstance(outcome, CallOutcome), "the outcome of a read is never unknown"
     result = outcome.result
     context.spent = add(add(context.spent, outcome.spent), {"tool_calls": 1, "active_seconds": result.seconds})
-    entry = await store_entry(context.runtime, state, observe_call(state, number, call, result, toolbox, "check"))
+    entry = await store_entry(context.runtime, state, observe_call(state, number, call, result, context.tools, "check"))
     emit_observation(context.runtime, entry)
     context.noted += [entry, *await store_notes(context, number + 1, result.notes)]
     return entry, result
+
+
+# The texts of observations: in full in the store, shortened in the journal, and read further by `recall`
+
+
+async def store_text(runtime: Runtime[Settings], state: Step, id: str, text: str) -> None:
+    """Store the full text of an observation if it is too long for the journal.
+    // An outer graph may have several runs on one thread; the fence distinguishes them.
+    """
+    if runtime.store is not None and len(text) > INLINE_CHARS:
+        key = f"{state.get('fence', '')}:{_request_key(state, id)}"
+        await runtime.store.aput((*OBSERVATIONS, store_label(thread_of(runtime))), key, {"text": text}, index=False)
+
+
+async def load_text(runtime: Runtime[Settings], state: Step, id: str) -> str | None:
+    """Return the full text of an observation of this or an earlier request; None if the store has none."""
+    return None if runtime.store is None else await stored_text(runtime.store, thread_of(runtime), state, id)
+
+
+async def stored_text(store: BaseStore, thread_id: str, state: Mapping[str, Any], id: str) -> str | None:
+    """Return the full text of a thread's observation; None if the journal has all of it."""
+    named = _request_key(state, id)
+    for key in (f"{state.get('fence', '')}:{named}", named):  # as it is kept now, and as it was by older versions
+        if item := await store.aget((*OBSERVATIONS, store_label(thread_id)), key):
+            return str(item.value["text"])
+    return None
+
+
+def _request_key(state: Mapping[str, Any], id: str) -> str:
+    return id if ":" in id else f"{state.get('turn', 1)}:{id}"
+
+
+async def store_entry(runtime: Runtime[Settings], state: Step, entry: JournalEntry) -> JournalEntry:
+    """Store a long text; return the entry for the journal, with the full text if there is no store."""
+    await store_text(runtime, state, entry["id"], entry["text"])
+    return entry if runtime.store is None else shorten_entry(entry, INLINE_CHARS)
+
+
+async def with_whole_text(runtime: Runtime[Settings], state: Step, entry: Mapping[str, Any]) -> Json:
+    """Return the entry with its full text."""
+    text = await load_text(runtime, state, entry["id"]) if entry.get("stored") else None
+    return dict(entry) if text is None else {**entry, "text": text}
+
+
+async def recall(call: FrozenCall, state: Step, new: list[JournalEntry], runtime: Runtime[Settings]) -> RecallResult:
+    """Return a piece of an observation's full text, framed as data, with the offset of the next piece."""
+    wanted = str(call["args"]["observation"]).strip().strip("[]")
+    offset = call["args"].get("offset") or 0
+    entries = {e["id"]: e for e in [*state.get("before", ()), *known_entries(state), *new] if not e.get("outside")}
+    if wanted not in entries:
+        known = ", ".join(list(entries)[-15:]) or "none"
+        return RecallResult(f"recall error\nThere is no observation {wanted[:40]!r} here; there are: {known}.")
+    entry = await with_whole_text(runtime, state, entries[wanted])
+    text = entry["text"]
+    room = max(settings_of(runtime).observation_chars - HEADER_CHARS, HEADER_CHARS)
+    end = max(cut_before(text, offset + room), min(offset + 1, len(text)))
+    more = f"; it goes on at offset={end}" if end < len(text) else "; this is the end"
+    span = (offset, max(end, offset))
+    head = f"recall ok: [{wanted}] characters {span[0]} to {span[1]} of {len(text)}{more}"
+    return RecallResult(f"{head}\n{framed('tool_output', text[offset:end], state.get('fence', ''))}", wanted, span)
+
+
+def known_entries(state: Step) -> list[JournalEntry]:
+    """Return the observations of this step and of its dependencies, oldest first."""
+    return [*state.get("known", ()), *state.get("journal", ())]

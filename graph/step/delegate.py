@@ -25,9 +25,8 @@ from donewhen.graph.executors.relay import asks_of, resume_values
 from donewhen.graph.llm.attachments import brief_message
 from donewhen.graph.llm.cost import meter_of
 from donewhen.graph.llm.voice import Voice
-from donewhen.graph.step.calls import EFFECT, CallBatch, CallContext, allowance_left
+from donewhen.graph.step.calls import EFFECT, CallBatch, CallContext, allowance_left, with_whole_text
 from donewhen.graph.step.leave import leave
-from donewhen.graph.step.observations import with_whole_text
 from donewhen.graph.tools.toolbox import EffectKind
 from donewhen.state.consent import KnownTargets
 from donewhen.state.private_langgraph import CHECKPOINTER_KEY
@@ -47,13 +46,14 @@ async def delegate(state: Step, runtime: Runtime[Settings], config: RunnableConf
     first: FrozenCall = {"id": "", "name": name, "args": {"brief": state["brief"]}, "delegated": True}
     calls = [call for call in record.get("calls") or () if not call.get("planned")] or [first]
     now: Step = {**state, "record": {**record, "calls": calls, "delegated": True}}
-    seconds = executor.seconds or allowance_left(state).get("active_seconds")
     beside = (await brief_message("", state.get("attachments", ()), runtime)).content
     handoff = replace(
         _make_handoff(now, calls[0], runtime, config), attached=beside[1:] if isinstance(beside, list) else ()
     )
     worker = ExecutorTools(executor, handoff, calls[0])
-    update = await CallBatch.of(CallContext(now, runtime, config, deps, seconds), worker).run()
+    context = CallContext(now, runtime, config, deps, worker)
+    context.seconds = executor.seconds or allowance_left(state).get("active_seconds")
+    update = await CallBatch.of(context).run()
     whole = executor.passthrough and not state["step"].get("done_when")
     return await _take_output(now, update, runtime) if whole else update
 

@@ -16,10 +16,9 @@ from donewhen.graph.llm.output import form_of
 from donewhen.graph.people.interjections import interjection_entries, new_interjections
 from donewhen.graph.people.pauses import make_pause
 from donewhen.graph.step.audit import Subject, audit, is_audit_due
-from donewhen.graph.step.calls import CallContext, make_reading
+from donewhen.graph.step.calls import CallContext, known_entries, make_reading, store_entry, with_whole_text
 from donewhen.graph.step.ending import READ_ON, ask_before_end
 from donewhen.graph.step.leave import leave, send_correction
-from donewhen.graph.step.observations import known_entries, store_entry, with_whole_text
 from donewhen.graph.sync import run_aside
 from donewhen.graph.tools.hooks import OPTIONS
 from donewhen.state.ledger import exhausted
@@ -90,8 +89,8 @@ class Proof:
 async def goal_check(state: Step, runtime: Runtime[Settings], config: RunnableConfig, *, deps: Deps) -> Step:
     """Check the claims of `finish_step` or `finish_task` against the evidence; accept them or say what is missing."""
     claim = cast("StepClaim", state.get("decision") or state["record"]["claim"])
-    seconds, observed = settings_of(runtime).tool_seconds, state["record"]["observed"]
-    update = await _prove(claim, CallContext(state, runtime, config, deps, seconds, observed=observed))
+    tools, observed = deps.all_tools(settings_of(runtime)), state["record"]["observed"]
+    update = await _prove(claim, CallContext(state, runtime, config, deps, tools, observed=observed))
     after, id = update["record"], state["step"]["id"]
     if after["status"] != "done" and not after.get("claim") and (said := claim.get("said")):
         # the result was said, and is none

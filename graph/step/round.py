@@ -1,11 +1,13 @@
 """The decide node: one round, one checkpoint. It asks the model, reads the reply, and makes the calls."""
 
+import base64
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import cast
 
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 from langchain_core.runnables import RunnableConfig
+from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.runtime import Runtime
 
 from donewhen.graph.context import Deps, settings_of
@@ -28,10 +30,10 @@ from donewhen.graph.llm.reply import Decision, UnusableReply, read_reply
 from donewhen.graph.llm.voice import Voice
 from donewhen.graph.people.interjections import with_interjections
 from donewhen.graph.people.pauses import make_pause
-from donewhen.graph.step.calls import act, allowance_left
+from donewhen.graph.step.calls import CallBatch, CallContext, allowance_left, known_entries
 from donewhen.graph.step.leave import leave, send_correction, silence_hint
-from donewhen.graph.step.observations import known_entries
-from donewhen.graph.step.replies import load_reply, save_reply
+from donewhen.graph.tools.effects import store_label
+from donewhen.graph.tools.toolbox import Toolbox
 from donewhen.prompts import instructions
 from donewhen.state.errors import ModelError
 from donewhen.state.language.texts import known_language, primary_language
@@ -55,28 +57,33 @@ EXAMPLE = (
 )
 GIVEN_UP = "The step was given up. If you read on here, somebody asked for it to be tried again."
 ANSWER_CHARS = 20_000
+REPLIES = ("donewhen", "replies")
+"""Namespace of saved replies in the store."""
+_SERDE = JsonPlusSerializer(pickle_fallback=False, allowed_json_modules=None, allowed_msgpack_modules=None)
 
 
 async def decide(state: Step, runtime: Runtime[Settings], config: RunnableConfig, *, deps: Deps) -> Step:
     """Ask the model for the next action of the step and carry it out; without a store the next node does that."""
-    rounds = rounds_of(state)
-    shown = fit_transcript(rounds, settings_of(runtime).transcript_chars, state.get("fence", ""), state["length"])
+    settings, rounds = settings_of(runtime), rounds_of(state)
+    toolbox = deps.tools_for(state["step"].get("executor"), settings)  # once a round: tools may change between rounds
+    shown = fit_transcript(rounds, settings.transcript_chars, state.get("fence", ""), state["length"])
     before: Step = state if shown is rounds else {**state, "transcript": shown}
-    saved = await load_reply(before, runtime)
-    update = saved or await _ask_model(before, runtime, deps)
+    saved = await _load_reply(before, runtime)
+    update = saved or await _ask_model(before, runtime, deps, toolbox)
     after: Step = apply_update(before, update)  # type: ignore[assignment]
     calls = after["record"]["status"] == "running" and after["record"].get("calls")
-    if calls and (saved or await save_reply(before, runtime, update)):
-        update = combine_updates(update, await act(after, runtime, config, deps=deps))  # type: ignore[assignment]
+    if calls and (saved or await _save_reply(before, runtime, update)):
+        update = combine_updates(update, await CallBatch.of(CallContext(after, runtime, config, deps, toolbox)).run())  # type: ignore[assignment]
     return update if shown is rounds else {**update, "transcript": [*shown, *update.get("transcript", ())]}
 
 
-async def _ask_model(state: Step, runtime: Runtime[Settings], deps: Deps) -> Step:
+async def _ask_model(state: Step, runtime: Runtime[Settings], deps: Deps, toolbox: Toolbox) -> Step:
     """Return the update of one round, including what the user said in the meantime."""
     heard = max(state["record"].get("heard") or "", state.get("heard") or "")
     now, said = await with_interjections(state, "record", heard, runtime)
     task = "" if now["record"].get("answers") else str(now["record"].get("task") or "")
-    update = await StepRound(now, runtime, deps, Voice(runtime, now["step"]["id"], task=task, inside=True)).run()
+    voice = Voice(runtime, now["step"]["id"], task=task, inside=True)
+    update = await StepRound(now, runtime, deps, toolbox, voice).run()
     return {**update, "transcript": [*said, *update.get("transcript", ())]} if said else update
 
 
@@ -87,17 +94,17 @@ class StepRound:
     state: Step
     runtime: Runtime[Settings]
     deps: Deps
+    toolbox: Toolbox
     voice: Voice
     spent: Amounts = field(default_factory=dict)
 
     async def run(self) -> Step:
         """Ask the model and read its reply; leave the step if no round may be made."""
-        state, settings, deps = self.state, settings_of(self.runtime), self.deps
-        record, executor = state["record"], state["step"].get("executor")
+        state, settings, deps, toolbox = self.state, settings_of(self.runtime), self.deps, self.toolbox
+        record = state["record"]
         if change := self._obstacle(settings):
             return leave(state, self.runtime, change)
-        toolbox = deps.tools_for(executor, settings)
-        offer = await offer_for_step(deps, settings, state["step"], record)
+        offer = await offer_for_step(deps, settings, toolbox, state)
         legal = offer.legal(EXECUTE)
         offered = [name for name in legal if name != "finish_task"]
         if not state.get("last"):  # then it says no more than finishing the step (K1); it stays legal
@@ -233,3 +240,42 @@ def _rounds_left(left: Amounts, allowance: Amounts) -> list[HumanMessage]:
     if (rounds := left.get("rounds")) is None or not (rounds <= FEW_ROUNDS or rounds == allowance["rounds"] // 2):
         return []
     return [HumanMessage(f"(Rounds left in this step, this one included: {rounds:g}.)")]
+
+
+# The reply of a round is saved before it is acted on: one round is one checkpoint, and after a crash in it no model is
+# asked again.
+
+
+async def _load_reply(state: Step, runtime: Runtime[Settings]) -> Step | None:
+    """Return the saved update of this round's reply, if a crash interrupted the round."""
+    if state["begun"] or runtime.store is None:
+        return None
+    namespace, key, round = _saved_at(state, runtime)
+    state["begun"].add(round)
+    item = await runtime.store.aget(namespace, key)
+    if item is None or item.value["round"] != round:
+        return None
+    update: Step = _SERDE.loads_typed((item.value["type"], base64.b64decode(item.value["update"])))
+    return update
+
+
+async def _save_reply(state: Step, runtime: Runtime[Settings], update: Step) -> bool:
+    """Save the update of a reply, replacing that of the previous round; return False if there is no store."""
+    if runtime.store is None:
+        return False
+    type, data = _SERDE.dumps_typed(update)
+    namespace, key, round = _saved_at(state, runtime)
+    value = {"round": round, "type": type, "update": base64.b64encode(data).decode()}
+    await runtime.store.aput(namespace, key, value, index=False)
+    return True
+
+
+def _saved_at(state: Step, runtime: Runtime[Settings]) -> tuple[tuple[str, ...], str, str]:
+    """Return namespace and key of the step's saved reply, and the id of this round.
+
+    The fence distinguishes several runs on one thread in an outer graph. The id is that of LangGraph's task: the same
+    after a crash, different for every other checkpoint.
+    """
+    info = runtime.execution_info
+    place = (*REPLIES, store_label(thread_of(runtime))), f"{state.get('fence', '')}:{state['step']['id']}"
+    return *place, str(info.task_id if info else "")

@@ -65,3 +65,21 @@ def avoid_circles(steps: Sequence[dict[str, Any]]) -> None:
             needs[step["id"]] = [id for id in earlier if step["id"] not in _reach([id], needs)]
             if len(needs[step["id"]]) < len(earlier):
                 step["depends_on"] = needs[step["id"]]
+
+
+def conversation_of(plan: Mapping[str, Any], step_id: str, turn: int) -> str:
+    """Return the conversation that a step continues: that of the last step for the same executor that it depends on.
+
+    The first step for an executor continues the thread's conversation, ""; parallel steps get their own.
+    """
+    name = next(step.get("executor") for step in plan["steps"] if step["id"] == step_id)
+    if name is None:
+        return ""
+    heads: dict[str, str] = {}
+    own = [step["id"] for step in plan["steps"] if step.get("executor") == name]
+    for id in own[: own.index(step_id) + 1]:
+        built_on = set(ancestors(plan, id))
+        before = [other for other in own if other in built_on]
+        gone_on = [other for other, head in heads.items() if head == ""]
+        heads[id] = "" if not gone_on or (before and before[-1] == gone_on[-1]) else f"{turn}.{id}"
+    return heads[step_id]

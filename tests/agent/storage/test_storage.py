@@ -16,7 +16,7 @@ from langgraph.types import Command
 
 from donewhen.agent.storage import Storage, open_storage
 from donewhen.agent.storage.rounds import SOON, Rounds
-from donewhen.graph.step.replies import NAMESPACE
+from donewhen.graph.step.round import REPLIES as NAMESPACE
 from donewhen.graph.tools.effects import store_label
 from donewhen.state.errors import ConfigError, StorageError, ThreadBusy
 from tests.kit.storage.cases import DATABASES, JOURNAL, STORAGES, config, fresh_url, graph, key_of
