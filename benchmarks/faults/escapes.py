@@ -9,7 +9,7 @@ from typing import Any
 from benchmarks.faults.figures import Figure, Measured, none
 from donewhen import Agent
 from donewhen.agent.workspace import workspace_tools
-from donewhen.graph.tools.call import call_tool
+from donewhen.graph.tools.call import ToolCall, call_tool
 from donewhen.state.errors import ConfigError, DoneWhenError
 from donewhen.testing import ScriptedModel, answer
 from tests.kit.storage.servers import fresh_postgres_url
@@ -86,7 +86,7 @@ async def path_escapes(folder: Path) -> tuple[int, list[str]]:
         rest = {name: "x" for name, about in tool.args.items() if name != "path" and "default" not in about}
         for path in PATHS:
             made += 1
-            result = await call_tool(tool, {**rest, "path": path}, timeout=10)
+            result = await call_tool(ToolCall(tool, {**rest, "path": path}, timeout=10))
             whole = {file.read_text() for file in (outside / "secret.txt", folder / "secret.txt")} == {"TOP SECRET"}
             if "TOP SECRET" in result.text or "root:x:" in result.text or not whole:
                 escaped.append(f"{tool.name} {path}")

@@ -26,7 +26,7 @@ from donewhen.graph.llm.voice import without_listeners
 from donewhen.graph.people.interjections import new_interjections
 from donewhen.graph.step.approvals import NewTargets, Reason, approval_pause, relay_pause, unknown_effect_pause
 from donewhen.graph.step.leave import leave, silence_hint
-from donewhen.graph.tools.call import CallResult, call_tool, seconds_for
+from donewhen.graph.tools.call import CallResult, ToolCall, call_tool, seconds_for
 from donewhen.graph.tools.effects import (
     CallOutcome,
     Effect,
@@ -640,15 +640,9 @@ async def _call_tool(
     """Call the tool with the answers that people gave it so far. Pauses of the graph happen at the top level."""
     answers = [*resume_values(call).values()]
     try:
-        return await call_tool(
-            tool,
-            call["args"],
-            timeout=seconds_for(tool, call["args"], context.seconds),
-            config=with_resume_values(config, answers),
-            idempotency_key=key,
-            call_id=call["id"] or None,
-            secrets=context.deps.secrets,
-        )
+        seconds, secrets = seconds_for(tool, call["args"], context.seconds), context.deps.secrets
+        config = with_resume_values(config, answers)
+        return await call_tool(ToolCall(tool, call["args"], seconds, config, key, call["id"] or None, secrets=secrets))
     except GraphInterrupt as pause:
         values = [interrupt_value(one) for one in (pause.args[0] if pause.args else ())]
         if may_ask and values:

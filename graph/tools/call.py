@@ -12,18 +12,22 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, get_type_hints
+from typing import Any, get_args, get_origin, get_type_hints
 
 from langchain_core.messages import ToolMessage
 from langchain_core.runnables import RunnableConfig
-from langchain_core.tools import BaseTool
+from langchain_core.tools import BaseTool, InjectedToolArg, InjectedToolCallId
+from langchain_core.tools.base import get_all_basemodel_annotations
 from langgraph.errors import GraphBubbleUp
+from langgraph.prebuilt import InjectedState, InjectedStore, ToolRuntime
+from langgraph.runtime import Runtime, get_runtime
 
 from donewhen.graph.sync import WorkEnd, run_aside, start_in_thread
 from donewhen.graph.tools.certain import nothing_happened
-from donewhen.graph.tools.injection import with_injected
 from donewhen.graph.tools.rendering import cap_text, describe_error, render_value
+from donewhen.graph.tools.schema import RUNTIME_ARGUMENT
 from donewhen.state.secrets import conceal
+from donewhen.state.settings import Settings
 
 LIMIT = 1_000_000
 """The most characters of a result."""
@@ -33,14 +37,14 @@ ENDING = 5.0
 """Seconds beyond its own limit in which a tool may end what it started."""
 
 _running: set["asyncio.Future[WorkEnd]"] = set()
-_limit: ContextVar[int] = ContextVar("limit", default=LIMIT)
-"""The limit of the current call."""
 
 
 @dataclass
 class _Body:
     """What happened in a tool's own code during a call; LangChain turns some of its errors into results."""
 
+    limit: int = LIMIT
+    """The most characters of its result."""
     entered: bool = False
     error: BaseException | None = None
     """The exception that it raised."""
@@ -98,53 +102,54 @@ def seconds_for(tool: BaseTool, arguments: Mapping[str, Any], usual: float | Non
     return max(usual, said) if usual is not None and isinstance(said, int | float) else usual
 
 
-async def call_tool(
-    tool: BaseTool,
-    arguments: Mapping[str, Any],
-    *,
-    timeout: float | None,  # noqa: ASYNC109 - the tool is told to stop, but what it did until then counts
-    config: RunnableConfig | None = None,
-    idempotency_key: str | None = None,
-    call_id: str | None = None,
-    limit: int = LIMIT,
-    secrets: Sequence[str] = (),
-) -> CallResult:
-    """Call the tool and return its result as text. `timeout` is in seconds; None means no limit.
+@dataclass(frozen=True)
+class ToolCall:
+    """A call that is about to be made."""
+
+    tool: BaseTool
+    arguments: Mapping[str, Any]
+    timeout: float | None
+    """Seconds; None means no limit. The tool is cancelled then, but what it did until then counts."""
+    config: RunnableConfig | None = None
+    idempotency_key: str | None = None
+    """Passed to a tool that declares an argument of this name."""
+    call_id: str | None = None
+    limit: int = LIMIT
+    """The most characters of the result."""
+    secrets: Sequence[str] = ()
+    """What the result must not contain, besides recognized credentials."""
+
+
+async def call_tool(call: ToolCall) -> CallResult:
+    """Call the tool and return its result as text.
 
     Raises only LangGraph's interrupts, the cancellation of the caller, and errors that a `RunError` carries.
-    Synchronous tools run in a daemon thread, which outlives a timeout.
-    `idempotency_key` is passed to a tool that declares an argument of this name.
-    Credentials in the result become `[redacted]`: `secrets` and recognized ones (`state.secrets`), unless the tool's
-    metadata has `"secrets": True` because models need them.
+    Synchronous tools run in a daemon thread, which outlives a timeout. Credentials in the result become `[redacted]`:
+    `secrets` and recognized ones (`state.secrets`), unless the tool's metadata has `"secrets": True` because models
+    need them.
     """
-    started, id = time.perf_counter(), call_id or f"call_{uuid.uuid4().hex}"
+    started, id = time.perf_counter(), call.call_id or f"call_{uuid.uuid4().hex}"
     try:
-        full = with_injected(tool, arguments, idempotency_key, id, config)
+        arguments = with_injected(call.tool, call.arguments, call.idempotency_key, id, call.config)
     except Exception as error:
-        result = CallResult(False, cap_text(str(error), limit), 0.0, error="refused")
+        result = CallResult(False, cap_text(str(error), call.limit), 0.0, error="refused")
     else:
-        call = {"type": "tool_call", "id": id, "name": tool.name, "args": full}
-        result = await _run(tool, call, timeout, config, limit)
+        result = await _run(call, {"type": "tool_call", "id": id, "name": call.tool.name, "args": arguments})
     result = replace(result, seconds=time.perf_counter() - started)
-    if (tool.metadata or {}).get("secrets") is True:
+    if (call.tool.metadata or {}).get("secrets") is True:
         return result
     shown = result.artifact.get("files") if isinstance(result.artifact, Mapping) else None
     files: Mapping[str, Any] = shown if isinstance(shown, Mapping) else {}  # which clients are shown
     size = len(result.text) + sum(len(each) for each in files.values() if isinstance(each, str))
-    return await run_aside(size, partial(_conceal, result, files, secrets))
+    return await run_aside(size, partial(_conceal, result, files, call.secrets))
 
 
-async def _run(
-    tool: BaseTool,
-    call: dict[str, Any],
-    timeout: float | None,  # noqa: ASYNC109
-    config: RunnableConfig | None,
-    limit: int,
-) -> CallResult:
-    body = _Body()
-    ended = await _within(timeout, _start(guard(tool), call, config, limit, body))
+async def _run(call: ToolCall, message: dict[str, Any]) -> CallResult:
+    """Pass the tool its call as LangChain's message, wait for the end, and read what came of it."""
+    tool, body = call.tool, _Body(call.limit)
+    ended = await _within(call.timeout, _start(guard(tool), message, call.config, body))
     if ended is None:
-        late = f"no result after {timeout:g} seconds; the "
+        late = f"no result after {call.timeout:g} seconds; the "
         late += "tool runs in a thread that cannot be stopped" if is_synchronous(tool) else "call was cancelled"
         return CallResult(False, late, 0.0, error="timeout", unknown=True)
     raised = ended.error.error if isinstance(ended.error, _Exit) else ended.error
@@ -153,12 +158,13 @@ async def _run(
     if isinstance(raised, RunError):
         raise raised.error
     if raised is None:
-        return _read(ended.value, body, tool, limit)
+        return _read(ended.value, body, tool)
     unknown = _is_unknown(raised, body, tool)
     if isinstance(raised, asyncio.CancelledError):
         text = "the call was cancelled from within the tool"
         return CallResult(False, text, 0.0, error="cancelled", unknown=unknown)
-    return CallResult(False, cap_text(describe_error(raised), limit), 0.0, error=type(raised).__name__, unknown=unknown)
+    text = cap_text(describe_error(raised), call.limit)
+    return CallResult(False, text, 0.0, error=type(raised).__name__, unknown=unknown)
 
 
 def _is_unknown(raised: BaseException, body: _Body, tool: BaseTool) -> bool:
@@ -193,30 +199,28 @@ async def _within(seconds: float | None, run: asyncio.Future[WorkEnd]) -> WorkEn
 
 
 def _start(
-    tool: BaseTool, call: dict[str, Any], config: RunnableConfig | None, limit: int, body: _Body
+    tool: BaseTool, message: dict[str, Any], config: RunnableConfig | None, body: _Body
 ) -> asyncio.Future[WorkEnd]:
     """Start the call in a thread, or in its own task, so that nothing in it can end ours."""
 
     def invoke() -> Any:
-        _limit.set(limit)
         _body.set(body)
-        return tool.invoke(call, config)
+        return tool.invoke(message, config)
 
     async def ainvoke() -> WorkEnd:
-        _limit.set(limit)
         _body.set(body)
         try:
-            return WorkEnd(await tool.ainvoke(call, config))
+            return WorkEnd(await tool.ainvoke(message, config))
         except BaseException as error:  # a SystemExit that leaves a task ends the event loop
             return WorkEnd(error=error)
 
     return start_in_thread(invoke) if is_synchronous(tool) else asyncio.create_task(ainvoke())
 
 
-def _read(value: Any, body: _Body, tool: BaseTool, limit: int) -> CallResult:
+def _read(value: Any, body: _Body, tool: BaseTool) -> CallResult:
     """Convert a call's return value: a message, or anything a tool class returns; a command is treated as data."""
     try:
-        text = render_value(value, limit)
+        text = render_value(value, body.limit)
     except BaseException as error:  # a tool class that overrides `ainvoke` may return anything
         return CallResult(False, describe_error(error), 0.0, error=type(error).__name__, unknown=True)
     if not (isinstance(value, ToolMessage) and value.status == "error"):
@@ -319,4 +323,117 @@ def _to_text(value: Any, response_format: str) -> Any:
         raise TypeError("the tool returned an async generator; return its items as a list")
     if isinstance(value, BaseException):
         raise value
-    return value if isinstance(value, ToolMessage) else render_value(value, _limit.get())
+    return value if isinstance(value, ToolMessage) else render_value(value, (_body.get() or _Body()).limit)
+
+
+# Arguments that no model fills: the idempotency key, the call's id, LangGraph's store and runtime
+
+
+def with_injected(
+    tool: BaseTool, arguments: Mapping[str, Any], key: str | None, call_id: str, config: RunnableConfig | None
+) -> dict[str, Any]:
+    """Return the arguments with all injected ones; values that the caller set for those are dropped.
+    // Raises ValueError if the tool needs a store and there is none.
+    """
+    declared = _annotations(tool)
+    injected = {name: found for name, found in declared.items() if _has(found, InjectedToolArg, ToolRuntime)}
+    full = {name: value for name, value in arguments.items() if name not in injected}
+    if key is not None and takes_key(tool):
+        full[RUNTIME_ARGUMENT] = key
+    for name, annotation in injected.items():
+        if name == RUNTIME_ARGUMENT or _has(annotation, InjectedToolCallId):
+            continue  # set above; LangChain itself sets the id of the call
+        if _has(annotation, ToolRuntime):
+            full[name] = _tool_runtime(call_id, config)
+        elif _has(annotation, InjectedStore) and (store := _runtime().store) is not None:
+            full[name] = store
+        elif not _has_default(tool, name):
+            raise ValueError(f"the tool {tool.name!r} wants a store in {name!r}, and this run has none")
+    return full
+
+
+def check_injection(tool: BaseTool) -> None:
+    """Raise ValueError for a tool that needs an injected value which runs here do not have."""
+    for name, annotation in _annotations(tool).items():
+        known = name == RUNTIME_ARGUMENT or _has(annotation, ToolRuntime, InjectedStore, InjectedToolCallId)
+        if _has(annotation, InjectedToolArg) and not known and not _has_default(tool, name):
+            wanted = "the state of a graph" if _has(annotation, InjectedState) else "something from the application"
+            raise ValueError(
+                f"it wants {wanted} in {name!r}, which tools are not given here. Make it an argument that the model "
+                "fills, read it from `config`, or give it a default"
+            )
+
+
+def takes_key(tool: BaseTool) -> bool:
+    """Return whether the tool declares an `idempotency_key`, and so promises that one key has one effect."""
+    schema = tool.args_schema if isinstance(tool.args_schema, dict) else {}
+    return RUNTIME_ARGUMENT in _annotations(tool) or RUNTIME_ARGUMENT in (schema.get("properties") or {})
+
+
+def _annotations(tool: BaseTool) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for body in _bodies(tool):
+        with suppress(Exception):  # an annotation that cannot be resolved marks nothing
+            found |= _hints(body)
+    if isinstance(tool.args_schema, type):
+        found |= _fields(tool.args_schema)
+    return found
+
+
+@functools.lru_cache(maxsize=1_000)
+def _hints(body: Callable[..., Any]) -> dict[str, Any]:
+    return get_type_hints(body, include_extras=True)
+
+
+_fields = functools.lru_cache(maxsize=1_000)(get_all_basemodel_annotations)
+
+
+def _bodies(tool: BaseTool) -> list[Callable[..., Any]]:
+    wrapped = [getattr(tool, "func", None), getattr(tool, "coroutine", None)]
+    return [body for body in wrapped if body] or [type(tool)._run, type(tool)._arun]
+
+
+def _has(annotation: Any, *marks: type) -> bool:
+    return any(
+        isinstance(part, marks) or (isinstance(part, type) and issubclass(part, marks)) for part in _parts(annotation)
+    )
+
+
+def _parts(annotation: Any) -> Iterator[Any]:
+    """Yield the annotation and its parts: members of unions, metadata, generic origins."""
+    yield annotation
+    if (origin := get_origin(annotation)) is not None:
+        yield origin
+        for part in get_args(annotation):
+            yield from _parts(part)
+
+
+def _has_default(tool: BaseTool, name: str) -> bool:
+    for body in _bodies(tool):
+        parameter = inspect.signature(body).parameters.get(name)
+        if parameter is not None and parameter.default is not inspect.Parameter.empty:
+            return True
+    fields = getattr(tool.args_schema, "model_fields", {})
+    return name in fields and not fields[name].is_required()
+
+
+def _runtime() -> Runtime[Any]:
+    try:
+        return get_runtime()
+    except (RuntimeError, KeyError):  # not inside a graph
+        return Runtime()
+
+
+def _tool_runtime(call_id: str, config: RunnableConfig | None) -> ToolRuntime[Any, Any]:
+    """Return the ToolRuntime that LangGraph's ToolNode would pass, with an empty state.
+    // Tools see their call and the context of an outer graph, not the run.
+    """
+    runtime = _runtime()
+    return ToolRuntime(
+        state={},
+        context=None if isinstance(runtime.context, Settings) else runtime.context,
+        config=config or {},
+        stream_writer=runtime.stream_writer,
+        tool_call_id=call_id,
+        store=runtime.store,
+    )

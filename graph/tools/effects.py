@@ -24,8 +24,7 @@ from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.store.base import BaseStore, GetOp, Item, PutOp
 
 from donewhen.graph.sync import run_in_thread
-from donewhen.graph.tools.call import LIMIT, CallResult, call_tool
-from donewhen.graph.tools.injection import takes_key
+from donewhen.graph.tools.call import LIMIT, CallResult, ToolCall, call_tool, takes_key
 from donewhen.graph.tools.rendering import render_value
 from donewhen.state.ledger import Amounts
 from donewhen.state.people.payload import text_difference
@@ -549,5 +548,5 @@ async def _answer(probe: Callable[..., Any], arguments: Mapping[str, Any], key: 
 
     nothing = {"type": "object", "properties": {}}
     asking = StructuredTool(name="probe", description="Ask.", args_schema=nothing, coroutine=ask)
-    await call_tool(asking, {}, timeout=seconds)
+    await call_tool(ToolCall(asking, {}, seconds))
     return answers[0] if answers else None

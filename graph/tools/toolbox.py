@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 from langchain_core.tools import BaseTool, StructuredTool
 
-from donewhen.graph.tools.injection import check_injection
+from donewhen.graph.tools.call import check_injection
 from donewhen.graph.tools.paths import paths_of
 from donewhen.graph.tools.schema import Schema, close_schema, parameters_of, schema_for_model
 from donewhen.state.consent import KnownTargets

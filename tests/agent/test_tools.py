@@ -8,7 +8,7 @@ import pytest
 from langchain_core.tools import ToolException, tool
 
 from donewhen.agent.tools import as_tools
-from donewhen.graph.tools.call import call_tool
+from donewhen.graph.tools.call import ToolCall, call_tool
 from donewhen.graph.tools.toolbox import Toolbox
 from donewhen.state.errors import ToolError
 
@@ -66,7 +66,9 @@ async def test_functions_become_tools_by_signature_and_docstring() -> None:
     assert box.problems("add", {"first": "x"}) == ["first: 'x' is not of type 'integer'"]
     assert box.one_line("add") == "Add two numbers."
     given = [{"first": 1}, {"text": "a"}, {"thing": "tea"}, {}]
-    results = [await call_tool(each, arguments, timeout=5) for each, arguments in zip(tools, given, strict=True)]
+    results = [
+        await call_tool(ToolCall(each, arguments, timeout=5)) for each, arguments in zip(tools, given, strict=True)
+    ]
     assert [result.text for result in results] == ["3", "A", "3", "ready"]
 
 
@@ -88,7 +90,7 @@ async def test_descriptions_become_tools_that_the_caller_carries_out(given: Any,
     box = Toolbox([made])
     assert box.one_line("search") == "Search the web."
     assert box.problems("search", {"q": 3}) != []
-    assert (await call_tool(made, {"q": "tea"}, timeout=5)).text == '{"name": "search", "q": "tea"}'
+    assert (await call_tool(ToolCall(made, {"q": "tea"}, timeout=5))).text == '{"name": "search", "q": "tea"}'
 
 
 async def test_mixtures_keep_their_order() -> None:
@@ -125,7 +127,7 @@ async def test_any_argument_name_reaches_the_caller(caller: Callable[..., Any]) 
     names = ["config", "run_manager", "callbacks", "runtime", "self", "args", "kwargs", "name", "caller", "tool_input"]
     schema = {"type": "object", "properties": {name: {} for name in names}}
     (made,) = as_tools({"t": {"description": "d", "input_schema": schema}}, caller=caller)
-    result = await call_tool(made, {name: name for name in names}, timeout=5)
+    result = await call_tool(ToolCall(made, {name: name for name in names}, timeout=5))
     assert result.ok
     assert all(f'"{name}": "{name}"' in result.text for name in names)
 
@@ -137,7 +139,7 @@ async def test_a_caller_that_fails_is_a_result() -> None:
         raise ToolException("the service is down")
 
     (made,) = as_tools({"search": SEARCH}, caller=failing)
-    result = await call_tool(made, {}, timeout=5)
+    result = await call_tool(ToolCall(made, {}, timeout=5))
     assert (result.ok, result.text) == (False, "the service is down")
 
 

@@ -16,7 +16,7 @@ from langchain_core.tools import StructuredTool
 
 from donewhen.agent.config import read_config
 from donewhen.agent.workspace import workspace_tools
-from donewhen.graph.tools.call import call_tool
+from donewhen.graph.tools.call import ToolCall, call_tool
 from donewhen.state.secrets import REDACTED, conceal, conceal_json, known_secrets, redact, redact_json
 from tests.state.harmless import HARMLESS
 
@@ -206,11 +206,11 @@ async def test_results_and_their_files_are_concealed_unless_the_tool_says_otherw
         return f"{KEY} and my-own-1", {"files": {"a.txt": f"x {KEY}", "b.bin": None}}
 
     tool = StructuredTool.from_function(look, response_format="content_and_artifact")
-    result = await call_tool(tool, {}, timeout=5, secrets=["my-own-1"])
+    result = await call_tool(ToolCall(tool, {}, timeout=5, secrets=["my-own-1"]))
     assert result.text == f"{REDACTED} and {REDACTED}"
     assert result.artifact == {"files": {"a.txt": f"x {REDACTED}", "b.bin": None}}
     tool.metadata = {"secrets": True}
-    assert (await call_tool(tool, {}, timeout=5, secrets=["my-own-1"])).text == f"{KEY} and my-own-1"
+    assert (await call_tool(ToolCall(tool, {}, timeout=5, secrets=["my-own-1"]))).text == f"{KEY} and my-own-1"
 
 
 async def test_the_marker_is_not_written_over_a_secret(tmp_path: Path) -> None:
@@ -218,16 +218,18 @@ async def test_the_marker_is_not_written_over_a_secret(tmp_path: Path) -> None:
     tools = {tool.name: tool for tool in workspace_tools(tmp_path)}
     before = f"KEY={KEY}\nMODE=slow\n"
     (tmp_path / ".env").write_text(before)
-    read = await call_tool(tools["read_file"], {"path": ".env"}, timeout=5)
+    read = await call_tool(ToolCall(tools["read_file"], {"path": ".env"}, timeout=5))
     assert read.text == f"KEY={REDACTED}\nMODE=slow\n"
-    again = await call_tool(tools["write_file"], {"path": ".env", "content": read.text}, timeout=5)
+    again = await call_tool(ToolCall(tools["write_file"], {"path": ".env", "content": read.text}, timeout=5))
     assert not again.ok
     assert "edit_file" in again.text
-    edited = await call_tool(tools["edit_file"], {"path": ".env", "old": "slow", "new": "fast"}, timeout=5)
+    edited = await call_tool(ToolCall(tools["edit_file"], {"path": ".env", "old": "slow", "new": "fast"}, timeout=5))
     assert edited.ok
     assert (tmp_path / ".env").read_text() == before.replace("slow", "fast")
     assert KEY not in str(edited.artifact)
-    new = await call_tool(tools["write_file"], {"path": "report.md", "content": f"The key is {REDACTED}."}, timeout=5)
+    new = await call_tool(
+        ToolCall(tools["write_file"], {"path": "report.md", "content": f"The key is {REDACTED}."}, timeout=5)
+    )
     assert new.ok
 
 
@@ -253,7 +255,9 @@ async def test_a_file_of_secrets_read_in_pages_leaks_nothing(size: int, tmp_path
     (tmp_path / ".env").write_text(ENV)
     pieces: list[str] = []
     for offset in range(0, len(ENV), size):
-        read = await call_tool(tools["read_file"], {"path": ".env", "offset": offset, "limit": size}, timeout=5)
+        read = await call_tool(
+            ToolCall(tools["read_file"], {"path": ".env", "offset": offset, "limit": size}, timeout=5)
+        )
         pieces.append(read.text.partition("\n[")[0] if "read on with" in read.text or size > 1 else read.text[:1])
     whole = "".join(pieces).replace(REDACTED, "")
     assert [part for part in PARTS if part in whole] == []

@@ -16,7 +16,7 @@ from donewhen import Agent, wait
 from donewhen.agent.config import read_servers
 from donewhen.agent.mcp.client import McpServers
 from donewhen.graph.sync import run_in_shared_loop
-from donewhen.graph.tools.call import CallResult, call_tool
+from donewhen.graph.tools.call import CallResult, ToolCall, call_tool
 from donewhen.graph.tools.toolbox import Toolbox
 from donewhen.state.errors import ConfigError
 from donewhen.testing import ScriptedModel, call, finish_step, submit_plan
@@ -93,7 +93,7 @@ def python(folder: Path, code: str, **more: Any) -> dict[str, Any]:
 
 async def called(servers: McpServers, name: str, arguments: Any = None, seconds: float = 20) -> CallResult:
     tool = next(tool for tool in servers.tools if tool.name == name)
-    return await call_tool(tool, arguments or {}, timeout=seconds)
+    return await call_tool(ToolCall(tool, arguments or {}, timeout=seconds))
 
 
 async def test_the_tools_of_a_server_work_like_any_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,7 @@ from langchain_core.tools import BaseTool
 from langchain_mcp_adapters.client import MultiServerMCPClient
 
 from donewhen.agent.mcp.client import McpServers
-from donewhen.graph.tools.call import call_tool
+from donewhen.graph.tools.call import ToolCall, call_tool
 from donewhen.testing import call, finish_step
 from tests.kit.flows import FREE, Flow, one_step, play
 from tests.kit.runs import last_seen
@@ -150,7 +150,7 @@ async def test_a_server_that_was_started_again_gets_another_session(tmp_path: Pa
 async def test_who_shares_a_session_with_a_lost_call_is_lost_too(tmp_path: Path) -> None:
     """N14: two calls at once; whichever ended the session, of none that was cut off it is known what it did."""
     async with bank("stdio", tmp_path) as connection, tools_of(connection, "ours") as (pay,):
-        both = await asyncio.gather(*(call_tool(pay, {"to": to}, timeout=20) for to in ("ann", "bob")))
+        both = await asyncio.gather(*(call_tool(ToolCall(pay, {"to": to}, timeout=20)) for to in ("ann", "bob")))
     cut = [result.unknown for result in both if not result.ok]
     assert cut
     assert all(cut)

@@ -27,7 +27,7 @@ from pydantic import BaseModel
 from typing_extensions import TypedDict
 
 from donewhen.graph.llm.history import shorten
-from donewhen.graph.tools.call import CallResult, call_tool
+from donewhen.graph.tools.call import CallResult, ToolCall, call_tool
 from donewhen.graph.tools.rendering import render_value
 from donewhen.graph.tools.toolbox import from_function
 from tests.kit.places import ROOT
@@ -39,7 +39,7 @@ async def called(body: Any, arguments: Any = None, *, seconds: float | None = 5,
     """Call a function as a tool."""
     coroutine = asyncio.iscoroutinefunction(body)
     made = StructuredTool.from_function(**{"coroutine" if coroutine else "func": body}, name="t", description="d")
-    return await call_tool(made, arguments or {}, timeout=seconds, **options)
+    return await call_tool(ToolCall(made, arguments or {}, timeout=seconds, **options))
 
 
 class Unprintable(Exception):
@@ -244,13 +244,13 @@ def test_a_hanging_tool_does_not_keep_the_process_alive() -> None:
     script = """
 import asyncio, threading
 from langchain_core.tools import tool
-from donewhen.graph.tools.call import call_tool
+from donewhen.graph.tools.call import ToolCall, call_tool
 @tool
 def hangs() -> str:
     "Hang."
     threading.Event().wait()
     return ""
-print(asyncio.run(call_tool(hangs, {}, timeout=0.1)).error)
+print(asyncio.run(call_tool(ToolCall(hangs, {}, timeout=0.1))).error)
 """
     done = subprocess.run(
         [sys.executable, "-c", script],
@@ -321,12 +321,12 @@ def exits() -> None:
 async def test_tool_classes_keep_their_state_and_are_guarded_like_functions() -> None:
     """F8: a tool that is a class is called with its own state; what it returns or raises is as harmless."""
     counting = Counting()
-    await call_tool(counting, {}, timeout=5)
-    assert (await call_tool(counting, {"step": 2}, timeout=5)).text == '{"calls": 3}'
+    await call_tool(ToolCall(counting, {}, timeout=5))
+    assert (await call_tool(ToolCall(counting, {"step": 2}, timeout=5))).text == '{"calls": 3}'
     assert counting.calls == 3
-    assert (await call_tool(Native(does=lambda: {2}), {}, timeout=5)).text == "[2]"
-    assert (await call_tool(Native(does=deep), {}, timeout=5)).ok
-    assert (await call_tool(Native(does=exits), {}, timeout=5)).error == "SystemExit"
+    assert (await call_tool(ToolCall(Native(does=lambda: {2}), {}, timeout=5))).text == "[2]"
+    assert (await call_tool(ToolCall(Native(does=deep), {}, timeout=5))).ok
+    assert (await call_tool(ToolCall(Native(does=exits), {}, timeout=5))).error == "SystemExit"
 
 
 class Table:
@@ -375,7 +375,7 @@ async def test_async_generators_are_lists() -> None:
         for number in range(count):
             yield f"line {number}"
 
-    result = await call_tool(from_function(lines), {"count": 2}, timeout=5)
+    result = await call_tool(ToolCall(from_function(lines), {"count": 2}, timeout=5))
     assert json.loads(result.text) == ["line 0", "line 1"]
     refused = await called(lambda: lines(2))
     assert (refused.ok, refused.text) == (
@@ -397,7 +397,7 @@ async def test_the_idempotency_key_reaches_tools_that_ask_for_it() -> None:
         assert (await called(body, {"amount": 5, "idempotency_key": "forged"}, idempotency_key="k1")).text == "5 k1"
     schema = {"type": "object", "properties": {"idempotency_key": {}}}
     raw = StructuredTool(name="raw", description="", args_schema=schema, func=lambda **given: given)
-    assert (await call_tool(raw, {}, timeout=5, idempotency_key="k1")).text == '{"idempotency_key": "k1"}'
+    assert (await call_tool(ToolCall(raw, {}, timeout=5, idempotency_key="k1"))).text == '{"idempotency_key": "k1"}'
     assert (await called(lambda: "none", idempotency_key="k1")).text == "none"
 
 
