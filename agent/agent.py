@@ -143,7 +143,8 @@ class Agent:
 
     async def aclose(self, patience: float = PATIENCE) -> None:
         """Stop every run at its next clean point and wait; cut off calls that take longer than `patience` seconds.
-        // A call with effects gets 5 more seconds, so that its outcome is known.
+
+        A call with effects gets 5 more seconds, so that its outcome is known.
         """
         await asyncio.gather(*(worker.stop() for worker in list(self._workers)))
         await asyncio.gather(*(session.stop(patience) for session in list(self._sessions)))
@@ -158,7 +159,8 @@ class Agent:
     @property
     def graph(self) -> ThreadGraph:
         """Return the compiled graph on this storage; every LangGraph verb works on it, `ainvoke` and `invoke` alike.
-        // Pass settings as `context=`; without it, the settings of the run or of this agent apply. It is as strict as
+
+        Pass settings as `context=`; without it, the settings of the run or of this agent apply. It is as strict as
         `resume`.
         """
         return ThreadGraph(self._compiled, self.storage, self.settings)
@@ -303,7 +305,8 @@ class Agent:
         output_type: Any = None,
     ) -> str:
         """Leave a goal to a worker, from `at` on, and return the thread's id at once; follow it with `get` and `watch`.
-        // A `worker` of any agent with this storage and `queue`, in any process, carries it out once; `donewhen worker`
+
+        A `worker` of any agent with this storage and `queue`, in any process, carries it out once; `donewhen worker`
         serves `queue="command"` with the tools of the command. An `at` without a zone is in local time. Raises the
         errors of `start`.
         """
@@ -318,7 +321,8 @@ class Agent:
 
     async def submit_answer(self, thread_id: str | Run, answer: Any) -> str:
         """Check an answer like `resume`, but leave the work to a worker.
-        // If the thread is being worked on, an answer to another of its questions waits until that is done.
+
+        If the thread is being worked on, an answer to another of its questions waits until that is done.
         """
         id = await self._runner.submit_answer(thread_id, answer)
         self._wake_workers()
@@ -451,7 +455,8 @@ class Agent:
 
     async def pending(self, *, owner: str | None = None, limit: int = 1000, cursor: str | None = None) -> Page:
         """Return at most `limit` open questions of all threads, or of an owner's, the oldest first.
-        // Each has `thread_id`, `goal`, `owner` and the pause's `id`, `kind`, `question`, `options`, `step`,
+
+        Each has `thread_id`, `goal`, `owner` and the pause's `id`, `kind`, `question`, `options`, `step`,
         `asked_at`. Pass the list's `cursor` to get the next ones; it is None at the end. All questions of a thread come
         together. Raises ConfigError for an invalid cursor.
         """

@@ -227,7 +227,8 @@ _TRANSPORTS = {
 
 def read_servers(config: Mapping[str, Any] | str | Path, environment: Mapping[str, str]) -> dict[str, McpServer]:
     """Return the servers by name, with `${NAME}` replaced from `environment`; `disabled` ones are left out.
-    // Raises ConfigError that names the file or server, and what to do.
+
+    Raises ConfigError that names the file or server, and what to do.
     """
     raw = config if isinstance(config, Mapping) else _read_file(Path(config))
     servers = raw.get("mcpServers", raw.get("servers", raw))

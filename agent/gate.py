@@ -25,7 +25,8 @@ _INTERRUPT_ID = re.compile(r"[0-9a-f]{32}")
 
 def admit(run: Run, row: Json, answer: Any, shown: Run | str) -> Json:
     """Return answers by question id: `answer`, and answers queued for a worker. Raises StaleAnswer.
-    // `answer` is for the current question, or `{id: answer}` for open ones. With a run as `shown`, an answer without
+
+    `answer` is for the current question, or `{id: answer}` for open ones. With a run as `shown`, an answer without
     ids is only for the questions of that run. Otherwise it must not repeat the last answer to another question, unless
     `shown` is the id of a run that asks this one.
     """

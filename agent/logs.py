@@ -1,5 +1,6 @@
 """Logging with the standard library: one logger per package, as lines or JSON; off by default.
-// `donewhen.graph` logs runs, `donewhen.server` refusals, `donewhen.tools` the search for tools.
+
+`donewhen.graph` logs runs, `donewhen.server` refusals, `donewhen.tools` the search for tools.
 """
 
 import json
@@ -13,7 +14,8 @@ LEVELS = ("debug", "info", "warning", "error")
 
 def set_up(asked: str) -> None:
     """Log to stderr as DONEWHEN_LOG says: `json`, `text`, a level, or both as `json:debug`; "" changes nothing.
-    // Raises ConfigError for anything else.
+
+    Raises ConfigError for anything else.
     """
     if not asked:
         return

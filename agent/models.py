@@ -214,7 +214,8 @@ def check_name(name: str, has_base_url: bool = False) -> None:
 
 def make_model(name: str, config: Config) -> BaseChatModel:
     """Return the model of this name: `provider:model`, `demo`, or a bare name, for OpenAI or the base URL.
-    // Whether the provider offers the model shows at its first answer. Raises ConfigError, with what to do, for a
+
+    Whether the provider offers the model shows at its first answer. Raises ConfigError, with what to do, for a
     missing key, an unknown provider, a missing package or a malformed base URL.
     """
     provider, bare = _split(name, config.base_url is not None)
@@ -295,7 +296,8 @@ def _langchain_model(provider: str, name: str) -> BaseChatModel:
 
 def thinking_fields(model: BaseChatModel, level: Level) -> dict[str, Any] | None:
     """Return the fields for a level of thinking; None if the model is not known to support any.
-    // Only LangChain's profile of the model decides. `off` is the lowest level that a model supports.
+
+    Only LangChain's profile of the model decides. `off` is the lowest level that a model supports.
     """
     fields, profile = type(model).model_fields, getattr(model, "profile", None) or {}
     if isinstance(fields.get("reasoning"), FieldInfo) and "num_predict" in fields:  # Ollama's
@@ -320,7 +322,8 @@ def thinking_fields(model: BaseChatModel, level: Level) -> dict[str, Any] | None
 
 def needs_responses(model: Any) -> bool:
     """Return whether OpenAI accepts tools together with thinking for this model only on its Responses API.
-    // That is the case for models whose thinking may be turned off.
+
+    That is the case for models whose thinking may be turned off.
     """
     levels = (model.profile or {}).get("reasoning_effort_levels") or ()
     return model.openai_api_base in (None, OPENAI_URL) and "none" in levels

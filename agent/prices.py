@@ -39,7 +39,8 @@ Price = Mapping[str, float]
 
 class Prices:
     """Prices of models. `own` maps a model's name to its Price.
-    // A name may have its provider (`openai:gpt-5-mini`) or a date; an own price for the bare name covers these too.
+
+    A name may have its provider (`openai:gpt-5-mini`) or a date; an own price for the bare name covers these too.
     Never uses the network. Raises ConfigError for an invalid rate.
     """
 

@@ -81,7 +81,8 @@ def read_run(
     thread_id: str, snapshot: StateSnapshot, settings: Settings | None = None, form: OutputForm | None = None
 ) -> Run:
     """Read a run from a snapshot, with limits from `settings` and the output in the type of `form`.
-    // With the states of subgraphs, the spending of working steps is included. Raises StorageError for an unknown
+
+    With the states of subgraphs, the spending of working steps is included. Raises StorageError for an unknown
     version of the state.
     """
     values = migrate(snapshot.values)

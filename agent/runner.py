@@ -153,7 +153,8 @@ async def settle(graph: Compiled, store: ThreadStore, thread_id: str) -> Json | 
 
 async def write_end(store: ThreadStore, run: Run, values: Json, **change: Any) -> Run:
     """Carry out the consequences of a run's pause or end, then write it into the row; return the run.
-    // This may be repeated, so if a worker is interrupted here the next one completes it.
+
+    This may be repeated, so if a worker is interrupted here the next one completes it.
     """
     await keep_schedule(store, run)
     if (continued := await enqueue_left_answers(store, run)) is not run:
@@ -170,7 +171,8 @@ async def write_end(store: ThreadStore, run: Run, values: Json, **change: Any) -
 
 async def read_routed(graph: Compiled, config: RunnableConfig) -> StateSnapshot | None:
     """Return the state of a run; return None after routing a run that stopped between two nodes.
-    // Ctrl-C can cause that: the update of a node is stored, and no route after it.
+
+    Ctrl-C can cause that: the update of a node is stored, and no route after it.
     """
     snapshot = await graph.aget_state(config, subgraphs=True)
     values = snapshot.values
@@ -182,7 +184,8 @@ async def read_routed(graph: Compiled, config: RunnableConfig) -> StateSnapshot 
 
 async def read_consistent(graph: Compiled, config: RunnableConfig) -> StateSnapshot:
     """Read a run that others may be working on, with its working steps, at one moment.
-    // The next checkpoint of the run removes the rounds of finished steps; if that happened meanwhile, read again.
+
+    The next checkpoint of the run removes the rounds of finished steps; if that happened meanwhile, read again.
     """
     for last in (False, False, True):
         try:
@@ -201,7 +204,8 @@ def read_run_of_row(
     thread_id: str, row: Json, snapshot: StateSnapshot, settings: Settings | None = None, form: OutputForm | None = None
 ) -> Run:
     """Return the run of a thread from its row and its state.
-    // If another request is stored and has not begun, the previous one is over and its questions are closed. Raises
+
+    If another request is stored and has not begun, the previous one is over and its questions are closed. Raises
     UnknownThread, and StorageError for an unknown version of the state.
     """
     goal, status = str(row.get("goal") or ""), "queued" if row.get("status") == "queued" else "running"
@@ -433,7 +437,8 @@ class Runner:
 
     async def submit_answer(self, shown: str | Run, answer: Any) -> str:
         """Check an answer, and store it for a worker; return the thread's id.
-        // If a worker is working on the thread, the answer is left to that worker. Raises the errors of `resume`.
+
+        If a worker is working on the thread, the answer is left to that worker. Raises the errors of `resume`.
         """
         thread_id = str(shown.thread_id if isinstance(shown, Run) else shown)
         left: Json = {}

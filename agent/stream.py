@@ -24,7 +24,8 @@ PATIENCE = 10.0
 
 class Session:
     """A run's work to its next pause or end, in its own task, which holds and releases the thread.
-    // It goes no further than its listener: an event is sent only after the previous one was handled.
+
+    It goes no further than its listener: an event is sent only after the previous one was handled.
     """
 
     def __init__(
@@ -93,7 +94,8 @@ class Session:
 
     async def give_way(self) -> None:
         """If the session was left and should not continue, wait until it has stopped and the thread is free.
-        // A listener has also left if the same task now wants the thread again, or if its task failed.
+
+        A listener has also left if the same task now wants the thread again, or if its task failed.
         """
         listener = self.listener
         gone = listener is None or listener is asyncio.current_task()
@@ -122,7 +124,8 @@ class Session:
 
     async def stop(self, patience: float = PATIENCE) -> None:
         """Leave, and wait until the thread is free: a call may end within `patience`, then it is cut off.
-        // A call that cannot be cut off is awaited for another 10 seconds at most. If the caller is cancelled during
+
+        A call that cannot be cut off is awaited for another 10 seconds at most. If the caller is cancelled during
         these, even a call whose outcome is awaited is cut off.
         """
         if self._loop.is_closed():

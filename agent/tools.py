@@ -48,7 +48,8 @@ class AsyncDescribedTool(DescribedTool):
 
 def as_tools(tools: Tools, *, caller: Caller | None = None) -> list[BaseTool]:
     """Return LangChain tools for any mixture of inputs.
-    // LangChain tools are kept. Functions, sync or async, get their schema from signature and docstring. Dicts `{name:
+
+    LangChain tools are kept. Functions, sync or async, get their schema from signature and docstring. Dicts `{name:
     {description, input_schema, annotations?}}`, items of an MCP tool list and OpenAI-style function dicts are carried
     out by `caller(name, arguments)`. Raises ToolError, with what to do, for anything else.
     """
@@ -71,7 +72,8 @@ def described_tool(
     name: str, about: Mapping[str, Any], caller: Caller | None, shown_as: str | None = None
 ) -> DescribedTool:
     """Return a tool from an MCP or OpenAI description and a caller; models see it as `shown_as`.
-    // MCP's hints and an `effect` become metadata.
+
+    MCP's hints and an `effect` become metadata.
     """
     schema = next((about[key] for key in _SCHEMA_KEYS if about.get(key) is not None), None)
     if not isinstance(schema, Mapping):

@@ -130,7 +130,8 @@ def _dispatch(values: Json, move: Move, settings: Settings, runtime: Runtime[Set
 
 def _ask(values: Json, move: Move, settings: Settings, runtime: Runtime[Settings]) -> Json:
     """Ask the first waiting step's question.
-    // The time to answer runs for all of them from when they are first listed, and a question counts then. One question
+
+    The time to answer runs for all of them from when they are first listed, and a question counts then. One question
     too many asks for a larger limit, or is answered by policy (H13, Q7).
     """
     waiting = {id: values["steps"][id]["waiting"] for id in move.steps}

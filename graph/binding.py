@@ -1,5 +1,6 @@
 """Adapt nodes, routes and subgraphs to LangGraph: bind their dependencies, and support `ainvoke` and `invoke`.
-// A subgraph gets its inputs by reference, from the configuration. They are not stored again with the subgraph.
+
+A subgraph gets its inputs by reference, from the configuration. They are not stored again with the subgraph.
 """
 
 import inspect
@@ -38,7 +39,8 @@ class Update(dict[str, Any]):
 
 class Node(Runnable[Any, Any]):
     """Wrap `async (state, runtime, [config], *, deps)` as a runnable of the state.
-    // The node sees the state migrated to this version; what a migration changed is written with the node's update. A
+
+    The node sees the state migrated to this version; what a migration changed is written with the node's update. A
     state from a newer version raises StorageError and nothing is written. Without `deps` it is a node of a subgraph and
     also sees the subgraph's inputs. It has no trace span of its own, because LangGraph makes one for every node.
     """
@@ -78,8 +80,10 @@ def with_inputs(state: Json, configurable: Mapping[str, Any]) -> Json:
 
 class Route(Runnable[Any, Any]):
     """A route that LangGraph calls without awaiting in between; inside a subgraph it also sees the inputs.
-    // A class, because LangGraph would read the type hints of a function and turn them into channels.
-    // If a run were cancelled between a node's update and its route, it would be stored without a next step and end
+
+    A class, because LangGraph would read the type hints of a function and turn them into channels.
+
+    If a run were cancelled between a node's update and its route, it would be stored without a next step and end
     silently on resume (langgraph #8834).
     """
 
@@ -139,7 +143,8 @@ def add_route(
 
 class Subgraph(RunnableLambda[Any, Any]):
     """Run a subgraph as a node. Only the id of what it was sent is stored; the rest is read from the run (K7).
-    // The run's state does not change while the subgraph works, nor by a crash, so its inputs are the same in every
+
+    The run's state does not change while the subgraph works, nor by a crash, so its inputs are the same in every
     round.
     """
 

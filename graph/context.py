@@ -82,7 +82,8 @@ class Deps:
 
 def with_settings(runtime: Runtime[Any], deps: Deps) -> Runtime[Settings]:
     """Return the runtime with the merged settings of graph and run as its context.
-    // A graph around this one may have a context of any kind; only an instance of Settings is ours. LangGraph builds
+
+    A graph around this one may have a context of any kind; only an instance of Settings is ours. LangGraph builds
     one from the dict that a run of this graph is given.
     """
     given = runtime.context if isinstance(runtime.context, Settings) else None

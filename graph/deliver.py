@@ -255,7 +255,8 @@ def _status_with_goal(delivery: Delivery, status: Status, code: str, level: str)
 
 async def _audit_again(state: RunState, runtime: Runtime[Settings], config: RunnableConfig, deps: Deps) -> RunState:
     """Audit a finished run once more and return its new outcome; keep the old one if no audit was possible.
-    // A person asked for this, so the run's limits do not apply; the audit has its own.
+
+    A person asked for this, so the run's limits do not apply; the audit has its own.
     """
     ending: Ending = {**(state.get("ending") or {})}
     ending.pop("again", None)
@@ -416,7 +417,8 @@ async def _write_text(delivery: Delivery) -> str:
 
 async def _ask_for_answer(delivery: Delivery) -> str:
     """Ask a model for the answer and check it against the goal's criteria and the requested form; "" if there is none.
-    // A rejected answer is sent back once (D06).
+
+    A rejected answer is sent back once (D06).
     """
     context, question = delivery.context, _question(delivery)
     settings, plan = context.settings, delivery.values.get("plan") or {}

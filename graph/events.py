@@ -56,7 +56,8 @@ def set_turn(thread_id: str, turn: int) -> None:
 
 def stamp_event(thread_id: str, event: Mapping[str, Any]) -> Any:
     """Add the thread, the turn and `seq`.
-    // `seq` is the time in microseconds, or the last one plus one, so it keeps growing across processes.
+
+    `seq` is the time in microseconds, or the last one plus one, so it keeps growing across processes.
     """
     place = _place(thread_id)
     before, place.last = place.last, max(place.last + 1, time.time_ns() // 1000)

@@ -141,7 +141,8 @@ def _go_on(state: RunState, said: str, runtime: Runtime[Settings]) -> Json:
 
 def with_request_last(state: RunState) -> list[AnyMessage]:
     """Return the conversation with the user's latest message at its end, if it is a new one.
-    // In an outer graph others may have spoken since, such as a router or another agent.
+
+    In an outer graph others may have spoken since, such as a router or another agent.
     """
     messages = list(state.get("messages") or ())
     at = max((at for at, each in enumerate(messages) if isinstance(each, HumanMessage)), default=None)

@@ -48,7 +48,8 @@ os.register_at_fork(after_in_child=_renew_lock)
 
 def wait(coroutine: Coroutine[Any, Any, Result], context: contextvars.Context | None = None) -> Result:
     """Run `coroutine` to its end and return its result; for scripts and notebooks without `await`.
-    // All calls share one event loop, so later calls can use connections opened by earlier ones. Ctrl-C cancels the
+
+    All calls share one event loop, so later calls can use connections opened by earlier ones. Ctrl-C cancels the
     coroutine. Raises RuntimeError in a coroutine that `wait` already runs, because it would wait for itself.
     """
     loop, thread = _loop()

@@ -57,7 +57,8 @@ _RULE = pattern(r"\A[|\s:+-]*-[|\s:+-]*")
 
 def targets_of(arguments: Any, schema: Any = None) -> list[str]:
     """Return the targets among a call's arguments, as written, each once.
-    // These are not targets: values that the tool's schema enumerates or has as default, truth values, 0, 1 and -1,
+
+    These are not targets: values that the tool's schema enumerates or has as default, truth values, 0, 1 and -1,
     dates, times, plain words, and anything in prose.
     """
     return list(dict.fromkeys(target for value in values_of(arguments, schema) for target in _targets_in(value)))
@@ -214,7 +215,8 @@ class KnownTargets:
 
     def observe(self, entry: Mapping[str, Any]) -> None:
         """Add the whole values of an observation, a person's answers, and amounts in the questions.
-        // Each observation counts once.
+
+        Each observation counts once.
         """
         if entry["id"] in self._seen or entry.get("outside"):
             return
@@ -360,7 +362,8 @@ def _signed_amounts(number: re.Match[str]) -> set[Decimal]:
 
 def whole_values(text: str) -> Iterator[str]:
     """Yield the values of a result that is data as a whole: JSON, a table, or a list with one value per line.
-    // Text around data makes it prose, because the author of the text may have written the data too.
+
+    Text around data makes it prose, because the author of the text may have written the data too.
     """
     if len(text) > LARGEST:
         return

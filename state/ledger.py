@@ -72,7 +72,8 @@ def subtract(amounts: Mapping[str, float], used: Mapping[str, float] | None) -> 
 
 def exhausted(left: Mapping[str, float], needs: tuple[str, ...] = ("rounds", "model_calls")) -> str | None:
     """Return the first key that is used up, or None. `needs` names amounts that the next action takes one of.
-    // Money, tokens and seconds always count: at zero nothing more may be bought.
+
+    Money, tokens and seconds always count: at zero nothing more may be bought.
     """
     return next(iter(exhausted_keys(left, needs)), None)
 
@@ -93,7 +94,8 @@ def tightest(*allowances: Mapping[str, float]) -> Amounts:
 
 def share(left: Mapping[str, float], parts: int, reserve: Mapping[str, float]) -> list[Amounts]:
     """Split the remaining amounts, minus the reserve, into `parts` allowances that never add up to more.
-    // Whole numbers are split as evenly as possible; the first parts take the remainder.
+
+    Whole numbers are split as evenly as possible; the first parts take the remainder.
     """
     split = {key: _split(_less(amount, reserve.get(key, 0)), parts) for key, amount in left.items()}
     return [{key: amounts[index] for key, amounts in split.items()} for index in range(parts)]
@@ -106,7 +108,8 @@ def _less(amount: float, reserve: float) -> float:
 
 def estimate_in_flight(spent: Mapping[str, float] | None, calls: int) -> Amounts:
     """Estimate what this many model calls in flight will use of amounts known only afterwards.
-    // Returns {} before the first call. Conversations grow, so the latest calls are about twice as large as the
+
+    Returns {} before the first call. Conversations grow, so the latest calls are about twice as large as the
     average.
     """
     made = (spent or {}).get("model_calls", 0)

@@ -63,7 +63,8 @@ def reduce_update(
     seen: Mapping[str, Any], update: Mapping[str, Any] | None, stored: Mapping[str, Any] | None = None
 ) -> tuple[Json, Json]:
     """Return what an update writes, without what `stored` has already, and the state `seen` after it.
-    // `stored` is the content of the node's own checkpoints, if it sees more than that.
+
+    `stored` is the content of the node's own checkpoints, if it sees more than that.
     """
     stored = seen if stored is None else stored
     written: Json = {}
@@ -89,7 +90,8 @@ def with_migration(old: Mapping[str, Any], new: Mapping[str, Any], update: Mappi
 
 def as_stored(update: Json) -> Json:
     """Return an update whose transcript LangGraph does not stream to chat clients as messages.
-    // A shortened transcript replaces the stored one, so that nothing before it is read again.
+
+    A shortened transcript replaces the stored one, so that nothing before it is read again.
     """
     if not isinstance(rounds := update.get("transcript"), list):
         return update

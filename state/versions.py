@@ -17,7 +17,8 @@ _VERDICTS = {"passed": "proven", "supported": "cited"}
 
 def _from_2(values: Json) -> Json:
     """Migrate from version 2, in which verdicts were `passed` or `supported`; cited criteria no longer count as proven.
-    // Runs of that version were not audited, and their outcomes do not say whether anything was read or changed.
+
+    Runs of that version were not audited, and their outcomes do not say whether anything was read or changed.
     """
     filled = dict(values)
     if values.get("steps"):
@@ -63,7 +64,8 @@ def migrate(
     values: Mapping[str, Any], migrations: Mapping[int, Migration] = MIGRATIONS, current: int = VERSION
 ) -> Json:
     """Return the values in version `current`; the same object if they have it already.
-    // Raises StorageError, before anything is done, for a newer version or one without a migration.
+
+    Raises StorageError, before anything is done, for a newer version or one without a migration.
     """
     if "version" not in values and isinstance(values, dict) and not values.get("goal"):
         return values  # no request was ever received

@@ -1,5 +1,6 @@
 """Remote agents as executors, over the A2A protocol. Needs the extra `a2a`: pip install 'donewhen[a2a]'.
-// Every message is recorded before it is sent. After a crash or a lost connection, the task is looked up by its id, or
+
+Every message is recorded before it is sent. After a crash or a lost connection, the task is looked up by its id, or
 by the message's id among the conversation's tasks; only a message that never arrived is sent again, with the same id.
 """
 
@@ -102,7 +103,8 @@ class RemoteAgent:
 
     async def work(self, handoff: Handoff) -> Report:
         """Send the brief or the answers, unless already sent, and follow the task until it ends or asks.
-        // Raises Unfinished if the agent may be working and cannot be reached, or no longer knows the task.
+
+        Raises Unfinished if the agent may be working and cannot be reached, or no longer knows the task.
         """
         said: list[str] = []
         line = _Line(self.patience)
@@ -134,7 +136,8 @@ class RemoteAgent:
 
     async def lookup(self, handoff: Handoff) -> Report | None:
         """Return the report of an earlier handoff; None if it never arrived or ended without success.
-        // Raises if that is unknown.
+
+        Raises if that is unknown.
         """
         line = _Line(0)
         if await self._note(handoff, line) is None:
@@ -179,7 +182,8 @@ class RemoteAgent:
     @property
     def _langgraph(self) -> bool:
         """Return whether it is a LangGraph server.
-        // Only the first event of its stream follows the protocol. A polled task has no artifacts, and may briefly
+
+        Only the first event of its stream follows the protocol. A polled task has no artifacts, and may briefly
         appear completed before it is seen to ask.
         """
         extensions = self._known.capabilities.extensions if self._known else ()

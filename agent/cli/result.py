@@ -130,7 +130,8 @@ def resume_words(thread_id: str, storage: str | None, *answer: str) -> str | Non
 
 def resume_command(run: Run, storage: str | None) -> str | None:
     """Return the command that continues the run; None if nothing is left to do or it is impossible.
-    // It names the question, so that running it twice cannot answer the next question.
+
+    It names the question, so that running it twice cannot answer the next question.
     """
     if run.status == "running":
         return resume_words(run.thread_id, storage)
@@ -167,7 +168,8 @@ def report(
     run: Run, terminal: Terminal, storage: str | None, *, json: bool, quiet: bool = False, shown: str = ""
 ) -> Exit:
     """Print the final state of a run: the object of --json, its answer, or the question and how to answer.
-    // `shown` is the part of the answer that the terminal shows already.
+
+    `shown` is the part of the answer that the terminal shows already.
     """
     if json:
         print_json(run_object(run, storage))
@@ -183,7 +185,8 @@ def report(
 
 def _write_answer(answer: str, terminal: Terminal, shown: str) -> None:
     """Print the answer without control sequences; on a terminal drawn, and only the part not shown yet.
-    // A pipe may end at a terminal too, as with `| tail`, so control sequences are removed there as well.
+
+    A pipe may end at a terminal too, as with `| tail`, so control sequences are removed there as well.
     """
     if not terminal.answers_here:
         sys.stdout.write(clean(answer).rstrip("\n") + "\n")

@@ -1,5 +1,6 @@
 """A run at the terminal: work until a person is needed, ask, continue, and end on Ctrl-C or SIGTERM.
-// People are asked outside the event loop, so that Ctrl-C works while they think.
+
+People are asked outside the event loop, so that Ctrl-C works while they think.
 """
 
 import asyncio
@@ -214,7 +215,8 @@ class Terminated(KeyboardInterrupt):
 
 class Stopping:
     """While entered, both signals interrupt the command; while the agent runs, they ask it to stop first.
-    // The first signal lets the current call end, and `say` tells the person; the second one stops at once.
+
+    The first signal lets the current call end, and `say` tells the person; the second one stops at once.
     """
 
     def __init__(self, say: Callable[[], None]) -> None:
@@ -247,7 +249,8 @@ class Stopping:
         self, runner: asyncio.Runner, work: Coroutine[Any, Any, Ended], drain: Callable[[], None] | None = None
     ) -> Ended:
         """Run a coroutine to its end, which may come early. Raises `error` if it had to be cut off.
-        // Without `drain` it is cut off at once.
+
+        Without `drain` it is cut off at once.
         """
         self._drain, self._loop = drain, runner.get_loop()
         try:

@@ -1,5 +1,6 @@
 """Carry out commands: find the thread, and create the agent for it.
-// The thread keeps its choices, so that resuming needs only the id.
+
+The thread keeps its choices, so that resuming needs only the id.
 """
 
 import asyncio

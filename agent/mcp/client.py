@@ -37,7 +37,8 @@ _NOT_IN_NAMES = re.compile(r"[^a-zA-Z0-9_-]")
 
 class ServerLost(Exception):
     """A server, or the connection to it, was lost during a call, so the outcome is unknown.
-    // Its cause may prove that the call was never sent.
+
+    Its cause may prove that the call was never sent.
     """
 
 

@@ -1,5 +1,6 @@
 """An agent as an MCP server, for hosts that call tools. Needs the extra `mcp`.
-// A run that needs a person returns its question with a handle, and `resume` takes the answer; the command, the page
+
+A run that needs a person returns its question with a handle, and `resume` takes the answer; the command, the page
 and other clients see the same thread.
 """
 

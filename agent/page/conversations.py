@@ -1,5 +1,6 @@
 """Threads for the page: the events of each request from its start, rendered in words.
-// A page that opens a thread, or opens it again, gets all events from the first one, and then new ones.
+
+A page that opens a thread, or opens it again, gets all events from the first one, and then new ones.
 """
 
 import asyncio
@@ -95,7 +96,8 @@ class Conversations:
 
     async def threads(self, search: str = "", limit: int = 100) -> Json:
         """Return the `threads` that match `search`, latest first, and whether there are `more`.
-        // Working threads are marked; `title` is a person's name for the thread.
+
+        Working threads are marked; `title` is a person's name for the thread.
         """
         words = search.casefold().split()
         found = await self._agent.threads(SEARCHED if words else limit + 1)
@@ -135,7 +137,8 @@ class Conversations:
 
     async def plan_text(self, thread_id: str, id: str, edited: Json) -> Json:
         """Return the pending plan `id`, with the edits so far, as text for further editing.
-        // Raises StaleAnswer if it is not pending, and DoneWhenError if `edited` is not a plan.
+
+        Raises StaleAnswer if it is not pending, and DoneWhenError if `edited` is not a plan.
         """
         pauses = _pending((await self._conversation(thread_id)).events)
         pause: Any = next((each for each in pauses if each["id"] == id and each["kind"] == "plan"), None)
@@ -174,7 +177,8 @@ class Conversations:
 
     async def follow(self, thread_id: str) -> AsyncIterator[tuple[int, Json]]:
         """Yield all past and future events of the thread's request, numbered.
-        // Numbers start over with another request, and after the thread continued in another process.
+
+        Numbers start over with another request, and after the thread continued in another process.
         """
         conversation, number = await self._conversation(thread_id), 0
         while True:
@@ -270,7 +274,8 @@ class Conversations:
 
     async def _begin(self, stream: RunStream, conversation: Conversation, said: Json | None = None) -> None:
         """Start the stream and follow it; an error that keeps it from starting changes nothing.
-        // `said` are the person's words, sent as the first event.
+
+        `said` are the person's words, sent as the first event.
         """
         if self._at_work(stream.thread_id):
             raise ThreadBusy(f"thread {stream.thread_id} is at work")

@@ -16,7 +16,8 @@ MOST_NAMES = 1000
 
 def keep_file(folder: str, name: str, content: IO[bytes]) -> str:
     """Save the content as a new file of the folder; return its name, numbered if the wanted one is taken.
-    // Raises DoneWhenError for an invalid name, and if nothing can be written.
+
+    Raises DoneWhenError for an invalid name, and if nothing can be written.
     """
     wanted = PurePath(name.replace("\\", "/"))
     names = [wanted.name, *(f"{wanted.stem} ({number}){wanted.suffix}" for number in range(2, MOST_NAMES))]

@@ -1,5 +1,6 @@
 """Serve the page from the command, on this machine only, at a link with a token, until Ctrl-C.
-// Port and token of a folder are stored, readable only by this user, so open tabs keep working after a restart.
+
+Port and token of a folder are stored, readable only by this user, so open tabs keep working after a restart.
 """
 
 import contextlib

@@ -1,5 +1,6 @@
 """The page's server for this machine: static files, and an API for holders of the printed link's token.
-// The token comes in a header and never in a cookie, so no other page can use it; only requests to this host's name are
+
+The token comes in a header and never in a cookie, so no other page can use it; only requests to this host's name are
 answered, so no foreign name can be pointed at it.
 """
 

@@ -66,7 +66,8 @@ class KeptPlan:
 
 class PlanStore:
     """Create, update, list, get, set_active, mark_step, delete. Invalid changes raise PlanError, with what is valid.
-    // `storage` as in `Agent`; any number of processes may change the plans.
+
+    `storage` as in `Agent`; any number of processes may change the plans.
     """
 
     def __init__(self, storage: str | Storage) -> None:

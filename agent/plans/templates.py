@@ -61,7 +61,8 @@ class Templates:
 
     async def save(self, run: Run, name: str, parameters: Mapping[str, Any] | None = None) -> PlanTemplate:
         """Save the plan of a completed run; each value in `parameters` becomes a placeholder.
-        // Replaces a template of the same name.
+
+        Replaces a template of the same name.
         """
         if not _NAME.fullmatch(name):
             raise PlanError([f"{name[:60]!r} is no name of a template: letters, digits, - and _, at most 60"])

@@ -51,7 +51,8 @@ def _text(headers: Mapping[bytes, bytes], name: bytes) -> str:
 
 def foreign(origin: str, host: str) -> str | None:
     """Return why a request without a token is refused, if a page of another site made it; None otherwise.
-    // A host name may be anybody's (DNS rebinding), so the server must be called by address or `localhost`.
+
+    A host name may be anybody's (DNS rebinding), so the server must be called by address or `localhost`.
     """
     if host and not _ours(urlsplit(f"//{host}").hostname):
         return f"without DONEWHEN_TOKENS this server answers as localhost or by its address, not as {host}"
@@ -107,7 +108,8 @@ async def written_by_runs(ctx: Auth.types.AuthContext, value: dict[str, Any]) ->
 @_on(auth.on.crons.update)
 async def check_scheduled_settings(ctx: Auth.types.AuthContext, value: dict[str, Any]) -> Auth.types.FilterType:
     """Check scheduled runs likewise.
-    // Only their settings are stored, and in one place: the server would read the owner of the run there, and refuses a
+
+    Only their settings are stored, and in one place: the server would read the owner of the run there, and refuses a
     run with settings in two places.
     """
     payload = value.get("payload") or {}

@@ -34,7 +34,8 @@ _models = ModelSource(served.model or DEMO, config=served)
 
 def settings_for(asked: Mapping[str, Any]) -> tuple[Settings, list[str]]:
     """Return the client's settings within the operator's, and the names of those it does not get.
-    // Raises ConfigError for invalid values.
+
+    Raises ConfigError for invalid values.
     """
     asked = {key: value for key, value in asked.items() if not key.startswith(_BESIDE)}
     kept, refused = confine_settings(pinned, asked, models=not (served.tokens or served.settings))

@@ -36,7 +36,8 @@ def _unpack(data: bytes) -> Any:
 
 class StrictSerializer(JsonPlusSerializer):
     """Revives LangChain messages, LangGraph's own records and plain values, whatever the environment says.
-    // Everything else is returned as the stored data. Pickle and the old JSON constructors are refused. A value that
+
+    Everything else is returned as the stored data. Pickle and the old JSON constructors are refused. A value that
     cannot be read raises StorageError.
     """
 
@@ -66,7 +67,8 @@ _TAG = 16
 
 class Cipher:
     """Encrypts values under one key. A value opens only with the same key, unchanged, and at the same place.
-    // `place` is any sequence of plain JSON values; its first item says what kind of thing is stored there.
+
+    `place` is any sequence of plain JSON values; its first item says what kind of thing is stored there.
     """
 
     def __init__(self, key: object) -> None:

@@ -58,7 +58,8 @@ class Rounds(Generic[Write]):
 
     async def commit(self, commit: Callable[[list[Write]], Awaitable[Came]]) -> Came:
         """Commit what is held and what `commit` writes, even if the waiting task is cancelled.
-        // If that fails, the writes are held again and come before all later ones: nothing is stored without them.
+
+        If that fails, the writes are held again and come before all later ones: nothing is stored without them.
         """
         return await asyncio.shield(self._begin(commit))
 

@@ -1,5 +1,6 @@
 """A checkpointer that encrypts its data and verifies on reading that nothing was changed or moved.
-// Not covered: restoring an earlier real state of a thread by removing its newest rows.
+
+Not covered: restoring an earlier real state of a thread by removing its newest rows.
 """
 
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator, Sequence
@@ -35,7 +36,8 @@ _DAMAGE = (ValueError, TypeError, LookupError, AttributeError, NotImplementedErr
 
 class SealedSaver(BaseCheckpointSaver[Any]):
     """Encrypts channel values, writes and metadata, each bound to its place; async only.
-    // A manifest in each checkpoint's metadata authenticates the readable rest (ids, parent, versions), the channels
+
+    A manifest in each checkpoint's metadata authenticates the readable rest (ids, parent, versions), the channels
     with values, and the writes of its parent, so that missing rows are noticed. Any mismatch raises StorageError.
     """
 

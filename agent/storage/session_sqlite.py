@@ -1,5 +1,6 @@
 """Sessions on a SQLite file: one connection in one thread, shared by the savers and stores of all runs.
-// Waiting calls are committed together, so many concurrent runs need fewer commits. A queued write is made even if its
+
+Waiting calls are committed together, so many concurrent runs need fewer commits. A queued write is made even if its
 waiting task is cancelled.
 """
 
@@ -86,7 +87,8 @@ class _Call:
 
 class SqliteFile:
     """The connection, its thread, and LangGraph's saver and store on it.
-    // The first user opens it, the last one closes it. `patience`: seconds to wait while another process writes.
+
+    The first user opens it, the last one closes it. `patience`: seconds to wait while another process writes.
     """
 
     def __init__(self, path: Path, patience: float) -> None:

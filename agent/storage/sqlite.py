@@ -97,7 +97,8 @@ class FileLock:
 
 class SqliteDatabase:
     """Checkpoints and store in one file: WAL, every commit on disk.
-    // `patience` is how many seconds to wait while another process writes. A missing folder is created if its name is
+
+    `patience` is how many seconds to wait while another process writes. A missing folder is created if its name is
     `donewhen` or `.donewhen`.
     """
 

@@ -131,7 +131,8 @@ class Database(Protocol):
 
     def open(self, thread_id: str | None, *, writes: bool) -> AbstractAsyncContextManager[Opened]:
         """Open a session that closes at the end: under the lock of a given thread, read-only without `writes`.
-        // Raises ThreadBusy at once if somebody else holds the lock.
+
+        Raises ThreadBusy at once if somebody else holds the lock.
         """
         ...
 
@@ -166,7 +167,8 @@ class Database(Protocol):
 
 def unique_version(current: Any) -> str:
     """Return the next version of a channel, unique among all branches of a thread, like LangGraph's savers.
-    // Versions are compared as texts, so threads with longer numbers keep these.
+
+    Versions are compared as texts, so threads with longer numbers keep these.
     """
     number = "0" * 8 if current is None else str(current).split(".")[0]
     return f"{int(number) + 1:0{len(number)}}.{random.getrandbits(48):012x}"
@@ -179,7 +181,8 @@ def counted_version(current: Any) -> Any:
 
 class Storage:
     """The checkpointer and store of all threads in one database.
-    // One object serves several event loops, one after the other or in different OS threads; connections are kept for
+
+    One object serves several event loops, one after the other or in different OS threads; connections are kept for
     each of them. Database errors leave a session or reader as StorageError.
     """
 
@@ -198,7 +201,8 @@ class Storage:
     @asynccontextmanager
     async def session(self, thread_id: str, *, patience: float = 0.0) -> AsyncIterator[Worked]:
         """Open `(checkpointer, store)` to work on one thread exclusively. The lock dies with its holder.
-        // Raises ThreadBusy if another worker anywhere holds it (at once, or after `patience` seconds); StorageError if
+
+        Raises ThreadBusy if another worker anywhere holds it (at once, or after `patience` seconds); StorageError if
         the database cannot be used; ConfigError for the thread id.
         """
         check_thread_id(thread_id)
@@ -229,7 +233,8 @@ class Storage:
     @asynccontextmanager
     async def writer(self) -> AsyncIterator[Worked]:
         """Open `(checkpointer, store)` that write without a lock, for data outside threads.
-        // To work on a thread through it, make sure that nobody else does.
+
+        To work on a thread through it, make sure that nobody else does.
         """
         async with self._open(None, writes=True) as opened:
             yield opened

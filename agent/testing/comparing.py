@@ -44,7 +44,8 @@ class EffectLedger:
         key: str | None = None,
     ) -> Any:
         """Record an effect and return its result; a known `key` returns the old result instead.
-        // After the effect it calls `midway`, so that a tool can be killed with its effect done and its result lost. A
+
+        After the effect it calls `midway`, so that a tool can be killed with its effect done and its result lost. A
         callable `result` gets the number of the row, from 1.
         """
         with self.path.with_name(self.path.name + ".lock").open("w") as lock:
@@ -83,7 +84,8 @@ async def drive(
     patience: float = 10.0,
 ) -> Run:
     """Start or continue the thread, and answer its questions until it has ended.
-    // Every question is written to `diary` before it is answered; `asked_again` reads it. A busy thread, whose worker's
+
+    Every question is written to `diary` before it is answered; `asked_again` reads it. A busy thread, whose worker's
     death was not noticed yet, is retried for `patience` seconds.
     """
     deadline = monotonic() + patience
@@ -151,7 +153,8 @@ async def ending(agent: Agent, thread_id: str) -> Json:
 
 def resume_equals_uninterrupted(resumed: Json, uninterrupted: Json) -> None:
     """Fail unless two endings agree in outcome, steps, observations, approvals and spending; times are ignored.
-    // Questions about unknown effects after a crash, and the texts for lost outputs, are no difference.
+
+    Questions about unknown effects after a crash, and the texts for lost outputs, are no difference.
     """
     found = differences(resumed, uninterrupted)
     assert not found, "the resumed run ended unlike the uninterrupted one:\n" + "\n".join(found)

@@ -226,7 +226,8 @@ def build_script(replies: Replies, roles: Roles | None, strict: bool, times: int
 
 def playing(replies: Sequence[Any]) -> Policy:
     """Return a policy that plays a list of replies according to the progress of the conversation.
-    // A list in a ScriptedModel starts over in every process; this policy finds its place by the replies it sees, so
+
+    A list in a ScriptedModel starts over in every process; this policy finds its place by the replies it sees, so
     that any process can continue.
     """
 

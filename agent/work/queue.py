@@ -1,5 +1,6 @@
 """The rows of threads, besides their checkpoints: their status, and work for workers.
-// The rows are the queue: an index finds waiting work, and the lock of the thread decides who does it. A request may be
+
+The rows are the queue: an index finds waiting work, and the lock of the thread decides who does it. A request may be
 delivered several times; it is carried out once.
 """
 
@@ -77,7 +78,8 @@ def now_text() -> str:
 
 async def update_row(store: ThreadStore, thread_id: str, row: Json | None = None, **change: Any) -> None:
     """Write the changed fields of a thread: goal, status (`running` by default), metadata, settings …
-    // `running` is written before its checkpoints change, any other status when all consequences are complete. `row` is
+
+    `running` is written before its checkpoints change, any other status when all consequences are complete. `row` is
     the row if it was read already; {} if there is none.
     """
     before = (await store.threads.get(thread_id) if row is None else row) or {"created": now_text()}
@@ -270,7 +272,8 @@ class Page(list[Json]):
 
 async def list_pending(store: ThreadStore, limit: int, *, owner: str | None = None, cursor: str | None = None) -> Page:
     """Return about `limit` open questions, all of each thread, oldest first.
-    // Raises ConfigError for an invalid cursor, and a limit below 1.
+
+    Raises ConfigError for an invalid cursor, and a limit below 1.
     """
     if limit < 1:
         raise ConfigError(f"pending gives at least one question at once, not {limit}")

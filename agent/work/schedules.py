@@ -1,5 +1,6 @@
 """Confirmed schedules, each with its plan and approval, and their runs.
-// A run's thread is named after schedule and moment, so no moment runs twice, with any number of workers.
+
+A run's thread is named after schedule and moment, so no moment runs twice, with any number of workers.
 """
 
 import hashlib
@@ -160,7 +161,8 @@ class Schedules:
         self, queue: str, now: datetime | None = None, *, store: ThreadStore | None = None
     ) -> list[str]:
         """Queue the due runs of a queue; return their threads. Any number of workers may call it at once.
-        // `store` is an open reader, if there is one.
+
+        `store` is an open reader, if there is one.
         """
         if store is None:
             async with self._storage.reader() as (_, store):

@@ -1,5 +1,6 @@
 """Follow a run from any process: events are read from its checkpoints, so none is missed if a worker dies.
-// These are the stream events that the state shows: speech, plan, steps, observations, questions, the outcome. Speech
+
+These are the stream events that the state shows: speech, plan, steps, observations, questions, the outcome. Speech
 comes complete, as one event per message; its pieces, and meters, are only in the run's own stream. Within one poll a
 step's speech comes before its observations.
 """
@@ -39,7 +40,8 @@ Look = Callable[[], Awaitable[tuple[Run, StateSnapshot]]]
 
 async def watch_run(look: Look, cursor: str | None, poll: float = POLL) -> AsyncIterator[tuple[Json, str]]:
     """Yield (event, cursor after it) until the outcome, or until workers leave the run to a person.
-    // Raises ConfigError for an invalid cursor, or one of another thread.
+
+    Raises ConfigError for an invalid cursor, or one of another thread.
     """
     seen = _read(cursor)
     while True:

@@ -1,5 +1,6 @@
 """Workers carry out submitted, interrupted and due runs of one queue on one storage.
-// Holding a thread's lock gives the right to work on it, so any number of workers may read the same rows. A worker that
+
+Holding a thread's lock gives the right to work on it, so any number of workers may read the same rows. A worker that
 dies loses its locks, and another one finds the run and continues it.
 """
 
@@ -140,7 +141,8 @@ class Worker:
 
     async def run(self) -> None:
         """Work until drained, by `drain` or SIGTERM; a second SIGTERM ends the process.
-        // Waits for a database that cannot be reached.
+
+        Waits for a database that cannot be reached.
         """
         with self._drain_on_sigterm():
             await self._work()

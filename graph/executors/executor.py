@@ -35,12 +35,14 @@ class Remote(Protocol):
 
     async def work(self, handoff: Handoff) -> Report:
         """Work until the agent finishes or asks. Repeating a handoff continues it; nothing is sent twice.
-        // Raises Unfinished if work began, or may have begun, and its end cannot be observed.
+
+        Raises Unfinished if work began, or may have begun, and its end cannot be observed.
         """
 
     async def lookup(self, handoff: Handoff) -> Report | None:
         """Return the report of an earlier handoff by its key; None if it never arrived or ended without success.
-        // Raises if that is unknown.
+
+        Raises if that is unknown.
         """
 
 
@@ -96,7 +98,8 @@ Connect = Callable[[str], Executor]
 
 class Executors(MutableMapping[str, Executor]):
     """The executors of an agent by name. Add, replace or remove them while the agent is in use.
-    // A value may be an Executor, a compiled graph, or an address. Raises ConfigError for anything else and ToolError
+
+    A value may be an Executor, a compiled graph, or an address. Raises ConfigError for anything else and ToolError
     for tools that cannot be offered; nothing has changed then.
     """
 

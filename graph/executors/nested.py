@@ -1,5 +1,6 @@
 """A compiled graph as an executor. It runs apart from the run and keeps its conversation in the run's checkpoints.
-// A handoff interrupted by a crash continues from its last checkpoint; a finished one is not repeated.
+
+A handoff interrupted by a crash continues from its last checkpoint; a finished one is not repeated.
 """
 
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
@@ -41,7 +42,8 @@ def is_durable(graph: Runnable[Any, Any], saver: BaseCheckpointSaver[Any] | None
 
 async def work(graph: Runnable[Any, Any], handoff: Handoff) -> Report:
     """Run the graph on the brief, or continue it with answers, until it ends or asks.
-    // Raises Unfinished if it fails after it has done something.
+
+    Raises Unfinished if it fails after it has done something.
     """
     if not isinstance(graph, CompiledStateGraph):
         output = await graph.ainvoke({"messages": [handoff.message]}, _config(handoff))

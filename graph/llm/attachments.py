@@ -52,7 +52,8 @@ def attachment_problem(blocks: Sequence[Json], deps: Deps, settings: Settings) -
 
 async def attach(messages: Iterable[BaseMessage], runtime: Runtime[Settings]) -> list[Json]:
     """Store the attachments of the conversation, each once; return the newest 20 for the state.
-    // With a store, the data is kept there instead of in the state.
+
+    With a store, the data is kept there instead of in the state.
     """
     found = {digest(said): (block, said) for m in messages for block in blocks_of(m) if (said := _as_json(block))}
     kept = []

@@ -1,5 +1,6 @@
 """Read and validate answers to pauses, and apply them to the run. Pure.
-// An answer is applied whole or not at all. `confirm` and `ask_user` receive it; `advance` continues from the new
+
+An answer is applied whole or not at all. `confirm` and `ask_user` receive it; `advance` continues from the new
 state.
 """
 
@@ -69,7 +70,8 @@ class ResolvedAnswer:
 
 def take_answer(state: RunState, pending: Pause, value: Any, deps: Deps, settings: Settings) -> RunState:
     """Return the update for an answer to `pending`, or for answers by id to any open questions.
-    // If any of them is not understood, none is applied and the pause stays open. Unanswered questions stay open.
+
+    If any of them is not understood, none is applied and the pause stays open. Unanswered questions stay open.
     """
     by_id = {} if value == OVERDUE else answers_by_id(value, [pause["id"] for pause in (pending, *pending["others"])])
     if isinstance(by_id, str):
@@ -155,7 +157,8 @@ def _validate_edited_plan(
     state: RunState, pending: Pause, answer: Answer, deps: Deps, settings: Settings
 ) -> Json | str:
     """Return the edited plan if it keeps all rules for plans, else everything that is wrong with it.
-    // Finished steps must stay in the plan unchanged.
+
+    Finished steps must stay in the plan unchanged.
     """
     planning = state.get("planning") or {}
     finished = {id: row for id, row in (planning.get("finished") or {}).items() if id not in planning.get("stale", ())}

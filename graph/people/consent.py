@@ -35,7 +35,8 @@ def plan_rules(
     begun: Mapping[str, str] | None = None,
 ) -> Rules:
     """Return the rules for plans in this run. `before` is the plan to be replaced.
-    // A plan that replaces an active one cannot have a schedule.
+
+    A plan that replaces an active one cannot have a schedule.
     """
     toolbox = deps.all_tools(settings)
     paths = settings.profile.allowed_paths
@@ -113,7 +114,8 @@ class Proposal:
 
 def propose_plan(proposal: Proposal, settings: Settings, deps: Deps) -> Json:
     """Return the pause that shows the plan, or its approval if no consent is needed.
-    // Against an approved plan only the difference needs consent; without one nobody is asked. A schedule always needs
+
+    Against an approved plan only the difference needs consent; without one nobody is asked. A schedule always needs
     it: only a person can confirm the time (P18).
     """
     plan, approval, language = proposal.plan, proposal.approval, proposal.language
@@ -172,7 +174,8 @@ def decision_row(pending: Pause, decision: str, text: str, by: str, at: str) -> 
 
 def check_for_changes(values: Mapping[str, Any], deps: Deps, settings: Settings) -> Json | None:
     """Return the pause that shows how the plan in state differs from the approved one, or None.
-    // It does not matter who changed the plan. A change that needs no consent is accepted; one that breaks the rules is
+
+    It does not matter who changed the plan. A change that needs no consent is accepted; one that breaks the rules is
     undone.
     """
     approval, plan = values.get("approval"), values.get("plan") or {}
@@ -188,7 +191,8 @@ def check_for_changes(values: Mapping[str, Any], deps: Deps, settings: Settings)
 
 def activate_plan(values: Mapping[str, Any], at: str) -> Json:
     """Return fresh records for the steps of a newly approved plan; {} if it is active already.
-    // Finished steps keep their records, as do waiting steps that did not change; steps that are no longer in the plan
+
+    Finished steps keep their records, as do waiting steps that did not change; steps that are no longer in the plan
     end.
     """
     approval, records = values.get("approval"), values.get("steps") or {}
@@ -226,7 +230,8 @@ def activate_plan(values: Mapping[str, Any], at: str) -> Json:
 
 def _replaced_steps(approval: Mapping[str, Any], records: Mapping[str, Any], change: Mapping[str, Any]) -> Json:
     """Return what the records say about replaced steps: their content, and the steps that replace them.
-    // The receipt keeps a failed step that left the plan, and a finished one whose result no longer holds.
+
+    The receipt keeps a failed step that left the plan, and a finished one whose result no longer holds.
     """
     ids, stale = {step["id"] for step in approval["plan"]["steps"]}, change.get("stale") or ()
     instead, rows = change.get("instead") or {}, Json()

@@ -86,7 +86,8 @@ def typed_reply(messages: Sequence[BaseMessage]) -> str | None:
 
 def ask_again(values: Mapping[str, Any], pending: Pause, problem: str, value: Any = None) -> RunState:
     """Return the update that keeps the pause open, with the problem of the answer; "" if the person answers later.
-    // The pause keeps the answer's words, and the text of an edit, so that the person can correct them.
+
+    The pause keeps the answer's words, and the text of an edit, so that the person can correct them.
     """
     draft = edited_draft(value) or pending.get("draft")
     again: Pause = {**pending, "problem": problem, "draft": draft, "said": spoken_words(value)}
@@ -119,7 +120,8 @@ def current_pause(values: Mapping[str, Any]) -> Pause:
 
 def with_id(values: Mapping[str, Any], pause: Pause) -> Pause:
     """Return the pause with an id that is unique in the thread, so that a late answer cannot reach another pause.
-    // The node's id says what is asked; the same may be asked again in this request or a later one.
+
+    The node's id says what is asked; the same may be asked again in this request or a later one.
     """
     name, turn = _bare_id(pause["id"]), values.get("turn", 1)
     decided = [row["id"] for row in values.get("approvals") or ()]

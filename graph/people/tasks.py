@@ -1,5 +1,6 @@
 """Show progress in the conversation and in `todos`, in forms that chat clients can draw. Pure.
-// A step is a tool call named `task` with its result, like a sub-agent's; clients draw it as a card.
+
+A step is a tool call named `task` with its result, like a sub-agent's; clients draw it as a card.
 """
 
 from collections.abc import Collection, Mapping
@@ -20,7 +21,8 @@ REASON_CHARS = 500
 
 def open_tasks(plan: Mapping[str, Any], ids: Collection[str]) -> tuple[list[AnyMessage], Json]:
     """Return a tool call for each of these steps, and the changes of their records.
-    // The result of a plan's only step is the run's answer, so it is not shown twice.
+
+    The result of a plan's only step is the run's answer, so it is not shown twice.
     """
     numbers = {step["id"]: (number, step["content"]) for number, step in enumerate(plan["steps"], 1)}
     calls: Json = {id: {"task": f"step_{uuid4().hex[:16]}", "answers": len(numbers) == 1} for id in ids}
@@ -63,7 +65,8 @@ def checklist(
     plan: Mapping[str, Any] | None, steps: Mapping[str, Mapping[str, Any]], language: str, *, answered: bool
 ) -> list[Json]:
     """Return the steps and, as the last row, the answer; without that row a client reports “all done” too early.
-    // A row is pending, in_progress or completed; other endings are added to its text.
+
+    A row is pending, in_progress or completed; other endings are added to its text.
     """
     rows = []
     for step in (plan or {}).get("steps", ()):

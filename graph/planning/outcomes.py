@@ -200,7 +200,8 @@ def start_looking(turn: PlanningRound, message: AIMessage, decision: Decision) -
 
 async def settle_by_answer(turn: PlanningRound, message: AIMessage, decision: Decision) -> Planning:
     """End the run with an answer instead of a plan.
-    // The answer is sent back once if its evidence does not hold, its data does not fit the form, or a judge doubts it.
+
+    The answer is sent back once if its evidence does not hold, its data does not fit the form, or a judge doubts it.
     A judge is asked only if something was read or changed.
     """
     state, form, arguments = turn.state, turn.form, decision.arguments

@@ -1,5 +1,6 @@
 """Let a judge doubt a text before it is delivered: one question, and a few look-ups. Fails closed.
-// The judge sees the goal, all changes with their outcomes, the cited passages and an index of all observations; never
+
+The judge sees the goal, all changes with their outcomes, the cited passages and an index of all observations; never
 the reasoning of the text's author.
 """
 
@@ -77,7 +78,8 @@ class Subject:
 
 def is_audit_due(settings: Settings, run: Mapping[str, Any], new: Iterable[Mapping[str, Any]] = ()) -> bool:
     """Return whether a text must be audited because it rests, or may seem to rest, on reads or changes.
-    // The output of an executor that took the whole goal is not audited, because no one else is to take part (P16).
+
+    The output of an executor that took the whole goal is not audited, because no one else is to take part (P16).
     """
     if settings.verification in ("claimed", "grounded") or (run.get("modes") or [{}])[-1].get("by") == "executor":
         return False
@@ -92,7 +94,8 @@ def is_audit_due(settings: Settings, run: Mapping[str, Any], new: Iterable[Mappi
 
 async def audit(context: CallContext, subject: Subject, *, reserve: int = 0) -> AuditRow:
     """Return the judge's findings on the text, or a `problem` if the judge cannot be asked or gives no usable reply.
-    // Its look-ups become observations in `context.noted`. `reserve` are model calls kept for the end of the run, which
+
+    Its look-ups become observations in `context.noted`. `reserve` are model calls kept for the end of the run, which
     an audit may use.
     """
     settings, deps = context.settings, context.deps
@@ -292,7 +295,8 @@ def _cut_middle(text: str, most: int) -> str:
 
 def _cited_passages(subject: Subject, evidence: Sequence[Json], changes: Collection[str]) -> tuple[str, set[str]]:
     """Return the cited passages with their context, and the ids of observations shown in full.
-    // Changes are left out, because they have their own section; short observations are shown once, in full.
+
+    Changes are left out, because they have their own section; short observations are shown once, in full.
     """
     entries = {e["id"]: e for e in subject.journal if not e.get("outside") and e["id"] not in changes}
     lines, shown_whole, room = dict[str, None](), set[str](), ROOM
@@ -323,7 +327,8 @@ def _source_text(entry: Mapping[str, Any]) -> str:
 
 def _index_of_observations(entries: Sequence[Mapping[str, Any]], cited: Collection[str]) -> str:
     """Render all observations except changes, oldest first.
-    // Cited observations, then the latest, are shown in full while there is room; the others as one line.
+
+    Cited observations, then the latest, are shown in full while there is room; the others as one line.
     """
     kept = [e for e in entries if e["source"] != "result"][-MOST_LINES:]
     latest = {_call_and_result(e): e["id"] for e in kept}

@@ -1,5 +1,6 @@
 """Make the calls of one decision in order: each passes the gates, is made once, and becomes an observation.
-// Planning, checks and the judge make their calls here too; only steps ask a person for approval.
+
+Planning, checks and the judge make their calls here too; only steps ask a person for approval.
 """
 
 import asyncio
@@ -689,7 +690,8 @@ def observe_call(
 
 async def make_reading(context: CallContext, name: str, arguments: Json) -> tuple[JournalEntry, CallResult] | str:
     """Make one of the runtime's own read calls; return its observation and result, or why it may not be made.
-    // The caller checks that the budget allows a tool call.
+
+    The caller checks that the budget allows a tool call.
     """
     state, number = context.state, context.observed + len(context.noted) + 1
     if (tool := context.tools.get(name)) is None or context.tools.effect(name) != "read":
@@ -713,7 +715,8 @@ async def make_reading(context: CallContext, name: str, arguments: Json) -> tupl
 
 async def store_text(runtime: Runtime[Settings], state: Step, id: str, text: str) -> None:
     """Store the full text of an observation if it is too long for the journal.
-    // An outer graph may have several runs on one thread; the fence distinguishes them.
+
+    An outer graph may have several runs on one thread; the fence distinguishes them.
     """
     if runtime.store is not None and len(text) > INLINE_CHARS:
         key = f"{state.get('fence', '')}:{_request_key(state, id)}"

@@ -1,5 +1,6 @@
 """The delegate node hands the step to an executor that works on its own; the step is then proven like any other.
-// The executor's questions become questions of the run, and the answers start its next handoff.
+
+The executor's questions become questions of the run, and the answers start its next handoff.
 """
 
 import asyncio

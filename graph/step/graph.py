@@ -76,7 +76,8 @@ def after_round(state: Step) -> Literal["decide", "act", "goal_check", "__end__"
 
 def step_input(run: Json, sent: Json, settings: Settings, deps: Deps) -> Json:
     """Return the inputs of `execute` for one step: of other steps only results and citable observations.
-    // Citable are the observations of planning, of the step's dependencies, and of steps that a later plan replaced.
+
+    Citable are the observations of planning, of the step's dependencies, and of steps that a later plan replaced.
     `sent` names the step. The date comes from its record, because a brief never changes while a step works.
     """
     id = sent["id"]

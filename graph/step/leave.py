@@ -29,7 +29,8 @@ def leave(
     wrote: Sequence[str] = (),
 ) -> Step:
     """Return the update with which a step ends or waits: its record, and its new rounds if it may continue.
-    // `spent` and `wrote` are what this node spent and wrote, which it returns besides this update. The writes of a
+
+    `spent` and `wrote` are what this node spent and wrote, which it returns besides this update. The writes of a
     finished step are accounted for by the run; other writes stay with their attempt.
     """
     record: StepRecord = {**state["record"], **change}
@@ -60,7 +61,8 @@ def send_correction(
     change: StepRecord | None = None,
 ) -> Step:
     """Tell the model what was wrong; too many corrections in a row fail the step (X05).
-    // `said` is for people, `messages` are for the model, `change` is merged into the record.
+
+    `said` is for people, `messages` are for the model, `change` is merged into the record.
     """
     record: StepRecord = {**state["record"], **(change or {}), "corrections": state["record"]["corrections"] + 1}
     said = redact(said[:1000])

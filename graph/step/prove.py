@@ -133,7 +133,8 @@ async def _prove(claim: StepClaim, context: CallContext) -> Step:
 
 async def _audit_result(proof: Proof) -> list[str]:
     """Audit the result if that is due; return the doubts to send back to the model.
-    // The result of the only step is the run's answer: its doubts are sent back once, and remaining doubts are shown
+
+    The result of the only step is the run's answer: its doubts are sent back once, and remaining doubts are shown
     with it. Where a judge decides a criterion, the step is done only without doubts.
     """
     context, settings, state = proof.context, proof.context.settings, proof.context.state

@@ -235,7 +235,8 @@ class StepRound:
 
 def _rounds_left(left: Amounts, allowance: Amounts) -> list[HumanMessage]:
     """Return a note on the remaining rounds, at half of them and when few are left.
-    // It comes last and is not kept, so that earlier messages never change.
+
+    It comes last and is not kept, so that earlier messages never change.
     """
     if (rounds := left.get("rounds")) is None or not (rounds <= FEW_ROUNDS or rounds == allowance["rounds"] // 2):
         return []

@@ -1,5 +1,6 @@
 """Coerce a call's arguments to the tool's JSON Schema, and describe what is wrong for the model to correct.
-// Lossless conversions are made: "71" to the integer 71, a single value to a list. Conversions that would be a guess
+
+Lossless conversions are made: "71" to the integer 71, a single value to a list. Conversions that would be a guess
 ("7.5" to an integer, "yes" to a boolean) are refused.
 """
 
@@ -42,7 +43,8 @@ _deadline: ContextVar[float] = ContextVar("deadline", default=math.inf)
 
 class Arguments:
     """The compiled check of one tool's arguments. Raises ValueError for a schema that cannot be compiled.
-    // With `closed`, keys that the schema does not name are errors, unless it says what else it accepts.
+
+    With `closed`, keys that the schema does not name are errors, unless it says what else it accepts.
     """
 
     def __init__(self, schema: Schema, *, closed: bool = True) -> None:
@@ -210,7 +212,8 @@ def _short(message: str) -> str:
 
 def coerce(value: Any, schema: Any, root: Schema, fits: Fits) -> Any:
     """Return the value coerced to the schema. `root` resolves references, `fits` says whether a value is valid.
-    // Strings become numbers, booleans, lists and objects; 71.0 becomes 71; a whole number becomes a text; a single
+
+    Strings become numbers, booleans, lists and objects; 71.0 becomes 71; a whole number becomes a text; a single
     value becomes a list; null is dropped for an optional argument that does not accept it. Nothing is changed in place.
     """
     if not isinstance(schema, dict):

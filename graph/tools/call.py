@@ -1,5 +1,6 @@
 """One call of one tool. Whatever the tool does, the run continues and the model learns what happened (X07).
-// A tool's return value becomes text before LangChain prints it, and no exception of a tool can end the event loop.
+
+A tool's return value becomes text before LangChain prints it, and no exception of a tool can end the event loop.
 """
 
 import asyncio
@@ -91,7 +92,8 @@ class CallResult:
 
 def seconds_for(tool: BaseTool, arguments: Mapping[str, Any], usual: float | None) -> float | None:
     """Return the time limit of a call: the usual one, or a longer one that the tool's metadata declares.
-    // `metadata["seconds"]` is a number, or the name of an argument with the seconds after which the tool ends by
+
+    `metadata["seconds"]` is a number, or the name of an argument with the seconds after which the tool ends by
     itself.
     """
     said: Any = (tool.metadata or {}).get("seconds")
@@ -169,7 +171,8 @@ async def _run(call: ToolCall, message: dict[str, Any]) -> CallResult:
 
 def _is_unknown(raised: BaseException, body: _Body, tool: BaseTool) -> bool:
     """Return whether the call may have had an effect although it raised.
-    // If a body ran without an exception, it succeeded, and LangChain failed to convert its result.
+
+    If a body ran without an exception, it succeeded, and LangChain failed to convert its result.
     """
     if not _is_watched(tool):
         return not nothing_happened(raised, tool)
@@ -333,7 +336,8 @@ def with_injected(
     tool: BaseTool, arguments: Mapping[str, Any], key: str | None, call_id: str, config: RunnableConfig | None
 ) -> dict[str, Any]:
     """Return the arguments with all injected ones; values that the caller set for those are dropped.
-    // Raises ValueError if the tool needs a store and there is none.
+
+    Raises ValueError if the tool needs a store and there is none.
     """
     declared = _annotations(tool)
     injected = {name: found for name, found in declared.items() if _has(found, InjectedToolArg, ToolRuntime)}
@@ -426,7 +430,8 @@ def _runtime() -> Runtime[Any]:
 
 def _tool_runtime(call_id: str, config: RunnableConfig | None) -> ToolRuntime[Any, Any]:
     """Return the ToolRuntime that LangGraph's ToolNode would pass, with an empty state.
-    // Tools see their call and the context of an outer graph, not the run.
+
+    Tools see their call and the context of an outer graph, not the run.
     """
     runtime = _runtime()
     return ToolRuntime(

@@ -1,5 +1,6 @@
 """Errors that prove that a call had no effect. After any other error the outcome is unknown (X24).
-// An error is judged by its class and by where it was raised, never by its text. These are proof: the tool's own
+
+An error is judged by its class and by where it was raised, never by its text. These are proof: the tool's own
 deliberate error, a refusal by the service, a connection that was never made, and wrong arguments or logic in the tool's
 own code. An error that a library raises while it reads a reply is no proof: the effect came before the reply.
 """
@@ -64,7 +65,8 @@ CLIENTS = ("langchain_mcp_adapters",)
 
 def nothing_happened(error: BaseException, tool: BaseTool) -> bool:
     """Return whether an exception of a tool proves that its call had no effect.
-    // `tool.metadata["certain_errors"]` lists further such exceptions: classes, or names with or without their module.
+
+    `tool.metadata["certain_errors"]` lists further such exceptions: classes, or names with or without their module.
     """
     declared = (tool.metadata or {}).get("certain_errors") or ()
     return is_certain(error, (declared,) if isinstance(declared, str | type) else declared, _package(tool))
@@ -72,7 +74,8 @@ def nothing_happened(error: BaseException, tool: BaseTool) -> bool:
 
 def is_certain(error: BaseException, declared: Iterable[type | str] = (), package: str = "") -> bool:
     """Return whether an error, and every error that led to it, proves that nothing happened.
-    // `declared` are errors that do so by agreement. Mistakes in `package` count as the tool's own, like the
+
+    `declared` are errors that do so by agreement. Mistakes in `package` count as the tool's own, like the
     application's.
     """
     return _is_certain(error, _Tool(tuple(declared), package))
@@ -103,7 +106,8 @@ def _is_certain(error: BaseException, tool: _Tool) -> bool:
 
 def _failures(error: BaseException) -> Iterator[list[BaseException]]:
     """Yield each failure that led to the error, as the chain of errors that name it, the last first.
-    // An error raised `from` another, or replacing the one just caught, is another name for the same failure. An error
+
+    An error raised `from` another, or replacing the one just caught, is another name for the same failure. An error
     raised while another is handled is a separate failure, and the earlier one still counts.
     """
     open_ends, seen = [error], set[int]()

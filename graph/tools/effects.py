@@ -1,7 +1,9 @@
 """Make effects happen once: store the intent before a call with effects, and its outcome afterwards.
-// On re-entry, a known outcome is replayed. One rule holds for writes: if an equal write (same tool and arguments) is
+
+On re-entry, a known outcome is replayed. One rule holds for writes: if an equal write (same tool and arguments) is
 not accounted for, the call is resolved first by its idempotency key, else by the tool's probe, else by a person.
-// Accounted for are the writes of finished steps, and those that a working step made itself. Not accounted for are
+
+Accounted for are the writes of finished steps, and those that a working step made itself. Not accounted for are
 writes that began without a normal result, unless the error proves that nothing happened (`certain`); writes that a
 person said had happened; and writes of an attempt that did not end `done`, of another branch of the thread's history,
 or of rounds that a crash lost. Handoffs to an agent never have the same words twice, so every earlier handoff to that
@@ -59,7 +61,8 @@ CONFIRMED = "A person confirmed that this call took effect; its output was lost.
 @dataclass(frozen=True)
 class Place:
     """The place of a run on its thread: alone, as a node of an outer graph, or as another run's executor.
-    // Each such run has its own requests and steps; equal calls of two runs are different effects.
+
+    Each such run has its own requests and steps; equal calls of two runs are different effects.
     """
 
     nodes: tuple[str, ...] = ()
@@ -195,7 +198,8 @@ class EffectLog:
 
     async def intend(self, effect: "Effect", alike: Sequence[str]) -> None:
         """Store the intent to make the call and, for a write, add its key to the equal writes `alike`.
-        // A read comes last, so that a worker that was suspended and lost its thread learns so before the call. It is
+
+        A read comes last, so that a worker that was suspended and lost its thread learns so before the call. It is
         repeated if the answer took so long that the worker may have been suspended since.
         """
         more = effect.kind == "write" and effect.key not in alike
@@ -275,7 +279,8 @@ def store_label(thread_id: str) -> str:
 
 def effect_key(scope: str, thread_id: str, *place: str | int, tool: str, arguments: Any) -> str:
     """Return the key of an effect, by its content.
-    // `place` is the request, step, attempt, round, and the position in the round, which may have equal calls.
+
+    `place` is the request, step, attempt, round, and the position in the round, which may have equal calls.
     """
     within = [scope] if scope else []
     parts = canonical_json([*within, thread_id, *place, tool, arguments])
@@ -358,7 +363,8 @@ async def _follow_answer(log: EffectLog, effect: Effect, entry: Json | None) -> 
 
 async def _make_call(log: EffectLog, effect: Effect, run: MakeCall, *, once_more: bool) -> CallOutcome:
     """Make the call. A cancellation waits briefly for its end, so that the outcome is known.
-    // With `once_more` it was made before with the same key; if it fails now, the earlier outcome is still unknown.
+
+    With `once_more` it was made before with the same key; if it fails now, the earlier outcome is still unknown.
     """
     call = asyncio.ensure_future(run(effect.key))
     try:
@@ -460,7 +466,8 @@ async def unknown_writes(
     store: BaseStore, thread_id: str, scope: str, turn: int, observed: Collection[tuple[str, str]]
 ) -> list[Json]:
     """Return `{step, tool, arguments, kind}` of a request's calls that began and whose outcome is unknown.
-    // `observed` are pairs of step and `call_key` whose unknown outcome is in the journal already; they are left out.
+
+    `observed` are pairs of step and `call_key` whose unknown outcome is in the journal already; they are left out.
     Long arguments are cut and marked.
     """
     found: list[Json] = []
@@ -501,7 +508,8 @@ async def ask_probe(
     tool: BaseTool, arguments: Mapping[str, Any], key: str, seconds: float = PROBE_SECONDS
 ) -> CallResult | Literal[False] | None:
     """Ask the tool's probe about a call; return its result if it took effect, False if not, None if that is unknown.
-    // A probe is `tool.metadata["probe"]`, a sync or async function of the arguments (and of `idempotency_key`, if it
+
+    A probe is `tool.metadata["probe"]`, a sync or async function of the arguments (and of `idempotency_key`, if it
     accepts one) that returns True or the call's output, False, or None. If it raises, times out or returns something
     empty, the outcome is unknown and a person is asked.
     """
@@ -518,7 +526,8 @@ async def ask_probe(
 
 async def differences(tool: BaseTool | None, arguments: Mapping[str, Any]) -> dict[str, str]:
     """Return, by argument, the diff to the text that it replaces; {} if the tool does not say.
-    // `tool.metadata["replaces"]` is a sync or async function of the arguments that returns, by argument, the texts
+
+    `tool.metadata["replaces"]` is a sync or async function of the arguments that returns, by argument, the texts
     that the call would replace: `{"content": "what the file holds"}`.
     """
     replaces = ((tool and tool.metadata) or {}).get("replaces")

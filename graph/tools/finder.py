@@ -18,7 +18,8 @@ _log = logging.getLogger("donewhen.tools")
 
 class ToolFinder:
     """Rank tools by BM25, and with `embeddings` (LangChain) by the fusion of both rankings.
-    // Each text is embedded once per process. If embedding fails, BM25 alone is used and the failure is logged.
+
+    Each text is embedded once per process. If embedding fails, BM25 alone is used and the failure is logged.
     Embeddings report no usage, so their cost is not in the ledger.
     """
 

@@ -31,7 +31,8 @@ _MOST_NESTED = 30
 
 def paths_of(arguments: Mapping[str, Any], tool: BaseTool | None = None, schema: Any = None) -> Iterator[str]:
     """Yield the paths among a call's arguments, at any depth, as written; for `file:` URIs, their path.
-    // Tools declare them in `metadata["paths"]` as names of arguments, nested ones as `edits.path`; an empty list means
+
+    Tools declare them in `metadata["paths"]` as names of arguments, nested ones as `edits.path`; an empty list means
     there are none. Otherwise the schema's `format` decides (`path`, `file-path`, `uri`), else the name (`out_dir`,
     `filePath`, `source`). `schema` is the schema of the arguments, if at hand.
     """
@@ -46,7 +47,8 @@ def paths_of(arguments: Mapping[str, Any], tool: BaseTool | None = None, schema:
 
 def path_problem(arguments: Mapping[str, Any], allowed: Sequence[str], tool: BaseTool | None = None) -> str | None:
     """Return why a call with these arguments breaks `Profile.allowed_paths`; None if it does not.
-    // The paths are compared as written, with `..` resolved; the tool must confine where they really lead.
+
+    The paths are compared as written, with `..` resolved; the tool must confine where they really lead.
     """
     if not allowed:
         return None

@@ -26,7 +26,8 @@ _MOST_NODES = 3_000
 
 def parameters_of(tool: BaseTool) -> Schema:
     """Return the JSON Schema of the arguments for models: plain JSON, without injected arguments.
-    // Raises ValueError with the reason if the schema cannot be used.
+
+    Raises ValueError with the reason if the schema cannot be used.
     """
     raw: Any = tool.args_schema if isinstance(tool.args_schema, dict) else model_json_schema(_model_of(tool))
     try:
@@ -98,7 +99,8 @@ def _check_by_library(schema: Schema) -> None:
 
 def close_schema(schema: Schema) -> Schema:
     """Return the schema with all objects that list properties closed, unless they say what else they accept.
-    // Alternatives and compositions are closed as a whole: a key is known if any part knows it. Raises ValueError for a
+
+    Alternatives and compositions are closed as a whole: a key is known if any part knows it. Raises ValueError for a
     reference that leads out of the schema.
     """
     schema = json.loads(json.dumps(schema))
@@ -186,7 +188,8 @@ def _takes_any_object(part: Schema) -> bool:
 
 def schema_for_model(schema: Schema) -> Schema:
     """Return the schema for models: references inlined, generated titles removed.
-    // A recursive or very large schema keeps its references.
+
+    A recursive or very large schema keeps its references.
     """
     try:
         plain = _inline(schema, schema, (), [_MOST_NODES])

@@ -84,7 +84,8 @@ class Toolbox:
 
     def asks(self, name: str, arguments: Mapping[str, Any] | None = None) -> bool | None:
         """Return whether a call must be approved (True), or needs no approval under an approved plan (False).
-        // `metadata["asks"]` is True, False, or a function of the arguments that returns one of them or None; if it
+
+        `metadata["asks"]` is True, False, or a function of the arguments that returns one of them or None; if it
         raises, the call must be approved. None means that the call's targets decide. Without `arguments`, the answer is
         for all calls.
         """
@@ -143,7 +144,8 @@ class Toolbox:
     def targets(self, name: str, arguments: Mapping[str, Any]) -> set[str]:
         """Return the targets of a call. Paths are normalised, so `./a` equals `a`; omitted arguments have their
         defaults.
-        // `metadata["targets"]` names the arguments that hold them; without it, those that are paths do. Ids are never
+
+        `metadata["targets"]` names the arguments that hold them; without it, those that are paths do. Ids are never
         guessed, because two calls with one id may be about different things.
         """
         entry = self._entries.get(name)

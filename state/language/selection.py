@@ -26,7 +26,8 @@ _UNSPACED = pattern(r"[\u0e00-\u109f\u1780-\u17ff\u2e80-\u9fff\uac00-\ud7af\uf90
 
 def terms(text: str) -> list[str]:
     """Return words and their first five letters, without case and accents; for unspaced scripts characters and pairs.
-    // docs/tool_selection.md compares this with other methods.
+
+    docs/tool_selection.md compares this with other methods.
     """
     found: list[str] = []
     for word in _WORD.findall(_plain(text)):

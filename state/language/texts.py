@@ -1,5 +1,6 @@
 """The runtime's texts for people: one catalogue per language in `catalogues/`, with strict keys and placeholders.
-// An option is understood in every language with a catalogue, whatever language it was shown in.
+
+An option is understood in every language with a catalogue, whatever language it was shown in.
 """
 
 import re

@@ -1,5 +1,6 @@
 """The few words that can only mean yes, no, cancel or later. They count only as a whole answer.
-// A sentence that might mean one of them is asked back, because code does not guess the meaning of longer texts.
+
+A sentence that might mean one of them is asked back, because code does not guess the meaning of longer texts.
 """
 
 import unicodedata

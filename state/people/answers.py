@@ -83,7 +83,8 @@ class Given:
 
 def answers_by_id(value: Any, open_ids: Collection[str]) -> dict[str, Any] | str:
     """Return the answers in `value` by question id, {} if it names none, or a text that says which one is stale.
-    // Answers by id are `{"answers": {…}}`, or a mapping whose keys are all ids of open questions.
+
+    Answers by id are `{"answers": {…}}`, or a mapping whose keys are all ids of open questions.
     """
     given = decode_json(value)
     if not isinstance(given, Mapping):
@@ -100,7 +101,8 @@ def answers_by_id(value: Any, open_ids: Collection[str]) -> dict[str, Any] | str
 
 def read_answer(value: Any, pending: Pause) -> Answer | str:
     """Return the meaning of `value` as an answer to `pending`, or a text with the problem and the accepted answers.
-    // Never raises. The text is in the pause's language; problems of a client's JSON are in English. A text that starts
+
+    Never raises. The text is in the pause's language; problems of a client's JSON are in English. A text that starts
     with "stale" means that the answer names another question or revision.
     """
     given = _read_shape_for(value, pending)

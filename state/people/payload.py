@@ -174,7 +174,8 @@ class TextChange:
 
 def text_changes(call: Mapping[str, Any]) -> list[TextChange]:
     """Return the arguments of a call that are too long for a line; a replaced text is one diff.
-    // `diffs` of the call has, by argument, the diff to the text that it replaces.
+
+    `diffs` of the call has, by argument, the diff to the text that it replaces.
     """
     given, diffs = _arguments_given(call), call.get("diffs") or {}
     pair, found = _replacing_arguments(call), []

@@ -1,5 +1,6 @@
 """The next move of a run with a plan: one pure decision based on the records of its steps.
-// Statuses: pending → running → done | failed | blocked | skipped | exhausted; in between a step may be `waiting` (for
+
+Statuses: pending → running → done | failed | blocked | skipped | exhausted; in between a step may be `waiting` (for
 a person) or `ready` (to continue where it was).
 """
 

@@ -52,7 +52,8 @@ def find_circle(steps: Sequence[Mapping[str, Any]]) -> list[str]:
 
 def avoid_circles(steps: Sequence[dict[str, Any]]) -> None:
     """Break circles that nobody wrote (in place).
-    // A step without declared dependencies comes after all earlier steps. If one of those names a later step, this
+
+    A step without declared dependencies comes after all earlier steps. If one of those names a later step, this
     would be a circle, so the later step gets explicit dependencies.
     """
     place = {step["id"]: number for number, step in enumerate(steps)}

@@ -1,5 +1,6 @@
 """A plan: its shape, its ids, its revision. All proposals, of models and people, pass through `read_plan`.
-// Reading tolerates synonyms of keys and calls in place of steps. What has no place in a plan is a problem, or listed
+
+Reading tolerates synonyms of keys and calls in place of steps. What has no place in a plan is a problem, or listed
 by `ignored_keys`.
 """
 
@@ -182,7 +183,8 @@ class PlanJson(TypedDict):
 
 def read_plan(value: Any, rules: Rules) -> dict[str, Any] | list[str]:
     """Return the plan for the state, with ids and revision, or everything that is wrong with it.
-    // With `rules.approved` it is the approved plan with the changes of `value`, and `change` describes them; see
+
+    With `rules.approved` it is the approved plan with the changes of `value`, and `change` describes them; see
     `revise`.
     """
     if not isinstance(value, Mapping | list):
@@ -282,7 +284,8 @@ def find_step(plan: Mapping[str, Any], step_id: str) -> dict[str, Any]:
 
 def revision_of(plan: Mapping[str, Any]) -> str:
     """Return a content hash of everything relevant for consent: criteria, steps, tools, executors, schedule.
-    // Title, speech and complexity only describe the plan.
+
+    Title, speech and complexity only describe the plan.
     """
     content = {"steps": plan["steps"], "schedule": plan.get("schedule")}
     if plan.get("done_when"):
@@ -296,7 +299,8 @@ def revision_of(plan: Mapping[str, Any]) -> str:
 
 def _read_fields(value: Any, used: Collection[str]) -> tuple[dict[str, Any], list[str]]:
     """Return the fields of a plan with synonyms resolved, and the problems. `used` are ids of other steps.
-    // Ids are returned as texts, and assigned where missing.
+
+    Ids are returned as texts, and assigned where missing.
     """
     value = strip_invisible(unwrap_plan(value))
     fields = {key: item for key, item in value.items() if key in Plan.model_fields and item is not None}

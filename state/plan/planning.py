@@ -40,7 +40,8 @@ def mode_of(values: Mapping[str, Any]) -> str:
 
 def promotion_reasons(values: Mapping[str, Any], id: str, settings: Settings) -> list[str]:
     """Return the reasons for which this step leaves so that the run gets a plan: `rounds`, `write`; [] within a plan.
-    // If a person saw the plan, or wants none to be shown, an unlisted write is asked about instead.
+
+    If a person saw the plan, or wants none to be shown, an unlisted write is asked about instead.
     """
     left = remaining(settings.limits, values.get("granted"), values.get("spent"))
     chosen = [row for row in (values.get("modes") or ())[-1:] if row["by"] in ("triage", "plan")]
@@ -54,7 +55,8 @@ def promotion_reasons(values: Mapping[str, Any], id: str, settings: Settings) ->
 
 def fresh_planning(number: int, **record: Any) -> PlanningRecord:
     """Return a new planning record; `number` counts the plannings of a thread.
-    // `transcript` is the key of its rounds, and the prefix of its questions (`plan.q1`) and observations (`plan.1`).
+
+    `transcript` is the key of its rounds, and the prefix of its questions (`plan.q1`) and observations (`plan.1`).
     """
     fresh: PlanningRecord = {
         "number": number,
@@ -149,7 +151,8 @@ def start_replanning(
     values: Mapping[str, Any], failure: str, feedback: str | None = None, promoted: str = ""
 ) -> PlanningRecord:
     """Return the planning record after a failure, with the failure and the finished steps that are kept.
-    // `promoted` is the code of a step that needs a plan.
+
+    `promoted` is the code of a step that needs a plan.
     """
     records = values.get("steps") or {}
     finished = {

@@ -1,5 +1,6 @@
 """Replace an approved plan by a new one: what is kept, what replaces what, and what needs consent. Pure.
-// A replan names only changes. Steps and criteria that it does not name stay as approved; whatever it removes, it names
+
+A replan names only changes. Steps and criteria that it does not name stay as approved; whatever it removes, it names
 with a reason (P22).
 """
 
@@ -22,7 +23,8 @@ Speak = Callable[..., str]
 
 def with_old_fields(steps: Sequence[Any], rules: Rules) -> list[Any]:
     """Return the steps as written; a step that changes an approved one keeps the fields that it omits.
-    // Different work under the id of a started step is another step, and keeps nothing.
+
+    Different work under the id of a started step is another step, and keeps nothing.
     """
     old = {step["id"]: step for step in (rules.approved or {}).get("steps", ())}
 
@@ -174,7 +176,8 @@ def difference(
     reasons: Mapping[str, str] = MappingProxyType({}),
 ) -> list[str]:
     """Return a line for everything that is new, gone, weaker, granted or reordered; [] if nothing needs consent.
-    // No consent is needed for the words of title and speech, the order of tools, fewer tools, or more criteria.
+
+    No consent is needed for the words of title and speech, the order of tools, fewer tools, or more criteria.
     `reasons` say why steps and criteria were dropped, if known.
     """
     speak: Speak = partial(say, language, "changed")

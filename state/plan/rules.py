@@ -157,7 +157,8 @@ def read_calls(step: PlannedStep, rules: Rules) -> Iterator[str]:
 def choose_executor(step: PlannedStep, rules: Rules) -> str | None:
     """Return the executor of a step that names none: the default, or the only one with the tools that the default
     lacks.
-    // If the default has no tools at all and there is one other, that one is chosen.
+
+    If the default has no tools at all and there is one other, that one is chosen.
     """
     needed, own = set(step["tools"] or ()), rules.executor_tools.get(rules.executor or "")
     if own is not None and not own and step["tools"] is None and not rules.executor and len(rules.executors) == 1:

@@ -96,7 +96,8 @@ class Schedule(BaseModel):
 
 def occurrences(schedule: Mapping[str, Any], after: datetime, start: datetime) -> Iterator[datetime]:
     """Yield the moments after `after`, in order and unique, in whole seconds, in the zone.
-    // Runs are remembered by these moments. `start` is the origin of an interval.
+
+    Runs are remembered by these moments. `start` is the origin of an interval.
     """
     zone = ZoneInfo(schedule["timezone"]) if schedule.get("timezone") else UTC
     if minutes := schedule.get("every_minutes"):

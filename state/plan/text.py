@@ -11,7 +11,8 @@ from donewhen.state.records import Pause
 
 def plan_text(pending: Pause) -> str:
     """Return the full pending plan: criteria, steps, executors, granted tools, dependencies, schedule, limits.
-    // Tools with effects are marked with what the plan's approval covers.
+
+    Tools with effects are marked with what the plan's approval covers.
     """
     plan, writes = pending.get("plan") or {}, pending.get("writes") or ()
     say = catalogue(str(pending.get("language") or "en"))["plan"]

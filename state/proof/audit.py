@@ -1,5 +1,6 @@
 """The audit of a run: the delivered text split into claims, and a judge's findings on each. Pure.
-// A judge only doubts: it cannot make anything count as done that structure does not allow. If it fails, the run is
+
+A judge only doubts: it cannot make anything count as done that structure does not allow. If it fails, the run is
 unaudited, which is never `completed`.
 """
 

@@ -1,5 +1,6 @@
 """Check cited evidence against observations, by structure alone. Pure; `graph` runs checks.
-// A cited observation must be within reach of the step, must not have failed (unless its error is quoted), must be up
+
+A cited observation must be within reach of the step, must not have failed (unless its error is quoted), must be up
 to date, and must contain the quote. Code cannot know whether it shows what the criterion means; that is the audit's
 part.
 """
@@ -25,7 +26,8 @@ Entry = Mapping[str, Any]
 @dataclass(frozen=True)
 class EvidenceScope:
     """The observations that a step may cite: its own, those of planning and of its dependencies, oldest first.
-    // Entries marked `outside` are changes by other steps; they cannot be cited, but they make reads stale.
+
+    Entries marked `outside` are changes by other steps; they cannot be cited, but they make reads stale.
     """
 
     entries: Sequence[Entry]
@@ -204,7 +206,8 @@ def _known_ids(scope: EvidenceScope) -> str:
 
 def passage(text: str, quote: str, around: int) -> str:
     """Return the passage of a text with a quote, in any spelling, and this many characters around it.
-    // Without a quote, or if it is not found, return the beginning. Cuts are marked.
+
+    Without a quote, or if it is not found, return the beginning. Cuts are marked.
     """
     start, end = 0, len(text)
     least = len(quote) + 2 * around

@@ -109,7 +109,8 @@ def _as_list(cited: Any) -> list[Any]:
 
 def read_references(claim: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
     """Yield the references of a claim as `{observation, quote?, before?}`, ids without brackets; {} for an invalid one.
-    // Also reads `"s1.1"`, `"s1.1: quote"` and several ids in one text.
+
+    Also reads `"s1.1"`, `"s1.1: quote"` and several ids in one text.
     """
     for item in _as_list(claim.get("evidence")):
         if isinstance(item, Mapping):
@@ -135,7 +136,8 @@ def read_references(claim: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
 
 def enough(verdict: str, criterion: Mapping[str, Any], level: str) -> bool:
     """Return whether a verdict satisfies the criterion at this level.
-    // A check decides its criterion at every level; a criterion may ask for a judge.
+
+    A check decides its criterion at every level; a criterion may ask for a judge.
     """
     own = level != "claimed" and bool(criterion.get("judge"))
     return RANK[verdict] >= RANK["proven" if criterion.get("check") or own else DEMANDS[level]]

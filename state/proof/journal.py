@@ -20,7 +20,8 @@ BEFORE_ROOM, BEFORE_CHARS, MOST_BEFORE = 200_000, 1_000, 40
 
 def observation(id: str, step: str, round: int, source: Source, text: str, **known: Unpack[CallFacts]) -> JournalEntry:
     """Return an entry of the journal. `text` is the full text; `shorten_entry` shortens it.
-    // `effect` is None if it was not a tool call, or the call was not made.
+
+    `effect` is None if it was not a tool call, or the call was not made.
     """
     return {
         "id": id,
@@ -122,7 +123,8 @@ def is_tool_call(entry: Mapping[str, Any]) -> bool:
 
 def find_later_change(journal: Sequence[Mapping[str, Any]], index: int) -> Mapping[str, Any] | None:
     """Return the later change of the read's subject, or of something in that folder, or None.
-    // Only reads can become stale.
+
+    Only reads can become stale.
     """
     entry = journal[index]
     if entry.get("effect") != "read":
@@ -166,7 +168,8 @@ def citable_entries(journal: Sequence[dict[str, Any]], steps: Iterable[str]) -> 
 
 def earlier_requests(values: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return the observations of this and earlier requests for the next one: the latest, in short form.
-    // Ids name the request: `1:s2.3`; under them the store has the full text of long ones.
+
+    Ids name the request: `1:s2.3`; under them the store has the full text of long ones.
     """
     turn, room = values.get("turn", 1), BEFORE_ROOM
     seen = [entry for entry in values.get("journal") or () if entry["source"] in ("tool", "check")]
@@ -188,7 +191,8 @@ def find_earlier_answer(
     seen: Sequence[Mapping[str, Any]] = (),
 ) -> Mapping[str, Any] | None:
     """Return the user's earlier answer to the same question of this step, even if it was no answer (X26).
-    // It counts until the step, which observed `seen`, has changed something, because the words may then mean something
+
+    It counts until the step, which observed `seen`, has changed something, because the words may then mean something
     else.
     """
     for entry in journal:
@@ -225,7 +229,8 @@ def _has_changed_since(id: str, seen: Sequence[Mapping[str, Any]]) -> bool:
 
 def user_statements(values: Mapping[str, Any], besides: str = "") -> list[dict[str, str]]:
     """Return the user's statements to planner, steps and at confirm, in order: `{text, question?}`.
-    // `besides` is the step or planning whose own answers are left out, because its rounds include them.
+
+    `besides` is the step or planning whose own answers are left out, because its rounds include them.
     """
     answers = [
         {"at": entry["at"], "question": _question_with_options(entry["arguments"]), "text": entry["text"]}

@@ -49,7 +49,8 @@ class _Leaf:
 
 def trace_values(data: Any, sources: Sequence[SourceText]) -> tuple[list[FieldRow], int]:
     """Return a row for each value, and how many more there are.
-    // Of several sources, the one with most of the values is named, observations before the agent's words, the latest
+
+    Of several sources, the one with most of the values is named, observations before the agent's words, the latest
     of equals. A value that is nowhere verbatim, such as a rating or a sum, has no evidence; the audit judges it.
     """
     values = list(leaf_values(data))

@@ -287,7 +287,8 @@ def _data_lines(row: Mapping[str, Any] | None, language: str) -> list[str]:
 
 def unfinished_lines(receipt: Mapping[str, Any], language: str = "en") -> list[str]:
     """Return a line for every call with an unknown outcome, and for every step that is not done.
-    // A step that a later plan dropped counts too, unless that plan replaced it.
+
+    A step that a later plan dropped counts too, unless that plan replaced it.
     """
     speak = partial(say, language, "summary")
     rows = [row for row in receipt.get("effects", ()) if row.get("unknown")]

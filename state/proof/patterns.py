@@ -1,5 +1,6 @@
 """Refuse regular expressions and JSON paths of models that would exhaust memory or never end.
-// Counted repeats are expanded when a pattern is compiled, so nested ones multiply; every group keeps all its matches;
+
+Counted repeats are expanded when a pattern is compiled, so nested ones multiply; every group keeps all its matches;
 regular expressions within a path cannot be stopped. The problem is described so that it can be corrected.
 """
 
@@ -22,7 +23,8 @@ _GROUP = pattern(r"\((?!\?)|\(\?P?<(?![=!])")
 
 def pattern_problem(pattern: str, groups: int = PATTERN_GROUPS) -> str | None:
     """Return why this regular expression is refused, in words for its author; None if it is not.
-    // `groups` is the most capturing groups; for short texts more do no harm.
+
+    `groups` is the most capturing groups; for short texts more do no harm.
     """
     if _VERBOSE.search(pattern):
         return f"{pattern[:80]!r} has the flag x; write the pattern without it"

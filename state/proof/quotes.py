@@ -92,7 +92,8 @@ def _read_escape(escape: re.Match[str]) -> str:
 
 def tokens(text: str, signs: Collection[str] = (), *, commas_part: bool = False) -> list[str]:
     """Return the tokens of a text, in order. `signs` says which of `%`, `$`, `<`, emoji … are tokens too.
-    // A comma between digits belongs to the number if it groups or marks decimals, and separates in lists and rows;
+
+    A comma between digits belongs to the number if it groups or marks decimals, and separates in lists and rows;
     with `commas_part` it always separates.
     """
     text = _GROUPING_SPACE.sub("", html.unescape(_ANSI.sub("", text)))

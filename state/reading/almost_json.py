@@ -1,6 +1,7 @@
 """Read one JSON object or list as models write it: Python literals, other quotes, comments, missing brackets at the
 end.
-// Only syntax is repaired. Variables, expressions, truncated strings or numbers, and missing brackets that could move a
+
+Only syntax is repaired. Variables, expressions, truncated strings or numbers, and missing brackets that could move a
 value make the whole text unreadable, and no one acts on it.
 """
 

@@ -177,7 +177,8 @@ NAMES = frozenset(_ALL)
 
 def control_tools(names: Collection[str], instead: Mapping[str, Any] = MappingProxyType({})) -> list[dict[str, Any]]:
     """Return the definitions for chat models in the given order; the same objects each time.
-    // `instead` replaces definitions by name.
+
+    `instead` replaces definitions by name.
     """
     return [instead.get(name) or _ALL[name] for name in names]
 

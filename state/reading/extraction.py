@@ -1,5 +1,6 @@
 """Find the JSON value in a model's text that has the requested form.
-// For models that print their decision instead of calling a tool. A wrong value is worse than none: without one, the
+
+For models that print their decision instead of calling a tool. A wrong value is worse than none: without one, the
 model gets a correction and writes it again.
 """
 

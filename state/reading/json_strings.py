@@ -31,7 +31,8 @@ class Effort:
 
 def has_swallowed(body: str, in_list: bool) -> bool:
     """Return whether a string may include the next value, because quotes are missing: `"a,⏎ b"`, `"a,⏎ ""key"`.
-    // In a list, a comma before a line break shows it; elsewhere only one at the end, because texts of several lines
+
+    In a list, a comma before a line break shows it; elsewhere only one at the end, because texts of several lines
     are common.
     """
     return bool((_COMMA_AND_BREAK if in_list else _COMMA_LAST).search(body))

@@ -31,7 +31,8 @@ def read_settings(given: SettingsLike) -> Settings:
 
 def merge_settings(base: Settings, given: SettingsLike) -> Settings:
     """Return `base` updated with `given`, field by field; limits, profile and models by their own fields.
-    // Hard constraints only grow: tools forbidden by `base` stay forbidden, paths stay within its allowed ones, and its
+
+    Hard constraints only grow: tools forbidden by `base` stay forbidden, paths stay within its allowed ones, and its
     profile's language is kept. Raises ConfigError like `read_settings`, and for paths outside.
     """
     if not given or not base.model_fields_set:
@@ -92,7 +93,8 @@ def more_careful(name: str, pinned: str, asked: str) -> str:
 
 def confine_settings(pinned: Settings, asked: Mapping[str, Any], *, models: bool) -> tuple[Settings, list[str]]:
     """Return the settings for a run whose client asked for `asked`, and the names that were not adopted.
-    // Settings in `pinned` are kept, but a client may ask for more care (see `CARE`) and for fewer tools and paths.
+
+    Settings in `pinned` are kept, but a client may ask for more care (see `CARE`) and for fewer tools and paths.
     `models` says whether it may choose models. Raises ConfigError for invalid values.
     """
     known, refused = known_settings(asked)

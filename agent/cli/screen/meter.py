@@ -47,7 +47,8 @@ def meter_text(spent: Spending, limits: Spending, dot: str = "·", language: str
 
 def meter_parts(spent: Spending, limits: Spending, language: str = "en") -> Iterator[Part]:
     """Yield the parts of the line; tokens are one amount unless one of their kinds has a limit.
-    // The cost of a call is known after it, so only the end says that a price is unknown.
+
+    The cost of a call is known after it, so only the end says that a price is unknown.
     """
     about = "~" if spent.get(ESTIMATED) else ""
     cached = f" ({_cached_text(spent, language)})" if spent.get("cached_tokens") and spent.get("input_tokens") else ""

@@ -132,7 +132,8 @@ class Terminal:
 
     def read(self, prompt: str) -> str:
         """Return what a person types after the prompt; it begins with a TAB if that was pressed.
-        // Pasted lines are one answer. Raises EOFError at Ctrl-D, KeyboardInterrupt at Ctrl-C.
+
+        Pasted lines are one answer. Raises EOFError at Ctrl-D, KeyboardInterrupt at Ctrl-C.
         """
         if self.live and sys.stdin.isatty():
             return _read_line(prompt, self.console)
@@ -171,7 +172,8 @@ def _read_line(prompt: str, console: Console) -> str:
 
 def _await_line(stream: IO[str]) -> None:
     """Wait until there is something to read.
-    // A signal between Python's last check for signals and a blocking read is noticed only when the read ends; a signal
+
+    A signal between Python's last check for signals and a blocking read is noticed only when the read ends; a signal
     before or during this wait ends it.
     """
     wake, woken = os.pipe()

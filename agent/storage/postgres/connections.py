@@ -122,7 +122,8 @@ def mark_session(session: bool) -> Iterator[None]:
 
 class _Pools:
     """The pools of one event loop to one database, shared by all users there.
-    // They are closed with the loop, when their last user leaves, or when no connection can be made.
+
+    They are closed with the loop, when their last user leaves, or when no connection can be made.
     """
 
     def __init__(self, conninfo: str) -> None:

@@ -156,7 +156,8 @@ class PostgresDatabase:
 
     async def _set_up(self, connection: PgConnection, saver: SessionSaver, store: SessionStore) -> None:
         """Create the tables under an exclusive transaction lock, which works behind a pooler too.
-        // The simple protocol is used, because its statements leave no snapshot for which concurrent indexes would
+
+        The simple protocol is used, because its statements leave no snapshot for which concurrent indexes would
         wait.
         """
         deadline = asyncio.get_running_loop().time() + _PATIENCE

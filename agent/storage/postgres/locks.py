@@ -66,7 +66,8 @@ class Lease:
 @asynccontextmanager
 async def hold(connection: "PgConnection", key: int, turn: asyncio.Lock) -> AsyncIterator[bool]:
     """Hold the lock of a key meanwhile; yield False if somebody else holds it.
-    // `turn` is held by the user of the connection.
+
+    `turn` is held by the user of the connection.
     """
     async with (_hold_lease if connection.pooled else _hold_lock)(connection, key, turn) as held:
         yield held

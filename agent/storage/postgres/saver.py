@@ -65,7 +65,8 @@ def _join(parts: tuple[str, ...]) -> bytes:
 
 class SessionSaver(AsyncPostgresSaver):
     """LangGraph's tables and values; a checkpoint and its waiting writes are one statement.
-    // Texts among the channel values are plain JSON, where PostgreSQL accepts no NUL: it becomes U+FFFD.
+
+    Texts among the channel values are plain JSON, where PostgreSQL accepts no NUL: it becomes U+FFFD.
     """
 
     def __init__(self, store: "SessionStore") -> None:
