@@ -364,7 +364,9 @@ class Agent:
             await asyncio.sleep(0.2)
 
     async def audit(self, thread_id: str | Run, settings: SettingsLike = None) -> Run:
-        """Let a judge audit the answer of a finished run, for the first time or again. // // Its findings replace
+        """Let a judge audit the answer of a finished run, for the first time or again.
+
+        Its findings replace
         earlier ones in the outcome, the receipt and below the answer.
 
         `settings` override those of the run for this audit, such as `{"models": {"judge": "anthropic:claude-…"}}`. Its

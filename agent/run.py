@@ -103,7 +103,7 @@ def read_run(
         _output(values, outcome, form) if finished else None,
         outcome if finished else None,
         outcome["receipt"] if finished and outcome else None,
-        _spent(values, snapshot),
+        _total_spent(values, snapshot),
         with_granted(settings.limits, values.get("granted")) if settings else {},
         str(values.get("language") or "en"),
         str((pending[0] if pending else values.get("ending") or {}).get("problem") or ""),
@@ -119,7 +119,7 @@ def _output(values: Json, outcome: Outcome | None, form: OutputForm | None) -> A
     )
 
 
-def _spent(values: Json, snapshot: StateSnapshot) -> Mapping[str, float]:
+def _total_spent(values: Json, snapshot: StateSnapshot) -> Mapping[str, float]:
     spent: Mapping[str, float] = values.get("spent") or {}
     for task in snapshot.tasks:
         if task.result is None and isinstance(task.state, StateSnapshot):  # what has ended is in the values

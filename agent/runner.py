@@ -449,7 +449,7 @@ class Runner:
                         row, snapshot = await self._read_unheld(saver, store, thread_id)
                         await enqueue_left_answers(store, read_run(thread_id, snapshot), queued_answers(row))
                         return thread_id
-                    run, row = await self._read_asked(saver, store, thread_id, alone=True)
+                    run, row = await self._read_open(saver, store, thread_id, alone=True)
                     answers = _address_open(run, row, answer, shown)
                     if run.status == "running":
                         await leave_answers(store, thread_id, self.queue, answers)
@@ -460,7 +460,7 @@ class Runner:
                 busy = error
             async with self.storage.writer() as (saver, store):
                 if not left:
-                    run, row = await self._read_asked(saver, store, thread_id, alone=False)
+                    run, row = await self._read_open(saver, store, thread_id, alone=False)
                     left = _address_open(run, row, answer, shown)
                     await leave_answers(store, thread_id, self.queue, left)
                 if (await store.threads.get(thread_id) or {}).get("status") == "running":
@@ -475,7 +475,7 @@ class Runner:
         row = await store.threads.get(thread_id) or {}
         return row, await on_saver(self.graph, saver, store).aget_state(make_config(thread_id))
 
-    async def _read_asked(
+    async def _read_open(
         self, saver: BaseCheckpointSaver[Any], store: ThreadStore, thread_id: str, *, alone: bool
     ) -> tuple[Run, Json]:
         """Return the run with its unanswered questions, and its row; `running` if it is being or will be worked on."""

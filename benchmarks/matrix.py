@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.scenario import UNSURE
-from donewhen.agent.testing.comparing import differences, doubled, lost
+from donewhen.agent.testing.comparing import differences, doubled_writes, lost_effects
 from donewhen.agent.testing.crash import CrashMode, note
 from donewhen.agent.testing.everywhere import DIARY, LIVE, Point, forked, tool_boundaries
 from donewhen.testing import Trial, asked_again, kill_everywhere
@@ -106,8 +106,8 @@ def judge(whole: Trial, trials: Sequence[Trial]) -> Figures:
     counts: dict[str, int] = dict.fromkeys(("doubled", "lost", "unlike", "asked_twice", "needless"), 0)
     for trial in ended:
         found = {
-            "doubled": doubled(trial.result["effects"], whole.result["effects"]),
-            "lost": lost(trial.result["effects"], whole.result["effects"]),
+            "doubled": doubled_writes(trial.result["effects"], whole.result["effects"]),
+            "lost": lost_effects(trial.result["effects"], whole.result["effects"]),
             "unlike": differences(trial.result["ending"], whole.result["ending"])[:1],
             "asked_twice": asked_again(trial.diary),
             "needless": [question for question in _about_effects(trial) if not _is_unsure(question)],

@@ -30,7 +30,7 @@ largest in a long step.
 """
 
 
-async def measured(steps: int, rounds: int) -> tuple[float, float, float]:
+async def measure(steps: int, rounds: int) -> tuple[float, float, float]:
     """Megabytes left on disk, megabytes of the file in the last round, and CPU milliseconds a round."""
     text, pages = "value 12345 of item " * 25, list[int]()
 
@@ -64,7 +64,7 @@ def main() -> None:
     """Measure and write the page."""
     rows = []
     for steps, rounds in SIZES:
-        size, most, cpu = asyncio.run(measured(steps, rounds))
+        size, most, cpu = asyncio.run(measure(steps, rounds))
         each = 1000 * size / (steps * rounds)
         rows.append(f"| {steps} | {steps * rounds} | {size:.2f} | {most:.2f} | {each:.1f} | {cpu:.1f} |")
         print(rows[-1])

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.scenario import GOAL, Stage, stage, truthful
-from donewhen.agent.testing.comparing import differences, doubled, lost
+from donewhen.agent.testing.comparing import differences, doubled_writes, lost_effects
 from donewhen.agent.testing.everywhere import forked
 from donewhen.state.errors import DoneWhenError
 from donewhen.testing import Crash, drive, ending
@@ -62,8 +62,8 @@ def problems_of(folder: Path, like: Json, storage: str) -> tuple[str, ...]:
     if ended.code:
         return (f"did not end: {ended.output[-2000:]}",)
     found = {
-        "doubled": doubled(ended.result["effects"], like["effects"]),
-        "lost": lost(ended.result["effects"], like["effects"]),
+        "doubled": doubled_writes(ended.result["effects"], like["effects"]),
+        "lost": lost_effects(ended.result["effects"], like["effects"]),
         "unlike": differences(ended.result["ending"], like["ending"]),
     }
     return tuple(f"{name}: {line}" for name, lines in found.items() for line in lines)

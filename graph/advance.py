@@ -58,7 +58,7 @@ async def advance(state: RunState, runtime: Runtime[Settings], *, deps: Deps) ->
     draft.add(activated := activate_plan(draft.values, now()))
     if approval := activated.get("approval"):
         emit(runtime, "revision", **{key: approval[key] for key in ("revision", "by", "plan")})
-    # Nothing is at work while this node is: a running step lost its end, and goes on from its beginning.
+    # No step works while this node runs, so a running step was interrupted and starts again.
     running = [id for id, record in draft.values["steps"].items() if record.get("status") == "running"]
     draft.add({"steps": {id: {"status": "ready"} for id in running}})
     _make_move(draft, settings, runtime, deps)

@@ -53,9 +53,7 @@ class Node(Runnable[Any, Any]):
 
     async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Any:
         inner, known = self._deps is None, (config or {}).get("configurable") or {}
-        stored = (
-            input if inner else migrate(input)
-        )  # the state of a subgraph is as old as its run's, and has no version
+        stored = input if inner else migrate(input)  # a subgraph's state has no version of its own
         seen, deps = with_inputs(stored, known) if inner else stored, self._deps or known[DEPS]
         runtime = with_settings(get_runtime(), deps)
         if runtime.store is not None and (store := await awaitable_store(runtime.store)) is not runtime.store:
@@ -74,7 +72,7 @@ class Node(Runnable[Any, Any]):
 def with_inputs(state: Json, configurable: Mapping[str, Any]) -> Json:
     """Return a subgraph's state together with its inputs."""
     inputs = configurable.get(INPUTS) or {}
-    # What is merged begins empty; until something is stored, what was inputs holds.
+    # Merged channels begin empty, so the input counts until something is stored.
     return {**inputs, **{key: value for key, value in state.items() if value or key not in inputs}}
 
 
@@ -99,7 +97,7 @@ class Route(Runnable[Any, Any]):
     def invoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Any:
         if isinstance(input, Update):
             values = input.after
-        else:  # the start, or an update from outside of a node
+        else:  # the start, or an update from outside
             configurable = (config or {})["configurable"]
             values = configurable[READ_KEY](self._keys, True)
             values = with_inputs(values, configurable) if self._inside else values

@@ -57,8 +57,10 @@ class Deps:
         """Return the tools an executor may use: its own or the shared ones, without those the profile forbids."""
         named = self.executors.get(executor or "")
         if named and named.tools is not None:
-            return self._allowed([tool.name for tool in named.tools], settings)
-        return self._allowed([name for name in self.toolbox.names if name not in self.executors.private], settings)
+            return self._without_forbidden([tool.name for tool in named.tools], settings)
+        return self._without_forbidden(
+            [name for name in self.toolbox.names if name not in self.executors.private], settings
+        )
 
     def reads(self, settings: Settings) -> Toolbox:
         """Return the tools that planning may call: those without an executor that only read and are not checks."""
@@ -67,9 +69,9 @@ class Deps:
 
     def all_tools(self, settings: Settings) -> Toolbox:
         """Return the tools that a plan and its checks may name: of all executors, without those the profile forbids."""
-        return self._allowed(self.toolbox.names, settings)
+        return self._without_forbidden(self.toolbox.names, settings)
 
-    def _allowed(self, names: Sequence[str], settings: Settings) -> Toolbox:
+    def _without_forbidden(self, names: Sequence[str], settings: Settings) -> Toolbox:
         return self.toolbox.subset([name for name in names if name not in settings.profile.forbidden_tools])
 
     def model(self, role: str, settings: Settings, executor: str | None = None) -> BaseChatModel:

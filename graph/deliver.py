@@ -142,7 +142,7 @@ class Delivery:
         if self.flaw:
             return {"problem": self.flaw, "fields": [], "more": 0}
         sources = await sources_of(self.context, list(self.values.get("journal") or ()))
-        rows, more = await asyncio.to_thread(trace_values, self.data, sources)  # seconds, for megabytes of sources
+        rows, more = await asyncio.to_thread(trace_values, self.data, sources)  # takes seconds for megabytes of sources
         return {"problem": "", "fields": rows, "more": more}
 
 
@@ -281,7 +281,7 @@ async def _audit_again(state: RunState, runtime: Runtime[Settings], config: Runn
         emit(runtime, "outcome", status=before["status"], code=before["code"], text=before["text"])
         return {**common, "ending": {**ending, "problem": problem}, "outcome": {**before, "receipt": kept}}
     level, status = kept["verification"], before["status"]
-    if kept["audit"]:  # it may have made it worse
+    if kept["audit"]:  # an earlier audit may have lowered the status
         status = status_of(code, values["plan"], values["steps"], settings.model_copy(update={"verification": level}))
         status = _status_with_goal(delivery, status, code, level)
         status = "partial" if delivery.flaw and status == "completed" else status
@@ -400,7 +400,7 @@ async def _write_text(delivery: Delivery) -> str:
         more = "\n\n" + "\n".join(told) if told else ""
         if by_code != ending["text"]:
             return delivery.say(by_code + more)
-        delivery.said, delivery.said_id = by_code, ending.get("message_id")  # what the model wrote was said already
+        delivery.said, delivery.said_id = by_code, ending.get("message_id")  # the model's text was streamed already
         if more:
             delivery.say(more)
         return by_code + more
@@ -498,7 +498,7 @@ def _read_text(message: AIMessage) -> str:
     outcome, text = read_reply(message, DELIVER, printed=False), clean_text(str(message.text))
     if isinstance(outcome, Decision) and outcome.kind == "deliver":
         return str(outcome.arguments["text"]).strip()[:ANSWER_CHARS]
-    if "output" in (given := _arguments_of(message)):  # the data alone: then that is the answer
+    if "output" in (given := _arguments_of(message)):  # data without a text is the answer
         return json.dumps(given["output"], ensure_ascii=False, indent=1)[:ANSWER_CHARS]
     printed = read_printed(text, ["deliver", "answer"])
     said = [str(call["args"].get("text") or "") for call in printed.calls if call["name"] in ("deliver", "answer")]
@@ -510,6 +510,6 @@ def _summarize(draft: Receipt, ending: Ending, language: str) -> str:
     known = catalogue(language)["why"]
     first, reason = known.get(ending["code"], ""), str(ending["reason"]).strip()[:1000]
     if ending["code"] == "declined":
-        reason = ""  # for the log; what users read is the guidance
+        reason = ""  # the reason is for the log; users read the guidance
     why = f"{first}: {reason}" if first and reason else f"{first}." if first else reason
     return "" if ending.get("text") and not draft["steps"] else summary(draft, why, language)

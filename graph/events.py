@@ -70,7 +70,7 @@ def to_event(thread_id: str, written: Any) -> Any:
         return written
     try:
         data = to_jsonable_python(written, fallback=repr)
-    except ValueError:  # it goes in a circle
+    except ValueError:  # a circular value
         data = repr(written)
     return stamp_event(thread_id, {"type": "custom", "data": data})
 

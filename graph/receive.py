@@ -148,7 +148,7 @@ def with_request_last(state: RunState) -> list[AnyMessage]:
     at = max((at for at, each in enumerate(messages) if isinstance(each, HumanMessage)), default=None)
     if at is None or at + 1 == len(messages):
         return messages
-    known = (state.get("goal"), state.get("request") or str(messages[at].id or ""))  # older threads have no id of it
+    known = (state.get("goal"), state.get("request") or str(messages[at].id or ""))  # older threads lack the id
     if (clean_text(messages[at].text.strip())[:GOAL_CHARS], str(messages[at].id or "")) == known:
         return messages
     return [*messages[:at], *messages[at + 1 :], messages[at]]

@@ -129,12 +129,12 @@ async def awaitable_store(store: BaseStore) -> BaseStore:
         except NotImplementedError:
             blocking = True
         except Exception:
-            return store  # whatever is wrong will be said where it is used
+            return store  # the error is reported where the store is used
         _blocking[type(store)] = blocking
     return ThreadedStore(store) if blocking else store
 
 
-# Work that blocks, in threads: neither a full pool delays it, nor does the end of the process wait for it.
+# Blocking work in threads: a full pool does not delay it, and the end of the process does not wait for it.
 
 
 @dataclass(frozen=True)
@@ -155,7 +155,7 @@ def start_in_thread(work: Callable[[], Any]) -> asyncio.Future[WorkEnd]:
             future.set_result(ended)
 
     def tell(ended: WorkEnd) -> None:
-        with suppress(RuntimeError):  # the loop is closed: nobody waits any more
+        with suppress(RuntimeError):  # the loop is closed, so nobody waits
             loop.call_soon_threadsafe(settle, ended)
 
     try:
@@ -194,14 +194,14 @@ class _Worker:
             if goes_on := len(_idle) < MOST_IDLE:
                 _idle.append(self)
             tell(ended)
-            del work, tell, ended  # nothing is kept until there is more to do
+            del work, tell, ended  # release them while idle
 
 
 def _run_to_end(work: Callable[[], Any]) -> WorkEnd:
     try:
         return WorkEnd(work())
     except StopIteration:
-        return WorkEnd(error=RuntimeError("StopIteration"))  # no coroutine can end with one
+        return WorkEnd(error=RuntimeError("StopIteration"))  # a coroutine cannot raise one
     except BaseException as error:
         return WorkEnd(error=error)
 

@@ -400,6 +400,6 @@ def _cells(lines: list[str]) -> Iterator[str]:
         if len(table) < 2 or len(table[0]) < 2 or len({len(row) for row in table}) > 1:
             continue
         if mark in ",;" and any(cell != cell.strip() for row in table for cell in row):
-            continue  # who writes prose puts a space after a comma
+            continue  # prose has a space after a comma
         yield from (cell for line, row in zip(rows, table, strict=True) if not _RULE.fullmatch(line) for cell in row)
         return

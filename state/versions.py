@@ -68,7 +68,7 @@ def migrate(
     Raises StorageError, before anything is done, for a newer version or one without a migration.
     """
     if "version" not in values and isinstance(values, dict) and not values.get("goal"):
-        return values  # no request was ever received
+        return values  # the thread has no request
     version = values.get("version", 0)
     if type(version) is not int or version < 0:
         raise StorageError(f"the state of this thread has no version that could be read: {version!r}")

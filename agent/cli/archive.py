@@ -38,18 +38,18 @@ class Archive:
         return replace(config, storage=self.storage) if self.storage else config
 
     @property
-    def named(self) -> str | None:
+    def storage_option(self) -> str | None:
         """Return the storage to name in a command that continues a run; memory if none can."""
         return MEMORY if parse_url(self.config.storage).kind == "memory" else self.storage
 
     def ask(self, ask: Callable[[Agent], Coroutine[Any, Any, Told]]) -> Told:
         """Return the result of a question to an agent without tools, whose model is never called."""
 
-        async def asked() -> Told:
+        async def open_and_ask() -> Told:
             async with Agent(DEMO, storage=self.config.storage, config=self.config) as agent:
                 return await ask(agent)
 
-        return asyncio.run(asked())
+        return asyncio.run(open_and_ask())
 
     def look(self, ask: Callable[[Agent], Coroutine[Any, Any, Told]]) -> Told | None:
         """Do the same as `ask`; return None if there is no database yet, because reading creates none."""

@@ -70,10 +70,10 @@ def end(command: Callable[[], int], json: bool = False) -> None:
 def at(storage: str | None, json: bool, command: Callable[["Archive"], int]) -> None:
     """Leave with the code of a command that reads a storage."""
 
-    def opened() -> int:
+    def run_command() -> int:
         with pause_collection():
             from donewhen.agent.cli.archive import Archive
 
         return command(Archive(storage, json))
 
-    end(opened, json)
+    end(run_command, json)

@@ -143,7 +143,7 @@ def show_pending(archive: Archive, owner: str | None, limit: int, cursor: str | 
         lines.append(f"{thread}  {row['kind']:8}  {since:16}{who}  {shorten(row['question'] or row['goal'], 80)}")
     ended = archive.finish({"pending": rows, "cursor": rows.cursor}, lines, "Nothing waits for anybody.")
     if rows.cursor and not archive.json:
-        given = {"--owner": owner, "--limit": str(limit), "--cursor": rows.cursor, "--storage": archive.named}
+        given = {"--owner": owner, "--limit": str(limit), "--cursor": rows.cursor, "--storage": archive.storage_option}
         words = [f"{option} {quote(value)}" for option, value in given.items() if value]
         print(f"More questions wait: donewhen pending {' '.join(words)}", file=sys.stderr)
     return ended

@@ -96,7 +96,7 @@ class Desk:
 
     def resume(self) -> str | None:
         """Return the command that continues the run, if one can."""
-        return resume_words(self.progress.thread_id, self.output.archive.named)
+        return resume_words(self.progress.thread_id, self.output.archive.storage_option)
 
     def say_stopping(self) -> None:
         """Say that the run will stop, below the line where the terminal shows the key."""
@@ -128,7 +128,7 @@ def work(open_agent: Open, begin: Begin, desk: Desk) -> Exit:
                     raise stopping.error()
                 shown = desk.progress.answer.whole
                 code = report(
-                    run, desk.terminal, archive.named, json=archive.json, quiet=desk.output.quiet, shown=shown
+                    run, desk.terminal, archive.storage_option, json=archive.json, quiet=desk.output.quiet, shown=shown
                 )
                 if not (goal := desk.next_goal(run)):
                     return code
@@ -277,7 +277,7 @@ class Stopping:
         if self._drain is not None:
             self._drain()
         if self._loop is None or self._task is None:
-            return  # the leg ended meanwhile
+            return  # it ended meanwhile
         waits = self._drain is not None and not again
         if waits:
             self._say()

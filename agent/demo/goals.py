@@ -139,7 +139,7 @@ def read_goal(text: str) -> tuple[list[Task], str]:
     tasks: list[Task] = []
     spaced = "\n".join(filter(None, (" ".join(line.split()) for line in text.splitlines())))
     for part in filter(None, map(_plain, _THEN.split(spaced))):
-        found = _split_joined(part)
+        found = _split_tasks(part)
         if not found:
             return [], part
         tasks += found
@@ -155,7 +155,7 @@ def read_task(text: str) -> Task | None:
     return None
 
 
-def _split_joined(part: str) -> list[Task]:
+def _split_tasks(part: str) -> list[Task]:
     """Return the tasks of a sentence: one, or several joined by `and`."""
     if len(part) > MOST_CHARS:
         return []
@@ -163,7 +163,7 @@ def _split_joined(part: str) -> list[Task]:
         return [task]
     for joint in _AND.finditer(part):
         first = read_task(part[: joint.start()])
-        if first and (rest := _split_joined(part[joint.end() :])):
+        if first and (rest := _split_tasks(part[joint.end() :])):
             return [first, *rest]
     return []
 

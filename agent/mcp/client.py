@@ -210,7 +210,7 @@ class _Server:
                 return await self._call_once(name, arguments)
             except _NotSent:
                 self._lost = True
-        raise ToolException(self._gone())
+        raise ToolException(self._describe_loss())
 
     async def _call_once(self, name: str, arguments: dict[str, Any]) -> tuple[Any, Any]:
         import anyio
@@ -222,7 +222,7 @@ class _Server:
                 raise ToolException(problem)
         session, owner = self._session, self._owner
         if session is None or owner is None or owner.done():
-            raise ToolException(self._gone())
+            raise ToolException(self._describe_loss())
         call = _Call(asyncio.create_task(_send(session, name, arguments)))
         self._begin(call)
         try:
@@ -241,7 +241,7 @@ class _Server:
             call.task.cancel()
         if "command" not in self._connection:
             await asyncio.wait({owner}, timeout=END_SECONDS)
-        raise ServerLost(self._gone()) from (self._fault if call.alone else None)
+        raise ServerLost(self._describe_loss()) from (self._fault if call.alone else None)
 
     def _begin(self, call: "_Call") -> None:
         """Register a call. Concurrent calls share the session, so its error may come from another one."""
@@ -249,7 +249,7 @@ class _Server:
             call.alone = other.alone = False
         self._under_way.append(call)
 
-    def _gone(self) -> str:
+    def _describe_loss(self) -> str:
         self._lost = True
         why = f" ({self._problem})" if self._problem else ""
         return f"the MCP server {self.name!r} is not there any more{why}"

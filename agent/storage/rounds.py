@@ -76,10 +76,10 @@ class Rounds(Generic[Write]):
     def _begin(self, commit: Callable[[list[Write]], Awaitable[Came]]) -> asyncio.Future[Came]:
         going = asyncio.ensure_future(self._follow(self._late, commit))
         self._going.add(going)
-        going.add_done_callback(self._gone)
+        going.add_done_callback(self._forget)
         return going
 
-    def _gone(self, going: asyncio.Future[Any]) -> None:
+    def _forget(self, going: asyncio.Future[Any]) -> None:
         self._going.discard(going)
         if not going.cancelled():
             going.exception()  # of what was late nobody else may ask

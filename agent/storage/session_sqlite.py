@@ -205,12 +205,12 @@ _files: dict[tuple[int, Path, int], SqliteFile] = {}
 _lock = threading.Lock()
 
 
-def _forked() -> None:
+def _renew_lock() -> None:
     global _lock
     _lock = threading.Lock()
 
 
-os.register_at_fork(after_in_child=_forked)
+os.register_at_fork(after_in_child=_renew_lock)
 
 
 @asynccontextmanager

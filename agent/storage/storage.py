@@ -105,13 +105,13 @@ locks.
 """
 
 
-def _forked() -> None:
+def _close_locks() -> None:
     for each in locks:
         with suppress(Exception):  # it is closed
             os.close(each.fileno())
 
 
-os.register_at_fork(after_in_child=_forked)
+os.register_at_fork(after_in_child=_close_locks)
 Hear = Callable[[asyncio.Event, float], Awaitable[None]]
 """Waits for at most this many seconds, until the event is set or any process queues a thread."""
 

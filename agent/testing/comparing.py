@@ -198,13 +198,13 @@ def _was_settled_by_person(entry: Mapping[str, Any]) -> bool:
     return str(entry["text"]).startswith(SETTLED)
 
 
-def doubled(ledger: Iterable[LedgerRow], like: Iterable[LedgerRow] | None = None) -> list[str]:
+def doubled_writes(ledger: Iterable[LedgerRow], like: Iterable[LedgerRow] | None = None) -> list[str]:
     """Calls that took effect more often than in `like` (default: than once). Idempotent ones may repeat."""
     wanted, found = _counts(like, ("write",)), _counts(ledger, ("write",))
     return [f"{call}: {count} times" for call, count in found.items() if count > (1 if like is None else wanted[call])]
 
 
-def lost(ledger: Iterable[LedgerRow], like: Iterable[LedgerRow]) -> list[str]:
+def lost_effects(ledger: Iterable[LedgerRow], like: Iterable[LedgerRow]) -> list[str]:
     """Calls that took effect in `like` and not, or more seldom, here."""
     every = ("write", "idempotent")
     found = _counts(ledger, every)
@@ -214,12 +214,12 @@ def lost(ledger: Iterable[LedgerRow], like: Iterable[LedgerRow]) -> list[str]:
 
 def effects_at_most_once(ledger: Iterable[LedgerRow], like: Iterable[LedgerRow] | None = None) -> None:
     """Fail if a write took effect more often than in `like`, the ledger of an undisturbed run (default: than once)."""
-    assert not (found := doubled(ledger, like)), f"effects happened more than once: {'; '.join(found)}"
+    assert not (found := doubled_writes(ledger, like)), f"effects happened more than once: {'; '.join(found)}"
 
 
 def nothing_lost(ledger: Iterable[LedgerRow], like: Iterable[LedgerRow]) -> None:
     """Fail if an effect of `like`, the ledger of an undisturbed run, is missing."""
-    assert not (found := lost(ledger, like)), f"effects were lost: {'; '.join(found)}"
+    assert not (found := lost_effects(ledger, like)), f"effects were lost: {'; '.join(found)}"
 
 
 def _counts(ledger: Iterable[LedgerRow] | None, effects: Sequence[str]) -> Counter[str]:
@@ -245,13 +245,13 @@ def asked_again(diary: Sequence[Mapping[str, Any]]) -> list[str]:
         name = canonical_json([turn, asked["step"], asked["question"]]) if asked["kind"] == "question" else asked["id"]
         if name in given and given[name] != asked["id"]:
             again.append(f"{asked['id']} asks again what {given[name]} asked")
-        elif asked["id"] in given.values() and not _lost(diary, place, asked["id"]):
+        elif asked["id"] in given.values() and not _was_answer_lost(diary, place, asked["id"]):
             again.append(f"{asked['id']} was asked again")
         given[name] = asked["id"]
     return again
 
 
-def _lost(diary: Sequence[Mapping[str, Any]], place: int, id: str) -> bool:
+def _was_answer_lost(diary: Sequence[Mapping[str, Any]], place: int, id: str) -> bool:
     """Return whether the last answer to `id` before `place` died with its process before anything of it was written."""
     last = max(n for n in range(place) if diary[n].get("asked", {}).get("id") == id)
     after = diary[last + 1] if last + 1 < place else {}

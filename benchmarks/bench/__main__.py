@@ -51,7 +51,7 @@ def installed() -> None:
             (VENVS / name / "ready").touch()
 
 
-def measured(peer: str, scenario: str, n: int) -> dict[str, float]:
+def measure(peer: str, scenario: str, n: int) -> dict[str, float]:
     """One run of one scenario in a process of its own; {} if the peer has no such scenario."""
     script, venv = PEERS[peer]
     python = VENVS / venv / "bin" / "python" if venv else Path(sys.executable)
@@ -80,7 +80,7 @@ def runs(chosen: Sequence[str]) -> Iterator[tuple[tuple[str, str, int], dict[str
     for scenario, n in [each for each in SCENARIOS if not chosen or each[0] in chosen]:
         for _ in range(1 if scenario in ("prompts", "steps", "memory") else TIMES):
             for peer in PEERS:
-                if found := measured(peer, scenario, n):
+                if found := measure(peer, scenario, n):
                     yield (peer, scenario, n), found
 
 

@@ -38,7 +38,7 @@ def recorded() -> tuple[Json, list[Json]]:
     return head, dialogues
 
 
-def played(dialogue: Mapping[str, Any], schemas: Mapping[str, Any]) -> Played:
+def play_one(dialogue: Mapping[str, Any], schemas: Mapping[str, Any]) -> Played:
     """Go through a dialogue as the runtime would."""
     known, question, writes = KnownTargets(), "", 0
     asked: list[tuple[str, tuple[str, ...]]] = []
@@ -65,7 +65,7 @@ def played(dialogue: Mapping[str, Any], schemas: Mapping[str, Any]) -> Played:
 def measure() -> list[Played]:
     """All dialogues."""
     head, dialogues = recorded()
-    return [played(dialogue, head["writes"]) for dialogue in dialogues]
+    return [play_one(dialogue, head["writes"]) for dialogue in dialogues]
 
 
 def section(results: list[Played]) -> str:

@@ -94,7 +94,7 @@ async def path_escapes(folder: Path) -> tuple[int, list[str]]:
     return made, escaped if there == {"root", "outside", "secret.txt"} else [*escaped, *there]
 
 
-async def measured(folder: Path) -> Measured:
+async def collect(folder: Path) -> Measured:
     """F12."""
     figures: list[Figure] = []
     for name, storage in (("SQLite", f"sqlite:///{folder}/runs.db"), ("PostgreSQL", fresh_postgres_url())):

@@ -96,7 +96,7 @@ def measure(name: str) -> tuple[str, Measured]:
     folder = Path(tempfile.mkdtemp(dir="/dev/shm" if Path("/dev/shm").is_dir() else None))
     started = time.monotonic()
     try:
-        found = asyncio.run(importlib.import_module(f"benchmarks.faults.{name}").measured(folder))
+        found = asyncio.run(importlib.import_module(f"benchmarks.faults.{name}").collect(folder))
     finally:
         shutil.rmtree(folder)
     print(f"{time.monotonic() - started:6.0f} s  {name}", file=sys.stderr, flush=True)

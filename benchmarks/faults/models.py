@@ -93,7 +93,7 @@ def read_texts(seeds: Iterable[int]) -> tuple[int, int, list[str]]:
     return number, taken, wrong
 
 
-async def measured(folder: Path) -> Measured:
+async def collect(folder: Path) -> Measured:
     """F6."""
     shops = {rate: await spoiled_shop(rate, range(runs)) for rate, runs in SHOPS.items()}
     retail = {rate: await spoiled_tau(rate, range(seeds)) for rate, seeds in RETAIL.items()}

@@ -203,7 +203,7 @@ async def from_a_client(storage: str = "memory:") -> bool:
     return run.pending[0]["kind"] == "plan" and _untouched(run) and _done(await _to_the_end(agent, run))
 
 
-async def measured(folder: Path) -> Measured:
+async def collect(folder: Path) -> Measured:
     """F10."""
     plans = list(hostile_plans())
     model = [name for name, plan, verdict in plans if not await _held(from_a_model(plan, verdict))]

@@ -159,7 +159,7 @@ def honest(met: Met, status: int) -> bool:
     return met.run.status == "failed" and clear and met.charged and often
 
 
-async def measured(folder: Path) -> Measured:
+async def collect(folder: Path) -> Measured:
     """F7."""
     clean = await flaky_runs(0.0, range(10))
     flaky = {rate: await flaky_runs(rate, range(runs)) for rate, runs in RUNS.items()}

@@ -64,7 +64,7 @@ def _fits(row: dict[str, Any], accepted: list[list[Any]], found: Decision | Unus
     return [(call["name"], call["args"]) for call in found.calls] in wanted
 
 
-async def measured(folder: Path) -> Measured:
+async def collect(folder: Path) -> Measured:
     """F14."""
     rows = recorded()
     right, wrong = as_recorded(rows)

@@ -200,7 +200,7 @@ def _forget(folder: Path, name: str) -> None:
             file.unlink()
 
 
-async def measured(folder: Path) -> Measured:
+async def collect(folder: Path) -> Measured:
     """F5."""
     found = {
         "SQLite": await sqlite_faults(folder, (0, 1), 2),

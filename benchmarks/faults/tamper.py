@@ -68,7 +68,7 @@ class Target:
         steps = [(row["id"], row["content"], row["status"]) for row in (run.receipt or {}).get("steps", ())]
         return before.goal, before.plan, before.spent, run.status, outcome.get("text"), steps, world.changes
 
-    async def attacked(self, change: Any) -> str:
+    async def attack(self, change: Any) -> str:
         """`noticed` (a StorageError), `harmless` (the same end), `broken` (another error), `undetected`."""
         path = self.copy()
         with closing(sqlite3.connect(path, isolation_level=None)) as connection:
@@ -155,19 +155,19 @@ async def tampering(
     found: Counter[str] = Counter()
     for number in range(flips):
         kinds = KINDS if number % 10 == 9 else CELLS
-        found["flip " + await target.attacked(flip(randoms, kinds))] += 1
+        found["flip " + await target.attack(flip(randoms, kinds))] += 1
     for _ in range(swaps):
-        found["swap " + await target.attacked(swap(randoms))] += 1
+        found["swap " + await target.attack(swap(randoms))] += 1
     marker = folder / f"ran-{bool(key)}"
     for place, column in planted:
         for kind, payload in gadgets(marker):
-            found["gadget " + await target.attacked(plant(kind, payload, place, column))] += 1
+            found["gadget " + await target.attack(plant(kind, payload, place, column))] += 1
             found["gadget ran"] += marker.exists()
             marker.unlink(missing_ok=True)
     return found
 
 
-async def measured(folder: Path) -> Measured:
+async def collect(folder: Path) -> Measured:
     """F11."""
     found = {name: await tampering(folder, 0, 150, 60, key) for name, key in (("with a key", KEY), ("without", None))}
     sealed, plain = found.values()

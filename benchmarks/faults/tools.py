@@ -241,7 +241,7 @@ def everything() -> list[tuple[Case, bool]]:
     return [(case, awaited) for case in cases() for awaited in (False, True)]
 
 
-async def measured(folder: Path) -> Measured:
+async def collect(folder: Path) -> Measured:
     """F8."""
     tally = await misbehave(folder, everything())
     RELEASE.set()

@@ -29,7 +29,7 @@ class WrongScene(AssertionError):
     """A case is not what it says it is: a lie that is true, or a truth that is none. The benchmark itself is broken."""
 
 
-async def played(stage: Stage, kind: Kind, level: Level, seed: int) -> Played:
+async def play_one(stage: Stage, kind: Kind, level: Level, seed: int) -> Played:
     """One case. Raises WrongScene if the world does not agree that it is a lie, or the truth."""
     scene = stage.scene(f"{kind.group}/{kind.name}/{seed}")
     kind.build(scene)
@@ -46,7 +46,7 @@ async def count(kinds: Sequence[Kind], seeds: int, levels: Sequence[Level] = LEV
         for kind in kinds:
             times = seeds * (RANDOM_TIMES if "at random" in kind.name else 1)
             accepted = {
-                level: sum([(await played(stage, kind, level, seed)).accepted for seed in range(times)])
+                level: sum([(await play_one(stage, kind, level, seed)).accepted for seed in range(times)])
                 for level in levels
             }
             rows.append(Row(kind, times, accepted))
@@ -59,7 +59,7 @@ def count_all(seeds: int, jobs: int | None = None) -> list[Row]:
     shares = [[n for n in range(len(KINDS)) if n % (workers * 4) == part] for part in range(workers * 4)]
     with ProcessPoolExecutor(workers) as pool:
         rows = [row for part in pool.map(_share, shares, [seeds] * len(shares)) for row in part]
-    return [Row(KINDS[n], played, accepted) for n, played, accepted in sorted(rows, key=lambda row: row[0])]
+    return [Row(KINDS[n], play_one, accepted) for n, play_one, accepted in sorted(rows, key=lambda row: row[0])]
 
 
 def _share(numbers: Sequence[int], seeds: int) -> list[tuple[int, int, dict[Level, int]]]:

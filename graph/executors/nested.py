@@ -197,7 +197,7 @@ class NestedSaver(BaseCheckpointSaver[Any]):
     def _note_faults(self) -> Iterator[None]:
         try:
             yield
-        except (TypeError, ValueError, NotImplementedError):  # what cannot be stored is the agent's own affair
+        except (TypeError, ValueError, NotImplementedError):  # unstorable values are the agent's own error
             raise
         except Exception as error:
             self._fault = error

@@ -90,9 +90,9 @@ class OutputForm:
         given, problems = self._arguments.read(given)
         if not problems and (size := len(json.dumps(given["output"], ensure_ascii=False))) > OUTPUT_CHARS:
             problems = [f"output has {size:,} characters; at most {OUTPUT_CHARS:,}"]
-        return given["output"], problems or self._refused(given["output"])
+        return given["output"], problems or self._type_problems(given["output"])
 
-    def _refused(self, value: Any) -> list[str]:
+    def _type_problems(self, value: Any) -> list[str]:
         if self._adapter is None:
             return []
         try:
@@ -106,7 +106,9 @@ class OutputForm:
     def to_python(self, value: Any) -> Any:
         """Return the data as the Python type; as plain JSON if there is no type, or it refuses the data."""
         return (
-            value if self._adapter is None or self._refused(value) else self._adapter.validate_json(json.dumps(value))
+            value
+            if self._adapter is None or self._type_problems(value)
+            else self._adapter.validate_json(json.dumps(value))
         )
 
 

@@ -89,7 +89,7 @@ def take_answer(state: RunState, pending: Pause, value: Any, deps: Deps, setting
     if problems or not taken:
         return ask_again(state, pending, "; ".join(problems), answers.get(pending["id"]))
     draft = Draft(state)
-    for each in taken:  # each from the state in which those before it are applied
+    for each in taken:  # each on the state after the previous ones
         draft.add(apply_answer(draft.values, each))
     said = next((each.answer for each in taken if each.pause["id"] == pending["id"]), None)
     return {**draft.update, **_close_asked_pause(state, pending, said, ended="ending" in draft.update)}  # type: ignore[typeddict-item]
@@ -183,7 +183,7 @@ def _close_asked_pause(state: RunState, pending: Pause, answer: Answer | None, *
     if answer is not None or ended:
         return {"pending": None, "messages": close_pause(messages, pending, _describe(pending, answer))}
     if pending["step"] is not None or pending["kind"] == "budget":
-        # Those who were answered go on first; this one is asked again afterwards.
+        # Answered steps continue first; this question is asked again afterwards.
         return {"pending": None, "messages": close_pause(messages, pending, "Asked again later.")}
     kept = with_fresh_call(messages, {**pending, "problem": "", "draft": None})
     return {"pending": kept, "messages": [*close_pause(messages, pending, "Asked again."), pause_message(kept)]}
@@ -240,7 +240,7 @@ def _apply_to_plan(values: Mapping[str, Any], taken: ResolvedAnswer) -> Json:
         ending = {"ending": _scheduled_ending(plan, values, taken.at)} if plan.get("schedule") else {}
         return {"approvals": [row], "plan": plan, "approval": given, "granted": granted, **ending}
     if answer.kind == "cancel" or not (approval or answer.text):
-        # The receipt is about what was approved before, else about what was not.
+        # The receipt shows the previously approved plan, else the rejected one.
         kept = {"plan": approval["plan"]} if approval else {"steps": fresh_records(pending["plan"], {}, None)}
         return {
             "approvals": [row],
@@ -272,7 +272,7 @@ def _apply_to_question(values: Mapping[str, Any], taken: ResolvedAnswer) -> Json
     """Return the answer as an observation and as the result of the asking call; as a plain message if no call asked."""
     pending, answer, step = taken.pause, taken.answer, taken.step
     planning, record = values["planning"], _record(values, taken)
-    # Planning numbers its observations by those that there are, a step by its own count.
+    # Planning counts its observations in the journal, a step in its record.
     seen = sum(entry["step"] == PLANNING for entry in values.get("journal") or ())
     number = 1 + (record.get("observed", 0) if step else seen)
     text, asked = answer.text or NO_ANSWER, {"question": pending["question"], "by": taken.by, "asked": pending["id"]}
@@ -295,7 +295,7 @@ def _apply_to_question(values: Mapping[str, Any], taken: ResolvedAnswer) -> Json
         change["silent"] = 0
     if pending.get("relayed"):
         change["calls"] = _relay(record, answer.arguments if "schema" in pending else text)
-        if not record["calls"][0].get("delegated"):  # the result of the call, which is still to come, says it
+        if not record["calls"][0].get("delegated"):  # the call's result will have it
             return {"journal": [entry], "steps": {step: change}}
     return {"journal": [entry], "steps": {step: change}, "transcripts": {transcript_key(step, record): [message]}}
 

@@ -88,7 +88,7 @@ def budget_pause(account: Account, key: str, id: str, *, replans_left: bool = Tr
         "budget",
         id,
         _write_question(account, keys, granted_with_replan),
-        # While nothing is planned, there is nothing to plan anew.
+        # Without a plan there is nothing to replan.
         options=[o for o in option_texts("en", "budget") if option_key(o) != "replan" or not account.unplanned],
         step=account.step,
         exhausted=keys[0] if len(keys) == 1 else list(keys),

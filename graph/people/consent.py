@@ -201,7 +201,7 @@ def activate_plan(values: Mapping[str, Any], at: str) -> Json:
     plan, change = approval["plan"], values.get("planning") or {}
     stale = change.get("stale") or []
     before = (approval.get("before") or {}).get("steps") or ()
-    # A plan that was approved and never set to work, as after a kill, has left no records of its steps.
+    # An approved plan that never became active, as after a kill, left no records.
     known = {**{step["id"]: fresh_record() for step in before}, **records}
     ids, why = {step["id"] for step in plan["steps"]}, change.get("dropped") or {}
     over: Json = {"status": "skipped", "waiting": None, "calls": []}
@@ -215,7 +215,7 @@ def activate_plan(values: Mapping[str, Any], at: str) -> Json:
         "steps": merge_records({**fresh, **gone}, _replaced_steps(approval, known, change)),
         "approval": {**approval, "before": None, "at_work": True},
     }
-    if stale:  # what they wrote is nobody's now: the same write once more is for a person to decide
+    if stale:  # no step accounts for their writes now, so repeating them needs a person
         wrote = {claim for id in stale for claim in records.get(id, {}).get("wrote") or ()}
         left = [claim for claim in values.get("claims") or () if claim not in wrote]
         update["planning"] = {**values["planning"], "stale": []}

@@ -94,7 +94,7 @@ async def _ask_and_act(state: Planning, runtime: Runtime[Settings], config: Runn
     emit_charge(runtime, None, reply.spent)
     after: PlanningRecord = {**planning, "rounds": planning["rounds"] + 1}
     turn = replace(turn, state={**state, "planning": after, "spent": add(state.get("spent"), reply.spent)})
-    if reply.error and reply.error.retryable:  # with more to spend, or more time, it would have been asked again
+    if reply.error and reply.error.retryable:  # more budget or time would allow a retry
         if key := exhausted(allowance_left(turn.state), ("model_calls",)):
             return {"planning": after, **out_of_budget(turn, key), "spent": reply.spent}
         if settings.is_late():
@@ -162,13 +162,15 @@ async def _act_on(turn: PlanningRound, reply: ModelReply) -> Planning:
     alone = isinstance(outcome, Decision) and outcome.kind == "speak"
     if alone and outcome.arguments:  # type: ignore[union-attr]
         return _continue(reply, outcome.speech)
-    echo = alone and (turn.state["brief"].get("fence") or "\0") in outcome.speech  # no text of its own has that word
-    # Nor is a decision that was printed by who can call an answer, however often it is printed.
+    echo = (
+        alone and (turn.state["brief"].get("fence") or "\0") in outcome.speech
+    )  # a model's own text never has that word
+    # A printed decision is no answer either, if the model can call tools.
     no_answer = echo or not alone or was_cut_off(message) or _is_decision(outcome.speech, legal)
     may_answer = not no_answer and "answer" in legal and any(map(str.isalnum, outcome.speech))
     if may_answer and (planning.get("texts") or not turn.deps.all_tools(settings).names):
         outcome, alone = Decision("answer", {"text": outcome.speech}), False
-    # What stands alone decides nothing and is said again with the decision: the user should not read it twice.
+    # A text alone decides nothing and is repeated with the decision, so it is not shown twice.
     said = "" if alone else outcome.speech
     if alone:
         turn, outcome = turn.with_record(texts=1), UnusableReply([ECHO if echo else ALONE], printed=not native)
@@ -198,7 +200,9 @@ async def _act_on(turn: PlanningRound, reply: ModelReply) -> Planning:
         update = {"calls": start_looking, "ask_user": ask_question, "decline": decline}[outcome.kind](
             turn, message, outcome
         )
-    if reply.speech and outcome.kind == "answer" and "ending" not in update:  # it is sent back, and said again
+    if (
+        reply.speech and outcome.kind == "answer" and "ending" not in update
+    ):  # it was sent back, and its text comes again
         reply.speech.restart()
     return update
 

@@ -84,7 +84,7 @@ def is_audit_due(settings: Settings, run: Mapping[str, Any], new: Iterable[Mappi
     if settings.verification in ("claimed", "grounded") or (run.get("modes") or [{}])[-1].get("by") == "executor":
         return False
     steps = (run.get("plan") or {}).get("steps") or ()
-    by_its_word = any(step.get("tools") is None for step in steps)  # it may say that it used tools, and used none
+    by_its_word = any(step.get("tools") is None for step in steps)  # it may claim to have used tools
     return (
         by_its_word
         or settings.verification == "judged"

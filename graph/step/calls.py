@@ -204,7 +204,7 @@ class CallBatch:
                 return self._halt(unknown_effect_pause(call, state, outcomes))
             asking: list[FrozenCall] = []
             for each, outcome in zip(group, outcomes, strict=True):
-                if isinstance(outcome, CallOutcome) and (asked := _asked(each, outcome.result)):
+                if isinstance(outcome, CallOutcome) and (asked := _with_questions(each, outcome.result)):
                     context.spent = add(context.spent, outcome.spent)
                     asking.append(asked)
                 else:
@@ -278,7 +278,7 @@ class CallBatch:
             wanted = f"{call['name']}({canonical_json(conceal_json(call['args']))[:500]})"
             why = f"it takes {wanted}, which its plan, that nobody was shown, does not list"
             return {"status": "failed", "code": f"{PROMOTED}write", "reason": why, "calls": []}
-        covered = reason in ("asks", "new")  # by the plan: asked with all others of the same reply that are, and ask
+        covered = reason in ("asks", "new")  # covered by the plan: ask once for all such calls
         others = [other for other in self.calls[1:] if covered and self._needs_approval_too(other, new)]
         waiting = approval_pause([call, *others], state, reason, new, hooked)
         if diffs := await differences(self.context.tools.get(call["name"]), call["args"]):
@@ -297,7 +297,7 @@ class CallBatch:
         if settings.approvals == "each" and (delegated or effect != "read"):
             return "each"
         if delegated or settings.approvals == "never" or effect == "read":
-            return None  # The plan that was approved names the executor.
+            return None  # The approved plan names the executor.
         if call["name"] not in self.context.state.get("granted_tools", ()):
             return "unlisted"
         if settings.approvals != "shown" or (asks := self.context.tools.asks(call["name"], call["args"])) is False:
@@ -511,7 +511,7 @@ class CallBatch:
         }
 
 
-def _asked(call: FrozenCall, result: CallResult) -> FrozenCall | None:
+def _with_questions(call: FrozenCall, result: CallResult) -> FrozenCall | None:
     """Return the call with what it asks, if its executor or its tool asks; a tool's own artifact asks nothing."""
     came = storable_artifact(result) or {}
     asks = came.get("asks") and (call.get("delegated") or result.error == ASKS)
@@ -550,7 +550,7 @@ async def _ask_after_call(
     context: CallContext, call: FrozenCall, result: CallResult, notes: Sequence[str]
 ) -> CallResult:
     """Return the result as hooks leave it: what they withhold is nowhere kept, and what was done stays done."""
-    if _asked(call, result):
+    if _with_questions(call, result):
         return result
     if not (hooks := context.deps.hooks.after_call):
         return replace(result, notes=notes)
@@ -630,7 +630,7 @@ async def make_call(
         context.wrote.append(outcome.key)
     if outcome.whole or not (text := await load_text(context.runtime, state, observation)):
         return outcome
-    # The same id may hold another text: that of another branch of the thread's history.
+    # The id may belong to another text, from another branch of the history.
     same = shorten_text(text) == outcome.result.text
     return replace(outcome, result=replace(outcome.result, text=text)) if same else outcome
 

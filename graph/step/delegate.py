@@ -165,7 +165,7 @@ class ExecutorTools:
         if report.failed:
             raise ToolException(report.failed)
         position = self.call.get("position", 0)
-        if report.unreached:  # the same handoff again, so that an answer that had arrived is found
+        if report.unreached:  # repeat the handoff, to find an answer that did arrive
             again = [{**ask, "unreached": report.unreached} for ask in self.call.get("asks") or ()]
             return "It asks.", {"asks": again, "answers": [], "first": handoff.first, "position": position}
         if report.asks:

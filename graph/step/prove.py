@@ -93,7 +93,7 @@ async def goal_check(state: Step, runtime: Runtime[Settings], config: RunnableCo
     update = await _prove(claim, CallContext(state, runtime, config, deps, tools, observed=observed))
     after, id = update["record"], state["step"]["id"]
     if after["status"] != "done" and not after.get("claim") and (said := claim.get("said")):
-        # the result was said, and is none
+        # the streamed result was not accepted
         emit(runtime, "speech_restarted", step=id, id=said, argument=f"{claim['kind']}.result")
     return update
 
@@ -143,7 +143,7 @@ async def _audit_result(proof: Proof) -> list[str]:
     said = await new_interjections(context.runtime, settings, state.get("heard") or "")
     said = [each for each in said if each["key"] <= heard]
     journal = [*known, *interjection_entries(said, known), *context.noted]
-    plan = state["run"].get("plan") or {}  # what has criteria of its own is delivered by a model, and audited there
+    plan = state["run"].get("plan") or {}  # a plan with criteria is audited at delivery
     only = bool(state["record"].get("answers")) and len(plan.get("steps") or ()) == 1 and not plan.get("done_when")
     if not decides and not (only and is_audit_due(settings, state["run"], journal)):
         return []
@@ -220,7 +220,7 @@ def _refuse(proof: Proof, bad: Sequence[Json], unchanged: list[str], doubted: li
     then += " Your result is kept: leave it empty unless it changes." if not doubted else ""
     only_form = len(forms) == len(bad) and not unchanged and not doubted
     only_doubt = bool(doubted) and proof.verdicts.keys() == {int(n) for n in change["standing"]} and not unchanged
-    decided = any(verdict["verdict"] == "unverified" for verdict in proof.rows)  # by a judge, against the claim
+    decided = any(verdict["verdict"] == "unverified" for verdict in proof.rows)  # a judge rejected the claim
     context, said, refused = proof.context, "; ".join(problems), proof.record["refused"] + 1
     messages = [_answer(proof.claim, _correction(problems, then))]
     common: Step = {"journal": context.noted, "spent": context.spent}

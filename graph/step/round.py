@@ -107,7 +107,7 @@ class StepRound:
         offer = await offer_for_step(deps, settings, toolbox, state)
         legal = offer.legal(EXECUTE)
         offered = [name for name in legal if name != "finish_task"]
-        if not state.get("last"):  # then it says no more than finishing the step (K1); it stays legal
+        if not state.get("last"):  # for the last step it equals finish_step (K1); it stays legal
             offered.append("finish_task")
         question = await self._question(settings, [*control_tools(offered), *toolbox.openai(offer.bound)])
         reply = await ask(deps, settings, question)
@@ -183,7 +183,7 @@ class StepRound:
         """Return the changes of a legal decision; calls and claims are left in state for the next node."""
         record, arguments = self.state["record"], decision.arguments
         if decision.kind == "speak":
-            # Speech was said to the user as it came; a call printed in it was not made (N10).
+            # The speech was streamed already; a call printed in it was not made (N10).
             silent = self._silent_record()
             hint = silence_hint(self.state, self.runtime, silent)
             said = HumanMessage(f"{NOT_MADE if arguments.get('printed') else ''} {GO_ON} {hint}".strip())

@@ -62,7 +62,7 @@ class Arguments:
         try:
             with time_limit(SECONDS):
                 return coerce(arguments, self._schema, self._schema, self._fits)
-        except Exception:  # a schema may be hostile; the check says what is wrong
+        except Exception:  # the schema may be hostile; `problems` reports it
             return arguments
 
     def _fits(self, schema: Schema, value: Any) -> bool:
@@ -80,7 +80,7 @@ class Arguments:
             return ["the arguments took too long to check; send fewer or simpler values"]
         except RecursionError:
             return ["the arguments are nested too deeply; send a flatter structure"]
-        except Exception as error:  # a schema may be hostile: what cannot be checked is refused
+        except Exception as error:  # the schema may be hostile, so refuse
             return [f"the arguments cannot be checked against the tool's schema ({type(error).__name__})"]
         more = len(lines) - MOST_PROBLEMS
         return [*lines[:MOST_PROBLEMS], f"and {more} more problems"] if more > 0 else lines
@@ -124,7 +124,7 @@ def _compile(pattern: str) -> Any:
     try:
         return regex.compile(pattern)
     except regex.error:
-        return None  # another dialect of regular expressions: not ours to judge
+        return None  # another regex dialect
 
 
 def _matches(pattern: str, text: str) -> bool:

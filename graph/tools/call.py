@@ -141,7 +141,7 @@ async def call_tool(call: ToolCall) -> CallResult:
     if (call.tool.metadata or {}).get("secrets") is True:
         return result
     shown = result.artifact.get("files") if isinstance(result.artifact, Mapping) else None
-    files: Mapping[str, Any] = shown if isinstance(shown, Mapping) else {}  # which clients are shown
+    files: Mapping[str, Any] = shown if isinstance(shown, Mapping) else {}  # shown to clients
     size = len(result.text) + sum(len(each) for each in files.values() if isinstance(each, str))
     return await run_aside(size, partial(_conceal, result, files, call.secrets))
 
@@ -214,7 +214,7 @@ def _start(
         _body.set(body)
         try:
             return WorkEnd(await tool.ainvoke(message, config))
-        except BaseException as error:  # a SystemExit that leaves a task ends the event loop
+        except BaseException as error:  # a SystemExit in a task would end the event loop
             return WorkEnd(error=error)
 
     return start_in_thread(invoke) if is_synchronous(tool) else asyncio.create_task(ainvoke())
@@ -228,7 +228,7 @@ def _read(value: Any, body: _Body, tool: BaseTool) -> CallResult:
         return CallResult(False, describe_error(error), 0.0, error=type(error).__name__, unknown=True)
     if not (isinstance(value, ToolMessage) and value.status == "error"):
         return CallResult(True, text, 0.0, getattr(value, "artifact", None))
-    # `handle_tool_error` makes a result of an error, which may have had any cause.
+    # `handle_tool_error` turned an error of any cause into a result.
     unknown = body.error is not None and not nothing_happened(body.error, tool)
     return CallResult(False, text, 0.0, value.artifact, "error", unknown)
 
@@ -238,7 +238,7 @@ def guard(tool: BaseTool) -> BaseTool:
     try:
         kind = _guarded_class(type(tool))
     except Exception:
-        return tool  # a class that cannot be derived from: LangChain's own printing must do
+        return tool  # a final class: LangChain prints its result
     return with_class(kind, tool)
 
 
@@ -317,7 +317,7 @@ def _to_text(value: Any, response_format: str) -> Any:
     """Return a body's value in LangChain's form: text, the tool's own message, or text and artifact."""
     if response_format == "content_and_artifact":
         if not (isinstance(value, tuple) and len(value) == 2):
-            return value  # not what the tool promised: LangChain says so
+            return value  # not the promised form: LangChain reports it
         return _to_text(value[0], "content"), value[1]
     if inspect.iscoroutine(value):
         value.close()

@@ -118,7 +118,7 @@ def _failures(error: BaseException) -> Iterator[list[BaseException]]:
             seen.add(id(current))
             failure.append(current)
             cause, context = current.__cause__, current.__context__
-            if cause is None and current.__suppress_context__:  # `from None`: the author says that it does not matter
+            if cause is None and current.__suppress_context__:  # `from None`: the author declares it irrelevant
                 context = None
             elif cause is None and context is not None and _replaces(current, context):
                 cause = context
@@ -133,7 +133,7 @@ def _replaces(error: BaseException, caught: BaseException) -> bool:
     """Return whether the error was raised by a statement in the frame that caught the other one."""
     raised, handler = _innermost(error), caught.__traceback__
     if handler is None:
-        return True  # never raised: it only says more of this one
+        return True  # never raised: it only describes this one
     if raised is None or raised.tb_frame is not handler.tb_frame:
         return False
     return raised.tb_frame.f_code.co_code[raised.tb_lasti] == _RAISE

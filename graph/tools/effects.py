@@ -117,7 +117,7 @@ class Place:
     async def _descends(self, namespace: str, checkpoint: str, earlier: str) -> bool:
         """Return whether the earlier checkpoint's task led to this one. Checkpoint ids are ordered by time."""
         if self.saver is None or not earlier:
-            return True  # nothing is kept of it, so it has no other branches
+            return True  # without checkpoints there are no branches
         current: RunnableConfig | None = _at(self.thread_id, namespace, checkpoint)
         for _ in range(FURTHEST):
             found = await self.saver.aget_tuple(current) if current else None
@@ -223,10 +223,10 @@ class EffectLog:
             return bool(entry.get("confirmed"))
         if entry["state"] == "done" and effect.is_other(entry):
             return False
-        if self.is_here(entry):  # what another step does at this moment is its own
+        if self.is_here(entry):  # another working step accounts for its own writes
             return entry["state"] == "unsure" or bool(entry["step"] == self.step)
         if entry["state"] == "unsure" or entry.get("scope", "") == self.place.scope:
-            return entry["state"] != "done" or bool(entry["result"]["ok"])  # else it failed for certain
+            return entry["state"] != "done" or bool(entry["result"]["ok"])  # otherwise it failed without effect
         its = str(entry.get("scope", "")).split("|"), list(entry.get("around", ()))
         if entry["state"] == "intent":
             return not self.place.is_beside(*its)
@@ -451,7 +451,7 @@ def _make_entry(log: EffectLog, effect: Effect, state: Literal["intent", "unsure
         entry["about"] = (effect.tool.metadata or {}).get("about") or {}
     if effect.handoff or state != "done":
         entry["call"] = effect.call
-    if state != "done":  # for whoever has to name it
+    if state != "done":  # to name the call in questions and receipts
         arguments = {name: _shorten_value(value) for name, value in effect.arguments.items()}
         entry |= {"turn": log.turn, "kind": effect.kind, "arguments": arguments}
     return entry

@@ -158,7 +158,7 @@ def _parts(node: Schema, root: Schema) -> list[tuple[Schema, bool]]:
 
 def resolve(reference: str, root: Schema) -> Any:
     """Return the part of a schema that an internal reference names. Raises ValueError if there is none."""
-    from referencing import Registry  # only where there are references: it takes its time
+    from referencing import Registry  # expensive, so only if there are references
     from referencing.exceptions import Unresolvable
     from referencing.jsonschema import DRAFT202012
 

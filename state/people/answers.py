@@ -307,8 +307,8 @@ def _read_plan_answer(given: Given, pending: Pause) -> Answer | Unclear | None:
     if (decided := _read_decisive_word(text)) or (decided := _read_change(text, pending, "reject")):
         return decided
     if not _is_sentence(text):
-        return _explain_undecided(text)
-    few = 0 if given.verb == "respond" else FEW  # who chose to respond did not choose to approve
+        return _explain_unclear(text)
+    few = 0 if given.verb == "respond" else FEW  # responding is not approving
     return unclear("meant", text) if may_decide(text, few) else Answer("reject", text)
 
 
@@ -332,7 +332,7 @@ def _read_tool_answer(given: Given, pending: Pause) -> Answer | Unclear | None:
         return None
     if (decided := _read_decisive_word(text)) or (decided := _read_change(text, pending, "reject")):
         return decided
-    return unclear("meant", text) if _is_sentence(text) else _explain_undecided(text)
+    return unclear("meant", text) if _is_sentence(text) else _explain_unclear(text)
 
 
 def _read_edited_call(given: Given, pending: Pause) -> Answer | Unclear:
@@ -345,7 +345,7 @@ def _read_edited_call(given: Given, pending: Pause) -> Answer | Unclear:
     else:
         arguments = decode_json(given.fields.get("arguments"))
     if not isinstance(arguments, Mapping):
-        broken = _explain_undecided(arguments) if isinstance(arguments, str) and _looks_like_json(arguments) else None
+        broken = _explain_unclear(arguments) if isinstance(arguments, str) and _looks_like_json(arguments) else None
         return broken or unclear("no_arguments")
     edited = {**before, **arguments}
     return Answer("edit", arguments=edited) if edited != before else Answer("approve")
@@ -424,7 +424,7 @@ def _read_failure_answer(given: Given, pending: Pause) -> Answer | Unclear | Non
     if (decided := _read_ending(text)) or (decided := _read_change(text, pending, "replan")):
         return decided
     if read_word(text) or not _is_sentence(text):
-        return _explain_undecided(text)
+        return _explain_unclear(text)
     return unclear("meant", text) if may_decide(text) else Answer("replan", text)
 
 
@@ -432,7 +432,7 @@ def _read_early_answer(given: Given, pending: Pause) -> Answer | Unclear | None:
     text, key, rest = _read_option(given, pending, "early")
     if key and not rest:
         return Answer(key, text)
-    return _read_ending(text) or _explain_undecided(text)
+    return _read_ending(text) or _explain_unclear(text)
 
 
 Reader = Callable[[Given, Pause], Answer | Unclear | None]
@@ -494,7 +494,7 @@ def _read_change(text: str, pending: Pause, kind: Literal["reject", "replan"]) -
     return Answer(kind, change) if change else None
 
 
-def _explain_undecided(text: str) -> Unclear | None:
+def _explain_unclear(text: str) -> Unclear | None:
     """Return why a text that is not a sentence decides nothing."""
     if not _looks_like_json(text):
         return unclear("undecided", text) if text else None

@@ -69,7 +69,7 @@ def next_move(values: Mapping[str, Any], settings: Settings, writers: Collection
     left = remaining(settings.limits, values.get("granted"), spent)
     situation = Situation(plan, now, settings, left, spent, writers, changes)
     if early := [id for id, record in now.items() if record.get("finished_task")]:
-        # Only a person lets steps go of a plan that they approved step by step.
+        # Only a person may drop steps of a plan that a person approved.
         bound = settings.approvals == "each" and (values.get("approval") or {}).get("by") == "user"
         open_steps = any(record.get("status") not in FINAL for record in now.values())
         if bound and not late and open_steps and not any(now[id].get("let_go") for id in early):
@@ -81,7 +81,7 @@ def next_move(values: Mapping[str, Any], settings: Settings, writers: Collection
     if ready := [id for id in able if all(now.get(other, {}).get("status") == "done" for other in needs[id])]:
         return _dispatch(situation, ready, late)
     if waiting := [id for id, record in now.items() if record.get("status") == "waiting"]:
-        # After the deadline no answer could be used any more.
+        # No answer helps after the deadline.
         return situation.move("budget", waiting, key="deadline") if late else situation.move("ask", waiting)
     if failed := [id for id, record in now.items() if has_failed(record) and not record.get("handled")]:
         return situation.move("failed", failed)

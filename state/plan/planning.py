@@ -75,7 +75,7 @@ def planning_start(values: Mapping[str, Any], settings: Settings) -> Json:
     planning = values["planning"]
     left = remaining(settings.limits, values.get("granted"), values.get("spent"))
     done = _finished_steps(values)
-    if done:  # a model will write the answer about them
+    if done:  # a model writes the answer about them
         left = subtract(left, RESERVE)
     return {
         "brief": {

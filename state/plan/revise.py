@@ -28,7 +28,7 @@ def with_old_fields(steps: Sequence[Any], rules: Rules) -> list[Any]:
     """
     old = {step["id"]: step for step in (rules.approved or {}).get("steps", ())}
 
-    def filled(step: Any) -> Any:
+    def fill_in(step: Any) -> Any:
         if not isinstance(step, Mapping) or step.get("id") not in old:
             return step
         before, given = old[step["id"]], {key: value for key, value in step.items() if value is not None}
@@ -37,7 +37,7 @@ def with_old_fields(steps: Sequence[Any], rules: Rules) -> list[Any]:
             return step
         return {**{key: value for key, value in before.items() if key != "calls" or same}, **given}
 
-    return [filled(step) for step in steps]
+    return [fill_in(step) for step in steps]
 
 
 def revise(plan: Json, rules: Rules, renamed: Mapping[str, str]) -> tuple[Json, Json] | list[str]:

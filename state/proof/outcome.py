@@ -15,13 +15,13 @@ from donewhen.state.secrets import redact_json
 from donewhen.state.settings import Settings
 
 CODES: dict[str, Status | None] = {
-    "answered": "completed",  # but for what a person approved and nobody did
-    "scheduled": "completed",  # the request was to have it repeated; nothing of the plan ran
-    "worked": None,  # by the steps: completed, partial or failed
+    "answered": "completed",  # except an approved plan that was not carried out
+    "scheduled": "completed",  # a recurring request; nothing ran
+    "worked": None,  # the steps decide: completed, partial or failed
     "finished_early": "partial",
-    "goal_not_met": "partial",  # an audit: something that was asked for is missing
-    "not_shown": "partial",  # an audit: something that is said was not shown
-    "unaudited": "partial",  # an audit was due and could not be made
+    "goal_not_met": "partial",  # audit: something requested is missing
+    "not_shown": "partial",  # audit: a statement was not shown
+    "unaudited": "partial",  # a due audit was not possible
     "declined": "failed",
     "bad_goal": "failed",
     "no_plan": "failed",

@@ -182,7 +182,7 @@ class Settings(BaseModel):
         """Keep the default of each omitted limit: a limit of money should not allow endless replans."""
         default = LIMITS if info.field_name == "limits" else STEP_LIMITS
         whole = default.model_copy(update={key: getattr(given, key) for key in given.model_fields_set})
-        whole.__pydantic_fields_set__.intersection_update(given.model_fields_set)  # what `merged` goes by
+        whole.__pydantic_fields_set__.intersection_update(given.model_fields_set)  # `merge_settings` reads it
         return whole
 
     @field_validator("output_schema")

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from benchmarks.lies.counting import count, played, wrong
+from benchmarks.lies.counting import count, play_one, wrong
 from benchmarks.lies.kinds import KINDS, Kind
 from benchmarks.lies.world import LEVELS, Level, Stage
 from tests.kit.places import ROOT
@@ -29,7 +29,7 @@ class Theatre:
         self._stage = Stage()
 
     def accepts(self, kind: Kind, level: Level, seed: int = 0) -> bool:
-        return self._runner.run(played(self._stage, kind, level, seed)).accepted
+        return self._runner.run(play_one(self._stage, kind, level, seed)).accepted
 
     def close(self) -> None:
         self._runner.run(self._stage.__aexit__())

@@ -37,11 +37,11 @@ class _Cursor(psycopg.AsyncRawCursor[DictRow]):
     """Numbers a statement's placeholders once; psycopg would search for each `%s` repeatedly."""
 
     async def execute(self, query: Any, params: Any = None, **options: Any) -> Self:
-        return await super().execute(query if params is None else _numbered(query), params, **options)
+        return await super().execute(query if params is None else _number_placeholders(query), params, **options)
 
 
 @lru_cache(512)
-def _numbered(query: str | bytes) -> bytes:
+def _number_placeholders(query: str | bytes) -> bytes:
     numbers = count(1)
     text = query.decode() if isinstance(query, bytes) else query
     return re.sub("%s", lambda _: f"${next(numbers)}", text).encode()

@@ -12,7 +12,7 @@ SCHEMA = {"type": "object", "properties": {"what": {"type": "string"}}, "require
 OFFERED: Any = [{"type": "function", "function": {"name": name, "parameters": SCHEMA}} for name in TOOLS]
 
 
-def worked(n: int, tool: str, file: str | None, prompts: Prompts | None = None) -> None:
+def work_rounds(n: int, tool: str, file: str | None, prompts: Prompts | None = None) -> None:
     left = [n]
 
     def answer(request: httpx.Request) -> httpx.Response:
@@ -42,4 +42,4 @@ def worked(n: int, tool: str, file: str | None, prompts: Prompts | None = None) 
 
 
 if __name__ == "__main__":
-    main(rounds(worked, stores=False))
+    main(rounds(work_rounds, stores=False))

@@ -19,7 +19,7 @@ def agent_of(model: Any, saver: Any) -> Any:
     return create_agent(model, TOOLS, checkpointer=saver)
 
 
-async def worked(n: int, tool: str, file: str | None, durability: Any = None, **options: Any) -> None:
+async def work_rounds(n: int, tool: str, file: str | None, durability: Any = None, **options: Any) -> None:
     async def go(saver: Any) -> None:
         agent = agent_of(FakeChat(replies=loop(n, tool), **options), saver)
         config: Any = {"configurable": {"thread_id": "t"}, "recursion_limit": 10_000}
@@ -33,13 +33,13 @@ async def worked(n: int, tool: str, file: str | None, durability: Any = None, **
 
 
 def run(n: int, tool: str, file: str | None, **options: Any) -> None:
-    asyncio.run(worked(n, tool, file, **options))
+    asyncio.run(work_rounds(n, tool, file, **options))
 
 
 def durable(n: int) -> dict[str, Any]:
     def one(folder: str) -> dict[str, Any]:
         started = time.process_time()
-        asyncio.run(worked(n, "look", f"{folder}/x.db", "sync"))
+        asyncio.run(work_rounds(n, "look", f"{folder}/x.db", "sync"))
         return {"ms": 1000 * (time.process_time() - started) / n, "mb": stored(folder)}
 
     run(3, "look", None)

@@ -13,7 +13,7 @@ from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 TOOLS = [tool(look), tool(put)]
 
 
-async def worked(n: int, tool: str, file: str | None, **options: Any) -> None:
+async def work_rounds(n: int, tool: str, file: str | None, **options: Any) -> None:
     async def go(saver: Any) -> None:
         agent = create_deep_agent(model=FakeChat(replies=loop(n, tool), **options), tools=TOOLS, checkpointer=saver)
         config: Any = {"configurable": {"thread_id": "t"}, "recursion_limit": 10_000}
@@ -27,7 +27,7 @@ async def worked(n: int, tool: str, file: str | None, **options: Any) -> None:
 
 
 def run(n: int, tool: str, file: str | None, **options: Any) -> None:
-    asyncio.run(worked(n, tool, file, **options))
+    asyncio.run(work_rounds(n, tool, file, **options))
 
 
 if __name__ == "__main__":

@@ -33,7 +33,7 @@ def built(model: Any, saver: Any) -> Any:
     return graph.compile(checkpointer=saver)
 
 
-async def worked(n: int, tool: str, file: str | None, durability: Any = "sync", **options: Any) -> None:
+async def work_rounds(n: int, tool: str, file: str | None, durability: Any = "sync", **options: Any) -> None:
     async def go(saver: Any) -> None:
         graph = built(FakeChat(replies=loop(n, tool), **options), saver)
         config: Any = {"configurable": {"thread_id": "t"}, "recursion_limit": 10_000}
@@ -47,7 +47,7 @@ async def worked(n: int, tool: str, file: str | None, durability: Any = "sync", 
 
 
 def run(n: int, tool: str, file: str | None, **options: Any) -> None:
-    asyncio.run(worked(n, tool, file, **options))
+    asyncio.run(work_rounds(n, tool, file, **options))
 
 
 def sides(count: int) -> dict[str, Any]:
@@ -55,10 +55,10 @@ def sides(count: int) -> dict[str, Any]:
 
     async def go() -> float:
         started = time.perf_counter()
-        await asyncio.gather(*(worked(2, "look", None, seconds=0.2) for _ in range(count)))
+        await asyncio.gather(*(work_rounds(2, "look", None, seconds=0.2) for _ in range(count)))
         return time.perf_counter() - started
 
-    asyncio.run(worked(2, "look", None))
+    asyncio.run(work_rounds(2, "look", None))
     return {"s": asyncio.run(go())}
 
 

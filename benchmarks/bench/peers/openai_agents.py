@@ -38,7 +38,7 @@ class Fake(Model):
         raise NotImplementedError
 
 
-def worked(n: int, tool: str, file: str | None, prompts: Prompts | None = None) -> None:
+def work_rounds(n: int, tool: str, file: str | None, prompts: Prompts | None = None) -> None:
     agent = Agent(name="a", model=Fake(n, tool, prompts), tools=[TOOLS[tool]])
     session = SQLiteSession("t", file) if file else None
     asyncio.run(Runner.run(agent, GOAL, max_turns=n + 1, session=session))
@@ -47,4 +47,4 @@ def worked(n: int, tool: str, file: str | None, prompts: Prompts | None = None) 
 
 
 if __name__ == "__main__":
-    main(rounds(worked))
+    main(rounds(work_rounds))

@@ -31,7 +31,7 @@ def script(steps: int, each: int, tool: str, **more: Any) -> list[Any]:
     return [*replies, *([("deliver", {"text": "The value is 12345.", "goal_check": []})] if steps > 1 else [])]
 
 
-async def worked(replies: list[Any], storage: str, **options: Any) -> None:
+async def work_rounds(replies: list[Any], storage: str, **options: Any) -> None:
     async with Agent(
         FakeChat(replies=replies, **options), tools=TOOLS, effects=EFFECTS, storage=storage, settings=SETTINGS
     ) as agent:
@@ -40,7 +40,7 @@ async def worked(replies: list[Any], storage: str, **options: Any) -> None:
 
 
 def run(n: int, tool: str, file: str | None, **options: Any) -> None:
-    asyncio.run(worked(script(1, n, tool), f"sqlite:///{file}" if file else "memory:", **options))
+    asyncio.run(work_rounds(script(1, n, tool), f"sqlite:///{file}" if file else "memory:", **options))
 
 
 def steps(n: int) -> dict[str, Any]:
@@ -49,7 +49,7 @@ def steps(n: int) -> dict[str, Any]:
 
     def one(folder: str) -> dict[str, Any]:
         replies = script(n // 10, 10, "look")
-        ms = cpu(lambda: asyncio.run(worked(replies, f"sqlite:///{folder}/x.db", prompts=prompts))) / n
+        ms = cpu(lambda: asyncio.run(work_rounds(replies, f"sqlite:///{folder}/x.db", prompts=prompts))) / n
         return {"ms": ms, "mb": stored(folder)}
 
     return {**in_folder(one), "prompts_mb": prompts.bytes / 1e6, "same": prompts.same / prompts.bytes}
@@ -78,8 +78,8 @@ def sides(count: int) -> dict[str, Any]:
         return [planned, *[work] * (2 * count + 3)]
 
     moment: list[float] = []
-    asyncio.run(worked(script(1, 2, "look"), "memory:"))
-    asyncio.run(worked(replies(moment), "memory:", seconds=0.2))
+    asyncio.run(work_rounds(script(1, 2, "look"), "memory:"))
+    asyncio.run(work_rounds(replies(moment), "memory:", seconds=0.2))
     return {"s": moment[1] - moment[0] - 0.2}
 
 

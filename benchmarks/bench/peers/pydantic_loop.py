@@ -9,7 +9,7 @@ from pydantic_ai.models.function import FunctionModel
 from pydantic_ai.usage import UsageLimits
 
 
-def worked(n: int, tool: str, file: str | None, prompts: Prompts | None = None) -> None:
+def work_rounds(n: int, tool: str, file: str | None, prompts: Prompts | None = None) -> None:
     left = [n]
 
     def reply(messages: Any, info: Any) -> ModelResponse:
@@ -25,4 +25,4 @@ def worked(n: int, tool: str, file: str | None, prompts: Prompts | None = None) 
 
 
 if __name__ == "__main__":
-    main(rounds(worked, stores=False))
+    main(rounds(work_rounds, stores=False))
