@@ -110,6 +110,7 @@ def provider(page: str) -> Iterator[dict[str, str]]:
 def test_the_code_of_a_page_runs(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """N25, R10: every block of Python, one after the other, as somebody who reads from the top runs them."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.setattr(sys, "stdin", StringIO("approve\n" * 9))
     names: dict[str, Any] = {"__name__": "__main__"}
     exec(GIVEN.get(name_of(page), ""), names)

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from donewhen import Agent, Settings, wait
+from donewhen import Agent, wait
 from donewhen.agent.cli.app import app
 from donewhen.agent.page.serving import listen
 from donewhen.state.errors import DoneWhenError
-from donewhen.testing import ScriptedModel, WireServer, answer, fault
+from donewhen.testing import ScriptedModel, WireServer, fault
 from donewhen.workspace import workspace_tools
 
 
@@ -97,9 +97,3 @@ def test_no_key_is_said_in_the_answer() -> None:
     run = wait(Agent("openai:gpt-5.4-mini", storage="memory:").start("hi"))
     assert run.status == "failed"
     assert "Set OPENAI_API_KEY" in run.answer
-
-
-async def test_wait_works_in_a_notebook() -> None:
-    """L14: a loop runs in this thread, as in Jupyter; `wait` runs the coroutine in another."""
-    run = wait(Agent(ScriptedModel([answer("Hello.")]), storage="memory:").start("hi", settings=Settings()))
-    assert run.answer == "Hello."

@@ -9,8 +9,8 @@ from benchmarks.faults import tools
 from benchmarks.faults.tools import RELEASE, SECRETS, Case, cases
 from donewhen.graph.tools.call import LIMIT
 
-CASES = [(case, bool(number % 2)) for number, case in enumerate(cases())]
-"""Each once, plain and as a coroutine by turns."""
+CASES = [(case, bool(number % 2)) for number, case in enumerate(cases()) if number % 4 in (0, 3)]
+"""Every other one, plain and as a coroutine by turns; `make faults` has all of them both ways."""
 
 
 @pytest.fixture(autouse=True)

@@ -96,35 +96,3 @@ async def test_perfect_work_is_right_and_nothing_is_in_its_way(name: str, tmp_pa
         row = await ours(job, tmp_path, Settings(), model)
     assert (row["right"], row["corrections"]) == ("", [])
     assert [asked.split(":")[0] for asked in row["asked"]] in ([], ["plan"])
-
-
-@pytest.mark.parametrize(
-    "said",
-    [
-        PARTY.replace("The papers do not say whether a coach can park there; they", "Yes, the coach can park, they"),
-        PARTY.replace("1,020", "1,095"),
-        PARTY.replace("00:30", "22:00"),
-    ],
-)
-def test_an_answer_that_is_wrong_is_found_wrong(said: str, tmp_path: Path) -> None:
-    """B2: neither a place for the coach nor another figure is in the papers."""
-    assert EVERYDAY["party"].right(tmp_path, said)
-
-
-@pytest.mark.parametrize("coach", ["not stated anywhere", "that's not mentioned", "unclear", "I couldn't find that"])
-def test_an_open_question_may_be_said_in_other_words(coach: str, tmp_path: Path) -> None:
-    """H1: the check wants the fact, not a wording."""
-    said = f"- Fits: yes, 90\n- Band: 12:30 am\n- Deposit: €1020 by Jan 15\n- **Coach parking**: {coach}"
-    assert EVERYDAY["party"].right(tmp_path, said) == ""
-
-
-def test_what_is_changed_beside_the_job_is_found(tmp_path: Path) -> None:
-    """B3: the pot is no cup, and the uncorrected hours are not Petra's."""
-    EVERYDAY["karte"].make(tmp_path)
-    (tmp_path / "karte_alt.md").write_text(MENU)
-    (tmp_path / "karte.md").write_text(MENU.replace("4,80", "2,80"))
-    assert "karte.md" in EVERYDAY["karte"].right(tmp_path, "")
-    _, _, enter_hours = EVERYDAY["hours"].tools(tmp_path)
-    for person, hours in (("Mia", 48), ("Jonas", 45.5), ("Petra", 45)):
-        enter_hours(person, "2026-10", hours)
-    assert EVERYDAY["hours"].right(tmp_path, "48, 45.5, 41.5")

@@ -1,4 +1,4 @@
-"""An A2A agent of its own process, made with the protocol's SDK, for tests: `python -m tests.kit.a2a_server PORT LOG`.
+"""An A2A agent of its own process, made with the protocol's SDK, for tests.
 
 It does what a word in the request says: asks, wants credentials, fails, takes its time, pays. LOG gets the id of every
 message that arrives, and `LOG.paid` a line for every payment. After LOG may come the port that its card names, and
@@ -6,7 +6,6 @@ message that arrives, and `LOG.paid` a line for every payment. After LOG may com
 """
 
 import asyncio
-import sys
 from pathlib import Path
 
 import uvicorn
@@ -122,7 +121,7 @@ class Guard(BaseHTTPMiddleware):
         return await call_next(request)
 
 
-if __name__ == "__main__":
-    port, log, *more = sys.argv[1:]
+def serve(port: str, log: str, *more: str) -> None:
+    """Serve until the process is ended."""
     named = next((int(each) for each in more if each.isdigit()), int(port))
     uvicorn.run(app(named, Path(log), *more), host="127.0.0.1", port=int(port), log_level="warning")

@@ -7,6 +7,7 @@ import socket
 import subprocess
 import sys
 import time
+from dataclasses import dataclass
 from pathlib import Path
 
 import httpx
@@ -14,6 +15,21 @@ from langgraph_sdk import get_client
 from langgraph_sdk.client import LangGraphClient
 
 from tests.kit.places import ROOT
+
+KEY = "sk-verysecretkey1234567890abcd"
+"""The key of the model of a shared server; nobody may read it."""
+
+
+@dataclass
+class Shared:
+    """A server of several users, whose operator pins settings; each test has users of its own."""
+
+    url: str
+    folder: Path
+
+    def wrote(self, user: str) -> bool:
+        """Return whether the file of `write it` is in the user's folder."""
+        return (self.folder / "work" / user / "forged.txt").exists()
 
 
 def free_port() -> int:

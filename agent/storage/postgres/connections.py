@@ -255,8 +255,16 @@ def _has_ended(connection: PgConnection) -> bool:
     return bool(said.poll(0))
 
 
-async def wait_for_notice(connection: PgConnection, event: asyncio.Event, seconds: float) -> None:
-    """Wait until the event is set, the server sends something, or the time is over. The connection must be idle."""
+async def wait_for_notice(
+    connection: PgConnection, noticed: asyncio.Event, event: asyncio.Event, seconds: float
+) -> None:
+    """Wait until the event is set, the server sends something, or the time is over. The connection must be idle.
+
+    `noticed` is set if the server said something since the last time, beside an answer; then there is no wait.
+    """
+    if noticed.is_set():
+        noticed.clear()
+        return
     loop, came = asyncio.get_running_loop(), connection.fileno()
     loop.add_reader(came, event.set)
     try:

@@ -85,8 +85,9 @@ class PostgresDatabase:
                 hear: Hear = wait_unnotified
             else:
                 await connection.execute("LISTEN donewhen_queued")
-                connection.add_notify_handler(lambda _: None)  # else they are kept
-                hear = partial(wait_for_notice, connection)
+                noticed = asyncio.Event()  # by what is said while a query is answered, which nothing else tells
+                connection.add_notify_handler(lambda _: noticed.set())
+                hear = partial(wait_for_notice, connection, noticed)
             async with self._open_session(connection, store, writes=False, session=False) as opened:
                 yield opened, hear
 

@@ -7,65 +7,22 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.store.base import Op, PutOp, Result
 from langgraph.store.memory import InMemoryStore
-from langgraph_sdk import get_client
 
 from donewhen import Agent, ConfigError, Executor, RemoteAgent, build_graph, wait
 from donewhen.agent.cli.result import Exit
 from donewhen.graph.executors.handoff import Handoff, Unfinished
 from donewhen.state.settings import Settings
-from donewhen.testing import ScriptedModel, WireServer, finish_step, give_up, submit_plan
+from donewhen.testing import ScriptedModel, finish_step, give_up, submit_plan
 from tests.kit.flows import FREE, one_step, play
+from tests.kit.library import Library
 from tests.kit.places import ROOT
 from tests.kit.screens.shell import scripted, user_in
-from tests.kit.serving import free_port, started, stopped
 
 PROOF = finish_step("three papers", ("s1.1", "three papers"))
-
-
-class Library:
-    """The server process, and what arrived there."""
-
-    def __init__(self, folder: Path) -> None:
-        self.port, self.log = free_port(), folder / "messages"
-        self.url = f"http://127.0.0.1:{self.port}"
-        self._process: subprocess.Popen[bytes] | None = None
-
-    def start(self) -> None:
-        """Ready to answer."""
-        self.log.write_text("")
-        command = [sys.executable, "-m", "tests.kit.a2a_server", str(self.port), str(self.log)]
-        self._process = subprocess.Popen(command, cwd=ROOT)
-        for _ in range(600):
-            try:
-                if httpx.get(f"{self.url}/.well-known/agent-card.json", timeout=1).status_code == 200:
-                    return
-            except httpx.HTTPError:
-                pass
-            assert self._process.poll() is None, "the server ended"
-            time.sleep(0.05)
-        raise AssertionError("the server does not answer")
-
-    def stop(self) -> None:
-        """End it, and only it."""
-        if self._process:
-            self._process.terminate()
-            self._process.wait(10)
-
-    @property
-    def messages(self) -> list[str]:
-        """Ids of the messages that arrived since the last look."""
-        found = self.log.read_text().split()
-        self.log.write_text("")
-        return found
-
-    def executor(self, **more: Any) -> Executor:
-        """The librarian."""
-        return Executor(remote=RemoteAgent(self.url, poll=0.05), **more)
 
 
 @pytest.fixture(scope="module")
@@ -265,7 +222,8 @@ def test_an_address_that_is_none() -> None:
 
 
 def test_the_command_works_with_it(library: Library, tmp_path: Path) -> None:
-    """M5: by DONEWHEN_EXECUTORS; what it asks is asked at the terminal's next command, and answered there."""
+    """M5: by DONEWHEN_EXECUTORS; what it asks is asked at the terminal's next command, and answered there;
+    a wrong list is one line."""
     shell = user_in(tmp_path)
     plan = submit_plan([{"content": "ask first", "executor": "lib", "done_when": ["papers are found"]}])
     proof = finish_step("three papers on physics", ("s1.2", "physics"))
@@ -276,30 +234,8 @@ def test_the_command_works_with_it(library: Library, tmp_path: Path) -> None:
         assert "Which field?" in asked.stderr
         done = shell("resume", "--answer", "physics", **named)
     assert (done.exit_code, done.stdout) == (Exit.COMPLETED, "three papers on physics\n")
-
-
-async def test_a_server_works_with_it(library: Library, tmp_path: Path) -> None:
-    """M5, P21: `langgraph dev` with DONEWHEN_EXECUTORS; what the remote agent asks is a pause, answered there."""
-    plan = submit_plan(
-        [{"content": "ask first", "executor": "lib", "done_when": ["papers are found"]}], reason="one thing"
-    )
-    proof = finish_step("three papers on physics", ("s1.2", "physics"))
-    with WireServer(ScriptedModel(roles={"triage": [plan], "execute": [proof]})) as wire:
-        process, url = started(tmp_path, wire.base_url, DONEWHEN_EXECUTORS=f"lib=a2a:{library.url}")
-        try:
-            async with get_client(url=url) as client:
-                id = (await client.threads.create())["thread_id"]
-                await client.runs.wait(id, "agent", input={"messages": [{"role": "user", "content": "find papers"}]})
-                approve = {"resume": {"decisions": [{"type": "approve"}]}}
-                await client.runs.wait(id, "agent", command=approve)
-                (pause,) = (await client.threads.get_state(id))["interrupts"]
-                assert "Which field?" in pause["value"]["message"]
-                await client.runs.wait(id, "agent", command={"resume": "physics"})
-                values = (await client.threads.get_state(id))["values"]
-        finally:
-            stopped(process)
-    assert (values["outcome"]["status"], values["messages"][-1]["content"]) == ("completed", "three papers on physics")
-    assert [(row["mode"], row["by"], row["reason"]) for row in values["modes"]] == [("step", "triage", "one thing")]
+    wrong = shell.run(DONEWHEN_EXECUTORS="far")
+    assert (wrong.exit_code, "DONEWHEN_EXECUTORS" in wrong.stderr) == (Exit.USAGE, True)
 
 
 VICTIM = """

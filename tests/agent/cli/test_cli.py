@@ -31,22 +31,16 @@ from donewhen.testing import (
     ask_user,
     call,
     decline,
-    fault,
     finish_step,
     give_up,
     submit_plan,
 )
-from tests.kit.screens.shell import Shell, one_object, scripted, user_in
+from tests.kit.screens.shell import Shell, one_object, scripted
 from tests.kit.screens.terminal import ROOT
 
 COUNT = {"content": "Count the files", "done_when": ["there is a count"], "tools": ["list_files"]}
 WRITE = {"content": "Write it down", "done_when": ["out.txt exists"], "tools": ["write_file"]}
 COUNTING = [call("list_files"), finish_step("3 files", "s1.1")]
-
-
-@pytest.fixture
-def shell(tmp_path: Path) -> Shell:
-    return user_in(tmp_path)
 
 
 # --- runs
@@ -82,17 +76,6 @@ def test_no_command_is_named_that_cannot_go_on(shell: Shell, way: str) -> None:
     assert (asked["status"], asked["resume"]) == ("waiting", None)
 
 
-def test_yes_runs_to_the_end_and_stdout_is_the_answer(shell: Shell) -> None:
-    with scripted(
-        shell, triage=[submit_plan([COUNT])], execute=[call("list_files"), finish_step("Three — 三.", "s1.1")]
-    ):
-        result = shell.run("--yes")
-    assert result.exit_code == Exit.COMPLETED, result.stderr
-    assert result.stdout == "Three — 三.\n"
-    assert "s1.1 list_files() → " in result.stderr
-    assert "\x1b" not in result.stderr
-
-
 def test_yes_covers_what_stays_in_the_folder_and_nothing_else(shell: Shell) -> None:
     """X15: a write that no plan listed is approved by --yes where it cannot leave the folder; a command is not."""
     allowed = {"content": "Write", "done_when": ["out.txt exists"], "tools": []}
@@ -119,11 +102,6 @@ def test_yes_answers_no_questions(shell: Shell) -> None:
         second = shell("resume", shell.waiting(), "-a", "2")
         assert second.exit_code == Exit.COMPLETED, second.stderr
         assert "text" in str(model.requests[-1].messages[-1].content)
-
-
-def test_a_direct_answer_needs_no_plan(shell: Shell) -> None:
-    with scripted(shell, triage=[answer("42")]):
-        assert shell.run("--json").exit_code == Exit.COMPLETED
 
 
 def test_the_thread_remembers_folder_model_and_settings(shell: Shell, tmp_path: Path) -> None:
@@ -234,17 +212,6 @@ def test_json_of_a_pause_and_of_an_end(shell: Shell) -> None:
     assert last["spent"]["rounds"] == 2
 
 
-def test_the_end_counts_the_criteria_of_the_whole_plan_too(shell: Shell) -> None:
-    """C06: what the user holds in hand at the end is a criterion like those of the steps."""
-    plan = submit_plan([COUNT, WRITE], done_when=["out.txt holds the count"])
-    writing = [call("write_file", path="out.txt", content="3 files"), finish_step("It is written.", "s2.1")]
-    proof = [{"criterion": 1, "met": True, "evidence": [{"observation": "s2.1", "quote": "3 files"}]}]
-    end = [call("deliver", text="3 files; out.txt says so.", goal_check=proof)]
-    with scripted(shell, triage=[plan], execute={"s1": COUNTING, "s2": writing}, deliver=end):
-        ended = shell.run("--yes")
-        assert "2/2 steps done · 3 cited" in ended.stderr
-
-
 def test_json_of_an_error(shell: Shell) -> None:
     result = shell("resume", "nosuch", "--json")
     assert result.exit_code == Exit.USAGE
@@ -256,24 +223,25 @@ def test_json_of_an_error(shell: Shell) -> None:
 # --- goals
 
 
-@pytest.mark.parametrize("words", [["run", "-"], ["run"], ["run", "--stdin"]])
-def test_the_goal_from_stdin(shell: Shell, words: list[str]) -> None:
-    with scripted(shell, triage=[answer("yes")]) as model:
-        result = shell(*words, "-d", str(shell.work), stdin="count these\nfiles")
-    assert result.exit_code == Exit.COMPLETED, result.stderr
-    assert "count these\nfiles" in str(model.requests[0].messages[-1].content)
-
-
 @pytest.mark.parametrize(
-    ("written", "read"),
-    [("café".encode(), "café"), ("café".encode("cp1252"), "café"), ("café".encode("utf-16"), "café"), (b"a\0b", None)],
+    ("words", "stdin", "read"),
+    [
+        (["run", "-"], "count these\nfiles", ["count these\nfiles"]),
+        (["run"], "count these\nfiles", ["count these\nfiles"]),
+        (["run", "count the files", "--stdin"], "the list", ["count the files", "the list"]),
+        (["run", "-"], "café".encode(), ["café"]),
+        (["run", "-"], "café".encode("cp1252"), ["café"]),
+        (["run", "-"], "café".encode("utf-16"), ["café"]),
+        (["run", "-"], b"a\0b", []),
+    ],
 )
-def test_stdin_in_any_encoding(shell: Shell, written: bytes, read: str | None) -> None:
-    """N32: what PowerShell and old programs pipe is read; what is no text is refused in one line."""
+def test_the_goal_from_stdin(shell: Shell, words: list[str], stdin: str | bytes, read: list[str]) -> None:
+    """N32: also what PowerShell and old programs pipe is read; what is no text is refused in one line."""
     with scripted(shell, triage=[answer("yes")] * bool(read)) as model:
-        result = shell("run", "-", stdin=written)
+        result = shell(*words, stdin=stdin)
     if read:
-        assert read in str(model.requests[0].messages[-1].content)
+        assert result.exit_code == Exit.COMPLETED, result.stderr
+        assert all(part in str(model.requests[0].messages[-1].content) for part in read)
     else:
         assert (result.exit_code, result.stderr) == (Exit.USAGE, "donewhen: what stands on stdin is not text\n")
 
@@ -292,14 +260,6 @@ def test_nothing_that_steers_a_terminal_is_piped(shell: Shell, options: list[str
         assert CLIPBOARD in one_object(result)["answer"] if options == ["--json"] else True
     else:
         assert result.stdout == "It is ]52;c;Y3VybCBldmls42.2J end\n"
-
-
-def test_stdin_is_added_to_the_goal_on_request(shell: Shell) -> None:
-    with scripted(shell, triage=[answer("yes")]) as model:
-        shell.run("--stdin", stdin="the list")
-    said = str(model.requests[0].messages[-1].content)
-    assert "count the files" in said
-    assert "the list" in said
 
 
 @pytest.mark.parametrize(
@@ -379,13 +339,17 @@ def findings(result: Result) -> dict[str, str]:
     return {finding["name"]: finding["state"] for finding in value["findings"]}
 
 
-def test_doctor_without_a_key(shell: Shell) -> None:
-    result = shell("doctor", "--json")
-    found = findings(result)
-    assert found["storage"] == "ok"
-    assert found["model"] == "note"
-    assert result.exit_code == Exit.COMPLETED
-    assert "storage" in shell("doctor").stdout
+def test_doctor_says_what_is_missing_and_what_is_broken(shell: Shell, tmp_path: Path) -> None:
+    """L8, C3, P19: no key is only noted; what the first run would fail with is broken, by the name that was meant."""
+    found = findings(shell("doctor", "--json"))
+    assert (found["storage"], found["model"]) == ("ok", "note")
+    (tmp_path / "broken.db").write_bytes(b"this is no database, not at all" * 100)
+    (tmp_path / "elsewhere").symlink_to("/proc/self")
+    assert findings(shell("doctor", "--json", "--storage", str(tmp_path / "broken.db")))["storage"] == "broken"
+    assert findings(shell("doctor", "--json", XDG_STATE_HOME=str(tmp_path / "elsewhere")))["storage"] == "broken"
+    meant = shell("doctor", "--json", DONEWHEN_MODEL="opnai:gpt-5", OPENAI_API_KEY="sk-x")
+    assert (meant.exit_code, findings(meant)["model"]) == (Exit.FAILED, "broken")
+    assert "Did you mean 'openai'" in meant.stdout
 
 
 def test_doctor_tries_the_model(shell: Shell) -> None:
@@ -396,14 +360,6 @@ def test_doctor_tries_the_model(shell: Shell) -> None:
         other = {**base, "DONEWHEN_MODEL": "openai:other"}
         assert findings(shell("doctor", "--json", OPENAI_API_KEY="sk-right", **other))["model"] == "broken"
     assert findings(shell("doctor", "--json", OPENAI_API_KEY="sk-right", **base))["model"] == "broken"
-
-
-def test_doctor_finds_a_broken_database(shell: Shell, tmp_path: Path) -> None:
-    broken = tmp_path / "broken.db"
-    broken.write_bytes(b"this is no database, not at all" * 100)
-    result = shell("doctor", "--json", "--storage", str(broken))
-    assert findings(result)["storage"] == "broken"
-    assert result.exit_code == Exit.FAILED
 
 
 # --- errors
@@ -458,23 +414,6 @@ def test_an_unexpected_error_shows_no_secret_and_a_traceback_only_on_request(
     assert "Traceback" in capsys.readouterr().err
 
 
-def test_a_model_that_refuses_the_key_is_one_clear_line(shell: Shell) -> None:
-    """R01: not retried, no traceback."""
-    with WireServer(ScriptedModel([answer("Hello.")]), api_key="sk-right") as server:
-        shell.model = {"OPENAI_BASE_URL": server.base_url, "OPENAI_API_KEY": "sk-wrong"}
-        result = shell.run("--yes")
-        assert len(server.requests) == 1
-    assert result.exit_code == Exit.FAILED
-    assert "Traceback" not in result.stderr
-    assert "sk-wrong" not in result.stderr + result.stdout
-
-
-def test_a_server_error_is_survived(shell: Shell) -> None:
-    """R01: a 500 is tried again."""
-    with scripted(shell, triage=[fault(status=500, headers={"retry-after": "0"}), answer("there")]):
-        assert shell.run().stdout == "there\n"
-
-
 # --- start-up
 
 
@@ -488,7 +427,7 @@ def test_help_loads_nothing_heavy() -> None:
         "print(sorted({m.partition('.')[0] for m in sys.modules} & {'langgraph', 'langchain_core', 'openai'}))"
     )
     done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, timeout=30, check=True
+        [sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, timeout=100, check=True
     )
     assert "--allow-command" in done.stdout
     assert done.stdout.endswith("[]\n")
@@ -557,14 +496,3 @@ def test_hooks_from_the_environment(shell: Shell) -> None:
     bad = shell.run(DONEWHEN_HOOKS=f"{policy}:none")
     assert bad.exit_code == Exit.USAGE
     assert "DONEWHEN_HOOKS" in bad.stderr
-
-
-def test_remote_agents_from_the_environment(shell: Shell) -> None:
-    """M5: DONEWHEN_EXECUTORS names them; one that cannot be reached is hidden; a wrong list is one clear line."""
-    with scripted(shell, triage=[submit_plan([COUNT])], execute=COUNTING) as model:
-        run = shell.run("--yes", DONEWHEN_EXECUTORS="far=a2a:http://127.0.0.1:9")
-        assert run.exit_code == Exit.COMPLETED, run.stderr
-        assert "<executors>" not in model.requests[0].text
-    bad = shell.run(DONEWHEN_EXECUTORS="far")
-    assert bad.exit_code == Exit.USAGE
-    assert "DONEWHEN_EXECUTORS" in bad.stderr

@@ -2,8 +2,6 @@
 
 from pathlib import Path
 
-import pytest
-
 from donewhen import Agent
 from donewhen.agent.cli.result import Exit
 from donewhen.testing import ScriptedModel, audit, call, finish_step, submit_plan
@@ -13,11 +11,6 @@ COUNT = {"content": "Count the files", "done_when": ["there is a count"], "tools
 SAID = "There are 3 files. All of them are mine."
 COUNTING = [call("list_files"), finish_step(SAID, "s1.1")]
 DOUBT = audit((2, "no", "nobody looked at whose they are"), count=2)
-
-
-@pytest.fixture
-def shell(tmp_path: Path) -> Shell:
-    return user_in(tmp_path)
 
 
 def counted(shell: Shell, *words: str) -> str:

@@ -1,23 +1,15 @@
 """`donewhen schedules`: a goal that recurs, from the confirming run to the verbs that people have over it."""
 
 import json
-from pathlib import Path
-
-import pytest
 
 from donewhen.agent.cli.result import Exit
 from donewhen.testing import submit_plan
-from tests.kit.screens.shell import Shell, scripted, user_in
+from tests.kit.screens.shell import Shell, scripted
 
 PLAN = submit_plan(
     [{"content": "count the files", "tools": []}],
     schedule={"at": "08:30", "weekdays": "mon-fri", "timezone": "Asia/Tokyo"},
 )
-
-
-@pytest.fixture
-def shell(tmp_path: Path) -> Shell:
-    return user_in(tmp_path)
 
 
 def test_a_goal_that_recurs(shell: Shell) -> None:

@@ -60,17 +60,6 @@ def test_a_whole_run_at_a_terminal(tmp_path: Path) -> None:
     assert "1/1 steps done · 1 cited · audited: 1 of 1 sentences shown" in session.seen
 
 
-def test_without_colours_nothing_moves(tmp_path: Path) -> None:
-    """NO_COLOR: the same questions, in plain lines."""
-    with scripted(tmp_path, triage=[submit_plan([COUNT])], execute=[[call("list_files")], COUNTED]) as env:
-        session = Session.start("run", "count", env={**env, "NO_COLOR": "1"}, cwd=tmp_path)
-        session.asked()
-        session.type("yes")
-        assert session.end() == (0, "3 files\n")
-    assert "\x1b[3" not in session.seen
-    assert "s1.1 list_files() → " in session.seen
-
-
 def test_a_plan_is_edited_in_the_persons_editor(tmp_path: Path) -> None:
     """C02: the text that was shown, changed in $EDITOR, is the plan that runs."""
     editor = tmp_path / "editor"

@@ -11,15 +11,10 @@ import pytest
 
 from donewhen.agent.cli.result import Exit
 from donewhen.agent.cli.screen.drawing import draw_pause
-from tests.kit.screens.shell import Shell, user_in
-from tests.kit.screens.terminal import COMMAND, Session, environment, piped, screen, written
+from tests.kit.screens.shell import Shell
+from tests.kit.screens.terminal import COMMAND, Session, environment, screen, written
 
 GOAL = "how many files are there?"
-
-
-@pytest.fixture
-def shell(tmp_path: Path) -> Shell:
-    return user_in(tmp_path)
 
 
 def start(shell: Shell, thread: str) -> None:
@@ -57,24 +52,14 @@ def test_reading_creates_nothing(shell: Shell, tmp_path: Path) -> None:
     assert not list(tmp_path.rglob("*.db"))
 
 
-def test_doctor_names_what_was_meant(shell: Shell) -> None:
-    """L8: the model is made as a run makes it."""
-    found = shell("doctor", "--json", DONEWHEN_MODEL="opnai:gpt-5", OPENAI_API_KEY="sk-x")
-    (model,) = [each for each in json.loads(found.stdout)["findings"] if each["name"] == "model"]
-    assert (found.exit_code, model["state"]) == (Exit.FAILED, "broken")
-    assert "Did you mean 'openai'" in model["text"]
-
-
-def test_resume_finds_what_was_cut_off(tmp_path: Path) -> None:
+def test_resume_finds_what_was_cut_off(shell: Shell, tmp_path: Path) -> None:
     """L9: without an id the latest run that waits or was cut off, newest first."""
-    env = environment(tmp_path)
-    waiting = piped("run", GOAL, "--thread", "first", env=env, cwd=tmp_path)
-    assert waiting.returncode == Exit.WAITING
-    session = Session.start("run", GOAL, "--thread", "second", env=env, cwd=tmp_path)
+    start(shell, "first")
+    session = Session.start("run", GOAL, "--thread", "second", env=environment(tmp_path), cwd=shell.work)
     session.asked()
     session.interrupt()
     assert session.end()[0] == 130
-    assert json.loads(piped("resume", "--json", env=env, cwd=tmp_path).stdout)["thread_id"] == "second"
+    assert json.loads(shell("resume", "--json").stdout)["thread_id"] == "second"
 
 
 def test_a_thread_is_named_by_its_beginning(shell: Shell, tmp_path: Path) -> None:
@@ -100,7 +85,7 @@ def test_a_thread_goes_on_with_another_model_and_folder(shell: Shell, tmp_path: 
     assert done.stdout.startswith("4 files:\n"), done.stderr
 
 
-@pytest.mark.parametrize("closed", ["<&-", "<&- 2>&-", ">&- 2>/dev/null"])
+@pytest.mark.parametrize("closed", ["<&- 2>&-", ">&- 2>/dev/null"])
 def test_closed_streams(tmp_path: Path, closed: str) -> None:
     """L9: a service manager may close any of them."""
     line = f'exec "$@" {closed}'

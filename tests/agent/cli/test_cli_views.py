@@ -7,11 +7,10 @@ from typing import Any
 import pytest
 
 from donewhen.agent.cli.screen.asking import Later, Person
-from donewhen.agent.cli.screen.meter import meter_text, table
-from donewhen.agent.cli.screen.terminal import ASCII_MARKS, clean, shorten
-from donewhen.agent.cli.screen.views import Progress, View, call_text
+from donewhen.agent.cli.screen.terminal import clean, shorten
+from donewhen.agent.cli.screen.views import Progress, View
 from donewhen.state.people.answers import Answer, read_answer
-from tests.kit.pauses import PLAN, pending
+from tests.kit.pauses import pending
 from tests.kit.screens.terminal import screen, written
 
 STEPS = [{"id": "s1", "content": "Read [red]all[/red]"}, {"id": "s2", "content": "Write \x1b[2Jit"}]
@@ -58,15 +57,6 @@ def test_lines() -> None:
     assert progress.limits == {"rounds": 10}
 
 
-def test_ascii_marks() -> None:
-    where = screen(marks=ASCII_MARKS)
-    with View(where, Progress()) as view:
-        for event in EVENTS:
-            view.show(event)
-    assert "[x] s1 Read" in written(where)
-    assert "[!] s2 Write" in written(where)
-
-
 def test_speech_that_broke_off_is_not_shown() -> None:
     """S02: what is said again from the start is not said twice."""
     where = screen()
@@ -90,64 +80,6 @@ def test_what_happened_stays_and_what_goes_on_is_drawn_below() -> None:
     lines = [line for line in written(where).splitlines() if "s1.1" in line or "☑" in line]
     assert "→ no such file" in lines[0]
     assert "☑ s1 Read [red]all[/red]" in lines[-1]
-
-
-def test_quiet_shows_nothing() -> None:
-    where, progress = screen(), Progress()
-    with View(where, progress, quiet=True) as view:
-        for event in EVENTS:
-            view.show(event)
-    assert written(where) == ""
-    assert progress.rows["s1"].status == "done"
-
-
-def test_the_checklist_follows_an_edited_plan() -> None:
-    """C03: steps that a person changed, added or removed show as they are now."""
-    progress = Progress()
-    progress.show_plan({"title": "Do it", "steps": STEPS})
-    todos = [
-        {"id": "s2", "content": "Write all", "status": "in_progress"},
-        {"id": "s3", "content": "More", "status": "pending"},
-    ]
-    progress.apply({"type": "todos", "todos": todos})
-    assert [(id, row.content, row.status) for id, row in progress.rows.items()] == [
-        ("s2", "Write all", "running"),
-        ("s3", "More", "pending"),
-    ]
-
-
-def test_calls_and_meters_are_one_line() -> None:
-    assert call_text({"tool": "find", "arguments": {"query": "a\nb", "n": 1}}) == "find(query=…, n=1)"
-    assert call_text({"tool": "odd"}) == "odd"
-    spent = {
-        "rounds": 3,
-        "model_calls": 4,
-        "input_tokens": 1500,
-        "output_tokens": 20,
-        "cost_usd": 0.5,
-        "active_seconds": 1.25,
-    }
-    assert (
-        meter_text(spent, {"rounds": 9, "cost_usd": 2})
-        == "3/9 rounds · 4 model calls · 1.5k tokens · $0.5000/$2 · 1.2 s"
-    )
-    assert meter_text({}, {}) == ""
-
-
-def test_the_meter_says_what_nobody_knows() -> None:
-    """R05: estimates and unknown prices are marked, and never read as free."""
-    guessed = {"model_calls": 2, "input_tokens": 1500, "output_tokens": 20, "estimated_calls": 1, "unpriced_calls": 2}
-    assert meter_text(guessed, {}) == "2 model calls · ~1.5k tokens · price unknown"
-    assert meter_text({**guessed, "cost_usd": 0.5}, {}) == "2 model calls · ~1.5k tokens · $0.5000+?"
-    rows = {part.name: part.text for part in table(guessed, {})}
-    assert (rows["tokens in"], rows["money"]) == ("1,500, of 1 model call estimated", "price unknown")
-
-
-def test_every_limit_is_in_the_meter() -> None:
-    """X08: spent and limit per key, also of cached tokens alone."""
-    spent, limits = {"input_tokens": 1500, "cached_tokens": 750, "output_tokens": 20}, {"cached_tokens": 1000}
-    assert meter_text(spent, limits) == "1.5k tokens in (50% cached) · 750/1.0k tokens from cache · 20 tokens out"
-    assert ("tokens from cache", "750 of 1,000") in [(part.name, part.text) for part in table(spent, limits)]
 
 
 def test_text_is_made_safe_and_keeps_every_letter() -> None:
@@ -269,13 +201,3 @@ def test_the_arguments_of_a_call_in_the_editor(tmp_path: Path) -> None:
     changed = script(tmp_path, 'sed -i "s/out.txt/in.txt/" "$1"')
     assert asked("tool", "e", editor=changed)[0] == Answer("edit", arguments={"path": "in.txt", "content": "7"})
     assert asked("tool", "e", "r", "no", editor=script(tmp_path, 'echo "{" > "$1"'))[0] == Answer("reject")
-
-
-def test_a_plan_with_everything_is_listed() -> None:
-    progress = Progress()
-    progress.show_plan(PLAN, {"s1": {"status": "done"}, "s2": {"status": "failed", "reason": "no disk"}})
-    assert [(row.status, row.reason) for row in progress.rows.values()] == [
-        ("done", ""),
-        ("failed", "no disk"),
-        ("pending", ""),
-    ]

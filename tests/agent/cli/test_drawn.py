@@ -9,14 +9,17 @@ import pytest
 from rich.cells import cell_len
 from rich.text import Text
 
-from donewhen.agent.cli.screen.drawing import AnswerText, Blocks, draw_pause
+from donewhen.agent.cli.result import Exit
+from donewhen.agent.cli.screen.drawing import AnswerText, draw_pause
 from donewhen.agent.cli.screen.terminal import TAB
-from donewhen.agent.cli.screen.views import Progress, View, mode_text
+from donewhen.agent.cli.screen.views import Progress, View
 from donewhen.state.people.answers import Answer
-from donewhen.testing import answer, ask_user, call, finish_step, submit_plan
+from donewhen.testing import ask_user, call, finish_step, submit_plan
 from tests.agent.cli.test_cli_terminal import COUNT, COUNTED, Hanging, scripted
 from tests.agent.cli.test_cli_views import asked, script
 from tests.kit.pauses import LIMITS, pending
+from tests.kit.screens.shell import Shell
+from tests.kit.screens.shell import scripted as in_shell
 from tests.kit.screens.terminal import ESCAPES, Session, drawn, environment, piped, screen, written
 
 WORDS = "Sum the amounts of every region of the sales file and compare them"
@@ -42,18 +45,6 @@ def test_no_word_is_broken_and_nothing_is_raw(width: int) -> None:
     assert set(starts) == {"["}, "a key was parted from its words"
 
 
-def test_wide_characters_are_counted_as_they_are_drawn() -> None:
-    """U13, S03: CJK takes two columns each; no line is longer than the terminal and no character is lost."""
-    where = screen(width=50, live=True, language="zh")
-    plan = {"title": "计划", "steps": [{"id": "s1", "content": LONG_CHINESE, "done_when": ["报告存在"]}]}
-    where.show(draw_pause({"kind": "plan", "plan": plan, "limits": LIMITS}, where))
-    where.legend(where.say("keys_plan"))
-    lines = drawn(written(where), 50)
-    text = "".join("".join(lines).split())
-    assert LONG_CHINESE in text
-    assert "完成标准" in text or "完成" in text
-
-
 @pytest.mark.parametrize("form", ["{}", "# {}", "- {}", "{} and {}", "| a | b |\n|---|---|\n| c | {} |"])
 def test_lines_of_wide_characters_are_filled(form: str) -> None:
     """U13: Chinese text is broken between its characters, so that lines are full, and nothing of it is lost."""
@@ -67,24 +58,12 @@ def test_lines_of_wide_characters_are_filled(form: str) -> None:
     assert not [line for line in lines if line.strip()[0] in "，。）"]
 
 
-@pytest.mark.parametrize("language", ["en", "zh", "de", "fr", "es", "ja"])
-def test_the_mode_is_said_in_the_language_of_the_goal(language: str) -> None:
-    """U13: every mode, whoever chose it."""
-    where = screen(language=language)
-    words = where.texts("mode")
-    for mode in ("answer", "step", "plan"):
-        for by in ("triage", "plan", "settings", "executor", "promotion"):
-            said = mode_text({"mode": mode, "by": by, "reason": "r"}, where)
-            assert said.startswith(words["line"].partition("{")[0])
-            assert words[mode] in said
-
-
-def test_a_chinese_run_is_chinese_at_the_terminal_and_when_it_is_shown(tmp_path: Path) -> None:
+def test_a_chinese_run_is_chinese_at_the_terminal_and_when_it_is_shown(shell: Shell) -> None:
     """U13, S03, P14: the runtime's own words, at work and afterwards, are in the language that was declared."""
     plan = submit_plan([COUNT], language="zh-CN")
-    with scripted(tmp_path, triage=[plan], execute=[[call("list_files")], COUNTED]) as env:
-        done = piped("run", LONG_CHINESE, "--yes", "--thread", "mine", env=env, cwd=tmp_path)
-        shown = piped("show", "mine", env=env, cwd=tmp_path).stdout
+    with in_shell(shell, triage=[plan], execute=[[call("list_files")], COUNTED]):
+        done = shell("run", LONG_CHINESE, "--yes", "--thread", "mine")
+        shown = shell("show", "mine").stdout
     assert "已完成 · 完成 1/1 步" in done.stderr
     for part in (
         f"目标：{LONG_CHINESE}",
@@ -96,6 +75,30 @@ def test_a_chinese_run_is_chinese_at_the_terminal_and_when_it_is_shown(tmp_path:
     ):
         assert part in shown, shown
     assert not [word for word in ("Mode", "Status", "Goal", "Spent", "cited", "audited", "rounds") if word in shown]
+
+
+def test_every_event_as_a_line_of_json(shell: Shell) -> None:
+    """S01: `--stream-json`: the events as they are, the result last."""
+    with in_shell(shell, triage=[submit_plan([COUNT])], execute=[[call("list_files")], COUNTED]):
+        done = shell.run("--yes", "--stream-json")
+    *events, result = [json.loads(line) for line in done.stdout.splitlines()]
+    kinds = [event["type"] for event in events]
+    assert kinds[0] == "started"
+    assert {"plan", "tool_started", "observation", "step_finished", "waiting", "outcome"} <= set(kinds)
+    assert (result["status"], result["answer"], result["schema_version"]) == ("completed", "3 files", 1)
+    assert done.stderr == ""
+
+
+def test_a_cancelled_run_says_where_in_words(shell: Shell) -> None:
+    """U13: no id of ours in what people read."""
+    plan = submit_plan([{**COUNT, "tools": []}])
+    with in_shell(shell, triage=[plan], execute=[[call("write_file", path="a.txt", content="x")]]):
+        shell.run()
+        assert "write_file" in shell("resume", "--approve").stderr
+        ended = shell("resume", "--cancel")
+    assert ended.exit_code == Exit.FAILED
+    assert "cancelled when asked about write_file in step s1" in ended.stderr
+    assert "call1" not in ended.stderr
 
 
 def test_a_call_is_shown_as_it_will_run() -> None:
@@ -175,27 +178,6 @@ def test_what_is_said_beside_a_plan_is_shown_and_stop_is_said_on_lines_of_its_ow
     assert "Go on with: donewhen resume mine" in lines
 
 
-def test_show_draws_the_answer(tmp_path: Path) -> None:
-    """U13: `show` at a terminal, as at the end of the run; into a pipe as it is."""
-    with scripted(tmp_path, triage=[answer(MARKDOWN)]) as env:
-        piped("run", "count", "--thread", "mine", env=env, cwd=tmp_path)
-        assert MARKDOWN in piped("show", "mine", env=env, cwd=tmp_path).stdout
-        session = Session.start("show", "mine", env=env, cwd=tmp_path, answers_here=True)
-        session.end()
-    assert " • 3 files" in drawn(session.raw, 80)
-
-
-def test_a_long_line_stays_behind_its_bar() -> None:
-    """U13: also where it is wrapped, in words and between wide characters."""
-    where = screen(live=True, width=50)
-    text = f"{WORDS} {WORDS}\n{LONG_CHINESE}{LONG_CHINESE}"
-    where.show(draw_pause(pending("tool", tool="write_file", arguments={"path": "a", "content": text}), where))
-    lines = drawn(written(where), 50)
-    behind = lines[next(number for number, line in enumerate(lines) if "content:" in line) + 1 :]
-    assert len(behind) > 4
-    assert all(line.startswith("    │ ") for line in behind)
-
-
 def test_tab_says_what_should_be_different() -> None:
     """U13: Tab alone asks for it, after words it sends them."""
     assert asked("plan", TAB, "shorter")[0] == Answer("reject", "shorter")
@@ -212,15 +194,6 @@ def test_an_edit_that_is_not_sent_is_kept(tmp_path: Path) -> None:
     assert answer.plan is not None
     assert answer.plan["steps"][2]["content"] == "Tell everybody"
     assert "Your edit is kept" in shown
-
-
-def test_a_text_is_shown_block_by_block() -> None:
-    """S02: what is whole is drawn at once; a fence is not parted."""
-    blocks = Blocks()
-    given = [blocks.feed(piece) for piece in ("One\n", "\nTw", "o\n\n```\na\n\nb\n```\n\nThree")]
-    assert given == ["", "One\n\n", "Two\n\n```\na\n\nb\n```\n\n"]
-    assert blocks.finish() == "Three"
-    assert blocks.whole == "One\n\nTwo\n\n```\na\n\nb\n```\n\nThree"
 
 
 def test_the_answer_is_drawn_while_it_is_written() -> None:
@@ -286,18 +259,6 @@ def test_another_request_follows_in_the_latest_conversation(tmp_path: Path) -> N
     assert len(json.loads(listed.stdout)["threads"]) == 1
 
 
-def test_every_event_as_a_line_of_json(tmp_path: Path) -> None:
-    """S01: `--stream-json`: the events as they are, the result last."""
-    with scripted(tmp_path, triage=[submit_plan([COUNT])], execute=[[call("list_files")], COUNTED]) as env:
-        done = piped("run", "count", "--yes", "--stream-json", env=env, cwd=tmp_path)
-    *events, result = [json.loads(line) for line in done.stdout.splitlines()]
-    kinds = [event["type"] for event in events]
-    assert kinds[0] == "started"
-    assert {"plan", "tool_started", "observation", "step_finished", "waiting", "outcome"} <= set(kinds)
-    assert (result["status"], result["answer"], result["schema_version"]) == ("completed", "3 files", 1)
-    assert done.stderr == ""
-
-
 def test_the_command_speaks_the_language_of_the_goal(tmp_path: Path) -> None:
     """U13, Q11: keys, labels and the last line, from the demo model in Chinese."""
     env = environment(tmp_path)
@@ -309,29 +270,6 @@ def test_the_command_speaks_the_language_of_the_goal(tmp_path: Path) -> None:
     session.type("")
     assert session.end()[0] == 0
     assert "已完成 · 完成 1/1 步" in session.raw
-
-
-def test_nobody_is_told_the_price_is_unknown_before_the_end(tmp_path: Path) -> None:
-    """U13: the meter does not flicker; the last line says what is not known."""
-    with scripted(tmp_path, triage=[submit_plan([COUNT])], execute=[[call("list_files")], COUNTED]) as env:
-        env = {**env, "DONEWHEN_MODEL": "openai:nobody-knows"}
-        session = Session.start("run", "count", "-y", env=env, cwd=tmp_path)
-        assert session.end()[0] == 0
-    assert session.raw.count("price unknown") == 1
-
-
-def test_a_cancelled_run_says_where_in_words(tmp_path: Path) -> None:
-    """U13: no id of ours in what people read."""
-    plan = submit_plan([{**COUNT, "tools": []}])
-    with scripted(tmp_path, triage=[plan], execute=[[call("write_file", path="a.txt", content="x")]]) as env:
-        session = Session.start("run", "count", env=env, cwd=tmp_path, columns=120)
-        session.asked()
-        session.type("y")
-        assert "write_file" in session.asked()
-        session.type("c")
-        assert session.end()[0] == 1
-    assert "cancelled when asked about write_file in step s1" in session.seen
-    assert "call1" not in session.seen
 
 
 def test_the_first_ctrl_c_lets_the_call_at_work_end(tmp_path: Path) -> None:

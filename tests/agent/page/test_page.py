@@ -15,7 +15,7 @@ from donewhen.agent.page.serving import Address
 from donewhen.agent.workspace import workspace_tools
 from donewhen.testing import ScriptedModel, answer, ask_user, call, finish_step, submit_plan
 from tests.kit.places import ROOT
-from tests.kit.screens.pages import TOKEN, Json, served
+from tests.kit.screens.pages import TOKEN, Gate, Json, served
 from tests.kit.screens.terminal import Session, environment
 
 READ = {"content": "Read the note", "done_when": ["it is read"], "tools": ["read_note"]}
@@ -151,23 +151,15 @@ async def test_an_earlier_thread_is_drawn_as_it_stands_and_goes_on(tmp_path: Pat
 
 async def test_stop_and_go_on() -> None:
     """R02, U4: stopped at a clean point; going on ends it, and nothing is asked again."""
-    entered, go = asyncio.Event(), asyncio.Event()
-
-    async def wait_here() -> str:
-        """Wait."""
-        entered.set()
-        await go.wait()
-        return "waited"
-
-    plan = submit_plan([{"content": "Wait", "done_when": ["waited"], "tools": ["wait_here"]}])
-    model = ScriptedModel(roles={"triage": [plan], "execute": [call("wait_here"), finish_step("done", "s1.1")]})
-    async with served(Agent(model, [wait_here], storage="memory:", effects={"wait_here": "read"})) as page:
+    gate = Gate()
+    waiting, model = gate.agent()
+    async with served(waiting) as page:
         thread = await page.start("wait")
         await page.answer(thread, (await page.told(thread))[-1]["pending"][0]["id"], "approve")
-        await entered.wait()
+        await gate.entered.wait()
         assert (await page.client.get("/api/threads")).json()["threads"][0]["at_work"]
         await page.send(f"threads/{thread}/stop")
-        go.set()
+        gate.go.set()
         assert (await page.told(thread, ends=2))[-1]["status"] == "running"
         await page.send(f"threads/{thread}/go-on", steer="")
         assert (await page.told(thread, ends=3))[-1]["status"] == "completed"
@@ -176,27 +168,15 @@ async def test_stop_and_go_on() -> None:
 
 async def test_a_run_of_another_process_is_followed(tmp_path: Path) -> None:
     """C06, N48: at work there, it is so in the list; its steps and questions come; it cannot be stopped from here."""
-    entered, go = asyncio.Event(), asyncio.Event()
-
-    async def wait_here() -> str:
-        """Wait."""
-        entered.set()
-        await go.wait()
-        return "waited"
-
-    plan = submit_plan([{"content": "Wait", "done_when": ["waited"], "tools": ["wait_here"]}])
+    gate = Gate()
     execute = [call("wait_here"), ask_user("Which year?", ["2022", "2023"]), finish_step("done", "s1.1")]
-    model = ScriptedModel(roles={"triage": [plan], "execute": execute})
-    storage, effects = f"sqlite:///{tmp_path / 'runs.db'}", {"wait_here": "read"}
-    async with (
-        served(agent(storage)) as page,
-        Agent(model, [wait_here], storage=storage, effects=effects) as other,  # type: ignore[arg-type]
-    ):
+    storage = f"sqlite:///{tmp_path / 'runs.db'}"
+    async with served(agent(storage)) as page, gate.agent(storage, execute=execute)[0] as other:
         run = await other.start("wait")
         told = page.events(run.thread_id)  # one page that stays open all the time
         assert (await anext(told))["run"]["status"] == "waiting"
         work = asyncio.create_task(other.resume(run, "approve"))
-        await entered.wait()
+        await gate.entered.wait()
         (row,) = (await page.client.get("/api/threads")).json()["threads"]
         assert row["at_work"]
         seen = [await anext(told)]
@@ -205,7 +185,7 @@ async def test_a_run_of_another_process_is_followed(tmp_path: Path) -> None:
         assert [event["type"] for event in seen[:2]] == ["picture", "started"]
         stopping = await page.client.post(f"/api/threads/{run.thread_id}/stop", json={})
         assert (stopping.status_code, stopping.json()["error"]["kind"]) == (409, "ThreadBusy")
-        go.set()
+        gate.go.set()
         await work
         while seen[-1]["type"] != "waiting":
             seen.append(await anext(told))
@@ -218,24 +198,17 @@ async def test_a_run_of_another_process_is_followed(tmp_path: Path) -> None:
 
 async def test_words_after_stop_steer() -> None:
     """U4: what is typed on a request that was stopped is planned by; what is finished stays, another is refused."""
-    entered, go = asyncio.Event(), asyncio.Event()
-
-    async def wait_here() -> str:
-        """Wait."""
-        entered.set()
-        await go.wait()
-        return "waited"
-
+    gate = Gate()
     plan = submit_plan([{"content": "Wait", "done_when": ["waited"], "tools": ["wait_here"]}])
-    model = ScriptedModel(roles={"triage": [plan, submit_plan(["Only look"])], "execute": [call("wait_here")]})
-    async with served(Agent(model, [wait_here], storage="memory:", effects={"wait_here": "read"})) as page:
+    waiting, model = gate.agent(triage=[plan, submit_plan(["Only look"])], execute=[call("wait_here")])
+    async with served(waiting) as page:
         thread = await page.start("wait")
         await page.answer(thread, (await page.told(thread))[-1]["pending"][0]["id"], "approve")
-        await entered.wait()
+        await gate.entered.wait()
         early = await page.client.post(f"/api/threads/{thread}/go-on", json={"steer": "x"})
         assert (early.status_code, early.json()["error"]["kind"]) == (409, "ThreadBusy")
         await page.send(f"threads/{thread}/stop")
-        go.set()
+        gate.go.set()
         await page.told(thread, ends=2)
         await page.send(f"threads/{thread}/go-on", steer="only look at it")
         events = await page.told(thread, ends=3)
@@ -314,29 +287,19 @@ async def test_the_list_is_searched_named_and_shortened(tmp_path: Path) -> None:
 
 async def test_a_thread_at_work_is_told_things_and_not_deleted() -> None:
     """N76: what is said at work is told to all pages; at rest there is nobody to hear it."""
-    entered, go = asyncio.Event(), asyncio.Event()
-
-    async def wait_here() -> str:
-        """Wait."""
-        entered.set()
-        await go.wait()
-        return "waited"
-
-    plan = submit_plan([{"content": "Wait", "done_when": ["waited"], "tools": ["wait_here"]}])
-    model = ScriptedModel(roles={"triage": [plan], "execute": [call("wait_here"), finish_step("done", "s1.1")]})
-    effects, settings = {"wait_here": "read"}, {"when_busy": "next_round"}
-    waiting = Agent(model, [wait_here], storage="memory:", effects=effects, settings=settings)  # type: ignore[arg-type]
+    gate = Gate()
+    waiting, model = gate.agent()
     async with served(waiting) as page:
         thread = await page.start("wait")
         (asked,) = (await page.told(thread))[-1]["pending"]
         idle = await page.client.post(f"/api/threads/{thread}/tell", json={"text": "in blue"})
         assert (idle.status_code, idle.json()["error"]["kind"]) == (409, "ResumeError")
         await page.answer(thread, asked["id"], "approve")
-        await entered.wait()
+        await gate.entered.wait()
         busy = await page.client.delete(f"/api/threads/{thread}")
         assert (busy.status_code, busy.json()["error"]["kind"]) == (409, "ThreadBusy")
         await page.send(f"threads/{thread}/tell", text=" in blue ")
-        go.set()
+        gate.go.set()
         assert [event["text"] for event in of(await page.told(thread, ends=2), "told")] == ["in blue"]
         assert "in blue" in str([message.content for message in model.requests[-1].messages])
 
@@ -458,7 +421,7 @@ def test_no_tool_tells_a_model_the_token(tmp_path: Path) -> None:
     address, token = linked(session)
     (kept,) = (tmp_path / "state" / "donewhen" / "pages").iterdir()
     headers, until = {"authorization": f"Bearer {token}"}, httpx.HTTPTransport(retries=5)
-    with httpx.Client(base_url=f"http://{address}/api", transport=until, headers=headers, timeout=30) as client:
+    with httpx.Client(base_url=f"http://{address}/api", transport=until, headers=headers, timeout=60) as client:
         goal = f"read {kept.relative_to(tmp_path)}"
         thread = client.post("/threads", json={"goal": goal}).json()["thread"]
         with client.stream("GET", f"/threads/{thread}/events") as answered:

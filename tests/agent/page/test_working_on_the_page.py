@@ -1,6 +1,5 @@
 """The page as a place where one works, in headless Chromium: nothing typed is lost, everything is within reach."""
 
-import asyncio
 import os
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,7 @@ from donewhen.agent.workspace import workspace_tools
 from donewhen.testing import ScriptedModel, answer, ask_user, call, finish_step, submit_plan
 from tests.agent.page.test_page import READ, READING, agent
 from tests.kit.screens.browser import DESKTOP, MARKS, PHONE, axe, browser, picture, playwright, say, timed
-from tests.kit.screens.pages import served
+from tests.kit.screens.pages import Gate, served
 
 pytestmark = MARKS
 TWO = [{**READ, "content": name, "depends_on": []} for name in ("First", "Second")]
@@ -26,27 +25,6 @@ async def asked(tab: Any, goal: str = "read it") -> None:
 
 async def focused(tab: Any) -> str:
     return str(await tab.evaluate("document.activeElement.id || document.activeElement.tagName"))
-
-
-class Gate:
-    """A tool that waits until it is let go."""
-
-    def __init__(self) -> None:
-        self.entered, self.go = asyncio.Event(), asyncio.Event()
-
-    async def wait_here(self) -> str:
-        """Wait."""
-        self.entered.set()
-        await self.go.wait()
-        return "waited"
-
-    def agent(self, **roles: Any) -> tuple[Agent, ScriptedModel]:
-        plan = submit_plan([{"content": "Wait", "done_when": ["waited"], "tools": ["wait_here"]}])
-        script = {"triage": [plan], "execute": [call("wait_here"), finish_step("done", "s1.1")], **roles}
-        model = ScriptedModel(roles=script)
-        settings = {"when_busy": "next_round"}
-        tools = [self.wait_here]
-        return Agent(model, tools, storage="memory:", effects={"wait_here": "read"}, settings=settings), model
 
 
 async def test_the_checklist_has_the_order_of_the_plan_that_runs() -> None:

@@ -7,17 +7,16 @@ from typing import Any
 import pytest
 
 from donewhen import Agent, PlanError, PlanStore, plan_tools
-from donewhen.agent.storage import open_storage
+from donewhen.agent.storage import Storage
 from donewhen.testing import ScriptedModel, call, finish_step, submit_plan
 from tests.kit.screens.shell import user_in
-from tests.kit.storage.cases import STORAGES, fresh_url, key_of
 
 STEPS = ["look", "write", "send"]
 
 
-@pytest.fixture(params=STORAGES)
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> PlanStore:
-    return PlanStore(open_storage(fresh_url(request.param, tmp_path), key=key_of(request.param)))
+@pytest.fixture
+def store(storage: Storage) -> PlanStore:
+    return PlanStore(storage)
 
 
 async def test_a_plan_is_kept_and_ticked_off(store: PlanStore) -> None:

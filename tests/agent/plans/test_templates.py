@@ -9,7 +9,7 @@ import pytest
 from donewhen import Agent, PlanError
 from donewhen.testing import ScriptedModel, call, finish_step, submit_plan
 from tests.kit.screens.shell import user_in
-from tests.kit.storage.cases import STORAGES, fresh_url
+from tests.kit.storage.cases import DATABASES, fresh_url
 
 STEP = {
     "content": "write the total of region North to total.txt",
@@ -41,7 +41,7 @@ def working(plans: int, *regions: str) -> ScriptedModel:
     return ScriptedModel(roles={"triage": [planned] * plans, "execute": work})
 
 
-@pytest.mark.parametrize("kind", STORAGES[:3])
+@pytest.mark.parametrize("kind", DATABASES)
 async def test_a_template_is_a_plan_without_a_planner(tmp_path: Path, kind: str) -> None:
     """Issue 12, templates: saved from a completed run, started with parameters; half the calls of the first time."""
     model = working(1, "North", "South")

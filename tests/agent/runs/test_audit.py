@@ -3,11 +3,9 @@
 from pathlib import Path
 from typing import Any
 
-import pytest
 from langchain_core.messages import AIMessage
 
 from donewhen import Agent, Run
-from donewhen.state.errors import ThreadWaiting, UnknownThread
 from donewhen.testing import ScriptedModel, answer, audit, call, finish_step, recall, submit_plan
 from tests.kit.runs import values
 
@@ -107,15 +105,6 @@ async def test_without_a_judge_all_stays_as_it_was(tmp_path: Path) -> None:
     assert run.problem == audits[0].problem == ""
 
 
-async def test_a_model_that_cannot_judge_changes_nothing(tmp_path: Path) -> None:
-    """V07: the demo model says so of itself; a run that a judge doubted does not become complete by it."""
-    await run_then_audit(tmp_path, model(), DOUBT)
-    async with Agent("demo", storage=f"sqlite:///{tmp_path / 'runs.db'}") as agent:
-        later = await agent.audit("t")
-    assert (later.status, later.outcome["code"]) == ("partial", "not_shown")
-    assert "cannot judge" in later.problem
-
-
 async def test_an_audit_never_makes_a_run_better_than_its_steps(tmp_path: Path) -> None:
     """D07: a judge only doubts; what failed stays failed."""
     failing = model(execute=[call("look"), *[finish_step("Ann was told", "s9.9")] * 6])
@@ -140,14 +129,6 @@ async def test_the_judge_looks_for_itself_and_that_is_written_down(tmp_path: Pat
     assert '"text": "5"' in asked, "every change with its arguments"
     assert "1. The total is 5." in asked
     assert "2. Ann was told so by mail." in asked
-
-
-async def test_the_limits_of_the_run_do_not_keep_a_judge_away(tmp_path: Path) -> None:
-    """V07: a run without budget for its audit is unaudited; whoever asks for one later gets it, and it is counted."""
-    run, (later,) = await run_then_audit(tmp_path, model(), audit(count=2), limits={"model_calls": 5})
-    assert run.outcome["code"] in ("unaudited", "worked")
-    assert later.status == "completed"
-    assert later.spent["model_calls"] == run.spent["model_calls"] + 1
 
 
 async def test_an_answer_without_a_plan_is_audited_when_it_is_asked_for(tmp_path: Path) -> None:
@@ -179,35 +160,3 @@ async def test_a_goal_of_its_own_is_decided_by_the_later_judge(tmp_path: Path) -
     verdicts = [each.receipt["criteria"][0]["verdict"] for each in audits]
     assert verdicts == ["proven", "unverified", "proven", "unverified"]
     assert audits[-1].receipt["criteria"][0]["note"] == "part of the goal is not met"
-
-
-async def test_only_what_is_finished_is_audited(tmp_path: Path) -> None:
-    """V07: a run that waits is told so, and an unknown one; nothing changes."""
-    async with agent_of(tmp_path, model(), confirm="always") as agent:
-        await agent.start("Tell Ann the total", thread_id="t")
-        before = await values(agent, "t")
-        with pytest.raises(ThreadWaiting):
-            await agent.audit("t")
-        with pytest.raises(UnknownThread):
-            await agent.audit("nothing")
-        assert await values(agent, "t") == before
-        assert [info.thread_id for info in await agent.threads()] == ["t"]
-
-
-async def test_the_conversation_goes_on_after_an_audit(tmp_path: Path) -> None:
-    """V07: the next request on the thread begins as on any other."""
-    await run_then_audit(tmp_path, model(), DOUBT)
-    async with agent_of(tmp_path, model(triage=[answer("You are welcome.")])) as agent:
-        run = await agent.start("Thanks", thread_id="t")
-    assert (run.status, run.answer, run.problem) == ("completed", "You are welcome.", "")
-
-
-async def test_the_judge_may_be_chosen_for_the_audit(tmp_path: Path) -> None:
-    """DESIGN 5: of another family, one setting away, for this audit only."""
-    await run_then_audit(tmp_path, model())
-    judge = model(DOUBT)
-    async with Agent(model(), storage=f"sqlite:///{tmp_path / 'runs.db'}", models={"judge": judge}) as agent:
-        assert "cannot judge" in (await agent.audit("t", {"models": {"judge": "demo"}})).problem
-        later = await agent.audit("t")
-    assert (later.outcome["code"], later.problem) == ("not_shown", "")
-    judge.assert_exhausted()

@@ -1,30 +1,21 @@
 """Resuming: by whom it may concern, once, from anywhere, later; over every storage."""
 
 import asyncio
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 from langgraph.types import Command
 
-from donewhen import Agent, Limits, Settings, StaleAnswer, ThreadBusy, ThreadWaiting, UnknownThread
+from donewhen import Agent, StaleAnswer, ThreadBusy, ThreadWaiting, UnknownThread, wait
 from donewhen.agent.run import Run
-from donewhen.agent.storage import Storage, open_storage
-from donewhen.testing import ScriptedModel, ask_user, call, finish_step, submit_plan
-from tests.kit.places import ROOT
+from donewhen.agent.storage import Storage
+from donewhen.testing import ScriptedModel, call, finish_step, submit_plan
+from tests.kit.forking import forks
 from tests.kit.runs import Outbox, config, last_seen, one_step, said, scripted, sending, step
-from tests.kit.storage.cases import fresh_url, key_of
+from tests.kit.storage.cases import fresh_url
 
-STORAGES = ["memory", "sqlite", "postgres", "sqlite-sealed"]
 HI = call("send", to="ann", text="hi")
-
-
-@pytest.fixture(params=STORAGES)
-def storage(request: pytest.FixtureRequest, tmp_path: Path) -> Storage:
-    return open_storage(fresh_url(request.param, tmp_path), key=key_of(request.param))
 
 
 async def unchanged(agent: Agent, run: Run, answer: Any, error: type[Exception] = StaleAnswer) -> None:
@@ -214,38 +205,21 @@ async def test_a_new_goal_does_not_lose_an_open_question(storage: Storage) -> No
     model.assert_exhausted()
 
 
-RESUMER = """
-import asyncio, sys
-from donewhen import Agent
-from tests.kit.runs import one_step
-
-async def main():
-    agent = Agent(one_step(), storage=sys.argv[1])
-    run = await agent.resume(sys.argv[2], {sys.argv[3]: "approve"})
-    print(run.status, run.answer)
-
-asyncio.run(main())
-"""
+def resume_here(url: str, thread_id: str, id: str) -> None:
+    """Approve in a process that knows nothing of the run."""
+    run = wait(Agent(one_step(), storage=url).resume(thread_id, {id: "approve"}))
+    assert (run.status, run.answer) == ("completed", "done")
 
 
 async def test_another_process_resumes(tmp_path: Path) -> None:
     """C06: after a restart, with nothing but the storage and the thread's id."""
     storage = fresh_url("sqlite", tmp_path)
     run = await Agent(one_step(), storage=storage).start("do it")
-    command = [sys.executable, "-c", RESUMER, storage, run.thread_id, run.pending[0]["id"]]
-    ended = await asyncio.to_thread(
-        subprocess.run, command, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True
-    )
-    assert ended.stdout == "completed done\n", ended.stderr
+    process = forks.Process(target=resume_here, args=(storage, run.thread_id, run.pending[0]["id"]))
+    process.start()
+    await asyncio.to_thread(process.join)
+    assert process.exitcode == 0
     assert (await Agent(ScriptedModel(), storage=storage).get(run.thread_id)).status == "completed"
-
-
-async def test_days_later_with_other_settings(storage: Storage) -> None:
-    """C06: an agent made today answers what one made then asked, and the run keeps the settings of its start."""
-    model = scripted(submit_plan([step("s1")]), {"s1": [ask_user("Which?"), said("s1")]})
-    run = await Agent(model, storage=storage, settings=Settings(confirm="never")).start("do it")
-    ended = await Agent(model, storage=storage, settings=Settings(limits=Limits(rounds=1))).resume(run, "this")
-    assert ended.status == "completed"
 
 
 async def test_a_second_delivery_of_a_plain_answer_approves_nothing_else(storage: Storage) -> None:

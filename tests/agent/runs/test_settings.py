@@ -89,15 +89,6 @@ def test_a_client_may_ask_for_more_care_and_for_no_less(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "asked", [{"approvals": []}, {"limits": {"rounds": "many"}}, {"profile": "x"}, {"confirm": {}}]
-)
-def test_what_a_client_asks_for_and_cannot_be_is_said(asked: dict[str, object]) -> None:
-    """N30, S5: a ConfigError, of which the server makes a 422; never an error of ours."""
-    with pytest.raises(ConfigError):
-        confine_settings(Settings(confirm="writes", limits=Limits(rounds=7)), asked, models=True)
-
-
-@pytest.mark.parametrize(
     ("profile", "said"),
     [
         ({"forbidden_tools": ["sent"]}, "did you mean send?"),

@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 import threading
+from contextlib import suppress
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -14,18 +15,13 @@ import pytest
 from donewhen import Agent, DoneWhenError, RunStream, ThreadBusy, wait
 from donewhen.agent.storage import Storage, open_storage
 from donewhen.testing import call
+from tests.kit.forking import forks
 from tests.kit.places import ROOT
 from tests.kit.runs import Outbox, one_step, sending
 from tests.kit.storage.cases import fresh_url
 
 ALONE = {"confirm": "never"}
-STORAGES = ["memory", "sqlite", "postgres"]
 HI, BYE = call("send", to="ann", text="hi"), call("send", to="ann", text="bye")
-
-
-@pytest.fixture(params=STORAGES)
-def storage(request: pytest.FixtureRequest, tmp_path: Path) -> Storage:
-    return open_storage(fresh_url(request.param, tmp_path))
 
 
 def working(storage: Storage | str) -> tuple[Agent, Outbox]:
@@ -48,16 +44,6 @@ async def test_break_frees_the_thread(storage: Storage) -> None:
             break
     assert (await agent.resume("t")).status == "completed"
     assert [sent["text"] for sent in outbox.sent] == ["hi", "bye"]
-
-
-async def test_break_out_of_a_stream_with_a_name(storage: Storage) -> None:
-    """L1, R08: likewise while something still refers to the stream."""
-    agent, outbox = working(storage)
-    stream = agent.stream("do it", thread_id="t")
-    await until(stream, "observation")
-    assert (await agent.resume("t")).status == "completed"
-    assert stream.run is not None
-    assert (stream.run.status, len(outbox.sent)) == ("running", 2)
 
 
 async def test_an_exception_in_the_body(storage: Storage) -> None:
@@ -181,7 +167,7 @@ async def test_aclose_waits_no_longer_than_it_is_told(storage: Storage) -> None:
     await begun.wait()
     before = perf_counter()
     await agent.aclose(patience=0.1)
-    assert perf_counter() - before < 5
+    assert perf_counter() - before < 30
     with pytest.raises(DoneWhenError, match="cut off"):
         await task
     async with storage.session("t"):
@@ -189,80 +175,63 @@ async def test_aclose_waits_no_longer_than_it_is_told(storage: Storage) -> None:
     assert (await agent.get("t")).status == "running"
 
 
-LEFT = """
-import asyncio, sys
-from tests.agent.runs.test_streams import until, working
+def leave(url: str, way: str, said: Path) -> None:
+    """Leave a stream, which something still refers to, in a process of its own."""
+    kept = []
 
-kept = []
-
-async def main(url, way):
-    agent, outbox = working(url)
-    stream = agent.stream("do it", thread_id="t", on_leave="continue" if way == "continue" else "stop")
-    if way == "break":
+    async def main() -> None:
+        agent, outbox = working(url)
+        stream = agent.stream("do it", thread_id="t", on_leave="continue" if way == "continue" else "stop")
+        kept.append(stream)
+        if way == "cancel":
+            task = asyncio.create_task(until(stream, "outcome"))
+            while not outbox.sent:  # noqa: ASYNC110
+                await asyncio.sleep(0)
+            task.cancel()
+            return
         async for event in stream:
             if event["type"] == "tool_started":
+                if way == "raise":
+                    raise LookupError
                 break
-    elif way == "raise":
-        async for event in stream:
-            if event["type"] == "tool_started":
-                raise RuntimeError("left")
-    elif way == "cancel":
-        task = asyncio.create_task(until(stream, "outcome"))
-        while not outbox.sent:
-            await asyncio.sleep(0)
-        task.cancel()
-    else:
-        await until(stream, "tool_started")
-    kept.append(stream)
-    print("left", flush=True)
 
-try:
-    asyncio.run(main(*sys.argv[1:]))
-except RuntimeError as error:
-    print(error)
-"""
+    with suppress(LookupError):
+        asyncio.run(main())
+    said.write_text("left")
 
 
-@pytest.mark.parametrize("way", ["break", "raise", "cancel", "continue"])
-@pytest.mark.parametrize("kind", STORAGES)
+@pytest.mark.parametrize(
+    ("kind", "way"), [*(("sqlite", way) for way in ("break", "raise", "cancel", "continue")), ("postgres", "break")]
+)
 async def test_a_process_ends_whatever_was_left(kind: str, way: str, tmp_path: Path) -> None:
     """L1, R08: with a stream left and never closed, `asyncio.run` returns, the process ends, and others go on."""
-    url = fresh_url(kind, tmp_path)
-    command = [sys.executable, "-c", LEFT, url, way]
-    done = await asyncio.to_thread(
-        subprocess.run, command, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True,
-        timeout=30,
-    )  # fmt: skip
-    assert (done.stdout.strip(), done.returncode) == ("left", 0), done.stderr
-    if kind != "memory":
-        async with open_storage(url).session("t"):
-            pass
+    url, said = fresh_url(kind, tmp_path), tmp_path / "said"
+    process = forks.Process(target=leave, args=(url, way, said))
+    process.start()
+    await asyncio.to_thread(process.join, 100)
+    assert (said.read_text(), process.exitcode) == ("left", 0)
+    async with open_storage(url).session("t"):
+        pass
 
 
-FORKED = """
-import os, sys
-from donewhen import Agent, wait
-from tests.kit.runs import one_step
-
-agent = Agent(one_step(), storage=sys.argv[1])
-assert wait(agent.start("do it", thread_id="a")).status == "waiting"
-if child := os.fork():
-    sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
-agent = Agent(one_step(), storage=sys.argv[1])
-assert wait(agent.start("do it", thread_id="b")).status == "waiting"
-print(wait(agent.resume("b", "approve")).answer, flush=True)
-os._exit(0)
-"""
+def wait_fork_wait(url: str, said: Path) -> None:
+    """Wait for a run, fork, and wait for another one in the child."""
+    assert wait(Agent(one_step(), storage=url).start("do it", thread_id="a")).status == "waiting"
+    if child := os.fork():
+        sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+    agent = Agent(one_step(), storage=url)
+    assert wait(agent.start("do it", thread_id="b")).status == "waiting"
+    said.write_text(wait(agent.resume("b", "approve")).answer)
+    os._exit(0)
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "postgres"])
 def test_wait_after_a_fork(kind: str, tmp_path: Path) -> None:
     """L2: a process that forks after its first `wait` (Celery, gunicorn's preload) waits in the child as well."""
-    command = [sys.executable, "-c", FORKED, fresh_url(kind, tmp_path)]
-    done = subprocess.run(
-        command, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, timeout=30
-    )
-    assert (done.stdout.strip(), done.returncode) == ("done", 0), done.stderr
+    process = forks.Process(target=wait_fork_wait, args=(fresh_url(kind, tmp_path), tmp_path / "said"))
+    process.start()
+    process.join(100)
+    assert ((tmp_path / "said").read_text(), process.exitcode) == ("done", 0)
 
 
 def test_wait_in_many_threads(tmp_path: Path) -> None:
@@ -274,7 +243,7 @@ def test_wait_in_many_threads(tmp_path: Path) -> None:
         "[t.start() for t in threads]; [t.join() for t in threads]\n"
         "print(sum(found), sum(t.name == 'donewhen-sync' for t in threading.enumerate()))"
     )
-    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=30)
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=100)
     assert done.stdout == "20 1\n", done.stderr
 
 

@@ -1,8 +1,6 @@
 """`agent.graph`: every verb of LangGraph, async and sync, on every storage."""
 
 import asyncio
-from pathlib import Path
-from typing import Any
 
 import pytest
 from langchain_core.messages import AIMessage
@@ -11,18 +9,11 @@ from langgraph.graph import END, START, MessagesState, StateGraph
 from langgraph.types import Command
 
 from donewhen import Agent, Settings, StaleAnswer, ThreadBusy, UnknownThread
-from donewhen.agent.storage import Storage, open_storage
-from donewhen.testing import ScriptedModel, answer, call, submit_plan
-from tests.kit.runs import Outbox, config, one_step, said, scripted, sending, step, two_questions
-from tests.kit.storage.cases import fresh_url, key_of
+from donewhen.agent.storage import Storage
+from donewhen.testing import ScriptedModel, answer, submit_plan
+from tests.kit.runs import config, one_step, said, scripted, step, two_questions
 
 ALONE = Settings(confirm="never")
-STORAGES = ["memory", "sqlite", "postgres", "sqlite-sealed"]
-
-
-@pytest.fixture(params=STORAGES)
-def storage(request: pytest.FixtureRequest, tmp_path: Path) -> Storage:
-    return open_storage(fresh_url(request.param, tmp_path), key=key_of(request.param))
 
 
 async def test_asynchronous_verbs(storage: Storage) -> None:
@@ -85,18 +76,6 @@ async def test_parallel_steps_write_at_once(storage: Storage) -> None:
     out = await graph.ainvoke({"messages": "do it"}, config("t"), context=ALONE)
     assert out["outcome"]["status"] == "completed"
     model.assert_exhausted()
-
-
-async def test_effects_are_in_the_store(storage: Storage) -> None:
-    """R03: a run driven through the graph has its ledger of effects where the Agent looks for it."""
-    outbox = Outbox()
-    agent = Agent(sending(call("send", to="ann", text="hi"), tools=["send"]), [outbox.tool()], storage=storage)
-    await agent.graph.ainvoke({"messages": "do it"}, config("a.b"), context=ALONE)
-    assert len(outbox.sent) == 1
-    async with storage.reader() as (_, store):
-        (namespace,) = await store.alist_namespaces(prefix=("donewhen", "effects"))
-        states = [item.value["state"] for item in await store.asearch(namespace) if "state" in item.value]
-        assert states == ["done"]
 
 
 async def test_a_run_of_the_graph_is_a_run_of_the_agent(storage: Storage) -> None:
@@ -175,12 +154,3 @@ async def test_inside_another_graph() -> None:
     out = await graph.ainvoke(Command(resume="approve"), config("t"))
     assert isinstance(out["messages"][-1], AIMessage)
     assert out["messages"][-1].text == "done"
-
-
-@pytest.mark.parametrize("version", ["v1", "v2"])
-async def test_versions_of_the_stream(version: Any) -> None:
-    """LANGGRAPH §5: both formats of LangGraph's stream work on it."""
-    graph = Agent(one_step(), storage="memory:").graph
-    out = await graph.ainvoke({"messages": "do it"}, config("t"), version=version)
-    found = out["__interrupt__"] if version == "v1" else out.interrupts
-    assert found[0].value["kind"] == "plan"

@@ -17,15 +17,15 @@ def _assert_right(found: Score, runs: int, deaths: int) -> None:
     assert (found.doubled, found.missing, found.asked_twice) == (0, 0, 0)
 
 
-def test_two_tasks_killed_at_four_points_each(folder: Path) -> None:
+def test_two_tasks_killed_at_two_points_each(folder: Path) -> None:
     """F1, R02, R03: the database has the right hash, no write happened twice, no question was asked twice."""
-    _assert_right(score(folder, Way(full=False), deaths=4), runs=10, deaths=8)
+    _assert_right(score(folder, Way(full=False), deaths=2), runs=6, deaths=4)
 
 
 def test_two_tasks_with_keys_and_tools_that_fail(folder: Path) -> None:
     """F1, X07: a third of the calls fail before they reach the shop. About tools that take a key nobody is asked."""
-    found = score(folder, Way(keyed=True, errors=0.3, full=False), deaths=2)
-    _assert_right(found, runs=6, deaths=4)
+    found = score(folder, Way(keyed=True, errors=0.3, full=False), deaths=1)
+    _assert_right(found, runs=4, deaths=2)
     assert found.asked == 0
 
 

@@ -2,65 +2,23 @@
 
 import asyncio
 import json
+import os
 import re
-from collections.abc import AsyncIterator, Iterator
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any
 from uuid import UUID
 
 import httpx
 import pytest
 from langgraph.store.memory import InMemoryStore
-from langgraph_sdk import get_client
 from langgraph_sdk.client import LangGraphClient
 from langgraph_sdk.errors import APIStatusError
 
 from donewhen import RemoteAgent
 from donewhen.graph.executors.handoff import Handoff
-from donewhen.testing import ScriptedModel, WireServer, answer, ask_user, call, finish_step, submit_plan
+from donewhen.testing import finish_step
 from tests.kit.flows import one_step, play
-from tests.kit.serving import as_user, started, stopped
-
-PLAN = submit_plan(
-    [
-        {"content": "list the files", "done_when": ["the files are known"], "tools": ["list_files"]},
-        {"content": "ask for the colour", "done_when": ["the colour is known"], "tools": []},
-    ],
-    title="Look around",
-    speak="I will look at what there is, and ask you for the colour.",
-)
-
-
-def script(messages: list[Any], tools: list[Any]) -> Any:
-    """One brain for all requests of this file: decides by role, step and what it has seen so far."""
-    role, text = messages[0].text.split("\n")[0], messages[-1].text
-    if role.startswith("You are the triage"):
-        return answer("Hello to you.") if "hello" in messages[1].text else PLAN
-    if role.startswith("You write the answer"):
-        return "There is one file, and the colour is green."
-    step = messages[1].text.rsplit('<step id="', 1)[1].split('"')[0]  # a goal may hold the brief of another run
-    if step == "s1":
-        return finish_step("a.txt", evidence=("s1.1", "a.txt")) if "[s1.1]" in text else call("list_files")
-    return (
-        finish_step("green", evidence=("s2.1", "green"))
-        if "[s2.1]" in text
-        else ask_user("Which colour?", ["red", "green"])
-    )
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with WireServer(ScriptedModel(script)) as wire:
-        process, url = started(tmp_path_factory.mktemp("server"), wire.base_url)
-        yield url
-        stopped(process)
-
-
-@pytest.fixture
-async def client(server: str) -> AsyncIterator[LangGraphClient]:
-    async with get_client(url=server) as connected:
-        yield connected
+from tests.kit.serving import Shared, as_user
 
 
 async def test_the_graph_is_drawn_with_every_edge(client: LangGraphClient) -> None:
@@ -197,22 +155,9 @@ LOOK = {"messages": [{"role": "user", "content": "look around"}]}
 LOOSE = {"confirm": "never", "approvals": "never", "limits": {"rounds": 9999}, "models": {"plan": "openai:dear"}}
 
 
-@pytest.fixture(scope="module")
-def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path]]:
-    """A server of two users, whose operator pins settings; and the folder it works in."""
-    folder = tmp_path_factory.mktemp("shared")
-    (folder / "settings.json").write_text(json.dumps({"limits": {"rounds": 7}, "verification": "grounded"}))
-    users = {"DONEWHEN_TOKENS": "ann:token-of-ann,bob:token-of-bob", "DONEWHEN_SETTINGS": str(folder / "settings.json")}
-    users["CRON_SCHEDULER_SLEEP_TIME"] = "1"
-    with WireServer(ScriptedModel(script)) as wire:
-        process, url = started(folder, wire.base_url, **users)
-        yield url, folder / "work"
-        stopped(process)
-
-
-async def test_every_route_wants_a_token(shared: tuple[str, Path]) -> None:
+async def test_every_route_wants_a_token(shared: Shared) -> None:
     """S1: without a token, with a wrong scheme, or as Studio, no route but health and schema is answered."""
-    url, _ = shared
+    url = shared.url
     id = str(UUID(int=0))
     async with httpx.AsyncClient(base_url=url) as stranger:
         paths = (await stranger.get("/openapi.json")).json()["paths"]
@@ -235,9 +180,9 @@ async def test_every_route_wants_a_token(shared: tuple[str, Path]) -> None:
         assert wrong.status_code == 401
 
 
-async def test_nobody_reaches_what_is_anothers(shared: tuple[str, Path]) -> None:
+async def test_nobody_reaches_what_is_anothers(shared: Shared) -> None:
     """U8, S1: threads, runs, state, crons, assistants and the store of one user are not there for another."""
-    url, _ = shared
+    url = shared.url
     async with as_user(url, "token-of-ann") as ann, as_user(url, "token-of-bob") as bob:
         id = (await ann.threads.create())["thread_id"]
         await ann.runs.wait(id, "agent", input=HELLO)
@@ -264,11 +209,11 @@ async def test_nobody_reaches_what_is_anothers(shared: tuple[str, Path]) -> None
         assert [each["name"] for each in await ann.assistants.search(metadata={"owner": "ann"})] == ["mine"]
 
 
-async def test_no_client_widens_what_the_operator_pinned(shared: tuple[str, Path]) -> None:
+async def test_no_client_widens_what_the_operator_pinned(shared: Shared) -> None:
     """U8: by context, by configurable, by an assistant: confirm, approvals, limits and models stay; less is granted."""
-    url, work = shared
-    async with as_user(url, "token-of-bob") as bob:
-        loose = await bob.assistants.create("agent", context=LOOSE)
+    url = shared.url
+    async with as_user(url, "token-of-cem") as cem:
+        loose = await cem.assistants.create("agent", context=LOOSE)
         strange = {"no_such": 1, **LOOSE}
         for assistant, asked in (
             ("agent", {"context": LOOSE}),
@@ -277,23 +222,23 @@ async def test_no_client_widens_what_the_operator_pinned(shared: tuple[str, Path
             (loose["assistant_id"], {}),
             (loose["assistant_id"], {"context": strange}),
         ):
-            id = (await bob.threads.create())["thread_id"]
-            await bob.runs.wait(id, assistant, input=LOOK, **asked)  # type: ignore[arg-type]
-            pause = (await bob.threads.get_state(id))["interrupts"][0]["value"]
+            id = (await cem.threads.create())["thread_id"]
+            await cem.runs.wait(id, assistant, input=LOOK, **asked)  # type: ignore[arg-type]
+            pause = (await cem.threads.get_state(id))["interrupts"][0]["value"]
             assert (pause["kind"], pause["limits"]["rounds"]) == ("plan", 7)
-        id = (await bob.threads.create())["thread_id"]
-        await bob.runs.wait(id, "agent", input=LOOK, context={"limits": {"rounds": 3}})
-        assert (await bob.threads.get_state(id))["interrupts"][0]["value"]["limits"]["rounds"] == 3
-        await bob.runs.wait(id, "agent", command={"resume": "approve"})
-    assert "bob" in [each.name for each in work.iterdir() if each.is_dir()]
+        id = (await cem.threads.create())["thread_id"]
+        await cem.runs.wait(id, "agent", input=LOOK, context={"limits": {"rounds": 3}})
+        assert (await cem.threads.get_state(id))["interrupts"][0]["value"]["limits"]["rounds"] == 3
+        await cem.runs.wait(id, "agent", command={"resume": "approve"})
+    assert "cem" in os.listdir(shared.folder / "work")
 
 
-async def test_what_runs_by_the_clock_runs_and_keeps_to_the_settings(shared: tuple[str, Path]) -> None:
+async def test_what_runs_by_the_clock_runs_and_keeps_to_the_settings(shared: Shared) -> None:
     """N39, N75, U8: settings given in either place, at once or by a PATCH: the runs begin, under what the operator
     pinned, as whoever made them; what is stored may be."""
-    url, _ = shared
-    as_bob = {"langgraph_auth_user": {"identity": "bob"}, "langgraph_auth_user_id": "bob", "thread_id": "x"}
-    forged = {"configurable": {**LOOSE, **as_bob}, "recursion_limit": 3}
+    url = shared.url
+    as_eve = {"langgraph_auth_user": {"identity": "eve"}, "langgraph_auth_user_id": "eve", "thread_id": "x"}
+    forged = {"configurable": {**LOOSE, **as_eve}, "recursion_limit": 3}
     cases: list[tuple[dict[str, Any], dict[str, Any]]] = [
         ({}, {}),
         ({"context": LOOSE}, {}),
@@ -301,11 +246,11 @@ async def test_what_runs_by_the_clock_runs_and_keeps_to_the_settings(shared: tup
         ({"config": {"configurable": {"limits": {"rounds": 3}}}}, {"context": LOOSE}),
         ({"context": {"limits": {"rounds": 3}}}, {}),
     ]
-    headers = {"authorization": "Bearer token-of-ann"}
-    async with as_user(url, "token-of-ann") as ann, httpx.AsyncClient(base_url=url, headers=headers) as plain:
+    headers = {"authorization": "Bearer token-of-dora"}
+    async with as_user(url, "token-of-dora") as dora, httpx.AsyncClient(base_url=url, headers=headers) as plain:
         begun: list[tuple[str, str, int]] = []
         for given, change in cases:
-            thread = (await ann.threads.create())["thread_id"]
+            thread = (await dora.threads.create())["thread_id"]
             body: dict[str, Any] = {"assistant_id": "agent", "schedule": "0 0 1 1 *", "input": LOOK, **given}
             cron = (await plain.post(f"/threads/{thread}/runs/crons", json=body)).json()
             soon = f"* * * * * {(datetime.now(UTC) + timedelta(seconds=3)).second}"  # once a minute
@@ -313,30 +258,30 @@ async def test_what_runs_by_the_clock_runs_and_keeps_to_the_settings(shared: tup
             stored = patch.json()["payload"]
             assert set(stored["config"]["configurable"]) <= {"cron_id", "confirm", "approvals", "limits"}
             assert not stored.get("context")
-            assert "bob" not in patch.text
+            assert "eve" not in patch.text
             limited = 3 if stored["config"]["configurable"].get("limits") == {"rounds": 3} else 7
             begun.append((thread, cron["cron_id"], limited))
         assert {limited for _, _, limited in begun} == {3, 7}
         for thread, cron_id, limited in begun:
-            for _ in range(150):
-                state = await ann.threads.get_state(thread)
+            for _ in range(300):
+                state = await dora.threads.get_state(thread)
                 if state["interrupts"]:
                     break
                 await asyncio.sleep(0.2)
-            await ann.crons.delete(cron_id)
+            await dora.crons.delete(cron_id)
             (pause,) = state["interrupts"]
             assert (pause["value"]["kind"], pause["value"]["limits"]["rounds"]) == ("plan", limited)
         bad = await plain.post("/runs/crons", json={**body, "config": {"configurable": {"confirm": "perhaps"}}})
         assert (bad.status_code, "confirm" in bad.text) == (422, True)
         command = {"command": {"update": {"approval": {}}}}
         assert (await plain.post("/runs/crons", json={**body, **command})).status_code in (403, 422)
-    async with as_user(url, "token-of-bob") as bob:
-        assert await bob.crons.search() == []
+    async with as_user(url, "token-of-eve") as eve:
+        assert await eve.crons.search() == []
 
 
-async def test_no_setting_is_an_error_of_the_server(shared: tuple[str, Path]) -> None:
+async def test_no_setting_is_an_error_of_the_server(shared: Shared) -> None:
     """N30: whatever a client sends is taken, taken as more care, or refused with what is wrong."""
-    url, _ = shared
+    url = shared.url
     async with httpx.AsyncClient(base_url=url, headers={"authorization": "Bearer token-of-ann"}, timeout=60) as ann:
         for asked, status in (
             ({"confirm": "writes", "approvals": "each", "verification": "judged"}, 200),
@@ -374,3 +319,16 @@ async def test_pages_of_elsewhere_are_not_answered(server: str) -> None:
         await page.post(f"/threads/{thread}/runs/wait", json=body)
         state = (await page.get(f"/threads/{thread}/state")).json()
         assert state["interrupts"][0]["value"]["kind"] == "plan"
+
+
+async def test_a_step_is_handed_over_to_a_remote_agent(client: LangGraphClient) -> None:
+    """M5, P21: `langgraph dev` with DONEWHEN_EXECUTORS; what the remote agent asks is a pause, answered there."""
+    id = (await client.threads.create())["thread_id"]
+    await client.runs.wait(id, "agent", input={"messages": [{"role": "user", "content": "find papers"}]})
+    await client.runs.wait(id, "agent", command={"resume": {"decisions": [{"type": "approve"}]}})
+    (pause,) = (await client.threads.get_state(id))["interrupts"]
+    assert "Which field?" in pause["value"]["message"]
+    await client.runs.wait(id, "agent", command={"resume": "physics"})
+    values = (await client.threads.get_state(id))["values"]
+    assert (values["outcome"]["status"], values["messages"][-1]["content"]) == ("completed", "three papers on physics")
+    assert [(row["mode"], row["by"], row["reason"]) for row in values["modes"]] == [("step", "triage", "one thing")]

@@ -1,7 +1,6 @@
 """What pages made with `useStream` send beside the words: the checkpoint they looked at last, perhaps an old one."""
 
-import threading
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from typing import Any
 
 import httpx
@@ -9,44 +8,16 @@ import pytest
 from langgraph_sdk import get_client
 from langgraph_sdk.client import LangGraphClient
 
-from donewhen.testing import ScriptedModel, WireServer, ask_user, call, finish_step, submit_plan
-from tests.kit.serving import started, stopped
+from tests.kit.server_model import go_on
 
-PLAN = [
-    {"content": "write the note", "done_when": ["it is written"], "tools": ["write_file"]},
-    {"content": "ask for the colour", "done_when": ["it is known"], "tools": []},
-]
 GOAL = {"messages": [{"role": "user", "content": "note the colour"}]}
 MODES: Any = ["values", "messages-tuple", "custom"]
-stop = threading.Event()
-"""Set where the model may answer the second step."""
-
-
-def script(messages: list[Any], tools: list[Any]) -> Any:
-    """Plans, writes, asks; what the user wants otherwise becomes the title of the plan."""
-    role, text = messages[0].text.split("\n")[0], messages[-1].text
-    if role.startswith("You are the triage"):
-        return submit_plan(PLAN, title="In blue" if "in blue" in text else "In any colour")
-    if role.startswith("You write the answer"):
-        return "It is noted."
-    if messages[1].text.rsplit('<step id="', 1)[1].startswith("s1"):
-        return finish_step("written", "s1.1") if "[s1.1]" in text else call("write_file", path="note", content="a")
-    stop.wait(20)
-    return finish_step("green", "s2.1") if "[s2.1]" in text else ask_user("Which colour?", ["red", "green"])
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with WireServer(ScriptedModel(script)) as wire:
-        process, url = started(tmp_path_factory.mktemp("server"), wire.base_url)
-        yield url
-        stopped(process)
 
 
 @pytest.fixture
 async def page(server: str) -> AsyncIterator[tuple[LangGraphClient, str, Any]]:
     """A page that shows the plan of a thread: its client, the thread, and the checkpoint it has seen."""
-    stop.set()
+    go_on.set()
     async with get_client(url=server) as client:
         id = (await client.threads.create())["thread_id"]
         await client.runs.wait(id, "agent", input=GOAL)
@@ -60,13 +31,13 @@ async def looked_at(client: LangGraphClient, id: str) -> Any:
 
 async def stopped_at_work(client: LangGraphClient, id: str) -> None:
     """The plan is approved, and Stop pressed in the second step, when the first has written."""
-    stop.clear()
+    go_on.clear()
     async for part in client.runs.stream(id, "agent", command={"resume": "approve"}, stream_mode=MODES):
         if part.event == "metadata":
             run = part.data["run_id"]
         if part.event == "custom" and part.data["type"] == "step_started" and part.data["step"] == "s2":
             await client.runs.cancel(id, run, wait=True)
-    stop.set()
+    go_on.set()
 
 
 def written(values: Any) -> int:

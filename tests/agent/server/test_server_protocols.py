@@ -1,11 +1,9 @@
 """What LangGraph's server makes of our graph besides its own API: A2A and MCP, driven by the protocols' own clients."""
 
-from collections.abc import Iterator
 from typing import Any
 from uuid import uuid4
 
 import httpx
-import pytest
 from a2a.client import ClientConfig, create_client
 from a2a.helpers import get_artifact_text, new_text_part
 from a2a.types import Message, Role, SendMessageRequest, TaskState
@@ -13,17 +11,6 @@ from google.protobuf.json_format import MessageToDict
 from langgraph_sdk import get_client
 from mcp import ClientSession
 from mcp.client.streamable_http import streamable_http_client
-
-from donewhen.testing import ScriptedModel, WireServer
-from tests.agent.server.test_server import script, started, stopped
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with WireServer(ScriptedModel(script)) as wire:
-        process, url = started(tmp_path_factory.mktemp("protocols"), wire.base_url)
-        yield url
-        stopped(process)
 
 
 async def test_a_run_over_a2a(server: str) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from donewhen import Agent, ThreadBusy
 from donewhen.agent.storage import Storage, open_storage
-from donewhen.agent.storage.postgres.locks import BEAT
+from donewhen.agent.storage.postgres import locks
 from donewhen.agent.storage.table import TABLES
 from donewhen.state.errors import StorageError
 from donewhen.testing import ScriptedModel, answer, call
@@ -56,10 +56,9 @@ async def test_short_ids_are_found_and_lists_are_ordered_whatever_the_locale(loc
         assert [thread_id for thread_id, _ in before] == IDS[2::-1]
 
 
-@pytest.mark.parametrize("locale", LOCALES)
-def test_the_command_finds_what_it_printed(locale: str, tmp_path: Path) -> None:
+def test_the_command_finds_what_it_printed(tmp_path: Path) -> None:
     """N27: eight letters of an id, as the command prints it, are enough for it."""
-    shell, storage = user_in(tmp_path), ("--storage", fresh_postgres_url(locale))
+    shell, storage = user_in(tmp_path), ("--storage", fresh_postgres_url())
     with scripted(shell, triage=[answer("Hello.")]):
         assert shell.run("--yes", *storage).exit_code == 0
     (thread,) = json.loads(shell("threads", "--json", *storage).stdout)["threads"]
@@ -217,8 +216,9 @@ async def test_who_lost_the_lease_cannot_write() -> None:
     assert item.value == {"v": 2}
 
 
-async def test_a_lease_is_renewed_by_what_is_written_and_by_time() -> None:
+async def test_a_lease_is_renewed_by_what_is_written_and_by_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """N28: a step that works for minutes without a word keeps its thread."""
+    monkeypatch.setattr(locks, "BEAT", 0.2)
     direct = fresh_postgres_url()
     ended = "UPDATE donewhen_leases SET until = clock_timestamp()"
     left = "SELECT until > clock_timestamp() + interval '15 s' FROM donewhen_leases"
@@ -227,8 +227,9 @@ async def test_a_lease_is_renewed_by_what_is_written_and_by_time() -> None:
         await store.aput(("a",), "k", {"v": 1})
         assert ask(direct, left) == [(True,)]
         ask(direct, ended)
-        await asyncio.sleep(BEAT + 1)
-        assert ask(direct, left) == [(True,)]
+        async with asyncio.timeout(30):
+            while ask(direct, left) != [(True,)]:  # noqa: ASYNC110 - it is the server that says so
+                await asyncio.sleep(0.05)
 
 
 # Looks ---------------------------------------------------------------------------------------------------------

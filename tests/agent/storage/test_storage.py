@@ -11,11 +11,11 @@ from typing import Any, cast
 import pytest
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import Checkpoint, empty_checkpoint
-from langgraph.store.base import BaseStore, GetOp, PutOp
+from langgraph.store.base import BaseStore, GetOp
 from langgraph.types import Command
 
 from donewhen.agent.storage import Storage, open_storage
-from donewhen.agent.storage.rounds import SOON, Rounds
+from donewhen.agent.storage.rounds import SOON
 from donewhen.graph.step.round import REPLIES as NAMESPACE
 from donewhen.graph.tools.effects import store_label
 from donewhen.state.errors import ConfigError, StorageError, ThreadBusy
@@ -140,26 +140,6 @@ async def test_what_is_no_thread_id_is_refused(thread_id: str) -> None:
         await storage.delete_thread(thread_id)
 
 
-async def test_without_a_lock_what_belongs_to_no_thread_is_written(storage: Storage) -> None:
-    async with storage.session("t"), storage.writer() as (_, store):
-        await store.aput(("notes",), "k", {"v": 1})
-        item = await store.aget(("notes",), "k")
-    assert item is not None
-    assert item.value == {"v": 1}
-
-
-async def test_versions_continue_those_of_the_savers(storage: Storage) -> None:
-    async with storage.reader() as (saver, _):
-        for begun in (None, "00000000000000000000000000000007.0.5"):
-            first = saver.get_next_version(begun, None)
-            assert str(first).split(".")[0] == str(storage.next_version(begun)).split(".")[0]
-            assert first < storage.next_version(first) < saver.get_next_version(storage.next_version(first), None)
-
-
-async def test_deleting_an_unknown_thread_is_no_error(storage: Storage) -> None:
-    await storage.delete_thread("never seen")
-
-
 async def test_many_are_deleted_but_not_what_is_being_worked_on(storage: Storage) -> None:
     """M11, R09: threads are deleted together; one that somebody works on stays, and is named."""
     ids = ["a.1", "b%", "c", "d"]
@@ -211,18 +191,6 @@ async def test_who_is_patient_takes_turns(storage: Storage) -> None:
         with pytest.raises(ThreadBusy):
             async with storage.session("t", patience=0.05):
                 pass
-
-
-async def test_sessions_side_by_side(storage: Storage) -> None:
-    """Many threads are worked on at once, each with its own saver."""
-
-    async def work(thread_id: str) -> list[str]:
-        async with storage.session(thread_id) as (saver, store):
-            compiled = graph().compile(checkpointer=saver, store=store)
-            await compiled.ainvoke({"goal": thread_id}, config(thread_id), durability="sync")
-            return list((await compiled.aget_state(config(thread_id))).values["journal"])
-
-    assert await asyncio.gather(*(work(f"t{n}") for n in range(8))) == [JOURNAL] * 8
 
 
 def test_one_object_serves_several_loops(storage: Storage) -> None:
@@ -310,11 +278,6 @@ async def test_metadata_is_filtered_and_filter_keys_are_data(storage: Storage) -
         assert found == []
 
 
-async def test_health_of_what_is_healthy(storage: Storage) -> None:
-    await storage.check_health()
-    await storage.check_health()
-
-
 async def test_what_a_node_wrote_is_on_the_disk_at_once(tmp_path: Path) -> None:
     """R05, T: it is read at once by whoever asks, is on the disk before its checkpoint, and what fails is said."""
     storage = open_storage(f"sqlite:///{tmp_path}/runs.db")
@@ -380,32 +343,6 @@ async def test_what_waits_is_seen_soon(kind: str, tmp_path: Path) -> None:
         assert found is not None
 
 
-async def test_what_waits_and_cannot_be_written_goes_before_whatever_comes_next() -> None:
-    """R05, F5: nothing is stored that comes after it; and who waits for it may be cancelled."""
-    rounds, tried, free = Rounds[str](), list[list[str]](), asyncio.Event()
-
-    async def commit(writes: list[str]) -> None:
-        tried.append(writes)
-        if not free.is_set():
-            raise StorageError("the disk is full")
-
-    rounds.hold(["a"], commit)
-    rounds.hold(["b"], commit)
-    later = asyncio.Event()
-    asyncio.get_running_loop().call_later(2 * SOON, later.set)
-    await later.wait()
-    with pytest.raises(StorageError, match="disk is full"):
-        await rounds.commit(lambda held: commit([*held, "more"]))
-    rounds.hold(["c"], commit)
-    free.set()
-    waiting = asyncio.ensure_future(rounds.commit(commit))
-    asyncio.get_running_loop().call_soon(waiting.cancel)
-    with pytest.raises(asyncio.CancelledError):
-        await waiting
-    await rounds.flush(commit)
-    assert tried == [["a", "b"], ["a", "b", "more"], ["a", "b", "c"]]
-
-
 @asynccontextmanager
 async def _busy(saver: Any) -> AsyncIterator[None]:
     """The connection is at work for somebody else."""
@@ -462,34 +399,3 @@ async def test_a_checkpoint_that_cannot_be_stored_deletes_no_rounds(tmp_path: Pa
             await saver.aput(first, unstorable, {"source": "loop"}, {})
         await store.aput(("mine",), "key", {"value": 1}, index=False)
         assert await saver.aget_tuple(inner) is not None
-
-
-def test_which_writes_wait_and_what_begins() -> None:
-    """R05: nodes of ours that ask nobody, a finished step, and checkpoints, but not those of rounds that wait for them;
-    a namesake in another graph does not wait."""
-    rounds = Rounds[None]()
-
-    def at(namespace: str, checkpoint: str, run: str = "") -> RunnableConfig:
-        above = {"": run} if run else {}
-        where = {"thread_id": "t", "checkpoint_ns": namespace, "checkpoint_id": checkpoint, "checkpoint_map": above}
-        return {"configurable": where}
-
-    made = cast("Checkpoint", {**empty_checkpoint(), "id": "2"})
-    assert rounds.put(at("", "1"), made, {"source": "loop"}) == (True, [])
-    assert rounds.can_wait(at("", "2"), "a", "~__pregel_pull, advance")
-    assert not rounds.can_wait(at("", "2"), "a", "~__pregel_pull, deliver")
-    assert not rounds.can_wait(at("execute:b", "9", "2"), "c", "~__pregel_pull, advance")
-    assert not rounds.can_wait(at("", "2"), "b", "~__pregel_push, 0, False")
-    assert rounds.is_new(at("execute:b", "", "2"))
-    assert not rounds.is_new(at("execute:b", "", "1"))
-    assert not rounds.is_new(at("mine:b", "", "2"))
-    begun = cast("Checkpoint", {**empty_checkpoint(), "id": "9"})
-    assert rounds.put(at("execute:b", "", "2"), begun, {"source": "input", "parents": {"": "2"}}) == (True, [])
-    assert not rounds.is_new(at("execute:b", "", "2"))
-    assert rounds.can_wait(at("", "2"), "b", "~__pregel_push, 0, False")
-    after = cast("Checkpoint", {**empty_checkpoint(), "id": "3"})
-    assert rounds.put(at("", "2"), after, {"source": "loop"}) == (True, ["execute:b"])
-    assert rounds.put(at("", "3"), made, {"source": "update"}) == (False, [])
-    rounds.note_stored([PutOp((*NAMESPACE, "t"), "s1", {"round": "d"})])
-    assert rounds.can_wait(at("execute:b", "9", "2"), "d", "~__pregel_pull, decide")
-    assert [rounds.put(at("execute:b", "9", "2"), after, {"source": "loop"})[0] for _ in range(2)] == [False, True]

@@ -1,6 +1,5 @@
 """Locks against real processes: killed, frozen, and racing."""
 
-import asyncio
 import os
 import signal
 from pathlib import Path
@@ -60,32 +59,6 @@ async def test_a_child_of_a_killed_holder_does_not_keep_the_thread(url: str) -> 
             os.kill(child, signal.SIGKILL)
 
 
-async def test_a_frozen_holder_keeps_the_thread(url: str) -> None:
-    """F4: nobody takes over from a worker that may be thawed, so nothing runs twice."""
-    with working(url, "t") as [(process, pipe)]:
-        pipe.send("go")
-        assert pipe.recv() == "works"
-        assert process.pid is not None
-        os.kill(process.pid, signal.SIGSTOP)
-        assert not any([await _works_on(url, "t") for _ in range(5)])
-        os.kill(process.pid, signal.SIGCONT)
-        pipe.send("stop")
-        assert pipe.recv() == "left"
-    assert await _works_on(url, "t")
-
-
-async def test_of_eight_workers_one_works(url: str) -> None:
-    """F4, R04: also when all of them find the database empty and have to set it up."""
-    with working(url, "t", count=8) as workers:
-        for _, pipe in workers:
-            pipe.send("go")
-        answers = [pipe.recv() for _, pipe in workers]
-        assert sorted(answers) == ["busy"] * 7 + ["works"]
-        workers[answers.index("works")][1].send("stop")
-        assert workers[answers.index("works")][1].recv() == "left"
-    assert await _works_on(url, "t")
-
-
 async def test_setting_up_is_done_once_by_many(url: str) -> None:
     """Workers on different threads of a new database do not disturb each other."""
     with working(url, "a", count=3) as first, working(url, "b", count=3) as second:
@@ -93,30 +66,6 @@ async def test_setting_up_is_done_once_by_many(url: str) -> None:
             pipe.send("go")
         answers = [pipe.recv() for _, pipe in [*first, *second]]
     assert sorted(answers) == ["busy"] * 4 + ["works"] * 2
-
-
-async def test_a_session_that_lost_its_lock_cannot_write() -> None:
-    """F4: the lock lives on the connection that writes, so losing one is losing the other (a fence)."""
-    import psycopg
-
-    from tests.kit.storage.servers import fresh_postgres_url
-
-    url = fresh_postgres_url()
-    async with open_storage(url).session("t") as (_, store):
-        await store.aput(("a",), "k", {"v": 1})
-        with psycopg.connect(url, autocommit=True) as other:
-            other.execute(
-                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
-                " WHERE application_name = 'donewhen' AND datname = current_database()"
-            )
-        async with open_storage(url).session("t") as (_, new):
-            await new.aput(("a",), "k", {"v": 2})
-        with pytest.raises(psycopg.OperationalError):
-            await store.aput(("a",), "k", {"v": 3})
-    async with open_storage(url).reader() as (_, store):
-        item = await store.aget(("a",), "k")
-    assert item is not None
-    assert item.value == {"v": 2}
 
 
 def test_lock_files_go_and_names_stay_inside_the_folder(tmp_path: Path) -> None:
@@ -132,39 +81,3 @@ def test_lock_files_go_and_names_stay_inside_the_folder(tmp_path: Path) -> None:
     assert list(folder.iterdir()) == []
     assert locks[0].take()
     locks[0].release()
-
-
-async def test_a_connection_serves_session_after_session() -> None:
-    """R07: while one is at work, the others come and go on one connection; a lock goes with its session, and what the
-    server has closed meanwhile is not used."""
-    import psycopg
-
-    from tests.kit.storage.servers import fresh_postgres_url
-
-    url, used = fresh_postgres_url(), list[int]()
-    storage = open_storage(url)
-    idle = (
-        "SELECT pid FROM pg_stat_activity WHERE application_name = 'donewhen' AND datname = current_database()"
-        " AND query LIKE '%unlock%'"
-    )
-    begun, ends = asyncio.Event(), asyncio.Event()
-
-    async def works() -> None:
-        async with storage.session("open"):
-            begun.set()
-            await ends.wait()
-
-    working = asyncio.create_task(works())
-    await begun.wait()
-    with psycopg.connect(url, autocommit=True) as other:
-        for thread_id in ("a", "b", "c"):
-            async with storage.session(thread_id) as (_, store):
-                await store.aput(("worker",), "last", {"thread": thread_id})
-            used += [row[0] for row in other.execute(idle)]
-            assert await _works_on(url, thread_id)
-        assert (len(used), len(set(used))) == (3, 1)
-        other.execute(f"SELECT pg_terminate_backend(pid, 5000) FROM ({idle}) AS idle".encode())
-        async with storage.session("a") as (_, store):
-            assert await store.aget(("worker",), "last") is not None
-    ends.set()
-    await working

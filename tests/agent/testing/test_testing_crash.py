@@ -1,28 +1,22 @@
 """The kit for crashes itself: it crashes where it says, and its assertions fail when they should."""
 
-import json
 import signal
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 from langgraph.checkpoint.memory import InMemorySaver
-from langgraph.store.base import PutOp
 from langgraph.store.memory import InMemoryStore
 
 from donewhen import Agent, StorageError
 from donewhen.agent.storage import open_storage
-from donewhen.agent.testing.crash import STORAGE, notes
-from donewhen.agent.testing.everywhere import forked, tool_boundaries
+from donewhen.agent.testing.crash import STORAGE
+from donewhen.agent.testing.everywhere import tool_boundaries
 from donewhen.testing import (
     Crash,
     Crashed,
-    CrashingStore,
     EffectLedger,
     ScriptedModel,
-    answer,
     asked_again,
     call,
     crashing,
@@ -33,7 +27,6 @@ from donewhen.testing import (
     ending,
     finish_step,
     kill_everywhere,
-    midway,
     nothing_lost,
     playing,
     resume_equals_uninterrupted,
@@ -105,21 +98,6 @@ async def test_a_saver_fails_at_its_nth_operation_and_the_run_goes_on_from_there
         assert (await healthy.aget_state(config("t"))).values["journal"] == JOURNAL
 
 
-def test_a_saver_and_a_store_count_synchronous_calls_too() -> None:
-    """What a user's own graph does without `await` crashes as well."""
-    crash = Crash(3)
-    store = CrashingStore(InMemoryStore(), crash)
-    store.put(("a",), "k", {"v": 1})
-    assert store.get(("a",), "k") is not None
-    with pytest.raises(Crashed):
-        store.batch([PutOp(("a",), "k", {"v": 2})])
-    assert crash.trace == ["store", "store.done", "store"]
-    assert crash.written == 0 < crash.first_write
-    checkpoints = Crash(2)
-    with pytest.raises(Crashed, match="boundary 2"):
-        graph().compile(crashing_saver(InMemorySaver(), checkpoints)).invoke({}, config("t"))
-
-
 @pytest.mark.parametrize("kind", ["memory:", "sqlite"])
 async def test_a_storage_that_fails_is_a_storage_error_and_the_run_goes_on(kind: str, tmp_path: Path) -> None:
     """F5: a failing operation reaches the caller in words, and the same thread goes on with a healthy storage."""
@@ -146,30 +124,6 @@ async def test_a_tool_crashes_in_the_phase_of_the_call_that_is_named(phase: Any,
     assert await tool.ainvoke({"to": "eve"}) == f"sent as {2 + happened}"
 
 
-async def test_an_asynchronous_tool_crashes_too_and_midway_is_nothing_elsewhere() -> None:
-    """`midway` belongs to the call it is in."""
-    midway()
-
-    async def wait() -> str:
-        """Wait."""
-        midway()
-        return "waited"
-
-    crash = Crash(2, only=tool_boundaries("wait"))
-    with pytest.raises(Crashed, match=r"wait\.inside"):
-        await crashing_tool(wait, crash).ainvoke({})
-    midway()
-    assert crash.trace == ["wait.before", "wait.inside"]
-
-
-def test_a_key_that_was_seen_is_answered_and_not_repeated(tmp_path: Path) -> None:
-    """The ledger honours idempotency keys as a good service does."""
-    ledger = EffectLedger(tmp_path / "world.jsonl")
-    assert [ledger.do("charge", {"n": n}, lambda number: number, key="k") for n in (1, 2)] == [1, 1]
-    assert ledger.count("charge", {"n": 1}) == 1
-    assert not ledger.happened("charge", {"n": 2})
-
-
 # Processes -----------------------------------------------------------------------------------------------------------
 
 
@@ -177,7 +131,7 @@ def test_a_scenario_survives_being_killed_everywhere(tmp_path: Path) -> None:
     """F1, R02, R03: a sample here; every boundary of a larger scenario in benchmarks."""
     only = [*STORAGE, *tool_boundaries("send")]
     whole, *trials = kill_everywhere(
-        "tests.agent.testing.test_testing_crash:two_steps", tmp_path, points=[1, 20, 41, 62, (41, 5)], only=only
+        "tests.agent.testing.test_testing_crash:two_steps", tmp_path, points=[1, 41, (41, 5)], only=only
     )
     assert not whole.error
     assert whole.trace.count("send.before") == 1
@@ -193,21 +147,6 @@ def test_a_scenario_survives_being_killed_everywhere(tmp_path: Path) -> None:
         assert 0 < trial.pick_up < trial.seconds
 
 
-def test_every_boundary_is_tried_until_a_run_survives(tmp_path: Path) -> None:
-    """Without `points`, the trials are as many as the boundaries, and each died at its own."""
-    whole, *trials = kill_everywhere(
-        "tests.agent.testing.test_testing_crash:two_steps", tmp_path, only=tool_boundaries("send")
-    )
-    assert [trial.died for trial in trials] == [(boundary,) for boundary in whole.trace]
-    assert [sum("asked" in row and row["asked"]["kind"] == "effect" for row in t.diary) for t in trials] == [1, 1, 1]
-
-
-def test_a_scenario_that_fails_says_why(tmp_path: Path) -> None:
-    """No trial is made of a scenario that fails undisturbed."""
-    (only,) = kill_everywhere("tests.agent.testing.test_testing_crash:broken", tmp_path)
-    assert "this scenario is broken" in only.error
-
-
 def _hang() -> None:
     signal.pause()
 
@@ -215,17 +154,6 @@ def _hang() -> None:
 def _print(text: str) -> dict[str, str]:
     print(text)
     return {"said": text}
-
-
-def test_processes_are_forked_and_ended(tmp_path: Path) -> None:
-    """A process that returns, one that raises, one that hangs."""
-    good = forked("tests.agent.testing.test_testing_crash:_print", {"text": "hello"}, tmp_path / "a")
-    bad = forked("tests.agent.testing.test_testing_crash:_nothing", {}, tmp_path / "b")
-    slow = forked("tests.agent.testing.test_testing_crash:_hang", {}, tmp_path / "c", seconds=0.2)
-    assert (good.code, good.result, good.output) == (0, {"said": "hello"}, "hello\n")
-    assert bad.code == 1
-    assert "_nothing" in bad.output
-    assert slow.code == -signal.SIGALRM
 
 
 # Assertions ----------------------------------------------------------------------------------------------------------
@@ -284,28 +212,3 @@ def test_who_was_asked_twice_is_named() -> None:
     assert asked_again([_asked("s1.q1"), _asked("s1.q2", "Why?")]) == []
     effects = [_asked("s1.e1", kind="effect"), {**died, "written": 3}, _asked("s1.e1~2", kind="effect")]
     assert asked_again(effects) == []
-
-
-async def test_a_policy_that_plays_finds_its_place_and_says_when_it_has_none(tmp_path: Path) -> None:
-    """A second process needs no memory of the first."""
-    model = ScriptedModel(roles={"triage": playing([answer("yes")])})
-    assert (await drive(Agent(model, storage="memory:"), "Really?", "t", _approve)).answer == "yes"
-    with pytest.raises(AssertionError, match="asked for reply 1 of 0"):
-        playing([])([*model.requests[0].messages], [])
-
-
-def test_the_kit_is_imported_when_it_is_used() -> None:
-    """A model for tests does not bring the runtime along."""
-    loaded = "'donewhen.graph.build' in sys.modules"
-    code = f"import sys, agent.testing as t; early = {loaded}; t.drive; print(early, {loaded})"
-    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert said.stdout.split() == ["False", "True"]
-
-
-def test_notes_are_lines_of_json(tmp_path: Path) -> None:
-    """A diary can be read by anything."""
-    crash = Crash(1, log=tmp_path / "diary.jsonl")
-    with pytest.raises(Crashed):
-        crash.reach("put")
-    assert json.loads((tmp_path / "diary.jsonl").read_text()) == {"crashed": "put", "at": 1, "written": 0}
-    assert notes(tmp_path / "none.jsonl") == []

@@ -8,11 +8,9 @@ from typing import Any
 import pytest
 
 from donewhen import Agent, ScheduleError
-from donewhen.agent.storage import open_storage
 from donewhen.agent.work.queue import QUEUE
 from donewhen.agent.work.schedules import Schedules, due_moment
 from donewhen.testing import ScriptedModel, ask_user, call, finish_step, give_up, submit_plan
-from tests.kit.storage.cases import STORAGES, fresh_url, key_of
 
 DAILY = {"at": "08:30", "timezone": "Europe/Berlin"}
 HOURLY = {"every_minutes": 60}
@@ -35,11 +33,6 @@ def reporting(schedule: dict[str, Any], runs: int = 0) -> ScriptedModel:
     plan = submit_plan([{"content": "send the report", "tools": ["send"]}], schedule=schedule)
     work = [reply for _ in range(runs) for reply in (call("send", text="report"), finish_step("sent", "s1.1"))]
     return ScriptedModel(roles={"triage": [plan], "execute": work})
-
-
-@pytest.fixture(params=STORAGES)
-def storage(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
-    return open_storage(fresh_url(request.param, tmp_path), key=key_of(request.param))
 
 
 async def confirmed(agent: Agent, **more: Any) -> str:

@@ -5,13 +5,12 @@ import shlex
 import sqlite3
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 from langchain_core.messages import messages_to_dict
-from langgraph.store.base import Op, Result, SearchOp
+from langgraph.store.base import Op, Result
 from langgraph.store.memory import InMemoryStore
 
 from donewhen import Agent, ConfigError, ToolError, UnknownThread
@@ -19,12 +18,7 @@ from donewhen.agent.storage import open_storage
 from donewhen.agent.work.queue import CANCEL, CancelListener, request_cancel, update_row
 from donewhen.testing import ScriptedModel, answer, ask_user, call, finish_step, submit_plan
 from tests.kit.screens.shell import user_in
-from tests.kit.storage.cases import STORAGES, fresh_url, key_of
-
-
-@pytest.fixture(params=STORAGES)
-def storage(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
-    return open_storage(fresh_url(request.param, tmp_path), key=key_of(request.param))
+from tests.kit.storage.cases import fresh_url, key_of
 
 
 def look() -> str:
@@ -97,35 +91,6 @@ async def test_open_questions_come_oldest_first_page_by_page(kind: str, tmp_path
         for wrong in ({"cursor": "x"}, {"cursor": "[1, 2]"}, {"limit": 0}):
             with pytest.raises(ConfigError):
                 await agent.pending(**wrong)  # type: ignore[arg-type]
-
-
-def downgrade_tables(path: Path, change: str) -> None:
-    """Make the tables of a database those of version 2, with this change of their rows."""
-    with sqlite3.connect(path) as database:
-        for index in ("donewhen_threads_asked", "donewhen_threads_asked_of", "donewhen_threads_undone"):
-            database.execute(f"DROP INDEX {index}")
-        database.execute("ALTER TABLE donewhen_threads DROP COLUMN asked")
-        database.execute(change)
-        database.execute("UPDATE donewhen_meta SET value = '2' WHERE name = 'tables'")
-
-
-async def test_a_database_from_before_an_upgrade_says_what_waits(tmp_path: Path) -> None:
-    """N22, R06: rows of an older version did not know since when a thread waits."""
-    path = tmp_path / "threads.db"
-    async with Agent(asking("Which?"), storage=f"sqlite:///{path}") as agent:
-        await agent.start("old", thread_id="waiting")
-    async with Agent(asking("Which?"), storage=f"sqlite:///{path}") as agent:
-        states = {info.thread_id: info.status for info in await agent.threads()}
-        assert states == {id: (await agent.get(id)).status for id in states}
-        await agent.start("new", thread_id="new")
-    downgrade_tables(path, "UPDATE donewhen_threads SET info = json_remove(info, '$.asked')")
-    async with Agent(asking(), storage=f"sqlite:///{path}") as agent:
-        before = {info.thread_id: info.updated for info in await agent.threads()}
-        assert [row["thread_id"] for row in await agent.pending(limit=1)] == ["waiting"]
-        assert [row["thread_id"] for row in await agent.pending()] == ["waiting", "new"]
-        assert {info.thread_id: info.updated[:19] for info in await agent.threads()} == {
-            id: at[:19] for id, at in before.items()
-        }
 
 
 async def test_steps_have_times() -> None:
@@ -280,36 +245,6 @@ async def test_a_database_that_is_busy_for_once_does_not_make_a_run_deaf() -> No
     await request_cancel(store, "t", "enough")
     assert await listening == "enough"
     assert said == ["drained"]
-
-
-class Counting(InMemoryStore):
-    """Counts what it is asked for."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.searches, self.asked = 0, asyncio.Event()
-
-    async def abatch(self, ops: Iterable[Op]) -> list[Result]:
-        ops = list(ops)
-        self.searches += sum(isinstance(op, SearchOp) for op in ops)
-        self.asked.set()
-        return await super().abatch(ops)
-
-
-async def test_one_run_at_work_asks_for_all_whether_they_are_cancelled() -> None:
-    """M11: with 200 at once each of them asked, once a second; when the one that asks has ended, another does."""
-    store: Any = Counting()
-    cancelling, said = CancelListener(), list[str]()
-    names = [f"t{number}" for number in range(20)]
-    listening = [asyncio.create_task(cancelling.wait(store, name, partial(said.append, name))) for name in names]
-    await store.asked.wait()
-    listening[0].cancel()
-    await request_cancel(store, "t7", "enough")
-    assert await listening[7] == "enough"
-    assert (said, store.searches < len(names)) == (["t7"], True)
-    for task in listening:
-        task.cancel()
-    await asyncio.wait(listening)
 
 
 async def test_a_cancellation_that_came_late_is_not_for_the_next_request(storage: Any) -> None:

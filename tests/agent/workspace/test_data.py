@@ -130,7 +130,7 @@ EMPTY = {
 def test_columns_without_values_are_read_like_any_other(tmp_path: Path, describe: Ask, query: Ask, case: str) -> None:
     """N26, R12: described, counted, summed, compared with dates, and joined with a file that has values."""
     content, rows, said = EMPTY[case]
-    for name in ("empty.csv", "empty.tsv"):
+    for name in ("empty.csv", "empty.tsv") if case in ("quoted", "tabs") else ("empty.csv",):
         (tmp_path / name).write_text(content)
         assert describe(name).startswith(f"{name}: {rows} rows")
         assert describe(name).splitlines()[-1 if "first" not in case else 1] == said
@@ -139,7 +139,7 @@ def test_columns_without_values_are_read_like_any_other(tmp_path: Path, describe
         assert query(f"SELECT coalesce(sum(b), 0) FROM '{name}' WHERE b IS NULL OR b > DATE '2025-01-01'") == "0"
     (tmp_path / "more.csv").write_text("b\n1.10\n2.20\n")
     assert query("SELECT sum(b) FROM (FROM 'empty.csv' UNION ALL BY NAME FROM 'more.csv')") == "3.30"
-    (tmp_path / "empty.tsv").unlink()
+    (tmp_path / "empty.tsv").unlink(missing_ok=True)
     assert query("SELECT sum(b) FROM '*.csv'") == "3.30"
 
 

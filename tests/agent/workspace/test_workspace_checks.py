@@ -187,15 +187,6 @@ def test_arithmetic_that_is_refused(tools: Tools, expression: str, problem: str)
     assert problem in said(tools["calculate"], expression=expression)
 
 
-@settings(max_examples=200)
-@given(
-    numbers=st.lists(st.integers(0, 10**6), min_size=1, max_size=8), signs=st.lists(st.sampled_from("+-*"), min_size=8)
-)
-def test_whole_numbers_stay_exact(numbers: list[int], signs: list[str]) -> None:
-    expression = str(numbers[0]) + "".join(sign + str(number) for sign, number in zip(signs, numbers[1:], strict=False))
-    assert calculate(expression) == str(eval(expression))
-
-
 @settings(max_examples=300, deadline=2000)
 @given(expression=st.text("0123456789.+-*/%()e, pisqrtlog^", max_size=60))
 def test_any_text_is_answered_or_refused_at_once(expression: str) -> None:

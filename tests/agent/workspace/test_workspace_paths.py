@@ -17,7 +17,6 @@ from langchain_core.tools import BaseTool, ToolException
 from pydantic import ValidationError
 
 from donewhen.agent.workspace import workspace_tools
-from donewhen.agent.workspace.root import open_regular
 from donewhen.state.errors import ConfigError
 
 CANARY = "canary-4711"
@@ -113,7 +112,7 @@ PATHS = st.one_of(
 )
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(path=PATHS)
 @example(path="link/secret.csv")
 @example(path="sub/up/deep/secret.json")
@@ -183,7 +182,7 @@ def test_what_is_swapped_for_a_link_or_a_pipe_meanwhile_leads_nowhere(
     seen = set()
     with subprocess.Popen([sys.executable, "-I", "-c", SWAPPER, str(root), *names]) as swapper:
         try:
-            for turn in range(150):
+            for turn in range(60):
                 for name, more in CALLS.items():
                     with contextlib.suppress(ToolException):
                         seen.add(str(tools[name].invoke({"path": paths[turn % 2], **more})))
@@ -191,19 +190,6 @@ def test_what_is_swapped_for_a_link_or_a_pipe_meanwhile_leads_nowhere(
             swapper.kill()
     assert not any(CANARY in text for text in seen)
     assert [(path.name, path.read_text()) for path in outside.iterdir()] == [("note.txt", CANARY)]
-
-
-def test_the_last_look_is_at_the_open_file(world: tuple[Path, Path, Tools]) -> None:
-    """F12, F8: a name that became a link or a pipe after it was checked is refused while opening, without waiting."""
-    root, _, _ = world
-    parent = os.open(root, os.O_RDONLY)
-    try:
-        for name in ("secret.csv", "fifo", "sub"):
-            with pytest.raises(OSError, match=r"symbolic links|not a regular file"):
-                open_regular(parent, name, os.O_RDONLY)
-        os.close(open_regular(parent, "plain.txt", os.O_RDWR))
-    finally:
-        os.close(parent)
 
 
 def test_links_say_where_to_look_and_special_files_never_block(world: tuple[Path, Path, Tools]) -> None:
@@ -249,13 +235,6 @@ def test_the_root_has_to_be_a_readable_folder(tmp_path: Path) -> None:
     for folder in (tmp_path / "missing", tmp_path / "file", "nul\0byte"):
         with pytest.raises(ConfigError, match="workspace root"):
             workspace_tools(folder)
-
-
-def test_a_root_behind_a_link_works(tmp_path: Path) -> None:
-    (tmp_path / "real").mkdir()
-    (tmp_path / "link").symlink_to("real")
-    by_name(tmp_path / "link")["write_file"].invoke({"path": "a.txt", "content": "x"})
-    assert (tmp_path / "real" / "a.txt").read_text() == "x"
 
 
 def test_a_root_that_is_gone_is_a_tool_error(tmp_path: Path) -> None:

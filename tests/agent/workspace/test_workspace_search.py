@@ -7,12 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from langchain_core.tools import BaseTool, ToolException
 
 from donewhen.agent.workspace import workspace_tools
-from donewhen.agent.workspace.walk import path_matcher
 
 Tools = dict[str, BaseTool]
 TREE = {
@@ -160,17 +157,6 @@ def test_names_that_are_no_text_are_shown_not_crashed_on(tools: Tools, tmp_path:
     result = tools["list_files"].invoke({"path": "bad"})
     assert paths(json.loads(result)) == ["bad/\ufffd.txt"]
     assert result.encode()
-
-
-@given(names=st.lists(st.text("ab", min_size=1, max_size=3), min_size=1, max_size=4), at=st.integers(0, 4))
-def test_a_path_matches_itself_and_with_stars_put_in(names: list[str], at: int) -> None:
-    parts = tuple(names)
-    exact = "/" + "/".join(names)
-    assert path_matcher(exact)(parts)
-    assert path_matcher("/" + "/".join([*names[:at], "**", *names[at:]]))(parts)
-    assert path_matcher("/" + "/".join(["**", *names[min(at, len(names) - 1) :]]))(parts)
-    assert not path_matcher(exact + "/c")(parts)
-    assert not path_matcher("c" + exact)(parts)
 
 
 def test_a_line_keeps_its_indentation(tmp_path: Path, tools: Tools) -> None:

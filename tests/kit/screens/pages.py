@@ -14,10 +14,31 @@ from donewhen import Agent
 from donewhen.agent.page.conversations import Conversations
 from donewhen.agent.page.serving import HOST, listen
 from donewhen.agent.page.web import page
+from donewhen.testing import ScriptedModel, call, finish_step, submit_plan
 
 Json = dict[str, Any]
 TOKEN = "a-token"
 ENDS = ("waiting", "outcome", "error")
+
+
+class Gate:
+    """A tool that waits until it is let go, and an agent whose plan is to call it."""
+
+    def __init__(self) -> None:
+        self.entered, self.go = asyncio.Event(), asyncio.Event()
+
+    async def wait_here(self) -> str:
+        """Wait."""
+        self.entered.set()
+        await self.go.wait()
+        return "waited"
+
+    def agent(self, storage: str = "memory:", **roles: Any) -> tuple[Agent, ScriptedModel]:
+        plan = submit_plan([{"content": "Wait", "done_when": ["waited"], "tools": ["wait_here"]}])
+        script = {"triage": [plan], "execute": [call("wait_here"), finish_step("done", "s1.1")], **roles}
+        model, effects = ScriptedModel(roles=script), {"wait_here": "read"}
+        settings = {"when_busy": "next_round"}
+        return Agent(model, [self.wait_here], storage=storage, effects=effects, settings=settings), model  # type: ignore[arg-type]
 
 
 @dataclass
@@ -79,7 +100,7 @@ async def served(agent: Agent, *, port: int = 0, **metadata: Any) -> AsyncIterat
         await task
 
     try:
-        async with httpx.AsyncClient(base_url=f"http://{address}", headers=headers, timeout=20) as client, agent:
+        async with httpx.AsyncClient(base_url=f"http://{address}", headers=headers, timeout=60) as client, agent:
             yield Page(address, client, stop)
     finally:
         await stop()

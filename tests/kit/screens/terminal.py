@@ -15,12 +15,14 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Self
 
 import pyte
 from rich.console import Console
 
 from donewhen.agent.cli.screen.terminal import UNICODE_MARKS, Terminal
+from tests.kit.forking import CommandProcess
 from tests.kit.places import ROOT
 
 
@@ -39,7 +41,7 @@ def written(where: Terminal) -> str:
 
 
 COMMAND = [sys.executable, "-c", "from donewhen.agent.cli import main; main()"]
-SECONDS = 30.0
+SECONDS = 90.0
 ROWS = 200
 """More than anything scrolls in a test."""
 EDITED, PLAIN = "\x1b[?2004h", "\x1b[1m> \x1b[0m"
@@ -56,9 +58,14 @@ def environment(home: Path, **more: str) -> dict[str, str]:
 
 def piped(*words: str, env: Mapping[str, str], cwd: Path, stdin: str = "") -> subprocess.CompletedProcess[str]:
     """The command without any terminal."""
-    return subprocess.run(
-        [*COMMAND, *words], env=dict(env), cwd=cwd, input=stdin, capture_output=True, text=True, timeout=SECONDS
-    )
+    with TemporaryFile() as given, TemporaryFile() as said, TemporaryFile() as errors:
+        given.write(stdin.encode())
+        given.seek(0)
+        files = {"stdin": given.fileno(), "stdout": said.fileno(), "stderr": errors.fileno()}
+        code = CommandProcess(*words, env=env, cwd=cwd, **files).wait(SECONDS)
+        for file in (said, errors):
+            file.seek(0)
+        return subprocess.CompletedProcess(words, code, said.read().decode(), errors.read().decode())
 
 
 def drawn(raw: str, columns: int) -> list[str]:
@@ -72,8 +79,9 @@ def drawn(raw: str, columns: int) -> list[str]:
 class Session:
     """The command in a terminal: stdin and stderr are the terminal, stdout is a pipe."""
 
-    process: subprocess.Popen[str]
+    process: CommandProcess
     screen: int
+    stdout: int
     seen: str = ""
     raw: str = ""
     """All that it was sent."""
@@ -85,13 +93,12 @@ class Session:
         """`answers_here`: stdout is the terminal too, as it is for a person."""
         ours, theirs = pty.openpty()
         fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", ROWS, columns, 0, 0))
-        stdout = theirs if answers_here else subprocess.PIPE
-        process = subprocess.Popen(
-            [*COMMAND, *words], env=dict(env), cwd=cwd, stdin=theirs, stderr=theirs, stdout=stdout,
-            text=True, start_new_session=True,
-        )  # fmt: skip
+        reads, writes = os.pipe()
+        stdout = theirs if answers_here else writes
+        process = CommandProcess(*words, env=env, cwd=cwd, stdin=theirs, stdout=stdout, stderr=theirs)
         os.close(theirs)
-        return cls(process, ours)
+        os.close(writes)
+        return cls(process, ours, reads)
 
     def expect(self, *texts: str) -> str:
         """Everything up to and with one of the texts, which must appear after what was expected before."""
@@ -131,6 +138,7 @@ class Session:
         """Wait for the end: exit code and stdout. What the screen still showed is in `seen`."""
         while self._read():
             pass
-        stdout, _ = self.process.communicate(timeout=SECONDS)
+        with open(self.stdout, encoding="utf-8") as answers:
+            stdout = answers.read()
         os.close(self.screen)
-        return self.process.returncode, stdout or ""
+        return self.process.wait(SECONDS), stdout

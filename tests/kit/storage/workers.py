@@ -1,7 +1,6 @@
 """Real processes that work on a thread, for tests that kill, freeze and race them."""
 
 import asyncio
-import multiprocessing
 import os
 import signal
 from collections.abc import Iterator
@@ -11,12 +10,7 @@ from multiprocessing.process import BaseProcess
 
 from donewhen.agent.storage import open_storage
 from donewhen.state.errors import ThreadBusy
-
-# A fork server imports the libraries once; plain fork would copy this process with its threads and loops.
-_processes = multiprocessing.get_context("forkserver")
-_processes.set_forkserver_preload(
-    ["tests.kit.storage.workers", "donewhen.agent.storage.sqlite", "donewhen.agent.storage.postgres"]
-)
+from tests.kit.forking import forks
 
 Worker = tuple[BaseProcess, Connection]
 
@@ -30,8 +24,8 @@ def working(url: str, thread_id: str, count: int = 1) -> Iterator[list[Worker]]:
     workers: list[Worker] = []
     try:
         for _ in range(count):
-            ours, theirs = _processes.Pipe()
-            process = _processes.Process(target=_run, args=(url, thread_id, theirs), daemon=True)
+            ours, theirs = forks.Pipe()
+            process = forks.Process(target=_run, args=(url, thread_id, theirs), daemon=True)
             process.start()
             theirs.close()
             workers.append((process, ours))

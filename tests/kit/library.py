@@ -1,0 +1,54 @@
+"""A remote agent over A2A: `a2a_server` as a process, and what arrived there."""
+
+import time
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from donewhen import Executor, RemoteAgent
+from tests.kit.a2a_server import serve
+from tests.kit.forking import forks
+from tests.kit.serving import free_port
+
+
+class Library:
+    """The server process, and what arrived there."""
+
+    def __init__(self, folder: Path) -> None:
+        self.port, self.log = free_port(), folder / "messages"
+        self.url = f"http://127.0.0.1:{self.port}"
+        self._process: BaseProcess | None = None
+
+    def start(self) -> None:
+        """Ready to answer."""
+        self.log.write_text("")
+        self._process = forks.Process(target=serve, args=(str(self.port), str(self.log)), daemon=True)
+        self._process.start()
+        for _ in range(600):
+            try:
+                if httpx.get(f"{self.url}/.well-known/agent-card.json", timeout=1).status_code == 200:
+                    return
+            except httpx.HTTPError:
+                pass
+            assert self._process.is_alive(), "the server ended"
+            time.sleep(0.05)
+        raise AssertionError("the server does not answer")
+
+    def stop(self) -> None:
+        """End it, and only it."""
+        if self._process:
+            self._process.terminate()
+            self._process.join(30)
+
+    @property
+    def messages(self) -> list[str]:
+        """Ids of the messages that arrived since the last look."""
+        found = self.log.read_text().split()
+        self.log.write_text("")
+        return found
+
+    def executor(self, **more: Any) -> Executor:
+        """The librarian."""
+        return Executor(remote=RemoteAgent(self.url, poll=0.05), **more)
