@@ -53,8 +53,7 @@ from donewhen.graph.tools.toolbox import EffectKind
 from donewhen.state.errors import ConfigError, GoalError, ResumeError, ThreadBusy, UnknownThread
 from donewhen.state.proof.receipt import Receipt
 from donewhen.state.run import Json
-from donewhen.state.settings import Settings
-from donewhen.state.settings.merging import SettingsLike, merge_settings
+from donewhen.state.settings import Settings, SettingsLike, merge_settings
 
 AT_WORK = 90.0
 """Seconds that a working run has to reach a clean point when it is cancelled."""

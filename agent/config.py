@@ -15,7 +15,7 @@ from typing import Any
 from donewhen.graph.tools.hooks import Hooks
 from donewhen.state.errors import ConfigError
 from donewhen.state.secrets import known_secrets
-from donewhen.state.settings.merging import read_settings
+from donewhen.state.settings import read_settings
 
 DEMO = "demo"
 """The demonstration model, which needs no key. Only the command and the server fall back to it."""

@@ -12,8 +12,7 @@ from donewhen.graph.llm.output import OutputForm
 from donewhen.graph.receive import GIVEN, goal_problem
 from donewhen.state.errors import GoalError, StaleAnswer
 from donewhen.state.run import Json
-from donewhen.state.settings import Settings
-from donewhen.state.settings.merging import SettingsLike
+from donewhen.state.settings import Settings, SettingsLike
 
 GoalInput = str | Sequence[Any]
 """A text, content blocks (`{"type": "text", "text": …}`), or messages; the last message is the request."""

@@ -70,8 +70,7 @@ from donewhen.state.errors import ConfigError, DoneWhenError, StaleAnswer, Stora
 from donewhen.state.ledger import with_granted
 from donewhen.state.private_langgraph import STRICT_RESUME_KEY
 from donewhen.state.run import Json
-from donewhen.state.settings import Settings
-from donewhen.state.settings.merging import SettingsLike, merge_settings
+from donewhen.state.settings import Settings, SettingsLike, merge_settings
 from donewhen.state.versions import migrate
 
 Compiled = CompiledStateGraph[Any, Settings, Any, Any]

@@ -21,7 +21,6 @@ from donewhen.graph.people.consent import activate_plan, check_for_changes
 from donewhen.graph.people.interjections import interjection_entries, new_interjections
 from donewhen.graph.people.pauses import ask_person, current_pause, make_pause
 from donewhen.graph.people.tasks import checklist, close_tasks, open_tasks
-from donewhen.state.channels import merge_records
 from donewhen.state.language.texts import option_texts, say
 from donewhen.state.ledger import add, exhausted, meter
 from donewhen.state.people.answers import Answer
@@ -31,9 +30,8 @@ from donewhen.state.plan.planning import PROMOTED, mode_row, promotion_reasons, 
 from donewhen.state.plan.steps import next_needs, standstill
 from donewhen.state.proof.outcome import FINAL
 from donewhen.state.records import Pause
-from donewhen.state.run import Json, RunState, changed_todos
+from donewhen.state.run import Draft, Json, RunState, changed_todos, merge_records
 from donewhen.state.settings import Settings
-from donewhen.state.updates import Draft
 
 NO_QUESTIONS = (
     "No question was asked: the limit of questions is reached. Go on without the answer: take what is most likely "

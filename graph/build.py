@@ -1,12 +1,13 @@
-"""The wiring: every node and every edge of the runtime, on one screen."""
+"""The graph: every node, every edge, and the routes that choose between them."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 from langchain_core.embeddings import Embeddings
 from langchain_core.language_models import BaseChatModel
 from langchain_core.tools import BaseTool
 from langgraph.graph import END, START, StateGraph
+from langgraph.types import Send
 
 from donewhen.graph.advance import advance
 from donewhen.graph.ask_user import ask_user
@@ -15,16 +16,15 @@ from donewhen.graph.confirm import confirm
 from donewhen.graph.context import Background, Deps, ModelOf, PriceOf
 from donewhen.graph.deliver import deliver
 from donewhen.graph.executors.executor import ExecutorInput, Executors
+from donewhen.graph.people.pauses import typed_reply
 from donewhen.graph.planning.graph import build_plan
 from donewhen.graph.receive import receive
-from donewhen.graph.routes import after_advance, after_deliver, after_execute, after_node, after_start
 from donewhen.graph.step.graph import build_execute
 from donewhen.graph.tools.finder import ToolFinder
 from donewhen.graph.tools.hooks import Hooks
 from donewhen.graph.tools.toolbox import EffectKind, from_function
 from donewhen.state.run import RunInput, RunOutput, RunState
-from donewhen.state.settings import Settings
-from donewhen.state.settings.merging import SettingsLike, read_settings
+from donewhen.state.settings import Settings, SettingsLike, read_settings
 
 
 def build_graph(
@@ -114,6 +114,46 @@ def build_graph(
     )  # fmt: skip
     add_route(graph, "deliver", after_deliver, {END: "one outcome"})
     return graph
+
+
+# The routes follow what nodes decided and decide nothing themselves: pure functions of state
+
+
+def after_start(state: RunState) -> Literal["receive", "confirm", "ask_user"]:
+    """Route a reply typed into the chat to the open pause; anything else is a new request."""
+    pending = state.get("pending")
+    if pending and typed_reply(state.get("messages") or ()) is not None:
+        return "confirm" if pending["kind"] == "plan" else "ask_user"
+    return "receive"
+
+
+def after_node(state: RunState) -> list[Send] | str:
+    """Route to the end if there is one, to an open pause, to open planning, else to `advance`."""
+    if state.get("ending"):
+        return "deliver"
+    if (pending := state.get("pending")) is not None:
+        return "confirm" if pending["kind"] == "plan" else "ask_user"
+    if state["planning"].get("open"):
+        return [Send("plan", {"id": state["planning"]["transcript"]})]
+    return "advance"
+
+
+def after_advance(state: RunState) -> list[Send] | str:
+    """Send every running step to `execute`; otherwise route to a pause, a replan or the end."""
+    running = [id for id, record in (state.get("steps") or {}).items() if record.get("status") == "running"]
+    if running and not state.get("ending") and not state.get("pending"):
+        return [Send("execute", {"id": id}) for id in running]
+    return after_node(state)
+
+
+def after_execute(state: RunState) -> Literal["advance"]:
+    """Go back to `advance`, which decides what runs next."""
+    return "advance"
+
+
+def after_deliver(state: RunState) -> Literal["__end__"]:
+    """End the run."""
+    return "__end__"
 
 
 def _model_source(model: BaseChatModel | ModelOf, models: Mapping[str, BaseChatModel]) -> ModelOf:

@@ -12,8 +12,7 @@ from donewhen.graph.llm.adapter import Adapter
 from donewhen.graph.tools.finder import ToolFinder
 from donewhen.graph.tools.hooks import Hooks
 from donewhen.graph.tools.toolbox import Toolbox
-from donewhen.state.settings import Settings
-from donewhen.state.settings.merging import merge_settings
+from donewhen.state.settings import Settings, merge_settings
 
 ModelOf = Callable[[str, str | None], BaseChatModel]
 """(role, name from the settings or None) → the model for that role; may raise ConfigError."""

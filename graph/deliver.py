@@ -27,11 +27,10 @@ from donewhen.graph.step.ending import ask_before_end
 from donewhen.graph.step.prove import Proof, check_criteria, evidence_scope, sources_of
 from donewhen.graph.tools.effects import Place, unknown_writes
 from donewhen.prompts import instructions
-from donewhen.state.channels import merge_records
 from donewhen.state.language.texts import catalogue
 from donewhen.state.ledger import add, exhausted, meter, remaining
 from donewhen.state.proof.audit import NO_DOUBT, audited_status, doubts_to_send_back, reasons
-from donewhen.state.proof.goal_check import enough, read_goal_check
+from donewhen.state.proof.evidence import enough, read_goal_check
 from donewhen.state.proof.journal import call_key, is_tool_call
 from donewhen.state.proof.leaves import trace_values
 from donewhen.state.proof.outcome import (
@@ -50,7 +49,7 @@ from donewhen.state.proof.receipt import CriterionRow, OutputRow, Receipt, Statu
 from donewhen.state.reading.decisions import DELIVER, control_tools
 from donewhen.state.reading.extraction import prose
 from donewhen.state.records import Ending, JournalEntry, StepClaim
-from donewhen.state.run import GOAL, Json, RunState, Step, changed_todos
+from donewhen.state.run import GOAL, Json, RunState, Step, changed_todos, merge_records
 from donewhen.state.settings import Settings
 from donewhen.state.values import clean_text
 

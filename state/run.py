@@ -1,29 +1,19 @@
-"""The state of a run in checkpoints, as JSON and messages: every key, who writes it, and how writes combine."""
+"""The state of a run in checkpoints, as JSON and messages: every key, who writes it, and how writes combine.
 
-from collections.abc import Sequence
-from typing import Annotated, Any
+First come the channels, whose histories grow linearly in storage; then the keys; then the updates of nodes, which are
+applied and combined outside LangGraph exactly as its channels do, from one table of reducers.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Annotated, Any, TypeVar, get_type_hints
 
 from langchain_core.messages import AnyMessage
+from langgraph.channels import DeltaChannel
 from langgraph.types import Overwrite
 from typing_extensions import TypedDict
 
-from donewhen.state.channels import (
-    FIELDS,
-    SELDOM,
-    Claims,
-    Entries,
-    Files,
-    Journal,
-    Messages,
-    Rows,
-    SeldomDict,
-    SeldomList,
-    SeldomText,
-    StepRecords,
-    Transcript,
-    Transcripts,
-)
 from donewhen.state.ledger import Amounts, add
+from donewhen.state.private_langgraph import messages_delta_reducer
 from donewhen.state.records import Approval, Ending, JournalEntry, Pause, PlanningRecord, StepRecord
 from donewhen.state.values import Json as Json
 
@@ -38,6 +28,94 @@ PLANNING = "p"
 
 SAID = "said_"
 """The id prefix of messages in which planner and steps speak while they work; models are not shown them again."""
+Item = TypeVar("Item")
+SNAPSHOT_EVERY = 250
+"""The number of writes between two full copies; checkpoints in between store only what was appended."""
+EARLIER = "earlier_rounds"
+"""The id of the note that replaces rounds for which a prompt has no room."""
+
+
+def append(state: Sequence[Item] | None, writes: Sequence[Any]) -> list[Item]:
+    """Concatenate all writes; `Overwrite` starts over."""
+    return [*(state or []), *(item for write in writes for item in write or [])]
+
+
+def is_shortened(rounds: Sequence[Any]) -> bool:
+    """Return whether rounds begin with the note about earlier ones. Servers that show a state read mappings."""
+    first = rounds[0] if rounds else {}
+    return (first.get("id") if isinstance(first, Mapping) else first.id) == EARLIER
+
+
+def append_rounds(state: Sequence[AnyMessage] | None, writes: Sequence[Any]) -> list[AnyMessage]:
+    """Append; rounds that begin with the note about earlier ones replace everything before."""
+    result = list(state or ())
+    for write in writes:
+        rounds = write["add"] if isinstance(write, Mapping) else write
+        if is_shortened(rounds):
+            result.clear()
+        result += rounds
+    return result
+
+
+def append_by_key(
+    state: Mapping[str, Sequence[AnyMessage]] | None, writes: Sequence[Mapping[str, Sequence[AnyMessage]] | None]
+) -> dict[str, list[AnyMessage]]:
+    """Append to the rounds under each key."""
+    result = {key: list(rounds) for key, rounds in (state or {}).items()}
+    for write in writes:
+        for key, rounds in (write or {}).items():
+            result[key] = append_rounds(result.get(key), [rounds])
+    return result
+
+
+def merge(state: Mapping[str, Any] | None, writes: Sequence[Mapping[str, Any] | None]) -> dict[str, Any]:
+    """Merge shallowly, so that a writer names only the keys that it changes."""
+    result = dict(state or {})
+    for write in writes:
+        result.update(write or {})
+    return result
+
+
+def merge_rows(state: Sequence[dict[str, Any]] | None, writes: Sequence[Sequence[dict[str, Any]]]) -> list[Any]:
+    """Replace rows by their id, and append new ones."""
+    rows = {row["id"]: row for write in (state or [], *writes) for row in write}
+    return list(rows.values())
+
+
+def merge_records(state: Mapping[str, Any] | None, *updates: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Merge step records field by field, so that a writer names only the fields that it changes."""
+    result = dict(state or {})
+    for update in updates:
+        for key, record in (update or {}).items():
+            result[key] = {**result.get(key, {}), **record}
+    return result
+
+
+def keep_last(state: Any, writes: Sequence[Any]) -> Any:
+    """Return the last write."""
+    return writes[-1]
+
+
+_DELTA: Any = DeltaChannel
+Entries = Annotated[list[dict[str, Any]], _DELTA(append, snapshot_frequency=SNAPSHOT_EVERY)]
+Journal = Annotated[list[JournalEntry], _DELTA(append, snapshot_frequency=SNAPSHOT_EVERY)]
+Messages = Annotated[list[AnyMessage], _DELTA(messages_delta_reducer, snapshot_frequency=SNAPSHOT_EVERY)]
+"""The conversation. LangGraph assigns ids only for its own reducer, which cannot remove all messages at once."""
+Rows = Annotated[list[dict[str, Any]], _DELTA(merge_rows, snapshot_frequency=SNAPSHOT_EVERY)]
+FIELDS = _DELTA(merge, snapshot_frequency=SNAPSHOT_EVERY)
+Files = Annotated[dict[str, str], FIELDS]
+Transcript = Annotated[list[AnyMessage], _DELTA(append_rounds, snapshot_frequency=SNAPSHOT_EVERY)]
+Transcripts = Annotated[dict[str, list[AnyMessage]], _DELTA(append_by_key, snapshot_frequency=SNAPSHOT_EVERY)]
+Claims = Annotated[list[str], _DELTA(append, snapshot_frequency=SNAPSHOT_EVERY)]
+StepRecords = Annotated[
+    dict[str, StepRecord],
+    _DELTA(lambda state, writes: merge_records(state, *writes), snapshot_frequency=SNAPSHOT_EVERY),
+]
+SELDOM = _DELTA(keep_last, snapshot_frequency=SNAPSHOT_EVERY)
+"""For large values that are seldom written: stored where they were written, not in every later checkpoint."""
+SeldomDict = Annotated[dict[str, Any], SELDOM]
+SeldomList = Annotated[list[Any], SELDOM]
+SeldomText = Annotated[str, SELDOM]
 
 
 class RunInput(TypedDict, total=False):
@@ -231,3 +309,98 @@ def changed_todos(before: Sequence[Json], rows: list[Json]) -> Any:
     if [row["id"] for row in before] != [row["id"] for row in rows]:
         return Overwrite(rows)
     return [row for row, old in zip(rows, before, strict=True) if row != old]
+
+
+Reducer = Callable[[Any, Any], Any]
+
+
+def _reducer(annotation: Any) -> Reducer:
+    if isinstance(annotation, DeltaChannel):
+        return lambda value, write: annotation.reducer(value, [write])
+    reducer: Reducer = annotation
+    return reducer
+
+
+REDUCERS: dict[str, Reducer] = {
+    key: _reducer(hint.__metadata__[-1])
+    for schema in (RunState, Planning, Step)
+    for key, hint in get_type_hints(schema, include_extras=True).items()
+    if getattr(hint, "__metadata__", None)
+}
+"""State key → its reducer; a key without one is replaced."""
+MERGED = {
+    key
+    for key, hint in get_type_hints(Step, include_extras=True).items()
+    if FIELDS in getattr(hint, "__metadata__", ())
+}
+"""Keys whose values are merged field by field."""
+
+
+class Draft:
+    """A state that a node changes in several parts, with the one combined update."""
+
+    def __init__(self, values: Mapping[str, Any]) -> None:
+        """Start with the values of a state, which are not changed."""
+        self.values: Json = dict(values)
+        self.update: Json = {}
+
+    def add(self, change: Mapping[str, Any]) -> None:
+        """Apply an update to the values, and combine it with the earlier ones."""
+        self.values = apply_update(self.values, change)
+        self.update = combine_updates(self.update, change)
+
+
+def apply_update(values: Mapping[str, Any], update: Mapping[str, Any]) -> Json:
+    """Return the values after an update."""
+    return {**values, **{key: _join(key, values.get(key), write) for key, write in update.items()}}
+
+
+def combine_updates(first: Mapping[str, Any], second: Mapping[str, Any]) -> Json:
+    """Return one update equal to two consecutive ones."""
+    both = {key: _join(key, first[key], write) for key, write in second.items() if key in first}
+    return {**first, **second, **both}
+
+
+def reduce_update(
+    seen: Mapping[str, Any], update: Mapping[str, Any] | None, stored: Mapping[str, Any] | None = None
+) -> tuple[Json, Json]:
+    """Return what an update writes, without what `stored` has already, and the state `seen` after it.
+
+    `stored` is the content of the node's own checkpoints, if it sees more than that.
+    """
+    stored = seen if stored is None else stored
+    written: Json = {}
+    after = dict(seen)
+    for key, write in (update or {}).items():
+        before = stored.get(key)
+        if key in MERGED and before and isinstance(write, Mapping):
+            write = {name: item for name, item in write.items() if name not in before or before[name] != item}
+        empty = not write and not isinstance(write, Overwrite)
+        if key in stored and (key not in REDUCERS or empty) and _join(key, before, write) == before:
+            continue
+        written[key], after[key] = write, _join(key, seen.get(key), write)
+    return written, after
+
+
+def with_migration(old: Mapping[str, Any], new: Mapping[str, Any], update: Mapping[str, Any]) -> Json:
+    """Return a node's update extended by the difference between the stored state and its migrated form."""
+    changed = {key: value for key, value in new.items() if key not in old or old[key] != value}
+    whole = apply_update(new, {key: write for key, write in update.items() if key in changed})
+    written = {key: Overwrite(whole[key]) if key in REDUCERS else whole[key] for key in changed}
+    return {**update, **written}
+
+
+def as_stored(update: Json) -> Json:
+    """Return an update whose transcript LangGraph does not stream to chat clients as messages.
+
+    A shortened transcript replaces the stored one, so that nothing before it is read again.
+    """
+    if not isinstance(rounds := update.get("transcript"), list):
+        return update
+    return {**update, "transcript": Overwrite(rounds) if is_shortened(rounds) else {"add": rounds}}
+
+
+def _join(key: str, value: Any, write: Any) -> Any:
+    if isinstance(write, Overwrite):
+        return write.value
+    return REDUCERS[key](value, write) if key in REDUCERS else write

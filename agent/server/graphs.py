@@ -20,8 +20,7 @@ from donewhen.agent.workspace import WORKSPACE_TOOLS, workspace_tools
 from donewhen.graph.build import build_graph
 from donewhen.graph.executors.executor import Executors, profile_problem, unknown_names
 from donewhen.state.errors import ConfigError
-from donewhen.state.settings import Settings
-from donewhen.state.settings.merging import confine_settings, merge_settings, read_settings
+from donewhen.state.settings import Settings, confine_settings, merge_settings, read_settings
 
 served: Config = read_config()
 set_up(served.log)

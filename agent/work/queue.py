@@ -23,8 +23,7 @@ from donewhen.graph.tools.effects import store_label
 from donewhen.state.errors import ConfigError
 from donewhen.state.records import Pause
 from donewhen.state.run import Json
-from donewhen.state.settings import Settings
-from donewhen.state.settings.merging import stored_settings
+from donewhen.state.settings import Settings, stored_settings
 
 QUEUE = "agents"
 """The default queue of agents; the command has its own."""

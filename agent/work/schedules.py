@@ -23,7 +23,7 @@ from donewhen.state.plan.plan import revision_of
 from donewhen.state.plan.schedule import occurrences
 from donewhen.state.plan.text import moments_text, schedule_text
 from donewhen.state.run import Json
-from donewhen.state.settings.merging import stored_settings
+from donewhen.state.settings import stored_settings
 
 SPACE = ("donewhen_schedules",)
 GRACE = timedelta(minutes=5)

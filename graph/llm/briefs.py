@@ -15,7 +15,7 @@ from donewhen.prompts import brief, framed, section
 from donewhen.state.plan.order import ancestors
 from donewhen.state.plan.steps import transcript_key
 from donewhen.state.plan.text import check_text
-from donewhen.state.proof.goal_check import criteria_of
+from donewhen.state.proof.evidence import criteria_of
 from donewhen.state.proof.journal import user_statements
 from donewhen.state.run import PLANNING, SAID
 from donewhen.state.settings import Profile, Settings

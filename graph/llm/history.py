@@ -18,10 +18,10 @@ from donewhen.graph.llm.cost import estimate_tokens
 from donewhen.graph.llm.reply import CALLS_CHARS
 from donewhen.graph.tools.rendering import cut_after, cut_before
 from donewhen.prompts import framed
-from donewhen.state.channels import EARLIER, is_shortened
 from donewhen.state.errors import DoneWhenError
 from donewhen.state.pattern import pattern
 from donewhen.state.proof.journal import canonical_json, is_tool_call
+from donewhen.state.run import EARLIER, is_shortened
 from donewhen.state.settings import Settings
 from donewhen.state.values import clean_text, flaw
 

@@ -59,25 +59,23 @@ def stream_reply(
 ) -> AsyncIterator[BaseMessage]:
     """Return the chunks of a reply, all with one id, as `model.astream` yields them."""
     config = ensure_config(config)
-    direct = (
-        isinstance(model, BaseChatModel)
-        and _can_stream_directly(model, messages, options)
-        and not _has_listeners(model, config)
-    )
+    direct = isinstance(model, BaseChatModel) and _changes_nothing(model, messages, config, options)
     return _stream_directly(model, messages, options) if direct else model.astream(messages, config=config, **options)
 
 
-def _can_stream_directly(model: BaseChatModel, messages: Sequence[BaseMessage], options: Mapping[str, Any]) -> bool:
-    """Return True if LangChain would pass messages and chunks on unchanged."""
+def _changes_nothing(
+    model: BaseChatModel, messages: Sequence[BaseMessage], config: RunnableConfig, options: Mapping[str, Any]
+) -> bool:
+    """Return whether LangChain would pass messages and chunks on unchanged, and nothing listens to model calls.
+
+    Listeners are a callback of the run or the model, or a global tracer.
+    """
     own = type(model).astream is BaseChatModel.astream and model.output_version != "v1"
     listed = (block for message in messages if isinstance(message.content, list) for block in message.content)
     translated = any(isinstance(block, dict) and block.get("type") in _TRANSLATED_BLOCKS for block in listed)
-    return own and not translated and model._should_stream(async_api=True, **{**options, "stream": True})
-
-
-def _has_listeners(model: BaseChatModel, config: RunnableConfig) -> bool:
-    """Return True if anything listens to model calls: a callback of the run or the model, or a global tracer."""
-    return bool(AsyncCallbackManager.configure(config.get("callbacks"), model.callbacks, model.verbose).handlers)
+    if not own or translated or not model._should_stream(async_api=True, **{**options, "stream": True}):
+        return False
+    return not AsyncCallbackManager.configure(config.get("callbacks"), model.callbacks, model.verbose).handlers
 
 
 async def _stream_directly(

@@ -17,7 +17,6 @@ from donewhen.graph.executors.relay import decision, read_form
 from donewhen.graph.llm.history import render_observation
 from donewhen.graph.people.consent import approval_record, decision_row, plan_rules
 from donewhen.graph.people.pauses import ask_again, close_pause, open_pauses, pause_message, with_fresh_call
-from donewhen.state.channels import merge_records
 from donewhen.state.language.texts import catalogue, option_key, say
 from donewhen.state.ledger import add
 from donewhen.state.people.answers import JUDGEMENT, Answer, answers_by_id, read_answer
@@ -29,10 +28,9 @@ from donewhen.state.plan.steps import fresh_records, transcript_key
 from donewhen.state.plan.text import moments_text, schedule_text
 from donewhen.state.proof.journal import call_key, observation
 from donewhen.state.records import FrozenCall, Pause, StepRecord
-from donewhen.state.run import PLANNING, Json, RunState
+from donewhen.state.run import PLANNING, Draft, Json, RunState, merge_records
 from donewhen.state.secrets import redact_json
 from donewhen.state.settings import Settings
-from donewhen.state.updates import Draft
 from donewhen.state.values import flaw
 
 AGAIN = (

@@ -26,9 +26,16 @@ from donewhen.state.people.amounts import format_count
 from donewhen.state.plan.next import RESERVE
 from donewhen.state.plan.steps import transcript_key
 from donewhen.state.proof.audit import NO_DOUBT, doubts_to_send_back, findings, reasons
-from donewhen.state.proof.evidence import EvidenceScope, ground_claim, is_change, stale_reads
+from donewhen.state.proof.evidence import (
+    EvidenceScope,
+    criteria_of,
+    enough,
+    ground_claim,
+    is_change,
+    read_goal_check,
+    stale_reads,
+)
 from donewhen.state.proof.expect import meets
-from donewhen.state.proof.goal_check import criteria_of, enough, read_goal_check
 from donewhen.state.proof.journal import observation
 from donewhen.state.proof.leaves import SourceText
 from donewhen.state.records import JournalEntry, StepClaim, StepRecord

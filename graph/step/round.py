@@ -43,9 +43,8 @@ from donewhen.state.plan.steps import count_silence, transcript_key
 from donewhen.state.proof.journal import find_earlier_answer
 from donewhen.state.reading.decisions import EXECUTE, control_tools
 from donewhen.state.records import FrozenCall, StepClaim, StepRecord, StepStatus
-from donewhen.state.run import Json, Step
+from donewhen.state.run import Json, Step, apply_update, combine_updates
 from donewhen.state.settings import Settings
-from donewhen.state.updates import apply_update, combine_updates
 
 GO_ON = "Go on with the step: call a tool, or finish_step once every criterion is proven, or give_up."
 NOT_MADE = "The call that you printed as text was not made: you can call tools, so make it as a tool call."

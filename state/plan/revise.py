@@ -14,7 +14,7 @@ from typing import Any
 from donewhen.state.language.texts import say
 from donewhen.state.plan.order import avoid_circles, dependants, find_circle, needs_of
 from donewhen.state.plan.rules import Rules, fold_text
-from donewhen.state.proof.goal_check import criteria_of
+from donewhen.state.proof.evidence import criteria_of
 from donewhen.state.values import Json, near
 
 Speak = Callable[..., str]

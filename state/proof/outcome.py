@@ -7,7 +7,7 @@ from typing import Any
 from donewhen.state.language.texts import catalogue, say
 from donewhen.state.ledger import meter
 from donewhen.state.proof.audit import DOUBTFUL
-from donewhen.state.proof.goal_check import criteria_of, enough
+from donewhen.state.proof.evidence import criteria_of, enough
 from donewhen.state.proof.journal import call_key, canonical_json, is_tool_call, repeated_calls
 from donewhen.state.proof.receipt import CriterionRow, EffectRow, QuestionRow, Receipt, ReplacedRow, Status, StepRow
 from donewhen.state.records import StepRecord

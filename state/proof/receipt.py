@@ -5,7 +5,7 @@ from typing import Any, Literal, NotRequired
 from typing_extensions import TypedDict
 
 from donewhen.state.ledger import MeterRow
-from donewhen.state.proof.goal_check import Verdict
+from donewhen.state.proof.evidence import Verdict
 from donewhen.state.records import ModeRow, StepStatus
 
 Status = Literal["completed", "partial", "failed", "cancelled", "exhausted"]

@@ -7,7 +7,7 @@ from pydantic import ValidationError
 
 from donewhen import Agent, ConfigError, Profile, Settings
 from donewhen.agent.config import read_config, read_profile
-from donewhen.state.settings.merging import merge_settings
+from donewhen.state.settings import merge_settings
 from donewhen.testing import ScriptedModel, answer, call, finish_step, submit_plan
 from tests.kit.flows import one_step, play, requests, steps, unfenced
 

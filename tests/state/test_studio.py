@@ -4,8 +4,7 @@ import pytest
 
 from donewhen import Settings, build_graph
 from donewhen.state.errors import ConfigError
-from donewhen.state.settings import Profile
-from donewhen.state.settings.merging import read_settings
+from donewhen.state.settings import Profile, read_settings
 from donewhen.state.settings.studio import NODES, PROMPTS
 from donewhen.testing import ScriptedModel
 

@@ -10,7 +10,7 @@ from langchain_core.messages import HumanMessage
 from donewhen import Agent, ConfigError, GoalError, Limits, Profile, Settings, build_graph
 from donewhen.agent.config import Config
 from donewhen.agent.workspace import WORKSPACE_TOOLS, workspace_tools
-from donewhen.state.settings.merging import CARE, confine_settings, merge_settings, read_settings, stored_settings
+from donewhen.state.settings import CARE, confine_settings, merge_settings, read_settings, stored_settings
 from donewhen.testing import ScriptedModel, answer, ask_user, call, submit_plan
 from tests.kit.runs import Outbox, one_step, sending
 

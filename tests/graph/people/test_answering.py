@@ -12,7 +12,7 @@ from donewhen.graph.people.pauses import (
     with_id,
 )
 from donewhen.state.people.answers import Answer
-from donewhen.state.updates import apply_update, combine_updates, with_migration
+from donewhen.state.run import apply_update, combine_updates, with_migration
 from tests.kit.pauses import pending
 
 PLAN = {"steps": [{"id": "s1", "content": "one"}, {"id": "s2", "content": "two"}], "revision": "abc"}
