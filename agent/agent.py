@@ -43,6 +43,7 @@ from donewhen.agent.work.schedules import Schedules
 from donewhen.agent.work.watch import watch_run
 from donewhen.agent.work.worker import Worker, status_of
 from donewhen.agent.workspace import WORKSPACE_TOOLS
+from donewhen.agent.workspace.skills import Skills
 from donewhen.graph.build import build_graph
 from donewhen.graph.context import Background
 from donewhen.graph.executors.executor import ExecutorInput, Executors, unknown_names
@@ -68,9 +69,9 @@ class Agent:
     the agent's `executors` at any time. `instructions`: how to work, in every prompt; the same as
     `settings.profile.instructions`. `output_type`: the type of every result, see `start`. `models`: role → model.
     `effects`: tool name → read | idempotent | write. `queue`: whose workers carry out submitted and scheduled runs.
-    `context`, `memory`, `embeddings`, `hooks`: see `build_graph`. Nothing is opened or called before the first run. The
-    environment may add a profile, hooks and executors. Raises ConfigError if neither `model`, `models` nor the
-    environment names a model.
+    `context`, `memory`, `embeddings`, `hooks`: see `build_graph`. `skills`: those to follow, and AGENTS.md. Nothing is
+    opened or called before the first run. The environment may add a profile, hooks and executors. Raises ConfigError if
+    neither `model`, `models` nor the environment names a model.
     """
 
     def __init__(
@@ -93,6 +94,7 @@ class Agent:
         memory: Background | None = None,
         embeddings: Embeddings | None = None,
         hooks: Hooks | None = None,
+        skills: Skills | None = None,
         config: Config | None = None,
     ) -> None:
         config = config or read_config()
@@ -110,7 +112,7 @@ class Agent:
         self.storage: Storage = (
             storage if isinstance(storage, Storage) else open_storage(storage or config.storage, key=config.key)
         )
-        given = as_tools(tools, caller=caller)
+        given = [*as_tools(tools, caller=caller), *(skills.tools() if skills else ())]
         named = {**config.executors, **(executors or {})}
         elsewhere = [*WORKSPACE_TOOLS, *unknown_names(config.profile.get("forbidden_tools") or (), given)]
         self.executors: Executors = Executors(
@@ -125,6 +127,7 @@ class Agent:
             context=context,
             memory=memory,
             embeddings=embeddings,
+            agents_md=skills.agents_md if skills else None,
             hooks=load_hooks(config.hooks) + (hooks or Hooks()),
         )
         self._compiled: Compiled = self._builder(executors=self.executors).compile(name="donewhen")

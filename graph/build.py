@@ -39,6 +39,7 @@ def build_graph(
     repeats: bool = False,
     context: Background | None = None,
     memory: Background | None = None,
+    agents_md: Background | None = None,
     embeddings: Embeddings | None = None,
     settings: SettingsLike = None,
     hooks: Hooks | None = None,
@@ -56,6 +57,7 @@ def build_graph(
     (LangChain) help to find tools when there are more than `Settings.tool_selection`. `settings` are the defaults of
     every run; `context=` of a run overrides them. Inside a graph that has a context of its own, only `settings` apply,
     and tools see that graph's context in `ToolRuntime`.
+    `agents_md` is as `context`, but words of the user, which are followed.
     `hooks`: policies that every call, and every end, has to pass.
     Without a store (`compile(store=…)`) an effect cut off by a crash cannot be recognised on resume.
     Raises ToolError for a tool that cannot be offered to a model, and ConfigError for invalid settings or `effects` of
@@ -64,7 +66,7 @@ def build_graph(
     """
     if not isinstance(executors, Executors):
         executors = Executors(executors, tools=as_tools(tools), effects=effects)
-    given = {name: source for name, source in (("context", context), ("memory", memory)) if source}
+    sources = {"agents_md": agents_md, "context": context, "memory": memory}
     deps = Deps(
         _model_source(model, models or {}),
         executors,
@@ -72,7 +74,7 @@ def build_graph(
         tuple(secrets),
         repeats,
         ToolFinder(embeddings),
-        background=given,
+        background={name: source for name, source in sources.items() if source},
         settings=read_settings(settings),
         hooks=hooks or Hooks(),
     )

@@ -163,6 +163,8 @@ class JournalEntry(TypedDict, total=False):
     """True if it is unknown whether the write took effect."""
     same_as: str
     """The observation with the same result."""
+    users_text: bool
+    """True if it holds words of the user, such as a skill, which are not framed as foreign."""
 
 
 class PlanningRecord(TypedDict, total=False):

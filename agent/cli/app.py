@@ -129,6 +129,10 @@ def run(
         str | None, typer.Option(metavar="ZONE", help="Yours, such as Europe/Berlin. [default: DONEWHEN_TIMEZONE]")
     ] = None,
     detach: Detach = False,
+    trust_skills: Annotated[
+        bool,
+        typer.Option("--trust-skills", help="Follow the folder's own .agents/skills and AGENTS.md without asking you."),
+    ] = False,
     template: Annotated[
         str | None,
         typer.Option(metavar="NAME", help="A plan saved by `donewhen plans save`: no planning."),
@@ -157,7 +161,19 @@ def run(
         values = options.read_values(set or [])
         files = (mcp, output_schema, image or [], profile)
         request = options.RunOptions(
-            goal, dir, model, thread, allow_command or [], stdin, settings, latest, *files, detach, template, values
+            goal,
+            dir,
+            model,
+            thread,
+            allow_command or [],
+            stdin,
+            settings,
+            latest,
+            *files,
+            detach,
+            template,
+            values,
+            trust_skills,
         )
         return session.run_goal(request, options.OutputOptions(archive, yes, events, quiet, once))
 
@@ -295,6 +311,12 @@ def graph() -> None:
 def events() -> None:
     """Print the JSON schema of the events that a run tells."""
     end(lambda: showing.print_events())
+
+
+@app.command()
+def skill() -> None:
+    """Print the SKILL.md that teaches coding agents to use DoneWhen."""
+    end(lambda: showing.print_skill())
 
 
 @app.command()

@@ -30,6 +30,8 @@ class Choices:
     mcp: str | None = None
     """Absolute path of a file with `mcpServers`."""
     settings: dict[str, Any] = field(default_factory=dict)
+    trust_skills: bool = False
+    """The folder's own skills and AGENTS.md are followed unasked."""
 
     @classmethod
     def read(cls, kept: Mapping[str, Any]) -> "Choices":
@@ -60,6 +62,7 @@ class RunOptions:
     """Leave it to a worker."""
     template: str | None = None
     parameters: Mapping[str, str] = field(default_factory=dict)
+    trust_skills: bool = False
 
 
 @dataclass(frozen=True)
@@ -136,7 +139,7 @@ def read_choices(request: RunOptions, config: Config, *, unattended: bool) -> Ch
         settings["profile"] = read_profile(request.profile)
     mcp = str(request.mcp.resolve()) if request.mcp else None
     model = request.model or config.model or DEMO
-    return Choices(absolute(request.folder), model, request.commands, mcp, settings)
+    return Choices(absolute(request.folder), model, request.commands, mcp, settings, request.trust_skills)
 
 
 def read_values(given: Sequence[str]) -> dict[str, str]:

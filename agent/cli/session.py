@@ -32,8 +32,10 @@ from donewhen.agent.cli.screen.views import Progress
 from donewhen.agent.config import DEMO, Config
 from donewhen.agent.stream import RunStream
 from donewhen.agent.workspace import workspace_tools
+from donewhen.agent.workspace.skills import Skills
 from donewhen.state.errors import ConfigError, GoalError
 from donewhen.state.language.texts import known_language
+from donewhen.state.language.words import read_word
 
 QUEUE = "command"
 """The queue of runs that the command detaches and schedules; `donewhen worker` serves it."""
@@ -63,6 +65,20 @@ def _say_demo(terminal: Terminal, choices: Choices, config: Config) -> None:
         terminal.line(f"{terminal.say('demo')}{hint}", "dim")
 
 
+def _ask_to_trust(terminal: Terminal, choices: Choices) -> None:
+    """Ask once whether what the folder brings along is followed; where nobody can be asked, say that it is not."""
+    skills = Skills(choices.dir, user=None, trust=choices.trust_skills)
+    if not (names := ", ".join(skills.untrusted)):
+        return
+    if not terminal.interactive:
+        terminal.line(terminal.say("untrusted", names=names), "dim")
+        return
+    terminal.line(terminal.say("trust", names=names))
+    with suppress(EOFError):
+        if read_word(terminal.read(PROMPT)) == "yes":
+            skills.remember()
+
+
 def run_goal(request: RunOptions, output: OutputOptions) -> int:
     """Start a run and carry it as far as possible at this terminal."""
     config = output.archive.config
@@ -74,6 +90,7 @@ def run_goal(request: RunOptions, output: OutputOptions) -> int:
     thread = _conversation(request, output.archive)
     if not output.quiet:
         _say_demo(terminal, choices, config)
+        _ask_to_trust(terminal, choices)
 
     given: Any = [{"type": "text", "text": goal}, *images] if images else goal or None
     more: Any = {"thread_id": thread, "metadata": asdict(choices)}
@@ -174,6 +191,7 @@ def serve_page(archive: Archive, request: RunOptions, *, port: int, browser: boo
     tokens = {**archive.config.tokens, "page": address.token}  # a secret: no tool tells it to a model
     config, terminal = replace(archive.config, tokens=tokens), open_terminal(plain=archive.config.plain)
     _say_demo(terminal, choices, config)
+    _ask_to_trust(terminal, choices)
 
     async def opened(stack: AsyncExitStack) -> Agent:
         return (await open_agent(stack, choices, config, terminal)).agent
@@ -220,7 +238,16 @@ async def open_agent(
         names = [tool.name for tool in tools]
         servers = McpServers(choices.mcp, environment=config.variables, reserved=names, slow=slow)
         tools = [*tools, *(await stack.enter_async_context(servers)).tools]
-    agent = Agent(choices.model, tools, storage=config.storage, settings=choices.settings, queue=QUEUE, config=config)
+    skills = Skills(choices.dir, trust=choices.trust_skills)
+    agent = Agent(
+        choices.model,
+        tools,
+        storage=config.storage,
+        settings=choices.settings,
+        skills=skills,
+        queue=QUEUE,
+        config=config,
+    )
     return ReadyAgent(await stack.enter_async_context(agent), confined)
 
 

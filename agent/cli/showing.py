@@ -2,6 +2,7 @@
 
 import asyncio
 import importlib.metadata
+import importlib.resources
 import importlib.util
 import json
 import os
@@ -133,6 +134,12 @@ def print_version() -> int:
 def print_events() -> int:
     """Return the JSON schema of the events."""
     print(json.dumps(event_schema(), indent=2))
+    return Exit.COMPLETED
+
+
+def print_skill() -> int:
+    """Print the skill that comes with the package."""
+    print(importlib.resources.files("donewhen").joinpath("skills", "donewhen", "SKILL.md").read_text("utf-8"), end="")
     return Exit.COMPLETED
 
 

@@ -191,8 +191,9 @@ def only_step_note(schema: Mapping[str, Any] | None) -> str:
 
 
 def _background_sections(values: Mapping[str, Any], fence: str) -> list[str]:
-    """Render what the application passed for this request: `context` and `memory`."""
-    return [section(name, text, fence) for name, text in (values.get("background") or {}).items()]
+    """Render what the application passed for this request: `context` and `memory`, and the user's own `agents_md`."""
+    given = values.get("background") or {}
+    return [section(name, text, "" if name == "agents_md" else fence) for name, text in given.items()]
 
 
 def user_said_section(said: Sequence[Mapping[str, str]]) -> str:

@@ -56,7 +56,7 @@ def render_observation(entry: Mapping[str, Any], limit: int, hint: str = "", fen
     head = f"[{entry['id']}] {entry['tool'] or entry['source']} {status}"
     text = shorten(entry["text"], limit, entry["id"])
     foreign = is_tool_call(entry) or entry["source"] in ("check", "result")
-    body = framed("tool_output", text, fence) if foreign else text
+    body = framed("tool_output", text, fence) if foreign and not entry.get("users_text") else text
     return "\n".join(part for part in (head, body, hint) if part)
 
 

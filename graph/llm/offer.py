@@ -40,11 +40,16 @@ async def offer_for_planning(deps: Deps, settings: Settings, goal: str, planning
     reads, most = deps.reads(settings), settings.tool_selection
     if len(toolbox) <= most:
         return Offer(reads.names, [name for name in toolbox.names if name not in reads])
-    bound = await deps.finder.choose(goal, reads, max(most // 2 - 2, 1))
+    bound = await deps.finder.choose(goal, reads, max(most // 2 - 2, 1), _users_words(reads))
     shown = await deps.finder.choose(goal, toolbox, max(most - 2, 1), {*bound, *named})
     new = [name for name in seen if name in toolbox and name not in shown]
     listed = [name for name in [*shown, *new] if name not in bound and name not in (set(new) & {*reads})]
     return Offer([*bound, *(name for name in new if name in reads)], listed, len(toolbox) - len(shown) - len(new))
+
+
+def _users_words(toolbox: Toolbox) -> list[str]:
+    """Return the tools that read the user's own words, such as skills: they are always offered."""
+    return [name for name in toolbox.names if toolbox.users_text(name)]
 
 
 async def offer_for_step(deps: Deps, settings: Settings, toolbox: Toolbox, state: Step) -> Offer:
@@ -56,13 +61,14 @@ async def offer_for_step(deps: Deps, settings: Settings, toolbox: Toolbox, state
     step, record = state["step"], state["record"]
     listed = step.get("tools")
     if listed is not None and not listed:
-        return Offer()
+        return Offer(_users_words(toolbox))
     work = [name for name in toolbox.names if not toolbox.checks(name) or name in (listed or ())]
     useful = [name for name in work if listed is None or name in listed or toolbox.effect(name) == "read"]
     if len(useful) <= settings.tool_selection:
         return Offer(useful)
     wanted = " ".join([step["content"], *(criterion["text"] for criterion in step.get("done_when") or ())])
-    fit = await deps.finder.choose(wanted, toolbox.subset(useful), settings.tool_selection - 1, listed or ())
+    needed = {*(listed or ()), *_users_words(toolbox)}
+    fit = await deps.finder.choose(wanted, toolbox.subset(useful), settings.tool_selection - 1, needed)
     fit += [name for name in record.get("found") or () if name in toolbox and name not in fit]
     return Offer(fit, (), len(work) - len(fit))
 

@@ -44,7 +44,7 @@ from donewhen.graph.tools.effects import (
 from donewhen.graph.tools.hooks import Call, Verdict, ask_hooks
 from donewhen.graph.tools.paths import path_problem
 from donewhen.graph.tools.rendering import cut_before
-from donewhen.graph.tools.toolbox import EffectKind
+from donewhen.graph.tools.toolbox import EffectKind, Toolbox
 from donewhen.prompts import framed
 from donewhen.state.consent import KnownTargets
 from donewhen.state.ledger import Amounts, add, exhausted, subtract
@@ -685,6 +685,8 @@ def observe_call(
     )
     if result.unknown and effect == "write":
         entry["unknown"] = True
+    if result.ok and isinstance(tools, Toolbox) and tools.users_text(name):
+        entry["users_text"] = True
     return entry
 
 

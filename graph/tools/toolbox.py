@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 EffectKind = Literal["read", "idempotent", "write"]
 """The effect of a call on the world: none, the same each time, or another one each time."""
 
+USERS_TEXT = object()
+"""`metadata["users_text"]` of a tool whose results are the user's own words, such as their skills. No server's JSON can
+hold it."""
 FOUND_BY_CHARS = 600
 """The most characters of a description that are indexed for search."""
 _NAME = pattern(r"[a-zA-Z0-9_-]{1,64}", re.ASCII)
@@ -110,6 +113,11 @@ class Toolbox:
         """Return whether the tool is only for checks of criteria (`metadata["check"]`), not for work."""
         entry = self._entries.get(name)
         return bool(entry and (entry.tool.metadata or {}).get("check"))
+
+    def users_text(self, name: str) -> bool:
+        """Return whether what the tool returns are words of the user, which are not framed as foreign."""
+        entry = self._entries.get(name)
+        return bool(entry and (entry.tool.metadata or {}).get("users_text") is USERS_TEXT)
 
     def schema(self, name: str) -> Schema:
         """Return the JSON Schema of the arguments a model may pass. Raises KeyError for an unknown name."""

@@ -87,6 +87,7 @@ def receipt(values: Mapping[str, Any], settings: Settings, status: Status, code:
         "audit": values.get("audit"),
         "looked": any(is_tool_call(e) and e["effect"] == "read" for e in journal),
         "changed": any(e["ok"] or e.get("unknown") for e in effects) or bool(values.get("unknown")),
+        "background": [*(values.get("background") or ())],
         "spent": dict(values.get("spent") or {}),
         "meter": meter(values.get("spent"), settings.limits, values.get("granted")),
     }

@@ -216,6 +216,8 @@ class Receipt(TypedDict):
     """True if anything was looked at."""
     changed: bool
     """True if anything was changed, or may have been."""
+    background: NotRequired[list[str]]
+    """What was given beside the goal: `agents_md`, `context`, `memory`."""
     spent: dict[str, float]
     meter: list[MeterRow]
 

@@ -480,6 +480,32 @@ def test_a_profile_from_a_file_and_from_the_environment(shell: Shell) -> None:
     assert "cannot be read" in bad.stderr
 
 
+def test_a_folders_own_skills_need_trust(shell: Shell) -> None:
+    """C01: without trust they are named and not followed; --trust-skills follows them, also when it is resumed."""
+    place = shell.work / ".agents" / "skills" / "counting"
+    place.mkdir(parents=True)
+    (place / "SKILL.md").write_text("---\nname: counting\ndescription: How to count.\n---\nCount twice.\n")
+    (shell.work / "AGENTS.md").write_text("Numbers are written in words.\n")
+    with scripted(shell, triage=[answer("Three.")]) as model:
+        run = shell.run()
+        assert "AGENTS.md, .agents/skills/counting" in run.stderr
+        assert "Numbers are written" not in model.requests[0].text
+        assert "read_skill" not in model.requests[0].tool_names
+    with scripted(shell, triage=[call("read_skill", name="counting"), submit_plan([COUNT])], execute=COUNTING) as model:
+        run = shell.run("--trust-skills")
+        assert run.exit_code == Exit.WAITING, run.stderr
+        assert "AGENTS.md," not in run.stderr
+        assert "<agents_md>\nNumbers are written in words." in model.requests[0].text
+        assert shell("resume", "--approve").exit_code == Exit.COMPLETED
+        assert "Numbers are written in words." in model.requests[-1].text
+        assert "read_skill" in model.requests[-1].tool_names
+
+
+def test_the_skill_that_comes_with_it(shell: Shell) -> None:
+    """R10: `donewhen skill` prints a SKILL.md that agents can read."""
+    assert shell("skill").stdout.startswith("---\nname: donewhen\ndescription: ")
+
+
 def test_hooks_from_the_environment(shell: Shell) -> None:
     """X06, X15: DONEWHEN_HOOKS asks at the command as a tool would; what cannot be loaded starts nothing."""
     policy = shell.home / "policy.py"

@@ -24,7 +24,8 @@ class Shell:
 
     def __call__(self, *words: str, stdin: str | bytes = "", **more: str) -> Result:
         env: dict[str, str | None] = dict.fromkeys(k for k in os.environ if k.startswith(("DONEWHEN_", "OPENAI_")))
-        env |= {"XDG_STATE_HOME": str(self.home / "state"), **self.model, **more}
+        env |= {"XDG_STATE_HOME": str(self.home / "state"), "HOME": str(self.home), "XDG_CONFIG_HOME": ""}
+        env |= {**self.model, **more}
         return CliRunner().invoke(app, list(words), input=stdin, env=env)
 
     def run(self, *words: str, **more: str) -> Result:

@@ -1,0 +1,238 @@
+"""Skills and AGENTS.md: what a user, or a project, wrote down about how work is done (agentskills.io, agents.md).
+
+The model sees names and descriptions, in the description of one tool that reads the rest. What a project brings along
+is followed once a person trusts it; the yes is remembered by the content, so that changed files are asked about again.
+"""
+
+import hashlib
+import json
+import logging
+import os
+import stat
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+from langchain_core.tools import BaseTool, StructuredTool, ToolException
+
+from donewhen.graph.tools.toolbox import USERS_TEXT
+from donewhen.state.pattern import pattern
+
+FILE, FOLDER = "SKILL.md", ".agents/skills"
+MOST_SKILLS, MOST_FILES, MOST_BYTES = 100, 2_000, 20_000_000
+"""Of one folder; what is larger is left out, with a warning."""
+DESCRIPTION_CHARS, CATALOGUE_CHARS, TEXT_CHARS = 300, 8_000, 200_000
+_NAME = pattern(r"[a-z0-9]+(?:-[a-z0-9]+)*")
+_log = logging.getLogger("donewhen.skills")
+
+
+@dataclass(frozen=True)
+class Skill:
+    """One folder with a SKILL.md."""
+
+    name: str
+    description: str
+    folder: Path
+    files: Mapping[str, str]
+    """Path in the folder → hash of its content, as it was found."""
+    done_when: Sequence[str] = ()
+    """Criteria that it proposes."""
+
+
+@dataclass
+class Skills:
+    """The skills of a workspace, of the user and of further paths, and the workspace's AGENTS.md.
+
+    `workspace`: a project, whose `.agents/skills` and AGENTS.md are followed once they are trusted. `paths`: folders of
+    skills of your own. `user`: those of the user, None for none. `trust`: True follows the project unasked, for
+    automation; else what `remember` wrote down holds. They are read when this is made; a file that changes later is not
+    read any more. The first skill of a name counts. What cannot be read is left out, with a warning of the logger
+    `donewhen.skills`.
+    """
+
+    workspace: str | Path | None = None
+    paths: Sequence[str | Path] = ()
+    user: str | Path | None = "~/.agents/skills"
+    trust: bool = False
+    _skills: dict[str, Skill] = field(default_factory=dict, init=False, repr=False)
+    _project: str = field(default="", init=False, repr=False)
+    _agents_md: str = field(default="", init=False, repr=False)
+    _left_out: list[str] = field(default_factory=list, init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        for path in self.paths:
+            self._add(_found_in(Path(path).expanduser()))
+        if self.workspace is not None:
+            self._read_project(Path(self.workspace))
+        if self.user is not None:
+            self._add(_found_in(Path(self.user).expanduser()))
+
+    def _add(self, skills: Iterator[Skill]) -> None:
+        for skill in skills:
+            self._skills.setdefault(skill.name, skill)
+
+    def _read_project(self, workspace: Path) -> None:
+        skills, text = list(_found_in(workspace / FOLDER)), _read_text(workspace / "AGENTS.md")
+        if not skills and not text.strip():
+            return
+        digest = hashlib.sha256(json.dumps([text, [dict(each.files) for each in skills]]).encode()).hexdigest()
+        self._project = f"{workspace.resolve()}\n{digest}"
+        if self.trust or digest in _trusted():
+            self._add(iter(skills))
+            self._agents_md = text
+        else:
+            self._left_out = ["AGENTS.md"] if text.strip() else []
+            self._left_out += [f"{FOLDER}/{skill.name}" for skill in skills]
+
+    @property
+    def untrusted(self) -> list[str]:
+        """What the project brings along and nobody trusted yet."""
+        return list(self._left_out)
+
+    def remember(self) -> None:
+        """Write down, in the user's configuration, that a person trusts the project as it is now, and follow it."""
+        folder, _, digest = self._project.rpartition("\n")
+        place = _memory()
+        place.parent.mkdir(parents=True, exist_ok=True)
+        known = {**_trusted(), digest: folder}
+        beside = place.with_suffix(f".{os.getpid()}")
+        beside.write_text(json.dumps(known, indent=1), "utf-8")
+        beside.replace(place)
+        self._left_out = []
+        self.__post_init__()
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the skills that are followed."""
+        return list(self._skills)
+
+    @property
+    def agents_md(self) -> str:
+        """The AGENTS.md of the workspace, if it is trusted; else ""."""
+        return self._agents_md
+
+    def tools(self) -> list[BaseTool]:
+        """Return the one tool that reads skills; none where there are no skills."""
+        if not self._skills:
+            return []
+        return [
+            StructuredTool.from_function(
+                self._read,
+                name="read_skill",
+                description=f"Read a skill of the user before work that it is for, and follow it: {self._list()}",
+                metadata={"effect": "read", "users_text": USERS_TEXT},
+            )
+        ]
+
+    def _list(self) -> str:
+        lines, room = list[str](), CATALOGUE_CHARS
+        for skill in self._skills.values():
+            line = f"\n- {skill.name}: {skill.description[:DESCRIPTION_CHARS]}"
+            if (room := room - len(line)) < 0:
+                lines.append(f"\n- and {len(self._skills) - len(lines)} more; read any other name to see all names")
+                break
+            lines.append(line)
+        return "".join(lines)
+
+    def _read(self, name: str, file: str = FILE) -> str:
+        if (skill := self._skills.get(name)) is None:
+            raise ToolException(f"There is no skill {name!r}; there are: {', '.join(self._skills)}.")
+        if file not in skill.files:
+            raise ToolException(f"The skill has no file {file!r}; it has: {', '.join(skill.files)}.")
+        data = _read_bytes(skill.folder / file)
+        if data is None or _digest(data) != skill.files[file]:
+            raise ToolException(f"{file} of the skill changed since it was read first; it is not followed any more.")
+        text = data.decode("utf-8", "replace")[:TEXT_CHARS]
+        if file != FILE:
+            return text
+        more = [each for each in skill.files if each != FILE]
+        parts = [text.strip(), f"This skill is in {skill.folder}."]
+        parts += [f"Its files, for `file`: {', '.join(more[:200])}."] if more else []
+        if skill.done_when:
+            parts.append("\n".join(["It proposes for `done_when`:", *(f"- {each}" for each in skill.done_when)]))
+        return "\n\n".join(parts)
+
+
+def _memory() -> Path:
+    from platformdirs import user_config_path
+
+    return user_config_path("donewhen", appauthor=False) / "trusted.json"
+
+
+def _trusted() -> dict[str, str]:
+    try:
+        return dict(json.loads(_memory().read_text("utf-8")))
+    except (OSError, ValueError, TypeError):
+        return {}  # fails closed: nothing is trusted
+
+
+def _digest(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+def _read_bytes(path: Path) -> bytes | None:
+    """Return what a regular file holds; None for anything else, a link among it, and for what is too large."""
+    try:
+        found = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return None
+    with open(found, "rb") as opened:
+        about = os.fstat(opened.fileno())
+        return opened.read() if stat.S_ISREG(about.st_mode) and about.st_size <= MOST_BYTES else None
+
+
+def _read_text(path: Path) -> str:
+    return (_read_bytes(path) or b"").decode("utf-8-sig", "replace")
+
+
+def _found_in(folder: Path) -> Iterator[Skill]:
+    """Yield the skills of a folder, by name."""
+    if not folder.is_dir():
+        return
+    for place in sorted(folder.iterdir())[:MOST_SKILLS]:
+        if place.is_symlink() or not (place / FILE).is_file():
+            continue
+        try:
+            yield _read_skill(place)
+        except ValueError as error:
+            _log.warning("The skill in %s is left out: %s", place, error)
+
+
+def _read_skill(folder: Path) -> Skill:
+    """Return the skill of a folder. Raises ValueError for one that does not follow the specification."""
+    text = _read_text(folder / FILE)
+    _, begin, rest = text.partition("---\n")
+    front, end, _ = rest.partition("\n---")
+    if not begin or not end or text.partition("---\n")[0].strip():
+        raise ValueError("SKILL.md does not begin with front matter between two lines of ---")
+    try:
+        said: Any = yaml.safe_load(front)
+    except yaml.YAMLError as error:
+        raise ValueError(f"its front matter is not YAML: {error}") from None
+    said = said if isinstance(said, Mapping) else {}
+    name, description = str(said.get("name") or ""), " ".join(str(said.get("description") or "").split())
+    if name != folder.name or not _NAME.fullmatch(name) or len(name) > 64:
+        raise ValueError(f"its name is {name!r}; it must be that of its folder, of small letters, digits and hyphens")
+    if not description:
+        raise ValueError("it has no description")
+    proposed = said.get("done_when") or (said.get("metadata") or {}).get("done_when") or []
+    criteria = [str(each) for each in (proposed if isinstance(proposed, list) else [proposed])]
+    return Skill(name, description, folder, _files(folder), criteria)
+
+
+def _files(folder: Path) -> dict[str, str]:
+    """Return path → hash of every regular file in a skill. Raises ValueError if it is too large."""
+    files, size = dict[str, str](), 0
+    for at, inside, names in os.walk(folder):
+        inside.sort()
+        for name in sorted(names):
+            path = Path(at, name)
+            if (data := _read_bytes(path)) is None:
+                continue
+            size += len(data)
+            if len(files) >= MOST_FILES or size > MOST_BYTES:
+                raise ValueError(f"it has more than {MOST_FILES} files or {MOST_BYTES} bytes")
+            files[str(path.relative_to(folder))] = _digest(data)
+    return files
