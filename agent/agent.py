@@ -29,6 +29,7 @@ from donewhen.agent.storage.store import AT_ONCE
 from donewhen.agent.stream import PATIENCE, OnLeave, RunStream, Session, Work
 from donewhen.agent.thread_graph import ThreadGraph
 from donewhen.agent.tools import Tools, as_tools
+from donewhen.agent.work.news import Notifier, Notify, notify_of
 from donewhen.agent.work.queue import (
     ENDED,
     QUEUE,
@@ -95,6 +96,7 @@ class Agent:
         embeddings: Embeddings | None = None,
         hooks: Hooks | None = None,
         skills: Skills | None = None,
+        notify: Notify | None = None,
         config: Config | None = None,
     ) -> None:
         config = config or read_config()
@@ -134,7 +136,12 @@ class Agent:
         self._with_tools: dict[str, tuple[Compiled, Executors]] = {}
         """By thread: the graph with the tools that its run was given."""
         self._sessions: set[Session] = set()
-        self._runner = Runner(self._compiled, self.storage, self.settings, form, queue or QUEUE, self.executors)
+        queue = queue or QUEUE
+        tell = notify or notify_of(config)
+        self._notifier = Notifier(self.storage, queue, tell, config.secrets) if tell else None
+        self._runner = Runner(
+            self._compiled, self.storage, self.settings, form, queue, self.executors, notifier=self._notifier
+        )
         self._workers = WeakSet[Worker]()
 
     async def __aenter__(self) -> Self:
@@ -150,6 +157,8 @@ class Agent:
         """
         await asyncio.gather(*(worker.stop() for worker in list(self._workers)))
         await asyncio.gather(*(session.stop(patience) for session in list(self._sessions)))
+        if self._notifier:
+            await self._notifier.aclose(patience)
         if self._opened_storage:
             await self.storage.aclose()
 
@@ -343,7 +352,13 @@ class Agent:
         if concurrency < 1:
             raise ConfigError(f"a worker carries on at least one run at once, not {concurrency}")
 
-        worker = Worker(self.storage, self._runner.queue, lambda _: nullcontext(self), concurrency=concurrency)
+        worker = Worker(
+            self.storage,
+            self._runner.queue,
+            lambda _: nullcontext(self),
+            concurrency=concurrency,
+            notifier=self._notifier,
+        )
         self._workers.add(worker)
         return worker
 
@@ -515,11 +530,16 @@ class Agent:
         async def begin() -> Session:
             for other in [session for session in self._sessions if session.thread_id == thread_id]:
                 await other.give_way()
-            session = Session(thread_id, work, config, on_leave, self._sessions.discard)
+            session = Session(thread_id, work, config, on_leave, self._on_end)
             self._sessions.add(session)
             return session
 
         return RunStream(thread_id, begin)
+
+    def _on_end(self, session: Session) -> None:
+        self._sessions.discard(session)
+        if self._notifier:
+            self._notifier.wake()
 
 
 def _id_of(thread: str | Run) -> str:

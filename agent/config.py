@@ -54,6 +54,12 @@ class Config:
     """DONEWHEN_TOKENS as `name:token,…`: who may use the server."""
     settings: Mapping[str, Any] = field(default_factory=dict)
     """DONEWHEN_SETTINGS, a JSON file: settings that no client of the server can widen."""
+    notify: str = field(default="", repr=False)
+    """DONEWHEN_NOTIFY: an address that is told when a run waits, is finished or failed."""
+    notify_secret: str = field(default="", repr=False)
+    """DONEWHEN_NOTIFY_SECRET: what the news are signed with."""
+    link: str = ""
+    """DONEWHEN_LINK: where a person goes on with a run, with `{thread_id}` in it; the news carry it."""
     hooks: str = ""
     """DONEWHEN_HOOKS as `file.py:name` or `package.module:name`: the `Hooks` that every agent has to pass."""
     profile: Mapping[str, Any] = field(default_factory=dict)
@@ -72,7 +78,7 @@ class Config:
     @property
     def secrets(self) -> tuple[str, ...]:
         """Return the values that no tool result may contain: the keys above, and variables named like secrets."""
-        return known_secrets(self.variables, self.api_key, *self.tokens.values())
+        return known_secrets(self.variables, self.api_key, self.notify_secret, *self.tokens.values())
 
 
 def read_config(environment: Mapping[str, str] | None = None) -> Config:
@@ -96,6 +102,9 @@ def read_config(environment: Mapping[str, str] | None = None) -> Config:
         prices=dict(map(_price, _items(get("DONEWHEN_PRICES")))),
         tokens=_tokens(get("DONEWHEN_TOKENS")),
         settings=_settings(get("DONEWHEN_SETTINGS")),
+        notify=(get("DONEWHEN_NOTIFY") or "").strip(),
+        notify_secret=(get("DONEWHEN_NOTIFY_SECRET") or "").strip(),
+        link=(get("DONEWHEN_LINK") or "").strip(),
         hooks=(get("DONEWHEN_HOOKS") or "").strip(),
         profile=read_profile(get("DONEWHEN_PROFILE") or ""),
         executors=dict(map(_executor, _items(get("DONEWHEN_EXECUTORS")))),

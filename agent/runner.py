@@ -38,6 +38,7 @@ from donewhen.agent.storage import Storage
 from donewhen.agent.storage.rounds import finish
 from donewhen.agent.storage.store import ThreadStore
 from donewhen.agent.stream import Session
+from donewhen.agent.work.news import Notifier, leave_news
 from donewhen.agent.work.queue import (
     AT_ONCE,
     QUEUE,
@@ -159,6 +160,7 @@ async def write_end(store: ThreadStore, run: Run, values: Json, **change: Any) -
     if (continued := await enqueue_left_answers(store, run)) is not run:
         return continued
     row = await store.threads.get(run.thread_id) or {}
+    change["news"] = await leave_news(store, run, row, int(values.get("turn") or 1))
     await write_stand(store, run, row, **change)
     if run.outcome and (row.get("settings") or {}).get("when_busy") == "next_round":
         late = await read_interjections(store, run.thread_id, str(values.get("heard") or ""))
@@ -240,11 +242,18 @@ class Runner:
     """The queue whose workers carry out submitted and scheduled runs."""
     executors: Executors = field(default_factory=Executors)
     cancels: CancelListener = field(default_factory=CancelListener)
+    notifier: Notifier | None = None
+    """Delivers the news of the runs that are held here, if anybody wants them."""
 
     def merge(self, given: SettingsLike) -> Settings:
         """Return the settings of a run that is given these."""
         wanted = {"output_schema": self.form.schema} if self.form else {}
         return merge_settings(merge_settings(self.settings, wanted), given)
+
+    @property
+    def _told(self) -> Json:
+        """What a row says of the news of its run: whose they are, if they are told."""
+        return {"notify": self.notifier.queue} if self.notifier else {}
 
     def _check_enforceable(self, settings: Settings) -> None:
         """Raise ConfigError for hard constraints that name nothing known."""
@@ -298,7 +307,13 @@ class Runner:
             await held.store.aput(plan_key(thread_id), str(messages[-1].id), request.plan, index=False)
         await forget_cancel(held.store, thread_id)  # it was for the request before; who still waits asks again
         noted = {"goal": request.goal, "request": request.to_json(), "settings": request.settings, "answered": {}}
-        noted |= {"metadata": request.metadata, "owner": request.owner or None, "queue": queue, "home": self.queue}
+        noted |= {
+            "metadata": request.metadata,
+            "owner": request.owner or None,
+            "queue": queue,
+            "home": self.queue,
+            **self._told,
+        }
         await update_row(held.store, thread_id, held.row, **noted)
         await self._put_away(held, snapshot)
         await session.tell(stamp_event(thread_id, {"type": "started", "goal": request.goal}))
@@ -382,7 +397,7 @@ class Runner:
         await session.tell(stamp_event(run.thread_id, {"type": "started", "goal": run.goal}))
         if command is None and run.status != "running":
             return run
-        await update_row(held.store, run.thread_id, held.row, goal=run.goal or None, **noted)
+        await update_row(held.store, run.thread_id, held.row, goal=run.goal or None, **noted, **self._told)
         return await self._drive(held, session, command, settings)
 
     async def audit(self, session: Session, given: SettingsLike) -> Run:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from donewhen.agent.plans.store import PlanStore
     from donewhen.agent.run import Run
     from donewhen.agent.stream import RunStream
+    from donewhen.agent.work.news import Webhook
     from donewhen.agent.work.queue import ThreadInfo
     from donewhen.graph.build import build_graph
     from donewhen.graph.executors.executor import Executor, Executors
@@ -50,8 +51,8 @@ __all__ = [
     "Agent", "ConfigError", "DoneWhenError", "Event", "Executor", "Executors", "GoalError", "Limits",
     "ModelError", "Outcome", "Pause", "PlanError", "PlanJson", "PlanStore", "Profile", "Receipt", "RemoteAgent",
     "ResumeError", "Run", "RunStream", "ScheduleError", "Settings", "StaleAnswer", "StepRecord", "StorageError",
-    "ThreadBusy", "ThreadInfo", "ThreadWaiting", "ToolError", "UnknownThread", "build_graph", "event_schema",
-    "plan_tools", "wait",
+    "ThreadBusy", "ThreadInfo", "ThreadWaiting", "ToolError", "UnknownThread", "Webhook", "build_graph",
+    "event_schema", "plan_tools", "wait",
 ]  # fmt: skip
 
 _HOME = {
@@ -61,6 +62,7 @@ _HOME = {
     "PlanStore": "agent.plans.store",
     "plan_tools": "agent.plans.plan_tools",
     "ThreadInfo": "agent.work.queue",
+    "Webhook": "agent.work.news",
     "RunStream": "agent.stream",
     **dict.fromkeys(("Executor", "Executors"), "graph.executors.executor"),
     **dict.fromkeys(("Event", "event_schema"), "state.events"),

@@ -22,6 +22,7 @@ from donewhen.agent.cli.session import QUEUE, open_agent
 from donewhen.agent.config import Config
 from donewhen.agent.run import Run
 from donewhen.agent.storage import open_storage
+from donewhen.agent.work.news import Notifier, notify_of
 from donewhen.agent.work.queue import Page, ThreadInfo
 from donewhen.agent.work.schedules import ScheduleInfo
 from donewhen.agent.work.worker import Worker
@@ -41,12 +42,14 @@ def run_worker(archive: Archive, *, concurrency: int) -> Exit:
 
     async def work() -> Worker:
         async with _Agents(config) as agents:
+            storage, tell = open_storage(config.storage, key=config.key), notify_of(config)
             worker = Worker(
-                open_storage(config.storage, key=config.key),
+                storage,
                 QUEUE,
                 agents.of,
                 concurrency=concurrency,
                 tell=lambda thread, said: terminal.line(f"{thread}: {said}"),
+                notifier=Notifier(storage, QUEUE, tell, config.secrets) if tell else None,
             )
             loop, came = asyncio.get_running_loop(), list[int]()
             task = asyncio.ensure_future(worker.run())

@@ -24,6 +24,7 @@ from donewhen.agent.storage import Storage
 from donewhen.agent.storage.storage import Hear, wait_unnotified
 from donewhen.agent.storage.store import ThreadStore
 from donewhen.agent.storage.table import NEVER
+from donewhen.agent.work.news import Notifier, leave_failure
 from donewhen.agent.work.queue import (
     BEGUN,
     ENDED,
@@ -90,6 +91,7 @@ class Worker:
         concurrency: int = 4,
         poll: float = POLL,
         tell: Callable[[str, str], None] = lambda thread_id, said: None,
+        notifier: Notifier | None = None,
     ) -> None:
         self.id: str = f"{socket.gethostname()}-{os.getpid()}-{uuid4().hex[:4]}"
         self.concurrency: int = min(concurrency, storage.at_once)  # more would only keep others from taking them up
@@ -97,6 +99,7 @@ class Worker:
         self.storage = storage
         self._queue, self._open, self._poll = queue, open_agent, poll
         self.tell = tell
+        self._notifier = notifier
         self._active: dict[str, asyncio.Task[None]] = {}
         self._owners: dict[str, str] = {}
         self._served: dict[str, int] = {}
@@ -239,7 +242,9 @@ class Worker:
             await store.aput(SPACE, self.id, said, index=False)
 
     async def _sweep(self, store: ThreadStore) -> None:
-        """Return running threads that nobody holds to the queue, because their worker died."""
+        """Return running threads that nobody holds to the queue, because their worker died; deliver news left over."""
+        if self._notifier:
+            self._notifier.wake()
         said = await store.threads.find(SWEPT, queue=self._queue, status=["running"], due=now_text())
         for thread_id in await self.storage.find_free([id for id, _ in said if id not in self._active]):
             with suppress(ThreadBusy):
@@ -285,6 +290,7 @@ class Worker:
             follows: Json = {"status": "queued", "due": due}
             if known or tries >= TRIES:
                 follows = {"queue": "", "due": NEVER}
+                await leave_failure(store, thread_id, row, f"{type(error).__name__}: {error}"[:500])
             await update_row(store, thread_id, tries=tries, problem=f"{type(error).__name__}: {error}"[:500], **follows)
 
 

@@ -18,7 +18,7 @@ from uv import find_uv_bin
 
 import donewhen
 from benchmarks.pythons import found, version_of
-from donewhen import testing, workspace
+from donewhen import hooks, testing, workspace
 from donewhen.state.errors import system_problem
 from donewhen.testing import ScriptedModel, WireServer, call, finish_step, submit_plan
 from tests.kit.places import ROOT
@@ -118,7 +118,8 @@ def test_sdist_and_wheels_hold_real_files_under_one_name(artifacts: dict[str, Pa
         held[kind] = {name for name in names if name.startswith("donewhen/")}
     tracked = subprocess.run(["git", "ls-files", *OWN], cwd=ROOT, capture_output=True, text=True, check=True)
     ours = {f"donewhen/{name}" for name in tracked.stdout.split()}
-    ours |= {f"donewhen/{name}" for name in ("__init__.py", "py.typed", "testing.py", "workspace.py")}
+    ours |= {f"donewhen/{name}" for name in ("__init__.py", "hooks.py", "py.typed", "testing.py", "workspace.py")}
+    ours.add("donewhen/skills/donewhen/SKILL.md")
     assert held["sdist"] == held["wheel of the sdist"] == held["wheel of the tree"] == ours
 
 
@@ -234,8 +235,8 @@ def test_the_public_names() -> None:
         "Agent", "ConfigError", "DoneWhenError", "Event", "Executor", "Executors", "GoalError", "Limits",
         "ModelError", "Outcome", "Pause", "PlanError", "PlanJson", "PlanStore", "Profile", "Receipt", "RemoteAgent",
         "ResumeError", "Run", "RunStream", "ScheduleError", "Settings", "StaleAnswer", "StepRecord", "StorageError",
-        "ThreadBusy", "ThreadInfo", "ThreadWaiting", "ToolError", "UnknownThread", "build_graph", "event_schema",
-        "plan_tools", "wait",
+        "ThreadBusy", "ThreadInfo", "ThreadWaiting", "ToolError", "UnknownThread", "Webhook", "build_graph",
+        "event_schema", "plan_tools", "wait",
     ]  # fmt: skip
     assert all(getattr(donewhen, name) for name in donewhen.__all__)
     assert testing.__all__ == [
@@ -247,9 +248,10 @@ def test_the_public_names() -> None:
         "resume_equals_uninterrupted", "submit_plan",
     ]  # fmt: skip
     assert all(getattr(testing, name) for name in testing.__all__)
-    assert workspace.__all__ == ["workspace_tools"]
+    assert workspace.__all__ == ["Skills", "workspace_tools"]
     assert workspace.workspace_tools
-    for module in (donewhen, testing, workspace):
+    assert hooks.__all__ == ["Ask", "Call", "End", "Hooks", "Note", "Refuse"]
+    for module in (donewhen, hooks, testing, workspace):
         assert dir(module) == list(module.__all__)
         with pytest.raises(AttributeError, match="Agnet"):
             module.Agnet  # noqa: B018

@@ -1,0 +1,225 @@
+"""News for who is away: a run waits, is finished or has failed. CloudEvents 1.0, by a signed webhook or a function.
+
+News are written into the storage before the row of the thread says how it stands, so that a crash after it loses none,
+and one before it is made up for by whoever settles the thread. They are deleted when somebody took them.
+"""
+
+import asyncio
+import base64
+import hashlib
+import hmac
+import inspect
+import json
+import logging
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from typing import TypeAlias
+from urllib.parse import quote, urlsplit
+
+from donewhen.agent.config import Config
+from donewhen.agent.run import Run
+from donewhen.agent.storage import Storage
+from donewhen.agent.storage.store import ThreadStore
+from donewhen.agent.work.queue import now_text
+from donewhen.graph.sync import run_in_thread
+from donewhen.graph.tools.toolbox import is_async
+from donewhen.state.errors import ConfigError, StorageError
+from donewhen.state.run import Json
+from donewhen.state.secrets import conceal, redact_json
+
+SPACE = ("donewhen", "news")
+SECONDS = 10.0
+"""In which a webhook has to answer."""
+LEASE = 30.0
+"""Seconds for which news that somebody delivers are let alone by others."""
+LONGEST_PAUSE, GIVE_UP = 3600.0, timedelta(days=3)
+"""Between two attempts, in seconds; and the age at which news are dropped, with an error in the log."""
+AT_ONCE, CHARS = 100, 2_000
+_log = logging.getLogger("donewhen.news")
+
+
+@dataclass(frozen=True)
+class Webhook:
+    """An address that news are posted to, signed as standardwebhooks.com says if there is a `secret`.
+
+    `link`: where a person goes on, with `{thread_id}` in it. Raises ConfigError for what is no http address.
+    """
+
+    url: str
+    secret: str = field(default="", repr=False)
+    link: str = ""
+
+    def __post_init__(self) -> None:
+        if urlsplit(self.url).scheme not in ("http", "https") or not urlsplit(self.url).hostname:
+            raise ConfigError("notify: a webhook is an address that begins with https:// or http://")
+
+    async def __call__(self, event: Json) -> None:
+        """Post the event. Raises OSError unless it was taken."""
+        link = {"link": self.link.replace("{thread_id}", quote(event["subject"], safe=""))} if self.link else {}
+        body = json.dumps({**event, "data": {**event["data"], **link}}, ensure_ascii=False).encode()
+        headers = {"content-type": "application/cloudevents+json; charset=utf-8", "webhook-id": event["id"]}
+        headers["webhook-timestamp"] = sent = str(int(time.time()))
+        if self.secret:
+            signed = hmac.digest(self.secret.encode(), f"{event['id']}.{sent}.".encode() + body, hashlib.sha256)
+            headers["webhook-signature"] = f"v1,{base64.b64encode(signed).decode()}"
+        await run_in_thread(partial(_post, urllib.request.Request(self.url, body, headers, method="POST")))
+
+
+class _NoRedirect(urllib.request.HTTPRedirectHandler):
+    """An address that moved is refused: what is said is for the one that was named."""
+
+    def redirect_request(self, *_: object) -> None:
+        """Follow nothing."""
+
+
+def _post(request: urllib.request.Request) -> None:
+    try:
+        urllib.request.build_opener(_NoRedirect).open(request, timeout=SECONDS).close()
+    except urllib.error.HTTPError as error:
+        error.close()
+        raise
+
+
+Notify: TypeAlias = str | Webhook | Callable[[Json], Awaitable[None] | None]
+"""An address, a `Webhook`, or a function, async or not, of a CloudEvent; what it raises is tried again."""
+
+
+def notify_of(config: Config) -> Webhook | None:
+    """Return the webhook that the environment names."""
+    return Webhook(config.notify, config.notify_secret, config.link) if config.notify else None
+
+
+async def leave_news(store: ThreadStore, run: Run, row: Mapping[str, object], turn: int) -> str | None:
+    """Write down what there is to tell of a run as it stands, if it is told at all; return the id of the news."""
+    if not row.get("notify") or run.status in ("running", "queued"):
+        return None
+    about = [run.thread_id, turn, run.status, [pause["id"] for pause in run.pending]]
+    id = hashlib.sha256(json.dumps(about).encode()).hexdigest()[:32]
+    if row.get("news") == id:  # an answer was not taken: the same is still asked
+        return None
+    data: Json = {"thread_id": run.thread_id, "status": run.status, "goal": run.goal[:CHARS]}
+    if run.pending:
+        keys = ("id", "kind", "step", "question", "options")
+        data["questions"] = [{key: pause.get(key) for key in keys} for pause in run.pending[:AT_ONCE]]
+    elif run.outcome:
+        data |= {"code": run.outcome["code"], "answer": run.answer[:CHARS]}
+    kind = "waiting" if run.pending else "failed" if run.status == "failed" else "finished"
+    await _keep(store, row, id, kind, data)
+    return id
+
+
+async def leave_failure(store: ThreadStore, thread_id: str, row: Mapping[str, object], problem: str) -> None:
+    """Write down that workers could not carry a run on, and leave it to a person."""
+    if row.get("notify"):
+        id = hashlib.sha256(f"{thread_id}\n{row.get('updated')}\n{problem}".encode()).hexdigest()[:32]
+        data = {"thread_id": thread_id, "status": "running", "goal": str(row.get("goal") or ""), "problem": problem}
+        await _keep(store, row, id, "failed", data)
+
+
+async def _keep(store: ThreadStore, row: Mapping[str, object], id: str, kind: str, data: Json) -> None:
+    event = {
+        "specversion": "1.0",
+        "id": id,
+        "source": "/donewhen",
+        "type": f"donewhen.run.{kind}",
+        "subject": data["thread_id"],
+        "time": now_text(),
+        "datacontenttype": "application/json",
+        "data": redact_json(data),
+    }
+    await store.aput((*SPACE, str(row["notify"])), id, {"event": event, "tries": 0, "due": now_text()}, index=False)
+
+
+class Notifier:
+    """Delivers the news of a queue, in the background, until there are none left."""
+
+    def __init__(self, storage: Storage, queue: str, notify: Notify, secrets: Sequence[str] = ()) -> None:
+        self.queue = queue
+        self._storage, self._secrets = storage, secrets
+        self._tell = Webhook(notify) if isinstance(notify, str) else notify
+        if not callable(self._tell):
+            raise ConfigError(f"notify: an address, a Webhook or a function, not {type(notify).__name__}")
+        self._task: asyncio.Task[None] | None = None
+        self._again = False
+        self._lock = asyncio.Lock()
+
+    def wake(self) -> None:
+        """Look now, beside what else is done."""
+        self._again = True
+        if self._task is None or self._task.done():
+            self._task = asyncio.create_task(self._work(), name="donewhen news")
+
+    async def aclose(self, patience: float) -> None:
+        """Wait for what is being delivered; what cannot be delivered now stays for whoever looks next."""
+        if self._task is not None and not self._task.done():
+            with suppress(TimeoutError, asyncio.CancelledError):
+                await asyncio.wait_for(self.deliver(), patience)
+            self._task.cancel()
+            await asyncio.wait([self._task])
+
+    async def _work(self) -> None:
+        while True:
+            self._again = False
+            try:
+                pause = await self.deliver()
+            except StorageError as error:
+                _log.warning("News cannot be read: %s", error)
+                pause = LEASE
+            if pause is None and not self._again:
+                return
+            await asyncio.sleep(0 if self._again else pause or 0)
+
+    async def deliver(self) -> float | None:
+        """Deliver what is due, oldest first; return the seconds until more is, or None if nothing is left."""
+        async with self._lock:
+            return await self._deliver_all()
+
+    async def _deliver_all(self) -> float | None:
+        async with self._storage.reader() as (_, store):
+            items = await store.asearch((*SPACE, self.queue), limit=1_000)
+        now, dues = now_text(), list[str]()
+        for item in sorted(items, key=lambda item: str(item.value["event"]["time"])):
+            due = item.value["due"] if item.value["due"] > now else await self._deliver(item.key, item.value)
+            dues += [due] if due else []
+        if not dues:
+            return None
+        first = datetime.fromisoformat(min(dues)) - datetime.now(UTC)
+        return max(first.total_seconds(), 0.0)
+
+    async def _deliver(self, id: str, kept: Json) -> str | None:
+        """Deliver one; return when to try again, or None if that is over."""
+        await self._write(id, {**kept, "due": _later(LEASE)})
+        event = json.loads(conceal(json.dumps(kept["event"], ensure_ascii=False), self._secrets))
+        try:
+            said = self._tell(event) if is_async(self._tell) else await run_in_thread(partial(self._tell, event))
+            if inspect.isawaitable(said):
+                await said
+        except Exception as error:
+            age = datetime.now(UTC) - datetime.fromisoformat(event["time"])
+            gone = isinstance(error, urllib.error.HTTPError) and error.code == 410
+            if not gone and age < GIVE_UP:
+                tries = int(kept["tries"]) + 1
+                _log.warning("News %s of %s: %s: %s", id, event["subject"], type(error).__name__, error)
+                due = _later(min(2.0**tries, LONGEST_PAUSE))
+                await self._write(id, {**kept, "tries": tries, "due": due})
+                return due
+            _log.error("News %s of %s are dropped: %s: %s", id, event["subject"], type(error).__name__, error)
+        await self._write(id, None)
+        return None
+
+    async def _write(self, id: str, kept: Json | None) -> None:
+        async with self._storage.writer() as (_, store):
+            if kept is None:
+                await store.adelete((*SPACE, self.queue), id)
+            else:
+                await store.aput((*SPACE, self.queue), id, kept, index=False)
+
+
+def _later(seconds: float) -> str:
+    return (datetime.now(UTC) + timedelta(seconds=seconds)).isoformat(timespec="milliseconds")

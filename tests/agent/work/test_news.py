@@ -1,0 +1,203 @@
+"""News for who is away: at least once, signed, without secrets, whatever crashes between the event and the post."""
+
+import asyncio
+import base64
+import hashlib
+import hmac
+import json
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from typing import Any
+
+import pytest
+
+from donewhen import Agent, ConfigError, StorageError, ThreadWaiting, Webhook
+from donewhen.agent.storage import Storage, open_storage
+from donewhen.agent.work import news
+from donewhen.testing import Crash, ScriptedModel, answer, ask_user, crashing, decline, submit_plan
+
+Json = dict[str, Any]
+
+
+class Post(HTTPServer):
+    """Takes what is posted to it; refuses the first `busy` posts."""
+
+    def __init__(self, busy: int = 0) -> None:
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.busy = busy
+        self.got: list[tuple[Any, bytes]] = []
+        self.url = f"http://127.0.0.1:{self.server_port}/hook"
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: Post
+
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers["content-length"]))
+        self.server.got.append((self.headers, body))
+        self.send_response(503 if len(self.server.got) <= self.server.busy else 204)
+        self.end_headers()
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+
+@pytest.fixture
+def post() -> Iterator[Post]:
+    server = Post(busy=1)
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+    thread.start()
+    yield server
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def asking(question: str = "Which colour?") -> ScriptedModel:
+    """A model that asks and then answers."""
+    return ScriptedModel(roles={"triage": [ask_user(question), answer("Blue it is.")]})
+
+
+def kinds(events: list[Json]) -> list[str]:
+    """What happened, each once."""
+    return [event["type"].rpartition(".")[2] for event in {event["id"]: event for event in events}.values()]
+
+
+async def test_a_function_hears_of_each_pause_and_of_the_end() -> None:
+    """S01: CloudEvents 1.0: the question with its id and options, then the outcome; one id for each."""
+    heard: list[Json] = []
+    async with Agent(asking(), storage="memory:", notify=heard.append) as agent:
+        run = await agent.start("Paint it", thread_id="t 1")
+        await agent.resume(run, "blue")
+    assert kinds(heard) == ["waiting", "finished"]
+    first, last = heard[0], heard[-1]
+    assert (first["specversion"], first["subject"], first["type"]) == ("1.0", "t 1", "donewhen.run.waiting")
+    assert first["data"]["questions"][0]["question"] == "Which colour?"
+    assert first["data"]["questions"][0]["id"] == run.pending[0]["id"]
+    assert (last["data"]["status"], last["data"]["answer"]) == ("completed", "Blue it is.")
+
+
+async def test_a_webhook_is_signed_and_tried_again(post: Post, monkeypatch: pytest.MonkeyPatch) -> None:
+    """R01: it refuses once; then the same id comes again, with a link, signed over id, time and body."""
+    monkeypatch.setattr(news, "_later", lambda seconds: news.now_text())
+    hook = Webhook(post.url, "hush hush", link="https://desk.example/run/{thread_id}")
+    async with Agent(ScriptedModel(roles={"triage": [answer("Hi.")]}), storage="memory:", notify=hook) as agent:
+        await agent.start("Hello", thread_id="a b")
+    (_, first), (headers, body) = post.got[0], post.got[-1]
+    assert json.loads(first)["id"] == json.loads(body)["id"] == headers["webhook-id"]
+    assert json.loads(body)["data"]["link"] == "https://desk.example/run/a%20b"
+    assert headers["content-type"].startswith("application/cloudevents+json")
+    signed = f"{headers['webhook-id']}.{headers['webhook-timestamp']}.".encode() + body
+    mac = base64.b64encode(hmac.digest(b"hush hush", signed, hashlib.sha256)).decode()
+    assert headers["webhook-signature"] == f"v1,{mac}"
+    assert "hush" not in repr(hook)
+
+
+async def test_no_secret_leaves() -> None:
+    """R02: credentials in a question or an answer are redacted, those of the environment too."""
+    heard: list[Json] = []
+    question = "Is password=Tr0ub4dor-3-horse right?"
+    async with Agent(asking(question), storage="memory:", notify=heard.append) as agent:
+        await agent.start("Paint it")
+    assert "Tr0ub4dor" not in json.dumps(heard)
+    assert "[redacted]" in heard[0]["data"]["questions"][0]["question"]
+
+
+async def test_an_answer_that_is_not_taken_is_no_news() -> None:
+    """C11: what is asked again is told once."""
+    heard: list[Json] = []
+    plan = ScriptedModel(roles={"triage": [submit_plan([{"content": "a", "tools": ["look"]}])]})
+
+    def look(x: str) -> str:
+        """Look."""
+        return x
+
+    async with Agent(plan, [look], storage="memory:", notify=heard.append) as agent:
+        run = await agent.start("Do it")
+        again = await agent.resume(run, "yes but maybe not")
+        assert again.problem
+    assert kinds(heard) == ["waiting"]
+
+
+async def test_what_one_process_could_not_deliver_another_does() -> None:
+    """R02: the function of the first failed, and the process ended; an idle worker of the second delivers it."""
+    storage, heard, there = open_storage("memory:"), list[Json](), asyncio.Event()
+
+    def broken(event: Json) -> None:
+        raise OSError("no network")
+
+    async with Agent(asking(), storage=storage, notify=broken) as agent:
+        await agent.start("Paint it")
+    await _make_due(storage)
+
+    async def take(event: Json) -> None:
+        heard.append(event)
+        there.set()
+
+    async with Agent(asking(), storage=storage, notify=take) as agent, agent.worker():
+        await asyncio.wait_for(there.wait(), 60)
+    assert kinds(heard) == ["waiting"]
+
+
+async def _make_due(storage: Storage) -> None:
+    """Let the time pass after which it is tried again."""
+    async with storage.writer() as (_, store):
+        for item in await store.asearch(news.SPACE):
+            await store.aput(item.namespace, item.key, {**item.value, "due": ""}, index=False)
+
+
+async def test_wherever_a_run_crashes_its_news_arrive() -> None:
+    """R02: a crash at every boundary of the storage, then somebody goes on: the pause and the end are both told."""
+    at = 0
+    while True:
+        at += 1
+        storage, heard = open_storage("memory:"), list[Json]()
+        crash = Crash(at)
+        try:
+            async with Agent(asking(), storage=crashing(storage, crash), notify=heard.append) as agent:
+                run = await agent.start("Paint it", thread_id="t")
+                await agent.resume(run, "blue")
+        except StorageError:
+            pass
+        whole = len(crash.trace) < at
+        async with Agent(_any_time(), storage=storage, notify=heard.append) as agent:
+            try:
+                run = await agent.start("Paint it", thread_id="t")
+            except ThreadWaiting:
+                run = await agent.resume("t")
+            if run.status == "waiting":
+                run = await agent.resume(run, "blue")
+            assert run.status == "completed"
+            await _make_due(storage)
+        assert {"waiting", "finished"} <= set(kinds(heard)), at
+        if whole:
+            break
+    assert at > 20
+
+
+def _any_time() -> ScriptedModel:
+    """A model that goes on wherever the run stands."""
+
+    def reply(messages: list[Any], tools: list[Json]) -> Any:
+        return answer("Blue it is.") if "blue" in str(messages[-1].text) else ask_user("Which colour?")
+
+    return ScriptedModel(reply)
+
+
+def test_what_is_no_address_is_refused() -> None:
+    """P19: before anything starts."""
+    with pytest.raises(ConfigError, match="begins with https"):
+        Agent("demo", storage="memory:", notify="ftp://there")
+    with pytest.raises(ConfigError, match="not int"):
+        Agent("demo", storage="memory:", notify=1)  # type: ignore[arg-type]
+
+
+async def test_a_run_that_failed_is_told_as_failed() -> None:
+    """D01: `failed` is a type of its own, so that who watches need not read."""
+    heard: list[Json] = []
+    model = ScriptedModel(roles={"triage": [decline("no tool for it", "Ask the bank.")]})
+    async with Agent(model, storage="memory:", notify=heard.append) as agent:
+        assert (await agent.start("Do it")).status == "failed"
+    assert kinds(heard) == ["failed"]
+    assert heard[0]["data"]["code"]
