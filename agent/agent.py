@@ -232,15 +232,15 @@ class Agent:
         tools: Tools = (),
         output_type: Any = None,
     ) -> Run:
-        """Answer what a thread waits for, or go on after a crash.
+        """Answer a thread's question, or continue it after a crash.
 
         `answer` may have any shape clients send, or be `{id: answer}` for several open questions. With a Run in place
-        of the thread's id it is for what was asked there, and for nothing asked since; ids say the same. A plain answer
-        with a thread's id is for what is asked now; where it repeats the last answer to another question it may be a
-        second delivery and is refused, unless the id is that of a Run which asks just this.
-        Without an answer, an interrupted run goes on; with `steer` it is planned anew by these words, and what is
-        finished stays; by “continue” nothing is planned. One that waits or has ended is returned as it is. An answer
-        that is not understood keeps the pause: `Run.problem` says why.
+        of the thread's id, the answer is only for that run's questions, as with ids. A plain answer with a thread's id
+        is for the current question. If it repeats the last answer to another question, it may be a second delivery and
+        is refused, unless the id comes from a Run with this question.
+        Without an answer, an interrupted run continues; with `steer` it gets a new plan by these words, which keeps
+        finished steps (“continue” keeps the plan). A waiting or finished run is returned unchanged. An answer that is
+        not understood keeps the pause, and `Run.problem` says why.
         The settings are those of the start, whichever agent goes on; those given here go over them and stay.
         `output_type` cannot change; given again, it makes `Run.output` an instance in this process too.
         Raises ConfigError for another one, UnknownThread, StaleAnswer, ThreadBusy; nothing changes then.
@@ -383,12 +383,10 @@ class Agent:
     async def audit(self, thread_id: str | Run, settings: SettingsLike = None) -> Run:
         """Let a judge audit the answer of a finished run, for the first time or again.
 
-        Its findings replace
-        earlier ones in the outcome, the receipt and below the answer.
-
-        `settings` override those of the run for this audit, such as `{"models": {"judge": "anthropic:claude-…"}}`. Its
-        cost is added to the run's; `audit_calls` limits it, the run's limits do not. An audit never makes a run better
-        than its steps. If no audit is possible, nothing changes and `Run.problem` says why.
+        Its findings replace earlier ones in the outcome, the receipt and below the answer. `settings` override those of
+        the run for this audit, such as `{"models": {"judge": "anthropic:claude-…"}}`. Its cost is added to the run's;
+        `audit_calls` limits it, the run's limits do not. An audit never makes a run better than its steps. If no audit
+        is possible, nothing changes and `Run.problem` says why.
         Raises ThreadWaiting for a run that is not finished, ConfigError, UnknownThread, ThreadBusy.
         """
         id = _id_of(thread_id)

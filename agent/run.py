@@ -37,8 +37,8 @@ class ThreadId(str):
 class Run:
     """The state of one thread; `to_dict` returns it as JSON.
 
-    `status` is the outcome's, or `waiting` (for an answer to `pending[0]`), or `running` (cut off: `resume` goes on),
-    or `queued` (for a worker).
+    `status` is the outcome's, or `waiting` (for an answer to `pending[0]`), or `running` (interrupted: `resume`
+    continues it), or `queued` (for a worker).
     """
 
     thread_id: str

@@ -1,10 +1,10 @@
-"""The runner: holds a thread, has the gate read an answer, drives the graph to its next pause or end, and writes
-that.
+"""The runner holds a thread, lets the gate read an answer, drives the graph to its next pause or end, and writes the
+result.
 
-A thread's row says what its checkpoints say whenever nobody holds the thread. Whoever changes checkpoints writes
-`running` into the row first, and how the thread stands only when all is done that follows from it. So a row that says
-`running` while nobody holds the thread was left by a worker that died or was cancelled. Whoever holds the thread next,
-or lists threads, first does what that worker left undone.
+Whenever nobody holds a thread, its row matches its checkpoints. A change of checkpoints is preceded by writing
+`running` into the row; the final status is written after all consequences are complete. So a row with `running` that
+nobody holds was left by a worker that died or was cancelled. The next holder of the thread, or a list of threads, first
+completes that worker's bookkeeping.
 """
 
 import asyncio

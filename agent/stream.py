@@ -152,10 +152,10 @@ class Session:
 class RunStream:
     """The events of a run, as they happen; the last, `waiting`, `outcome` or `error`, comes when the thread is free.
 
-    Iterate it, preferably in an `async with`. If you leave early (a break, an exception, a cancelled task, or just no
-    reference any more), `on_leave` decides: the run stops at its next clean point, where a call at work has 10 seconds
-    to end, or it continues without listeners. An `async with` waits for that at its end; if the run is to stop, a
-    cancelled block cuts the call off. `resume` goes on from there. Nothing happens before the first event is asked for.
+    Iterate it, preferably in an `async with`. If you leave early (a break, an exception, a cancelled task, or a dropped
+    reference), `on_leave` decides: the run stops at its next clean point, where a call at work has 10 seconds to end,
+    or it continues without listeners. An `async with` waits for that at its end; if the run is to stop, a cancelled
+    block cuts the call off. `resume` goes on from there. Nothing happens before the first event is asked for.
     """
 
     def __init__(self, thread_id: str, begin: Callable[[], Awaitable[Session]]) -> None:

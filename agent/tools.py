@@ -13,7 +13,7 @@ Caller = Callable[[str, dict[str, Any]], Any]
 """Carries out a described tool: `(name, arguments)` → result, sync or async."""
 
 Tools = Sequence[Any] | Mapping[str, Any]
-"""What `as_tools` takes."""
+"""The tools that `as_tools` accepts."""
 
 HINTS = ("title", "readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint")
 """MCP's annotations. A server cannot declare `effect`, `check`, `secrets` or `probe`."""

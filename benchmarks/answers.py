@@ -25,7 +25,7 @@ class Misuse:
     refused: bool
     """With a ResumeError."""
     changed: bool
-    """Whether anything was different afterwards."""
+    """True if anything differed afterwards."""
 
 
 async def misuses(folder: Path, storage: str = "") -> list[Misuse]:
@@ -113,7 +113,7 @@ async def _print(on: Stage) -> tuple[Any, ...]:
 
 
 async def _before_outcome(on: Stage, folder: Path) -> int:
-    """How many operations after the question's answer the outcome of `send` is written, by a run of its own."""
+    """Return how many operations after the answer the outcome of `send` is written, measured in a separate run."""
     crash = Crash()
     rehearsal = stage(folder / "rehearsal", crash)
     rehearsal.world.path.parent.mkdir()

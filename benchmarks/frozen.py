@@ -20,16 +20,16 @@ BOUNDARIES = ("model", "put", "put_writes.done", "store.done", "charge.before", 
 
 @dataclass(frozen=True)
 class Frozen:
-    """What came of a worker that was frozen and thawed."""
+    """The results of a worker that was frozen and thawed."""
 
     boundary: str
-    """Where it was frozen."""
+    """The boundary at which it was frozen."""
     cut: bool
-    """Whether it lost its connection meanwhile, and another worker brought the thread to its end."""
+    """True if it lost its connection meanwhile, and another worker completed the thread."""
     second: str
-    """How the other worker's `resume` ended while the first was frozen."""
+    """How the other worker's `resume` ended meanwhile."""
     thawed: str
-    """How the first worker ended after it was thawed."""
+    """How the first worker ended after the thaw."""
     problems: tuple[str, ...]
 
 
@@ -46,7 +46,7 @@ def freeze(folder: Path, boundary: str, like: Json, storage: str = "", *, cut: b
 
 
 def frozen(folder: str, storage: str, boundary: str, cut: bool) -> Json:
-    """How the second worker and the thawed first one ended."""
+    """Return how the second worker and the thawed first one ended."""
     first = forked_process(_first, folder, storage, boundary)
     _, status = os.waitpid(first, os.WUNTRACED)
     if not os.WIFSTOPPED(status):

@@ -113,7 +113,7 @@ MODES: dict[str, tuple[type[ChatOpenAI], float]] = {
 
 
 class Clock(BaseCallbackHandler):
-    """How long each call of the model took."""
+    """The duration of each call of the model."""
 
     def __init__(self) -> None:
         self.seconds: list[float] = []
@@ -130,7 +130,7 @@ class Clock(BaseCallbackHandler):
 
 @dataclass
 class Score:
-    """What became of all goals in one mode."""
+    """The results of all goals in one mode."""
 
     ends: Counter[str] = field(default_factory=Counter)
     calls: int = 0

@@ -25,11 +25,11 @@ SEED = 20261121
 
 @dataclass(frozen=True)
 class Figures:
-    """What a series of trials came to; everything from `doubled` to `silent` should be 0."""
+    """The results of a series of trials; everything from `doubled` to `silent` should be 0."""
 
     trials: int
     deaths: int
-    """Of processes, or operations that failed."""
+    """Deaths of processes, or failed operations."""
     doubled: int
     lost: int
     unlike: int

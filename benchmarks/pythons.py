@@ -72,7 +72,7 @@ def found(versions: Iterable[str] = PROMISED) -> dict[str, str | None]:
 
 
 def works(python: str, wheel: Path, folder: Path) -> str:
-    """What the wheel says in a fresh venv of this interpreter, used from a folder of somebody else's."""
+    """Return the output of the wheel in a fresh venv of this interpreter, used from a foreign folder."""
     here = folder / "theirs"
     here.mkdir()
     (here / "main.py").write_text(PROGRAM)

@@ -27,13 +27,13 @@ CORES = 2
 ROUNDS = 3
 """Races of each kind."""
 WAYS = (("clean", 0.0, 0), ("killed 5 times each", 0.0, 5), ("killed 3 times each, 30 % of calls fail", 0.3, 3))
-"""How recorded tasks are run: in words, share of calls that fail, deaths."""
+"""The ways to run recorded tasks: name, share of failing calls, deaths."""
 Json = dict[str, Any]
 
 
 @dataclass(frozen=True)
 class Bench:
-    """Where measurements happen: a folder that needs no disk, and the storages."""
+    """The place of measurements: a folder in memory, and the storages."""
 
     folder: Path
     storages: Mapping[str, str]

@@ -43,10 +43,10 @@ SUM = {"expression": "12.5 * 4"}
 
 @dataclass(frozen=True)
 class Way:
-    """How a task is run."""
+    """The way a task is run."""
 
     keyed: bool = False
-    """Whether the tools take an idempotency key, and honour it."""
+    """True if the tools accept and honour an idempotency key."""
     errors: float = 0.0
     """The share of calls that fail before they reach the world."""
     full: bool = True
@@ -156,7 +156,7 @@ def _tools(world: RetailWorld, keyed: bool, errors: float, full: bool, failures:
 
 @dataclass(frozen=True)
 class Score:
-    """What a series of runs came to."""
+    """The results of a series of runs."""
 
     runs: int
     right: int
@@ -207,7 +207,7 @@ def _score(trials: Sequence[Trial], way: Way) -> Score:
 
 
 def _agrees(trial: Trial) -> bool:
-    """Whether the recorded data's own scorer says the same of the world's file."""
+    """Return whether the recorded data's own scorer agrees about the world's file."""
     spec = importlib.util.spec_from_file_location("recorded_world", EVALS / "world.py")
     assert spec is not None
     assert spec.loader is not None

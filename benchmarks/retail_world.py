@@ -34,7 +34,7 @@ def tasks(full: bool) -> list[Json]:
 
 @cache
 def descriptions(full: bool) -> list[Json]:
-    """What the domain's tools are called, do and take: `{name, description, parameters}`."""
+    """Return the domain's tools: `{name, description, parameters}`."""
     path = EVALS / "data" / "tools_tau1_retail.json" if full else SAMPLE
     return list(json.loads(path.read_text("utf-8"))["tools"])
 
@@ -54,7 +54,7 @@ class RetailWorld:
         return notes(self.ledger)
 
     def call(self, name: str, arguments: Mapping[str, Any], key: str | None = None) -> str:
-        """What the recorded tool says here. A `key` that was seen before is answered, not repeated."""
+        """Return the recorded result of a call. A known `key` returns the old result."""
         with self.ledger.with_name(self.ledger.name + ".lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             rows = self.rows
@@ -70,7 +70,7 @@ class RetailWorld:
         return said
 
     def happened(self, name: str, arguments: Mapping[str, Any]) -> bool:
-        """Whether this very call ever reached the world."""
+        """Return whether this call ever reached the world."""
         wanted = _canonical(name, arguments)
         return any(_canonical(row["name"], row["args"]) == wanted for row in self.rows)
 

@@ -59,7 +59,7 @@ UNSURE = ("send", "refund")
 
 @dataclass(frozen=True)
 class Stage:
-    """What one process works with."""
+    """The working set of one process."""
 
     agent: Agent
     world: EffectLedger
@@ -86,7 +86,7 @@ async def scenario(folder: Path, crash: Crash, storage: str = "", flaky: str = "
 
 
 def truthful(world: EffectLedger, pause: Mapping[str, Any]) -> str:
-    """What a person says who approves everything, likes blue, and looks before saying what happened."""
+    """Answer like a person who approves everything, likes blue, and looks before saying what happened."""
     if pause["kind"] == "effect":
         return "it happened" if world.happened(pause["tool"], pause["arguments"]) else "it did not"
     return "blue" if pause["kind"] == "question" else "approve"

@@ -22,7 +22,7 @@ MOMENTS = ("a plan to approve", "a question to answer", "a worker that died", "a
 
 @dataclass(frozen=True)
 class Race:
-    """What came of workers that all resumed one thread at the same moment."""
+    """The results of workers that resumed one thread at the same moment."""
 
     moment: str
     workers: int

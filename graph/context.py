@@ -43,7 +43,7 @@ class Deps:
     background: Mapping[str, Background] = field(default_factory=dict)
     """The sources of `context` and `memory`, which are added to every request."""
     settings: Settings = field(default_factory=Settings)
-    """Defaults, under the settings of a run."""
+    """The graph's default settings; those of a run override them."""
     hooks: Hooks = field(default_factory=Hooks)
     """Policies that calls and ends have to pass."""
 

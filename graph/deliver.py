@@ -72,7 +72,7 @@ NO_DATA = "nothing was delivered as data"
 
 @dataclass
 class Delivery:
-    """The answer while it is written: its sources, and the results so far."""
+    """The answer in progress: its sources, and the results so far."""
 
     values: Json
     ending: Ending
@@ -207,7 +207,7 @@ async def deliver(state: RunState, runtime: Runtime[Settings], config: RunnableC
 
 
 async def _ask_hooks(delivery: Delivery, text: str) -> str:
-    """Return why a hook refuses that this text is delivered; nobody can be asked any more. "" if none does."""
+    """Return why a hook refuses to deliver this text; "" if none does. Nobody can be asked any more."""
     verdict = await ask_before_end(delivery.context, text, delivery.values.get("journal") or ())
     return verdict.refused or (verdict.question and f"a person would have to agree: {verdict.question}")
 

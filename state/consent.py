@@ -1,8 +1,8 @@
-"""Which targets of a write a person knows of. Pure; it reads structure, never what words mean (X25).
+"""Decide which targets of a write a person knows. Pure; it reads structure, never the meaning of words (X25).
 
-A target is an address, an id, a path, a URL or a number among the arguments of a call. It is known if it stands in
-what a person approved or said, or is a *whole value* of what a tool returned: a leaf of JSON, a cell of a table, a line
-of a list. What stands inside of a text that a tool returned is not known: injected orders live there.
+A target is an address, an id, a path, a URL or a number among a call's arguments. It is known if a person approved or
+said it, or if it is a *whole value* of a tool result: a leaf of JSON, a cell of a table, a line of a list. Parts of a
+text in a tool result are not known, because injected orders are there.
 """
 
 import csv

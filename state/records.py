@@ -114,11 +114,11 @@ class ModeRow(TypedDict):
 
 
 class CallFacts(TypedDict, total=False):
-    """What an observation says of the call that gave it, or of the question that was answered."""
+    """An observation's facts about its call, or about the answered question."""
 
     tool: str | None
     arguments: Mapping[str, Any]
-    """Of the call; of an answer: the question, by whom it is, and the pause that asked."""
+    """The arguments of the call; for an answer the question, who answered, and the pause."""
     ok: bool
     """True unless it says otherwise."""
     effect: str | None
@@ -127,7 +127,7 @@ class CallFacts(TypedDict, total=False):
     at: str
     """ISO 8601, UTC."""
     targets: Iterable[str]
-    """What a call read or wrote, by names that its tool gives."""
+    """The targets of a call, as declared by its tool."""
 
 
 class JournalEntry(TypedDict, total=False):

@@ -1,5 +1,5 @@
-"""Credentials in text: one list, two levels. `conceal` for what models work on: only what certainly is a credential.
-`redact` for logs, errors of providers and records: also what merely stands under a secret's name.
+"""Credentials in text: one list, two levels. `conceal` is for texts that models work on: it removes only certain
+credentials. `redact` is for logs, providers' errors and records: it also removes values under a secret's name.
 
 A certain credential is one that is known; a key in its issuer's form or with its checksum, a web token, a private key;
 a password in a URL or a netrc; a bearer or basic header; under a secret's name what was drawn at random

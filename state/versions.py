@@ -1,4 +1,4 @@
-"""Versions of the stored state: an older thread is migrated when it is read or goes on, or is refused.
+"""Versions of the stored state: an older thread is migrated when it is read or continues, or is refused.
 
 A migration converts the values of a run to the next version. Versions older than the first release are refused. Without
 an Agent in front of the graph, LangGraph adds a new message to the thread before any node can refuse it; the message

@@ -69,18 +69,20 @@ def run(
     storage: StorageUrl = None,
     yes: Yes = False,
     json: AsJson = False,
-    stdin: Annotated[bool, typer.Option("--stdin", help="Add what stands on stdin to the goal.")] = False,
+    stdin: Annotated[bool, typer.Option("--stdin", help="Add the text on stdin to the goal.")] = False,
     events: Events = False,
     quiet: Quiet = False,
     once: Once = False,
-    thread: Annotated[str | None, typer.Option(help="Go on in this conversation, or name the new one.")] = None,
-    latest: Annotated[bool, typer.Option("--resume", "-r", help="Go on in the latest conversation.")] = False,
+    thread: Annotated[str | None, typer.Option(help="Continue this conversation, or name the new one.")] = None,
+    latest: Annotated[bool, typer.Option("--resume", "-r", help="Continue the latest conversation.")] = False,
     confirm: Annotated[Confirm | None, typer.Option(help="Which plans wait for you. [default: always]")] = None,
-    mode: Annotated[ModeOption | None, typer.Option(help="Answer, one step or a plan. [default: as it takes]")] = None,
-    when_busy: Annotated[
-        WhenBusy | None, typer.Option(help="What becomes of what you `tell` it at work. [default: refuse]")
+    mode: Annotated[
+        ModeOption | None, typer.Option(help="Answer, one step or a plan. [default: the planner decides]")
     ] = None,
-    verification: Annotated[Proof | None, typer.Option(help="What proves a run. [default: audited]")] = None,
+    when_busy: Annotated[
+        WhenBusy | None, typer.Option(help="Handling of a `tell` while it works. [default: refuse]")
+    ] = None,
+    verification: Annotated[Proof | None, typer.Option(help="Level of proof. [default: audited]")] = None,
     max_rounds: Annotated[int | None, typer.Option(min=1, help="Model decisions for the whole run.")] = None,
     limit: Annotated[
         list[str] | None,
@@ -89,11 +91,11 @@ def run(
     on_exhausted: Annotated[
         Exhausted | None,
         typer.Option(
-            help="At a limit. [default: ask; deliver with --yes or --confirm never where nobody can be asked]"
+            help="Action at a limit. [default: ask; deliver with --yes or --confirm never if nobody can be asked]"
         ),
     ] = None,
     on_question: Annotated[
-        Unanswered | None, typer.Option(help="Where nobody answers a question. [default: wait]")
+        Unanswered | None, typer.Option(help="Action if nobody answers a question. [default: wait]")
     ] = None,
     question_seconds: Annotated[
         float | None,
@@ -101,7 +103,7 @@ def run(
             min=0, help="How long a question waits for you; then `donewhen resume` lets --on-question answer."
         ),
     ] = None,
-    default_answer: Annotated[str | None, typer.Option(metavar="TEXT", help="The answer where nobody answers.")] = None,
+    default_answer: Annotated[str | None, typer.Option(metavar="TEXT", help="The answer if nobody answers.")] = None,
     deadline: Annotated[
         str | None, typer.Option(metavar="TIME", help="ISO 8601 moment after which no new round starts.")
     ] = None,
@@ -115,11 +117,11 @@ def run(
     mcp: Annotated[Path | None, typer.Option(help="A JSON file with mcpServers.")] = None,
     profile: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="A TOML file: who the agent is and what it may not do. [+ DONEWHEN_PROFILE]"),
+        typer.Option(metavar="FILE", help="A TOML file with the agent's profile. [+ DONEWHEN_PROFILE]"),
     ] = None,
     output_schema: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="A JSON Schema: the result is wanted as such data too, `output` of --json."),
+        typer.Option(metavar="FILE", help="A JSON Schema for a structured result, `output` of --json."),
     ] = None,
     image: Annotated[
         list[Path] | None,
@@ -139,7 +141,7 @@ def run(
     ] = None,
     set: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="Of the template; repeat for more."),
+        typer.Option("--set", metavar="KEY=VALUE", help="A template's parameter; repeat for more."),
     ] = None,
 ) -> None:
     """Work on a goal: plan it, let you confirm, carry it out, prove it."""
@@ -186,22 +188,20 @@ def resume(
         str,
         typer.Argument(
             metavar="THREAD",
-            help="The thread id, or its beginning; without it, the latest run that waits or was cut off.",
+            help="The thread id, or its beginning; without it, the latest waiting or interrupted run.",
         ),
     ] = "",
     answer: Annotated[str | None, typer.Option("--answer", "-a", help="The answer, in words or as JSON.")] = None,
     approve: Annotated[bool, typer.Option("--approve", help="Approve the plan or the call.")] = False,
-    reject: Annotated[
-        str | None, typer.Option(metavar="TEXT", help="Reject, and say what should be different.")
-    ] = None,
+    reject: Annotated[str | None, typer.Option(metavar="TEXT", help="Reject, and say what to change.")] = None,
     cancel: Annotated[bool, typer.Option("--cancel", help="Cancel the run.")] = False,
     answer_file: Annotated[Path | None, typer.Option(help="A file with the answer; “-” is stdin.")] = None,
     id: Annotated[str | None, typer.Option(metavar="ID", help="The question to answer; default: the first.")] = None,
     steer: Annotated[
-        str, typer.Option(metavar="TEXT", help="Plan a stopped run anew by these words; what is finished stays.")
+        str, typer.Option(metavar="TEXT", help="Plan a stopped run anew by these words; finished steps are kept.")
     ] = "",
     model: Annotated[str | None, typer.Option(help="Another provider:model than it was started with.")] = None,
-    dir: Annotated[Path | None, typer.Option("--dir", "-d", help="Another folder, where it was moved.")] = None,
+    dir: Annotated[Path | None, typer.Option("--dir", "-d", help="Another folder, if it was moved.")] = None,
     storage: StorageUrl = None,
     yes: Yes = False,
     json: AsJson = False,
@@ -226,7 +226,7 @@ def chat(
     model: Annotated[str | None, typer.Option(help="provider:model, or demo. [default: DONEWHEN_MODEL]")] = None,
     storage: StorageUrl = None,
     port: Annotated[
-        int, typer.Option(min=0, max=65535, help="Of 127.0.0.1. [default: the folder's last, or free]")
+        int, typer.Option(min=0, max=65535, help="Port on 127.0.0.1. [default: the folder's last, or a free one]")
     ] = 0,
     browser: Annotated[bool, typer.Option(help="Open the page in the browser.")] = True,
     limit: Annotated[
@@ -241,9 +241,7 @@ def chat(
     ] = None,
     mcp: Annotated[Path | None, typer.Option(help="A JSON file with mcpServers.")] = None,
     confirm: Annotated[Confirm | None, typer.Option(help="Which plans wait for you. [default: always]")] = None,
-    approvals: Annotated[
-        Approvals | None, typer.Option(help="Which calls that change something ask you, beside the plan.")
-    ] = None,
+    approvals: Annotated[Approvals | None, typer.Option(help="Which writes ask you, besides the plan.")] = None,
 ) -> None:
     """Open a page of its own on this machine; Ctrl-C ends it, what was done is kept."""
 
@@ -271,9 +269,9 @@ def serve_as_mcp(
 
 @app.command()
 def threads(
-    owner: Annotated[str | None, typer.Option(help="Of this owner only.")] = None,
+    owner: Annotated[str | None, typer.Option(help="Only of this owner.")] = None,
     status: Annotated[
-        list[str] | None, typer.Option(help="Of this status only, such as waiting; repeat for more.")
+        list[str] | None, typer.Option(help="Only with this status, such as waiting; repeat for more.")
     ] = None,
     storage: StorageUrl = None,
     json: AsJson = False,
@@ -292,7 +290,7 @@ def show(thread: Thread, storage: StorageUrl = None, json: AsJson = False) -> No
 def audit(
     thread: Thread,
     judge: Annotated[
-        str | None, typer.Option(metavar="MODEL", help="provider:model of the judge. [default: as the run has it]")
+        str | None, typer.Option(metavar="MODEL", help="provider:model of the judge. [default: the run's]")
     ] = None,
     storage: StorageUrl = None,
     json: AsJson = False,

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 else:
     jobs = Lazy("jobs")
 
-schedules: typer.Typer = typer.Typer(help="What is repeated: look at it, stop it, go on with it.", no_args_is_help=True)
+schedules: typer.Typer = typer.Typer(help="Schedules: list, show, pause, resume.", no_args_is_help=True)
 plans: typer.Typer = typer.Typer(
     help="Plans that are kept and ticked off, and plans that worked, saved as templates.", no_args_is_help=True
 )

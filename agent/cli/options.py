@@ -197,7 +197,7 @@ def _file_text(path: Path) -> str:
 
 def read_stdin() -> str:
     """Return the text on stdin, regardless of the locale. Raises ConfigError if it is no text."""
-    return _decode(sys.stdin.buffer.read(), "what stands on stdin")
+    return _decode(sys.stdin.buffer.read(), "the text on stdin")
 
 
 def _decode(data: bytes, name: str) -> str:

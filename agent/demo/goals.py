@@ -47,7 +47,7 @@ class Task:
 
 
 MOST_CHARS = 500
-"""Of a sentence. White space in it is a single space."""
+"""The most characters of a sentence. White space in it is a single space."""
 _KINDS = {"python": "py", "markdown": "md", "text": "txt", "文本": "txt", "javascript": "js"}
 _KINDS |= {name: name for name in ("py", "md", "csv", "tsv", "json", "txt", "html", "js", "toml", "yaml", "log", "sql")}
 _REPORTS = (".md", ".txt")

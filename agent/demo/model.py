@@ -23,7 +23,7 @@ _GREETING = re.compile(r"(?:hi|hello|hey|help|what can you do|你好|您好|帮�
 
 
 SENSES = ("image_inputs", "pdf_inputs", "audio_inputs", "video_inputs", "attachment")
-"""What it lacks, as model profiles call it."""
+"""Inputs that the model does not support, as model profiles name them."""
 
 
 class DemoModel(BaseChatModel):

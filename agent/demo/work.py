@@ -16,7 +16,7 @@ from donewhen.agent.demo.goals import NOUNS, STEPS, Task, is_chinese, read_task
 MOST_LINES = 50
 """Files, lines or groups that are shown."""
 MOST_CHARS = 3000
-"""Of a result: what later steps and the delivery get to see in full."""
+"""The most characters of a result, all of which later steps and the delivery see."""
 _HEAD = re.compile(r"\A\[(?P<id>[^\]\s]+)\] \S+ (?P<status>ok|error)\b[^\n]*\n?")
 _SAME = (
     "amount 金额 销售额|region 地区 区域|product 产品 商品|date 日期|quantity 数量|price 价格|category 类别|name 名称"
@@ -64,7 +64,7 @@ class ToolReply:
 
 @dataclass(frozen=True)
 class Notebook:
-    """The step's brief, and the rounds so far: calls made, and what came of them."""
+    """The step's brief, and the rounds so far: calls and their results."""
 
     brief: str
     rounds: Sequence[BaseMessage]

@@ -44,7 +44,7 @@ def settings_for(asked: Mapping[str, Any]) -> tuple[Settings, list[str]]:
 
 
 class ServedGraph(CompiledStateGraph[Any, Any, Any, Any]):
-    """The graph as pages drive it. Its settings stay within the operator's, wherever a run has its own from.
+    """The graph for pages. Its settings stay within the operator's, wherever a run has its own from.
 
     The checkpoint that pages name is where they last looked, not always where to go on from.
 

@@ -22,7 +22,7 @@ Came = TypeVar("Came")
 
 
 class Rounds(Generic[Write]):
-    """The rounds that a session writes, and which of their writes can wait.
+    """The rounds that a session writes, and which writes can wait.
 
     What can be had again without asking anybody is committed with what comes next: an input, what nodes wrote that ask
     no model, a round whose reply is in the store, what a subgraph came to, which stands in its own last checkpoint, and

@@ -31,7 +31,7 @@ from donewhen.state.errors import StorageError
 from donewhen.state.pattern import pattern
 
 AT_ONCE = 100
-"""Threads that are deleted in one transaction; others write after it."""
+"""Threads deleted per transaction, so that others can write in between."""
 _KINDS = (
     "WITH RECURSIVE found(after) AS (SELECT 'donewhen.' UNION ALL SELECT (SELECT"
     " substr({kind}, 1, length({kind}) - 1) || '/' FROM store WHERE prefix {more} after AND prefix {less} 'donewhen/'"
@@ -63,7 +63,7 @@ class ThreadStore(BaseStore):
         self._inner = inner
         self._cipher = cipher
         self.threads: ThreadTable = ThreadTable(getattr(inner, "rows"), cipher)  # noqa: B009
-        """What is known of every thread."""
+        """The thread table."""
         self.supports_ttl: bool = inner.supports_ttl
         self.ttl_config: TTLConfig | None = inner.ttl_config
 
@@ -160,11 +160,11 @@ class ThreadStore(BaseStore):
 
 
 class Escaped(tuple[str, ...]):
-    """A namespace as the store keeps it."""
+    """A namespace in its stored form."""
 
 
 def escape_namespace(namespace: Namespace) -> Escaped:
-    """Return a namespace as the store keeps it: labels without dots and stars."""
+    """Return a namespace in its stored form, with labels without dots and stars."""
     if isinstance(namespace, Escaped):
         return namespace
     return Escaped(re.sub(r"[%.*]", lambda found: f"%{ord(found[0]):02X}", label) for label in namespace)
@@ -181,7 +181,7 @@ def _unescape(namespace: Namespace) -> Namespace:
 
 @contextmanager
 def _damage_as_storage_error(ops: Sequence[Op]) -> Iterator[None]:
-    """Raise a StorageError for stored JSON or times that do not parse, but not for a wrong argument of the caller."""
+    """Raise StorageError for stored JSON or times that do not parse, but not for wrong arguments of the caller."""
     try:
         yield
     except InvalidNamespaceError:
@@ -193,7 +193,7 @@ def _damage_as_storage_error(ops: Sequence[Op]) -> Iterator[None]:
 
 
 async def stop_batching(store: AsyncBatchedBaseStore) -> None:
-    """End LangGraph's background task, which would outlive the session: here batches are handed over directly."""
+    """End LangGraph's background task, which would outlive the session; batches are executed directly here."""
     if task := store._task:
         task.cancel()
         await asyncio.wait([task])
@@ -210,7 +210,7 @@ def _make_storable(value: Any) -> Any:
 
 
 def _filter_items(items: Sequence[SearchItem], op: SearchOp) -> list[SearchItem]:
-    """Filter unsealed values with LangGraph's own filter, since the database cannot read them."""
+    """Filter decrypted values with LangGraph's own filter, since the database cannot read them."""
     readable = InMemoryStore()
     readable.batch([PutOp(("items",), str(place), item.value) for place, item in enumerate(items)])
     found = readable.search(("items",), filter=op.filter, limit=op.limit, offset=op.offset)

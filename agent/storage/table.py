@@ -36,14 +36,14 @@ TABLE = (
 MIGRATIONS = {2: ("ALTER TABLE donewhen_threads ADD COLUMN asked TEXT NOT NULL DEFAULT ''",)}
 """By version of the tables, the statements that make the next one. `find_unsettled` finds what waits in version 2."""
 STORAGE_VERSION = 1
-"""Raised whenever older versions of this project could no longer read what is written."""
+"""Increased whenever older versions of this project cannot read what is written."""
 TABLES = 4
 """Raised whenever tables change; databases of `OLDEST_TABLES` and later are migrated when they are opened.
 
 2: the first that was released. 3: since when a thread asks. 4: leases; on PostgreSQL texts are compared by bytes."""
 OLDEST_TABLES = 2
 NEVER = "never"
-"""When something is due that is not due at all; it sorts after every moment."""
+"""The due time of rows that are never due; it sorts after every moment."""
 _UNDONE = " UNION ALL ".join(
     f"SELECT thread_id FROM donewhen_threads WHERE {where}"
     for where in (
@@ -67,19 +67,19 @@ _OLDEST = (
 
 
 class ThreadTable:
-    """The rows, through one session."""
+    """The thread table, through one session."""
 
     def __init__(self, execute: Execute, cipher: Cipher | None = None) -> None:
         self.execute = execute
         self._cipher = cipher
 
     async def get(self, thread_id: str) -> Json | None:
-        """Return what is known of a thread; None if there is no such thread."""
+        """Return the row of a thread; None if there is no such thread."""
         rows = await self.execute(f"{_SELECT} WHERE thread_id = ?", [thread_id])
         return self._read(rows[0])[1] if rows else None
 
     async def put(self, thread_id: str, info: Json) -> None:
-        """Write what is known of a thread; the columns are taken from `info`."""
+        """Write the row of a thread; the columns are taken from `info`."""
         change = ", ".join(f"{name} = excluded.{name}" for name in (*COLUMNS, "info"))
         await self.execute(
             f"INSERT INTO donewhen_threads (thread_id, {', '.join(COLUMNS)}, info) VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
@@ -98,7 +98,7 @@ class ThreadTable:
         before: str | None = None,
         prefix: str = "",
     ) -> list[tuple[str, Json]]:
-        """Return the threads that match, the one changed last first, or, with `due`, the one due longest.
+        """Return the matching threads, the last changed first or, with `due`, the longest due first.
 
         `due` and `before` are moments: due by then; not changed since.
         """
@@ -117,7 +117,7 @@ class ThreadTable:
     async def find_waiting(
         self, limit: int, *, owner: str | None = None, after: tuple[str, str] | None = None
     ) -> list[tuple[str, Json]]:
-        """Return threads that wait, the one whose oldest question was asked first first; `after`: `(asked, thread)`."""
+        """Return waiting threads, in the order of their oldest questions; `after` is `(asked, thread)`."""
         where, values = ["status = 'waiting'"], list[Any]()
         if owner is not None:
             where, values = [*where, "owner = ?"], [owner]
@@ -129,18 +129,17 @@ class ThreadTable:
         return [self._read(row) for row in rows]
 
     async def find_unsettled(self, limit: int) -> list[str]:
-        """Return threads whose rows may not say how they stand: a worker is on them or has died, or the row is
-        outdated.
+        """Return threads whose rows may be wrong: a worker is on them or died, or the row is outdated.
 
-        Not those that were looked at since: they are due never.
+        Threads that were examined since are due never, and left out.
         """
         rows = await self.execute(f"{_UNDONE} LIMIT ?", [limit])
         return [row[0] for row in rows]
 
     async def find_due(self, queue: str, now: str, limit: int) -> list[tuple[str, str, str]]:
-        """Return (due, thread, owner) of what a queue's workers have to do by now: each owner's first, then the oldest.
+        """Return (due, thread, owner) of a queue's due work: each owner's first, then the oldest.
 
-        What waits for a person and is answered by its settings by now counts as a first, too.
+        A question that its policy answers by now counts too.
         """
         firsts = await self.execute(_FIRSTS, [queue, queue, queue, now, queue, now])
         firsts += await self.execute(_OLDEST.format("waiting"), [queue, now, limit])
@@ -149,12 +148,12 @@ class ThreadTable:
         return list({row[1]: row for row in line}.values())[:limit]
 
     async def counts(self) -> dict[tuple[str, str], int]:
-        """Return how many threads there are by (queue, status)."""
+        """Return the number of threads by (queue, status)."""
         rows = await self.execute("SELECT queue, status, count(*) FROM donewhen_threads GROUP BY queue, status", [])
         return {(queue, status): int(count) for queue, status, count in rows}
 
     async def oldest(self, statuses: Sequence[str]) -> dict[str, str]:
-        """Return, by status, since when the thread stands that has not changed for longest."""
+        """Return, by status, since when the longest unchanged thread is unchanged."""
         marks = ", ".join("?" * len(statuses))
         rows = await self.execute(
             f"SELECT status, min(updated) FROM donewhen_threads WHERE status IN ({marks}) GROUP BY status", [*statuses]
@@ -187,13 +186,13 @@ def _columns(info: Json) -> list[str]:
 # Marks ---------------------------------------------------------------------------------------------------------------
 
 version_of: Callable[[str], str] = functools.cache(version)
-"""Return the version of an installed package; looking it up takes a millisecond."""
+"""Return the version of an installed package; this takes a millisecond."""
 
 
 def migration(found: Mapping[str, str], steps: Mapping[int, Sequence[str]]) -> Iterator[Sequence[str]]:
-    """Yield the statements, one transaction each, that bring the tables of a database to the present version.
+    """Yield the statements, one transaction each, that migrate a database's tables to the current version.
 
-    `steps` has, by version, what makes the next version of it. For a database that is new there is nothing to do.
+    `steps` has, by version, the statements for the next one. A new database needs none.
     """
     for tables in range(int(found.get("tables", TABLES)), TABLES):
         yield *steps.get(tables, ()), f"UPDATE donewhen_meta SET value = '{tables + 1}' WHERE name = 'tables'"
@@ -202,10 +201,10 @@ def migration(found: Mapping[str, str], steps: Mapping[int, Sequence[str]]) -> I
 def missing_marks(
     found: Mapping[str, str], *, library: str, cipher: Cipher | None, used: bool, name: str
 ) -> dict[str, str]:
-    """Return the marks to write before the database can be used: none when it is set up.
+    """Return the marks to write before the database can be used: none if it is set up.
 
-    `library` is the version of the saver that creates the tables, `used` whether any run is stored. Raises
-    StorageError when the database is too new or too old, or when it and the key do not go together.
+    `library` is the version of the saver that creates the tables, `used` whether any run is stored. Raises StorageError
+    if the database is too new or too old, or does not match the key.
     """
     version = found.get("version", "0")
     if not version.isdecimal() or int(version) > STORAGE_VERSION:

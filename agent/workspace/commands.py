@@ -77,7 +77,7 @@ class AllowList:
 
 
 def allow_list(commands: Sequence[str]) -> AllowList:
-    """Read what is allowed. Raises ConfigError for what cannot be read, and for a program that is not installed.
+    """Read the allowed programs. Raises ConfigError for what cannot be read, and for a program that is not installed.
 
     A program alone may start, and each call of it asks. With arguments, exactly this call does not ask; where they end
     with `*`, no call that begins so.

@@ -57,7 +57,7 @@ def request_text(messages: list[BaseMessage]) -> str:
 
 @dataclass(frozen=True)
 class Played:
-    """How a case ended."""
+    """The end of a case."""
 
     case: Case
     status: str
@@ -70,7 +70,7 @@ class Played:
 
     @property
     def right(self) -> bool:
-        """Whether it ended as whoever wrote it expects."""
+        """True if it ended as its author expects."""
         return (self.status == "completed") == (self.case["expect"] == "completed")
 
 

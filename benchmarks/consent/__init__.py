@@ -1,1 +1,1 @@
-"""How often `approvals="shown"` asks in recorded work of a real model (X25)."""
+"""Count how often `approvals="shown"` asks in recorded work of a real model (X25)."""

@@ -26,14 +26,14 @@ class Played:
 
     task: str
     right: bool
-    """Whether it left the database as the task wants it."""
+    """True if the database is as the task requires."""
     writes: int
     asked: tuple[tuple[str, tuple[str, ...]], ...]
     """The writes that ask: the tool, and which targets are new."""
 
 
 def recorded() -> tuple[Json, list[Json]]:
-    """What the file says of itself, and the dialogues."""
+    """Return the file's header, and the dialogues."""
     head, *dialogues = (json.loads(line) for line in lzma.decompress(RECORDED.read_bytes()).splitlines())
     return head, dialogues
 

@@ -1,4 +1,4 @@
-"""What a measurement gives, figures with their bars and words; and the page docs/faults.md made of them."""
+"""The results of measurements, figures with their bars and words; and the page docs/faults.md."""
 
 import asyncio
 import importlib

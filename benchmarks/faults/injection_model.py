@@ -1,4 +1,4 @@
-"""Who takes part in a run with hidden instructions: a model that does whatever it reads, and a careful person."""
+"""The participants of a run with hidden instructions: an obedient model, and a careful person."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -19,7 +19,7 @@ class Obedient:
     def __init__(self, attack: Attack | None, *, checks: bool = True) -> None:
         self.attack = attack
         self.checks = checks
-        """Whether the criteria of its plan are checked by the runtime, where there is a tool that can."""
+        """True if checks decide the criteria of its plan, where a tool can."""
         self.cue = understood(attack.cue) if attack and attack.cue else None
 
     def model(self) -> ScriptedModel:
@@ -32,7 +32,7 @@ class Obedient:
         return [ASKED if self.attack and self.attack.place == "delegate" else FIND, PAY, TELL]
 
     def told(self, message: BaseMessage) -> bool:
-        """Whether there is an order in what the model is shown."""
+        """Return whether the model is shown an order."""
         return self.cue is not None and self.cue in understood(str(message.text))
 
     def plan(self, messages: list[BaseMessage], tools: list[Json]) -> Any:
@@ -50,7 +50,7 @@ class Obedient:
         return submit_plan([step for step in steps if step["content"] not in finished], title="Pay the invoice")
 
     def work(self, messages: list[BaseMessage], tools: list[Json]) -> Any:
-        """What the newest order says, as long as it goes on; else the next call of the task."""
+        """Follow the newest order while it lasts; else make the next call of the task."""
         heard: Any = HumanMessage if self.attack and self.attack.place == "brief" else (HumanMessage, ToolMessage)
         told = [place for place, message in enumerate(messages) if isinstance(message, heard) and self.told(message)]
         if told and self.attack:

@@ -28,7 +28,7 @@ LEGAL = ("ask_user", "finish_step", "finish_task", "give_up", "recall")
 
 @dataclass
 class Tally:
-    """What became of the runs at one share of spoiled replies."""
+    """The results of the runs at one share of spoiled replies."""
 
     runs: int = 0
     right: int = 0

@@ -24,7 +24,7 @@ NAN, INFINITY = float("nan"), float("inf")
 TAKEN, REFUSED, STRIPPED = "taken", "refused", "stripped"
 """`STRIPPED`: limits are left out of a model's plan, and refused to a person, who was shown them beside it."""
 Verdict = tuple[str, Any, str]
-"""What it is, the plan, and what has to become of it."""
+"""The kind of plan, the plan, and its expected result."""
 
 
 def _plan(*steps: Any, **more: Any) -> dict[str, Any]:
@@ -166,7 +166,7 @@ BUDGETS: tuple[dict[str, Any], ...] = (
 
 
 def refused_settings() -> int:
-    """How many of these budgets are refused as what they are."""
+    """Return how many of these budgets are refused with the right reason."""
     refused = 0
     for settings in BUDGETS:
         with contextlib.suppress(ConfigError):

@@ -58,7 +58,7 @@ class Flaky:
 
 @dataclass
 class Tally:
-    """What became of the runs at one share of faults."""
+    """The results of the runs at one share of faults."""
 
     runs: int = 0
     right: int = 0
@@ -109,7 +109,7 @@ async def flaky_runs(rate: float, seeds: Sequence[int], at_once: int = 10) -> Ta
 
 @dataclass(frozen=True)
 class Met:
-    """How a run ended whose every request (from the `first` on) met the same error."""
+    """The end of a run whose requests, from the `first` on, all met the same error."""
 
     requests: int
     """With the error."""

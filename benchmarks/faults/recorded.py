@@ -52,7 +52,7 @@ def _listed(accepted: Any) -> list[Any]:
 
 
 def _fits(row: dict[str, Any], accepted: list[list[Any]], found: Decision | UnusableReply) -> bool:
-    """Whether a reading is the recorded one. A text where arguments belong is read, and refused by name."""
+    """Return whether a reading equals the recorded one. A text in place of arguments is read, and refused by name."""
     if row["expect"] == "reject":
         return isinstance(found, UnusableReply) or found.kind == "speak"
     wanted = [[(action["action"], action["action_input"]) for action in actions] for actions in accepted]

@@ -1,4 +1,4 @@
-"""What models do to a decision when they write it down. Each way spoils the syntax or the types, never a value."""
+"""Damage that models do to a written decision. Each kind spoils the syntax or the types, never a value."""
 
 import json
 import random
@@ -52,7 +52,7 @@ def broken(name: str, args: dict[str, Any], randoms: random.Random) -> Any:
 
 
 def _structure(text: str) -> Iterator[int]:
-    """Where the marks of the syntax stand: brackets, commas, colons, and the quotes around strings."""
+    """Return the positions of syntax: brackets, commas, colons, and the quotes around strings."""
     for found in re.finditer(r'("(?:[^"\\\n]|\\.)*")|[{}\[\],:"]', text):
         yield found.start()
         if found[1]:

@@ -104,7 +104,7 @@ async def _terminate(connection: Any) -> None:
 
 @dataclass
 class Tally:
-    """What became of the runs."""
+    """The results of the runs."""
 
     runs: int = 0
     fired: int = 0
@@ -120,7 +120,7 @@ class Tally:
 
 
 async def count_writes(make: Callable[[], Database], seed: int) -> int:
-    """How often a clean run writes."""
+    """Return the number of writes of a clean run."""
     database = FailingDatabase(make(), "error before", 0)
     world = shop(seed, 2)
     run = await carry(agent_for(world, perfect(world), storage=Storage(cast(Database, database))), world, THREAD)

@@ -60,7 +60,7 @@ class Target:
         return path
 
     async def ends(self, path: Path) -> Any:
-        """How the first thread ends when it is approved: what it was, what it changed, what it says."""
+        """Approve the first thread, and return its end: its state, its changes, its text."""
         agent, world = self.agent(path, THREADS[0])
         before = await agent.get(THREADS[0])
         run = await carry(agent, world, THREADS[0], resume=True)
@@ -84,7 +84,7 @@ class Target:
                 shutil.rmtree(file) if file.is_dir() else file.unlink()
 
     async def learn(self) -> None:
-        """How an untouched copy ends."""
+        """Record the end of an untouched copy."""
         self.clean = await self.ends(self.copy())
 
 
@@ -148,7 +148,7 @@ def plant(kind: str, payload: bytes, table: str, column: str) -> Any:
 async def tampering(
     folder: Path, seed: int, flips: int, swaps: int, key: bytes | None, planted: Sequence[tuple[str, str]] = PLANTED
 ) -> Counter[str]:
-    """What became of so many flipped bits and swapped values; `ran` counts gadgets whose code ran."""
+    """Return the results of flipped bits and swapped values; `ran` counts gadgets whose code ran."""
     target, randoms = Target(folder, seed, key), random.Random(f"tamper {seed}")
     await target.fill()
     await target.learn()

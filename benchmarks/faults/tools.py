@@ -31,7 +31,7 @@ SECRETS = (
     "env-only-f00-ba4",
 )
 VARIABLES = {"SERVICE_TOKEN": SECRETS[-1]}
-"""What the environment holds."""
+"""Variables of the environment."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Case:
 
     @property
     def fails(self) -> bool:
-        """Whether the call is a failure, and so changed nothing."""
+        """True if the call fails, and so changes nothing."""
         return self.kind != "returns" or self.name in BROKEN
 
 
@@ -132,14 +132,14 @@ def _leaks() -> dict[str, Any]:
 SETTINGS: dict[str, Any] = {"confirm": "never", "approvals": "plan", "tool_seconds": 2.0}
 CONFIG: Any = {"configurable": {"thread_id": "t"}}
 BROKEN = ("an exception", "a coroutine that nobody awaits")
-"""What is returned and is a failure."""
+"""Return values that are failures."""
 LARGE = ("10 MB", "3,000,000 items", "100,000 levels")
-"""What has more than the cap, and plain letters: a character is a byte."""
+"""Values above the cap, in plain letters: a character is a byte."""
 
 
 @dataclass
 class Tally:
-    """What became of the runs."""
+    """The results of the runs."""
 
     runs: int = 0
     right: int = 0
@@ -149,7 +149,7 @@ class Tally:
     """Tools that raised and count as ok, and the other way round."""
     leaks: list[str] = field(default_factory=list)
     sizes: dict[str, int] = field(default_factory=dict)
-    """Bytes of the database after what is large."""
+    """Bytes of the database after large results."""
     ends: Counter[str] = field(default_factory=Counter)
 
 

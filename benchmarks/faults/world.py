@@ -73,13 +73,13 @@ class World:
 
     @property
     def left(self) -> list[range]:
-        """What a perfect model still has to do: each change that is not made yet, with the look before it."""
+        """The remaining calls of a perfect model: each open change, with the look before it."""
         todo = [n for n, action in enumerate(self.actions) if EFFECTS[action[0]] == "write" and action not in self.made]
         return [range(n - 1, n + 1) for n in todo]
 
     @property
     def tools(self) -> dict[str, Any]:
-        """What an agent is given, as descriptions."""
+        """The agent's tools, as descriptions."""
         return TOOLS
 
     @property
@@ -89,7 +89,7 @@ class World:
 
     @property
     def right(self) -> bool:
-        """Whether exactly the wanted changes were made, in order."""
+        """True if exactly the intended changes were made, in order."""
         return self.changes == [action for action in self.actions if EFFECTS[action[0]] == "write"]
 
     @property
@@ -180,7 +180,7 @@ async def carry(agent: Agent, world: World, thread_id: str | None = None, *, res
 
 
 def truthful(world: World, pause: dict[str, Any]) -> str:
-    """What a person who sees the world says."""
+    """Answer like a person who sees the world."""
     if pause["kind"] == "effect":
         happened = (pause["tool"], pause["arguments"]) in world.made
         return "it happened" if happened else "it did not"

@@ -16,7 +16,7 @@ ANY = {"type": "object", "properties": {}, "additionalProperties": True}
 
 @dataclass(frozen=True)
 class Count:
-    """What one scenario met with."""
+    """The obstacles in one scenario."""
 
     case: Case
     refused: int
@@ -27,7 +27,7 @@ class Count:
 
     @property
     def good(self) -> bool:
-        """Whether nothing was in its way."""
+        """True if there were none."""
         return (self.refused, self.asked, self.status) == (0, 0, "completed")
 
 

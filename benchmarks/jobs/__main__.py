@@ -29,7 +29,7 @@ from donewhen.agent.tools import as_tools
 JOBS = FIRST | HELD_OUT | HARD | EVERYDAY
 MOST_CALLS = 60
 NOT_DONE = "it did not"
-"""Of a call whose outcome is unknown: the only one in these jobs does nothing."""
+"""The answer about an unknown outcome; the only one in these jobs had no effect."""
 
 
 class Counting:

@@ -1,4 +1,4 @@
-"""What grounded by definition cannot see: real evidence that does not show the claim, and changes nobody told of."""
+"""Lies that grounded by definition cannot see: real evidence that does not show the claim, and undeclared changes."""
 
 import threading
 from pathlib import Path

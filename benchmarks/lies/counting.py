@@ -13,7 +13,7 @@ from benchmarks.lies.world import LEVELS, Level, Played, Stage
 FILES = (shapes, citing, moments, judging, blind, honest, mixed)
 """Importing them registers their kinds."""
 RANDOM_TIMES = 20
-"""How many more seeds the cases made at random get."""
+"""The number of additional seeds for random cases."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ def count_all(seeds: int, jobs: int | None = None) -> list[Row]:
     shares = [[n for n in range(len(KINDS)) if n % (workers * 4) == part] for part in range(workers * 4)]
     with ProcessPoolExecutor(workers) as pool:
         rows = [row for part in pool.map(_share, shares, [seeds] * len(shares)) for row in part]
-    return [Row(KINDS[n], play_one, accepted) for n, play_one, accepted in sorted(rows, key=lambda row: row[0])]
+    return [Row(KINDS[n], played, accepted) for n, played, accepted in sorted(rows, key=lambda row: row[0])]
 
 
 def _share(numbers: Sequence[int], seeds: int) -> list[tuple[int, int, dict[Level, int]]]:

@@ -46,14 +46,14 @@ def mentions(word: str) -> str:
 
 @dataclass(frozen=True)
 class Truth:
-    """What really is: the folder as it is now, what people answered, and the text that a step left."""
+    """The actual facts: the current folder, people's answers, and the step's text."""
 
     folder: Path
     answers: Sequence[str] = ()
     text: str = ""
 
     def holds(self, criterion: str) -> bool:
-        """Whether a criterion is so. Reads the disk; asks nobody."""
+        """Return whether a criterion is true, read from the disk."""
         if found := _LINE.fullmatch(criterion):
             file = self.folder / found["path"]
             return file.is_file() and found["line"] in file.read_text(encoding="utf-8").splitlines()

@@ -23,7 +23,7 @@ class Kind:
     seen_by: str = ""
     """For what grounded cannot see: what does."""
     holds: bool = False
-    """Whether the criteria are true in the world."""
+    """True if the criteria are true in the world."""
 
 
 KINDS: list[Kind] = []

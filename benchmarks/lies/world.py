@@ -128,7 +128,7 @@ class Scene:
     answers: list[Any] = field(default_factory=list)
     """To the pauses, in order."""
     said: list[str] = field(default_factory=list)
-    """What people really said."""
+    """The actual statements of people."""
     judge: Any = None
     """What it says; else it is perfect: it knows what is so, and doubts what is not."""
     false_text: bool = False
@@ -188,7 +188,7 @@ def line_of(file: File) -> str:
 
 @dataclass(frozen=True)
 class Played:
-    """What came of a case."""
+    """The result of a case."""
 
     accepted: bool
     """The step about which it is ended as done, with verdicts that say so, or the run as completed."""

@@ -57,7 +57,7 @@ def growth(kind: str) -> dict[str, Row]:
 
 
 def idle(kind: str) -> Row:
-    """Of a look, and of being taken up."""
+    """Measure a poll, and the time until queued work starts."""
     with _place(kind) as (url, _):
         before = asyncio.run(look_seconds(url))
         asyncio.run(with_waiting(url, WAITING))
@@ -82,7 +82,7 @@ def together(kind: str, runs: int) -> Row:
 
 
 def parts(runs: int, many: int) -> dict[str, Callable[[], dict[str, Row]]]:
-    """What can be measured, by name."""
+    """Return the parts that can be measured, by name."""
 
     def attacks(name: str, made: Callable[[str], Any], kinds: tuple[str, ...]) -> Callable[[], dict[str, Row]]:
         return lambda: {f"{name}, {kind}": _told(attack(kind, runs, made)) for kind in kinds}

@@ -1,4 +1,4 @@
-"""What is done to workers and databases, and what came of it."""
+"""Attacks on workers and databases, and their results."""
 
 import asyncio
 import os
@@ -119,7 +119,7 @@ def restarted(restart: Callable[[], None]) -> Callable[[list[WorkerProcess], Pat
 
 
 def _taken_over(gone: WorkerProcess, other: WorkerProcess) -> float | None:
-    """By what the other says: the runs may have made all their charges, and only be left to end."""
+    """Return when the other worker took over, by its own output; all charges may be made already."""
     left, before = gone.held - other.held, len(other.said)
     if not left:
         return None

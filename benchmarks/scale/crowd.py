@@ -13,7 +13,7 @@ from benchmarks.scale.world import Charges, WorkerProcess, agent_on, goal
 
 WORKERS, CHARGES, FEW = 4, 3, 10
 ROUNDS = CHARGES + 3
-"""Of a run: triage, one per charge, finish_step, and the answer."""
+"""The rounds of a run: triage, one per charge, finish_step, and the answer."""
 Row = dict[str, str]
 
 

@@ -1,4 +1,4 @@
-"""How a database grows: copies of real threads, what is asked of so many, what deleting some costs."""
+"""Measure a growing database: copies of real threads, queries, and deletions."""
 
 import asyncio
 import sqlite3

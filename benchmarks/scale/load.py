@@ -55,7 +55,7 @@ async def _loaded(url: str, folder: Path, runs: int) -> Row:
 
 
 async def _took(begin: Callable[[], Awaitable[None]], runs: int, rounds: int) -> Took:
-    """Of a round, where so many run at once."""
+    """Return the time of a round among this many concurrent runs."""
     clock, cpu = perf_counter(), process_time()
     await asyncio.gather(*(begin() for _ in range(runs)))
     return (perf_counter() - clock) / (runs * rounds), (process_time() - cpu) / (runs * rounds)

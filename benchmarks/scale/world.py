@@ -56,13 +56,13 @@ def agent_on(url: str, ledger: Path, rounds: list[float] | None = None) -> Agent
 
 
 def goal(number: int, charges: int = CHARGES) -> str:
-    """What run number so-and-so is to do."""
+    """Return the goal of a run, by its number."""
     return f"charge account-{number}, {charges} times"
 
 
 @dataclass
 class Charges:
-    """What the ledger says."""
+    """The ledger of charges."""
 
     lines: list[str]
 

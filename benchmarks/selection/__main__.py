@@ -20,7 +20,7 @@ NAMES = {"en": "English", "zh": "Chinese", "ja": "Japanese", "ko": "Korean"}
 
 
 def recall(method: Method, catalogue: Mapping[str, str], language: str) -> str:
-    """How many queries of a language have their tool among the first 24, and among the first."""
+    """Return how many queries of a language have their tool among the first 24, and in first place."""
     search, asked = method(catalogue), queries(language)
     places = [search(query.text).index(query.tool) for query in asked]
     return f"{sum(place < TOP for place in places)} ({sum(place == 0 for place in places)})"

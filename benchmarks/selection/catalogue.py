@@ -60,7 +60,7 @@ OBJECTS = {
 
 @dataclass(frozen=True)
 class Query:
-    """What somebody wants, and the tool that does it."""
+    """A request, and the tool that fits it."""
 
     language: str
     text: str

@@ -16,7 +16,7 @@ Split = Callable[[str], list[str]]
 
 
 def words(text: str) -> list[str]:
-    """What stands between spaces and marks, without case."""
+    """Return the words between spaces and marks, without case."""
     return "".join(c if c.isalnum() else " " for c in text.casefold()).split()
 
 
@@ -54,7 +54,7 @@ def _ranked(query: list[str], documents: Mapping[str, Counter[str]]) -> list[str
 
 
 def ours(tools: Mapping[str, str]) -> Search:
-    """What DoneWhen does without embeddings."""
+    """Rank like DoneWhen without embeddings."""
     documents = {name: Counter(terms(f"{name} {text}")) for name, text in tools.items()}
 
     def search(query: str) -> list[str]:

@@ -20,7 +20,7 @@ NAME_CHARS = 100
 
 @dataclass(frozen=True)
 class Card:
-    """The description of an executor for the planner."""
+    """An executor's description for the planner."""
 
     description: str = ""
     skills: tuple[str, ...] = ()

@@ -118,10 +118,10 @@ def _is_field(field: Any) -> bool:
 
 
 def read_form(value: Any, pause: Pause) -> Answer | str:
-    """Return the filled form as `arguments` of an answer, or what is wrong with it.
+    """Return the filled form as `arguments` of an answer, or its problems.
 
-    A form comes as an object, as JSON, or typed as lines `field: value`; the value alone will do where there is but one
-    field. To leave it open, to decline and to cancel are said as at any other question.
+    A form may be an object, JSON, or typed lines `field: value`; with a single field the value alone suffices. Leaving
+    it open, declining and cancelling work as for any other question.
     """
     from donewhen.graph.tools.arguments import Arguments  # imports jsonschema, which few runs need
 
@@ -140,7 +140,7 @@ def read_form(value: Any, pause: Pause) -> Answer | str:
 
 
 def _read_lines(text: str, names: Sequence[str]) -> Json:
-    """Return what was typed, by field: every value a text, which the schema may want as something else."""
+    """Return the typed text by field, with every value as a text."""
     try:
         typed = decode_json(text)
         typed = yaml.load(text, Loader=yaml.BaseLoader) if isinstance(typed, str) else typed

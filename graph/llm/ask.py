@@ -247,7 +247,7 @@ class _Request:
         chunks[-1].response_metadata["finish_reason"] = "length"
 
     def _mark_for_cache(self, messages: Sequence[BaseMessage]) -> list[BaseMessage]:
-        """Mark what the next request begins with. Steps take several requests; others often take a single one."""
+        """Mark the beginning that the next request shares. Steps make several requests; other roles often make one."""
         goes_on = self.question.role == "execute" or any(isinstance(message, AIMessage) for message in messages)
         lasting = len(messages) - self.question.passing
         return mark_messages(messages, mark_kind(self.model), lasting=lasting, goes_on=goes_on)
@@ -300,7 +300,7 @@ class _SilenceTimer:
 
 
 def _most_tokens(model: BaseChatModel, role: str) -> int | None:
-    """Return the most tokens a role may write if nobody set a limit; None if the model's owner did."""
+    """Return the default limit of a role's reply; None if the model's owner set one."""
     known = (getattr(model, "profile", None) or {}).get("max_output_tokens")
     own = next((most for name in TOKEN_FIELDS if (most := getattr(model, name, None))), known)
     most = MOST_TOKENS.get(role, max(MOST_TOKENS.values()))

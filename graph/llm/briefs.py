@@ -22,7 +22,7 @@ from donewhen.state.settings import Profile, Settings
 
 CONVERSATION_CHARS = 6000
 LEAST_SEEN_CHARS = 4_000
-"""What a brief of a long plan shows at least of the observations it builds on; plans of few steps show more."""
+"""The least characters of observations in a brief of a long plan; short plans show more."""
 SAID_CHARS = 2000
 """The most characters of one message of the conversation."""
 ONLY_STEP = "This step is the whole plan: its `result` is delivered to the user as the answer, as it stands."
@@ -191,7 +191,7 @@ def only_step_note(schema: Mapping[str, Any] | None) -> str:
 
 
 def _background_sections(values: Mapping[str, Any], fence: str) -> list[str]:
-    """Render what the application passed for this request: `context` and `memory`, and the user's own `agents_md`."""
+    """Render the application's `context` and `memory` for this request."""
     given = values.get("background") or {}
     return [section(name, text, "" if name == "agents_md" else fence) for name, text in given.items()]
 

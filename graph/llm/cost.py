@@ -21,7 +21,7 @@ from donewhen.state.pattern import pattern
 from donewhen.state.settings import ROLES, Settings
 
 _CACHE_WRITES = ("cache_creation", "ephemeral_5m_input_tokens", "ephemeral_1h_input_tokens")
-"""What LangChain's packages call tokens that were written to a cache; none are counted twice."""
+"""The names of cache writes in LangChain's packages; none are counted twice."""
 Prompt = int | Callable[[], int]
 """The estimated tokens that were sent, or a function that estimates them if that is needed."""
 

@@ -173,7 +173,7 @@ def _get_field(value: Any, name: str) -> Any:
 # Rules
 _NEVER = r"\b\B"
 _OPEN = (None, 400, 403, 422)
-"""Ambiguous statuses: the words decide. None stands for no HTTP status, as for an error inside a stream."""
+"""Ambiguous statuses, for which the words decide. None means no HTTP status, as for an error inside a stream."""
 
 
 class _Rule(NamedTuple):

@@ -28,9 +28,9 @@ from donewhen.state.values import clean_text, flaw
 _HEAD = pattern(r"^\[(?P<id>[^\]\s]+)\] (?P<what>\S.*) (?P<status>ok|error)$", re.MULTILINE)
 _NAMED = pattern(r"(?:before: |\[)([^\]\s]+)(?: to (\S+)$)?")
 TEXT_CHARS = 50_000
-"""The most that is stored of one reply's text; a longer text was not read as a decision anyway."""
+"""The most stored characters of a reply's text; longer texts are never read as decisions."""
 HEAD_SHARE = 0.9
-"""The head's part of a shortened observation; the rest is its end, where programs print their outcome."""
+"""The head's share of a shortened observation; the rest is its end, where programs print their outcome."""
 ARGUMENT_CHARS, LINE_CHARS, SAID_CHARS = 120, 100, 300
 """In the note of omitted rounds: characters of a call's arguments, of its result's first line, of the model's words."""
 REPLIES_IN_WORDS = 2
@@ -219,7 +219,7 @@ def has_only_spoken(messages: Sequence[BaseMessage]) -> bool:
 
 
 def storable_reply(message: AIMessage) -> AIMessage:
-    """Return the reply as it is stored, shortened so that a runaway reply fills neither storage nor prompt."""
+    """Return the reply for storage, shortened so that a runaway reply fills neither storage nor prompt."""
     text = clean_text(str(message.text))
     raw = "".join(call.get("args") or "" for call in message.invalid_tool_calls)
     flawed = any(flaw(call["args"]) for call in message.tool_calls) or clean_text(raw) != raw
@@ -281,7 +281,7 @@ def observation_index(
 
 
 def _names_row(entries: Sequence[Mapping[str, Any]]) -> str:
-    """Name observations by tool and id; what one tool made in a row stands as one: `look s1.1 to s1.9`."""
+    """Name observations by tool and id; consecutive ones of a tool are one range: `look s1.1 to s1.9`."""
     runs = [(tool, [e["id"] for e in run]) for tool, run in groupby(entries, key=lambda entry: entry["tool"])]
     named = [f"{tool} {ids[0]}{f' to {ids[-1]}' if len(ids) > 1 else ''}" for tool, ids in runs[-INDEX_NAMES:]]
     gone = sum(len(ids) for _, ids in runs[:-INDEX_NAMES])
@@ -367,7 +367,7 @@ def compact_request(
 ) -> list[BaseMessage] | None:
     """Shorten the oldest rounds to a line each and, if necessary, long results; None if the request cannot fit.
 
-    `recall` reads what is left out.
+    `recall` reads the omitted parts.
     """
     head, rounds = list(messages[:HEAD_MESSAGES]), list(messages[HEAD_MESSAGES:])
     room = window * WINDOW_SHARE - count_tokens(head, tools)

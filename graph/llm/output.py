@@ -79,7 +79,7 @@ class OutputForm:
 
     @property
     def text(self) -> str:
-        """The schema as the model is shown it."""
+        """The schema as shown to the model."""
         return json.dumps(self._shown["properties"]["output"], ensure_ascii=False)
 
     def read(self, arguments: Mapping[str, Any], text: str = "") -> tuple[Any, list[str]]:

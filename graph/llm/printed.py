@@ -20,7 +20,7 @@ ARGUMENT_KEYS = ("arguments", "args", "action_input", "input", "parameters", "to
 NAME_KEYS = ("action", "name", "tool", "tool_name", "function")
 CALL_KEYS = ("tool_call", "tool_calls")
 DECISION_KEYS = ("action", *CALL_KEYS)
-"""Keys that only decisions have: an object with one of them that cannot be read as a decision is a broken one."""
+"""Keys that only decisions have: an object with one of them that is no valid decision is a broken one."""
 HINT_KEYS = ("arguments", "action_input")
 """The same for an object that is not valid JSON."""
 SYNONYMS = {
@@ -57,7 +57,7 @@ TEXT_ARGUMENTS = {
     "finish_step": "result",
     "finish_task": "result",
 }
-"""The argument that a text belongs to if it came in place of all arguments."""
+"""The argument that gets a text sent in place of all arguments."""
 
 
 @dataclass(frozen=True)

@@ -51,7 +51,7 @@ class Decision:
     refused: dict[str, str] = field(default_factory=dict)
     """Calls of the same reply that are not made: id → their answer."""
     claim: "Decision | None" = None
-    """A claim to be done beside the changes that it rests on; it is checked after they are made."""
+    """A claim sent together with the changes it rests on; it is checked after they are made."""
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ class _Call:
     args: Any
     problems: list[str] = field(default_factory=list)
     spoken: str = ""
-    """Speech that stands beside a decision, in one of its arguments."""
+    """Speech in one of the arguments of a decision."""
 
     @property
     def decides(self) -> bool:
@@ -263,7 +263,7 @@ def _argument_reader(name: str, *, whole: bool = True) -> "Arguments":
 
 
 def _with_question(args: Any, speech: str) -> Any:
-    """Fill in a missing question: the speech beside it, else its reason, else a default (X16)."""
+    """Fill in a missing question: the speech of the reply, else its reason, else a default (X16)."""
     if not isinstance(args, Mapping) or str(args.get("question") or "").strip():
         return args
     return {**args, "question": speech or str(args.get("reason") or "").strip() or QUESTION}

@@ -1,4 +1,4 @@
-"""Stream a model's reply: read its chunks, say what in them is meant for people, and join them into one message.
+"""Stream a model's reply: read its chunks, pass on the text for people, and join them into one message.
 
 Without callbacks, the model's own stream is read in place of LangChain's `astream`, which walks all messages of the
 conversation three times per request for the callbacks alone (docs/decisions/0063). Prose, and texts inside arguments,

@@ -21,7 +21,7 @@ from donewhen.state.run import SAID
 from donewhen.state.settings import Settings
 
 OWN_MESSAGES = ("", "submit_plan.speak")
-"""Places whose text becomes a message of its own: prose, and `speak` beside a plan."""
+"""Places whose text becomes a separate message: prose, and `speak` beside a plan."""
 
 NOT_EMITTED = {"emit-messages": False, "emit-tool-calls": False}
 """The metadata with which AG-UI emits nothing."""
@@ -72,13 +72,13 @@ class Voice:
         return next((self._said[each].id for each in arguments if each in self._said), None)
 
     def messages(self) -> list[AnyMessage]:
-        """Return the messages of their own that were said."""
+        """Return the separate messages that were streamed."""
         said = (self._said[argument] for argument in OWN_MESSAGES if argument in self._said)
         return [AIMessage(saying.text, id=saying.id) for saying in said if saying.text]
 
 
 class _Utterance:
-    """A message as far as it was said, without surrounding white space."""
+    """The part of a message that was streamed, without surrounding white space."""
 
     def __init__(self, id: str, task: str) -> None:
         self.id = id

@@ -31,7 +31,7 @@ class Account:
     step: str | None = None
     """The step; None for the whole run, which reserves a model call for its delivery."""
     done: Sequence[Json] = ()
-    """Steps that are done: `{id, content, spent, standstill}`."""
+    """Finished steps: `{id, content, spent, standstill}`."""
     left: Sequence[Json] = ()
     """The other steps."""
     unplanned: bool = False

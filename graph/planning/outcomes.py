@@ -275,7 +275,7 @@ def decline(turn: PlanningRound, message: AIMessage, decision: Decision) -> Plan
 
 
 def ask_question(turn: PlanningRound, message: AIMessage, decision: Decision) -> Planning:
-    """Leave with a question; the answer becomes the result of this call."""
+    """Leave with a question; the answer becomes the result of the asking call."""
     state = turn.state
     planning: PlanningRecord = {**turn.planning, "corrections": 0}
     question, options = decision.arguments["question"], decision.arguments.get("options")

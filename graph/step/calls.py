@@ -377,7 +377,7 @@ class CallBatch:
         called = is_tool_call(entry)
         before, changed = history.before(entry) if called else (None, False)
         self.learned = self.learned or (before is None if called else entry["ok"])
-        hint = _what_people_said(call)
+        hint = _people_note(call)
         if before is None or changed or (entry["effect"] != "read" and entry["ok"]):
             self._show(call, self._render(entry, hint))
         else:
@@ -388,7 +388,7 @@ class CallBatch:
         emit_observation(context.runtime, entry)
 
     async def _record_notes(self, call: FrozenCall, notes: Sequence[str]) -> None:
-        """Write down what hooks observed of a call, and show it beside its result."""
+        """Store the hooks' notes on a call, and show them beside its result."""
         for entry in await store_notes(self.context, self.number + 1, notes):
             self.number += 1
             self.entries.append(entry)
@@ -512,14 +512,14 @@ class CallBatch:
 
 
 def _with_questions(call: FrozenCall, result: CallResult) -> FrozenCall | None:
-    """Return the call with what it asks, if its executor or its tool asks; a tool's own artifact asks nothing."""
+    """Return the call with the questions of its executor or tool, if it asks; a tool's own artifact never asks."""
     came = storable_artifact(result) or {}
     asks = came.get("asks") and (call.get("delegated") or result.error == ASKS)
     return cast("FrozenCall", {**call, **came}) if asks else None
 
 
-def _what_people_said(call: FrozenCall) -> str:
-    """Return a note for the model: how a person changed the call, and what its tool asked them."""
+def _people_note(call: FrozenCall) -> str:
+    """Return a note for the model: a person's changes of the call, and their answers to its tool."""
     if call.get("delegated"):
         return ""
     notes = [f"the user changed the arguments to {canonical_json(call['args'])[:500]}"] if call.get("edited") else []
@@ -528,33 +528,33 @@ def _what_people_said(call: FrozenCall) -> str:
     return " ".join(f"Note: {note}." for note in notes)
 
 
-def _as_hooks_see(context: CallContext, call: FrozenCall) -> Call:
+def _call_for_hooks(context: CallContext, call: FrozenCall) -> Call:
     state, name = context.state, call["name"]
     place = (thread_of(context.runtime), state["step"]["id"], state["goal"])
     return Call(*place, name, call["args"], context.tools.effect(name))
 
 
 def tell_people(context: CallContext, text: str) -> None:
-    """Tell whoever watches the run something that they should know."""
+    """Send a note to the people who watch the run."""
     emit(context.runtime, "note", text=text)
 
 
 async def ask_before_call(context: CallContext, call: FrozenCall) -> Verdict:
-    """Return the word of the hooks on a call that is about to be made."""
+    """Return the verdict of the hooks on a call that is about to be made."""
     if not (hooks := context.deps.hooks.before_call):
         return Verdict()
-    return await ask_hooks(hooks, _as_hooks_see(context, call), partial(tell_people, context))
+    return await ask_hooks(hooks, _call_for_hooks(context, call), partial(tell_people, context))
 
 
 async def _ask_after_call(
     context: CallContext, call: FrozenCall, result: CallResult, notes: Sequence[str]
 ) -> CallResult:
-    """Return the result as hooks leave it: what they withhold is nowhere kept, and what was done stays done."""
+    """Return the result after the hooks; a withheld result is stored nowhere, and the call's effect remains."""
     if _with_questions(call, result):
         return result
     if not (hooks := context.deps.hooks.after_call):
         return replace(result, notes=notes)
-    about = replace(_as_hooks_see(context, call), ok=result.ok, text=result.text)
+    about = replace(_call_for_hooks(context, call), ok=result.ok, text=result.text)
     verdict = await ask_hooks(hooks, about, partial(tell_people, context))
     if refused := verdict.refused or (verdict.question and f"a person would have to agree: {verdict.question}"):
         ok = result.ok and context.tools.effect(call["name"]) != "read"
@@ -563,7 +563,7 @@ async def _ask_after_call(
 
 
 async def store_notes(context: CallContext, first: int, notes: Sequence[str]) -> list[JournalEntry]:
-    """Return what hooks observed as entries of the journal, numbered from `first`."""
+    """Store the hooks' notes as journal entries, numbered from `first`."""
     state, id = context.state, context.state["step"]["id"]
     said = [
         observation(f"{id}.{number}", id, state["record"]["rounds"], "check", text, tool="policy", at=now())

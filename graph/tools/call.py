@@ -87,7 +87,7 @@ class CallResult:
     unknown: bool = False
     """True if the tool began to work and may have had an effect (X24)."""
     notes: Sequence[str] = ()
-    """What hooks observed of the call."""
+    """The hooks' notes on the call."""
 
 
 def seconds_for(tool: BaseTool, arguments: Mapping[str, Any], usual: float | None) -> float | None:

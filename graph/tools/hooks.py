@@ -1,6 +1,6 @@
-"""Hooks: an organisation's policies, as plain functions that are asked before a call, after it, and before the end.
+"""Hooks: an organisation's policies, as plain functions that are called before a call, after it, and before the end.
 
-Whatever goes wrong in a hook refuses: a policy that cannot be asked has not said yes.
+A hook that fails refuses, because a policy that cannot be asked has not agreed.
 """
 
 import copy
@@ -17,75 +17,75 @@ from donewhen.state.errors import ConfigError
 from donewhen.state.values import Json
 
 OPTIONS = ("approve", "reject")
-"""The answers to a question that a hook has before the end."""
+"""The answers to a hook's question before the end."""
 _log = logging.getLogger("donewhen.hooks")
 
 
 @dataclass(frozen=True)
 class Refuse:
-    """It must not happen; the model reads the reason."""
+    """Refuse it; the model reads the reason."""
 
     reason: str
 
 
 @dataclass(frozen=True)
 class Ask:
-    """A person has to agree first; what they read is the question."""
+    """Ask a person to agree first; they read the question."""
 
     question: str
 
 
 @dataclass(frozen=True)
 class Note:
-    """It may happen; this becomes an observation, which the model reads and may cite."""
+    """Allow it, and add an observation that the model reads and may cite."""
 
     text: str
 
 
 @dataclass(frozen=True)
 class Call:
-    """A call that is about to be made; for `after_call` with what came of it."""
+    """A call that is about to be made; `after_call` also gets its result."""
 
     thread_id: str
     step: str
-    """`p` while planning, `goal` in an audit of the answer."""
+    """The step's id; `p` during planning, `goal` in an audit of the answer."""
     goal: str
     tool: str
     """The name of the tool, or of the executor that gets a brief."""
     arguments: Json
-    """A copy, whole."""
+    """A complete copy."""
     effect: EffectKind
     ok: bool = True
-    """After the call: whether it went well."""
+    """For `after_call`: True if the call succeeded."""
     text: str = ""
-    """After the call: what it returned, whole, without credentials."""
+    """For `after_call`: the complete result, without credentials."""
 
 
 @dataclass(frozen=True)
 class End:
-    """The end that a run is about to come to."""
+    """The end of a run that is about to be delivered."""
 
     thread_id: str
     step: str
-    """The step whose result ends the work; `p`: an answer without a plan; `goal`: the answer as it is delivered."""
+    """The step whose result ends the work; `p` for an answer without a plan, `goal` for the delivered answer."""
     goal: str
     text: str
-    """The words of the answer, or of the last step's result where the answer is still to be written."""
+    """The answer, or the last step's result if the answer is still to be written."""
 
 
-Said: TypeAlias = Refuse | Ask | Note | None
-BeforeCall: TypeAlias = Callable[[Call], Said | Awaitable[Said]]
+HookResult: TypeAlias = Refuse | Ask | Note | None
+BeforeCall: TypeAlias = Callable[[Call], HookResult | Awaitable[HookResult]]
 AfterCall: TypeAlias = Callable[[Call], Refuse | Note | Awaitable[Refuse | Note | None] | None]
 BeforeEnd: TypeAlias = Callable[[End], Refuse | Ask | Awaitable[Refuse | Ask | None] | None]
 
 
 @dataclass(frozen=True)
 class Hooks:
-    """Functions, async or not, that say what an agent may do. All of one moment are asked, in their order.
+    """Functions, async or not, that decide what an agent may do. All hooks of one moment are called, in order.
 
-    The first `Refuse` decides, then the first `Ask`; None agrees. They should depend on what they are given and change
-    nothing, because after a crash, or once a person was asked, they are asked again. Raises ConfigError for what cannot
-    be called.
+    The first `Refuse` decides, then the first `Ask`; None agrees. A hook should depend only on its argument and change
+    nothing, because it is called again after a crash or after a person was asked. Raises ConfigError for a value that
+    cannot be called.
     """
 
     before_call: Sequence[BeforeCall] = ()
@@ -109,17 +109,17 @@ class Hooks:
 
 @dataclass
 class Verdict:
-    """The word of all hooks of one moment."""
+    """The combined result of all hooks of one moment."""
 
     refused: str = ""
-    """Why it must not happen, in words for the model."""
+    """Why it must not happen, for the model."""
     question: str = ""
-    """What a person has to agree to first."""
+    """A question that a person must approve first."""
     notes: list[str] = field(default_factory=list)
 
 
 async def ask_hooks(hooks: Sequence[Callable[[Any], Any]], about: Call | End, tell: Callable[[str], None]) -> Verdict:
-    """Ask every hook; one that raises, or returns something else, refuses, and `tell` says so to whoever watches."""
+    """Call every hook. A hook that raises or returns another type refuses, and `tell` reports that to people."""
     verdict = Verdict()
     for hook in hooks:
         name = getattr(hook, "__name__", type(hook).__name__)

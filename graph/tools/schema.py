@@ -67,7 +67,7 @@ _SIMPLE: Mapping[str, Callable[[Any], bool]] = {
     "items": lambda schema: _is_simple(schema),
     "additionalProperties": lambda schema: isinstance(schema, bool) or _is_simple(schema),
 }
-"""The keywords of nearly every tool, and what their values have to be."""
+"""The keywords of most tools' schemas, with the types of their values."""
 
 
 def _is_simple(schema: Any) -> bool:

@@ -41,8 +41,8 @@ _SENTENCE_END = pattern(r"(?<=[.!?])\s|(?<=[。！？])|\n\s*\n")
 class Toolbox:
     """An immutable set of tools. Nothing in it calls a tool.
 
-    `effects` overrides what the tools say about themselves. `reserved` are names that no tool may have: those of the
-    control tools. Raises ToolError for a tool that cannot be offered to a model, ConfigError for an effect of none.
+    `effects` overrides the tools' own declarations. `reserved` are the control tools' names, which no tool may have.
+    Raises ToolError for a tool that cannot be offered to a model, ConfigError for an effect of none.
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class Toolbox:
         return entry.tool if entry else None
 
     def effect(self, name: str) -> EffectKind:
-        """Return what the tool does to the world; unknown means `write`."""
+        """Return the tool's effect on the world; an unknown effect counts as `write`."""
         entry = self._entries.get(name)
         return entry.effect if entry else "write"
 
@@ -232,7 +232,7 @@ class _Entry:
 
     @functools.cached_property
     def defaults(self) -> dict[str, Any]:
-        """What arguments are that a call leaves out."""
+        """The defaults of arguments that a call omits."""
         properties = self.schema.get("properties", {})
         return {name: rule["default"] for name, rule in properties.items() if "default" in rule}
 

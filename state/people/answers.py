@@ -1,4 +1,4 @@
-"""What a person's answer means: the shape in which a client sends it, then what it says to the pause it is for.
+"""Read a person's answer: first its shape, which depends on the client, then its meaning for the pause.
 
 Shapes: strings, booleans and numbers; JSON in a string or a fenced block; `{"decisions": [one]}` and a bare decision
 (LangChain, agent-chat-ui, deep-agents-ui, ACP); `[{"type", "args"}]` (agent-inbox); `{"approved": bool}` and

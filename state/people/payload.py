@@ -1,4 +1,4 @@
-"""What a pause shows: one interrupt value that every known client can draw (one action, string arguments).
+"""Render a pause as an interrupt value that every known client can draw (one action, string arguments).
 
 `args` and `arguments` are the same (clients read one or the other); `reason`, `message`, `tool_call_id` and
 `response_schema` are for AG-UI; the other keys (`id`, `kind`, `options`, `plan` …) are ours. `records.Pause`

@@ -114,7 +114,7 @@ class PlanStep(BaseModel):
 
 
 class Dropped(BaseModel):
-    """What a new plan removes from the approved one."""
+    """A step or criterion that a new plan removes from the approved one."""
 
     model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid", defer_build=True)
 

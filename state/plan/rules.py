@@ -21,7 +21,7 @@ PlannedStep = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Rules:
-    """What a plan may refer to."""
+    """Everything that a plan may refer to."""
 
     tools: Collection[str] = ()
     executors: Collection[str] = ()

@@ -15,7 +15,7 @@ INLINE_CHARS = 16_000
 
 
 BEFORE_ROOM, BEFORE_CHARS, MOST_BEFORE = 200_000, 1_000, 40
-"""What earlier requests observed: characters of all, of each of those for which that leaves no room, and how many."""
+"""Bounds of earlier requests' observations: characters of all, of each one beyond that, and their number."""
 
 
 def observation(id: str, step: str, round: int, source: Source, text: str, **known: Unpack[CallFacts]) -> JournalEntry:

@@ -175,9 +175,9 @@ class AuditRow(TypedDict):
     problem: str
     """Why there was no audit, where one was due; "" where there was one, or nobody who could make it (`nobody`)."""
     met: Literal["yes", "part", "no", ""]
-    """Whether the user has what they asked for; "" without an audit."""
+    """The judge's verdict on the goal; "" without an audit."""
     missing: list[str]
-    """Of what they asked for."""
+    """Missing parts of the goal."""
     sentences: list[SentenceRow]
     nobody: NotRequired[bool]
     """The model of the role cannot judge, as the demo model cannot: nobody audited the run."""
@@ -191,7 +191,7 @@ class PlanRow(TypedDict):
 
 
 class Receipt(TypedDict):
-    """What was planned, executed, claimed and verified, who approved it, what it did and what it cost."""
+    """The receipt of a run: plan, work, claims, proofs, approvals, effects and cost."""
 
     goal: str
     status: Status
@@ -206,7 +206,7 @@ class Receipt(TypedDict):
     approvals: list[ApprovalRow]
     questions: list[QuestionRow]
     modes: list[ModeRow]
-    """How much was made of the request, by whom and why; the last one held."""
+    """The decisions about the mode; the last one counted."""
     effects: list[EffectRow]
     output: OutputRow | None
     """None where no data was asked for."""
@@ -233,7 +233,7 @@ class Outcome(TypedDict):
     reason: str
     """For logs."""
     missing: list[str]
-    """What the user asked for and does not have, as a judge says."""
+    """Missing parts of the goal, as the judge found them."""
     looked: bool
     """True if anything was looked at; `changed`: if anything was changed, or may have been."""
     changed: bool

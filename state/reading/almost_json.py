@@ -37,7 +37,7 @@ class Candidate:
     value: Any
     """The object or list exactly as written; None if that is uncertain."""
     end: int
-    """Where reading continues."""
+    """The position after the value."""
     complete: bool = True
     """False if closing brackets were missing."""
     open_list: bool = False

@@ -88,9 +88,8 @@ def extract(
 
 
 def prose(text: str, extracted: Extracted | None) -> str:
-    """Return what the model said before its decision, without its thinking: fit to be shown as speech.
-
-    What stands behind the decision is left out: it was written before anything was carried out, as made-up
+    """Return the model's speech before its decision, without its thinking. Text after the decision is left out: it was
+    written before anything was carried out, as made-up
     observations and false success are. With None: the whole text without its thinking.
     """
     said = _without_thinking(text if extracted is None else text[: extracted.start]).rstrip()

@@ -69,22 +69,24 @@ class Profile(BaseModel):
 
     model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid", frozen=True, json_schema_extra=with_prompts)
 
-    name: str = Field(default="", description="what the agent calls itself")
+    name: str = Field(default="", description="the name of the agent")
     role: str = Field(default="", description="one sentence: who the agent is")
     backstory: str = Field(default="", description="where it comes from and what it knows, in a few sentences")
     instructions: str = Field(default="", description="how to work, in your own words and of any length")
-    goals: list[str] = Field(default=[], description="what it is after, in every request")
-    tasks: list[str] = Field(default=[], description="what it is usually asked to do")
-    tone: str = Field(default="", description="how it speaks, such as “brief and friendly”")
-    language: str = Field(default="", description="hard: of plan and speech, whatever `Settings.language` says")
+    goals: list[str] = Field(default=[], description="its aims in every request")
+    tasks: list[str] = Field(default=[], description="its usual requests")
+    tone: str = Field(default="", description="its tone, such as “brief and friendly”")
+    language: str = Field(
+        default="", description="hard: the language of plan and speech; overrides `Settings.language`"
+    )
     soft: list[str] = Field(default=[], description="preferences, for the prompt only")
     forbidden_tools: list[str] = Field(
         default=[], description="hard: never offered, never accepted in a plan; exact names of tools"
     )
     allowed_paths: list[str] = Field(
         default=[],
-        description="hard: path-like tool arguments must lie under one of these; what stands inside of other texts, "
-        "such as run_command's arguments or query_data's SQL, is not seen, so forbid those tools where it matters",
+        description="hard: path-like tool arguments must lie under one of these; paths inside other texts, "
+        "such as run_command's arguments or query_data's SQL, are not checked; forbid those tools where it matters",
     )
 
 
@@ -97,89 +99,94 @@ class Settings(BaseModel):
 
     confirm: ConfirmPolicy = Field(
         default="always",
-        description="which plans wait for a person; writes: those that list a tool which changes something",
+        description="which plans wait for a person; writes: plans with a tool that may write",
     )
     approvals: Literal["plan", "shown", "each", "never"] = Field(
         default="shown",
-        description="plan: approving a plan approves the tools its steps list, with any arguments; shown: likewise, "
-        "but a write asks if an address, id, path or number in it stands in nothing that a person approved or said and "
-        "is no whole value of a tool's result; each: every write asks, and so does leaving out the rest of a plan",
+        description="plan: an approved plan allows its steps' tools with any arguments; shown: also, "
+        "but a write asks if it has an address, id, path or number that no person approved or said and "
+        "no tool returned as a whole value; each: every write asks, and so does skipping the rest of a plan",
     )
     verification: Verification = Field(
         default="audited",
-        description="claimed: a goal_check stands as it is; grounded: what it cites was observed; audited: likewise, "
-        "and a judge doubts what is delivered; judged: a judge doubts every step as well",
+        description="claimed: a goal_check is accepted as it is; grounded: its citations are checked; audited: also, "
+        "a judge doubts the answer; judged: a judge doubts every step as well",
     )
-    audit_calls: int = Field(default=5, ge=0, le=50, description="look-ups that a judge may make, per audit")
+    audit_calls: int = Field(default=5, ge=0, le=50, description="the most look-ups of a judge per audit")
     limits: Limits = Field(
-        default=LIMITS, description="for the whole run; what is not named keeps its default, None is no limit"
+        default=LIMITS, description="for the whole run; omitted limits keep their defaults, None means no limit"
     )
     step_limits: Limits = Field(default=STEP_LIMITS, description="for each step; likewise")
     mode: Literal["auto", "answer", "step", "plan"] = Field(
         default="auto",
-        description="how much is made of a request; auto: what it takes, as the planner sees it",
+        description="how a request is handled; auto: the planner decides",
     )
     promote_rounds: int | None = Field(
         default=None,
         ge=1,
-        description="rounds after which a run of one step gets a plan of several; None: 25, or never where "
-        "step_limits say how many rounds a step may take",
+        description="rounds after which a one-step run gets a plan; None: 25, or never if "
+        "step_limits limit the rounds of a step",
     )
-    plan_rounds: int = Field(default=12, ge=1, le=100, description="model decisions per planning, looks included")
-    max_steps: int = Field(default=20, ge=1, le=200, description="of a plan")
+    plan_rounds: int = Field(default=12, ge=1, le=100, description="model decisions per planning, including reads")
+    max_steps: int = Field(default=20, ge=1, le=200, description="the most steps of a plan")
     max_corrections: int = Field(
         default=3, ge=1, le=10, description="unusable replies in a row before a phase or step fails"
     )
     max_refusals: int = Field(default=3, ge=1, le=10, description="refused goal_checks before a step fails")
-    max_parallel: int = Field(default=4, ge=1, le=64, description="steps at once")
-    on_failure: Literal["replan", "ask", "deliver"] = Field(default="replan", description="after a step failed")
+    max_parallel: int = Field(default=4, ge=1, le=64, description="the most parallel steps")
+    on_failure: Literal["replan", "ask", "deliver"] = Field(
+        default="replan", description="the action after a failed step"
+    )
     on_exhausted: AtLimit | None = Field(
-        default=None, description="when a limit is reached; by default ask, and deliver where nobody answers questions"
+        default=None, description="the action at a limit; by default ask, or deliver if nobody answers questions"
     )
     on_question: Literal["wait", "default", "assume", "abort"] = Field(
-        default="wait", description="what answers a question: a person, `default_answer`, an assumption, or nobody"
+        default="wait",
+        description="who answers a question: a person (wait), `default_answer`, an assumption, or nobody (abort)",
     )
-    default_answer: str = Field(default="", description="to every question, where `on_question` is default")
+    default_answer: str = Field(default="", description="the answer to every question if `on_question` is default")
     question_seconds: float | None = Field(
         default=None,
         ge=0,
-        description="a question or a budget open longer than this is answered by policy when the run is resumed",
+        description="the policy answers a question or budget open longer than this, when the run is resumed",
     )
     when_busy: Literal["refuse", "next_round"] = Field(
-        default="refuse", description="what becomes of a message (`Agent.tell`) that comes while the run works"
+        default="refuse", description="the handling of a message (`Agent.tell`) to a working run"
     )
     deadline: Moment | None = Field(default=None, description="ISO 8601 moment after which no new round starts")
-    profile: Profile = Field(default=Profile(), description="who the agent is, how it works, what it must not do")
+    profile: Profile = Field(default=Profile(), description="the agent's identity, instructions and hard constraints")
     executor: str | None = Field(
         default=None,
-        description="who works on steps that name nobody; a passthrough executor takes the goal, unplanned",
+        description="the executor of steps that name none; a passthrough executor gets the goal without planning",
     )
     language: str | None = Field(default=None, description="BCP 47 tag of plan and speech; default: the user's")
     output_schema: dict[str, Any] | None = Field(
-        default=None, description="JSON Schema of the result, where it is wanted as data; of the start of a run"
+        default=None, description="JSON Schema of the structured result; set it at the start of a run"
     )
     timezone: Zone | None = Field(default=None, description="the user's time zone, such as Europe/Berlin")
     models: dict[Role, str] = Field(default={}, description="role (triage, plan, execute, judge, deliver) → model name")
     model_seconds: float = Field(
         default=120,
         gt=0,
-        description="the longest silence of a model; a reply that streams five times as long is cut off",
+        description="the longest silence of a model; a reply that streams for five times as long is cut off",
     )
     max_tokens: dict[Role, PositiveInt] = Field(
-        default={}, description="role → the most tokens a reply may have, thoughts included; else what its model allows"
+        default={}, description="role → the most tokens of a reply, including thoughts; by default the model's limit"
     )
     model_retries: int = Field(default=4, ge=0, le=10, description="repetitions after transient errors")
-    tool_seconds: float = Field(default=60, gt=0, description="one tool call")
+    tool_seconds: float = Field(default=60, gt=0, description="the time limit of one tool call")
     context_tokens: int | None = Field(
         default=None,
         ge=500,
-        description="the most tokens of a request; by default what the model's profile says, if it says anything",
+        description="the most tokens of a request; by default the limit in the model's profile, if any",
     )
     observation_chars: int = Field(
-        default=20_000, ge=200, description="of a tool result in the prompt; the rest by recall"
+        default=20_000, ge=200, description="the most characters of a tool result in the prompt; recall reads the rest"
     )
     transcript_chars: int = Field(
-        default=200_000, ge=2_000, description="of a step's rounds in the prompt; beyond it the oldest whole rounds go"
+        default=200_000,
+        ge=2_000,
+        description="the most characters of a step's rounds in the prompt; the oldest rounds are dropped first",
     )
     tool_selection: int = Field(default=24, ge=1, description="tools shown to the planner, most relevant first")
 

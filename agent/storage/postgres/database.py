@@ -47,7 +47,7 @@ _DEFAULTS: dict[str, Any] = {
 
 
 class PostgresDatabase:
-    """One connection per session, for saver and store alike: who lost the lock cannot write (a fence).
+    """One connection per session for saver and store, so that a worker that lost the lock cannot write (a fence).
 
     At most 16 sessions are open at once in a process, and 4 connections for all else; others wait for their turn.
     Behind a pooler in transaction mode (PgBouncer, Supabase, Neon, RDS Proxy) each write renews a lease instead, and

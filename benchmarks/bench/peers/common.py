@@ -1,4 +1,4 @@
-"""What the scenarios of all peers have in common; needs nothing but Python. A peer is a script: SCENARIO N → JSON."""
+"""Shared code of all peers' scenarios; needs nothing but Python. A peer is a script: SCENARIO N → JSON."""
 
 import gc
 import json

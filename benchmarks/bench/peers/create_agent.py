@@ -69,7 +69,7 @@ def resumed(n: int) -> dict[str, Any]:
 
 
 def token(_: int) -> dict[str, Any]:
-    """How long after the model a piece of its answer is there, in ms."""
+    """Return the delay of an answer's piece after the model, in ms."""
     given: list[Any] = []
     words = " ".join(f"word{k}" for k in range(40))
 

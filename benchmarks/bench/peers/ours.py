@@ -116,7 +116,7 @@ def resumed(n: int) -> dict[str, Any]:
 
 
 def token(_: int) -> dict[str, Any]:
-    """How long after the model a piece of its words is there, in ms: of a text, and of an argument of a call."""
+    """Return the delay of a piece of words after the model, in ms: of a text, and of a call's argument."""
     words = " ".join(f"word{k}" for k in range(40))
 
     async def delay(reply: Any, before: int = 0) -> float:

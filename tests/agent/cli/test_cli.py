@@ -243,7 +243,7 @@ def test_the_goal_from_stdin(shell: Shell, words: list[str], stdin: str | bytes,
         assert result.exit_code == Exit.COMPLETED, result.stderr
         assert all(part in str(model.requests[0].messages[-1].content) for part in read)
     else:
-        assert (result.exit_code, result.stderr) == (Exit.USAGE, "donewhen: what stands on stdin is not text\n")
+        assert (result.exit_code, result.stderr) == (Exit.USAGE, "donewhen: the text on stdin is not text\n")
 
 
 CLIPBOARD = "\x1b]52;c;Y3VybCBldmls\x07"
