@@ -26,6 +26,8 @@ PLANNING = "p"
 """The step name in observations of planning: `p.1`, `p.2` …"""
 
 
+REPLIES = ("donewhen", "replies")
+"""The namespace of a store in which the reply of the round at work is saved."""
 SAID = "said_"
 """The id prefix of messages in which planner and steps speak while they work; models are not shown them again."""
 Item = TypeVar("Item")

@@ -9,7 +9,7 @@ from langgraph.checkpoint.base import Checkpoint, CheckpointMetadata
 from langgraph.constants import START
 from langgraph.store.base import Op, PutOp
 
-from donewhen.graph.step.round import REPLIES
+from donewhen.state.run import REPLIES
 
 STEPS = ("plan:", "execute:")
 """The namespace prefixes of our subgraphs; each of their tasks has its own namespace."""

@@ -190,7 +190,7 @@ class _Request:
             return message
 
     async def _answer(self, prepared: PreparedModel) -> AIMessage:
-        self._charge({"model_calls": 1})
+        self.spent.update(add(self.spent, {"model_calls": 1}))
         chunks: list[BaseMessage] = []
         try:
             await self._collect(prepared, chunks)
@@ -203,9 +203,9 @@ class _Request:
             self.speech.restart()
             if chunks:
                 with suppress(Exception):  # the last chunk may be the one that cannot be joined
-                    self._charge(self._cost(join_chunks(chunks)))  # tokens written before the failure are paid for
+                    self._charge(join_chunks(chunks))  # tokens written before the failure are paid for
             raise classify(error) from error
-        self._charge(self._cost(message))
+        self._charge(message)
         return message
 
     async def _collect(self, prepared: PreparedModel, chunks: list[BaseMessage]) -> None:
@@ -259,12 +259,10 @@ class _Request:
         known = {f"donewhen_{key}": value for key, value in facts.items() if value is not None}
         return {"tags": TAGS, "metadata": {**METADATA, **known}}
 
-    def _charge(self, amounts: Mapping[str, float]) -> None:
-        self.spent.update(add(self.spent, amounts))
-
-    def _cost(self, message: AIMessage) -> Amounts:
+    def _charge(self, message: AIMessage) -> None:
+        """Add the cost of a reply, or of what came of it."""
         sent = partial(count_tokens, self.messages, self.question.tools)
-        return cost_of(message, sent, self.quirks.name, self.deps.prices)
+        self.spent.update(add(self.spent, cost_of(message, sent, self.quirks.name, self.deps.prices)))
 
     def check_price(self) -> None:
         """Raise ModelError before the first call if money is limited and the model has no known price."""

@@ -43,7 +43,7 @@ from donewhen.state.plan.steps import count_silence, transcript_key
 from donewhen.state.proof.journal import find_earlier_answer
 from donewhen.state.reading.decisions import EXECUTE, control_tools
 from donewhen.state.records import FrozenCall, StepClaim, StepRecord, StepStatus
-from donewhen.state.run import Json, Step, apply_update, combine_updates
+from donewhen.state.run import REPLIES, Json, Step, apply_update, combine_updates
 from donewhen.state.settings import Settings
 
 GO_ON = "Go on with the step: call a tool, or finish_step once every criterion is proven, or give_up."
@@ -56,8 +56,6 @@ EXAMPLE = (
 )
 GIVEN_UP = "The step was given up. If you read on here, somebody asked for it to be tried again."
 ANSWER_CHARS = 20_000
-REPLIES = ("donewhen", "replies")
-"""Namespace of saved replies in the store."""
 _SERDE = JsonPlusSerializer(pickle_fallback=False, allowed_json_modules=None, allowed_msgpack_modules=None)
 
 
