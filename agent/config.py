@@ -230,7 +230,7 @@ a remote one.
 _VARIABLE = re.compile(r"\$\{(?:env:)?(\w+)(?::-([^}]*))?\}")
 _TRANSPORTS = {
     "http": "streamable_http", "streamable-http": "streamable_http", "streamable_http": "streamable_http",
-    "sse": "sse", "websocket": "websocket", "ws": "websocket",
+    "sse": "sse",
 }  # fmt: skip
 
 
@@ -276,7 +276,7 @@ def _connection(name: str, server: Any, environment: Mapping[str, str]) -> McpSe
     elif isinstance(server.get("url"), str):
         kind = server.get("type") or server.get("transport") or "http"
         if kind not in _TRANSPORTS:
-            raise ConfigError(f"the MCP server {name!r} has the type {kind!r}; use http, sse or websocket")
+            raise ConfigError(f"the MCP server {name!r} has the type {kind!r}; use http or sse")
         connection = {"transport": _TRANSPORTS[kind], "url": server["url"]}
         if server.get("trust") is True:
             connection["trust"] = True

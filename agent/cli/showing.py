@@ -29,7 +29,7 @@ from donewhen.state.events import event_schema
 
 PACKAGES = ("langgraph", "langchain-core", "langchain-openai", "pydantic")
 EXTRAS = {
-    "mcp": ("langchain_mcp_adapters", "MCP servers as tools"),
+    "mcp": ("mcp", "MCP servers as tools"),
     "postgres": ("psycopg", "PostgreSQL storage"),
     "studio": ("langgraph_api", "LangGraph Studio and server"),
     "encryption": ("Crypto", "encrypted storage"),

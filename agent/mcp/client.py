@@ -5,12 +5,14 @@ import collections
 import os
 import re
 from collections.abc import AsyncIterator, Callable, Collection, Mapping
-from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from contextlib import AsyncExitStack, asynccontextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Self
 
 from langchain_core.tools import BaseTool, ToolException
+from langgraph.types import interrupt
 
 from donewhen.agent.config import McpServer, read_servers
 from donewhen.agent.tools import described_tool
@@ -20,15 +22,20 @@ from donewhen.state.errors import ConfigError
 from donewhen.state.secrets import redact
 
 if TYPE_CHECKING:
-    from mcp import ClientSession
-    from mcp.types import CallToolResult, ContentBlock, Tool
+    from mcp import Client
+    from mcp.client import ClientRequestContext
+    from mcp.types import CallToolResult, ContentBlock, ElicitRequestParams, ElicitResult, ErrorData, Tool
 
 STOP_SECONDS = 5.0
 """Seconds that a server has to stop before its task is cancelled and the SDK kills the process."""
 END_SECONDS = 1.0
 """Seconds to wait for the error of a lost session."""
-SESSION_OVER = 32600
-"""The SDK's code for a session that a restarted remote server does not know."""
+UNKNOWN_SESSION = "Session terminated"
+"""What the SDK says of a session that a restarted remote server does not know; its code stands for more."""
+READ_SECONDS = 300.0
+"""Seconds for which a remote server may be silent while a call is under way."""
+YES = "yes"
+"""The option with which a person agrees to what a server asks without a form."""
 ENDED = "it ended without an answer"
 SLOW_SECONDS = 2.0
 """Seconds after which people are told that a server is still starting."""
@@ -57,7 +64,8 @@ class McpServers:
     Sessions live in the event loop of `wait`, so that their tools answer in any loop, also in one that is blocked by a
     `wait`. A server that dies later makes the calls at work fail, nothing else; the next call starts it again. That a
     tool only reads is believed of stdio servers, which have the user's rights anyway, and of remote ones with
-    `"trust": true`.
+    `"trust": true`. What a server asks in the middle of a call (elicitation) is asked by LangGraph's `interrupt`: a
+    question of the run. It is not offered sampling or roots.
     """
 
     def __init__(
@@ -125,7 +133,8 @@ class _Server:
         self._starting = asyncio.Lock()
         self._seconds = 0.0
         self._lost = self._stopped = False
-        self._session: ClientSession | None = None
+        self._client: Client | None = None
+        self._line = _Line()
         self._owner: asyncio.Task[None] | None = None
         self._ready = asyncio.Event()
         self._stop = asyncio.Event()
@@ -145,7 +154,7 @@ class _Server:
             self._slow(self.name)
             await asyncio.wait(either, timeout=seconds - patience, return_when=asyncio.FIRST_COMPLETED)
         waiting.cancel()
-        if self._session is not None:
+        if self._client is not None:
             return ""
         if not self._owner.done():
             self._problem = f"no answer within {seconds:g} seconds"
@@ -177,21 +186,21 @@ class _Server:
     async def _own(self) -> None:
         with _Tail() as errors:
             try:
-                async with _session(self._connection, errors.file) as session:
-                    await session.initialize()
-                    self.listed = await _list(session)
-                    self._session = session
+                self._line = _Line()
+                async with _connect(self._connection, errors.file, self._line, self._on_question) as client:
+                    self.listed = await _list(client)
+                    self._client = client
                     self._ready.set()
                     await self._stop.wait()
             except BaseException as error:  # a task's end must not take the run along
                 why = self._problem or (ENDED if _has_ended(error) else describe_error(error, 500))
                 self._problem, self._fault = redact(why + errors.last_words()), error
             finally:
-                self._session = None
+                self._client = None
 
     def tool(self, about: "Tool", name: str) -> BaseTool:
         """Return the LangChain tool for one of the server's tools."""
-        said = {**about.model_dump(exclude_none=True), "effect": None}
+        said = {**about.model_dump(by_alias=True, exclude_none=True), "effect": None}
         made = described_tool(about.name, said, self._call, name)
         made.response_format = "content_and_artifact"
         hints = dict(made.metadata or {})
@@ -201,47 +210,85 @@ class _Server:
         return made
 
     async def _call(self, name: str, arguments: dict[str, Any]) -> tuple[Any, Any]:
-        return await run_in_shared_loop(self._make_call(name, arguments))
+        """Call the tool and ask what the server asks. Without an answer, the call is given up, and made again later."""
+        call = _Call(name, arguments)
+        try:
+            while (question := await run_in_shared_loop(self._go_on(call))) is not None:
+                question.answer(interrupt(question.value, response_schema=question.schema))
+            return call.result
+        finally:
+            if call.task and not call.task.done():
+                await run_in_shared_loop(self._give_up(call))
 
-    async def _make_call(self, name: str, arguments: dict[str, Any]) -> tuple[Any, Any]:
-        """Call the tool, in a new session if this one ended while idle, such as during a pause."""
+    async def _go_on(self, call: "_Call") -> "_Question | None":
+        """Return what the server asks next, or None with the result in the call.
+
+        The call is made in a new session if this one ended while idle, such as during a pause.
+        """
         for _ in range(2):
             try:
-                return await self._call_once(name, arguments)
+                return await self._go_on_once(call)
             except _NotSent:
                 self._lost = True
+                call.task = None
         raise ToolException(self._describe_loss())
 
-    async def _call_once(self, name: str, arguments: dict[str, Any]) -> tuple[Any, Any]:
+    async def _go_on_once(self, call: "_Call") -> "_Question | None":
         import anyio
-        from mcp import McpError
+        from mcp import MCPError
         from mcp.types import CONNECTION_CLOSED
 
-        async with self._starting:
-            if self._lost and not self._stopped and (problem := await self._again()):
-                raise ToolException(problem)
-        session, owner = self._session, self._owner
-        if session is None or owner is None or owner.done():
-            raise ToolException(self._describe_loss())
-        call = _Call(asyncio.create_task(_send(session, name, arguments)))
-        self._begin(call)
+        if call.task is None:
+            async with self._starting:
+                if self._lost and not self._stopped and (problem := await self._again()):
+                    raise ToolException(problem)
+            if self._client is None or self._owner is None or self._owner.done():
+                raise ToolException(self._describe_loss())
+            call.owner, call.sent = self._owner, self._line.sent
+            call.task = asyncio.create_task(_send(self._client, call))
+            self._begin(call)
+        asks = asyncio.create_task(call.questions.get())
         try:
-            await asyncio.wait({call.task, owner}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({asks, call.task, call.owner}, return_when=asyncio.FIRST_COMPLETED)
             if call.task.done():
-                return _answer(call.task.result())
+                call.result = _answer(call.task.result())
+                return None
+            if asks.done():
+                return asks.result()
         except (anyio.ClosedResourceError, anyio.BrokenResourceError) as error:
             raise _NotSent from error
-        except McpError as error:
-            if error.error.code == SESSION_OVER:
+        except MCPError as error:
+            if error.message == UNKNOWN_SESSION or (error.code == CONNECTION_CLOSED and call.sent == self._line.sent):
                 raise _NotSent from error
-            if error.error.code != CONNECTION_CLOSED:
-                raise ToolException(error.error.message) from error
+            if error.code != CONNECTION_CLOSED:
+                raise ToolException(error.message) from error
         finally:
-            self._under_way.remove(call)
-            call.task.cancel()
+            asks.cancel()
+            if call.task.done() or call.owner.done():
+                self._under_way.remove(call)
         if "command" not in self._connection:
-            await asyncio.wait({owner}, timeout=END_SECONDS)
+            await asyncio.wait({call.owner}, timeout=END_SECONDS)
         raise ServerLost(self._describe_loss()) from (self._fault if call.alone else None)
+
+    async def _give_up(self, call: "_Call") -> None:
+        """Cancel a call that is not over, and tell the server so; a question that nobody answered is closed."""
+        if call.task and not call.task.done():
+            call.task.cancel()
+            await asyncio.wait({call.task}, timeout=END_SECONDS)
+        call.close_questions()
+        if call in self._under_way:
+            self._under_way.remove(call)
+
+    async def _on_question(
+        self, context: "ClientRequestContext", asked: "ElicitRequestParams"
+    ) -> "ElicitResult | ErrorData":
+        """Hand a question to the call that it belongs to, and return the person's answer."""
+        from mcp.types import INVALID_REQUEST, ErrorData
+
+        call = _current_call.get() or (self._under_way[0] if len(self._under_way) == 1 else None)
+        if call is None:  # older protocols do not say of which call they ask
+            return ErrorData(code=INVALID_REQUEST, message="several calls are under way; ask when one is")
+        return await call.ask(self.name, asked)
 
     def _begin(self, call: "_Call") -> None:
         """Register a call. Concurrent calls share the session, so its error may come from another one."""
@@ -258,60 +305,155 @@ class _Server:
 def _has_ended(error: BaseException) -> bool:
     """Return whether an error only says that the other side is gone."""
     import anyio
-    from mcp import McpError
+    from mcp import MCPError
     from mcp.types import CONNECTION_CLOSED
 
     if isinstance(error, BaseExceptionGroup):
         return all(map(_has_ended, error.exceptions))
     gone = isinstance(error, anyio.BrokenResourceError | anyio.ClosedResourceError | anyio.EndOfStream)
-    return gone or (isinstance(error, McpError) and error.error.code == CONNECTION_CLOSED)
+    return gone or (isinstance(error, MCPError) and error.code == CONNECTION_CLOSED)
+
+
+@dataclass(eq=False)
+class _Question:
+    """What a server asks a person in the middle of a call."""
+
+    value: dict[str, Any]
+    """The value of the interrupt."""
+    schema: dict[str, Any] | None
+    """The JSON Schema of a form; None where a yes is asked for, or a link to be opened."""
+    reply: "asyncio.Future[ElicitResult]"
+
+    def answer(self, said: Any) -> None:
+        """Give the server what a person said: a filled form, or “yes”; anything else declines."""
+        from mcp.types import ElicitResult
+
+        accepted = isinstance(said, Mapping) if self.schema else said == YES
+        content = dict(said) if accepted and self.schema else None
+        result = ElicitResult(action="accept" if accepted else "decline", content=content)
+        self.reply.get_loop().call_soon_threadsafe(_settle, self.reply, result)
 
 
 @dataclass(eq=False)
 class _Call:
     """A call in progress."""
 
-    task: "asyncio.Task[CallToolResult]"
+    name: str
+    arguments: dict[str, Any]
+    task: "asyncio.Task[CallToolResult] | None" = None
+    owner: Any = None
+    """The task that owns the session in which it is made."""
+    sent: int = 0
+    """How much had been sent in this session before it."""
+    result: tuple[Any, Any] = ("", None)
     alone: bool = True
     """True if no other call was in progress at the same time."""
+    questions: "asyncio.Queue[_Question]" = field(default_factory=asyncio.Queue)
+    replies: "list[asyncio.Future[ElicitResult]]" = field(default_factory=list)
+
+    async def ask(self, server: str, asked: "ElicitRequestParams") -> "ElicitResult":
+        """Put the question and wait for its answer."""
+        reply: asyncio.Future[ElicitResult] = asyncio.get_running_loop().create_future()
+        self.replies.append(reply)
+        schema, words = getattr(asked, "requested_schema", None), [f"{server} asks: {asked.message}"]
+        if url := getattr(asked, "url", None):
+            words.append(str(url))
+        form = dict(schema) if schema and schema.get("properties") else None
+        value: dict[str, Any] = {"question": "\n".join(words), "options": [] if form else [YES, "no"]}
+        self.questions.put_nowait(_Question(value, form, reply))
+        return await reply
+
+    def close_questions(self) -> None:
+        """Tell the server that what is still asked is not answered now."""
+        from mcp.types import ElicitResult
+
+        for reply in self.replies:
+            _settle(reply, ElicitResult(action="cancel"))
 
 
-async def _send(session: "ClientSession", name: str, arguments: dict[str, Any]) -> "CallToolResult":
-    """Call the tool and return its answer; `session.call_tool` would refuse an answer that does not fit its schema."""
-    from mcp.types import CallToolRequest, CallToolRequestParams, CallToolResult, ClientRequest
+def _settle(reply: "asyncio.Future[ElicitResult]", result: "ElicitResult") -> None:
+    if not reply.done():
+        reply.set_result(result)
 
-    request = CallToolRequest(params=CallToolRequestParams(name=name, arguments=arguments))
-    return await session.send_request(ClientRequest(request), CallToolResult)
+
+_current_call: ContextVar[_Call | None] = ContextVar("mcp_call", default=None)
+"""The call in whose task a question comes, where the protocol says to which call it belongs."""
+
+
+async def _send(client: "Client", call: _Call) -> "CallToolResult":
+    _current_call.set(call)
+    return await client.call_tool(call.name, call.arguments)
 
 
 @asynccontextmanager
-async def _session(connection: McpServer, errors: IO[str]) -> "AsyncIterator[ClientSession]":
-    """Yield an open session. A local server's stderr goes to a file instead of the user's screen."""
+async def _connect(connection: McpServer, errors: IO[str], line: "_Line", on_question: Any) -> "AsyncIterator[Client]":
+    """Yield an open client. A local server's stderr goes to a file instead of the user's screen."""
     try:
-        from langchain_mcp_adapters.sessions import create_session
-        from mcp import ClientSession, StdioServerParameters
+        import httpx2
+        from mcp import Client, StdioServerParameters
+        from mcp.client.sse import sse_client
         from mcp.client.stdio import stdio_client
+        from mcp.client.streamable_http import streamable_http_client
     except ImportError as error:
         raise ConfigError("MCP servers need the extra: pip install 'donewhen[mcp]'") from error
-    if "command" not in connection:
-        remote: Any = connection
-        async with create_session(remote) as session:
-            yield session
-        return
-    parameters = StdioServerParameters(**connection)
-    async with stdio_client(parameters, errlog=errors) as (read, write), ClientSession(read, write) as session:  # type: ignore[arg-type]
-        yield session
+    async with AsyncExitStack() as stack:
+        if "command" in connection:
+            transport = stdio_client(StdioServerParameters(**connection), errlog=errors)  # type: ignore[arg-type]
+        elif connection["transport"] == "sse":
+            transport = sse_client(connection["url"], headers=connection.get("headers"))
+        else:
+            seconds = httpx2.Timeout(30, read=READ_SECONDS)
+            http = httpx2.AsyncClient(headers=connection.get("headers"), timeout=seconds)
+            await stack.enter_async_context(http)
+            transport = streamable_http_client(connection["url"], http_client=http)
+        client = Client(_counted(transport, line), cache=None, elicitation_callback=on_question)
+        async with client:
+            # A result that does not fit the schema that its server gave it is still what the call came to.
+            client.session.validate_tool_result = _accept  # type: ignore[method-assign]
+            yield client
 
 
-async def _list(session: "ClientSession") -> "list[Tool]":
-    from mcp.types import PaginatedRequestParams
+async def _accept(name: str, result: "CallToolResult") -> None:
+    pass
 
+
+@asynccontextmanager
+async def _counted(transport: Any, line: "_Line") -> AsyncIterator[tuple[Any, "_Line"]]:
+    async with transport as (read, write):
+        line.stream = write
+        yield read, line
+
+
+class _Line:
+    """The line to a server. It counts what was sent: of a call that failed before, the server knows nothing."""
+
+    stream: Any = None
+    sent = 0
+
+    async def send(self, message: Any) -> None:
+        """Send a message."""
+        self.sent += 1
+        await self.stream.send(message)
+
+    async def aclose(self) -> None:
+        """Close the line."""
+        await self.stream.aclose()
+
+    async def __aenter__(self) -> Self:
+        await self.stream.__aenter__()
+        return self
+
+    async def __aexit__(self, *error: Any) -> None:
+        await self.stream.__aexit__(*error)
+
+
+async def _list(client: "Client") -> "list[Tool]":
     tools: list[Tool] = []
     cursor: str | None = None
     for _ in range(100):
-        page = await session.list_tools(params=PaginatedRequestParams(cursor=cursor))
+        page = await client.list_tools(cursor=cursor)
         tools += page.tools
-        cursor = page.nextCursor
+        cursor = page.next_cursor
         if not cursor:
             break
     return tools
@@ -320,24 +462,24 @@ async def _list(session: "ClientSession") -> "list[Tool]":
 def _answer(result: "CallToolResult") -> tuple[Any, Any]:
     """Return content and artifact of a result; raise an error result."""
     content: Any = [_block(block) for block in result.content]
-    if result.isError:
+    if result.is_error:
         texts = [block["text"] for block in content if block["type"] == "text"]
         raise ToolException("\n".join(texts) or "the tool failed and did not say why")
-    if result.structuredContent is None:
+    if result.structured_content is None:
         return content or "", None
-    return content or result.structuredContent, {"structured_content": result.structuredContent}
+    return content or result.structured_content, {"structured_content": result.structured_content}
 
 
 def _block(block: "ContentBlock") -> dict[str, Any]:
     if block.type == "image" or block.type == "audio":
-        return {"type": block.type, "base64": block.data, "mime_type": block.mimeType}
+        return {"type": block.type, "base64": block.data, "mime_type": block.mime_type}
     if block.type != "resource":
         text = block.text if block.type == "text" else f"[resource {block.name}: {block.uri}]"
         return {"type": "text", "text": text}
     resource: Any = block.resource
     if hasattr(resource, "text"):
         return {"type": "text", "text": resource.text}
-    return {"type": "file", "base64": resource.blob, "mime_type": resource.mimeType or ""}
+    return {"type": "file", "base64": resource.blob, "mime_type": resource.mime_type or ""}
 
 
 def _fit(name: str) -> str:

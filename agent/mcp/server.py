@@ -4,6 +4,8 @@ A run that needs a person returns its question with a handle, and `resume` takes
 and other clients see the same thread.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from donewhen.agent.run import Run
@@ -12,7 +14,7 @@ from donewhen.state.errors import ConfigError, DoneWhenError
 from donewhen.state.people.payload import message_text
 
 if TYPE_CHECKING:
-    from mcp.server.fastmcp import Context, FastMCP
+    from mcp.server.mcpserver import Context, MCPServer
 
     from donewhen.agent.agent import Agent
 
@@ -34,31 +36,30 @@ def describe_run(run: Run) -> dict[str, Any]:
     return {**row, "answer": run.answer}
 
 
-def mcp_server(agent: "Agent") -> "FastMCP[Any]":
+def mcp_server(agent: "Agent") -> "MCPServer[Any]":
     """Return the tools `run`, `resume` and `show` over this agent. Raises ConfigError without the extra `mcp`."""
     try:
-        from mcp.server.fastmcp import Context, FastMCP
+        from mcp.server.mcpserver import Context, MCPServer
         from mcp.types import ToolAnnotations
     except ImportError as error:
         raise ConfigError(f"an MCP server needs {error.name}: pip install 'donewhen[mcp]'") from None
 
-    server: FastMCP[Any] = FastMCP("donewhen", instructions=INSTRUCTIONS, log_level="WARNING")
-    reads, works = ToolAnnotations(readOnlyHint=True), ToolAnnotations(readOnlyHint=False, openWorldHint=True)
+    server: MCPServer[Any] = MCPServer("donewhen", instructions=INSTRUCTIONS, log_level="WARNING")
+    reads, works = ToolAnnotations(read_only_hint=True), ToolAnnotations(read_only_hint=False, open_world_hint=True)
 
-    async def run(goal: str, context: Context[Any, Any, Any], thread_id: str = "") -> dict[str, Any]:
+    async def run(goal: str, context: Context[Any, Any], thread_id: str = "") -> dict[str, Any]:
         """Start on a goal, or with `thread_id` on another request of that conversation; ends when it ends or asks."""
         return await _work(agent.stream(goal, thread_id=thread_id or None), context)
 
-    async def resume(
-        thread_id: str, answer: str, context: Context[Any, Any, Any], question_id: str = ""
-    ) -> dict[str, Any]:
+    async def resume(thread_id: str, answer: str, context: Context[Any, Any], question_id: str = "") -> dict[str, Any]:
         """Give the user's answer to what a run asks: “approve”, an option, or any text; it goes on from there."""
         given: Any = {question_id: answer} if question_id else answer
         return await _work(agent.stream_resume(thread_id, given), context)
 
     async def show(thread_id: str) -> dict[str, Any]:
         """How a run stands: its answer, or what it waits for."""
-        return describe_run(await agent.get(thread_id))
+        with _errors_for_host():
+            return describe_run(await agent.get(thread_id))
 
     server.add_tool(run, annotations=works)
     server.add_tool(resume, annotations=works)
@@ -66,13 +67,25 @@ def mcp_server(agent: "Agent") -> "FastMCP[Any]":
     return server
 
 
-async def _work(stream: RunStream, context: "Context[Any, Any, Any]") -> dict[str, Any]:
+async def _work(stream: RunStream, context: "Context[Any, Any]") -> dict[str, Any]:
     """Return the run when it ends or asks; steps are reported as progress. Errors are returned to the host."""
-    async for event in stream:
-        if event["type"] == "todos":
-            done = sum(row["status"] == "completed" for row in event["todos"])
-            now = next((row["content"] for row in event["todos"] if row["status"] == "in_progress"), "")
-            await context.report_progress(done, len(event["todos"]), now)
-    if stream.run is None:
-        raise stream.error or DoneWhenError("the run was cut off; resume it")
-    return describe_run(stream.run)
+    with _errors_for_host():
+        async for event in stream:
+            if event["type"] == "todos":
+                done = sum(row["status"] == "completed" for row in event["todos"])
+                now = next((row["content"] for row in event["todos"] if row["status"] == "in_progress"), "")
+                await context.report_progress(done, len(event["todos"]), now)
+        if stream.run is None:
+            raise stream.error or DoneWhenError("the run was cut off; resume it")
+        return describe_run(stream.run)
+
+
+@contextmanager
+def _errors_for_host() -> Iterator[None]:
+    """Raise errors that are written to be read as errors that the host is shown; it is told nothing of others."""
+    from mcp.server.mcpserver.exceptions import ToolError
+
+    try:
+        yield
+    except DoneWhenError as error:
+        raise ToolError(str(error)) from error

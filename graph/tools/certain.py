@@ -32,7 +32,9 @@ NOT_THERE = (FileNotFoundError, FileExistsError, IsADirectoryError, NotADirector
 """Errors with which the operating system refuses to begin."""
 NEVER_CONNECTED = (ConnectionRefusedError, socket.gaierror, ssl.SSLCertVerificationError)
 NEVER_SENT = {
+    "httpx2": {"ConnectError", "ConnectTimeout", "PoolTimeout", "UnsupportedProtocol", "InvalidURL"},
     "httpx": {"ConnectError", "ConnectTimeout", "PoolTimeout", "UnsupportedProtocol", "InvalidURL"},
+    "httpcore2": {"ConnectError", "ConnectTimeout", "PoolTimeout", "UnsupportedProtocol"},
     "httpcore": {"ConnectError", "ConnectTimeout", "PoolTimeout", "UnsupportedProtocol"},
     "urllib3": {"NewConnectionError", "ConnectTimeoutError", "NameResolutionError", "LocationParseError"},
     "requests": {"ConnectTimeout", "InvalidURL", "MissingSchema", "InvalidSchema"},

@@ -58,7 +58,7 @@ def test_a_mistake_is_one_line_that_says_what_to_do(mistake: str) -> None:
 @pytest.mark.parametrize(
     ("module", "make", "extra"),
     [
-        ("mcp.server.fastmcp", ["mcp"], "mcp"),
+        ("mcp.server.mcpserver", ["mcp"], "mcp"),
         ("uvicorn", ["chat", "--no-browser"], "ui"),
         ("psycopg", ["threads", "--storage", "postgresql://localhost/db"], "postgres"),
     ],

@@ -23,16 +23,17 @@ from donewhen.testing import ScriptedModel, call, finish_step, submit_plan
 
 SERVER = """
     import asyncio, os, sys
-    from mcp.server.fastmcp import FastMCP, Image
+    from mcp.server.mcpserver import MCPServer, Image
+    from mcp.server.mcpserver.exceptions import ToolError
     from mcp.types import ToolAnnotations
-    server = FastMCP("shop", log_level="ERROR")
+    server = MCPServer("shop", log_level="ERROR")
 
-    @server.tool(annotations=ToolAnnotations(readOnlyHint=True))
+    @server.tool(annotations=ToolAnnotations(read_only_hint=True))
     def price(thing: str, config: str = "plain", runtime: str = "none") -> str:
         "Look up a price. In euros."
         return f"{thing} costs 3 ({config}, {runtime})"
 
-    @server.tool(annotations=ToolAnnotations(idempotentHint=True, readOnlyHint=False))
+    @server.tool(annotations=ToolAnnotations(idempotent_hint=True, read_only_hint=False))
     def stock(thing: str) -> dict[str, int]:
         "Count what is there."
         return {"count": 7}
@@ -40,7 +41,7 @@ SERVER = """
     @server.tool()
     def fail() -> str:
         "Fail."
-        raise ValueError("out of tea")
+        raise ToolError("out of tea")
 
     under_way = asyncio.Event()
 
@@ -63,7 +64,7 @@ SERVER = """
         await under_way.wait()
         os._exit(3)
 
-    @server.tool(annotations=ToolAnnotations(readOnlyHint=True))
+    @server.tool(annotations=ToolAnnotations(read_only_hint=True))
     def process() -> int:
         "Which one is it?"
         return os.getpid()
@@ -174,22 +175,22 @@ async def test_a_server_that_died_while_nobody_used_it_is_started_again(tmp_path
 
 
 BOLD = """
-    from mcp.server.fastmcp import FastMCP
+    from mcp.server.mcpserver import MCPServer
     from mcp.types import ToolAnnotations
-    server = FastMCP("bold", log_level="ERROR", port=%d)
+    server = MCPServer("bold", log_level="ERROR")
 
-    @server.tool(annotations=ToolAnnotations(readOnlyHint=True, effect="read", secrets=True, check=True, probe="x"))
+    @server.tool(annotations=ToolAnnotations(read_only_hint=True, effect="read", secrets=True, check=True, probe="x"))
     def wipe() -> str:
         "Wipe."
         return "wiped"
 
-    server.run(%r)
+    server.run(%r, **%r)
 """
 
 
 async def test_a_server_says_hints_and_nothing_else(tmp_path: Path) -> None:
     """S4: `effect`, `check`, `secrets`, `probe` are not for a server to say; that it only reads, a local one may."""
-    async with McpServers({"mcpServers": {"bold": python(tmp_path, BOLD % (0, "stdio"))}}) as servers:
+    async with McpServers({"mcpServers": {"bold": python(tmp_path, BOLD % ("stdio", {}))}}) as servers:
         (tool,) = servers.tools
         assert tool.metadata == {"server": "bold", "readOnlyHint": True}
 
@@ -199,7 +200,7 @@ async def test_a_remote_server_is_believed_where_it_is_trusted(tmp_path: Path) -
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    command = python(tmp_path, BOLD % (port, "streamable-http"))
+    command = python(tmp_path, BOLD % ("streamable-http", {"port": port}))
     process = await asyncio.create_subprocess_exec(
         command["command"], *command["args"], stderr=asyncio.subprocess.DEVNULL
     )
@@ -223,8 +224,8 @@ async def test_a_remote_server_is_believed_where_it_is_trusted(tmp_path: Path) -
 async def test_names_are_prefixed_only_where_they_clash(tmp_path: Path) -> None:
     """Two servers with one tool of the same name, and a name that the runtime has taken."""
     code = """
-        from mcp.server.fastmcp import FastMCP
-        server = FastMCP("s", log_level="ERROR")
+        from mcp.server.mcpserver import MCPServer
+        server = MCPServer("s", log_level="ERROR")
         for name in {names}:
             server.add_tool(lambda: "from {server}", name=name, description="d")
         server.run()
@@ -248,10 +249,10 @@ async def test_a_server_that_does_not_start_is_named_and_the_others_are_stopped(
     alive = tmp_path / "alive"
     good = f"""
         import atexit, pathlib
-        from mcp.server.fastmcp import FastMCP
+        from mcp.server.mcpserver import MCPServer
         pathlib.Path({str(alive)!r}).write_text("yes")
         atexit.register(pathlib.Path({str(alive)!r}).unlink)
-        FastMCP("good", log_level="ERROR").run()
+        MCPServer("good", log_level="ERROR").run()
     """
     config = {
         "good": python(tmp_path, good),

@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 from langchain_core.tools import BaseTool
-from langchain_mcp_adapters.client import MultiServerMCPClient
 
 from donewhen.agent.mcp.client import McpServers
 from donewhen.graph.tools.call import ToolCall, call_tool
@@ -20,12 +19,12 @@ from tests.kit.runs import last_seen
 
 BANK = """
     import os, pathlib, sys
-    from mcp.server.fastmcp import FastMCP
-    from mcp.server.fastmcp.exceptions import ToolError
-    from mcp.shared.exceptions import McpError
+    from mcp.server.mcpserver import MCPServer
+    from mcp.server.mcpserver.exceptions import ToolError
+    from mcp.shared.exceptions import MCPError
     from mcp.types import ErrorData
     kind, port, folder = sys.argv[1], int(sys.argv[2]), pathlib.Path(sys.argv[3])
-    bank = FastMCP("bank", log_level="ERROR", port=port, json_response=kind.endswith("json"))
+    bank = MCPServer("bank", log_level="ERROR")
 
     @bank.tool()
     def pay(to: str) -> str:
@@ -40,10 +39,11 @@ BANK = """
             os._exit(3)  # it is paid, and the server dies before it can say so
         return "paid"
 
-    bank.run(kind.removesuffix("-json"))
+    where = {} if kind == "stdio" else {"port": port}
+    where |= {"json_response": kind.endswith("json")} if kind.startswith("streamable") else {}
+    bank.run(kind.removesuffix("-json"), **where)
 """
 KINDS = {"streamable-http": "/mcp", "streamable-http-json": "/mcp", "sse": "/sse"}
-BOTH = ["ours", "of the adapters"]
 
 
 @asynccontextmanager
@@ -86,15 +86,10 @@ async def bank(kind: str, folder: Path) -> AsyncIterator[dict[str, Any]]:
 
 
 @asynccontextmanager
-async def tools_of(connection: dict[str, Any], whose: str) -> AsyncIterator[list[BaseTool]]:
-    """Its tools: in a session of ours, or those that the adapters make, each call in a session of its own."""
-    if whose == "ours":
-        async with McpServers({"mcpServers": {"bank": connection}}) as servers:
-            yield servers.tools
-        return
-    transport = "stdio" if "command" in connection else connection.get("type", "streamable_http")
-    about: Any = {"bank": {**{k: v for k, v in connection.items() if k != "type"}, "transport": transport}}
-    yield await MultiServerMCPClient(about).get_tools()
+async def tools_of(connection: dict[str, Any]) -> AsyncIterator[list[BaseTool]]:
+    """The tools of the bank."""
+    async with McpServers({"mcpServers": {"bank": connection}}) as servers:
+        yield servers.tools
 
 
 async def paying(tools: list[BaseTool], to: str = "ann", **settings: Any) -> Flow:
@@ -108,30 +103,27 @@ async def paying(tools: list[BaseTool], to: str = "ann", **settings: Any) -> Flo
     return await play(one_step(decide, tools=["pay"]), tools, answers=["it happened"], settings=chosen)
 
 
-@pytest.mark.parametrize("whose", BOTH)
 @pytest.mark.parametrize("kind", ["stdio", *KINDS])
-async def test_a_server_that_dies_in_the_middle_of_a_write(kind: str, whose: str, tmp_path: Path) -> None:
+async def test_a_server_that_dies_in_the_middle_of_a_write(kind: str, tmp_path: Path) -> None:
     """N14, R12, X24: the money is gone and nobody said so: a person is asked before it is paid once more."""
-    async with bank(kind, tmp_path) as connection, tools_of(connection, whose) as tools:
+    async with bank(kind, tmp_path) as connection, tools_of(connection) as tools:
         # Where a stream of events breaks off, MCP's client waits on.
         flow = await paying(tools, tool_seconds=3 if kind == "streamable-http" else 60)
     assert (flow.status, [pause["kind"] for pause in flow.pauses]) == ("completed", ["effect"])
     assert (tmp_path / "paid.log").read_text().split() == ["ann"]
 
 
-@pytest.mark.parametrize("whose", BOTH)
 @pytest.mark.parametrize("kind", ["stdio", "streamable-http"])
-async def test_an_error_that_a_server_answers_is_certain(kind: str, whose: str, tmp_path: Path) -> None:
+async def test_an_error_that_a_server_answers_is_certain(kind: str, tmp_path: Path) -> None:
     """N14, X24, honest: MCP's `isError` is an answer; nobody is asked."""
-    async with bank(kind, tmp_path) as connection, tools_of(connection, whose) as tools:
+    async with bank(kind, tmp_path) as connection, tools_of(connection) as tools:
         flow = await paying(tools, "nobody", limits={"rounds": 3}, on_exhausted="deliver")
     assert (flow.pauses, (tmp_path / "paid.log").read_text().split()) == ([], ["nobody"] * 3)
 
 
-@pytest.mark.parametrize("whose", BOTH)
-async def test_a_server_that_is_not_there_got_nothing(whose: str, tmp_path: Path) -> None:
+async def test_a_server_that_is_not_there_got_nothing(tmp_path: Path) -> None:
     """N14, X07, honest: its connection is refused, and nobody is asked."""
-    async with bank("streamable-http", tmp_path) as connection, tools_of(connection, whose) as tools:
+    async with bank("streamable-http", tmp_path) as connection, tools_of(connection) as tools:
         (tmp_path / "paid.log").write_text("before ")  # so it does not die
         flow = await paying(tools)
         assert (flow.status, flow.pauses) == ("completed", [])
@@ -141,7 +133,7 @@ async def test_a_server_that_is_not_there_got_nothing(whose: str, tmp_path: Path
 
 async def test_a_server_that_was_started_again_gets_another_session(tmp_path: Path) -> None:
     """N14, R12: it knows nothing of the session from before; the call was not carried out, and is made."""
-    async with bank("streamable-http", tmp_path) as connection, tools_of(connection, "ours") as tools:
+    async with bank("streamable-http", tmp_path) as connection, tools_of(connection) as tools:
         for paid in (["ann"], ["ann", "ann"]):
             flow = await paying(tools, tool_seconds=5)  # it dies the first time, and comes again
             assert (flow.status, (tmp_path / "paid.log").read_text().split()) == ("completed", paid)
@@ -149,7 +141,7 @@ async def test_a_server_that_was_started_again_gets_another_session(tmp_path: Pa
 
 async def test_who_shares_a_session_with_a_lost_call_is_lost_too(tmp_path: Path) -> None:
     """N14: two calls at once; whichever ended the session, of none that was cut off it is known what it did."""
-    async with bank("stdio", tmp_path) as connection, tools_of(connection, "ours") as (pay,):
+    async with bank("stdio", tmp_path) as connection, tools_of(connection) as (pay,):
         both = await asyncio.gather(*(call_tool(ToolCall(pay, {"to": to}, timeout=20)) for to in ("ann", "bob")))
     cut = [result.unknown for result in both if not result.ok]
     assert cut

@@ -4,9 +4,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from mcp import ClientSession, StdioServerParameters
+from mcp import Client, StdioServerParameters
 from mcp.client.stdio import stdio_client
-from mcp.shared.memory import create_connected_server_and_client_session
 
 from donewhen import Agent
 from donewhen.agent.mcp.server import mcp_server
@@ -19,11 +18,11 @@ def model() -> ScriptedModel:
     return ScriptedModel(roles={"triage": [submit_plan(["ask"], title="Colours")], "execute": {"s1": asked}})
 
 
-async def called(session: ClientSession, tool: str, **arguments: Any) -> dict[str, Any]:
+async def called(session: Client, tool: str, **arguments: Any) -> dict[str, Any]:
     """What a tool gives, as structured content."""
     result = await session.call_tool(tool, arguments)
-    assert not result.isError, result.content
-    return dict(result.structuredContent or {})
+    assert not result.is_error, result.content
+    return dict(result.structured_content or {})
 
 
 async def test_a_run_that_needs_a_person_returns_a_handle() -> None:
@@ -33,11 +32,10 @@ async def test_a_run_that_needs_a_person_returns_a_handle() -> None:
     async def on_progress(done: float, total: float | None, _: str | None) -> None:
         progress.append((done, total))
 
-    connected = create_connected_server_and_client_session
-    async with Agent(model(), storage="memory:") as agent, connected(mcp_server(agent)._mcp_server) as session:
+    async with Agent(model(), storage="memory:") as agent, Client(mcp_server(agent)) as session:
         tools = {tool.name: tool for tool in (await session.list_tools()).tools}
         assert set(tools) == {"run", "resume", "show"}
-        assert set(tools["run"].inputSchema["properties"]) == {"goal", "thread_id"}
+        assert set(tools["run"].input_schema["properties"]) == {"goal", "thread_id"}
         first = await called(session, "run", goal="Ask for the colour")
         assert (first["status"], first["kind"]) == ("waiting", "plan")
         assert first["question"].startswith("# Colours")
@@ -45,17 +43,17 @@ async def test_a_run_that_needs_a_person_returns_a_handle() -> None:
         second = await called(session, "resume", **handle, answer="approve")
         assert second["question"] == "Which colour?\n\n1. red\n2. green"
         stale = await session.call_tool("resume", {**handle, "answer": "approve"})
-        assert stale.isError
+        assert stale.is_error
         assert "nothing waits" in stale.content[0].text  # type: ignore[union-attr]
         arguments = {"thread_id": first["thread_id"], "question_id": second["question_id"], "answer": "2"}
         result = await session.call_tool("resume", arguments, progress_callback=on_progress)
-        assert result.structuredContent == {
+        assert result.structured_content == {
             "thread_id": first["thread_id"],
             "status": "completed",
             "answer": "It is green.",
         }
         assert progress[-1] == (2.0, 2.0)
-        assert await called(session, "show", thread_id=first["thread_id"]) == result.structuredContent
+        assert await called(session, "show", thread_id=first["thread_id"]) == result.structured_content
 
 
 async def test_the_command_is_a_server_on_stdio(tmp_path: Path) -> None:
@@ -67,8 +65,7 @@ async def test_the_command_is_a_server_on_stdio(tmp_path: Path) -> None:
     command = StdioServerParameters(command=sys.executable, args=arguments, env={"HOME": str(tmp_path)})
     said = tmp_path / "stderr.txt"
     with said.open("w") as errors:
-        async with stdio_client(command, errlog=errors) as (reads, writes), ClientSession(reads, writes) as session:
-            await session.initialize()
+        async with Client(stdio_client(command, errlog=errors)) as session:
             told = await called(session, "run", goal="count the files")
             assert told["thread_id"]
             assert told["status"] in ("waiting", "completed")

@@ -432,9 +432,9 @@ def test_the_command_worker_is_stopped_and_another_goes_on(tmp_path: Path, stop:
 
 SERVER = """
 import os, pathlib, sys
-from mcp.server.fastmcp import FastMCP
+from mcp.server.mcpserver import MCPServer
 pathlib.Path(sys.argv[1], str(os.getpid())).touch()
-FastMCP("slow", log_level="ERROR").run()
+MCPServer("slow", log_level="ERROR").run()
 """
 
 

@@ -24,8 +24,8 @@ import pytest
 import requests
 from langchain_core.messages import ToolMessage
 from langchain_core.tools import InjectedToolCallId, StructuredTool, ToolException
-from mcp.shared.exceptions import McpError
-from mcp.types import CONNECTION_CLOSED, ErrorData
+from mcp.shared.exceptions import MCPError
+from mcp.types import CONNECTION_CLOSED
 from pydantic import BaseModel
 
 from donewhen.testing import call, finish_step, give_up
@@ -222,8 +222,8 @@ UNKNOWN: dict[str, Callable[[], Any]] = {
     "eof": raising(EOFError()),
     "smtp": raising(smtplib.SMTPServerDisconnected("Connection unexpectedly closed")),
     "grpc": raising(Call(grpc.StatusCode.DEADLINE_EXCEEDED)),
-    "mcp closed": raising(McpError(ErrorData(code=CONNECTION_CLOSED, message="Connection closed"))),
-    "mcp internal": raising(McpError(ErrorData(code=-32603, message="oops"))),
+    "mcp closed": raising(MCPError(code=CONNECTION_CLOSED, message="Connection closed")),
+    "mcp internal": raising(MCPError(code=-32603, message="oops")),
     "sqlite": raising(sqlite3.OperationalError("disk I/O error")),
     "exit": raising(SystemExit(1)),
     "cancelled": raising(asyncio.CancelledError()),
@@ -253,7 +253,7 @@ CERTAIN: dict[str, Callable[[], Any]] = {
     "smtp": raising(smtplib.SMTPRecipientsRefused({"x": (550, b"no such user")})),
     "smtp data": raising(smtplib.SMTPDataError(554, b"rejected")),
     "grpc": raising(Call(grpc.StatusCode.NOT_FOUND)),
-    "mcp": raising(McpError(ErrorData(code=-32602, message="Unknown tool"))),
+    "mcp": raising(MCPError(code=-32602, message="Unknown tool")),
     "sqlite": raising(sqlite3.IntegrityError("UNIQUE constraint failed")),
     "tool error from": chained(ToolException("no such customer"), KeyError("ann")),
     "value error later": chained(ValueError("no such customer"), KeyError("ann"), caught=True),
