@@ -70,9 +70,10 @@ class Agent:
     the agent's `executors` at any time. `instructions`: how to work, in every prompt; the same as
     `settings.profile.instructions`. `output_type`: the type of every result, see `start`. `models`: role → model.
     `effects`: tool name → read | idempotent | write. `queue`: whose workers carry out submitted and scheduled runs.
-    `context`, `memory`, `embeddings`, `hooks`: see `build_graph`. `skills`: those to follow, and AGENTS.md. Nothing is
-    opened or called before the first run. The environment may add a profile, hooks and executors. Raises ConfigError if
-    neither `model`, `models` nor the environment names a model.
+    `context`, `memory`, `embeddings`, `hooks`: see `build_graph`. `skills`: those to follow, and AGENTS.md.
+    `notify`: see `Webhook`. `record`: runs are written down, to replay them as tests. Nothing is opened or called
+    before the first run. The environment may add a profile, hooks and executors. Raises ConfigError if neither
+    `model`, `models` nor the environment names a model.
     """
 
     def __init__(
@@ -97,6 +98,7 @@ class Agent:
         hooks: Hooks | None = None,
         skills: Skills | None = None,
         notify: Notify | None = None,
+        record: bool = False,
         config: Config | None = None,
     ) -> None:
         config = config or read_config()
@@ -140,7 +142,14 @@ class Agent:
         tell = notify or notify_of(config)
         self._notifier = Notifier(self.storage, queue, tell, config.secrets) if tell else None
         self._runner = Runner(
-            self._compiled, self.storage, self.settings, form, queue, self.executors, notifier=self._notifier
+            self._compiled,
+            self.storage,
+            self.settings,
+            form,
+            queue,
+            self.executors,
+            notifier=self._notifier,
+            record=record or config.record,
         )
         self._workers = WeakSet[Worker]()
 

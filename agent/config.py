@@ -60,6 +60,8 @@ class Config:
     """DONEWHEN_NOTIFY_SECRET: what the news are signed with."""
     link: str = ""
     """DONEWHEN_LINK: where a person goes on with a run, with `{thread_id}` in it; the news carry it."""
+    record: bool = False
+    """DONEWHEN_RECORD: runs are written down, so that `donewhen record` can make tests of them."""
     hooks: str = ""
     """DONEWHEN_HOOKS as `file.py:name` or `package.module:name`: the `Hooks` that every agent has to pass."""
     profile: Mapping[str, Any] = field(default_factory=dict)
@@ -105,6 +107,7 @@ def read_config(environment: Mapping[str, str] | None = None) -> Config:
         notify=(get("DONEWHEN_NOTIFY") or "").strip(),
         notify_secret=(get("DONEWHEN_NOTIFY_SECRET") or "").strip(),
         link=(get("DONEWHEN_LINK") or "").strip(),
+        record=(get("DONEWHEN_RECORD") or "0") not in ("", "0", "false"),
         hooks=(get("DONEWHEN_HOOKS") or "").strip(),
         profile=read_profile(get("DONEWHEN_PROFILE") or ""),
         executors=dict(map(_executor, _items(get("DONEWHEN_EXECUTORS")))),

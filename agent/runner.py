@@ -59,6 +59,7 @@ from donewhen.agent.work.queue import (
     write_crash,
     write_stand,
 )
+from donewhen.agent.work.recorder import Recorder
 from donewhen.agent.work.schedules import keep_schedule
 from donewhen.graph.deliver import cancel_without_receipt
 from donewhen.graph.events import set_turn, stamp_event, to_event
@@ -242,6 +243,8 @@ class Runner:
     """The queue whose workers carry out submitted and scheduled runs."""
     executors: Executors = field(default_factory=Executors)
     cancels: CancelListener = field(default_factory=CancelListener)
+    record: bool = False
+    """Whether runs are written down, to be replayed as tests."""
     notifier: Notifier | None = None
     """Delivers the news of the runs that are held here, if anybody wants them."""
 
@@ -315,6 +318,8 @@ class Runner:
             **self._told,
         }
         await update_row(held.store, thread_id, held.row, **noted)
+        if self.record:
+            await Recorder(held.store, thread_id).begin(request.goal, request.settings, self.executors.toolbox)
         await self._put_away(held, snapshot)
         await session.tell(stamp_event(thread_id, {"type": "started", "goal": request.goal}))
         return await self._drive(held, session, {"messages": messages}, request.settings)
@@ -418,6 +423,10 @@ class Runner:
         """Run the graph to its next pause or end, or to its end if it is cancelled; pass its events to the session."""
         graph, store, thread_id = held.graph, held.store, held.thread_id
         config = make_config(thread_id, session.config, self.form)
+        if self.record:
+            recorder = Recorder(store, thread_id)
+            await recorder.given(given)
+            config = recorder.attach(config)
         modes: Any = {"stream_mode": []} if session.muted else {"stream_mode": "custom", "subgraphs": True}
         modes |= {"durability": "sync", "control": session.control}
         listening = asyncio.create_task(self.cancels.wait(store, thread_id, session.drain))

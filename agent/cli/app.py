@@ -300,6 +300,17 @@ def audit(
 
 
 @app.command()
+def record(
+    thread: Thread,
+    out: Annotated[Path, typer.Argument(metavar="FILE", help="The recording, such as tests/mail.jsonl.")],
+    storage: StorageUrl = None,
+    json: AsJson = False,
+) -> None:
+    """Make a test of a run that was recorded (DONEWHEN_RECORD=1): it replays offline, with the fixture `replay`."""
+    at(storage, json, lambda archive: showing.save_recording(archive, thread, out))
+
+
+@app.command()
 def graph() -> None:
     """Print the graph as Mermaid."""
     end(lambda: showing.print_graph())

@@ -9,6 +9,7 @@ import os
 import sys
 from collections.abc import AsyncIterator, Collection, Iterator, Mapping
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any, Literal
 
 from rich.cells import cell_len, set_cell_size
@@ -24,8 +25,10 @@ from donewhen.agent.config import DEMO, Config
 from donewhen.agent.run import Run
 from donewhen.agent.storage import open_storage
 from donewhen.agent.storage.storage import parse_url
+from donewhen.agent.work.recorder import collect_rows, save_rows
 from donewhen.state.errors import DoneWhenError
 from donewhen.state.events import event_schema
+from donewhen.state.run import Json
 
 PACKAGES = ("langgraph", "langchain-core", "langchain-openai", "pydantic")
 EXTRAS = {
@@ -135,6 +138,20 @@ def print_events() -> int:
     """Return the JSON schema of the events."""
     print(json.dumps(event_schema(), indent=2))
     return Exit.COMPLETED
+
+
+def save_recording(archive: Archive, thread: str, out: Path) -> int:
+    """Write the recording of a run, without credentials."""
+    info = archive.thread(thread)
+
+    async def collect(agent: Agent) -> list[Json]:
+        snapshot = await agent.graph.aget_state({"configurable": {"thread_id": info.thread_id}})
+        return await collect_rows(agent.storage, info.thread_id, snapshot.values)
+
+    rows = archive.ask(collect)
+    save_rows(rows, out)
+    replies = sum(row["kind"] == "reply" for row in rows)
+    return archive.finish({"recording": str(out), "replies": replies}, [f"{out}: {replies} replies"])
 
 
 def print_skill() -> int:

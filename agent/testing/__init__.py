@@ -46,12 +46,14 @@ if TYPE_CHECKING:
     from donewhen.agent.testing.crash import Crash, Crashed, crashing_tool, midway
     from donewhen.agent.testing.crash_storage import CrashingStore, crashing, crashing_saver
     from donewhen.agent.testing.everywhere import Trial, kill_everywhere
+    from donewhen.agent.testing.recording import Recording, ReplayDifference
 
 _HOMES = {
     "comparing": "EffectLedger asked_again drive effects_at_most_once ending nothing_lost resume_equals_uninterrupted",
     "crash": "Crash Crashed crashing_tool midway",
     "crash_storage": "CrashingStore crashing crashing_saver",
     "everywhere": "Trial kill_everywhere",
+    "recording": "Recording ReplayDifference",
 }
 _LATER = {name: f"{__name__}.{home}" for home, names in _HOMES.items() for name in names.split()}
 """Imported on first use, because the crash kit imports the whole runtime."""
@@ -63,6 +65,8 @@ __all__ = [
     "EffectLedger",
     "Fault",
     "Policy",
+    "Recording",
+    "ReplayDifference",
     "Reply",
     "Request",
     "ScriptError",

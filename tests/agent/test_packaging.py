@@ -118,7 +118,10 @@ def test_sdist_and_wheels_hold_real_files_under_one_name(artifacts: dict[str, Pa
         held[kind] = {name for name in names if name.startswith("donewhen/")}
     tracked = subprocess.run(["git", "ls-files", *OWN], cwd=ROOT, capture_output=True, text=True, check=True)
     ours = {f"donewhen/{name}" for name in tracked.stdout.split()}
-    ours |= {f"donewhen/{name}" for name in ("__init__.py", "hooks.py", "py.typed", "testing.py", "workspace.py")}
+    ours |= {
+        f"donewhen/{name}"
+        for name in ("__init__.py", "hooks.py", "py.typed", "pytest_plugin.py", "testing.py", "workspace.py")
+    }
     ours.add("donewhen/skills/donewhen/SKILL.md")
     assert held["sdist"] == held["wheel of the sdist"] == held["wheel of the tree"] == ours
 
@@ -240,7 +243,8 @@ def test_the_public_names() -> None:
     ]  # fmt: skip
     assert all(getattr(donewhen, name) for name in donewhen.__all__)
     assert testing.__all__ == [
-        "Crash", "Crashed", "CrashingStore", "EffectLedger", "Fault", "Policy", "Reply", "Request", "ScriptError",
+        "Crash", "Crashed", "CrashingStore", "EffectLedger", "Fault", "Policy", "Recording",
+        "ReplayDifference", "Reply", "Request", "ScriptError",
         "ScriptExhausted", "ScriptUnfinished", "ScriptedModel", "Trial", "WireRequest", "WireServer", "answer",
         "ask_user", "asked_again", "audit", "broken_call", "call", "crashing", "crashing_saver", "crashing_tool",
         "criterion", "decline", "deliver", "drive", "effects_at_most_once", "ending", "fault", "finish_step",

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from typer.testing import Result
 
+from donewhen import wait
 from donewhen.agent.cli.result import Exit, run_guarded
 from donewhen.state.errors import (
     ConfigError,
@@ -25,6 +26,7 @@ from donewhen.state.errors import (
 )
 from donewhen.state.people.edit import plan_document
 from donewhen.testing import (
+    Recording,
     ScriptedModel,
     WireServer,
     answer,
@@ -499,6 +501,18 @@ def test_a_folders_own_skills_need_trust(shell: Shell) -> None:
         assert shell("resume", "--approve").exit_code == Exit.COMPLETED
         assert "Numbers are written in words." in model.requests[-1].text
         assert "read_skill" in model.requests[-1].tool_names
+
+
+def test_a_run_of_the_command_becomes_a_test(shell: Shell) -> None:
+    """R02: DONEWHEN_RECORD=1, then `donewhen record`: what a provider said over HTTP replays without it."""
+    with scripted(shell, triage=[submit_plan([COUNT])], execute=COUNTING):
+        first = shell.run("--confirm", "never", "--json", DONEWHEN_RECORD="1")
+        assert first.exit_code == Exit.COMPLETED, first.stderr
+        thread, out = one_object(first)["thread_id"], shell.home / "count.jsonl"
+        assert shell("record", thread, str(out)).exit_code == Exit.COMPLETED
+    run = wait(Recording.load(out).replay())
+    assert (run.status, run.answer) == ("completed", "3 files")
+    assert shell("record", "nothing", str(out)).exit_code == Exit.USAGE
 
 
 def test_the_skill_that_comes_with_it(shell: Shell) -> None:

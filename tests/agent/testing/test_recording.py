@@ -1,0 +1,138 @@
+"""Recordings: a run as it was becomes a test that replays offline, and names the first thing that is different."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from donewhen import Agent, ConfigError, Run
+from donewhen.testing import (
+    Recording,
+    ReplayDifference,
+    ScriptedModel,
+    ask_user,
+    audit,
+    call,
+    finish_step,
+    submit_plan,
+)
+
+pytest_plugins = ["donewhen.pytest_plugin"]
+EFFECTS: Any = {"look": "read", "send": "write"}
+SENT: list[str] = []
+
+
+def look(where: str) -> str:
+    """Look somewhere."""
+    if where == "cellar":
+        raise ValueError("it is dark")
+    return f"{where}: 3 lamps, password=Tr0ub4dor-3-horse"
+
+
+def send(to: str) -> str:
+    """Send a mail."""
+    SENT.append(to)
+    return f"sent to {to}"
+
+
+def model() -> ScriptedModel:
+    """A run with a look, a failure, a question, a plan to approve and a write."""
+    step = {"content": "tell Ann how many lamps there are", "tools": ["send"]}
+    work = [
+        [call("look", where="shop"), call("look", where="cellar")],
+        ask_user("To which address?"),
+        call("send", to="ann@example.com"),
+        finish_step("Ann knows of 3 lamps.", ("s1.4", "sent to ann@example.com")),
+    ]
+    triage = [call("look", where="shop"), submit_plan([step], title="Lamps")]
+    return ScriptedModel(roles={"triage": triage, "execute": work, "judge": [audit()]})
+
+
+async def recorded(**options: Any) -> Recording:
+    """Record the run."""
+    SENT.clear()
+    async with Agent(model(), [look, send], effects=EFFECTS, storage="memory:", record=True, **options) as agent:
+        run = await agent.start("Tell Ann how many lamps there are")
+        run = await agent.resume(run, "approve")
+        run = await agent.resume(run, "ann@example.com")
+        assert run.status == "completed"
+        return await Recording.of(agent, run)
+
+
+async def test_a_run_replays_without_its_tools_and_its_model(tmp_path: Path) -> None:
+    """R02: replies, results, failures and answers are those recorded; nothing is sent, and no model is needed."""
+    recording = await recorded()
+    assert SENT == ["ann@example.com"]
+    recording.save(tmp_path / "lamps.jsonl")
+    assert "Tr0ub4dor" not in (tmp_path / "lamps.jsonl").read_text()
+    run = await Recording.load(tmp_path / "lamps.jsonl").replay()
+    assert (run.status, run.answer.splitlines()[0]) == ("completed", "Ann knows of 3 lamps.")
+    assert SENT == ["ann@example.com"]
+    assert [entry["ok"] for entry in run.receipt["effects"]] == [True]
+
+
+async def test_tools_of_ones_own_are_really_called() -> None:
+    """R02: then it is a test of the tools: what they return is held against the prompts that were recorded."""
+    recording = await recorded()
+    await recording.replay(tools=[look, send], effects=EFFECTS)
+    assert SENT == ["ann@example.com"] * 2
+
+    def other(where: str) -> str:
+        """Look somewhere."""
+        return f"{where}: 4 lamps"
+
+    other.__name__ = "look"
+    with pytest.raises(ReplayDifference, match=r"reply 2 of triage: .*message 4(.|\n)*\+.*4 lamps"):
+        await recording.replay(tools=[other, send], effects=EFFECTS)
+    with pytest.raises(ReplayDifference, match="the prompt is another one"):
+        await recording.replay(instructions="Be brief.")
+
+
+async def test_the_first_difference_is_named() -> None:
+    """R02: another call, another end and a reply too many, each in words that say what was recorded."""
+    for change, said in (
+        ({"kind": "result"}, "look is called with"),
+        ({"kind": "answer"}, "the run is waiting: .* recorded: completed"),
+        ({"kind": "end", "code": "other"}, "recorded: 'other'"),
+        ({"kind": "end", "text": "Ann knows nothing."}, r"\+Ann knows of 3 lamps"),
+    ):
+        recording = await recorded()
+        if len(change) == 1:
+            recording.rows = [row for row in recording.rows if row["kind"] != change["kind"]]
+        else:
+            recording.rows = [{**row, **change} if row["kind"] == "end" else row for row in recording.rows]
+        with pytest.raises(ReplayDifference, match=said):
+            await recording.replay()
+
+
+async def test_prompts_may_differ_where_that_is_said() -> None:
+    """R02: `prompts=False` holds calls and the end alone against what was recorded."""
+    recording = await recorded()
+    assert (await recording.replay(prompts=False, instructions="Be brief.")).status == "completed"
+
+
+async def test_what_was_not_recorded_says_how_to() -> None:
+    """P19: a run without `record=True`, and a file that is no recording."""
+    async with Agent(model(), [look, send], effects=EFFECTS, storage="memory:") as agent:
+        run = await agent.start("Tell Ann how many lamps there are")
+        with pytest.raises(ConfigError, match="DONEWHEN_RECORD=1"):
+            await Recording.of(agent, run)
+    with pytest.raises(ConfigError, match="no recording"):
+        Recording.load(__file__)
+
+
+async def test_it_is_redacted_as_one_likes(tmp_path: Path) -> None:
+    """R02: a function goes over every text; the replay holds what was redacted alike."""
+    recording = await recorded()
+    recording.save(tmp_path / "x.jsonl", redact=lambda text: text.replace("ann@", "eve@").replace("Ann", "Eve"))
+    rows = [json.loads(line) for line in (tmp_path / "x.jsonl").read_text().splitlines()]
+    assert "ann@example.com" not in str(rows)
+    run = await Recording(rows).replay()
+    assert run.answer.splitlines()[0] == "Eve knows of 3 lamps."
+
+
+def test_the_fixture_replays_a_file_beside_the_test(replay: Any) -> None:
+    """R02: `replay("lamps.jsonl")` in a plain function, as pytest finds it in the installed package."""
+    run: Run = replay("../../data/recordings/lamps.jsonl", prompts=False)
+    assert run.status == "completed"
