@@ -1,5 +1,6 @@
 """Executors of steps. An executor is a profile with a model and tools, or an agent that works on its own."""
 
+import inspect
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
@@ -148,7 +149,7 @@ class Executors(MutableMapping[str, Executor]):
         """Return the planner's descriptions of the enabled executors; unreachable remote agents are left out."""
         found: dict[str, Card] = {}
         for name, one in self.active.items():
-            said = await one.remote.card() if one.remote else Card()
+            said = await one.remote.card() if one.remote else Card(_own_words(one))
             if said is not None:
                 found[name] = Card(one.description or said.description, one.skills or said.skills)
         return found
@@ -180,8 +181,8 @@ class Executors(MutableMapping[str, Executor]):
         if isinstance(one, str):
             return self._open_address(name, one)
         if isinstance(one, Runnable):
-            named = str(getattr(one, "name", "") or "")
-            return Executor(description="" if named == "LangGraph" else named, graph=one)
+            named, made = str(getattr(one, "name", "") or ""), Executor(graph=one)
+            return replace(made, description=_own_words(made) or ("" if named == "LangGraph" else named))
         raise ConfigError(f"the executor {name!r} is {one!r}; give an Executor, a compiled graph, or 'a2a:https://…'")
 
     def _open_address(self, name: str, address: str) -> Executor:
@@ -222,3 +223,11 @@ def unknown_names(names: Iterable[str], tools: Iterable[BaseTool]) -> list[str]:
     """Return the names that resemble no tool's name; a similar name is taken for a misspelling."""
     there = [tool.name for tool in tools]
     return [name for name in names if not similar(name, there)]
+
+
+def _own_words(one: Executor) -> str:
+    """Return the docstring of an executor's function, or of the state of its graph; "" if it has none of its own."""
+    about: Any = one.work or getattr(getattr(one.graph, "builder", None), "state_schema", None)
+    said = vars(about).get("__doc__") if isinstance(about, type) else getattr(about, "__doc__", None)
+    known = str(getattr(about, "__module__", "")).partition(".")[0] in ("langchain", "langchain_core", "langgraph")
+    return "" if known or said == dict.__doc__ else inspect.cleandoc(said or "").partition("\n\n")[0]
