@@ -1,7 +1,5 @@
 """Remote agents over A2A, against a server process made with the protocol's own SDK."""
 
-import subprocess
-import sys
 import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -18,8 +16,8 @@ from donewhen.graph.executors.handoff import Handoff, Unfinished
 from donewhen.state.settings import Settings
 from donewhen.testing import ScriptedModel, finish_step, give_up, submit_plan
 from tests.kit.flows import FREE, one_step, play
+from tests.kit.forking import forks
 from tests.kit.library import Library
-from tests.kit.places import ROOT
 from tests.kit.screens.shell import scripted, user_in
 
 PROOF = finish_step("three papers", ("s1.1", "three papers"))
@@ -238,27 +236,24 @@ def test_the_command_works_with_it(library: Library, tmp_path: Path) -> None:
     assert (wrong.exit_code, "DONEWHEN_EXECUTORS" in wrong.stderr) == (Exit.USAGE, True)
 
 
-VICTIM = """
-import asyncio, sys
-from donewhen import Agent, Executor, RemoteAgent
-from donewhen.testing import ScriptedModel
-async def main(url, file):
+def hand_over(url: str, file: str) -> None:
+    """Hand the goal over to the agent at this address, in a process that is killed."""
     executors = {"lib": Executor(remote=RemoteAgent(url, poll=0.05), passthrough=True)}
     settings = {"confirm": "never", "executor": "lib"}
-    await Agent(ScriptedModel([]), executors=executors, storage=file, settings=settings).start("slowly", thread_id="t")
-asyncio.run(main(*sys.argv[1:]))
-"""
+    agent = Agent(ScriptedModel([]), executors=executors, storage=file, settings=settings)
+    wait(agent.start("slowly", thread_id="t"))
 
 
 def test_a_killed_process_leaves_its_task_to_the_next(library: Library, tmp_path: Path) -> None:
     """M5, R02: SIGKILL while the remote agent works; another process gets what came of it, and it arrives once."""
     file = f"{tmp_path}/runs.db"
-    victim = subprocess.Popen([sys.executable, "-c", VICTIM, library.url, file], cwd=ROOT)
+    victim = forks.Process(target=hand_over, args=(library.url, file))
+    victim.start()
     while not library.log.read_text():
-        assert victim.poll() is None, "it ended before it was killed"
+        assert victim.is_alive(), "it ended before it was killed"
         time.sleep(0.01)
     victim.kill()
-    victim.wait(10)
+    victim.join()
     agent = Agent(ScriptedModel([]), executors={"lib": library.executor(passthrough=True)}, storage=file)
     run = wait(agent.resume("t"))
     assert (run.status, run.answer) == ("completed", "three papers, request 1")

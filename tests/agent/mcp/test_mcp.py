@@ -288,15 +288,12 @@ async def test_a_remote_server_that_is_not_there_is_named() -> None:
     assert "4fJ9" not in str(caught.value)
 
 
-def test_a_file_with_a_byte_order_mark_is_read(tmp_path: Path) -> None:
-    """N32: as Windows' editors and PowerShell write it."""
+def test_the_usual_forms_of_configuration_are_read(tmp_path: Path) -> None:
+    """N32: mcpServers, VS Code's servers, or the bare map; variables with defaults; transports by their usual names;
+    a file with the byte order mark of Windows' editors."""
     file = tmp_path / "mcp.json"
     file.write_text('{"mcpServers": {"shop": {"command": "shop"}}}', "utf-8-sig")
     assert [*read_servers(file, {})] == ["shop"]
-
-
-def test_the_usual_forms_of_configuration_are_read() -> None:
-    """mcpServers, VS Code's servers, or the bare map; variables with defaults; transports by their usual names."""
     local = {"command": "${BIN:-uvx}", "args": ["${env:WHAT}"], "env": {"KEY": "${KEY}"}, "autoApprove": []}
     environment = {"WHAT": "mcp-server-time", "KEY": "k"}
     read = {"command": "uvx", "args": ["mcp-server-time"], "env": {"KEY": "k"}}

@@ -5,12 +5,13 @@ import json
 import logging.handlers
 import os
 import signal
-import subprocess
 import sys
+import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from datetime import UTC, datetime, timedelta
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import IO, Any
 
@@ -23,9 +24,8 @@ from donewhen.agent.storage import open_storage
 from donewhen.agent.work.queue import QUEUE, settings_in
 from donewhen.agent.work.worker import Worker
 from donewhen.testing import ScriptedModel, answer, ask_user, call, finish_step, reply, submit_plan
-from tests.kit.forking import CommandProcess
+from tests.kit.forking import CommandProcess, forks
 from tests.kit.painting import Painting
-from tests.kit.places import ROOT
 from tests.kit.screens.shell import Shell, user_in
 from tests.kit.screens.terminal import SECONDS, environment
 from tests.kit.storage.cases import fresh_url
@@ -348,33 +348,36 @@ async def test_what_is_drained_before_it_began_stays_in_the_queue(storage: Any) 
                 await agent.submit_answer(run, "May")
 
 
+def send_a_letter(url: str, pipe: Connection) -> None:
+    """Be a process with a worker of its own, whose call takes a second."""
+
+    def send(text: str) -> str:
+        """Send a letter."""
+        pipe.send("sending")
+        time.sleep(1)
+        pipe.send("sent")
+        return "sent"
+
+    async def main() -> None:
+        async with Agent(writing(), [send], storage=url, settings={**FREE, "approvals": "never"}) as agent:
+            await agent.submit("write a letter", thread_id="letter")
+            await agent.worker().run()
+            pipe.send((await agent.info("letter")).status)
+
+    asyncio.run(main())
+
+
 def test_a_worker_of_ones_own_drains_on_sigterm(tmp_path: Path) -> None:
     """R02: `await agent.worker().run()` in a process of its own: the call at work ends, its run goes back."""
-    lines = [
-        "import asyncio, time",
-        "from donewhen import Agent",
-        "from donewhen.testing import ScriptedModel, call, submit_plan",
-        "def send(text: str) -> str:",
-        "    'Send a letter.'",
-        "    print('sending', flush=True); time.sleep(1); print('sent', flush=True); return 'sent'",
-        "plan = submit_plan([{'content': 'write', 'tools': ['send']}])",
-        "model = ScriptedModel(roles={'triage': [plan], 'execute': [call('send', text='hi')]})",
-        "async def main():",
-        "    free = {'confirm': 'never', 'approvals': 'never'}",
-        f"    async with Agent(model, [send], storage='sqlite:///{tmp_path}/runs.db', settings=free) as agent:",
-        "        await agent.submit('write a letter', thread_id='letter')",
-        "        await agent.worker().run()",
-        "        print((await agent.info('letter')).status)",
-        "asyncio.run(main())",
-    ]
-    env = {**os.environ, "PYTHONPATH": str(ROOT)}
-    words = [sys.executable, "-c", "\n".join(lines)]
-    with subprocess.Popen(words, env=env, cwd=tmp_path, stdout=subprocess.PIPE, text=True) as worker:
-        assert worker.stdout is not None
-        assert worker.stdout.readline() == "sending\n"
-        worker.send_signal(signal.SIGTERM)
-        assert worker.stdout.read().splitlines() == ["sent", "queued"]
-    assert worker.returncode == 0
+    ours, theirs = forks.Pipe()
+    worker = forks.Process(target=send_a_letter, args=(f"sqlite:///{tmp_path}/runs.db", theirs))
+    worker.start()
+    assert ours.recv() == "sending"
+    assert worker.pid is not None
+    os.kill(worker.pid, signal.SIGTERM)
+    assert [ours.recv(), ours.recv()] == ["sent", "queued"]
+    worker.join()
+    assert worker.exitcode == 0
 
 
 async def test_what_another_worker_ended_meanwhile_stays_ended(storage: Any) -> None:
