@@ -1,37 +1,89 @@
 """The commands and their options. Their modules are loaded when a command runs, so that `--help` is fast."""
 
+from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from donewhen.agent.cli.background import add_commands
-from donewhen.agent.cli.flags import (
-    Approvals,
-    AsJson,
-    Confirm,
-    Detach,
-    Events,
-    Exhausted,
-    Lazy,
-    ModeOption,
-    Once,
-    Proof,
-    Quiet,
-    StorageUrl,
-    Thread,
-    Unanswered,
-    WhenBusy,
-    Yes,
-    at,
-    end,
-)
+from donewhen.state.imports import pause_collection
 
 if TYPE_CHECKING:
-    from donewhen.agent.cli import options, session, showing
+    from donewhen.agent.cli import jobs, options, session, showing
     from donewhen.agent.cli.archive import Archive
-else:
-    options, session, showing = Lazy("options"), Lazy("session"), Lazy("showing")
+
+AsJson = Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")]
+StorageUrl = Annotated[
+    str | None,
+    typer.Option(
+        "--storage", metavar="URL", help="sqlite:///runs.db, a path, or postgresql://… [default: DONEWHEN_STORAGE]"
+    ),
+]
+Thread = Annotated[str, typer.Argument(metavar="THREAD", help="The thread id, or its beginning.")]
+Detach = Annotated[bool, typer.Option("--detach", help="Leave it to `donewhen worker`, and print the thread's id.")]
+Yes = Annotated[
+    bool,
+    typer.Option("--yes", "-y", help="Approve plans, and calls that cannot leave the folder; questions stay open."),
+]
+Events = Annotated[
+    bool,
+    typer.Option("--stream-json", help="One JSON object a line on stdout for every event; the last is the result."),
+]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Only the answer, and what you are asked.")]
+Once = Annotated[
+    bool,
+    typer.Option(
+        "--non-interactive",
+        "-n",
+        "--print",
+        "-p",
+        help="Ask nothing: print the answer, or stop where a person is needed.",
+    ),
+]
+Confirm = Literal["always", "writes", "complex", "never"]
+Approvals = Literal["plan", "shown", "each", "never"]
+Exhausted = Literal["ask", "deliver", "stop"]
+Unanswered = Literal["wait", "default", "assume", "abort"]
+WhenBusy = Literal["refuse", "next_round"]
+ModeOption = Literal["auto", "answer", "step", "plan"]
+Proof = Literal["claimed", "grounded", "audited", "judged"]
+
+
+class Lazy:
+    """A module of the command, loaded on first use, so that `--help` is fast."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __getattr__(self, name: str) -> Any:
+        with pause_collection():
+            return getattr(import_module(f"donewhen.agent.cli.{self._name}"), name)
+
+
+def end(command: Callable[[], int], json: bool = False) -> None:
+    """Leave with the code of a command."""
+    with pause_collection():
+        from donewhen.agent.cli.result import run_guarded
+
+    raise typer.Exit(run_guarded(command, json=json))
+
+
+def at(storage: str | None, json: bool, command: Callable[["Archive"], int]) -> None:
+    """Leave with the code of a command that reads a storage."""
+
+    def run_command() -> int:
+        with pause_collection():
+            from donewhen.agent.cli.archive import Archive
+
+        return command(Archive(storage, json))
+
+    end(run_command, json)
+
+
+if not TYPE_CHECKING:
+    jobs, options, session, showing = Lazy("jobs"), Lazy("options"), Lazy("session"), Lazy("showing")
+
 
 app: typer.Typer = typer.Typer(
     name="donewhen",
@@ -334,4 +386,200 @@ def doctor(storage: StorageUrl = None, json: AsJson = False) -> None:
     at(storage, json, lambda archive: showing.run_doctor(archive))
 
 
-add_commands(app)
+# Background work: workers, schedules, kept plans, and open work on all threads ---------------------------------------
+
+schedules: typer.Typer = typer.Typer(help="Schedules: list, show, pause, resume.", no_args_is_help=True)
+plans: typer.Typer = typer.Typer(
+    help="Plans that are kept and ticked off, and plans that worked, saved as templates.", no_args_is_help=True
+)
+PlanId = Annotated[str, typer.Argument(metavar="PLAN", help="Its id.")]
+ScheduleId = Annotated[str, typer.Argument(metavar="SCHEDULE", help="Its id, as `schedules list` shows it.")]
+app.add_typer(schedules, name="schedules")
+app.add_typer(plans, name="plans")
+
+
+@app.command()
+def worker(
+    storage: StorageUrl = None,
+    concurrency: Annotated[
+        int, typer.Option(min=1, help="Runs at once, on PostgreSQL at most 16; for more, start more workers.")
+    ] = 4,
+) -> None:
+    """Carry out schedules and detached runs on a storage, until it is stopped; several may share one storage."""
+    at(storage, False, lambda archive: jobs.run_worker(archive, concurrency=concurrency))
+
+
+@app.command()
+def status(storage: StorageUrl = None, json: AsJson = False) -> None:
+    """Say what waits, what runs, which workers there are, and what is oldest."""
+    at(storage, json, jobs.show_status)
+
+
+@app.command()
+def pending(
+    owner: Annotated[str | None, typer.Option(help="Of this owner's threads only.")] = None,
+    limit: Annotated[int, typer.Option(min=1, help="At most so many at once.")] = 1000,
+    cursor: Annotated[str | None, typer.Option(help="Only what comes after it; given where there are more.")] = None,
+    storage: StorageUrl = None,
+    json: AsJson = False,
+) -> None:
+    """List the open questions of all threads, asked longest ago first, page by page."""
+    at(storage, json, lambda archive: jobs.show_pending(archive, owner, limit, cursor))
+
+
+@app.command()
+def watch(
+    thread: Thread,
+    cursor: Annotated[str | None, typer.Option(help="Only what came after it; --json gives them.")] = None,
+    storage: StorageUrl = None,
+    json: Annotated[bool, typer.Option("--json", help="One JSON object a line: event and cursor.")] = False,
+) -> None:
+    """Follow a run that a worker carries out, until it waits for you or ends."""
+    at(storage, json, lambda archive: jobs.watch_thread(archive, thread, cursor))
+
+
+@app.command()
+def cancel(thread: Thread, storage: StorageUrl = None, json: AsJson = False) -> None:
+    """End a run that waits, works or is queued, wherever it works; what was done stays done."""
+    at(storage, json, lambda archive: jobs.cancel_thread(archive, thread))
+
+
+@app.command()
+def tell(
+    thread: Thread,
+    text: Annotated[str, typer.Argument(metavar="TEXT", help="What the run is to follow from its next round on.")],
+    storage: StorageUrl = None,
+    json: AsJson = False,
+) -> None:
+    """Say something to a run while it works, if its settings let it: run it with --when-busy next_round."""
+    at(storage, json, lambda archive: jobs.tell_thread(archive, thread, text))
+
+
+@app.command()
+def prune(
+    older: Annotated[str, typer.Option(metavar="TIME", help="Ended and unchanged for so long: 30d, 12h, 45m.")],
+    storage: StorageUrl = None,
+    json: AsJson = False,
+) -> None:
+    """Delete ended threads with all that belongs to them: checkpoints, observations, intents."""
+    at(storage, json, lambda archive: jobs.prune_threads(archive, older))
+
+
+@schedules.command("list")
+def list_schedules(storage: StorageUrl = None, json: AsJson = False) -> None:
+    """List the schedules."""
+    at(storage, json, lambda archive: jobs.on_schedule(archive, "list", ""))
+
+
+def _on_schedule(verb: str, about: str) -> None:
+    @schedules.command(verb, help=about)
+    def command(schedule: ScheduleId, storage: StorageUrl = None, json: AsJson = False) -> None:
+        at(storage, json, lambda archive: jobs.on_schedule(archive, verb, schedule))
+
+
+_on_schedule("show", "Show a schedule: its times, its plan, its last run.")
+_on_schedule("pause", "Run nothing of it until it is resumed.")
+_on_schedule("resume", "Go on with it from now.")
+_on_schedule("run", "Have a worker run it once now, beside its times.")
+_on_schedule("delete", "Forget it; its runs stay.")
+
+
+@plans.command("list")
+def list_plans(storage: StorageUrl = None, json: AsJson = False) -> None:
+    """List the plans that are kept, and the templates."""
+    _of_plans("list", {}, storage, json)
+
+
+@plans.command("get")
+def get_plan(
+    plan: Annotated[str, typer.Argument(metavar="PLAN", help="Its id; without it, the active one.")] = "",
+    storage: StorageUrl = None,
+    json: AsJson = False,
+) -> None:
+    """Show a plan and how far it is."""
+    _of_plans("get", {"id": plan or None}, storage, json)
+
+
+@plans.command("create")
+def create_plan(
+    plan: PlanId,
+    title: Annotated[str, typer.Argument(metavar="TITLE")],
+    steps: Annotated[list[str], typer.Argument(metavar="STEP…")],
+    storage: StorageUrl = None,
+    json: AsJson = False,
+) -> None:
+    """Keep a new plan."""
+    _of_plans("create", {"id": plan, "title": title, "steps": steps}, storage, json)
+
+
+@plans.command("update")
+def update_plan(
+    plan: PlanId,
+    title: Annotated[str | None, typer.Option(help="Another title.")] = None,
+    step: Annotated[
+        list[str] | None,
+        typer.Option(metavar="TEXT", help="A step, one option each; known ones keep their status."),
+    ] = None,
+    storage: StorageUrl = None,
+    json: AsJson = False,
+) -> None:
+    """Change a plan's title or steps."""
+    _of_plans("update", {"id": plan, "title": title, "steps": step}, storage, json)
+
+
+@plans.command("activate")
+def activate_plan(plan: PlanId, storage: StorageUrl = None, json: AsJson = False) -> None:
+    """Make a plan the active one."""
+    _of_plans("set_active", {"id": plan}, storage, json)
+
+
+@plans.command("mark")
+def mark_step(
+    step: Annotated[str, typer.Argument(metavar="STEP", help="Its number, from 1, or its id.")],
+    status: Annotated[
+        str | None, typer.Argument(metavar="STATUS", help="not_started, in_progress, completed or blocked.")
+    ] = None,
+    notes: Annotated[str | None, typer.Option(help="What to remember of it.")] = None,
+    plan: Annotated[str | None, typer.Option(help="Of another plan than the active one.")] = None,
+    storage: StorageUrl = None,
+    json: AsJson = False,
+) -> None:
+    """Set the status or the notes of a step."""
+    _of_plans("mark_step", {"step": step, "status": status, "notes": notes, "id": plan}, storage, json)
+
+
+@plans.command("delete")
+def delete_plan(plan: PlanId, storage: StorageUrl = None, json: AsJson = False) -> None:
+    """Forget a plan."""
+    _of_plans("delete", {"id": plan}, storage, json)
+
+
+@plans.command("save")
+def save_template(
+    thread: Thread,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Of the template.")],
+    set: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set", metavar="KEY=VALUE", help="A value of that run that becomes a parameter; repeat for more."
+        ),
+    ] = None,
+    storage: StorageUrl = None,
+    json: AsJson = False,
+) -> None:
+    """Save the plan of a completed run as a template: `donewhen run --template NAME --set KEY=VALUE`."""
+    at(storage, json, lambda archive: jobs.save_template(archive, thread, name, set or []))
+
+
+@plans.command("forget")
+def forget_template(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Of the template.")],
+    storage: StorageUrl = None,
+    json: AsJson = False,
+) -> None:
+    """Forget a template."""
+    at(storage, json, lambda archive: jobs.forget_template(archive, name))
+
+
+def _of_plans(verb: str, given: dict[str, object], storage: str | None, json: bool) -> None:
+    at(storage, json, lambda archive: jobs.on_plan(archive, verb, given))
