@@ -49,6 +49,7 @@ from donewhen.agent.work.queue import (
     forget_cancel,
     has_work,
     is_unsettled,
+    last_turn,
     leave_answers,
     read_info,
     read_left_answers,
@@ -162,6 +163,7 @@ async def write_end(store: ThreadStore, run: Run, values: Json, **change: Any) -
         return continued
     row = await store.threads.get(run.thread_id) or {}
     change["news"] = await leave_news(store, run, row, int(values.get("turn") or 1))
+    change |= {"turn": values.get("turn", 0), "version": values.get("version", 0)}
     await write_stand(store, run, row, **change)
     if run.outcome and (row.get("settings") or {}).get("when_busy") == "next_round":
         late = await read_interjections(store, run.thread_id, str(values.get("heard") or ""))
@@ -221,6 +223,13 @@ def read_run_of_row(
     return replace(run, problem=run.problem or str(row.get("problem") or ""))
 
 
+def _ended(last: Json | None, config: RunnableConfig) -> StateSnapshot | None:
+    """Return how a run stands that came to its end, from the last part of its stream; None if it did not."""
+    if last is None or last["interrupts"] or not last["data"].get("outcome"):
+        return None
+    return StateSnapshot(last["data"], (), config, None, None, None, (), ())
+
+
 def _was_taken(given: Command[Any] | Json | None, run: Run, snapshot: StateSnapshot) -> bool:
     """Return whether the checkpoints have the graph's input from before it was drained."""
     if isinstance(given, Command):
@@ -270,8 +279,9 @@ class Runner:
         self._check_enforceable(request.settings)
         request = await self._fill(request)
         async with hold(self.storage, self.graph, session.thread_id) as held:
-            snapshot = await held.read()
-            self._check_free(held, snapshot, request.restart)
+            snapshot = None if last_turn(held.row) else await held.read()
+            if snapshot:
+                self._check_free(held, snapshot, request.restart)
             return await self._begin(held, session, request, snapshot, queue="")
 
     async def submit(self, thread_id: str, request: Request, at: datetime | None) -> str:
@@ -301,11 +311,19 @@ class Runner:
             raise waiting_error(run)
 
     async def _begin(
-        self, held: HeldThread, session: Session, request: Request, snapshot: StateSnapshot, queue: str | None = None
+        self,
+        held: HeldThread,
+        session: Session,
+        request: Request,
+        snapshot: StateSnapshot | None,
+        queue: str | None = None,
     ) -> Run:
-        """Store a request, then begin it; if the worker dies in between, the next one begins it again."""
+        """Store a request, then begin it; if the worker dies in between, the next one begins it again.
+
+        `snapshot`: how the thread stands; None if its row says that the request before has ended.
+        """
         thread_id, messages = held.thread_id, list(request.messages)
-        set_turn(thread_id, snapshot.values.get("turn", 0) + 1)
+        set_turn(thread_id, (snapshot.values.get("turn", 0) if snapshot else last_turn(held.row)) + 1)
         if request.plan:
             await held.store.aput(plan_key(thread_id), str(messages[-1].id), request.plan, index=False)
         await forget_cancel(held.store, thread_id)  # it was for the request before; who still waits asks again
@@ -320,7 +338,8 @@ class Runner:
         await update_row(held.store, thread_id, held.row, **noted)
         if self.record:
             await Recorder(held.store, thread_id).begin(request.goal, request.settings, self.executors.toolbox)
-        await self._put_away(held, snapshot)
+        if snapshot:
+            await self._put_away(held, snapshot)
         await session.tell(stamp_event(thread_id, {"type": "started", "goal": request.goal}))
         return await self._drive(held, session, {"messages": messages}, request.settings)
 
@@ -427,21 +446,25 @@ class Runner:
             recorder = Recorder(store, thread_id)
             await recorder.given(given)
             config = recorder.attach(config)
-        modes: Any = {"stream_mode": []} if session.muted else {"stream_mode": "custom", "subgraphs": True}
-        modes |= {"durability": "sync", "control": session.control}
+        modes: Any = {"stream_mode": ["values"] if session.muted else ["values", "custom"], "version": "v2"}
+        modes |= {"subgraphs": not session.muted, "durability": "sync", "control": session.control}
         listening = asyncio.create_task(self.cancels.wait(store, thread_id, session.drain))
         snapshot, drained = None, False
         try:
             for command in [given, *[None] * (TRIES - 1)]:
+                last: Any = None
                 stream: Any = graph.astream(command, config, context=settings, **modes)
                 async with aclosing(stream):
-                    async for _, written in stream:
-                        event = to_event(thread_id, written)
+                    async for part in stream:
+                        if part["type"] == "values":
+                            last = last if part["ns"] else part
+                            continue
+                        event = to_event(thread_id, part["data"])
                         if event["type"] == "outcome":
                             session.outcome = event
                         else:
                             await session.tell(event)
-                if snapshot := await read_routed(graph, config):
+                if snapshot := _ended(last, config) or await read_routed(graph, config):
                     break
         except GraphDrained:
             drained = True

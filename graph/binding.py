@@ -159,13 +159,12 @@ class Subgraph(RunnableLambda[Any, Any]):
 
     def invoke(self, input: Any, config: RunnableConfig | None = None, **options: Any) -> Any:
         run, inputs = self._prepare(input, config)
-        update = self._graph.invoke({"id": inputs["id"]}, self._configure(inputs, config), **options)
-        return Update(update, apply_update(run, update))
+        return _of_subgraph(run, self._graph.invoke({"id": inputs["id"]}, self._configure(inputs, config), **options))
 
     async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **options: Any) -> Any:
         run, inputs = self._prepare(input, config)
         update = await self._graph.ainvoke({"id": inputs["id"]}, self._configure(inputs, config), **options)
-        return Update(update, apply_update(run, update))
+        return _of_subgraph(run, update)
 
     def _prepare(self, sent: Json, config: RunnableConfig | None) -> tuple[Json, Json]:
         """Return the run's state and the subgraph's inputs."""
@@ -175,3 +174,9 @@ class Subgraph(RunnableLambda[Any, Any]):
     def _configure(self, inputs: Json, config: RunnableConfig | None) -> RunnableConfig:
         configurable = {**(config or {})["configurable"], INPUTS: inputs, DEPS: self._deps}
         return {**(config or {}), "configurable": configurable}
+
+
+def _of_subgraph(run: Json, output: Json) -> Update:
+    """Return what a subgraph wrote; its channels that nothing was written to are empty."""
+    update = {key: value for key, value in output.items() if value != [] and value != {}}
+    return Update(update, apply_update(run, update))

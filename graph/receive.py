@@ -35,6 +35,8 @@ from donewhen.state.values import clean_text
 GOAL_CHARS = 100_000
 BACKGROUND_CHARS = 8_000
 """The most characters of `context`, and of `memory`."""
+CLAIMS_EVERY = 20
+"""The number of turns after which the writes of all turns are stored in full again, so that no older turn is read."""
 GIVEN = "donewhen_plan_given"
 """Marks, in `additional_kwargs`, a message that comes with a plan."""
 FENCE_BYTES = 3
@@ -177,6 +179,8 @@ def _fresh_request(state: RunState, settings: Settings, goal: str, messages: Seq
         "turn": turn,
         "planning": fresh_planning(1),
     }
+    if (claims := state.get("claims")) and turn % CLAIMS_EVERY == 0:
+        known["claims"] = Overwrite(claims)
     return {**nothing, **lists, **maps, **known}
 
 

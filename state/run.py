@@ -33,6 +33,8 @@ SAID = "said_"
 Item = TypeVar("Item")
 SNAPSHOT_EVERY = 250
 """The number of writes between two full copies; checkpoints in between store only what was appended."""
+MESSAGES_EVERY = 40
+"""The same for the conversation, which outlasts its requests: at most 20 turns are read again."""
 EARLIER = "earlier_rounds"
 """The id of the note that replaces rounds for which a prompt has no room."""
 
@@ -98,10 +100,23 @@ def keep_last(state: Any, writes: Sequence[Any]) -> Any:
     return writes[-1]
 
 
-_DELTA: Any = DeltaChannel
+class _Delta(DeltaChannel[Any]):
+    """A channel whose checkpoints store only what was written; while it is empty, every checkpoint says so.
+
+    A reader goes back to the last checkpoint with a full copy. For a channel that is empty now, that could be many
+    turns ago.
+    """
+
+    __slots__ = ()
+
+    def checkpoint(self) -> Any:
+        return super().checkpoint() if self.value else self.value
+
+
+_DELTA: Any = _Delta
 Entries = Annotated[list[dict[str, Any]], _DELTA(append, snapshot_frequency=SNAPSHOT_EVERY)]
 Journal = Annotated[list[JournalEntry], _DELTA(append, snapshot_frequency=SNAPSHOT_EVERY)]
-Messages = Annotated[list[AnyMessage], _DELTA(messages_delta_reducer, snapshot_frequency=SNAPSHOT_EVERY)]
+Messages = Annotated[list[AnyMessage], _DELTA(messages_delta_reducer, snapshot_frequency=MESSAGES_EVERY)]
 """The conversation. LangGraph assigns ids only for its own reducer, which cannot remove all messages at once."""
 Rows = Annotated[list[dict[str, Any]], _DELTA(merge_rows, snapshot_frequency=SNAPSHOT_EVERY)]
 FIELDS = _DELTA(merge, snapshot_frequency=SNAPSHOT_EVERY)
@@ -113,8 +128,8 @@ StepRecords = Annotated[
     dict[str, StepRecord],
     _DELTA(lambda state, writes: merge_records(state, *writes), snapshot_frequency=SNAPSHOT_EVERY),
 ]
-SELDOM = _DELTA(keep_last, snapshot_frequency=SNAPSHOT_EVERY)
-"""For large values that are seldom written: stored where they were written, not in every later checkpoint."""
+SELDOM = _DELTA(keep_last, snapshot_frequency=1)
+"""For large values that are seldom written: stored in the checkpoint after the write, not in every later one."""
 SeldomDict = Annotated[dict[str, Any], SELDOM]
 SeldomList = Annotated[list[Any], SELDOM]
 SeldomText = Annotated[str, SELDOM]
@@ -182,7 +197,7 @@ class RunState(TypedDict, total=False):
     feedback: str | None
     ending: Ending | None
     """The ending of the run, once it is decided."""
-    outcome: Json | None
+    outcome: SeldomDict
     todos: Rows
     files: Files
 
@@ -317,8 +332,10 @@ Reducer = Callable[[Any, Any], Any]
 
 
 def _reducer(annotation: Any) -> Reducer:
-    if isinstance(annotation, DeltaChannel):
-        return lambda value, write: annotation.reducer(value, [write])
+    if annotation == SELDOM:
+        return lambda _, write: write
+    if isinstance(annotation, DeltaChannel):  # an empty write adds nothing, and the value may be long
+        return lambda value, write: value if value and not write else annotation.reducer(value, [write])
     reducer: Reducer = annotation
     return reducer
 
@@ -377,7 +394,7 @@ def reduce_update(
         before = stored.get(key)
         if key in MERGED and before and isinstance(write, Mapping):
             write = {name: item for name, item in write.items() if name not in before or before[name] != item}
-        empty = not write and not isinstance(write, Overwrite)
+        empty = not (write.value if isinstance(write, Overwrite) else write)
         if key in stored and (key not in REDUCERS or empty) and _join(key, before, write) == before:
             continue
         written[key], after[key] = write, _join(key, seen.get(key), write)

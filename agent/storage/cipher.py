@@ -15,7 +15,11 @@ from donewhen.state.private_langgraph import DeltaSnapshot, revive
 _KINDS = frozenset({"null", "bytes", "bytearray", "msgpack"})
 
 
-_MESSAGES = {(kind.__module__, kind.__name__): kind for kind in (AIMessage, HumanMessage, SystemMessage, ToolMessage)}
+_MESSAGES = {
+    (kind.__module__, kind.__name__): (kind, kind.model_fields.keys())
+    for kind in (AIMessage, HumanMessage, SystemMessage, ToolMessage)
+}
+"""By module and name, the class and its fields."""
 
 
 def _revive(code: int, data: bytes) -> Any:
@@ -24,9 +28,18 @@ def _revive(code: int, data: bytes) -> Any:
         return DeltaSnapshot(_unpack(data))
     if code == EXT_PYDANTIC_V2:
         module, name, fields, *_ = _unpack(data)
-        kind = _MESSAGES.get((module, name))
-        if kind and fields.keys() == kind.model_fields.keys():
-            return kind.model_construct(**fields)
+        kind, names = _MESSAGES.get((module, name), (None, ()))
+        if kind and fields.keys() == names:
+            message = kind.__new__(kind)
+            message.__setstate__(
+                {
+                    "__dict__": fields,
+                    "__pydantic_fields_set__": set(names),
+                    "__pydantic_extra__": {},
+                    "__pydantic_private__": None,
+                }
+            )
+            return message
     return revive(code, data)
 
 

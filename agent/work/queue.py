@@ -22,7 +22,7 @@ from donewhen.graph.people.answers import BY_POLICY
 from donewhen.graph.tools.effects import store_label
 from donewhen.state.errors import ConfigError
 from donewhen.state.records import Pause
-from donewhen.state.run import Json
+from donewhen.state.run import VERSION, Json
 from donewhen.state.settings import Settings, stored_settings
 
 QUEUE = "agents"
@@ -118,6 +118,11 @@ def is_unsettled(row: Json) -> bool:
     if row["status"] == "waiting":
         return not row.get("asked")
     return bool(row["status"] == "running" and row.get("due") != NEVER)
+
+
+def last_turn(row: Json) -> int:
+    """Return the turn of a thread whose last request has ended, as its row says; 0 if its state has to be read."""
+    return int(row["turn"]) if row.get("status") in ENDED and row.get("version") == VERSION else 0
 
 
 async def return_to_queue(store: ThreadStore, thread_id: str) -> bool:
