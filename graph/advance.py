@@ -1,7 +1,7 @@
 """The advance node: the only place that decides what runs next. Ready steps, a question, a replan, or the end."""
 
 from collections.abc import Callable, Mapping
-from functools import partial
+from functools import cache, partial
 from typing import Any, Literal
 
 from langgraph.runtime import Runtime
@@ -101,15 +101,15 @@ def _with_end(changes: Json) -> Json:
 
 def _writers(plan: Mapping[str, Any], deps: Deps, settings: Settings) -> set[str]:
     """Return the steps that may write, by the tools they list or, without a list, by their executor's tools."""
-    found = set()
-    for step in plan["steps"]:
-        toolbox = deps.tools_for(step.get("executor"), settings)
-        names = toolbox.names if step.get("tools") is None else step["tools"]
-        executor = deps.executors.get(step.get("executor") or "")
-        alone = executor is not None and executor.works_alone
-        if alone or any(toolbox.effect(name) != "read" for name in names if name in toolbox.names):
-            found.add(step["id"])
-    return found
+
+    @cache
+    def may_write(executor: str | None, tools: tuple[str, ...] | None) -> bool:
+        toolbox, named = deps.tools_for(executor, settings), deps.executors.get(executor or "")
+        alone = named is not None and named.works_alone
+        return alone or any(toolbox.effect(name) != "read" for name in toolbox.names if tools is None or name in tools)
+
+    steps = ((step["id"], step.get("executor"), step.get("tools")) for step in plan["steps"])
+    return {id for id, name, tools in steps if may_write(name, None if tools is None else tuple(tools))}
 
 
 def _dispatch(values: Json, move: Move, settings: Settings, runtime: Runtime[Settings]) -> Json:

@@ -259,16 +259,16 @@ def observation_index(
     lines can pass for another observation.
     """
     seen = [entry for entry in journal if entry["step"] in steps and entry["source"] in ("tool", "check")]
-    first = {_call_and_result(entry): entry for entry in reversed(seen)}
+    first = _first_of_each(seen)
     rows = dict[str, str]()
-    for entry in (first[_call_and_result(entry)] for entry in reversed(seen)):
+    for entry in (first[entry["id"]] for entry in reversed(seen)):
         row = _whole_row(entry, fence)
         if entry["id"] not in rows and not entry.get("stored") and len(row) <= room:
             rows[entry["id"]] = row
             room -= len(row)
     rest = []
     for entry in reversed(seen):
-        same = first[_call_and_result(entry)]["id"]
+        same = first[entry["id"]]["id"]
         repeated = same != entry["id"] and len(entry["text"]) > LINE_CHARS
         row = f"{_call_line(entry)} as {same}" if repeated else rows.get(entry["id"]) or _index_row(entry)
         if entry["id"] not in rows and len(row) > room:
@@ -294,8 +294,18 @@ def earlier_index(values: Mapping[str, Any]) -> str:
     return "\n".join(_index_row(entry) for entry in (values.get("before") or ())[-EARLIER_LINES:])
 
 
-def _call_and_result(entry: Mapping[str, Any]) -> tuple[Any, ...]:
-    return entry["tool"], canonical_json(entry["arguments"]), entry["ok"], entry["digest"]
+def _first_of_each(seen: Sequence[Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
+    """Return, by the id of each observation, the first one of the same call with the same result."""
+    results: dict[tuple[Any, ...], list[Mapping[str, Any]]] = {}
+    for entry in seen:
+        results.setdefault((entry["tool"], entry["ok"], entry["digest"]), []).append(entry)
+    first = {}
+    for same in results.values():
+        calls: dict[str, Mapping[str, Any]] = {}
+        for entry in same:
+            call = canonical_json(entry["arguments"]) if len(same) > 1 else ""
+            first[entry["id"]] = calls.setdefault(call, entry)
+    return first
 
 
 def _call_line(entry: Mapping[str, Any], limit: int = INDEX_CHARS) -> str:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from donewhen.state.ledger import Amounts, add, estimate_in_flight, exhausted, remaining, share, tightest
-from donewhen.state.plan.order import needs_of
+from donewhen.state.plan.order import needs_of, steps_after
 from donewhen.state.plan.steps import next_needs
 from donewhen.state.proof.outcome import FINAL
 from donewhen.state.records import StepRecord
@@ -76,9 +76,8 @@ def next_move(values: Mapping[str, Any], settings: Settings, writers: Collection
             return situation.move("early", early)
         key = "finished_early" if open_steps else "worked"
         return situation.move("end", key=key, changes={**changes, **_skip_open_steps(now)})
-    needs = needs_of(plan)
-    able = [id for id, record in now.items() if record.get("status", "pending") in ("pending", "ready")]
-    if ready := [id for id in able if all(now.get(other, {}).get("status") == "done" for other in needs[id])]:
+    done = {id for id, record in now.items() if record.get("status") == "done"}
+    if ready := [id for id in steps_after(plan, done) if now[id].get("status", "pending") in ("pending", "ready")]:
         return _dispatch(situation, ready, late)
     if waiting := [id for id, record in now.items() if record.get("status") == "waiting"]:
         # No answer helps after the deadline.
@@ -98,21 +97,18 @@ def block_unreachable(plan: Mapping[str, Any], records: Records) -> dict[str, St
     """Block steps that can never run, because their needs ended badly, are missing or circular,
     and their dependants.
     """
-    needs = needs_of(plan)
-    status = {id: records.get(id, {}).get("status", "pending") for id in needs}
-    possible = {id for id in needs if status[id] not in (*OPEN, *ENDED_BADLY)}
+    status = {step["id"]: records.get(step["id"], {}).get("status", "pending") for step in plan["steps"]}
+    possible = {id for id in status if status[id] not in (*OPEN, *ENDED_BADLY)}
     more = True
     while more:
         before = len(possible)
-        for id in needs:  # in plan order, so that a chain takes one pass
-            if status[id] in OPEN and id not in possible and possible.issuperset(needs[id]):
+        for id in steps_after(plan, possible):  # in plan order, so that a chain takes one pass
+            if status[id] in OPEN:
                 possible.add(id)
         more = len(possible) > before
-    return {
-        id: {"status": "blocked", "reason": _why_blocked(needs[id], status, possible)}
-        for id in needs
-        if status[id] in OPEN and id not in possible
-    }
+    blocked = [id for id in status if status[id] in OPEN and id not in possible]
+    needs = needs_of(plan) if blocked else {}
+    return {id: {"status": "blocked", "reason": _why_blocked(needs[id], status, possible)} for id in blocked}
 
 
 def _why_blocked(needs: Sequence[str], status: Mapping[str, str], possible: Collection[str]) -> str:

@@ -1,6 +1,6 @@
 """Dependencies between the steps of a plan: as declared, otherwise on all earlier steps."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from graphlib import CycleError, TopologicalSorter
 from typing import Any
 
@@ -12,6 +12,16 @@ def needs_of(plan: Mapping[str, Any]) -> dict[str, list[str]]:
         declared = step.get("depends_on")
         needs[step["id"]] = list(needs) if declared is None else list(declared)
     return needs
+
+
+def steps_after(plan: Mapping[str, Any], done: Collection[str]) -> Iterator[str]:
+    """Yield the steps all of whose needs are in `done`, in plan order. `done` may grow meanwhile."""
+    all_before = True
+    for step in plan["steps"]:
+        declared = step.get("depends_on")
+        if all_before if declared is None else all(need in done for need in declared):
+            yield step["id"]
+        all_before = all_before and step["id"] in done
 
 
 def _reach(start: Iterable[str], edges: Mapping[str, Sequence[str]]) -> set[str]:
@@ -26,8 +36,20 @@ def _reach(start: Iterable[str], edges: Mapping[str, Sequence[str]]) -> set[str]
 
 def ancestors(plan: Mapping[str, Any], step_id: str) -> list[str]:
     """Return all direct and indirect dependencies of a step, in plan order."""
-    found = _reach([step_id], needs_of(plan))
-    return [step["id"] for step in plan["steps"] if step["id"] in found]
+    steps = plan["steps"]
+    place = {step["id"]: at for at, step in enumerate(steps)}
+    found, whole, stack = set[str](), 0, [step_id]
+    while stack:
+        if (at := place.get(stack.pop())) is None:
+            continue
+        needs = steps[at].get("depends_on")
+        if needs is None:  # it needs all before it; the first `whole` are looked at already
+            needs = [step["id"] for step in steps[whole:at]]
+            whole = max(whole, at)
+        more = [id for id in needs if id not in found]
+        found.update(more)
+        stack += more
+    return [step["id"] for step in steps if step["id"] in found]
 
 
 def dependants(plan: Mapping[str, Any], ids: Iterable[str]) -> list[str]:

@@ -81,6 +81,8 @@ class CallHistory:
 
     def __init__(self, journal: Sequence[Mapping[str, Any]] = ()) -> None:
         self._count = 0
+        self._new: dict[str, list[tuple[int, Mapping[str, Any]]]] = {}
+        """By step: those of other steps are never looked up, and need no keys."""
         self._last: dict[tuple[str, str], tuple[int, Mapping[str, Any]]] = {}
         self._changed: dict[str, int] = {}
         self.read(journal)
@@ -89,13 +91,15 @@ class CallHistory:
         """Read the new entries."""
         for place in range(self._count, len(journal)):
             if is_tool_call(entry := journal[place]):
-                self._last[entry["step"], call_key(entry["tool"], entry["arguments"])] = (place, entry)
+                self._new.setdefault(entry["step"], []).append((place, entry))
                 if entry["effect"] != "read" and entry["ok"]:
                     self._changed[entry["step"]] = place
         self._count = len(journal)
 
     def before(self, entry: Mapping[str, Any]) -> tuple[Mapping[str, Any] | None, bool]:
         """Return the last equal call with an equal result, and whether the step has changed something since."""
+        for place, made in self._new.pop(entry["step"], ()):
+            self._last[entry["step"], call_key(made["tool"], made["arguments"])] = (place, made)
         key = (entry["step"], call_key(entry["tool"], entry["arguments"]))
         place, earlier = self._last.get(key, (-1, None))
         same = earlier and (earlier["ok"], earlier["digest"]) == (entry["ok"], entry["digest"])

@@ -128,7 +128,7 @@ class Settings(BaseModel):
         "step_limits limit the rounds of a step",
     )
     plan_rounds: int = Field(default=12, ge=1, le=100, description="model decisions per planning, including reads")
-    max_steps: int = Field(default=20, ge=1, le=200, description="the most steps of a plan")
+    max_steps: int = Field(default=20, ge=1, le=400, description="the most steps of a plan")
     max_corrections: int = Field(
         default=3, ge=1, le=10, description="unusable replies in a row before a phase or step fails"
     )

@@ -1,6 +1,8 @@
 """What runs next: for any plan, any way the steps end and any budget, nothing twice, nothing early, and an end."""
 
+from cProfile import Profile
 from fractions import Fraction
+from pstats import Stats
 from typing import Any
 
 from hypothesis import given
@@ -8,7 +10,7 @@ from hypothesis import strategies as st
 
 from donewhen.state.ledger import Limits, add, exhausted, remaining
 from donewhen.state.plan.next import RESERVE, block_unreachable, next_move
-from donewhen.state.plan.order import needs_of
+from donewhen.state.plan.order import ancestors, needs_of
 from donewhen.state.plan.steps import fresh_record, fresh_records, next_needs
 from donewhen.state.proof.outcome import FINAL
 from donewhen.state.settings import Settings
@@ -167,3 +169,28 @@ def test_a_new_attempt_counts_on_and_forgets_no_rejection() -> None:
     """X15: ids and keys are never used twice, and what a person rejected stays rejected."""
     record = fresh_record({**fresh_record(), "observed": 7, "rejected": {"abc": "why"}, "rounds": 4})
     assert (record["attempt"], record["observed"], record["rejected"], record["rounds"]) == (2, 7, {"abc": "why"}, 0)
+
+
+@pytest.mark.parametrize("needs", ["all before", "the one before", "the first"])
+def test_a_move_in_a_long_plan_is_linear_work(needs: str) -> None:
+    """P09, R09: to say what comes next, and on what a step builds, takes four times the work in a plan four times as
+    long; counted in calls, not in seconds."""
+
+    def calls(count: int) -> int:
+        declared = {
+            "all before": lambda n: None,
+            "the one before": lambda n: [f"s{n - 1}"],
+            "the first": lambda n: ["s0"],
+        }
+        steps = [{"id": f"s{n}", "content": "x", "depends_on": declared[needs](n) if n else []} for n in range(count)]
+        run: Any = {"plan": {"steps": steps}, "steps": {f"s{n}": {"status": "done"} for n in range(count // 2)}}
+        profile = Profile()
+        profile.enable()
+        move = next_move(run, Settings(max_parallel=1))
+        built_on = ancestors(run["plan"], f"s{count - 1}")
+        profile.disable()
+        assert move.steps == (f"s{count // 2}",)
+        assert len(built_on) == (1 if needs == "the first" else count - 1)
+        return int(Stats(profile).total_calls)  # type: ignore[attr-defined]
+
+    assert calls(400) < 5 * calls(100)
