@@ -258,12 +258,12 @@ def _openai_model(name: str, api_key: str | None, base_url: str | None) -> BaseC
     if base_url and not base_url.startswith(("http://", "https://")):
         raise ConfigError(f"OPENAI_BASE_URL must begin with http:// or https://; it is {redact(base_url)!r}.")
     with pause_collection():
-        from langchain_openai import ChatOpenAI
+        from donewhen.agent.openai_chat import OpenAIChat
     from pydantic import SecretStr
 
     # No retries, since the runtime repeats and counts.
     key = SecretStr(api_key or "none")
-    return ChatOpenAI(
+    return OpenAIChat(
         model=name, api_key=key, base_url=base_url or OPENAI_URL, stream_usage=True, max_retries=0, timeout=TIMEOUT
     )
 

@@ -5,6 +5,7 @@ from fractions import Fraction
 from pstats import Stats
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
