@@ -31,7 +31,9 @@ PACKAGES = {
     "pydantic-ai": ["pydantic-ai-slim[openai]"],
 }
 SCENARIOS = [
-    *((name, n) for name in ("rounds", "writes", "sqlite", "durable") for n in (10, 50, 200)),
+    *((name, n) for name in ("rounds", "unsaved", "writes", "sqlite", "durable") for n in (10, 50, 200)),
+    *(("durable_writes", n) for n in (10, 200)),
+    ("talk", 300),
     *(("memory", n) for n in (50, 500)),
     *(("resumed", n) for n in (10, 1000)),
     ("steps", 200), ("prompts", 200), ("cold", 0), ("sides", 4), ("sides", 16), ("token", 0), ("help", 0),
@@ -78,7 +80,7 @@ def _help() -> dict[str, float]:
 def runs(chosen: Sequence[str]) -> Iterator[tuple[tuple[str, str, int], dict[str, float]]]:
     """All peers take turns, so that what else the machine does falls on all of them alike."""
     for scenario, n in [each for each in SCENARIOS if not chosen or each[0] in chosen]:
-        for _ in range(1 if scenario in ("prompts", "steps", "memory") else TIMES):
+        for _ in range(1 if scenario in ("prompts", "steps", "memory", "talk") else TIMES):
             for peer in PEERS:
                 if found := measure(peer, scenario, n):
                     yield (peer, scenario, n), found

@@ -14,6 +14,8 @@ from typing import Any
 TEXT = "value 12345 of item " * 25
 """What the tool returns in every round: 500 characters."""
 USAGE = {"input_tokens": 100, "output_tokens": 20, "total_tokens": 120}
+ASKED = "what is seven times this number? " + "Some words of a question. " * 5
+SAID = "The answer is seven times that. " + "Some more words of an answer. " * 10
 GOAL = "Look at every item and say what the value is."
 
 
@@ -98,6 +100,20 @@ def rounds(run: Callable[..., None], *, stores: bool = True) -> dict[str, Callab
         "memory": memory,
         "prompts": prompts,
         **({"sqlite": sqlite} if stores else {}),
+    }
+
+
+TURNS = 20
+"""Over so many turns of a conversation their cost is averaged: its stored state goes up and down within them."""
+
+
+def of_turns(costs: list[float], folder: str) -> dict[str, Any]:
+    """Summarise a conversation: milliseconds of its first turns but ten, those of its last, and kilobytes a turn."""
+    first, last = costs[10 : 10 + TURNS], costs[-TURNS:]
+    return {
+        "first": sum(first) / len(first),
+        "last": sum(last) / len(last),
+        "kb": 1000 * stored(folder) / len(costs),
     }
 
 

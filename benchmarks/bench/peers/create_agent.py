@@ -5,7 +5,7 @@ import time
 from contextlib import suppress
 from typing import Any
 
-from common import GOAL, in_folder, look, main, put, rounds, settled, stored
+from common import ASKED, GOAL, SAID, cpu, in_folder, look, main, of_turns, put, rounds, settled, stored
 from fake_chat import FakeChat, loop
 from langchain.agents import create_agent
 from langchain_core.tools import tool
@@ -36,14 +36,41 @@ def run(n: int, tool: str, file: str | None, **options: Any) -> None:
     asyncio.run(work_rounds(n, tool, file, **options))
 
 
-def durable(n: int) -> dict[str, Any]:
+def durable(n: int, tool: str = "look") -> dict[str, Any]:
     def one(folder: str) -> dict[str, Any]:
         started = time.process_time()
-        asyncio.run(work_rounds(n, "look", f"{folder}/x.db", "sync"))
+        asyncio.run(work_rounds(n, tool, f"{folder}/x.db", "sync"))
         return {"ms": 1000 * (time.process_time() - started) / n, "mb": stored(folder)}
 
-    run(3, "look", None)
+    run(3, tool, None)
     return in_folder(one)
+
+
+def unsaved(n: int) -> dict[str, Any]:
+    """N rounds without any saver: nothing is kept, and nothing can go on."""
+
+    async def go(count: int) -> None:
+        agent = agent_of(FakeChat(replies=loop(count, "look")), None)
+        await agent.ainvoke({"messages": [("user", GOAL)]}, {"recursion_limit": 10_000})
+
+    asyncio.run(go(3))
+    return {"ms": cpu(lambda: asyncio.run(go(n))) / n}
+
+
+def talk(turns: int) -> dict[str, Any]:
+    """So many questions on one thread, each answered at once, durably on SQLite."""
+
+    async def go(file: str) -> list[float]:
+        costs = []
+        async with AsyncSqliteSaver.from_conn_string(file) as saver:
+            agent = agent_of(FakeChat(replies=[(None, SAID)] * turns), saver)
+            for k in range(turns):
+                started, config = time.process_time(), {"configurable": {"thread_id": "t"}}
+                await agent.ainvoke({"messages": [("user", f"{k}: {ASKED}")]}, config, durability="sync")
+                costs.append(1000 * (time.process_time() - started))
+        return costs
+
+    return in_folder(lambda folder: of_turns(asyncio.run(go(f"{folder}/x.db")), folder))
 
 
 def resumed(n: int) -> dict[str, Any]:
@@ -69,7 +96,7 @@ def resumed(n: int) -> dict[str, Any]:
 
 
 def token(_: int) -> dict[str, Any]:
-    """Return the delay of an answer's piece after the model, in ms."""
+    """Return the delay of the first piece of an answer after the model, in ms."""
     given: list[Any] = []
     words = " ".join(f"word{k}" for k in range(40))
 
@@ -79,12 +106,13 @@ def token(_: int) -> dict[str, Any]:
         async for part, _ in agent.astream({"messages": [("user", GOAL)]}, stream_mode="messages"):
             if part.type == "AIMessageChunk" and part.text:
                 seen.append((part.text, time.perf_counter()))
-        pieces = [each for each in given if not each[0].startswith("{") and "what" not in each[0]][-len(seen) :]
-        return min(1000 * (there - at) for (_, there), (_, at) in zip(seen, pieces, strict=False))
+        first = next(at for part, at in given if part.startswith("word0"))
+        return 1000 * (seen[0][1] - first)
 
     return {"plain": asyncio.run(go())}
 
 
 if __name__ == "__main__":
-    more = {"durable": durable, "resumed": resumed, "token": token}
+    more = {"durable": durable, "resumed": resumed, "token": token, "unsaved": unsaved, "talk": talk}
+    more["durable_writes"] = lambda n: durable(n, "put")
     main({**rounds(run), **more})

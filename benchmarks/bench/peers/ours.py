@@ -5,7 +5,7 @@ import time
 from contextlib import suppress
 from typing import Any
 
-from common import GOAL, Prompts, cold, cpu, in_folder, look, main, put, rounds, settled, stored
+from common import ASKED, GOAL, SAID, Prompts, cold, cpu, in_folder, look, main, of_turns, put, rounds, settled, stored
 from fake_chat import FakeChat
 from langchain_core.tools import tool
 
@@ -13,8 +13,16 @@ from donewhen import Agent, Limits, Settings
 
 FREE = Limits(rounds=None, model_calls=None, tool_calls=None, active_seconds=None)
 SETTINGS = Settings(
-    confirm="never", approvals="never", limits=FREE, step_limits=FREE, max_steps=200, max_parallel=16, mode="plan"
+    confirm="never",
+    approvals="never",
+    verification="grounded",
+    limits=FREE,
+    step_limits=FREE,
+    max_steps=200,
+    max_parallel=16,
+    mode="plan",
 )
+"""Without the audit, which is one more call of a model; peers have none."""
 TOOLS = [tool(look), tool(put)]
 """Made once, as those of the peers."""
 EFFECTS: Any = {"look": "read", "put": "write"}
@@ -116,37 +124,62 @@ def resumed(n: int) -> dict[str, Any]:
 
 
 def token(_: int) -> dict[str, Any]:
-    """Return the delay of a piece of words after the model, in ms: of a text, and of a call's argument."""
+    """Return the delay of the first word after the model, in ms: of a text, and of a call's argument.
+
+    It is timed in the second reply: before the first, nobody knows whether the model prints its calls.
+    """
     words = " ".join(f"word{k}" for k in range(40))
 
-    async def delay(reply: Any, before: int = 0) -> float:
-        """`before`: how many characters the model writes before the words."""
+    async def delay(reply: Any) -> float:
         given: list[Any] = []
-        seen: list[tuple[str, float]] = []
-        model = FakeChat(replies=[reply], pieces=60, moments=given)
-        async with Agent(model, tools=TOOLS, effects=EFFECTS, storage="memory:", settings=SETTINGS) as agent:
-            with suppress(Exception):
-                async with agent.stream(GOAL) as stream:
-                    async for event in stream:
-                        if event["type"] == "speech" and event["text"]:
-                            seen.append((event["text"], time.perf_counter()))
-        said, there = before, list[float]()
-        for text, moment in seen[: len(given)]:
-            said += len(text)
-            total = 0
-            for part, at in given:
-                total += len(part)
-                if total >= said:
-                    there.append(1000 * (moment - at))
-                    break
-        return sorted(there)[len(there) // 2] if there else float("nan")
 
-    return {
-        "plain": asyncio.run(delay((None, words))),
-        "argument": asyncio.run(delay(("answer", {"text": words}), len('{"text": "'))),
-    }
+        def second(_: Any) -> Any:
+            given.clear()
+            return reply
+
+        model = FakeChat(replies=[("look", {"what": "x"}), second], pieces=60, moments=given)
+        async with (
+            Agent(model, tools=TOOLS, effects=EFFECTS, storage="memory:") as agent,
+            agent.stream(GOAL, settings=Settings(confirm="never", verification="grounded")) as stream,
+        ):
+            async for event in stream:
+                if event["type"] == "speech":
+                    first = next(at for part, at in given if "w" in part)
+                    return 1000 * (time.perf_counter() - first)
+        return float("nan")
+
+    argument = ("answer", {"text": words, "evidence": [{"observation": "p.1"}]})
+    return {"plain": asyncio.run(delay((None, words))), "argument": asyncio.run(delay(argument))}
+
+
+def writes(n: int) -> dict[str, Any]:
+    """N rounds of a tool that writes, durably on SQLite."""
+
+    def one(folder: str) -> dict[str, Any]:
+        return {"ms": cpu(lambda: run(n, "put", f"{folder}/x.db")) / n, "mb": stored(folder)}
+
+    run(3, "put", None)
+    return in_folder(one)
+
+
+def talk(turns: int) -> dict[str, Any]:
+    """So many questions on one thread, each answered at once, durably on SQLite."""
+
+    async def go(file: str) -> list[float]:
+        costs = []
+        model = FakeChat(replies=[("answer", {"text": SAID})] * turns)
+        async with Agent(model, tools=TOOLS, effects=EFFECTS, storage=f"sqlite:///{file}") as agent:
+            for k in range(turns):
+                started = time.process_time()
+                said = await agent.start(f"{k}: {ASKED}", thread_id="t", settings=Settings(confirm="never"))
+                costs.append(1000 * (time.process_time() - started))
+                assert said.status == "completed", said.outcome
+        return costs
+
+    return in_folder(lambda folder: of_turns(asyncio.run(go(f"{folder}/x.db")), folder))
 
 
 if __name__ == "__main__":
     more = {"steps": steps, "cold": cold(run), "sides": sides, "resumed": resumed, "token": token}
+    more |= {"durable_writes": writes, "talk": talk}
     main({**rounds(run), **more})
