@@ -275,9 +275,7 @@ class Agent:
         output_type: Any = None,
         on_leave: OnLeave = "stop",
     ) -> RunStream:
-        """Do the same as `start`, and yield events as they happen. `on_leave`: stop or continue when the stream is
-        left.
-        """
+        """Do the same as `start`, and yield events as they happen. `on_leave`: stop or continue when you leave it."""
         id = str(thread_id or uuid4())
         runner = self._runner_for(id, tools, output_type)
         request = Request(
@@ -502,9 +500,7 @@ class Agent:
         return await self._runner.info(str(thread_id))
 
     async def delete(self, thread_id: str) -> None:
-        """Delete a thread: checkpoints, observations, effects. Raises ThreadBusy while it is
-        worked on, UnknownThread.
-        """
+        """Delete a thread: checkpoints, observations, effects. Raises ThreadBusy while it works, UnknownThread."""
         await self._runner.info(str(thread_id))
         await self.storage.delete_thread(str(thread_id))
 

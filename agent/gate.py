@@ -108,9 +108,7 @@ def _digest(value: Any) -> str:
 
 
 def steer_input(run: Run, steer: str) -> Json | None:
-    """Return the input that plans a stopped run anew, or None to continue it unchanged. Raises StaleAnswer if the run
-    was not stopped.
-    """
+    """Return the input that plans a stopped run anew; None to continue it. Raises StaleAnswer if it was not stopped."""
     if run.status != "running":
         open_ids = [pause["id"] for pause in run.pending]
         raise StaleAnswer(f"thread {run.thread_id} was not stopped: it is {run.status}", open_ids)

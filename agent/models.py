@@ -140,9 +140,7 @@ class ModelSource:
 
 
 def _fit(model: BaseChatModel, role: str, asked: Thinking | None, *, keep: bool) -> BaseChatModel:
-    """Return a copy with the role's fields. With `keep`, the owner's settings for thinking are kept if nothing is
-    asked.
-    """
+    """Return a copy with the role's fields. `keep`: keep the owner's settings for thinking if nothing is asked."""
     said: Any = model
     openai = hasattr(said, "root_async_client")
     if asked is not None:

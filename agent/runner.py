@@ -263,8 +263,8 @@ class Runner:
         return merge_settings(merge_settings(self.settings, wanted), given)
 
     @property
-    def _told(self) -> Json:
-        """What a row says of the news of its run: whose they are, if they are told."""
+    def _notification_state(self) -> Json:
+        """Return the part of a thread's row on the notifications of its run."""
         return {"notify": self.notifier.queue} if self.notifier else {}
 
     def _check_enforceable(self, settings: Settings) -> None:
@@ -333,7 +333,7 @@ class Runner:
             "owner": request.owner or None,
             "queue": queue,
             "home": self.queue,
-            **self._told,
+            **self._notification_state,
         }
         await update_row(held.store, thread_id, held.row, **noted)
         if self.record:
@@ -421,7 +421,9 @@ class Runner:
         await session.tell(stamp_event(run.thread_id, {"type": "started", "goal": run.goal}))
         if command is None and run.status != "running":
             return run
-        await update_row(held.store, run.thread_id, held.row, goal=run.goal or None, **noted, **self._told)
+        await update_row(
+            held.store, run.thread_id, held.row, goal=run.goal or None, **noted, **self._notification_state
+        )
         return await self._drive(held, session, command, settings)
 
     async def audit(self, session: Session, given: SettingsLike) -> Run:

@@ -11,7 +11,7 @@ VERBS = ("list", "get", "create", "update", "archive", "export", "count", "share
 THINGS = [f"{kind}_{part}" for kind in ("order", "invoice", "ticket", "parcel", "shift") for part in "abcdefghij"]
 
 
-def made(verb: str, thing: str) -> BaseTool:
+def make_tool(verb: str, thing: str) -> BaseTool:
     """One of the many."""
 
     def work(id: str = "") -> str:
@@ -22,7 +22,7 @@ def made(verb: str, thing: str) -> BaseTool:
     return StructuredTool.from_function(work, name=name, description=described, metadata={"effect": effect})
 
 
-TOOLS = [made(verb, thing) for verb in VERBS for thing in THINGS]
+TOOLS = [make_tool(verb, thing) for verb in VERBS for thing in THINGS]
 
 
 def model() -> ScriptedModel:

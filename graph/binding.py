@@ -128,9 +128,7 @@ def add_route(
     *,
     inside: bool = False,
 ) -> None:
-    """Add conditional edges from a node, one per target and label. `route` reads the state and returns a target or
-    Sends.
-    """
+    """Add conditional edges from a node, one per target and label. `route` returns a target or Sends."""
     edges: dict[Hashable, str] = {label: target for target, label in labels.items()}
     path = Route(route, labels, [*graph.schemas[graph.state_schema]], inside=inside)
     graph.add_conditional_edges(source, path, edges)

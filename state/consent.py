@@ -150,9 +150,7 @@ def amounts_of(text: str) -> set[Decimal]:
 
 
 def known_targets(run: Mapping[str, Any]) -> "KnownTargets":
-    """Collect the targets that a run makes known, as the module's docstring says. A plan counts once a person approved
-    it.
-    """
+    """Collect the targets that a run makes known (see above). A plan counts once a person approved it."""
     known = KnownTargets()
     approval = run.get("approval") or {}
     if approval.get("by") == "user":

@@ -20,9 +20,7 @@ class Placed(TypedDict):
     seq: int
     """Greater than that of any earlier event of the thread, in any process; use it as a cursor."""
     after: int
-    """The `seq` of the previous event, or 0 if this process sent none. If you have seen that event,
-    you missed nothing.
-    """
+    """The `seq` of the previous event, or 0 if this process sent none. With that event you missed nothing."""
 
 
 class Started(Placed):
@@ -178,9 +176,7 @@ class Correction(Placed):
 
 
 class Judged(Placed):
-    """Verdicts on the criteria of a step, or of the goal (`step` None): rows of `{criterion, text, verdict, evidence,
-    note}`.
-    """
+    """Verdicts on a step's criteria, or the goal's (`step` None): `{criterion, text, verdict, evidence, note}`."""
 
     type: Literal["verdicts"]
     step: str | None

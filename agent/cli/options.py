@@ -31,7 +31,7 @@ class Choices:
     """Absolute path of a file with `mcpServers`."""
     settings: dict[str, Any] = field(default_factory=dict)
     trust_skills: bool = False
-    """The folder's own skills and AGENTS.md are followed unasked."""
+    """Follow the folder's own skills and AGENTS.md without asking."""
 
     @classmethod
     def read(cls, kept: Mapping[str, Any]) -> "Choices":

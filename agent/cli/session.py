@@ -152,13 +152,13 @@ def audit_thread(thread: str, output: OutputOptions, judge: str | None) -> int:
     async def begin(agent: Agent, progress: Progress) -> Any:
         return await agent.audit(info.thread_id, {"models": {"judge": judge}} if judge else None)
 
-    async def opened(stack: AsyncExitStack) -> ReadyAgent:
+    async def open_in_stack(stack: AsyncExitStack) -> ReadyAgent:
         if kept["dir"]:
             return await open_agent(stack, choices, config, terminal)
         agent = Agent(choices.model, storage=config.storage, config=config)
         return ReadyAgent(await stack.enter_async_context(agent), ())
 
-    return work(opened, begin, _desk(output, terminal, choices))
+    return work(open_in_stack, begin, _desk(output, terminal, choices))
 
 
 def _submit(
@@ -193,14 +193,14 @@ def serve_page(archive: Archive, request: RunOptions, *, port: int, browser: boo
     _say_demo(terminal, choices, config)
     _ask_to_trust(terminal, choices)
 
-    async def opened(stack: AsyncExitStack) -> Agent:
+    async def open_in_stack(stack: AsyncExitStack) -> Agent:
         return (await open_agent(stack, choices, config, terminal)).agent
 
     def say(link: str) -> None:
         terminal.line(link, whole=True)
 
     with suppress(KeyboardInterrupt):
-        asyncio.run(serve(opened, asdict(choices), address, port=port, browser=browser, say=say))
+        asyncio.run(serve(open_in_stack, asdict(choices), address, port=port, browser=browser, say=say))
     return 0
 
 

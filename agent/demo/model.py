@@ -89,9 +89,7 @@ _CAN = (
 
 
 def _plan(brief: str, tools: set[str], *, corrected: bool) -> AIMessage:
-    """Return the plan for a goal whose words are all understood, as the person's feedback changed it; else a
-    refusal.
-    """
+    """Return the plan for a goal that is fully understood, changed by the person's feedback; else a refusal."""
     goal, feedback = section(brief, "goal"), section(brief, "feedback")
     chinese = is_chinese(goal)
     language = pick(chinese, "en", "zh")

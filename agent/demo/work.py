@@ -96,9 +96,7 @@ class Notebook:
     def find_items(
         self, name: str, count: str, rows: str, **arguments: Any
     ) -> tuple[ToolReply, str, list[dict[str, str]]]:
-        """Return the items that a tool found: how many in all, and those listed. Raises Deferred if it did not list
-        all.
-        """
+        """Return how many items a tool found, and those listed. Raises Deferred if it did not list all."""
         seen = self.call(name, limit=MOST_LINES, **arguments)
         try:
             found = json.loads(seen.text, parse_float=str, parse_int=str)

@@ -120,9 +120,7 @@ class McpServers:
 
 
 class _Server:
-    """One server and its session, both owned by one task, because the SDK's scopes must be left where they were
-    entered.
-    """
+    """One server and its session, owned by one task, because the SDK's scopes must be left where they were entered."""
 
     def __init__(self, name: str, connection: McpServer, slow: Callable[[str], None]) -> None:
         self.name = name

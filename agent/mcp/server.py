@@ -57,7 +57,7 @@ def mcp_server(agent: "Agent") -> "MCPServer[Any]":
         return await _work(agent.stream_resume(thread_id, given), context)
 
     async def show(thread_id: str) -> dict[str, Any]:
-        """How a run stands: its answer, or what it waits for."""
+        """Return the state of a run: its answer, or its question."""
         with _errors_for_host():
             return describe_run(await agent.get(thread_id))
 

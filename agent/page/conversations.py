@@ -62,9 +62,7 @@ class Conversation:
 
 
 class Conversations:
-    """All threads of an agent, for pages. `metadata` is that of threads started here; its `dir`
-    receives dropped files.
-    """
+    """All threads of an agent, for pages. `metadata` is for threads started here; its `dir` gets dropped files."""
 
     def __init__(self, agent: Agent, metadata: Json) -> None:
         self._agent, self._metadata = agent, metadata

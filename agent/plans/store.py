@@ -20,9 +20,7 @@ MOST_STEPS = 500
 PATIENCE = 10.0
 _ID = re.compile(r"[A-Za-z0-9][\w-]{0,59}")
 Steps = Sequence[str | Mapping[str, Any]]
-"""Contents, or `{id, content}`; without an id a step gets that of the step with the same content, or the
-next free one.
-"""
+"""Contents, or `{id, content}`; without an id, the id of the step with the same content, or the next free one."""
 
 
 @dataclass(frozen=True)

@@ -127,9 +127,7 @@ async def check_scheduled_settings(ctx: Auth.types.AuthContext, value: dict[str,
 
 
 def _check_run(payload: dict[str, Any]) -> dict[str, Any]:
-    """Return the settings of a run from the two places where they may be. Refuses, with the reason, a run that may not
-    have them.
-    """
+    """Return the settings of a run from the two places where they may be; refuse a run that may not have them."""
     command = payload.get("command") or {}
     if command.get("update") or command.get("goto") not in (None, [], END, [END]):
         raise Auth.exceptions.HTTPException(status_code=403, detail="a command may only resume a run, or end it")

@@ -100,9 +100,7 @@ Opened = tuple[BaseCheckpointSaver[Any], BaseStore]
 """The saver and store that a database opens; a Storage wraps the store in a `ThreadStore`."""
 Worked = tuple[BaseCheckpointSaver[Any], ThreadStore]
 locks: WeakSet[Any] = WeakSet()
-"""Holders of locks by file descriptor. A forked child, as of a tool's pool, closes its copies, or it would hold the
-locks.
-"""
+"""Holders of locks by descriptor. A forked child closes its copies, because it would hold the locks."""
 
 
 def _close_locks() -> None:
@@ -263,7 +261,7 @@ class Storage:
         return self._database.next_version(current)
 
     async def delete_thread(self, thread_id: str) -> None:
-        """Delete a thread's checkpoints, writes and entries in `("donewhen", kind, label(thread_id))`. Raises
+        """Delete a thread's checkpoints, writes and entries (`("donewhen", kind, label(thread_id))`). Raises
         ThreadBusy.
         """
         if await self.delete_threads([thread_id]):

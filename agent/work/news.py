@@ -1,7 +1,7 @@
-"""News for who is away: a run waits, is finished or has failed. CloudEvents 1.0, by a signed webhook or a function.
+"""Notifications of runs that wait, finished or failed: CloudEvents 1.0, by a signed webhook or a function.
 
-News are written into the storage before the row of the thread says how it stands, so that a crash after it loses none,
-and one before it is made up for by whoever settles the thread. They are deleted when somebody took them.
+They are stored before the thread's row gets its status: a crash afterwards loses none, and a crash before is completed
+by whoever settles the thread. They are deleted once delivered.
 """
 
 import asyncio
@@ -35,20 +35,22 @@ from donewhen.state.secrets import conceal, redact_json
 
 SPACE = ("donewhen", "news")
 SECONDS = 10.0
-"""In which a webhook has to answer."""
+"""Seconds that a webhook has to answer."""
 LEASE = 30.0
-"""Seconds for which news that somebody delivers are let alone by others."""
+"""Seconds for which other processes skip notifications in delivery."""
 LONGEST_PAUSE, GIVE_UP = 3600.0, timedelta(days=3)
-"""Between two attempts, in seconds; and the age at which news are dropped, with an error in the log."""
+"""The longest pause between two attempts, in seconds; and the age at which they are dropped, with an error
+in the log.
+"""
 AT_ONCE, CHARS = 100, 2_000
 _log = logging.getLogger("donewhen.news")
 
 
 @dataclass(frozen=True)
 class Webhook:
-    """An address that news are posted to, signed as standardwebhooks.com says if there is a `secret`.
+    """An address that gets notifications, signed according to standardwebhooks.com if there is a `secret`.
 
-    `link`: where a person goes on, with `{thread_id}` in it. Raises ConfigError for what is no http address.
+    `link` is the page for the person, with `{thread_id}` in it. Raises ConfigError for an invalid http address.
     """
 
     url: str
@@ -60,7 +62,7 @@ class Webhook:
             raise ConfigError("notify: a webhook is an address that begins with https:// or http://")
 
     async def __call__(self, event: Json) -> None:
-        """Post the event. Raises OSError unless it was taken."""
+        """Post the event. Raises OSError unless it was accepted."""
         link = {"link": self.link.replace("{thread_id}", quote(event["subject"], safe=""))} if self.link else {}
         body = json.dumps({**event, "data": {**event["data"], **link}}, ensure_ascii=False).encode()
         headers = {"content-type": "application/cloudevents+json; charset=utf-8", "webhook-id": event["id"]}
@@ -72,7 +74,7 @@ class Webhook:
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    """An address that moved is refused: what is said is for the one that was named."""
+    """Refuses redirects, because the message is only for the configured address."""
 
     def redirect_request(self, *_: object) -> None:
         """Follow nothing."""
@@ -87,16 +89,16 @@ def _post(request: urllib.request.Request) -> None:
 
 
 Notify: TypeAlias = str | Webhook | Callable[[Json], Awaitable[None] | None]
-"""An address, a `Webhook`, or a function, async or not, of a CloudEvent; what it raises is tried again."""
+"""An address, a `Webhook`, or a function, async or not, of a CloudEvent; an exception causes a retry."""
 
 
 def notify_of(config: Config) -> Webhook | None:
-    """Return the webhook that the environment names."""
+    """Return the webhook of the environment."""
     return Webhook(config.notify, config.notify_secret, config.link) if config.notify else None
 
 
 async def leave_news(store: ThreadStore, run: Run, row: Mapping[str, object], turn: int) -> str | None:
-    """Write down what there is to tell of a run as it stands, if it is told at all; return the id of the news."""
+    """Store the notification of a run's current state, if it has any; return its id."""
     if not row.get("notify") or run.status in ("running", "queued"):
         return None
     about = [run.thread_id, turn, run.status, [pause["id"] for pause in run.pending]]
@@ -115,7 +117,7 @@ async def leave_news(store: ThreadStore, run: Run, row: Mapping[str, object], tu
 
 
 async def leave_failure(store: ThreadStore, thread_id: str, row: Mapping[str, object], problem: str) -> None:
-    """Write down that workers could not carry a run on, and leave it to a person."""
+    """Record that workers gave up on a run, and leave it to a person."""
     if row.get("notify"):
         id = hashlib.sha256(f"{thread_id}\n{row.get('updated')}\n{problem}".encode()).hexdigest()[:32]
         data = {"thread_id": thread_id, "status": "running", "goal": str(row.get("goal") or ""), "problem": problem}
@@ -137,7 +139,7 @@ async def _keep(store: ThreadStore, row: Mapping[str, object], id: str, kind: st
 
 
 class Notifier:
-    """Delivers the news of a queue, in the background, until there are none left."""
+    """Delivers a queue's notifications in the background, until there are none left."""
 
     def __init__(self, storage: Storage, queue: str, notify: Notify, secrets: Sequence[str] = ()) -> None:
         self.queue = queue
@@ -150,13 +152,13 @@ class Notifier:
         self._lock = asyncio.Lock()
 
     def wake(self) -> None:
-        """Look now, beside what else is done."""
+        """Deliver now, in the background."""
         self._again = True
         if self._task is None or self._task.done():
             self._task = asyncio.create_task(self._work(), name="donewhen news")
 
     async def aclose(self, patience: float) -> None:
-        """Wait for what is being delivered; what cannot be delivered now stays for whoever looks next."""
+        """Wait for current deliveries; the others are left to the next process."""
         if self._task is not None and not self._task.done():
             with suppress(TimeoutError, asyncio.CancelledError):
                 await asyncio.wait_for(self.deliver(), patience)
@@ -176,7 +178,7 @@ class Notifier:
             await asyncio.sleep(0 if self._again else pause or 0)
 
     async def deliver(self) -> float | None:
-        """Deliver what is due, oldest first; return the seconds until more is, or None if nothing is left."""
+        """Deliver what is due, oldest first; return the seconds until the next, or None if there is none."""
         async with self._lock:
             return await self._deliver_all()
 
@@ -193,7 +195,7 @@ class Notifier:
         return max(first.total_seconds(), 0.0)
 
     async def _deliver(self, id: str, kept: Json) -> str | None:
-        """Deliver one; return when to try again, or None if that is over."""
+        """Deliver one; return when to retry, or None if it is done."""
         await self._write(id, {**kept, "due": _later(LEASE)})
         event = json.loads(conceal(json.dumps(kept["event"], ensure_ascii=False), self._secrets))
         try:

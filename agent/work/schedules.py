@@ -97,9 +97,7 @@ async def keep_schedule(store: ThreadStore, run: Run) -> None:
 
 
 def due_moment(row: Mapping[str, Any], now: datetime, *, busy: bool) -> tuple[datetime | None, Json]:
-    """Return the moment to run now, if any, and the row's changes; `busy` means the previous run has
-    not ended. Pure.
-    """
+    """Return the moment to run now, if any, and the row's changes; `busy`: the previous run has not ended. Pure."""
     seen, start = datetime.fromisoformat(row["seen"]), datetime.fromisoformat(row["confirmed"])
     past = takewhile(lambda moment: moment <= now, occurrences(row["schedule"], seen, start))
     due, policy = [*islice(past, AT_ONCE)], row["schedule"].get("missed") or "once"
@@ -187,8 +185,8 @@ class Schedules:
         return begun
 
     async def _begin(self, store: ThreadStore, row: Json, moment: datetime, change: Json) -> str:
-        """Submit the run of a moment, then record that. If interrupted in between, it is submitted again with the same
-        id.
+        """Submit the run of a moment, then record that. After an interruption it is submitted again, under
+        the same id.
         """
         at = _iso(moment)
         thread_id = f"{row['id']}-{moment.astimezone(UTC):%Y%m%dT%H%M%SZ}"

@@ -1,7 +1,7 @@
-"""Skills and AGENTS.md: what a user, or a project, wrote down about how work is done (agentskills.io, agents.md).
+"""Skills and AGENTS.md: a user's or project's instructions for work (agentskills.io, agents.md).
 
-The model sees names and descriptions, in the description of one tool that reads the rest. What a project brings along
-is followed once a person trusts it; the yes is remembered by the content, so that changed files are asked about again.
+The model sees names and descriptions, in the description of the one tool that reads the rest. A project's own files are
+followed once a person trusts them; the trust is remembered by content, so that changed files ask again.
 """
 
 import hashlib
@@ -22,7 +22,7 @@ from donewhen.state.pattern import pattern
 
 FILE, FOLDER = "SKILL.md", ".agents/skills"
 MOST_SKILLS, MOST_FILES, MOST_BYTES = 100, 2_000, 20_000_000
-"""Of one folder; what is larger is left out, with a warning."""
+"""Limits of one folder; larger parts are left out, with a warning."""
 DESCRIPTION_CHARS, CATALOGUE_CHARS, TEXT_CHARS = 300, 8_000, 200_000
 _NAME = pattern(r"[a-z0-9]+(?:-[a-z0-9]+)*")
 _log = logging.getLogger("donewhen.skills")
@@ -36,9 +36,9 @@ class Skill:
     description: str
     folder: Path
     files: Mapping[str, str]
-    """Path in the folder → hash of its content, as it was found."""
+    """Path in the folder → hash of its content."""
     done_when: Sequence[str] = ()
-    """Criteria that it proposes."""
+    """The criteria that it proposes."""
 
 
 @dataclass
@@ -63,18 +63,18 @@ class Skills:
 
     def __post_init__(self) -> None:
         for path in self.paths:
-            self._add(_found_in(Path(path).expanduser()))
+            self._add(_find_skills(Path(path).expanduser()))
         if self.workspace is not None:
             self._read_project(Path(self.workspace))
         if self.user is not None:
-            self._add(_found_in(Path(self.user).expanduser()))
+            self._add(_find_skills(Path(self.user).expanduser()))
 
     def _add(self, skills: Iterator[Skill]) -> None:
         for skill in skills:
             self._skills.setdefault(skill.name, skill)
 
     def _read_project(self, workspace: Path) -> None:
-        skills, text = list(_found_in(workspace / FOLDER)), _read_text(workspace / "AGENTS.md")
+        skills, text = list(_find_skills(workspace / FOLDER)), _read_text(workspace / "AGENTS.md")
         if not skills and not text.strip():
             return
         digest = hashlib.sha256(json.dumps([text, [dict(each.files) for each in skills]]).encode()).hexdigest()
@@ -88,11 +88,11 @@ class Skills:
 
     @property
     def untrusted(self) -> list[str]:
-        """What the project brings along and nobody trusted yet."""
+        """Return the project's files that nobody trusts yet."""
         return list(self._left_out)
 
     def remember(self) -> None:
-        """Write down, in the user's configuration, that a person trusts the project as it is now, and follow it."""
+        """Record in the user's configuration that a person trusts the project in its current state, and follow it."""
         folder, _, digest = self._project.rpartition("\n")
         place = _memory()
         place.parent.mkdir(parents=True, exist_ok=True)
@@ -105,16 +105,16 @@ class Skills:
 
     @property
     def names(self) -> list[str]:
-        """The names of the skills that are followed."""
+        """The names of the active skills."""
         return list(self._skills)
 
     @property
     def agents_md(self) -> str:
-        """The AGENTS.md of the workspace, if it is trusted; else ""."""
+        """The AGENTS.md of the workspace if it is trusted; else ""."""
         return self._agents_md
 
     def tools(self) -> list[BaseTool]:
-        """Return the one tool that reads skills; none where there are no skills."""
+        """Return the one tool that reads skills; none without skills."""
         if not self._skills:
             return []
         return [
@@ -173,7 +173,7 @@ def _digest(data: bytes) -> str:
 
 
 def _read_bytes(path: Path) -> bytes | None:
-    """Return what a regular file holds; None for anything else, a link among it, and for what is too large."""
+    """Return the content of a regular file; None for anything else, such as a link, or a large file."""
     try:
         found = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
@@ -187,7 +187,7 @@ def _read_text(path: Path) -> str:
     return (_read_bytes(path) or b"").decode("utf-8-sig", "replace")
 
 
-def _found_in(folder: Path) -> Iterator[Skill]:
+def _find_skills(folder: Path) -> Iterator[Skill]:
     """Yield the skills of a folder, by name."""
     if not folder.is_dir():
         return
@@ -201,7 +201,7 @@ def _found_in(folder: Path) -> Iterator[Skill]:
 
 
 def _read_skill(folder: Path) -> Skill:
-    """Return the skill of a folder. Raises ValueError for one that does not follow the specification."""
+    """Return the skill of a folder. Raises ValueError if it breaks the specification."""
     text = _read_text(folder / FILE)
     _, begin, rest = text.partition("---\n")
     front, end, _ = rest.partition("\n---")

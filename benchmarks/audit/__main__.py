@@ -37,7 +37,7 @@ def main() -> int:
     good = True
     for level in given.levels:
         played = [asyncio.run(play(case, level, replies)) for case in cases]
-        good = _told(level, played) and good
+        good = _print_result(level, played) and good
         if given.missing:
             given.missing.mkdir(parents=True, exist_ok=True)
             for one in played:
@@ -52,7 +52,7 @@ def _read(path: Path) -> dict[str, Any]:
     return {row["key"]: row["reply"] for row in rows}
 
 
-def _told(level: str, played: list[Played]) -> bool:
+def _print_result(level: str, played: list[Played]) -> bool:
     false = [one for one in played if one.case["expect"] != "completed"]
     honest = [one for one in played if one.case["expect"] == "completed"]
     passed = [one for one in false if not one.right]

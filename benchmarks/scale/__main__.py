@@ -16,10 +16,10 @@ from pathlib import Path
 from string import Template
 from typing import Any
 
-from benchmarks.scale.cases import Outcome, attacked, cut_off, frozen, killed, restarted, restarting, terminating
+from benchmarks.scale.cases import Outcome, cut_off, frozen, killed, restarted, restarting, run_attack, terminating
 from benchmarks.scale.crowd import crowd
 from benchmarks.scale.growth import begun_seconds, grown, look_seconds, with_waiting
-from benchmarks.scale.load import loaded
+from benchmarks.scale.load import measure_load
 from tests.kit.storage.servers import fresh_postgres_url
 
 PAGE, MEASURED = Path("docs/scale.md"), Path(__file__).with_name("measured.json")
@@ -32,7 +32,7 @@ Row = dict[str, str]
 def attack(kind: str, runs: int, made: Callable[[str], Any]) -> Outcome:
     """The attack, made for a URL, on a database of its own."""
     with _place(kind) as (url, folder):
-        return attacked(url, folder, runs, made(url))
+        return run_attack(url, folder, runs, made(url))
 
 
 def _told(one: Outcome) -> Row:
@@ -69,7 +69,7 @@ def idle(kind: str) -> Row:
     }
 
 
-def crowded(kind: str, runs: int, each: int) -> Row:
+def measure_crowd(kind: str, runs: int, each: int) -> Row:
     """A thousand at once."""
     with _place(kind) as (url, folder):
         return {"at work at once": str(4 * each), **crowd(url, folder, runs, each)}
@@ -78,7 +78,7 @@ def crowded(kind: str, runs: int, each: int) -> Row:
 def together(kind: str, runs: int) -> Row:
     """Many in one process, and a plain loop."""
     with _place(kind) as (url, folder):
-        return {"at once": str(runs), **loaded(url, folder, runs)}
+        return {"at once": str(runs), **measure_load(url, folder, runs)}
 
 
 def parts(runs: int, many: int) -> dict[str, Callable[[], dict[str, Row]]]:
@@ -95,8 +95,8 @@ def parts(runs: int, many: int) -> dict[str, Callable[[], dict[str, Row]]]:
         "frozen": attacks("frozen 12 s and thawed", lambda _: frozen, KINDS),
         "cut": attacks("frozen, its connections cut, thawed", lambda url: cut_off(terminating(url)), KINDS[1:]),
         "restarted": attacks("database restarted", lambda url: restarted(restarting(url)), KINDS[1:]),
-        "crowd": both(lambda kind: crowded(kind, many, 16)),
-        "all": lambda: {"SQLite, all at work": crowded("SQLite", many, many // 4)},
+        "crowd": both(lambda kind: measure_crowd(kind, many, 16)),
+        "all": lambda: {"SQLite, all at work": measure_crowd("SQLite", many, many // 4)},
         "load": both(lambda kind: together(kind, runs)),
         "idle": both(idle),
         "growth": lambda: growth("SQLite") | growth("PostgreSQL"),
@@ -111,7 +111,7 @@ SECTIONS = {
 TURNED = {"crowd": ("crowd", "all"), "load": ("load",)}
 
 
-def written(measured: dict[str, dict[str, Row]]) -> str:
+def render_page(measured: dict[str, dict[str, Row]]) -> str:
     """The page."""
     found = {
         section: _table(head, {name: row for part in names for name, row in measured.get(part, {}).items()})
@@ -157,7 +157,7 @@ def main() -> int:
         measured[part] = known[part]()
         measured.setdefault("", {}).setdefault("when", {})[part] = f"{datetime.now(UTC):%Y-%m-%d %H:%M}"
         MEASURED.write_text(json.dumps(measured, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-        PAGE.write_text(written(measured), encoding="utf-8")
+        PAGE.write_text(render_page(measured), encoding="utf-8")
         for name, row in measured[part].items():
             print(f"  {name}: {row}", flush=True)
     rows = [(part, row) for part in SECTIONS["attacks"][1] for row in measured.get(part, {}).values()]

@@ -38,7 +38,9 @@ class Outcome:
         return (self.completed, self.charged, self.doubled, self.forked) == (self.runs, self.runs * CHARGES, 0, 0)
 
 
-def attacked(url: str, folder: Path, runs: int, attack: Callable[[list[WorkerProcess], Path], float | None]) -> Outcome:
+def run_attack(
+    url: str, folder: Path, runs: int, attack: Callable[[list[WorkerProcess], Path], float | None]
+) -> Outcome:
     """Submit runs, work on them with two workers, attack when two fifths of the charges are made, wait for the end."""
     ledger = folder / "ledger.txt"
     ledger.touch()

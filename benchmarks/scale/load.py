@@ -22,7 +22,7 @@ Took = tuple[float, float]
 """Seconds, and seconds of CPU."""
 
 
-def loaded(url: str, folder: Path, runs: int) -> Row:
+def measure_load(url: str, folder: Path, runs: int) -> Row:
     """A row of the table: the median of the turns."""
     return asyncio.run(_loaded(url, folder, runs))
 

@@ -71,9 +71,7 @@ class Executor:
     """An async function from the step's brief to its result. If it returns an AIMessage, the reported usage is charged.
     """
     graph: Runnable[Any, Any] | None = None
-    """A compiled LangGraph graph with a `messages` key. It gets the brief as a human message and runs apart from this
-    graph.
-    """
+    """A compiled LangGraph graph with a `messages` key. It gets the brief as a human message and runs separately."""
     seconds: float | None = None
     """The longest it may work on its own; None means the step's `active_seconds`."""
     skills: tuple[str, ...] = ()

@@ -133,8 +133,8 @@ def _with_checkpointer(
 
 
 def _config(handoff: Handoff, *, inside: bool = False) -> RunnableConfig:
-    """Return the configuration: a namespace of the run's thread, or a thread of its own in the graph's own
-    checkpointer.
+    """Return the configuration: a namespace of the run's thread, or a separate thread for the
+    graph's own checkpointer.
     """
     metadata = {**(handoff.config.get("metadata") or {}), HANDOFF: handoff.key}
     thread = (

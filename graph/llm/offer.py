@@ -48,7 +48,7 @@ async def offer_for_planning(deps: Deps, settings: Settings, goal: str, planning
 
 
 def _users_words(toolbox: Toolbox) -> list[str]:
-    """Return the tools that read the user's own words, such as skills: they are always offered."""
+    """Return the tools that read the user's own words, such as skills; they are always offered."""
     return [name for name in toolbox.names if toolbox.users_text(name)]
 
 
@@ -74,9 +74,7 @@ async def offer_for_step(deps: Deps, settings: Settings, toolbox: Toolbox, state
 
 
 async def find_tools(deps: Deps, toolbox: Toolbox, call: FrozenCall, known: Collection[str], fence: str) -> Json:
-    """Answer a `find_tools` call: return `text` for the model, and the `names` of the tools it is offered
-    from now on.
-    """
+    """Answer a `find_tools` call: return `text` for the model, and the `names` of tools to offer from now on."""
     rest = toolbox.subset([name for name in toolbox.names if name not in known and not toolbox.checks(name)])
     names = (await deps.finder.best(str(call["args"]["query"]), rest))[:MOST_FOUND]
     lines = [

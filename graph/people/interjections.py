@@ -1,4 +1,4 @@
-"""What the user says during a run: stored beside the thread, and read at the next round of planning or a step."""
+"""Interjections: messages of the user to a working run, stored beside the thread and read in the next round."""
 
 import time
 from collections.abc import Iterable, Mapping, Sequence

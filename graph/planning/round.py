@@ -59,9 +59,7 @@ GO_ON = "Go on: look, or decide."
 
 
 async def triage(state: Planning, runtime: Runtime[Settings], config: RunnableConfig, *, deps: Deps) -> Planning:
-    """Phase 1: quick, without thinking, with a small context. It reads, answers, asks, declines or plans (P01, P02,
-    P20).
-    """
+    """Phase 1: quick, without thinking. It reads, answers, asks, declines or plans (P01, P02, P20)."""
     return await _plan_round(state, runtime, config, deps)
 
 

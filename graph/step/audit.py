@@ -42,9 +42,7 @@ MOST_LINES = 300
 CITED_CHARS = 1_500
 """A cited observation up to this length is shown in full."""
 WHOLE_CHARS, ROOM = 4_000, 6_000
-"""Observations up to the first length are shown in full while the second lasts, because a look-up
-repeats the request.
-"""
+"""Observations up to the first length are shown in full while the second lasts: look-ups repeat the request."""
 READS = 8
 """The most read tools that the judge may call."""
 CORRECTIONS = 2
@@ -53,7 +51,7 @@ NOTES = {"before": "as it was before a change", "part": "the agent saw a part of
 
 @dataclass(frozen=True)
 class Subject:
-    """What is audited: a text to be delivered, and everything that it can rest on."""
+    """The subject of an audit: a text to be delivered, and everything it can rest on."""
 
     run: Mapping[str, Any]
     """The run's state: goal, conversation, plan, fence, language."""

@@ -69,7 +69,7 @@ from donewhen.state.settings import Settings
 OBSERVATIONS = ("donewhen", "observations")
 """Namespace of the full texts of observations in the store."""
 HEADER_CHARS = 200
-"""What `recall` leaves for its head."""
+"""Characters that `recall` reserves for its header."""
 EFFECT = "donewhen_effect"
 """Metadata key of a call for its effect's key, which is the same when the call is repeated after a crash."""
 ASKS = "asks"

@@ -98,9 +98,7 @@ def time_limit(seconds: float) -> Iterator[None]:
 
 @functools.lru_cache
 def validator_class(base: Any) -> Any:
-    """Return a validator class that obeys the time limit, compares in linear time, and refuses NaN
-    and slow patterns.
-    """
+    """Return a validator class that obeys the time limit, runs in linear time, and refuses NaN and slow patterns."""
     ours = {"pattern": _pattern, "patternProperties": _pattern_properties, "uniqueItems": _unique_items}
     ours["additionalProperties"] = _additional_properties
     checks = {keyword: _with_deadline(check) for keyword, check in {**base.VALIDATORS, **ours}.items()}

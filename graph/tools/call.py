@@ -42,7 +42,7 @@ _running: set["asyncio.Future[WorkEnd]"] = set()
 
 @dataclass
 class _Body:
-    """What happened in a tool's own code during a call; LangChain turns some of its errors into results."""
+    """Records a call of a tool's own code, because LangChain turns some of its errors into results."""
 
     limit: int = LIMIT
     """The most characters of its result."""
@@ -119,7 +119,7 @@ class ToolCall:
     limit: int = LIMIT
     """The most characters of the result."""
     secrets: Sequence[str] = ()
-    """What the result must not contain, besides recognized credentials."""
+    """Values that the result must not contain, besides recognized credentials."""
 
 
 async def call_tool(call: ToolCall) -> CallResult:

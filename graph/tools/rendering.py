@@ -65,9 +65,7 @@ def _as_data(value: Any) -> Any:
 
 
 def cap_text(text: str, limit: int) -> str:
-    """Return the text in a form that every database accepts; beyond `limit`, only its head with a note
-    of its length.
-    """
+    """Return the text in a form that every database accepts; beyond `limit`, its head and a note of its length."""
     if len(text) <= limit:
         return storable_text(text)
     note = f"\n… the result had {len(text):,} characters; the rest was not kept"

@@ -28,8 +28,9 @@ EffectKind = Literal["read", "idempotent", "write"]
 """The effect of a call on the world: none, the same each time, or another one each time."""
 
 USERS_TEXT = object()
-"""`metadata["users_text"]` of a tool whose results are the user's own words, such as their skills. No server's JSON can
-hold it."""
+"""Key of `metadata` for a tool whose results are the user's own words, such as skills. A server's JSON
+cannot set it.
+"""
 FOUND_BY_CHARS = 600
 """The most characters of a description that are indexed for search."""
 _NAME = pattern(r"[a-zA-Z0-9_-]{1,64}", re.ASCII)
@@ -124,8 +125,8 @@ class Toolbox:
         return copy.deepcopy(self._entries[name].schema)
 
     def openai(self, names: Iterable[str] | None = None) -> list[dict[str, Any]]:
-        """Return the named tools (default: all) as OpenAI definitions; the same objects each time, not
-        to be changed.
+        """Return the named tools (default: all) as OpenAI definitions; the same objects each time, do
+        not change them.
         """
         return [self._entries[name].definition for name in (self.names if names is None else names)]
 
@@ -302,9 +303,7 @@ def _values(values: Iterable[Any]) -> Iterator[str]:
 
 
 def from_function(function: Callable[..., Any]) -> BaseTool:
-    """Return the function as a tool, described by its signature and docstring. Raises ToolError if they
-    say too little.
-    """
+    """Return the function as a tool, described by signature and docstring. Raises ToolError if they say too little."""
     name = getattr(function, "__name__", "<nameless>")
     if name.startswith("<"):
         raise ToolError(f"{function!r} has no name: define it with `def`, or use StructuredTool.from_function")

@@ -12,9 +12,7 @@ from donewhen.state.pattern import pattern
 Word = Literal["yes", "no", "cancel", "later"]
 
 FEW = 5
-"""A text of at most this many words may always mean consent or refusal; in unspaced scripts two characters
-are a word.
-"""
+"""A text of at most this many words may mean consent or refusal; in unspaced scripts two characters are a word."""
 SAID: Mapping[Word, str] = {
     "yes": "y yes yep yeah ok okay true approve approved accept accepted agreed lgtm 👍 👌 ✅ "
     "ja jawohl genehmigt einverstanden oui approuvé sí si aprobado sim aprovado sì approvato akkoord "

@@ -50,9 +50,7 @@ class Answer:
 
     kind: AnswerKind
     text: str = ""
-    """The answer to a question, the reason of a rejection ("" if none was given), or the response in place
-    of a result.
-    """
+    """The answer to a question, the reason of a rejection ("" if none), or the response in place of a result."""
     plan: dict[str, Any] | None = None
     """For the `edit` of a plan: the whole edited plan, not yet validated, without a revision."""
     arguments: dict[str, Any] | None = None

@@ -94,9 +94,7 @@ def has_failed(record: StepRecord) -> bool:
 
 
 def block_unreachable(plan: Mapping[str, Any], records: Records) -> dict[str, StepRecord]:
-    """Block steps that can never run, because their needs ended badly, are missing or circular,
-    and their dependants.
-    """
+    """Block steps whose needs ended badly, are missing or circular, and their dependants."""
     status = {step["id"]: records.get(step["id"], {}).get("status", "pending") for step in plan["steps"]}
     possible = {id for id in status if status[id] not in (*OPEN, *ENDED_BADLY)}
     more = True

@@ -86,9 +86,7 @@ def _record_with_calls(step: Mapping[str, Any], before: Mapping[str, Any] | None
 
 
 def next_needs(record: StepRecord) -> tuple[str, ...]:
-    """Return the amounts of which a step's next action takes one: for frozen calls, a claim to be proven,
-    or a round.
-    """
+    """Return the amounts of which a step's next action takes one: for calls, for a claim, or for a round."""
     if calls := record.get("calls"):
         return () if needs_no_call(calls[0]) else ("tool_calls",)
     if claim := record.get("claim"):

@@ -209,9 +209,9 @@ class EvidenceScope:
         entry = self.entry(id)
         if self.text(id, entry["text"]).says(quote):
             return True
-        return bool(entry["ok"]) and entry["source"] != "user" and self.sent(id, quote)
+        return bool(entry["ok"]) and entry["source"] != "user" and self.is_in_arguments(id, quote)
 
-    def sent(self, id: str, quote: str) -> bool:
+    def is_in_arguments(self, id: str, quote: str) -> bool:
         """Return whether the call's arguments contain a quote; tools often repeat them."""
         sent = json.dumps(self.entry(id)["arguments"], ensure_ascii=False)
         return self.text(f"{id} sent", sent).says(quote)
@@ -316,7 +316,7 @@ def _find_outdated(cited: str, quote: Any, later: Entry, scope: EvidenceScope) -
     if (new := scope.again.get(cited)) is None:
         return f'{was}; look again, or, if it is meant as it was then, add "before": true to the evidence'
     now, same = scope.entry(new), scope.entry(new)["text"] == scope.entry(cited)["text"]
-    if quote and isinstance(quote, str) and not scope.sent(cited, quote):
+    if quote and isinstance(quote, str) and not scope.is_in_arguments(cited, quote):
         same = same or scope.text(new, now["text"]).says(quote)
     if now["ok"] and same:
         return None

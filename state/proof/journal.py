@@ -75,9 +75,7 @@ def call_key(tool: str, arguments: Any) -> str:
 
 
 class CallHistory:
-    """The calls that steps made, and their changes. Each observation is read once, because a journal
-    only grows (K8).
-    """
+    """The calls and changes that steps made. Each observation is read once, because a journal only grows (K8)."""
 
     def __init__(self, journal: Sequence[Mapping[str, Any]] = ()) -> None:
         self._count = 0

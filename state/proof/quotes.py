@@ -215,14 +215,17 @@ class SearchedText:
 
     def _stands_alone(self, short: str) -> bool:
         """Return whether so few characters of a script without spaces stand between characters of another kind."""
-        for found in re.finditer(re.escape(short), self._folded):
-            before, after = self._folded[found.start() - 1 : found.start()], self._folded[found.end() : found.end() + 1]
+        for found in re.finditer(re.escape(short), self._folded_text):
+            before, after = (
+                self._folded_text[found.start() - 1 : found.start()],
+                self._folded_text[found.end() : found.end() + 1],
+            )
             if not (_UNSPACED.fullmatch(before) or _UNSPACED.fullmatch(after)):
                 return True
         return False
 
     @cached_property
-    def _folded(self) -> str:
+    def _folded_text(self) -> str:
         return fold(self.text)
 
     def _whole_hash(self, short: re.Match[str]) -> str:

@@ -217,7 +217,7 @@ class Receipt(TypedDict):
     changed: bool
     """True if anything was changed, or may have been."""
     background: NotRequired[list[str]]
-    """What was given beside the goal: `agents_md`, `context`, `memory`."""
+    """The texts added to the goal: `agents_md`, `context`, `memory`."""
     spent: dict[str, float]
     meter: list[MeterRow]
 

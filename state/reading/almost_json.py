@@ -121,9 +121,7 @@ class _Reader:
         return items
 
     def _is_closed(self, bracket: str) -> bool:
-        """Return whether the object or list ends here: by its bracket, another one, or the end of text,
-        fence or tag.
-        """
+        """Return whether the object or list ends here: by a bracket, or the end of text, fence or tag."""
         before, gap = self.at, self._skip()
         kind, lexeme = self._peek()
         if kind == "close" and lexeme == bracket:

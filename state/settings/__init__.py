@@ -91,9 +91,7 @@ class Profile(BaseModel):
 
 
 class Settings(BaseModel):
-    """The permissions and the behaviour of one run. Every field has a default; a context of `None`
-    means all defaults.
-    """
+    """The permissions and the behaviour of one run. Every field has a default; None as a context means defaults."""
 
     model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid", frozen=True, json_schema_extra=with_nodes)
 
@@ -250,9 +248,7 @@ SettingsLike = Settings | Mapping[str, Any] | None
 
 
 def read_settings(given: SettingsLike) -> Settings:
-    """Return the settings in `given`; None means all defaults. Raises ConfigError for unknown names
-    and invalid values.
-    """
+    """Return the settings in `given`; None means defaults. Raises ConfigError for unknown names and invalid values."""
     if isinstance(given, Settings):
         return given
     if given is not None and not isinstance(given, Mapping):

@@ -121,9 +121,7 @@ def draw_call(pending: Pause, terminal: Terminal) -> RenderableType:
 
 
 def draw_changes(call: Mapping[str, Any], terminal: Terminal, *, most: int | None = None) -> Iterator[RenderableType]:
-    """Yield the long texts in a call's arguments, diffs in colour; at most `most` lines of each, the
-    rest is counted.
-    """
+    """Yield the long texts in a call's arguments, diffs in colour; at most `most` lines of each."""
     for change in text_changes(call):
         if most is None:
             yield Padding(Text(f"{clean(change.name)}:", style="dim"), (1, 0, 0, 2))
