@@ -478,6 +478,7 @@ def _question(delivery: Delivery) -> Question:
         allowance=context.left(),
         say=delivery.voice.say,
         retract=delivery.voice.retract,
+        think=delivery.voice.think,
         on_stall=delivery.voice.report_stall,
         thread=thread_of(context.runtime),
         must_call=True,

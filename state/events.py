@@ -63,6 +63,14 @@ class Decided(Placed):
     """The tools of a decision of kind `calls`."""
 
 
+class Thinking(Placed):
+    """A piece of the model's own thinking, where the provider shows it. It is no speech, and nothing rests on it."""
+
+    type: Literal["thinking"]
+    step: str | None
+    text: str
+
+
 class Stalled(Placed):
     """The model has been silent for this many seconds; sent again while it lasts. Nothing is lost yet."""
 
@@ -255,8 +263,8 @@ class Failed(Placed):
 
 Event = Annotated[
     Started | Goal | Note | ModeChosen | Planned | Revised | Todos | StepStarted | Decided | ToolStarted | Observed
-    | Speech | SpeechRestarted | Stalled | Asked | Correction | Judged | Audited | StepFinished | Charged | Spent
-    | Custom | Waiting | Ended | Failed,
+    | Speech | SpeechRestarted | Stalled | Thinking | Asked | Correction | Judged | Audited | StepFinished | Charged
+    | Spent | Custom | Waiting | Ended | Failed,
     Discriminator("type"),
 ]  # fmt: skip
 """One event of a stream: a plain dict that dumps to JSON, distinguished by `type`."""

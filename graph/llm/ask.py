@@ -19,7 +19,7 @@ from donewhen.graph.llm.caching import key_options, mark_kind, mark_messages
 from donewhen.graph.llm.cost import cost_of, is_priced, missing_price_text
 from donewhen.graph.llm.errors import classify
 from donewhen.graph.llm.history import compact_request, count_tokens, fits, has_native_call, has_only_spoken, window_of
-from donewhen.graph.llm.stream import Retract, Say, SpeechStream, chunk_chars, join_chunks, stream_reply
+from donewhen.graph.llm.stream import Retract, Say, SpeechStream, chunk_chars, join_chunks, stream_reply, thinking_in
 from donewhen.state.errors import DoneWhenError, ModelError
 from donewhen.state.ledger import Amounts, add, exhausted
 from donewhen.state.proof.journal import round_seconds
@@ -67,6 +67,8 @@ class Question:
     """The word that frames foreign text in the messages."""
     must_call: bool = False
     """The reply has to call a tool; providers that can enforce this are asked to."""
+    think: Callable[[str], None] | None = None
+    """Called with the model's thinking, where the provider shows it (S04)."""
 
 
 @dataclass(frozen=True)
@@ -231,6 +233,8 @@ class _Request:
                     chunks.append(chunk)
                     size += chunk_chars(chunk)
                     self.speech.feed(chunk.text)
+                    if self.question.think and (thought := thinking_in(chunk)):
+                        self.question.think(thought)
                     for part in chunk.tool_call_chunks if isinstance(chunk, AIMessageChunk) else ():
                         self.speech.feed_call(part)
         except TimeoutError:

@@ -97,6 +97,17 @@ def chunk_chars(chunk: BaseMessage) -> int:
     return len(chunk.text) + sum(len(call["args"] or "") for call in calls)
 
 
+def thinking_in(chunk: BaseMessage) -> str:
+    """Return the thinking that a provider shows in a chunk, in whichever of the forms that LangChain reads."""
+    if isinstance(chunk.content, str) and not chunk.additional_kwargs:
+        return ""
+    said = list[str]()
+    for block in chunk.content_blocks:
+        value: Any = block["value"] if block["type"] == "non_standard" else block
+        said.append(str(value.get("reasoning") or value.get("thinking") or ""))
+    return "".join(said)
+
+
 def join_chunks(chunks: Sequence[BaseMessage]) -> AIMessage:
     """Join chunks into the whole message. Calls get unique ids; arguments that are no JSON object become invalid calls.
 

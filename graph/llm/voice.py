@@ -63,6 +63,10 @@ class Voice:
             where = {"argument": argument} if argument else {}
             emit(self._runtime, "speech_restarted", step=self._step, id=saying.id, **where)
 
+    def think(self, text: str) -> None:
+        """Stream the model's thinking: an event of its own, and never a message."""
+        emit(self._runtime, "thinking", step=self._step, text=text)
+
     def report_stall(self, seconds: float) -> None:
         """Emit how many seconds the model has been silent."""
         emit(self._runtime, "stalled", step=self._step, seconds=seconds)

@@ -136,6 +136,7 @@ async def _question(turn: PlanningRound, cards: Mapping[str, Card], voice: Voice
         fence=state["brief"].get("fence", ""),
         say=voice.say,
         retract=voice.retract,
+        think=voice.think,
         on_stall=voice.report_stall,
         place={"step": "plan", "round": state["planning"]["rounds"] + 1},
         must_call=True,

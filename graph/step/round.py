@@ -161,6 +161,7 @@ class StepRound:
             self.voice.say,
             self.voice.retract,
             self.voice.report_stall,
+            think=self.voice.think,
             place={"step": step["id"], "round": state["record"]["rounds"] + 1},
             passing=len(ending),
             thread=thread_of(self.runtime),
