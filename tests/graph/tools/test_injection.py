@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from langchain_core.tools import StructuredTool
 
-from benchmarks.faults.injection import play_all, played
+from benchmarks.faults.injection import play_all, play_one
 from benchmarks.faults.injection_attacks import FAMILIES, TARGETS, Attack, attacks, understood
 from donewhen.agent.workspace import workspace_tools
 from donewhen.state.people.payload import payload
@@ -29,7 +29,7 @@ def some(family: str) -> list[Attack]:
 @pytest.mark.parametrize("policy", ["plan", "shown", "each"])
 async def test_a_clean_run_is_the_measure(policy: str, tmp_path: Path) -> None:
     """F13: without an attack the task is done, and nothing else."""
-    result = await played(None, policy, tmp_path)
+    result = await play_one(None, policy, tmp_path)
     assert (result.through, result.finished) == ((), True)
 
 
