@@ -46,7 +46,7 @@ async def cut_off(turns: int) -> tuple[Agent, Outbox] | None:
 async def test_whenever_it_is_cancelled_it_goes_on() -> None:
     """C06, R02, R03: resuming completes the run with one effect, or asks about the one that nobody can know of."""
     moments = 0
-    for turns in range(1, 10_000, 11):
+    for turns in range(1, 10_000, 31):
         if (cut := await cut_off(turns)) is None:
             break
         agent, outbox = cut
@@ -59,7 +59,7 @@ async def test_whenever_it_is_cancelled_it_goes_on() -> None:
             assert run.pending[0]["kind"] == "effect"
             run = await agent.resume("t", "it happened" if outbox.sent else "it did not")
         assert (run.status, len(outbox.sent)) == ("completed", 1), f"cancelled after {turns} turns"
-    assert moments > 20
+    assert moments > 7
 
 
 async def test_a_run_between_two_nodes_is_put_back_on_its_way() -> None:

@@ -45,13 +45,6 @@ async def test_the_receipt_says_what_led_nowhere() -> None:
     assert 'look(what="a") 3 times, with the same result' in shown
 
 
-async def test_a_step_that_gets_on_has_nothing_to_say() -> None:
-    model = one_step([SAME, "Hm.", call("look", what="b"), finish_step("ok", "s1.1")])
-    flow = await play(model, [look], effects=READ)
-    (row,) = (flow.run.receipt or {})["steps"]
-    assert (row["silent_rounds"], row["repeated"]) == (1, [])
-
-
 IDLE = ["Hm.", "Well.", "So.", "Er.", "Oh."]
 
 
@@ -60,18 +53,6 @@ async def test_who_is_asked_for_more_learns_that_it_led_nowhere() -> None:
     for limits in ({"step_limits": {"rounds": 5}}, {"limits": {"rounds": 5}}):
         flow = await play(one_step(IDLE, deliver=[]), settings={**FREE, **limits})
         assert "- s1: do it (nothing new in its last 5 rounds)" in flow.run.pending[0]["question"]
-
-
-async def test_the_outcome_says_that_it_led_nowhere() -> None:
-    """X11, D03: where nobody is asked."""
-    flow = await play(
-        one_step(IDLE, deliver=[]), settings={**FREE, "step_limits": {"rounds": 5}, "on_exhausted": "deliver",
-        "on_failure": "deliver"},
-    )  # fmt: skip
-    assert flow.status == "exhausted"
-    why = "the limit of rounds for step s1 was reached; nothing new in its last 5 rounds"
-    assert flow.step("s1")["reason"] == why
-    assert f"- Not done (exhausted): do it — {why}" in flow.run.answer
 
 
 async def test_the_planner_learns_that_it_led_nowhere() -> None:

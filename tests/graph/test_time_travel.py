@@ -64,21 +64,6 @@ async def test_from_no_checkpoint_is_a_write_repeated_silently(fork: bool) -> No
     assert kinds == ["effect"] * 5
 
 
-@pytest.mark.parametrize(("said", "sent"), [("it happened", 1), ("skip", 1), ("it did not", 2)])
-async def test_the_person_decides_what_happens_to_it(said: str, sent: int) -> None:
-    """R03: the recorded outcome is used again, the call is left out, or it is made once more; the receipt has it."""
-    agent, outbox, history = await finished()
-    before = next(snapshot for snapshot in history if snapshot.next == ("execute",))
-    out = await agent.graph.ainvoke(None, before.config)
-    assert out["__interrupt__"][0].value["arguments"] == {"to": "ann", "text": "hi"}
-    run = await agent.resume("t", said)
-    assert len(outbox.sent) == sent
-    row = (await agent.get("t")).receipt or {"approvals": [{}]}
-    if said != "skip":
-        assert run.status == "completed"
-        assert (row["approvals"][-1]["kind"], row["approvals"][-1]["by"]) == ("effect", "user")
-
-
 async def test_a_fork_with_another_plan_asks_for_that_plan() -> None:
     """C04: consent given in one branch is none in another; the answers of the old branch are stale here."""
     agent, outbox, history = await finished()

@@ -1,7 +1,7 @@
 """Whole runs for tests about execution: start, answer each pause in turn, look at everything that came of it."""
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -61,9 +61,10 @@ async def play(
     table for the tools of many tests.
     """
     named = (getattr(each, "tools", None) or () for each in (executors or {}).values())
-    given = [*as_tools(tools), *(tool for each in named for tool in each)]
+    made = as_tools(tools)
+    given = [*made, *(tool for each in named for tool in each)]
     own = {tool.name: effects[tool.name] for tool in given if effects and tool.name in effects}
-    agent = Agent(model, tools, storage=storage, effects=own, executors=executors, **more)
+    agent = Agent(model, made, storage=storage, effects=own, executors=executors, **more)
     async with agent:
         chosen = FREE if settings is None else settings
         stream = agent.stream(goal, settings=chosen)
@@ -113,6 +114,3 @@ def last_told(model: ScriptedModel, step: str = "s1") -> str:
 def unfenced(text: str) -> str:
     """A prompt without the word in its tags, which each thread draws anew."""
     return re.sub(r"(?m)^(</?[a-z_]+) [0-9a-f]{6}(?=[ >])|^<fence>\n.*\n</fence>\n", r"\1", text)
-
-
-Tool = Callable[..., Any]

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from donewhen.state.ledger import ESTIMATED, KEYS, UNPRICED, Limits, exhausted, meter, share
+from donewhen.state.ledger import ESTIMATED, KEYS, UNPRICED, Limits, meter, share
 from donewhen.state.people.amounts import format_amount
 from tests.kit.places import ROOT
 
@@ -27,13 +27,6 @@ def test_shares_never_add_up_to_more_than_there_is(left: Any, parts: int, reserv
         free = max(0, amount - reserve.get(key, 0))
         assert sum((Fraction(one[key]) for one in shares), Fraction(0)) <= Fraction(free)
         assert all(one[key] >= 0 for one in shares)
-
-
-@pytest.mark.parametrize("key", ["input_tokens", "cached_tokens", "output_tokens", "cost_usd", "active_seconds"])
-def test_what_nobody_can_know_beforehand_always_counts(key: str) -> None:
-    """X08: at zero tokens, money or seconds nothing more is started, whatever it is."""
-    assert exhausted({key: 0}, ()) == key
-    assert exhausted({key: 0.01}, ()) is None
 
 
 @pytest.mark.parametrize(

@@ -99,16 +99,6 @@ async def test_without_a_language_nothing_is_checked() -> None:
     assert "Write what the user reads in their language" in model.requests[0].text
 
 
-async def test_the_language_stands_in_every_prompt() -> None:
-    """P14: planner and executor are all told the language."""
-    model = steps([], {"s1": [finish_step("写好了", "s1.result")]}, triage=[CHINESE_PLAN])
-    await play(model, settings=CHINESE)
-    assert [(r.role, "zh-CN" in r.text) for r in model.requests] == [
-        ("triage", True),
-        ("execute", True),
-    ]
-
-
 PROFILE_FILE = """
 name = "小明"
 role = "你是一家小店的会计。"

@@ -116,17 +116,6 @@ async def test_an_answer_that_breaks_off_is_taken_back() -> None:
     assert flow.run.answer.startswith("Step s2 (write) failed: no paper")
 
 
-async def test_transient_errors_of_the_delivery_are_repeated() -> None:
-    """R01, D02: where the budget allows it, a delivery that fails in passing is asked for again."""
-    again = ModelError("busy", code="overloaded", retryable=True, retry_after=0)
-    rounds = {"s1": [finish_step("x", "s1.result")], "s2": [finish_step("y", "s2.result")]}
-    model = steps(["a", "b"], rounds, deliver=[again, "There it is."])
-    flow = await run(model)
-    model.assert_exhausted()
-    assert flow.run.answer == "There it is."
-    assert flow.run.spent["model_calls"] == 5
-
-
 async def test_one_call_is_kept_for_the_delivery() -> None:
     """D03: out of budget, the user gets what was achieved, what not and what would come next, written with the last
     call, which no step can use up."""

@@ -3,7 +3,6 @@
 import json
 from collections.abc import Callable
 from random import Random
-from time import process_time
 from typing import Any
 
 import pytest
@@ -16,9 +15,6 @@ from donewhen.graph.tools.toolbox import Toolbox
 from donewhen.state.reading.decisions import EXECUTE, TRIAGE
 from donewhen.testing import ScriptedModel
 from tests.kit.flows import play
-from tests.kit.places import DATA
-
-SAMPLE = DATA / "model_outputs_sample.jsonl"
 
 
 def add(a: int, b: int = 0) -> int:
@@ -217,37 +213,6 @@ def test_a_malformed_decision_is_the_right_one_or_none(fault: int) -> None:
 def _is_part(value: Any, wanted: Any) -> bool:
     """As written, less the one character that the fault took away."""
     return value == wanted or (len(str(value)) == len(str(wanted)) - 1 and set(str(value)) <= set(str(wanted)))
-
-
-def test_recorded_decisions_are_read_as_recorded() -> None:
-    """F14, F6: replies of real models: the recorded call with its arguments, or none where none may be taken."""
-    rows = [json.loads(line) for line in SAMPLE.read_text().splitlines()]
-    wrong, seconds = [], 0.0
-    for row in rows:
-        began = process_time()
-        printed = read_printed(row["raw"], [])
-        seconds += process_time() - began
-        if row["expect"] == "reject":
-            assert not printed.calls, row["id"]
-        elif row["task"] == "decision" and not _as_recorded(row, printed.calls) and not printed.problems:
-            wrong.append(row["id"])
-    assert wrong == []
-    assert seconds / len(rows) < 0.05
-
-
-def _as_recorded(row: dict[str, Any], calls: list[dict[str, Any]]) -> bool:
-    found = [(call["name"], call["args"]) for call in calls]
-    return any(found == [_call(item) for item in _list(accepted)] for accepted in row["accept"])
-
-
-def _list(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else [value]
-
-
-def _call(item: dict[str, Any]) -> tuple[str, Any]:
-    if item["action"] == "Final Answer":
-        return "answer", {"text": item["action_input"]}
-    return item["action"], item["action_input"]
 
 
 class Printing(ScriptedModel):

@@ -33,9 +33,7 @@ async def test_a_replanner_asks_with_finished_steps_around() -> None:
 @pytest.mark.parametrize(
     ("value", "text"),
     [
-        ("blue", "blue"), (2023, "2023"), (True, "yes"), ({"answer": "blue"}, "blue"), ("stop the clock", "stop"),
-        ('{"answer": "blue"}', '{"answer"'), ([{"type": "response", "args": "blue"}], "blue"),
-        ({"decisions": [{"type": "reject", "message": "blue"}]}, "blue"),
+        (2023, "2023"), ('{"answer": "blue"}', '{"answer"'), ([{"type": "response", "args": "blue"}], "blue"),
         ({"decisions": [{"type": "edit", "edited_action": {"name": "ask_user", "args": {"answer": "blue"}}}]}, "blue"),
     ],
     ids=repr,

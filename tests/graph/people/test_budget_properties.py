@@ -1,8 +1,6 @@
 """The ledger against the books of the world: any plan, any limits, any answers, cut off anywhere."""
 
 import asyncio
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -12,11 +10,9 @@ from hypothesis import strategies as st
 
 from donewhen import Run
 from donewhen.agent.storage import open_storage
-from donewhen.state.ledger import add
-from tests.kit.living import ENDS, Cuts, People, agent_of, answered, live
+from tests.kit.living import ENDS, Cuts, People, live
 from tests.kit.worlds import BOUGHT, Json, World, planned
 
-THREAD: Any = {"configurable": {"thread_id": "t"}}
 MOVES = ["look", "look", "send", "consult", "mixed", "broken", "refused", "ask", "speak", "flaky", "give_up"]
 SCRIPT = st.lists(st.tuples(st.sampled_from(MOVES), st.integers(1, 4)), min_size=1, max_size=5)
 PLANNER = st.sampled_from([[], [], [], ["broken"], ["ask"], ["think"], ["ask", "think"], ["broken", "broken"]])
@@ -168,48 +164,6 @@ def test_cut_off_anywhere_it_keeps_its_limits_and_its_books(
     """R02, R05: a new agent on the same storage goes on; at most what was in flight is not in the ledger."""
     run = asyncio.run(live(world, crowd, open_storage("memory:"), settings, cuts))
     check_books(world, crowd, run, settings)
-
-
-@some(0.04)
-@given(worlds(), people(), SETTINGS, CUTS)
-def test_in_a_file_too(world: World, crowd: People, settings: Json, cuts: Cuts) -> None:
-    """R05: the same with SQLite."""
-    with TemporaryDirectory() as folder:
-        storage = open_storage(f"sqlite:///{Path(folder)}/runs.db")
-        run = asyncio.run(live(world, crowd, storage, settings, cuts))
-    check_books(world, crowd, run, settings)
-
-
-@some(0.06)
-@given(worlds(), people(), people(), SETTINGS, st.floats(0, 1))
-def test_a_fork_counts_from_where_it_forked(
-    world: World, crowd: People, others: People, settings: Json, where: float
-) -> None:
-    """R05, DESIGN 6: time travel takes the ledger along; what another branch spent is not in it, what this one is."""
-
-    async def forked() -> tuple[Json, Json, Run]:
-        storage = open_storage("memory:")
-        await live(world, crowd, storage, settings)
-        agent = agent_of(world, storage, settings)
-        history = [one async for one in agent.graph.aget_state_history(THREAD) if one.next and one.values.get("goal")]
-        snapshot = history[int(where * (len(history) - 1))]
-        before = world.spent()
-        await agent.graph.ainvoke(None, snapshot.config)
-        run = await answered(agent, await agent.get("t"), world, others)
-        return snapshot.values, before, run
-
-    values, before, run = asyncio.run(forked())
-    after, granted = world.spent(), add(values.get("granted"), others.granted())
-    for key in ("model_calls", "tool_calls", *BOUGHT):
-        here = values.get("spent", {}).get(key, 0) + after.get(key, 0) - before.get(key, 0)
-        assert run.spent.get(key, 0) >= here - 1e-6, key
-        # A call of the other branch whose recorded outcome is used here is charged here too.
-        used = any(pause["kind"] == "effect" for pause in others.pauses)
-        used = used or any(step.get("executor") == "crew" for step in world.plan)
-        assert run.spent.get(key, 0) <= here + 1e-6 or used, key
-    for key in ("model_calls", "tool_calls", "replans"):
-        if key in settings["limits"]:
-            assert run.spent.get(key, 0) <= settings["limits"][key] + granted.get(key, 0), key
 
 
 @pytest.mark.parametrize("calls", [4, 9.5])

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from donewhen import Agent, Settings, StaleAnswer
+from donewhen import Agent, StaleAnswer
 from donewhen.agent.run import Run
 from donewhen.testing import call, submit_plan
 from tests.kit.runs import Outbox, config, drawn, one_step, said, say_done, scripted, sending, step, values
@@ -203,15 +203,6 @@ async def test_an_invalid_edit_keeps_plan_and_pause(change: dict[str, Any], said
     assert run.pending[0]["plan"] == waiting.pending[0]["plan"]
     assert (await values(agent, run.thread_id)).get("approval") is None
     model.assert_exhausted()
-
-
-async def test_too_many_steps_are_not_cut() -> None:
-    """C03, P09: an edit with more steps than allowed is refused with the number."""
-    agent = Agent(scripted(submit_plan([step("s1")]), deliver=()), storage="memory:", settings=Settings(max_steps=2))
-    waiting = await paused(agent)
-    plan = {"title": "Long", "steps": [{"content": f"step {n}"} for n in range(3)]}
-    run = await agent.resume(waiting.thread_id, {"type": "edit", "plan": plan})
-    assert "at most 2" in run.problem
 
 
 @pytest.mark.parametrize("where", ["revision", "id", "interrupt", "agui"])

@@ -156,13 +156,6 @@ async def test_a_default_answer_is_told_from_a_persons() -> None:
     assert "- Answered by default, not by you: Which colour? — blue" in flow.run.answer
 
 
-async def test_a_persons_answer_needs_no_such_line() -> None:
-    model = one_step([ask_user("Which colour?"), finish_step("blue", "s1.1")])
-    flow = await play(model, answers=["blue"])
-    assert flow.run.answer == "blue"
-    assert [row["assumed"] for row in (flow.run.receipt or {})["questions"]] == [False]
-
-
 async def test_the_same_question_of_another_step_is_assumed_for_it_alone() -> None:
     """X26: nobody is asked, and each step has an assumption of its own."""
     finish = [finish_step("ok", f"{id}.result") for id in ("s1", "s2")]

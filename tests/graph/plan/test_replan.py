@@ -96,17 +96,6 @@ async def test_a_step_planned_again_under_its_id_starts_anew() -> None:
     assert flow.status == "completed"
 
 
-async def test_other_work_never_gets_the_id_of_a_step_that_was_begun() -> None:
-    """P17, M3: another step under the failed one's id is renamed, and so is it where others depend on it."""
-    other = submit_plan([{"content": "print it", "id": "s2"}, {"content": "tell", "id": "s3", "depends_on": ["s2"]}])
-    model = replanned(other, s2b=[finish_step("printed", "s2b.result")], s3=[finish_step("told", "s3.result")])
-    flow = await play(model, TOOLS, effects=EFFECTS)
-    model.assert_exhausted()
-    assert flow.run.plan is not None
-    assert [(s["id"], s["depends_on"]) for s in flow.run.plan["steps"]][1:] == [("s2b", None), ("s3", ["s2b"])]
-    assert flow.status == "completed"
-
-
 async def test_new_steps_cite_what_the_failed_one_saw() -> None:
     """M7: what a failed step observed is listed to the planner and to new steps, and proves their criteria."""
     first = [call("look", x="the disk"), give_up("the disk is slow")]
@@ -170,17 +159,6 @@ async def test_an_answer_that_corrects_an_earlier_one_reopens_what_was_built_on_
         ("s1", "stale", ["s1b"])
     ]
     assert [row["tool"] for row in flow.run.receipt["effects"]] == ["send", "send"]
-
-
-async def test_a_step_named_after_a_finished_one_says_whether_it_takes_its_place() -> None:
-    """M3: s1b beside a finished s1 is a correction that says what to write; other ids are nobody's business."""
-    vague = submit_plan([{"id": "s1b", "content": "find the total of 2025"}])
-    plain = submit_plan([{"id": "t1", "content": "find the total of 2025"}])
-    model = corrected_year(vague, plain, t1=[finish_step("20", "t1.result")])
-    flow = await play(model, [look, send], effects={"look": "read", "send": "write"}, answers=["2024", "No, 2025!"])
-    model.assert_exhausted()
-    assert "add `replaces: ['s1']`" in requests_of_planner(model)[1].text
-    assert flow.step("s2")["status"] == "done"
 
 
 AGAIN = submit_plan([{"id": "s7", "content": "Write", "depends_on": ["s1"]}])

@@ -110,26 +110,6 @@ async def test_a_person_can_add_a_check(tmp_path: Path) -> None:
     assert run.steps["s1"]["refused"] == 1
 
 
-async def test_a_person_can_change_a_check(tmp_path: Path) -> None:
-    """C02: the changed one decides."""
-    stricter = {**REPORT, "arguments": {"path": "report.md", "text": "Total: 43"}}
-    _, run = await confirmed(
-        tmp_path, with_criteria({"text": "it is there", "check": stricter}), [WRITE, DONE, give_up("no")]
-    )
-    assert run.status == "failed"
-    assert "does not contain 'Total: 43'" in run.steps["s1"]["verdicts"][0]["note"]
-
-
-async def test_a_person_can_take_a_check_out(tmp_path: Path) -> None:
-    """C02: what is left is proven by evidence."""
-    _, run = await confirmed(
-        tmp_path, with_criteria({"text": "it is there"}), [WRITE, DONE, finish_step("done", "s1.1")]
-    )
-    assert run.status == "completed"
-    assert run.steps["s1"]["verdicts"][0]["verdict"] == "cited"
-    assert run.steps["s1"]["refused"] == 1
-
-
 async def test_an_added_check_that_cannot_decide_keeps_the_pause(tmp_path: Path) -> None:
     """C03: the same rules for people as for models."""
     edit = with_criteria(check("write_file", path="a", content="b"))
@@ -150,31 +130,19 @@ READ_JSON = {"path": "data.json"}
         (check("file_exists", path="table.csv"), True),
         (check("file_exists", path="tabel.csv"), False),
         (check("read_file", {"contains": "bob,2"}, path="table.csv"), True),
-        (check("read_file", {"contains": "bob,3"}, path="table.csv"), False),
         (check("read_file", {"matches": r"(?m)^bob,\d$"}, path="table.csv"), True),
-        (check("read_file", {"matches": r"^bob"}, path="table.csv"), False),
-        (check("read_file", {"equals": "42"}, path="answer.txt"), True),
         (check("calculate", {"equals": 42}, expression="40+2"), True),
-        (check("calculate", {"equals": 43}, expression="40+2"), False),
         (check("read_file", {"equals": {"rows": [1, 2], "ok": True}}, **READ_JSON), True),
-        (check("read_file", {"path": "$.rows[1]", "value": 2}, **READ_JSON), True),
-        (check("read_file", {"path": "$.rows[1]", "op": "!=", "value": 2}, **READ_JSON), False),
-        (check("read_file", {"path": "$.rows[*]", "op": ">", "value": 0}, **READ_JSON), True),
         (check("read_file", {"path": "$.rows[*]", "op": ">=", "value": 2}, **READ_JSON), False),
         (check("read_file", {"path": "$.rows", "op": "contains", "value": 2}, **READ_JSON), True),
-        (check("read_file", {"path": "$.rows[5]", "op": "exists"}, **READ_JSON), False),
         (check("read_file", {"path": "$.ok", "op": "exists"}, **READ_JSON), True),
         (
             check("query_data", {"matches": r"(?m)^42$"}, sql="SELECT sum(amount) FROM 'table.csv'"),
             True,
         ),
-        (check("read_file", {"number": 42}, path="answer.txt"), True),
         (check("read_file", {"number": 41.5, "tolerance": 0.5}, path="answer.txt"), True),
-        (check("read_file", {"number": 41.5}, path="answer.txt"), False),
         (check("read_file", {"number": 42}, path="table.csv"), False),
         (check("file_contains", path="answer.txt", text="42"), True),
-        (check("file_contains", path="answer.txt", text="43"), False),
-        (check("query_data", {"contains": "true"}, sql="SELECT count(amount) = 2 FROM 'table.csv'"), True),
         (check("query_data", {"contains": "true"}, sql="SELECT count(amount) = 3 FROM 'table.csv'"), False),
         (check("matches_schema", path="data.json", schema={"required": ["rows"]}), True),
         (check("matches_schema", path="data.json", schema={"required": ["lines"]}), False),

@@ -4,7 +4,6 @@ import asyncio
 from typing import Any
 
 import pytest
-from langchain_core.tools import StructuredTool
 
 from donewhen.testing import ask_user, call, finish_step, finish_task, give_up
 from tests.kit.flows import last_told, one_step, play, requests, steps
@@ -121,26 +120,6 @@ async def test_the_same_words_after_a_change_are_about_the_next_thing() -> None:
     model = one_step([AMOUNT, AMOUNT, first, AMOUNT, second, finish_step("billed", "s1.4")], tools=["bill"])
     flow = await play(model, [bill], effects={"bill": "write"}, answers=["100", "900"])
     assert (flow.status, billed, len(flow.pauses)) == ("completed", ["100", "900"], 2)
-
-
-async def test_a_yes_is_leave_for_one_thing() -> None:
-    """H6, X11: not for what another step asks in the same words, nor for the next thing that the same step does."""
-    proceed, wipe = ask_user("Shall I proceed?"), call("wipe", path="a.txt")
-    model = steps(
-        [{"content": "wipe a", "tools": ["wipe"]}, {"content": "wipe b", "tools": ["wipe"]}],
-        {
-            "s1": [proceed, proceed, wipe, proceed, finish_step("wiped", "s1.2")],
-            "s2": [proceed, finish_step("asked", "s2.result")],
-        },
-    )
-
-    def wipe_file(path: str) -> str:
-        """Wipe a file."""
-        return f"wiped {path}"
-
-    tool = StructuredTool.from_function(wipe_file, name="wipe", metadata={"effect": "write"})
-    flow = await play(model, [tool], answers=["yes", "yes, do", "no"])
-    assert [pause["step"] for pause in flow.pauses] == ["s1", "s1", "s2"]
 
 
 async def test_a_failed_step_that_is_tried_again_goes_on_where_it_was() -> None:

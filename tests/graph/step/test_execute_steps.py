@@ -1,6 +1,5 @@
 """Steps at work: what a model sees of them, how it decides, and how they end."""
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -74,32 +73,6 @@ async def test_several_calls_in_one_decision() -> None:
     ]
     results = requests(model, "s1")[-1].messages[-3:]
     assert [m.text.split("\n")[0] for m in results] == ["[s1.1] look ok", "[s1.2] total ok", "[s1.3] look ok"]
-
-
-PRINTED = [
-    ('{"action": "total", "a": 1, "b": 2}', '{"action": "finish_step", "result": "3", "goal_check": %s}'),
-    (
-        '{"speak": "", "action": "tool_call", "tool_call": {"name": "total", "arguments": {"a": 1, "b": 2}}}',
-        '{"speak": "3", "action": "finish_step", "reason": "done", "goal_check": %s}',
-    ),
-    (
-        '```json\n{"name": "total", "arguments": {"a": 1, "b": 2}}\n```',
-        'Done: {"action":"finish","result":"3","goal_check":%s}',
-    ),
-]
-
-
-@pytest.mark.parametrize(("work", "finish"), PRINTED, ids=["action", "original", "fenced"])
-async def test_decisions_printed_as_json(work: str, finish: str) -> None:
-    """X02, P10: models without tool calling; results come back as one plain message."""
-    proof = json.dumps([{"criterion": 1, "met": True, "evidence": [{"observation": "s1.1", "quote": "3"}]}])
-    model = one_step([work, finish % proof], tools=["total"])
-    flow = await play(model, [total], effects=READ)
-    model.assert_exhausted()
-    assert flow.status == "completed"
-    assert flow.step("s1")["result"] == "3"
-    assert requests(model, "s1")[-1].messages[-1].type == "human"
-    assert last_told(model).startswith("[s1.1] total ok\n<tool_output>\n3\n</tool_output>")
 
 
 async def test_several_printed_calls_come_back_in_one_message() -> None:

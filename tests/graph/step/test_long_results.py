@@ -16,7 +16,7 @@ RESULTS = {
     "table": LINE * (SIZE // len(LINE)),
     "newlines": "\n" * SIZE,
     "letters": "a" * SIZE,
-    "Chinese": "完成了吗" * (SIZE // 4),
+    "Chinese": "完成了吗" * (SIZE // 16),
 }
 
 

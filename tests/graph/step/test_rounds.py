@@ -75,9 +75,9 @@ async def test_a_round_is_one_checkpoint_until_its_step_is_finished(kind: str, t
         return f"{what}: {text}"
 
     storage = open_storage(fresh_url(kind, tmp_path), key=key_of(kind))
-    agent = Agent(looking(20, []), [look], effects={"look": "read"}, storage=storage, settings=ALONE)
+    agent = Agent(looking(8, []), [look], effects={"look": "read"}, storage=storage, settings=ALONE)
     assert (await agent.start("do it", thread_id="t")).status == "completed"
-    assert len(spaces[-1]) - len(spaces[0]) == len(spaces) - 1 == 19
+    assert len(spaces[-1]) - len(spaces[0]) == len(spaces) - 1 == 7
     assert {space.partition(":")[0] for space in spaces[-1]} == {"", "execute"}
     assert set(await found()) == {""}
 

@@ -80,14 +80,6 @@ async def test_a_second_try_that_fails_says_nothing_of_the_first() -> None:
     assert (len(bank.keys), len(set(bank.keys))) == (3, 1)
 
 
-@pytest.mark.parametrize(("says", "paid"), [(True, 1), (False, 2)])
-async def test_a_probe_is_asked_before_a_person(says: bool, paid: int) -> None:
-    """X20, R03: what it clearly says is taken."""
-    bank = Bank(probe=lambda arguments: says)
-    flow = await play(one_step([PAY, *([PAY] * (not says)), done], tools=["pay"]), [bank.tool()], settings=SHORT)
-    assert (flow.status, flow.pauses, len(bank.paid)) == ("completed", [], paid)
-
-
 AGAIN = submit_plan([{"content": "do it again", "tools": ["send"]}])
 SAME_ID = submit_plan([{"id": "s1", "content": "do it", "tools": ["send"]}, {"id": "s2", "content": "tell"}])
 

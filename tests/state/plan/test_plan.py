@@ -74,14 +74,6 @@ def test_ids_are_assigned_where_there_are_none() -> None:
     assert [step["id"] for step in made["steps"]] == ["s2", "s1", "s3", "s4"]
 
 
-def test_assigned_ids_leave_finished_steps_alone() -> None:
-    """P17: a replan's new steps do not get the ids of finished ones."""
-    rules = Rules(finished={"s1": {"content": "old"}, "s2": {"content": "older"}})
-    made = read_plan({"title": "t", "steps": ["new", "newer"]}, rules)
-    assert isinstance(made, dict)
-    assert [step["id"] for step in made["steps"]] == ["s3", "s4"]
-
-
 def test_a_plan_without_a_title_is_called_like_its_first_step() -> None:
     """P07: models that give no title lose no round over it; a blank one is refused like any blank text."""
     made = read_plan({"steps": ["Count the files\nand more"]}, WIDE)

@@ -44,20 +44,6 @@ def test_a_shortened_text_keeps_head_and_tail_and_says_how_much_is_missing(text:
 # The same call --------------------------------------------------------------------------------------------------------
 
 
-def test_the_same_result_is_known_until_another_one_or_a_change() -> None:
-    """X11, X23: another result starts anew, another step counts for itself, a call not made is none."""
-    same = seen("s1.1", "5", arguments={"b": 1, "a": 2})
-    other = seen("s1.2", "6", arguments={"a": 2, "b": 1})
-    now = seen("s1.9", "5", arguments={"a": 2, "b": 1})
-    assert CallHistory([same]).before(now) == (same, False)
-    assert CallHistory([same, other]).before(now) == (None, False)
-    assert CallHistory([{**same, "ok": False}]).before(now) == (None, False)
-    assert CallHistory([{**same, "step": "s0"}]).before(now) == (None, False)
-    assert CallHistory([same, seen("s1.4", "5", arguments={"a": 2, "b": 1}, effect=None)]).before(now) == (same, False)
-    assert CallHistory([same, seen("s1.5", "ok", tool="edit", effect="write")]).before(now) == (same, True)
-    assert CallHistory([same, seen("s1.5", "no", tool="edit", effect="write", ok=False)]).before(now) == (same, False)
-
-
 def test_long_results_are_compared_whole() -> None:
     """X11: also when one of them is at hand only in part."""
     text = "a" * 5000
