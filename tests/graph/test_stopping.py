@@ -186,7 +186,7 @@ def watched() -> tuple[Settings, asyncio.Event]:
     passed = asyncio.Event()
 
     class Watched(Settings):
-        def late(self, now: datetime | None = None) -> bool:
+        def is_late(self, now: datetime | None = None) -> bool:
             return passed.is_set()
 
     return Watched(confirm="never", deadline=LAST), passed
