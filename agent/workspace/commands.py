@@ -193,11 +193,12 @@ def run_process(
     environment: dict[str, str],
     seconds: float,
     stop: threading.Event | None = None,
-    keep: int = KEPT_BYTES,
+    stdout: Output | None = None,
 ) -> ProgramEnd:
     """Run a program until it ends, its time is over or `stop` is set; whatever it started ends with it.
 
-    So it does when this process dies: see `supervisor`. Raises ToolException when it cannot be started.
+    So it does when this process dies: see `supervisor`. `stdout` takes what it writes there, as it comes. Raises
+    ToolException when it cannot be started.
     """
     try:
         child = subprocess.Popen(
@@ -212,7 +213,7 @@ def run_process(
     except (OSError, UnicodeEncodeError) as error:
         raise ToolException(f"{os.path.basename(command[0])} could not be started: {error}.") from None
     with child:
-        return _watch(child, seconds, stop or threading.Event(), ProgramEnd(Output(keep), Output(keep)))
+        return _watch(child, seconds, stop or threading.Event(), ProgramEnd(stdout or Output(), Output()))
 
 
 def _watch(child: subprocess.Popen[bytes], seconds: float, stop: threading.Event, ended: ProgramEnd) -> ProgramEnd:

@@ -13,7 +13,7 @@ from langchain_core.tools import BaseTool, StructuredTool, ToolException, create
 from donewhen.agent.workspace.arithmetic import calculate
 from donewhen.agent.workspace.checks import SCHEMA_ARGUMENTS, file_contains, file_exists, matches_schema
 from donewhen.agent.workspace.commands import allow_list, run_command
-from donewhen.agent.workspace.data.query import describe_data, query_data
+from donewhen.agent.workspace.data.query import KnownFiles, describe_data, query_data
 from donewhen.agent.workspace.files import (
     Written,
     append_file,
@@ -31,7 +31,7 @@ from donewhen.agent.workspace.walk import near_names
 from donewhen.graph.sync import run_in_thread
 from donewhen.graph.tools.toolbox import EffectKind
 
-GIVEN = ["root", "programs", "stop"]
+GIVEN = ["root", "programs", "known", "stop"]
 PATH = ["path"]
 
 
@@ -45,10 +45,11 @@ def workspace_tools(root: str | Path, *, commands: Sequence[str] = (), write: bo
     (what a call would write over).
     Raises ConfigError when the folder is missing or unreadable, or a program is not installed.
     """
-    folder = Root(root)
+    folder, known = Root(root), KnownFiles()
     tools = [
-        *(_tool(function, folder, "read", PATH) for function in (list_files, find_text, read_file, describe_data)),
-        _tool(query_data, folder, "read"),
+        *(_tool(function, folder, "read", PATH) for function in (list_files, find_text, read_file)),
+        _tool(functools.partial(describe_data, known=known), folder, "read", PATH),
+        _tool(functools.partial(query_data, known=known), folder, "read"),
         *(_tool(function, folder, "read", PATH, check=True) for function in (file_exists, file_contains)),
         _tool(matches_schema, folder, "read", PATH, schema=SCHEMA_ARGUMENTS, check=True),
         _tool(calculate, None, "read"),

@@ -1,7 +1,8 @@
 """The process in which DuckDB works: it reads below one folder, runs one SELECT, and can write nothing.
 
-It gets a request as its argument and prints `{"text"}` or `{"error"}`. It imports nothing of the project but this
-room, and dies with its time or its memory, whatever the SQL does.
+It finds its request in a folder of its own, leaves there what it learned of files, and prints `{"text"}` or `{"error"}`
+after lines of `{"doing", "percent"}`. It imports nothing of the project but this room, and dies with its time or its
+memory, whatever the SQL does.
 """
 
 import contextlib
@@ -10,7 +11,8 @@ import json
 import os
 import resource
 import sys
-import tempfile
+import threading
+from collections.abc import Iterator
 from typing import Any
 
 from donewhen.agent.workspace.data.columns import EMPTY, quote_name, text
@@ -25,6 +27,7 @@ EXAMPLES = 4
 ORDERING = ("COMPARE_LESSTHAN", "COMPARE_GREATERTHAN", "COMPARE_BETWEEN", "ORDER")
 """Kinds of expressions that compare text columns alphabetically."""
 EXTREMES = ("min", "max", "arg_min", "arg_max", "min_by", "max_by")
+PROGRESS_SECONDS = 1.0
 
 
 def connect(root: str, scratch: str) -> Any:
@@ -44,7 +47,8 @@ def connect(root: str, scratch: str) -> Any:
     )
     con.execute(f"SET allowed_directories = [{text(root + '/')}, {text(scratch + '/')}]")
     con.execute("SET TimeZone = 'UTC'")
-    con.execute("SET enable_progress_bar = false")  # it would be printed among the answer
+    con.execute("SET enable_progress_bar_print = false")  # it would be printed among the answer
+    con.execute("SET enable_progress_bar = true")
     con.execute("SET enable_external_access = false")
     con.execute("SET lock_configuration = true")
     return con
@@ -52,26 +56,18 @@ def connect(root: str, scratch: str) -> Any:
 
 def describe(tables: Tables, path: str) -> str:
     """Describe a file: how it was read, its rows, and every column with type, nulls, examples and warning."""
-    table = tables.open(path)
-    if table.how == ["Parquet"]:
-        types = [column.type for column in table.columns]
-        for column in table.columns:
-            column.type = "VARCHAR" if column.type == "VARCHAR" else ""  # only texts may need a warning
-        tables.settle(table, table.source)
-        for column, type in zip(table.columns, types, strict=True):
-            column.type = type
-    counts = ", ".join(f"count({quote_name(column.name)})" for column in table.columns)
-    rows, *filled = tables._one(path, f"SELECT count(*), {counts} FROM {table.source}")
+    table = tables.open(path, whole=True)
     shown = tables.con.execute(f"SELECT CAST(COLUMNS(*) AS VARCHAR) FROM {table.source} LIMIT 1000").fetchall()
-    lines = [f"{path}: {rows} rows, {len(table.columns)} columns; {'; '.join(table.how)}"]
+    lines = [f"{path}: {table.rows} rows, {len(table.columns)} columns; {'; '.join(table.how)}"]
     for at, column in enumerate(table.columns):
         examples = list(dict.fromkeys(row[at] for row in shown if row[at] is not None))[:EXAMPLES]
         told = ", ".join(_cell(each)[:60] for each in examples)
-        line = f"- {quote_name(column.name)} {column.type}; {rows - filled[at]} null; e.g. {told}"
-        if not filled[at]:
+        line = f"- {quote_name(column.name)} {column.type}; {table.rows - column.filled} null; e.g. {told}"
+        if not column.filled:
             type = "" if column.type.strip('"') == EMPTY else f" {column.type},"
-            line = f"- {quote_name(column.name)}{type} without a value{f'; {rows} null' if rows else ''}"
+            line = f"- {quote_name(column.name)}{type} without a value{f'; {table.rows} null' if table.rows else ''}"
         lines.append(line + (f"; NOTE: {column.warning}" if column.warning else ""))
+    _leave(tables.learned)
     return "\n".join(_bound_lines(lines, "columns"))
 
 
@@ -92,6 +88,8 @@ def query(tables: Tables, sql: str) -> str:
     paths = {name.casefold(): name for name in names if os.path.isfile(name) or _is_pattern(name)}
     for path in paths.values():
         tables.view(path)
+    tables.doing = "running the query"
+    _leave(tables.learned)
     resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
     try:
         tables.con.query(statements[0].query).create("result")
@@ -199,17 +197,44 @@ def _ordered_columns(node: Any, ordering: bool) -> list[str]:
     return [name for each in node.values() for name in _ordered_columns(each, within)]
 
 
+def _leave(learned: dict[str, Any]) -> None:
+    """Leave what is known of files to whoever asked; also for the next query, if this one fails."""
+    if learned:
+        with open(os.path.join(sys.argv[2], "learned.json"), "w") as file:
+            json.dump(learned, file)
+
+
+@contextlib.contextmanager
+def _progress(tables: Tables) -> Iterator[None]:
+    """Print every second what is being done, and how much of it is done."""
+    done = threading.Event()
+
+    def watch() -> None:
+        while not done.wait(PROGRESS_SECONDS):
+            line = {"doing": tables.doing, "percent": max(0, int(tables.con.query_progress()))}
+            print(json.dumps(line), flush=True)
+
+    watching = threading.Thread(target=watch, daemon=True)
+    watching.start()
+    yield
+    done.set()
+    watching.join()
+
+
 def main() -> None:
-    """Serve one request from the command line, with one answer on stdout."""
-    request = json.loads(sys.argv[1])
+    """Serve the request in the folder that the command line names, with one answer on stdout."""
     with contextlib.suppress(OSError, ValueError):  # macOS has no such limit
         resource.setrlimit(resource.RLIMIT_AS, (ADDRESS_SPACE, ADDRESS_SPACE))
-    os.chdir(request["root"])
-    with tempfile.TemporaryDirectory() as scratch:
-        scratch = os.path.realpath(scratch)
+    root, own = json.loads(sys.argv[1])["root"], sys.argv[2]
+    with open(os.path.join(own, "request.json")) as file:
+        request = json.load(file)
+    os.chdir(root)
+    copies = os.path.join(own, "copies")
+    os.mkdir(copies)
+    tables = Tables(connect(root, copies), copies, request["remembered"])
+    with _progress(tables):
         try:
-            work = {"describe": describe, "query": query}[request["do"]]
-            answer = {"text": work(Tables(connect(request["root"], scratch), scratch), request["of"])}
+            answer = {"text": {"describe": describe, "query": query}[request["do"]](tables, request["of"])}
         except Refused as refusal:
             answer = {"error": str(refusal)}
         except Exception as error:

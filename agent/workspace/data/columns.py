@@ -12,39 +12,56 @@ CODES = (
 )
 MARKS = rf"[$€£¥₹%\s]|{CODES}"
 """Marks beside numbers: currency signs and codes, per cent, blanks."""
-CORE = f"regexp_replace(trim({{c}}), '{MARKS}', '', 'g')"
-POINT = r"regexp_full_match({v}, '[-+]?(\d+|[1-9]\d{0,2}([,'']\d{3})+)([.]\d+)?')"
-COMMA = r"regexp_full_match({v}, '[-+]?(\d+|[1-9]\d{0,2}([.'']\d{3})+)(,\d+)?')"
-TWOFOLD = r"regexp_full_match({v}, '[-+]?([1-9]\d{0,2}([.,]\d{3})+|\d{1,3})')"
-DATE = r"regexp_full_match(trim({c}), '\d{1,2}[./-]\d{1,2}[./-]\d{2,4}([ T].*)?')"
+LIKELY = rf"([-+.,''\d\p{{Zs}}]|{MARKS})+|[\s\p{{Zs}}]*\d{{1,2}}[./-]\d{{1,2}}[./-](?s:.*)"
+"""The form of all that is a number or a date by one of the forms below, and of some that is neither."""
+CORE = f"regexp_replace(trim({{likely}}), '{MARKS}', '', 'g')"
+POINT = r"regexp_full_match({core}, '[-+]?(\d+|[1-9]\d{0,2}([,'']\d{3})+)([.]\d+)?')"
+COMMA = r"regexp_full_match({core}, '[-+]?(\d+|[1-9]\d{0,2}([.'']\d{3})+)(,\d+)?')"
+TWOFOLD = r"regexp_full_match({core}, '[-+]?([1-9]\d{0,2}([.,]\d{3})+|\d{1,3})')"
+DATE = r"regexp_full_match(trim({likely}), '\d{1,2}[./-]\d{1,2}[./-]\d{2,4}([ T].*)?')"
 EARLY = r"regexp_full_match(trim({c}), '(0?[1-9]|1[0-2])[./-](0?[1-9]|1[0-2])[./-].*')"
-FRACTION = f"length(regexp_extract({CORE}, '[.,](\\d*)$', 1))"
+PLAIN = r"regexp_full_match({c}, '-?(?:(?:[1-9]\d*|0)(?:[.]\d*)?|[.]\d+)')"
+POWER = r"regexp_full_match({c}, '-?(?:[1-9]\d*|0)(?:[.]\d*)?[eE][-+]?\d+')"
 
-# count_if of nothing is NULL, a count with a filter is 0.
+# Each measure is SQL over all values of a column, as text. count_if of nothing is NULL, a count with a filter is 0.
 NUMBERS = {
     "odd": r"count(*) FILTER (NOT regexp_full_match(trim({c}), '[-+]?(\d+[.]?\d*|[.]\d+)'))",
-    "digits": r"max(length(regexp_extract(trim({c}), '^[-+]?0*(\d*)', 1)))",
-    "scale": f"max({FRACTION})",
-    "twofold": f"bool_and({TWOFOLD.replace('{v}', 'trim({c})')})",
+    "digits": "max(CASE WHEN instr({c}, '.') = 0 THEN strlen(trim({c})) ELSE instr({c}, '.') - 1 END)",
+    "scale": "max(CASE WHEN instr({c}, '.') > 0 THEN strlen(trim({c})) - instr(trim({c}), '.') END)",
 }
-_POINT, _COMMA, _TWOFOLD = (form.replace("{v}", CORE) for form in (POINT, COMMA, TWOFOLD))
 TEXTS = {
-    "filled": "count({c})",
-    "numbers": f"count(*) FILTER ({_POINT} OR {_COMMA})",
-    "point": f"count(*) FILTER ({_POINT})",
-    "comma": f"count(*) FILTER ({_COMMA})",
-    "twofold": f"count(*) FILTER ({_TWOFOLD})",
-    "codes": r"count(*) FILTER (regexp_full_match(trim({c}), '0\d+'))",
-    "scale": f"max({FRACTION}) FILTER ({_POINT} OR {_COMMA})",
-    "other": f"any_value({{c}}) FILTER (NOT ({_POINT} OR {_COMMA}))",
-    "marked": f"any_value({{c}}) FILTER (({_POINT} OR {_COMMA}) AND regexp_matches({CORE}, '[.,]'))",
+    "numbers": f"count(*) FILTER ({POINT} OR {COMMA})",
+    "point": f"count(*) FILTER ({POINT})",
+    "comma": f"count(*) FILTER ({COMMA})",
+    "twofold": f"count(*) FILTER ({TWOFOLD})",
+    "codes": r"count(*) FILTER (regexp_full_match(trim({likely}), '0\d+'))",
+    "scale": f"max(length(regexp_extract({{core}}, '[.,](\\d*)$', 1))) FILTER ({POINT} OR {COMMA})",
+    "other": f"any_value({{c}}) FILTER (({POINT} OR {COMMA}) IS NOT TRUE)",
+    "marked": f"any_value({{c}}) FILTER (({POINT} OR {COMMA}) AND regexp_matches({{core}}, '[.,]'))",
     "dates": f"count(*) FILTER ({DATE})",
     "date": f"any_value({{c}}) FILTER ({DATE})",
 }
-DATES = {"filled": "count({c})", "early": f"count(*) FILTER ({EARLY})", "date": "any_value({c})"}
-KINDS = {"DOUBLE": NUMBERS, "VARCHAR": TEXTS, "DATE": DATES, "TIMESTAMP": DATES, "TIMESTAMP WITH TIME ZONE": DATES}
+DATES = {"early": f"count(*) FILTER ({EARLY})", "date": "any_value({c})"}
+SNIFFED = {
+    "BIGINT": {"wrong": r"count(*) FILTER (NOT regexp_full_match({c}, '-?(?:[1-9]\d{0,17}|0)'))"},
+    "DOUBLE": {
+        **{name: measure.replace("trim({c})", "{c}") for name, measure in NUMBERS.items()},
+        "odd": f"count(*) FILTER (NOT {PLAIN})",
+    },
+    "BOOLEAN": {"wrong": "count(*) FILTER ({c} IS NOT NULL AND (TRY_CAST({c} AS BOOLEAN) IS NULL OR ascii({c}) < 65))"},
+    "VARCHAR": {"wrong": "count(*) FILTER (ascii({likely}) IN (34, 39))"},  # quotes, where none were seen
+}
+"""What shows that a type which fits the first rows is not that of all."""
+STRICT = ("DATE", "TIME", "TIMESTAMP", "TIMESTAMP WITH TIME ZONE")
+"""Types of which DuckDB reads nothing else without an error: they need not be read as text."""
 EMPTY = "NULL"
 """The type of an empty column: it fits where a number, a date or a text does."""
+
+
+def likely(column: str) -> str:
+    """Return in SQL a text that may be a number or a date, or begins with a quote; NULL for any other."""
+    cases = f"WHEN ascii({column}) BETWEEN 97 AND 122 THEN NULL WHEN ascii({column}) IN (34, 39) THEN {column}"
+    return f"CASE {cases} WHEN regexp_full_match({column}, '{LIKELY}') THEN {column} END"  # the cheapest first
 
 
 @dataclass
@@ -54,34 +71,69 @@ class Column:
     name: str
     type: str
     warning: str = ""
+    filled: int = 0
+    """The number of its values."""
+    date_form: str = ""
+    """How its dates are read, such as `%d/%m/%Y`, where that has to be said."""
 
-    def measures(self) -> dict[str, str]:
-        """Return what has to be known of all values, taken as text, to settle the type: name → SQL."""
-        kind = KINDS.get(self.type, {})
-        return {key: measure.replace("{c}", quote_name(self.name)) for key, measure in kind.items()}
+    @property
+    def is_local_date(self) -> bool:
+        """Return whether its dates begin with a day or a month."""
+        return bool(self.date_form) and not self.date_form.startswith("%Y")
 
-    def settle(self, found: dict[str, Any], delimiter: str = ",", date_form: str = "") -> None:
-        """Decide the type from the measurements. `date_form` is the format of dates, such as `%d/%m/%Y`."""
-        if self.type == "DOUBLE":
+    @property
+    def read_as(self) -> str:
+        """Return the type as which its values are looked at."""
+        return self.type if self.type in STRICT and not self.is_local_date else "VARCHAR"
+
+    def measures(self, *, proven: bool) -> dict[str, str]:
+        """Return what has to be known of all values to settle the type; more where the type is not `proven` to fit.
+
+        Raises KeyError for a type that only a look at all values can prove.
+        """
+        needed = {"filled": "count({c})"}
+        if self.is_local_date:
+            wrong = f"count(*) FILTER ({{c}} IS NOT NULL AND try_strptime({{c}}, {text(self.date_form)}) IS NULL)"
+            return {**needed, **DATES, "wrong": wrong}
+        if self.type == "VARCHAR":
+            needed["likely"] = "count({likely})"
+        if proven:
+            return {**needed, **(NUMBERS if self.type == "DOUBLE" else {})}
+        return {**needed, **(SNIFFED[self.type] if self.read_as == "VARCHAR" else {})}
+
+    def closer_measures(self, found: dict[str, Any], *, proven: bool) -> dict[str, str]:
+        """Return what else has to be known, after what was found first."""
+        if self.type == "DOUBLE" and not proven and found["odd"]:
+            return {"wrong": f"count(*) FILTER (NOT ({PLAIN} OR {POWER}))"}
+        if self.type == "VARCHAR" and found["likely"]:
+            return TEXTS
+        if self.type == "DOUBLE" and found.get("scale") == 3 and found["digits"] <= 4 and not found["odd"]:
+            return {"twofold": f"bool_and({TWOFOLD.replace('{core}', 'trim({c})')})"}
+        return {}
+
+    def settle(self, found: dict[str, Any], delimiter: str = ",") -> None:
+        """Decide the type from the measurements."""
+        self.filled = found["filled"]
+        if self.type == "DOUBLE" and "odd" in found:
             self._settle_number(found, delimiter)
-        elif self.type == "VARCHAR" and not found["filled"]:
+        elif self.type == "VARCHAR" and not self.filled:
             self.type = EMPTY
         elif self.type == "VARCHAR":
-            self.warning = _as_date(self.name, found) or _as_number(self.name, found)
-        elif found and date_form and not date_form.startswith("%Y") and found["filled"] == found["early"] > 0:
+            self.warning = (_as_date(self.name, found) or _as_number(self.name, found)) if "numbers" in found else ""
+        elif self.is_local_date and self.filled == found["early"] > 0:
             self.type = "VARCHAR"
-            swapped = date_form.replace("%d", "%_").replace("%m", "%d").replace("%_", "%m")
-            ways = " or ".join(f"strptime({quote_name(self.name)}, {text(form)})" for form in (date_form, swapped))
+            swapped = self.date_form.replace("%d", "%_").replace("%m", "%d").replace("%_", "%m")
+            ways = " or ".join(f"strptime({quote_name(self.name)}, {text(form)})" for form in (self.date_form, swapped))
             self.warning = f"day and month cannot be told apart ({found['date']}), kept as text: {ways}"
 
     def _settle_number(self, found: dict[str, Any], delimiter: str) -> None:
-        digits, scale = found["digits"] or 0, found["scale"] or 0
-        kept = found["twofold"] and delimiter != ","
+        digits, scale, twofold = found["digits"] or 0, found["scale"] or 0, found.get("twofold")
+        kept = twofold and delimiter != ","
         if kept:
             self.type = "VARCHAR"
         elif not found["odd"] and digits + scale <= 38:
             self.type = f"DECIMAL({18 if digits + scale <= 18 else 38},{scale})"
-        if found["twofold"]:
+        if twofold:
             plain = quote_name(self.name)
             self.warning = (
                 f"the point before three digits may mark thousands or decimals, "

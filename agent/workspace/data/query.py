@@ -1,20 +1,26 @@
 """Describe data files, and run one SELECT over them, with DuckDB in a process that can be ended."""
 
+import contextlib
 import json
 import os
 import sys
+import tempfile
 import threading
+from collections.abc import Callable
 from importlib.resources import files
 from typing import Annotated, Any
 
 from langchain_core.tools import ToolException
+from langgraph.config import get_stream_writer
 from pydantic import Field
 
-from donewhen.agent.workspace.commands import run_process
+from donewhen.agent.workspace.commands import Output, run_process
 from donewhen.agent.workspace.root import Root
 
 SECONDS = 50.0
 KEPT_BYTES = 400_000
+REMEMBERED_CHARS = 1_000_000
+PROGRESS = b'{"doing"'
 CHILD = """
 import json, sys
 sys.path[:] = json.loads(sys.argv[1])["path"]
@@ -23,8 +29,54 @@ main()
 """
 
 
+class KnownFiles:
+    """What is known of data files since they were read: JSON by path, of the latest ones."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._known: dict[str, Any] = {}
+
+    def all(self) -> dict[str, Any]:
+        """Return what is known."""
+        with self._lock:
+            return dict(self._known)
+
+    def add(self, learned: dict[str, Any]) -> None:
+        """Remember more, and forget the oldest of what is too much."""
+        with self._lock:
+            self._known = {**{path: known for path, known in self._known.items() if path not in learned}, **learned}
+            size = sum(len(json.dumps(known)) for known in self._known.values())
+            while size > REMEMBERED_CHARS:
+                size -= len(json.dumps(self._known.pop(next(iter(self._known)))))
+
+
+class Reply(Output):
+    """What the process prints: how far it is goes to whoever streams the run, the last line is its answer."""
+
+    def __init__(self) -> None:
+        super().__init__(KEPT_BYTES)
+        self._tell = _stream_writer()
+
+    def add(self, data: bytes) -> None:
+        """Take what came next."""
+        super().add(data)
+        for line in data.splitlines():
+            if line.startswith(PROGRESS):
+                with contextlib.suppress(ValueError):  # half of a line
+                    self._tell(json.loads(line))
+
+
+def _stream_writer() -> Callable[[Any], None]:
+    """Return what writes to the stream of the run; outside of a run nobody listens."""
+    try:
+        return get_stream_writer()
+    except (RuntimeError, KeyError):
+        return lambda _: None
+
+
 def describe_data(
     root: Root,
+    known: KnownFiles,
     path: Annotated[str, Field(description="CSV, TSV, JSON or Parquet file, relative to the workspace")],
     *,
     stop: threading.Event | None = None,
@@ -34,11 +86,12 @@ def describe_data(
     A NOTE names what looks like numbers or dates but is text, or could be read in two ways, and the SQL to read it.
     """
     with root.open(path):
-        return _ask(root, "describe", path, stop)
+        return _ask(root, known, "describe", path, stop)
 
 
 def query_data(
     root: Root,
+    known: KnownFiles,
     sql: Annotated[
         str,
         Field(
@@ -56,19 +109,25 @@ def query_data(
     describe_data shows columns and types first. One value is printed alone, anything else as rows under their names;
     the last line then says how many there are, and what was left out.
     """
-    return _ask(root, "query", sql, stop)
+    return _ask(root, known, "query", sql, stop)
 
 
-def _ask(root: Root, do: str, of: str, stop: threading.Event | None) -> str:
+def _ask(root: Root, known: KnownFiles, do: str, of: str, stop: threading.Event | None) -> str:
     path = [os.path.dirname(str(files("donewhen"))), *filter(os.path.isabs, sys.path)]
     path.sort(key=lambda folder: folder == root.path)  # a file of the workspace never stands in for a library
-    request = json.dumps({"path": path, "root": root.path, "do": do, "of": of})
-    command = [sys.executable, "-I", "-S", "-c", CHILD, request]
-    ended = run_process(command, root.path, {}, SECONDS, stop, KEPT_BYTES)
+    with tempfile.TemporaryDirectory(prefix="donewhen-", ignore_cleanup_errors=True) as scratch:
+        own = os.path.realpath(scratch)
+        with open(os.path.join(own, "request.json"), "w") as file:
+            json.dump({"do": do, "of": of, "remembered": known.all()}, file)
+        command = [sys.executable, "-I", "-S", "-c", CHILD, json.dumps({"path": path, "root": root.path}), own]
+        reply = Reply()
+        ended = run_process(command, root.path, {}, SECONDS, stop, reply)
+        with contextlib.suppress(OSError, ValueError), open(os.path.join(own, "learned.json")) as file:
+            known.add(json.load(file))
     if ended.code is None:
         raise ToolException(f"It took longer than {SECONDS:g} seconds and was stopped; ask for less.")
     try:
-        answer: dict[str, Any] = json.loads(ended.stdout.text().splitlines()[-1])
+        answer: dict[str, Any] = json.loads(reply.text().splitlines()[-1])
     except (ValueError, IndexError):
         raise ToolException(f"The query ended its process: {ended.stderr.text()[-300:].strip()}") from None
     if "error" in answer:

@@ -4,11 +4,12 @@ import contextlib
 import csv
 import os
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from donewhen.agent.workspace.data.columns import EMPTY, Column, quote_name, text
+from donewhen.agent.workspace.data.columns import CORE, EMPTY, SNIFFED, STRICT, Column, likely, quote_name, text
 from donewhen.agent.workspace.data.encoding import SAMPLE_BYTES, encoding_of, is_utf8
 
 JSON, PARQUET, EXCEL = (".json", ".jsonl", ".ndjson"), (".parquet",), (".xlsx", ".xls")
@@ -19,6 +20,14 @@ FORM = ("Delimiter", "Quote", "Escape", "HasHeader", "Columns", "DateFormat", "T
 HOW = " Say how to read it: read_csv('file', delim = ';', skip = 2, header = true, null_padding = true, ...)."
 MAX_FILES = 200
 LOOKED_AT = 1_000
+SNIFFED_ROWS = 20_480
+"""Rows by which the form of a large file is guessed, before one read of all shows whether that holds."""
+SAMPLED_ROWS = SNIFFED_ROWS // 2
+FEW_BYTES = "buffer_size = 4_000_000"
+"""What is read at once where only the first rows are wanted."""
+FILLED, LIKELY = {"filled": "count({c})"}, {"likely": "count({likely})"}
+QUIET_NS = 50_000_000
+"""How long a file must not have changed: two changes within a tick of its file system's clock look like one."""
 
 
 class Refused(Exception):
@@ -27,22 +36,54 @@ class Refused(Exception):
 
 @dataclass
 class Table:
-    """A file as a table: the SQL that reads it, and how it is read."""
+    """A file as a table: how it is read, and what is known of its columns."""
 
     path: str
-    source: str
+    file: str
+    """What is read: the file, or a copy of it in UTF-8."""
+    reader: str
     how: list[str]
-    columns: list[Column]
+    options: str = ""
+    columns: list[Column] = field(default_factory=list)
+    encoding: str = "utf-8"
+    rows: int = -1
+    """-1 until all of it was read."""
+
+    @property
+    def source(self) -> str:
+        """Return the SQL that reads it."""
+        if self.reader == "read_parquet":
+            return f"read_parquet({text(self.file)})"
+        return _without_types(self.read({column.name: column.type for column in self.columns}), self.columns)
+
+    def read(self, types: Mapping[str, str], few: bool = False) -> str:
+        """Return the SQL that reads it with these types; `few`: of whose rows only the first are wanted."""
+        options = f"{self.options}, {FEW_BYTES}" if few and self.reader == "read_csv" else self.options
+        return f"{self.reader}({text(self.file)}, {options}, columns = {_types(types)})"
+
+    def read_to_measure(self, few: bool = False) -> str:
+        """Return the SQL that reads it as text wherever the text has to be seen to settle a type."""
+        if self.reader == "read_parquet":
+            return self.source
+        return self.read({column.name: column.read_as for column in self.columns}, few)
 
 
 class Tables:
-    """Files as tables of one connection. Types are decided by the whole file."""
+    """Files as tables of one connection. Types are decided by the whole file, once: `remembered` has what is known.
 
-    def __init__(self, con: Any, scratch: str) -> None:
+    What is known counts while the file is the same by its path, inode, size and times.
+    """
+
+    def __init__(self, con: Any, scratch: str, remembered: Mapping[str, Any] | None = None) -> None:
         self.con = con
         self.scratch = scratch
         self.known: dict[str, Table] = {}
         self.refused: list[str] = []
+        self.remembered: Mapping[str, Any] = remembered or {}
+        self.learned: dict[str, Any] = {}
+        """What is to be remembered, by path."""
+        self.doing = "reading"
+        """What takes its time just now, in words for people."""
 
     def view(self, path: str) -> None:
         """Make a file, or all files matching a pattern, readable in SQL by this name; unreliable reads fail."""
@@ -54,33 +95,98 @@ class Tables:
             source = f"SELECT 1 AS refused WHERE error({text(str(refusal))}) IS NULL"
         self.con.execute(f"CREATE VIEW {quote_name(path)} AS {source}")
 
-    def open(self, path: str) -> Table:
-        """Return how to read a file. Raises Refused if that would be a guess."""
+    def open(self, path: str, *, whole: bool = False) -> Table:
+        """Return how to read a file; `whole`: with its rows counted. Raises Refused if that would be a guess."""
         plain = os.path.normpath(path)
         if os.path.realpath(plain) != os.path.join(os.getcwd(), plain):
             raise Refused(f"{path} leads out of the workspace or through a symbolic link; neither is followed.")
+        state = _state(plain)
+        table = recalled = self._recall(path, plain, state)
+        if table is None:
+            table = self._read(path, plain)
+        unread = whole and table.rows < 0
+        if unread:
+            self._settle(table, proven=True)
+        if state and (unread or recalled is None):
+            self.learned[plain] = {"state": state, "table": asdict(table)}
+        self.known[path] = table
+        return table
+
+    def _recall(self, path: str, plain: str, state: list[int]) -> Table | None:
+        """Return what is known of a file that has not changed since."""
+        kept = self.remembered.get(plain)
+        if not kept or kept["state"] != state:
+            return None
+        table = Table(**{**kept["table"], "path": path})
+        table.columns = [Column(**column) for column in kept["table"]["columns"]]
+        if table.encoding != "utf-8":
+            table.file = self._copy(plain, table.encoding)
+        return table
+
+    def _read(self, path: str, plain: str) -> Table:
         ending = os.path.splitext(path.removesuffix(".gz").removesuffix(".zst"))[1].lower()
         if ending in EXCEL:
             raise Refused(f"{path} is an Excel workbook, which cannot be read here: save its sheets as CSV files.")
         if ending in PARQUET:
-            table = Table(path, f"read_parquet({text(plain)})", ["Parquet"], [])
-            table.columns = self._columns(table)
-        elif ending in JSON:
-            table = self._json(path, plain)
-        else:
-            table = self._csv(path, *self._utf8(plain))
-        self.known[path] = table
-        return table
+            table = Table(path, plain, "read_parquet", ["Parquet"])
+            table.columns = self._columns(table, table.source)
+            return table
+        return self._json(path, plain) if ending in JSON else self._csv(path, plain)
 
-    def settle(self, table: Table, source: str, form: dict[str, Any] | None = None) -> None:
-        """Decide the types of the columns from all values; `source` reads them as text."""
-        form = form or {"Delimiter": ","}
-        judged = [(column, column.measures()) for column in table.columns]
-        wanted = [measure for _, measures in judged for measure in measures.values()]
-        found = iter(self._one(table.path, f"SELECT {', '.join(['count(*)', *wanted])} FROM {source}")[1:])
-        for column, measures in judged:
-            date_form = form.get("DateFormat" if column.type == "DATE" else "TimestampFormat")
-            column.settle({key: next(found) for key in measures}, form["Delimiter"], date_form or "")
+    def _settle(self, table: Table, *, proven: bool, delimiter: str = ",") -> None:
+        """Decide the types of the columns from all values.
+
+        Raises Refused where a type is not `proven` to fit all of them, and does not.
+        """
+        native = table.reader == "read_parquet"
+        types = [column.type for column in table.columns]
+        texts = [type == "VARCHAR" for type in types]
+        measures = [
+            column.measures(proven=proven) if is_text or not native else {**FILLED}
+            for column, is_text in zip(table.columns, texts, strict=True)
+        ]
+        source, sample = table.read_to_measure(), f"(FROM {table.read_to_measure(few=True)} LIMIT {SAMPLED_ROWS})"
+        _, first = self._measure(table, sample, [{**FILLED, **LIKELY} if is_text else {} for is_text in texts])
+        for column, needed, each in zip(table.columns, measures, first, strict=True):
+            if each.get("likely"):
+                needed.update(column.closer_measures(each, proven=proven))
+            if each and not each["filled"] and not proven:
+                needed.update({"wrong": needed["filled"]})  # further down there may be values of another type
+        self.doing = f"reading {table.path}"
+        rows, found = self._measure(table, source, measures)
+        closer = [
+            column.closer_measures(each, proven=proven) for column, each in zip(table.columns, found, strict=True)
+        ]
+        missing = [{} if needed.keys() <= each.keys() else needed for needed, each in zip(closer, found, strict=True)]
+        _, more = self._measure(table, source, missing)
+        if any(each.get("wrong") for each in (*found, *more)):
+            raise Refused(f"{table.path} has further down what its first rows do not show.")
+        table.rows = rows
+        for column, type, each, rest in zip(table.columns, types, found, more, strict=True):
+            column.settle({**each, **rest}, delimiter)
+            column.type = type if native else column.type
+
+    def _measure(
+        self, table: Table, source: str, measures: Sequence[Mapping[str, str]]
+    ) -> tuple[int, list[dict[str, Any]]]:
+        """Return the number of rows, and what was measured of each column. Nothing is read where nothing is wanted."""
+        columns, looks, cores, wanted = list[str](), list[str](), list[str](), list[str]()
+        for at, (column, needed) in enumerate(zip(table.columns, measures, strict=True)):
+            sql = " ".join(needed.values())
+            columns += [f"{quote_name(column.name)} AS c{at}"] if needed else []
+            looks += [f"{likely(f'c{at}')} AS l{at}"] if "{likely}" in sql or "{core}" in sql else []
+            cores += [f"{CORE.replace('{likely}', f'l{at}')} AS v{at}"] if "{core}" in sql else []
+            for measure in needed.values():
+                measure = measure.replace("{c}", f"c{at}").replace("{likely}", f"l{at}").replace("{core}", f"v{at}")
+                wanted.append(measure)
+        if not columns:
+            return 0, [{} for _ in measures]
+        source = f"(SELECT {', '.join(columns)} FROM {source})"
+        for more in (looks, cores):
+            source = f"(SELECT *, {', '.join(more)} FROM {source})" if more else source
+        rows, *values = self._one(table.path, f"SELECT {', '.join(['count(*)', *wanted])} FROM {source}")
+        left = iter(values)
+        return rows, [{name: next(left) for name in needed} for needed in measures]
 
     def _one(self, path: str, sql: str) -> Sequence[Any]:
         """Return the first row of what a question about a file gives."""
@@ -102,74 +208,102 @@ class Tables:
             raise Refused(f"{len(paths) or 'No'} files fit {pattern!r}; 1 to {MAX_FILES} can be read together.")
         return paths
 
-    def _columns(self, table: Table) -> list[Column]:
+    def _columns(self, table: Table, source: str) -> list[Column]:
         try:
-            rows = self.con.execute(f"DESCRIBE SELECT * FROM {table.source}").fetchall()
+            rows = self.con.execute(f"DESCRIBE SELECT * FROM {source}").fetchall()
         except Exception as error:
             raise Refused(f"{table.path} cannot be read as {table.how[0]}: {brief(error)}") from None
         return [Column(row[0], row[1]) for row in rows]
 
-    def _json(self, path: str, file: str) -> Table:
-        options = "sample_size = -1, dateformat = '%Y-%m-%d', timestampformat = 'iso'"
-        table = Table(path, f"read_json({text(file)}, {options})", ["JSON"], [])
-        table.columns = self._columns(table)
-        self.settle(table, f"read_json({text(file)}, columns = {_types(table.columns, 'VARCHAR')})")
-        table.source = f"read_json({text(file)}, {options.partition(', ')[2]}, columns = {_types(table.columns)})"
+    def _json(self, path: str, plain: str) -> Table:
+        options = "dateformat = '%Y-%m-%d', timestampformat = 'iso'"
+        table = Table(path, plain, "read_json", ["JSON"], options)
+        table.columns = self._columns(table, f"read_json({text(plain)}, sample_size = -1, {options})")
+        self._settle(table, proven=True)
         return table
 
-    def _csv(self, path: str, file: str, encoding: str) -> Table:
+    def _csv(self, path: str, plain: str) -> Table:
+        """Return how to read a CSV file: by its first rows if these show how all are read, else by all rows."""
+        encoding = "utf-8" if plain.endswith(PACKED) else _encoding_of(path, plain)
+        file = plain if encoding == "utf-8" else self._copy(plain, encoding)
+        try:
+            return self._sniffed(Table(path, file, "read_csv", [], encoding=encoding), SNIFFED_ROWS)
+        except Refused:
+            if file == plain and not plain.endswith(PACKED) and not is_utf8(plain):
+                file, encoding = self._copy(plain, "cp1252"), "cp1252"
+            return self._sniffed(Table(path, file, "read_csv", [], encoding=encoding), -1)
+
+    def _sniffed(self, table: Table, rows: int) -> Table:
+        """Return the table with form and columns: sniffed by so many rows (-1: all), and shown by all."""
+        path, file = table.path, table.file
         first, second = _first_lines(file)
         if not first.strip():
             raise Refused(f"{path} is empty, or begins with an empty line.{HOW}")
         hint = re.fullmatch(r"sep=(.)\s*", first)
         skip = 1 if hint else 0
         given = f", delim = {text(hint[1])}" if hint else ""
-        sniffed = f"sniff_csv({text(file)}, sample_size = -1, skip = {skip}{given})"
+        given += f", {FEW_BYTES}" if rows > 0 else ""
+        sniffed = f"sniff_csv({text(file)}, sample_size = {rows}, skip = {skip}{given})"
         values = self._one(path, f"SELECT {', '.join(FORM)} FROM {sniffed}")
         form: dict[str, Any] = {
             key: "" if value == "(empty)" else value for key, value in zip(FORM, values, strict=True)
         }
         if len(form["Columns"]) == 1 and any(mark in (second if hint else first) for mark in WORDS):
             raise Refused(f"{path} is no table that can be read for sure: {_describe_ragged(file)}{HOW}")
-        how = [f"CSV separated by {WORDS.get(form['Delimiter'], form['Delimiter'])}"]
-        how.append("first line read as the header" if form["HasHeader"] else "no header line: column0, column1, …")
-        how += [] if encoding == "utf-8" else [f"not UTF-8, read as {encoding}"]
-        how += [
+        table.how = [f"CSV separated by {WORDS.get(form['Delimiter'], form['Delimiter'])}"]
+        table.how.append(
+            "first line read as the header" if form["HasHeader"] else "no header line: column0, column1, …"
+        )
+        table.how += [] if table.encoding == "utf-8" else [f"not UTF-8, read as {table.encoding}"]
+        table.how += [
             f"NOTE: {WORDS[other]} would separate all lines alike too" for other in _others(file, form["Delimiter"])
         ]
-        columns = [Column(each["name"], each["type"]) for each in form["Columns"]]
-        table = Table(path, "", how, columns)
+        if rows > 0 and form["Quote"] == '"':
+            form["Escape"] = form["Escape"] or '"'  # as it is written where the first rows have none
+        header = str(form["HasHeader"]).lower()
         options = ", ".join(
             f"{key} = {text(form[name])}" for key, name in zip(("delim", "quote", "escape"), FORM, strict=False)
         )
-        header = str(form["HasHeader"]).lower()
-        options = f"auto_detect = false, {options}, comment = '', skip = {skip}, header = {header}"
-        self.settle(table, f"read_csv({text(file)}, {options}, columns = {_types(columns, 'VARCHAR')})", form)
+        table.options = f"auto_detect = false, {options}, comment = '', skip = {skip}, header = {header}"
         for option, key in (("dateformat", "DateFormat"), ("timestampformat", "TimestampFormat")):
-            options += f", {option} = {text(form[key])}" if form[key] else ""
-        table.source = _without_types(f"read_csv({text(file)}, {options}, columns = {_types(columns)})", columns)
+            table.options += f", {option} = {text(form[key])}" if form[key] else ""
+        for each in form["Columns"]:
+            dates = {"DATE": form["DateFormat"]}.get(each["type"], form["TimestampFormat"])
+            timed = each["type"] in ("DATE", "TIMESTAMP", "TIMESTAMP WITH TIME ZONE")
+            table.columns.append(Column(each["name"], each["type"], date_form=(dates or "") if timed else ""))
+        if rows > 0 and any(column.type not in (*SNIFFED, *STRICT) for column in table.columns):
+            raise Refused(f"{path} has values of a type that only all rows can show.")
+        self._settle(table, proven=rows < 0, delimiter=form["Delimiter"])
         return table
 
-    def _utf8(self, path: str) -> tuple[str, str]:
-        """Return the file, or a copy of it in UTF-8, and the encoding that it has."""
-        if path.endswith(PACKED):
-            return path, "utf-8"
-        with open(path, "rb") as file:
-            encoding = encoding_of(file.read(SAMPLE_BYTES))
-        if encoding is None:
-            raise Refused(f"{path} is a binary file, not a table in text.")
-        if encoding.startswith("utf-8"):
-            if is_utf8(path):
-                return path, "utf-8"
-            encoding = "cp1252"
-        copy = os.path.join(self.scratch, f"{len(self.known)}.csv")
+    def _copy(self, path: str, encoding: str) -> str:
+        """Return a copy of the file in UTF-8."""
+        copy = os.path.join(self.scratch, f"{len(os.listdir(self.scratch))}.csv")
         with (
             open(path, encoding=encoding, errors="replace", newline="") as old,
             open(copy, "w", encoding="utf-8", newline="") as new,
         ):
             while chunk := old.read(SAMPLE_BYTES):
                 new.write(chunk)
-        return copy, encoding
+        return copy
+
+
+def _state(path: str) -> list[int]:
+    """Return by what a file is known to be the same; nothing of one that changes just now."""
+    with contextlib.suppress(OSError):
+        found = os.stat(path)
+        changed = max(found.st_mtime_ns, found.st_ctime_ns)
+        if time.time_ns() - changed > QUIET_NS:
+            return [found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns]
+    return []
+
+
+def _encoding_of(path: str, plain: str) -> str:
+    with open(plain, "rb") as file:
+        encoding = encoding_of(file.read(SAMPLE_BYTES))
+    if encoding is None:
+        raise Refused(f"{path} is a binary file, not a table in text.")
+    return "utf-8" if encoding.startswith("utf-8") else encoding
 
 
 def brief(error: Exception) -> str:
@@ -178,9 +312,9 @@ def brief(error: Exception) -> str:
     return message.replace(os.getcwd() + "/", "").strip()[:1_000]
 
 
-def _types(columns: list[Column], type: str | None = None) -> str:
-    named = [(column.name, type or column.type) for column in columns]
-    return "{" + ", ".join(f"{text(name)}: {text('VARCHAR' if type == EMPTY else type)}" for name, type in named) + "}"
+def _types(types: Mapping[str, str]) -> str:
+    named = [f"{text(name)}: {text('VARCHAR' if type == EMPTY else type)}" for name, type in types.items()]
+    return "{" + ", ".join(named) + "}"
 
 
 def _without_types(source: str, columns: list[Column]) -> str:

@@ -1,6 +1,7 @@
 """Data files as tables: what describe_data says of them, and what query_data may and may not do."""
 
 import asyncio
+import os
 import sys
 import time
 from collections.abc import Callable
@@ -10,8 +11,12 @@ import duckdb
 import pytest
 from langchain_core.tools import ToolException
 
+from donewhen import Agent, Settings
 from donewhen.agent.workspace import workspace_tools
+from donewhen.agent.workspace.data.tables import QUIET_NS, SNIFFED_ROWS
 from donewhen.state.proof.expect import meets
+from donewhen.testing import call, finish_step
+from tests.kit.flows import FREE, one_step
 
 Ask = Callable[[str], str]
 
@@ -258,6 +263,113 @@ def test_parquet_is_read(tmp_path: Path, describe: Ask, query: Ask) -> None:
     assert query("SELECT * FROM 'a.parquet'") == "id | price\n1 | $5\n(1 rows)"
 
 
+# What is known of a file is remembered -------------------------------------------------------------------------------
+
+
+def read_bytes() -> int:
+    """What this process and the ended ones that it started have read."""
+    lines = Path("/proc/self/io").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("rchar"))
+
+
+def age(path: Path) -> None:
+    """Make a file old enough to be remembered."""
+    while time.time_ns() - path.stat().st_ctime_ns <= QUIET_NS:
+        time.sleep(0.01)
+
+
+@pytest.mark.skipif(not Path("/proc/self/io").exists(), reason="reads are counted in /proc")
+def test_a_file_is_read_once_to_settle_its_types_and_then_only_by_its_queries(tmp_path: Path) -> None:
+    """N51: twice by a first query, once by the next, also after one that failed; a few blocks of it come on top."""
+    row = "{n},2026-01-02,region{r},{n}.25,some words about it\n"
+    path = tmp_path / "big.csv"
+    path.write_text("id,day,region,amount,note\n" + "".join(row.format(n=n, r=n % 7) for n in range(10_000)) * 100)
+    age(path)
+    size = path.stat().st_size
+
+    def reads(tool: str, argument: str) -> float:
+        before = read_bytes()
+        try:
+            tools[tool].invoke({"sql" if tool == "query_data" else "path": argument})
+        except ToolException:
+            assert "nothing" in argument
+        return (read_bytes() - before - idle) / size
+
+    idle, total = 0, "SELECT region, sum(amount) FROM 'big.csv' GROUP BY ALL"
+    for first, most in (
+        (("query_data", total), 2.7),
+        (("query_data", "SELECT nothing FROM 'big.csv'"), 1.7),
+        (("describe_data", "big.csv"), 2.3),
+    ):
+        tools = {tool.name: tool for tool in workspace_tools(tmp_path)}
+        idle = 0
+        idle = int(reads("query_data", "SELECT 1") * size)
+        assert reads(*first) < most
+        assert reads("query_data", total) < 1.3
+        assert reads("describe_data", "big.csv") < 0.9
+
+
+def test_a_file_that_has_changed_is_read_anew(tmp_path: Path) -> None:
+    """N51: in place, with the same size and time of change, and replaced by another."""
+    tools = {tool.name: tool for tool in workspace_tools(tmp_path)}
+    path = tmp_path / "a.csv"
+
+    def describe() -> str:
+        age(path)
+        return str(tools["describe_data"].invoke({"path": "a.csv"}))
+
+    path.write_text("v\n1\n2\n")
+    assert '"v" BIGINT' in describe()
+    assert '"v" BIGINT' in describe()
+    old = path.stat()
+    path.write_text("v\na\nb\n")
+    os.utime(path, ns=(old.st_atime_ns, old.st_mtime_ns))
+    assert '"v" VARCHAR' in describe()
+    (tmp_path / "b.csv").write_text("v\n0.5\n")
+    (tmp_path / "b.csv").rename(path)
+    assert '"v" DECIMAL(18,1)' in describe()
+    assert tools["query_data"].invoke({"sql": "SELECT sum(v) FROM 'a.csv'"}) == "0.5"
+    path.unlink()
+    path.symlink_to(tmp_path.parent / "out.csv")
+    with pytest.raises(ToolException, match="symbolic link"):
+        tools["describe_data"].invoke({"path": "a.csv"})
+
+
+LATE = {
+    "a leading zero": ("1", "007", "leading zeros"),
+    "decimals": ("1", "1.5", '"v" DECIMAL(18,1)'),
+    "more decimals": ("1.5", "1.125", '"v" DECIMAL(18,3)'),
+    "an exponent": ("1.5", "1e5", '"v" DOUBLE'),
+    "a zero before decimals": ("1.5", "007.5", '"v" VARCHAR'),
+    "an underscore": ("1", "1_000", '"v" VARCHAR'),
+    "no number": ("1", "x", "values are none, such as 'x'"),
+    "a large number": ("1", "9" * 20, '"v" HUGEINT'),
+    "a day after twelve": ("01/02/2025", "31/12/2025", '"v" DATE'),
+    "the month first": ("01/02/2025", "12/31/2025", '"v" VARCHAR'),
+    "no date": ("2025-01-02", "2025-02-30", '"v" VARCHAR'),
+    "a number among yes and no": ("true", "1", '"v" VARCHAR'),
+    "a quote": ("x", '"y"', "x, y"),
+    "a single quote": ("x", "'y'", "x, y"),
+    "a comma in quotes": ("x", '"y, z"', "x, y, z"),
+    "a value at last": ("", "5", '"v" BIGINT'),
+    "another encoding": ("x", "y\udcff", "read as cp1252"),
+    "code after words": ("x", "007", "leading zeros"),
+}
+
+
+@pytest.mark.parametrize("case", LATE)
+def test_what_only_the_last_row_shows_counts(tmp_path: Path, describe: Ask, query: Ask, case: str) -> None:
+    """D1, N51: beyond the rows by which the form of a file is guessed."""
+    first, last, said = LATE[case]
+    rows = SNIFFED_ROWS + 10_000
+    content = "n,v\n" + f"5,{first}\n" * rows + f"6,{last}\n"
+    (tmp_path / "a.csv").write_bytes(content.encode("utf-8", "surrogateescape"))
+    told = describe("a.csv")
+    assert told.startswith(f"a.csv: {rows + 1} rows, 2 columns")
+    value = query("SELECT v FROM 'a.csv' WHERE n = 6")
+    assert said in f"{told}\nx, {value}"
+
+
 # What a query may do ------------------------------------------------------------------------------------------------
 
 
@@ -369,4 +481,16 @@ def running(part: str) -> list[Path]:
 
 def test_a_query_that_takes_seconds_prints_only_its_answer(query: Ask) -> None:
     """D1: DuckDB can show a progress bar after two seconds, which is no part of a result."""
-    assert query("SELECT current_setting('enable_progress_bar')") == "false"
+    assert query("SELECT current_setting('enable_progress_bar_print')") == "false"
+
+
+async def test_who_streams_a_run_hears_how_far_a_long_query_is(tmp_path: Path) -> None:
+    """N51, S01: as of any tool that writes to the stream; the query ends with the stream."""
+    sql = "SELECT count(*) FROM range(100000000000) a, range(10000) b WHERE a.range * 7 = b.range"
+    model = one_step([call("query_data", sql=sql), finish_step("x", "s1.1")], tools=["query_data"])
+    agent = Agent(model, workspace_tools(tmp_path), storage="memory:", settings=Settings(**FREE))
+    stream = agent.stream("go")
+    told = await anext(event["data"] async for event in stream if event["type"] == "custom")
+    await stream.aclose()
+    assert told["doing"] == "running the query"
+    assert 0 <= told["percent"] <= 100
