@@ -1,5 +1,6 @@
 """Choose the tools that a model is offered; `find_tools` finds the rest. Tools that a plan or step names always are."""
 
+import copy
 import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -8,6 +9,7 @@ from typing import Any
 from donewhen.graph.context import Deps
 from donewhen.graph.tools.toolbox import Toolbox
 from donewhen.prompts import framed
+from donewhen.state.reading.decisions import control_tools
 from donewhen.state.records import FrozenCall
 from donewhen.state.run import Json, Step
 from donewhen.state.settings import Settings
@@ -24,13 +26,22 @@ class Offer:
     bound: Sequence[str] = ()
     """Tools that it can call, with their definitions."""
     listed: Sequence[str] = ()
-    """Tools that a plan may name, with a line each."""
+    """Tools with a line each: a plan may name them, a step may find them."""
     more: int = 0
     """The number of further tools."""
 
     def legal(self, names: Iterable[str]) -> tuple[str, ...]:
         """Return these control tools, with `find_tools` if there are further tools."""
         return (*names, FIND_TOOLS) if self.more else tuple(names)
+
+    def find_tools(self, toolbox: Toolbox) -> dict[str, Json]:
+        """Return by its name the definition of `find_tools` with the lines of listed tools; {} if there are none."""
+        if not self.listed:
+            return {}
+        tool: Json = copy.deepcopy(control_tools([FIND_TOOLS])[0])
+        lines = [f"- {name}: {toolbox.one_line(name)}" for name in self.listed]
+        tool["function"]["description"] += "\n" + "\n".join(lines)
+        return {FIND_TOOLS: tool}
 
 
 async def offer_for_planning(deps: Deps, settings: Settings, goal: str, planning: Mapping[str, Any]) -> Offer:
@@ -53,24 +64,26 @@ def _users_words(toolbox: Toolbox) -> list[str]:
 
 
 async def offer_for_step(deps: Deps, settings: Settings, toolbox: Toolbox, state: Step) -> Offer:
-    """Offer tools to a step: those it lists and all that read, or all if it lists none; of too many, the likely ones.
+    """Offer tools to a step: those it lists and all that read; of too many, the likely ones.
 
-    A step that lists `[]` writes text from what is known. Tools for checks are not offered. Found tools come last, so
-    that nothing before them changes.
+    A step that lists none may find the others, of which it sees a line each. One that lists `[]` writes text from what
+    is known. Tools for checks are not offered. Found tools come last, so that nothing before them changes.
     """
     step, record = state["step"], state["record"]
     listed = step.get("tools")
     if listed is not None and not listed:
         return Offer(_users_words(toolbox))
     work = [name for name in toolbox.names if not toolbox.checks(name) or name in (listed or ())]
-    useful = [name for name in work if listed is None or name in listed or toolbox.effect(name) == "read"]
-    if len(useful) <= settings.tool_selection:
-        return Offer(useful)
-    wanted = " ".join([step["content"], *(criterion["text"] for criterion in step.get("done_when") or ())])
-    needed = {*(listed or ()), *_users_words(toolbox)}
-    fit = await deps.finder.choose(wanted, toolbox.subset(useful), settings.tool_selection - 1, needed)
-    fit += [name for name in record.get("found") or () if name in toolbox and name not in fit]
-    return Offer(fit, (), len(work) - len(fit))
+    useful = [name for name in work if name in (listed or ()) or toolbox.effect(name) == "read"]
+    others = [name for name in work if name not in useful] if listed is None else []
+    fit, more = useful, len(others)
+    if len(useful) > settings.tool_selection:
+        wanted = " ".join([step["content"], *(criterion["text"] for criterion in step.get("done_when") or ())])
+        needed = {*(listed or ()), *_users_words(toolbox)}
+        fit = await deps.finder.choose(wanted, toolbox.subset(useful), settings.tool_selection - 1, needed)
+        more = len(work) - len(fit)
+    fit = [*fit, *(name for name in record.get("found") or () if name in toolbox and name not in fit)]
+    return Offer(fit, others[: settings.tool_selection], more)
 
 
 async def find_tools(deps: Deps, toolbox: Toolbox, call: FrozenCall, known: Collection[str], fence: str) -> Json:

@@ -106,7 +106,9 @@ class StepRound:
         offered = [name for name in legal if name != "finish_task"]
         if not state.get("last"):  # for the last step it equals finish_step (K1); it stays legal
             offered.append("finish_task")
-        question = await self._question(settings, [*control_tools(offered), *toolbox.openai(offer.bound)])
+        question = await self._question(
+            settings, [*control_tools(offered, offer.find_tools(toolbox)), *toolbox.openai(offer.bound)]
+        )
         reply = await ask(deps, settings, question)
         self.spent = add(reply.spent, {"rounds": 1})
         emit_charge(self.runtime, state["step"]["id"], self.spent)

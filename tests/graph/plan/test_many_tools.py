@@ -122,6 +122,27 @@ async def test_few_tools_need_no_search() -> None:
     assert "find_tools is not legal here" in flow.told("correction")[0]["text"]
 
 
+async def test_a_step_without_tools_sees_a_line_of_those_that_change_something() -> None:
+    """N70, P13: it is offered what reads; any other tool is found first, and is then offered behind all others."""
+    MADE.clear()
+    replies = [
+        call("find_tools", query="send a letter"),
+        call("post", x="hello"),
+        finish_step("posted", "s1.1"),
+    ]
+    model = one_step(replies, tools=None)
+    flow = await play(model, [WEATHER, MAIL], settings={**FREE, "approvals": "never"})
+    assert flow.status == "completed"
+    assert MADE == ["post"]
+    first, second, third = requests(model, "s1")
+    assert "forecast" in first.tool_names
+    assert "post" not in first.tool_names
+    found = next(tool for tool in first.tools if tool["function"]["name"] == "find_tools")
+    assert "\n- post: Send a letter to somebody." in found["function"]["description"]
+    assert second.tools == third.tools == [*first.tools, second.tools[-1]]
+    assert second.tool_names[-1] == "post"
+
+
 class Meanings(Embeddings):
     """A stand-in that knows one meaning in two languages; it says nothing about real embeddings."""
 
