@@ -1,4 +1,7 @@
-"""The pytest fixture `replay`: a recorded run as a test. Importing this imports nothing of the runtime."""
+"""The pytest fixture `replay`: a recorded run as a test. `pytest_plugins = ["donewhen.pytest_plugin"]` brings it.
+
+No entry point does: pytest would load it in every project, and rewrite the asserts of the whole package.
+"""
 
 from collections.abc import Callable
 from pathlib import Path
