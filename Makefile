@@ -111,6 +111,9 @@ briefs: .venv/ready-dev ## how many characters the prompts of a long plan have
 caching: .venv/ready-dev ## how much of a run is read from a provider's prompt cache, and what that saves
 	@$(BIN)/python -m benchmarks.caching
 
+money: .venv/ready-dev ## what everyday jobs cost with three models, beside a bare loop: make money JOBS="tiny party"
+	@$(BIN)/python -m benchmarks.money $(JOBS)
+
 bench: .venv/ready-dev ## speed beside other libraries, each in its own environment: regenerates docs/performance.md
 	@$(BIN)/python -m benchmarks.bench
 
@@ -154,4 +157,4 @@ release-check: lint typecheck workflows docs dist try-dist ## what a release has
 clean: ## remove what was built
 	@rm -rf .venv .demo .site dist .pytest_cache .mypy_cache .ruff_cache .langgraph_api
 
-.PHONY: bench briefs caching page-libraries test-ui selection storage jobs help install run studio test fuzz format lint typecheck honest check verification reliability faults local scale security pythons walk clean
+.PHONY: bench briefs caching money page-libraries test-ui selection storage jobs help install run studio test fuzz format lint typecheck honest check verification reliability faults local scale security pythons walk clean

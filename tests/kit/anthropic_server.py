@@ -41,7 +41,8 @@ def blocks_of(body: Mapping[str, Any]) -> list[dict[str, Any]]:
 def marks_of(body: Mapping[str, Any]) -> list[int]:
     """Return the places of the marked blocks. Raises BadRequest for marks that Anthropic refuses."""
     blocks = blocks_of(body)
-    marks = [place for place, block in enumerate(blocks) if "cache_control" in block]
+    last = len(blocks) - 1 if "cache_control" in body else -1  # a mark of the whole request moves to its last block
+    marks = [place for place, block in enumerate(blocks) if "cache_control" in block or place == last]
     if len(marks) > MOST_MARKS:
         raise BadRequest(f"A maximum of 4 blocks with cache_control may be provided. Found {len(marks)}.")
     if any(blocks[place].get("type") == "text" and not blocks[place]["text"].strip() for place in marks):
@@ -58,9 +59,9 @@ class AnthropicServer:
     usages: list[dict[str, int]] = field(default_factory=list)
     refuses: str = ""
     """The error for requests with marks; "" if they are taken."""
+    _entries: set[str] = field(default_factory=set, init=False)
 
     def __enter__(self) -> "AnthropicServer":
-        self._entries: set[str] = set()
         self._http = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
         self._http.daemon_threads = True
         self._thread = threading.Thread(target=self._http.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
@@ -84,7 +85,7 @@ class AnthropicServer:
         keys = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
         return read / sum(usage[key] for usage in used for key in keys)
 
-    def _count(self, body: Mapping[str, Any]) -> dict[str, int]:
+    def count(self, body: Mapping[str, Any]) -> dict[str, int]:
         """Return the usage of a request, and keep what it caches."""
         marks = marks_of(body)
         if marks and self.refuses:
@@ -112,7 +113,7 @@ class AnthropicServer:
             def do_POST(self) -> None:
                 body = json.loads(self.rfile.read(int(self.headers["content-length"])))
                 try:
-                    usage = server._count(body)
+                    usage = server.count(body)
                 except BadRequest as error:
                     refusal = {"type": "error", "error": {"type": "invalid_request_error", "message": str(error)}}
                     self._send(400, "application/json", json.dumps(refusal))
