@@ -59,7 +59,7 @@ def as_tools(tools: Tools, *, caller: Caller | None = None) -> list[BaseTool]:
     for entry in [tools] if isinstance(tools, Mapping) else tools:
         if isinstance(entry, BaseTool):
             made.append(entry)
-        elif isinstance(entry, Mapping) or hasattr(entry, "inputSchema"):
+        elif isinstance(entry, Mapping) or hasattr(entry, "input_schema") or hasattr(entry, "inputSchema"):
             made.extend(described_tool(name, about, caller) for name, about in _descriptions(entry))
         elif callable(entry) and not isinstance(entry, type):
             made.append(from_function(entry))
@@ -101,7 +101,8 @@ def described_tool(
 
 def _descriptions(entry: Any) -> Iterator[tuple[str, Mapping[str, Any]]]:
     if not isinstance(entry, Mapping):
-        entry = {**entry.model_dump(exclude_none=True), "effect": None}  # an item of an MCP tool list: a server's words
+        # An item of an MCP tool list: a server's words.
+        entry = {**entry.model_dump(exclude_none=True, by_alias=True), "effect": None}
     if isinstance(entry.get("function"), Mapping) and entry.get("type") == "function":
         entry = entry["function"]
     if isinstance(name := entry.get("name"), str):

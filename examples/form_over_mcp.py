@@ -6,7 +6,7 @@ Hosts start `donewhen mcp --dir FOLDER` and speak with it on stdin and stdout; h
 import asyncio
 from typing import Any
 
-from mcp.shared.memory import create_connected_server_and_client_session
+from mcp import Client
 
 from donewhen import Agent
 from donewhen.agent.mcp.server import mcp_server
@@ -37,7 +37,7 @@ async def main() -> None:
     answers = ["approve", "M"]
     async with (
         Agent(model(), [fill_in], effects={"fill_in": "idempotent"}, storage="memory:") as agent,
-        create_connected_server_and_client_session(mcp_server(agent)._mcp_server) as host,
+        Client(mcp_server(agent)) as host,
     ):
         told = await tool(host, "run", goal="Order a shirt for Mira")
         while told["status"] == "waiting":
@@ -51,7 +51,7 @@ async def main() -> None:
 async def tool(host: Any, name: str, **arguments: Any) -> dict[str, Any]:
     """Call a tool of the agent, and return what it gives."""
     result = await host.call_tool(name, arguments)
-    return dict(result.structuredContent)
+    return dict(result.structured_content)
 
 
 if __name__ == "__main__":

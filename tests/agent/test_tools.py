@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from langchain_core.tools import ToolException, tool
+from mcp.types import Tool
 
 from donewhen.agent.tools import as_tools
 from donewhen.graph.tools.call import ToolCall, call_tool
@@ -82,6 +83,7 @@ async def test_functions_become_tools_by_signature_and_docstring() -> None:
         [{"name": "search", "description": SEARCH["description"], "inputSchema": SEARCH["input_schema"]}],
         [{"type": "function", "function": {"name": "search", **OPENAI}}],
         [{"type": "function", "name": "search", **OPENAI}],
+        [Tool(name="search", description=SEARCH["description"], input_schema=SEARCH["input_schema"])],
     ],
 )
 async def test_descriptions_become_tools_that_the_caller_carries_out(given: Any, caller: Callable[..., Any]) -> None:

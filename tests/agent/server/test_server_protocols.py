@@ -9,8 +9,7 @@ from a2a.helpers import get_artifact_text, new_text_part
 from a2a.types import Message, Role, SendMessageRequest, TaskState
 from google.protobuf.json_format import MessageToDict
 from langgraph_sdk import get_client
-from mcp import ClientSession
-from mcp.client.streamable_http import streamable_http_client
+from mcp import Client
 
 
 async def test_a_run_over_a2a(server: str) -> None:
@@ -42,9 +41,8 @@ async def test_a_run_over_a2a(server: str) -> None:
 
 async def test_a_question_over_the_servers_mcp(server: str) -> None:
     """U10: the server's own /mcp answers what needs no person; for the rest there is `donewhen mcp`."""
-    async with streamable_http_client(f"{server}/mcp") as streams, ClientSession(*streams[:2]) as session:
-        await session.initialize()
+    async with Client(f"{server}/mcp") as session:
         (tool,) = (await session.list_tools()).tools
-        assert set(tool.inputSchema["properties"]) == {"messages"}
+        assert set(tool.input_schema["properties"]) == {"messages"}
         result = await session.call_tool(tool.name, {"messages": "hello"})
         assert "Hello to you." in str(result.content)
