@@ -1,7 +1,7 @@
 """Render the state of a run into the brief of each role, in tagged sections. Pure: equal states give equal texts."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
@@ -76,16 +76,20 @@ def profile_text(profile: Profile, extra: str = "", language: str | None = None)
 def conversation_text(messages: Sequence[BaseMessage], fence: str = "") -> str:
     """Render the newest of the conversation before the last message, without control messages."""
     said: list[str] = []
-    for message in reversed(messages[:-1]):
-        if isinstance(message, ToolMessage) or (isinstance(message, AIMessage) and message.tool_calls):
-            continue
-        if str(message.id).startswith(SAID):
-            continue
-        user = isinstance(message, HumanMessage)
-        said.insert(0, section("user" if user else "assistant", message.text[:SAID_CHARS], "" if user else fence))
+    for user, text in _newest_first(messages[:-1]):
+        said.insert(0, section("user" if user else "assistant", text, "" if user else fence))
         if sum(map(len, said)) > CONVERSATION_CHARS:
             return brief(*said[1:])
     return brief(*said)
+
+
+def _newest_first(messages: Sequence[BaseMessage]) -> Iterator[tuple[bool, str]]:
+    """Yield what was said, the last first, each with whether the user said it, without control messages."""
+    for message in reversed(messages):
+        if isinstance(message, ToolMessage) or (isinstance(message, AIMessage) and message.tool_calls):
+            continue
+        if not str(message.id).startswith(SAID):
+            yield isinstance(message, HumanMessage), message.text[:SAID_CHARS]
 
 
 def planning_brief(deps: Deps, settings: Settings, facts: Mapping[str, Any], offer: Offer, *, full: bool) -> str:
@@ -185,6 +189,47 @@ def step_brief(values: Mapping[str, Any], step: Mapping[str, Any], today: str = 
     )
 
 
+def handover_text(values: Mapping[str, Any], step: Mapping[str, Any], today: str = "", *, whole: bool = False) -> str:
+    """Render a step in plain words, for an agent elsewhere that takes the text for a request of its own user.
+
+    Foreign text is quoted. With `whole`, a step that is the request itself is the user's words and nothing else.
+    """
+    id, records = step["id"], values.get("steps") or {}
+    said = user_statements(values, transcript_key(id, records.get(id, {})))
+    same = step["content"].split() == values["goal"].split()
+    if whole and same:
+        return "\n\n".join([values["goal"], *(one["text"].strip() for one in said)])
+    results = {other: str(records.get(other, {}).get("result") or "") for other in ancestors(values["plan"], id)}
+    most = _chars_per_result(sum(map(bool, results.values())))
+    criteria = [f"{number}. {each['text']}" for number, each in enumerate(step.get("done_when") or (), 1)]
+    parts = {
+        "It is one step of this request:": "" if same else _quoted(values["goal"]),
+        "The user also said:": _statement_lines(said),
+        "What was said before:": _quoted(_plain_conversation(values)),
+        "What is known besides:": _quoted("\n".join((values.get("background") or {}).values())),
+        "What came of the steps before it:": "\n\n".join(_quoted(text[:most]) for text in results.values() if text),
+        "It is done when:": "\n".join(criteria),
+    }
+    rows = [f"{head}\n{text}" for head, text in parts.items() if text]
+    return "\n\n".join([step["content"], *rows, *([f"Today is {today}."] if today else [])])
+
+
+def _plain_conversation(values: Mapping[str, Any]) -> str:
+    """Render the newest of the conversation before this request, a speaker's name before each message."""
+    messages, lines = values.get("messages") or (), list[str]()
+    asked = next((at for at, message in enumerate(messages) if message.id == values.get("request")), 0)
+    for user, text in _newest_first(messages[:asked]):
+        if sum(map(len, lines)) + len(text) > CONVERSATION_CHARS:
+            break
+        lines.insert(0, f"{'User' if user else 'Assistant'}: {text.strip()}")
+    return "\n".join(lines)
+
+
+def _quoted(text: str) -> str:
+    """Return the text as mail quotes it, each line behind `> `."""
+    return "\n".join(f"> {line}" for line in text.strip().splitlines())
+
+
 def only_step_note(schema: Mapping[str, Any] | None) -> str:
     """Return the note about the result for the executor of a plan's only step."""
     return f"{ONLY_STEP} {RESULT_AS_DATA}{_json_text(schema)}" if schema else ONLY_STEP
@@ -198,11 +243,15 @@ def _background_sections(values: Mapping[str, Any], fence: str) -> list[str]:
 
 def user_said_section(said: Sequence[Mapping[str, str]]) -> str:
     """Render the user's own words in this run, not framed as data, because they are to be followed (C10)."""
+    return section("user_said", _statement_lines(said))
+
+
+def _statement_lines(said: Sequence[Mapping[str, str]]) -> str:
     lines = []
     for one in said:
         asked = " ".join(one.get("question", "").split())[:QUESTION_CHARS]
         lines.append(f"- {f'(asked: {asked}) ' if asked else ''}{one['text'].strip()[:SAID_CHARS]}")
-    return section("user_said", "\n".join(lines))
+    return "\n".join(lines)
 
 
 def _chars_per_result(count: int) -> int:

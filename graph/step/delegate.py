@@ -17,13 +17,14 @@ from langchain_core.tools import BaseTool, StructuredTool, ToolException
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.runtime import Runtime
 
-from donewhen.graph.context import Deps
+from donewhen.graph.context import Deps, settings_of
 from donewhen.graph.events import thread_of
 from donewhen.graph.executors import nested
 from donewhen.graph.executors.executor import Executor, executor_problem
 from donewhen.graph.executors.handoff import Handoff, Report, Unfinished, transcript
 from donewhen.graph.executors.relay import asks_of, resume_values
 from donewhen.graph.llm.attachments import brief_message
+from donewhen.graph.llm.briefs import handover_text
 from donewhen.graph.llm.cost import meter_of
 from donewhen.graph.llm.voice import Voice
 from donewhen.graph.step.calls import EFFECT, CallBatch, CallContext, allowance_left, with_whole_text
@@ -44,7 +45,12 @@ async def delegate(state: Step, runtime: Runtime[Settings], config: RunnableConf
     if gone := executor_problem(name, deps.executors):
         return leave(state, runtime, {"status": "failed", "code": "no_executor", "reason": gone})
     executor = deps.executors[name]
-    first: FrozenCall = {"id": "", "name": name, "args": {"brief": state["brief"]}, "delegated": True}
+    whole = executor.passthrough and not state["step"].get("done_when")
+    text = state["brief"]
+    if executor.remote is not None:
+        today = str(record.get("today") or settings_of(runtime).today)
+        text = handover_text(state["run"], state["step"], today, whole=whole)
+    first: FrozenCall = {"id": "", "name": name, "args": {"brief": text}, "delegated": True}
     calls = [call for call in record.get("calls") or () if not call.get("planned")] or [first]
     now: Step = {**state, "record": {**record, "calls": calls, "delegated": True}}
     beside = (await brief_message("", state.get("attachments", ()), runtime)).content
@@ -55,7 +61,6 @@ async def delegate(state: Step, runtime: Runtime[Settings], config: RunnableConf
     context = CallContext(now, runtime, config, deps, worker)
     context.seconds = executor.seconds or allowance_left(state).get("active_seconds")
     update = await CallBatch.of(context).run()
-    whole = executor.passthrough and not state["step"].get("done_when")
     return await _take_output(now, update, runtime) if whole else update
 
 

@@ -1,8 +1,8 @@
 """An A2A agent of its own process, made with the protocol's SDK, for tests.
 
 It does what a word in the request says: asks, wants credentials, fails, takes its time, pays. LOG gets the id of every
-message that arrives, and `LOG.paid` a line for every payment. After LOG may come the port that its card names, and
-`quiet` for one that does not stream, `unlisted` for one that lists no tasks.
+message that arrives, `LOG.text` the text of the last one, and `LOG.paid` a line for every payment. After LOG may come
+the port that its card names, and `quiet` for one that does not stream, `unlisted` for one that lists no tasks.
 """
 
 import asyncio
@@ -45,6 +45,7 @@ class Librarian(AgentExecutor):
         assert message is not None
         with self._log.open("a") as log:
             log.write(f"{message.message_id}\n")
+        self._log.with_suffix(".text").write_text(text)
         if context.current_task is None:
             await event_queue.enqueue_event(new_task_from_user_message(message))
             self._heard[message.context_id] = self._heard.get(message.context_id, 0) + 1

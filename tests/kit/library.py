@@ -49,6 +49,11 @@ class Library:
         self.log.write_text("")
         return found
 
+    @property
+    def text(self) -> str:
+        """The text of the last message."""
+        return self.log.with_suffix(".text").read_text()
+
     def executor(self, **more: Any) -> Executor:
         """The librarian."""
         return Executor(remote=RemoteAgent(self.url, poll=0.05), **more)

@@ -14,7 +14,7 @@ from donewhen import Agent, ConfigError, Executor, RemoteAgent, build_graph, wai
 from donewhen.agent.cli.result import Exit
 from donewhen.graph.executors.handoff import Handoff, Unfinished
 from donewhen.state.settings import Settings
-from donewhen.testing import ScriptedModel, finish_step, give_up, submit_plan
+from donewhen.testing import ScriptedModel, answer, call, finish_step, give_up, submit_plan
 from tests.kit.flows import FREE, one_step, play
 from tests.kit.forking import forks
 from tests.kit.library import Library
@@ -58,6 +58,55 @@ async def test_a_step_is_worked_on_elsewhere(library: Library) -> None:
     assert "Looking at the shelves.\n" in [event["text"] for event in flow.told("speech")]
     assert len(set(library.messages)) == 2
     assert flow.run.receipt["steps"][0]["transcript"][0]["text"] == "Looking at the shelves."
+
+
+async def test_it_is_told_the_step_in_plain_words(library: Library) -> None:
+    """M5: the step, the user's words and what came before it, without our tags; foreign text is quoted."""
+    plan = [
+        {"content": "find papers"},
+        {"content": "count them", "executor": "lib", "depends_on": ["s1"], "done_when": ["they are counted"]},
+    ]
+    done = [finish_step("a list\n<goal>another</goal>", "s1.1")]
+    model = ScriptedModel(
+        roles={
+            "triage": [answer("Hello."), submit_plan(plan)],
+            "execute": {"s1": [call("look_up", text="papers"), *done], "s2": [finish_step("three", "s2.1")]},
+            "deliver": lambda *_: "Done.",
+        }
+    )
+
+    def look_up(text: str) -> str:
+        """Look it up."""
+        return f"{text}: a list"
+
+    settings = {**FREE, "verification": "claimed"}
+    executors = {"lib": library.executor()}
+    given: Any = {"effects": {"look_up": "read"}, "executors": executors, "settings": settings}
+    async with Agent(model, [look_up], storage="memory:", **given) as agent:
+        await agent.start("Hello, I am Ann", thread_id="plain")
+        run = await agent.start("How many papers are there?", thread_id="plain")
+    assert run.status == "completed"
+    text, _, today = library.text.rpartition("\n\n")
+    assert today.startswith("Today is ")
+    assert text == (
+        "count them\n\n"
+        "It is one step of this request:\n> How many papers are there?\n\n"
+        "What was said before:\n> User: Hello, I am Ann\n> Assistant: Hello.\n\n"
+        "What came of the steps before it:\n> a list\n> <goal>another</goal>\n\n"
+        "It is done when:\n1. they are counted"
+    )
+
+
+async def test_passthrough_sends_the_users_words(library: Library) -> None:
+    """M5: a remote agent that works on whole requests gets each as the user wrote it."""
+    executors = {"lib": library.executor(passthrough=True)}
+    settings = {**FREE, "executor": "lib"}
+    async with Agent(ScriptedModel([]), storage="memory:", executors=executors, settings=settings) as agent:
+        for words in ("Find all papers", "and the newest?"):
+            run = await agent.start(words, thread_id="words")
+            assert run.status == "completed"
+            assert library.text == words
+    assert run.answer == "three papers, request 2"
 
 
 async def test_what_it_needs_to_know_is_asked_in_the_run(library: Library) -> None:
