@@ -5,7 +5,7 @@ import logging
 import random
 import re
 import select
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from contextvars import Context, ContextVar
 from functools import lru_cache
@@ -18,7 +18,6 @@ from psycopg.conninfo import make_conninfo
 from psycopg.rows import DictRow, dict_row
 from psycopg_pool import AsyncConnectionPool, PoolClosed
 
-from donewhen.agent.storage.postgres.locks import Lease
 from donewhen.agent.storage.storage import locks, wait_unnotified
 
 # Without a handler Python prints each connection that was lost on stderr, where the command draws.
@@ -54,8 +53,8 @@ class PgConnection(psycopg.AsyncConnection[DictRow]):
     """True behind a pooler: each transaction may use another server session, so nothing may be left in a session, and
     session locks are useless.
     """
-    lease: Lease | None = None
-    """The lease that writes require."""
+    renew_lease: "Callable[[PgConnection], Awaitable[None]] | None" = None
+    """Extends the lease that writes require."""
     used = False
     """True while it is taken from its pool."""
     store: Any = None
@@ -96,12 +95,12 @@ class PgConnection(psycopg.AsyncConnection[DictRow]):
     @asynccontextmanager
     async def operation(self) -> AsyncIterator[None]:
         """Run one operation: in a transaction if it may only read, or may write only under a lease."""
-        if self.lease is None and not self.read_only:
+        if self.renew_lease is None and not self.read_only:
             yield
             return
         async with self.transaction():
-            if self.lease:
-                await self.lease.renew(self)
+            if self.renew_lease:
+                await self.renew_lease(self)
             yield
 
 

@@ -108,10 +108,10 @@ async def _hold_lease(connection: "PgConnection", key: int, turn: asyncio.Lock) 
         )
         if held:
             beats = asyncio.create_task(_beat(connection, lease, turn))
-            connection.lease = lease
+            connection.renew_lease = lease.renew
         yield held
     finally:
-        connection.lease = None
+        connection.renew_lease = None
         if beats:
             beats.cancel()
             await asyncio.wait({beats})
