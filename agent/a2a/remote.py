@@ -119,6 +119,8 @@ class RemoteAgent:
                         await asyncio.sleep(self.poll)
                         task = await self._look_at(client, task.id)
                         line.reset()
+                    if self._langgraph and state_of(task) == "FAILED":
+                        task = await task_of(client, task.id)
                     return self._report(task, said)
             except ConfigError as error:
                 return Report(failed=str(error))
@@ -182,7 +184,7 @@ class RemoteAgent:
         """Return whether it is a LangGraph server.
 
         Only the first event of its stream follows the protocol. A polled task has no artifacts, and may briefly
-        appear completed before it is seen to ask.
+        appear completed before it is seen to ask. Why a task failed is only in the history of a polled one.
         """
         extensions = self._known.capabilities.extensions if self._known else ()
         return any(each.uri.startswith(LANGGRAPH) for each in extensions)
@@ -307,7 +309,8 @@ class RemoteAgent:
             hint = 'Give it credentials: RemoteAgent(url, headers={"Authorization": "Bearer …"})'
             why = told or "no reason given"
             return Report(failed=f"The agent at {self.url} requires authentication: {why}. {hint}")
-        return Report(failed=f"The agent at {self.url} ended the task as {state.lower()}: {told or 'no reason given'}")
+        why = (last_words(task) if self._langgraph else "") or told or "no reason given"
+        return Report(failed=f"The agent at {self.url} ended the task as {state.lower()}: {why}")
 
     def _refusal(self, error: Exception) -> str:
         told = f"{type(error).__name__}: {error}"[:1000]

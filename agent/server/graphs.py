@@ -43,6 +43,10 @@ def settings_for(asked: Mapping[str, Any]) -> tuple[Settings, list[str]]:
     return kept, refused
 
 
+class RunFailed(Exception):
+    """A run of the A2A endpoint ended as failed. The task shows this name, and its history the answer."""
+
+
 class ServedGraph(CompiledStateGraph[Any, Any, Any, Any]):
     """The graph for pages. Its settings stay within the operator's, wherever a run has its own from.
 
@@ -51,6 +55,8 @@ class ServedGraph(CompiledStateGraph[Any, Any, Any, Any]):
     After Stop, and in a second tab, a page still names the pause it showed before. Taken as time travel, as LangGraph
     takes it, the run would begin once more from there. So an answer is for where the thread is, and so is what is
     typed after Stop; an answer to what is not asked any more is refused. Other runs from a checkpoint travel in time.
+
+    The A2A endpoint calls a task completed unless its run raises; so a run of its that failed raises at its end.
 
     `values` are the thread's alone: agent-chat-ui asks for the streams of subgraphs too, and draws whatever values come
     last as the thread's, so those of a step at work would take the conversation away.
@@ -72,6 +78,11 @@ class ServedGraph(CompiledStateGraph[Any, Any, Any, Any]):
             async for part in parts:
                 if not _of_subgraph(part, "values"):
                     yield part
+        if (where.get("metadata") or {}).get("a2a"):
+            thread: RunnableConfig = {"configurable": {"thread_id": where["configurable"]["thread_id"]}}
+            outcome = (await self.aget_state(merge_configs(self.config, thread))).values.get("outcome") or {}
+            if outcome.get("status") == "failed":
+                raise RunFailed(outcome.get("code"))
 
     async def _up_to_date(self, input: Any, seen: RunnableConfig) -> tuple[Any, RunnableConfig]:
         """Return the input and its starting point: the end of the thread, or the checkpoint the page has `seen`."""

@@ -150,6 +150,16 @@ async def test_an_agent_on_the_server_works_for_a_run_elsewhere(server: str, cli
     assert said == ["human", "ai"]
 
 
+async def test_a_failed_run_is_a_failed_task_over_a2a(server: str, client: LangGraphClient) -> None:
+    """N40, U10: the endpoint says failed, a remote agent reads why, and the conversation goes on."""
+    assistant = (await client.assistants.search(graph_id="agent"))[0]["assistant_id"]
+    remote, store = RemoteAgent(f"a2a:{server}/a2a/{assistant}", poll=0.1), InMemoryStore()
+    failed = await remote.work(Handoff("x" * 100_001, "k1", "k1", "far", "failed", "", store=store, tell=str))
+    assert "ended the task as failed: The goal has 100,001 characters" in failed.failed
+    again = await remote.work(Handoff("hello", "k2", "k2", "far", "failed", "", store=store, tell=str))
+    assert again.output == "Hello to you."
+
+
 HELLO = {"messages": [{"role": "user", "content": "hello"}]}
 LOOK = {"messages": [{"role": "user", "content": "look around"}]}
 LOOSE = {"confirm": "never", "approvals": "never", "limits": {"rounds": 9999}, "models": {"plan": "openai:dear"}}
