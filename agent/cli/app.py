@@ -319,6 +319,19 @@ def serve_as_mcp(
     at(storage, False, command)
 
 
+@app.command("acp")
+def serve_as_acp(
+    model: Annotated[str | None, typer.Option(help="provider:model, or demo. [default: DONEWHEN_MODEL]")] = None,
+    storage: StorageUrl = None,
+) -> None:
+    """Be an agent of an editor over ACP, on stdin and stdout, in the folder that the editor has open."""
+
+    def command(archive: "Archive") -> int:
+        return session.serve_acp(archive, options.RunOptions("", Path("."), model, None, [], False, {}))
+
+    at(storage, False, command)
+
+
 @app.command()
 def threads(
     owner: Annotated[str | None, typer.Option(help="Only of this owner.")] = None,

@@ -221,6 +221,29 @@ def serve_mcp(archive: Archive, request: RunOptions) -> int:
     return 0
 
 
+def serve_acp(archive: Archive, request: RunOptions) -> int:
+    """Serve an editor on stdin and stdout until it closes them; each of its folders has an agent."""
+    try:
+        from donewhen.agent.acp.server import serve
+    except ImportError as error:
+        raise ConfigError(f"an ACP server needs {error.name}: pip install 'donewhen[acp]'") from None
+
+    config = archive.config
+    choices = read_choices(request, config, unattended=False)
+
+    async def serve_editor() -> None:
+        async with AsyncExitStack() as stack:
+
+            async def make(folder: str) -> Agent:
+                return (await open_agent(stack, replace(choices, dir=folder), config)).agent
+
+            await serve(make)
+
+    with suppress(KeyboardInterrupt), mute_log(config.log):
+        asyncio.run(serve_editor())
+    return 0
+
+
 async def open_agent(
     stack: AsyncExitStack, choices: Choices, config: Config, terminal: Terminal | None = None
 ) -> ReadyAgent:

@@ -1,7 +1,9 @@
-"""The ACP server of examples/acp_agent.py, driven over the wire by the protocol's own connection, as an editor does."""
+"""The ACP server (`donewhen acp`, examples/acp_agent.py), driven by the protocol's connection, as an editor does."""
 
 import asyncio
 import socket
+import sys
+from asyncio.subprocess import PIPE
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -20,9 +22,9 @@ from acp.schema import (
 )
 
 from donewhen import Agent
+from donewhen.agent.acp.server import AcpAgent
 from donewhen.agent.workspace import workspace_tools
 from donewhen.testing import ScriptedModel, ask_user, call, finish_step, submit_plan
-from examples.acp_agent import AcpAgent
 
 
 class Editor(acp.Client):
@@ -94,7 +96,11 @@ async def editor(
         end.setblocking(False)
         ends.append(await asyncio.open_connection(sock=end))
     (read, write), (their_read, their_write) = ends
-    server = AgentSideConnection(Server(lambda _: agent), their_write, their_read, use_unstable_protocol=True)
+
+    async def make(folder: str) -> Agent:
+        return agent
+
+    server = AgentSideConnection(Server(make), their_write, their_read, use_unstable_protocol=True)
     told = Editor(choices, forms or [])
     told.connection = acp.connect_to_agent(told, write, read, use_unstable_protocol=True)
     form = ElicitationCapabilities(form=ElicitationFormCapabilities()) if forms else None
@@ -174,3 +180,21 @@ async def test_stop_and_continue(tmp_path: Path) -> None:
         assert await turn == "cancelled"
         assert await told.types("continue") == "end_turn"
     assert told.text.endswith("Done.")
+
+
+async def test_the_command_is_an_agent_on_stdio(tmp_path: Path) -> None:
+    """U10: `donewhen acp` works in the folder that the editor opens, and speaks the protocol on stdout."""
+    start = ["-c", "from donewhen.agent.cli import main; main()", "acp", "--model", "demo"]
+    told, storage = Editor(["approve"], []), ["--storage", f"sqlite:///{tmp_path / 'runs.db'}"]
+    command = await asyncio.create_subprocess_exec(
+        sys.executable, *start, *storage, stdin=PIPE, stdout=PIPE, env={"HOME": str(tmp_path)}, cwd=tmp_path
+    )
+    told.connection = acp.connect_to_agent(told, command.stdin, command.stdout)
+    await told.connection.initialize(protocol_version=acp.PROTOCOL_VERSION)
+    told.session = (await told.connection.new_session(cwd=str(tmp_path), mcp_servers=[])).session_id
+    assert await told.types("hello") == "end_turn"
+    assert told.text
+    assert command.stdin
+    command.stdin.close()
+    assert await command.wait() == 0
+    await told.connection.close()
