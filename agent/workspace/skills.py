@@ -209,16 +209,19 @@ def _read_skill(folder: Path) -> Skill:
         raise ValueError("SKILL.md does not begin with front matter between two lines of ---")
     try:
         said: Any = yaml.safe_load(front)
-    except yaml.YAMLError as error:
-        raise ValueError(f"its front matter is not YAML: {error}") from None
+    except Exception as error:  # an untrusted file: the parser also raises RecursionError and IndexError
+        raise ValueError(f"its front matter is not YAML: {type(error).__name__}: {error}") from None
     said = said if isinstance(said, Mapping) else {}
-    name, description = str(said.get("name") or ""), " ".join(str(said.get("description") or "").split())
+    # Aliases can make a small file a huge value, so that nothing but texts is printed.
+    name, description = (text if isinstance(text := said.get(key), str) else "" for key in ("name", "description"))
+    description = " ".join(description.split())
     if name != folder.name or not _NAME.fullmatch(name) or len(name) > 64:
         raise ValueError(f"its name is {name!r}; it must be that of its folder, of small letters, digits and hyphens")
     if not description:
         raise ValueError("it has no description")
-    proposed = said.get("done_when") or (said.get("metadata") or {}).get("done_when") or []
-    criteria = [str(each) for each in (proposed if isinstance(proposed, list) else [proposed])]
+    more = said["metadata"] if isinstance(said.get("metadata"), Mapping) else {}
+    proposed = said.get("done_when") or more.get("done_when") or []
+    criteria = [each for each in (proposed if isinstance(proposed, list) else [proposed]) if isinstance(each, str)]
     return Skill(name, description, folder, _files(folder), criteria)
 
 

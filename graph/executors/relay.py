@@ -13,6 +13,7 @@ import yaml
 from donewhen.state.people.answers import Answer, decode_json, read_answer
 from donewhen.state.records import FrozenCall, Pause
 from donewhen.state.run import Json
+from donewhen.state.values import flaw
 
 QUESTION_KEYS = ("question", "message", "query", "text", "prompt", "description")
 QUESTION_CHARS = 20_000
@@ -101,15 +102,20 @@ def resume_values(call: FrozenCall) -> dict[str, Any]:
 
 def is_form(schema: Mapping[str, Any]) -> bool:
     """Return whether a person can be asked to fill it: an object with properties, of a size that can be shown."""
-    from donewhen.graph.tools.arguments import Arguments  # imports jsonschema, which few runs need
+    from jsonschema import Draft202012Validator, SchemaError  # which few runs need
+
+    from donewhen.graph.tools.arguments import Arguments
 
     properties = schema.get("properties")
     if not isinstance(properties, Mapping) or not properties or not all(map(_is_field, properties.values())):
         return False
     try:
+        if flaw(schema):
+            return False
+        Draft202012Validator.check_schema(schema)
         Arguments(dict(schema))
         return len(json.dumps(schema)) <= QUESTION_CHARS
-    except (TypeError, ValueError, RecursionError):
+    except (TypeError, ValueError, RecursionError, SchemaError):
         return False
 
 

@@ -63,7 +63,7 @@ from donewhen.state.proof.journal import (
 from donewhen.state.reading.decisions import LOOKUPS
 from donewhen.state.records import FrozenCall, JournalEntry, StepClaim, StepRecord
 from donewhen.state.run import Json, Planning, Step
-from donewhen.state.secrets import conceal_json, redact_json
+from donewhen.state.secrets import conceal, conceal_json, redact_json
 from donewhen.state.settings import Settings
 
 OBSERVATIONS = ("donewhen", "observations")
@@ -205,7 +205,8 @@ class CallBatch:
             asking: list[FrozenCall] = []
             for each, outcome in zip(group, outcomes, strict=True):
                 if isinstance(outcome, CallOutcome) and (asked := _with_questions(each, outcome.result)):
-                    context.spent = add(context.spent, outcome.spent)
+                    charge: Amounts = {} if each.get("delegated") else {"tool_calls": 1}
+                    context.spent = add(add(context.spent, outcome.spent), charge)
                     asking.append(asked)
                 else:
                     await self._record(each, outcome)
@@ -648,6 +649,8 @@ async def _call_tool(
         values = [interrupt_value(one) for one in (pause.args[0] if pause.args else ())]
         if may_ask and values:
             new = asks_of([(str(number), value) for number, value in enumerate(values, len(answers))])
+            if (tool.metadata or {}).get("secrets") is not True:
+                new = [{**ask, "question": conceal(ask["question"], secrets)} for ask in new]
             asks = {"asks": [*(call.get("asks") or ()), *new], "answers": call.get("answers") or []}
             return CallResult(False, "It asks.", 0.0, asks, error=ASKS)
         asked = "; ".join(str(value)[:500] for value in values)

@@ -157,3 +157,31 @@ def test_an_agent_takes_skills_and_tools(tmp_path: Path) -> None:
     """P19: an agent with skills is made like any other."""
     write_skill(tmp_path / "mine", "letters")
     assert "read_skill" in Agent("demo", storage="memory:", skills=Skills(paths=[tmp_path / "mine"])).executors.toolbox
+
+
+BOMB = "a: &a [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
+    f"{name}: &{name} [{', '.join([f'*{before}'] * 10)}]\n" for before, name in zip("abcdefgh", "bcdefghi", strict=True)
+)
+
+
+@pytest.mark.parametrize(
+    "front",
+    [
+        "description: " + "[" * 5000,
+        'description: !!int ""',
+        f"{BOMB}description: *i",
+        f"{BOMB}description: d\ndone_when: *i",
+    ],
+)
+def test_a_broken_skill_of_a_strange_project_is_left_out(tmp_path: Path, front: str) -> None:
+    """X21: no file of a project that nobody trusts can end the command, or fill its memory."""
+    place = write_skill(project(tmp_path) / ".agents" / "skills", "bad")
+    (place / "SKILL.md").write_text(f"---\nname: bad\n{front}\n---\nHi.\n")
+    assert ".agents/skills/ours" in Skills(tmp_path / "work").untrusted
+
+
+def test_metadata_that_is_no_mapping_proposes_nothing(tmp_path: Path) -> None:
+    """X21: it is a skill without criteria."""
+    place = write_skill(tmp_path / "mine", "plain")
+    (place / "SKILL.md").write_text("---\nname: plain\ndescription: d\nmetadata: foo\n---\nHi.\n")
+    assert Skills(paths=[tmp_path / "mine"], user=None).names == ["plain"]

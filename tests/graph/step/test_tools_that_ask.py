@@ -118,3 +118,41 @@ async def test_a_form_may_be_a_model() -> None:
     model = one_step([call("bring", what="tea"), finish_step("done", "s1.2")])
     flow = await play(model, [bring], effects={"bring": "write"}, settings=FREE, answers=["Bremen"])
     assert (flow.status, done(flow)) == ("completed", "tea to Bremen")
+
+
+async def test_a_tool_that_asks_without_end_uses_up_its_calls() -> None:
+    """N42, X24: where nobody is asked, each question is a call of the budget."""
+    times: list[str] = []
+
+    def nag(what: str) -> str:
+        """Ask and ask."""
+        times.append(what)
+        for number in range(1000):
+            interrupt(f"And {number}?")
+        return "never"
+
+    alone = {**FREE, "on_question": "assume", "limits": {"tool_calls": 5}}
+    flow = await play(one_step([call("nag", what="a")]), [nag], effects={"nag": "read"}, settings=alone)
+    assert (flow.status, len(times)) == ("exhausted", 5)
+
+
+NESTED: dict[str, Any] = {"type": "string"}
+for _ in range(400):
+    NESTED = {"type": "object", "properties": {"a": NESTED}}
+
+
+@pytest.mark.parametrize("schema", [NESTED, {**SIZE, "required": 5}, {**SIZE, "type": "nothing"}])
+async def test_a_schema_that_nobody_can_fill_is_asked_in_words(schema: dict[str, Any]) -> None:
+    """N42: a server's schema cannot end the run; credentials in its words are shown to nobody."""
+    key = "sk-proj-" + "abcdEFGH1234567890" * 2
+
+    def bring(what: str) -> str:
+        """Bring."""
+        said = interrupt({"question": f"Where to, with {key}?", "schema": schema})
+        return f"{what} to {said}"
+
+    model = one_step([call("bring", what="tea"), finish_step("done", "s1.2")])
+    flow = await play(model, [bring], effects={"bring": "read"}, settings=FREE, answers=["Bremen"])
+    assert (flow.status, done(flow)) == ("completed", "tea to Bremen")
+    assert "schema" not in flow.pauses[0]
+    assert key not in flow.pauses[0]["question"] + str(flow.values) + str([each.messages for each in model.requests])
