@@ -73,6 +73,8 @@ class Pause(TypedDict, total=False):
     """question, tool: True if an executor or a tool asks."""
     schema: Json
     """question: the JSON Schema of a form; the answer is an object that fits it."""
+    digest: str
+    """question: hash of what a tool asked, by which it sees that it asks the same again."""
     unreached: str
     """question, tool: why the last answer did not reach that executor."""
     exhausted: str | list[str]

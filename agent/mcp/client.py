@@ -2,6 +2,7 @@
 
 import asyncio
 import collections
+import itertools
 import os
 import re
 from collections.abc import AsyncIterator, Callable, Collection, Mapping
@@ -16,6 +17,7 @@ from langgraph.types import interrupt
 
 from donewhen.agent.config import McpServer, read_servers
 from donewhen.agent.tools import described_tool
+from donewhen.graph.executors.relay import ask_again
 from donewhen.graph.sync import run_in_shared_loop
 from donewhen.graph.tools.rendering import describe_error
 from donewhen.state.errors import ConfigError
@@ -209,9 +211,10 @@ class _Server:
 
     async def _call(self, name: str, arguments: dict[str, Any]) -> tuple[Any, Any]:
         """Call the tool and ask what the server asks. Without an answer, the call is given up, and made again later."""
-        call = _Call(name, arguments)
+        call, number = _Call(name, arguments), itertools.count()
         try:
             while (question := await run_in_shared_loop(self._go_on(call))) is not None:
+                ask_again(next(number), question.value, question.schema)
                 question.answer(interrupt(question.value, response_schema=question.schema))
             return call.result
         finally:
@@ -262,7 +265,7 @@ class _Server:
                 raise ToolException(error.message) from error
         finally:
             asks.cancel()
-            if call.task.done() or call.owner.done():
+            if (call.task.done() or call.owner.done()) and call in self._under_way:
                 self._under_way.remove(call)
         if "command" not in self._connection:
             await asyncio.wait({call.owner}, timeout=END_SECONDS)

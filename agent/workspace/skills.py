@@ -101,6 +101,7 @@ class Skills:
         beside.write_text(json.dumps(known, indent=1), "utf-8")
         beside.replace(place)
         self._left_out = []
+        self._skills.clear()
         self.__post_init__()
 
     @property

@@ -4,13 +4,18 @@ An interrupt's value may be a text, a mapping with a question, a request to revi
 payload of a DoneWhen run. A question with a `schema`, or an interrupt with a `response_schema`, is a form.
 """
 
+import hashlib
 import json
 from collections.abc import Mapping, Sequence
+from contextvars import ContextVar
+from dataclasses import replace
 from typing import Any
 
 import yaml
+from langgraph.errors import GraphInterrupt
+from langgraph.types import Interrupt
 
-from donewhen.state.people.answers import Answer, decode_json, read_answer
+from donewhen.state.people.answers import Answer, decode_json, fills_form, read_answer
 from donewhen.state.records import FrozenCall, Pause
 from donewhen.state.run import Json
 from donewhen.state.values import flaw
@@ -22,6 +27,36 @@ QUESTION_CHARS = 20_000
 def asks_of(pauses: Sequence[tuple[str, Any]]) -> list[Pause]:
     """Return one row per question: `{id, kind, question, options}`; for a call to review `tool` and `arguments` too."""
     return [ask for id, value in pauses for ask in _asks(str(id), value)]
+
+
+answered_asks: ContextVar[Sequence[Pause]] = ContextVar("answered_asks", default=())
+"""The questions that the call asked before, of those that people answered. A tool may compare them with `ask_again`."""
+
+
+def ask_again(number: int, value: Json, schema: Json | None) -> None:
+    """Ask the question of this number, from 0, anew if it is not the one that was answered; later answers go too.
+
+    Raises GraphInterrupt. LangGraph's `interrupt` alone gives an answer to whatever is asked in its place.
+    """
+    asked = answered_asks.get()
+    if number < len(asked) and asked[number].get("digest") != _digest(one := Interrupt(value, response_schema=schema)):
+        raise GraphInterrupt((replace(one, id=str(number)),))
+
+
+def _digest(interrupt: Any) -> str:
+    asked = json.dumps(interrupt_value(interrupt), sort_keys=True, default=str)
+    return hashlib.sha256(asked.encode()).hexdigest()[:16]
+
+
+def questions_of(call: FrozenCall, interrupts: Sequence[Any]) -> Json:
+    """Return the asks and answers of a call whose tool asks: those of before, and the new ones."""
+    answers, number = [*(call.get("answers") or ())], len(resume_values(call))
+    if (first := str(interrupts[0].id)).isdecimal() and len(first) < 5:  # of `ask_again`, which voids later answers
+        answers, number = answers[: int(first)], int(first)
+    asks = [*(call.get("asks") or ())][: len(answers)]
+    for at, one in enumerate(interrupts, number):
+        asks += [{**ask, "digest": _digest(one)} for ask in asks_of([(str(at), interrupt_value(one))])]
+    return {"asks": asks, "answers": answers}
 
 
 def interrupt_value(interrupt: Any) -> Any:
@@ -133,7 +168,7 @@ def read_form(value: Any, pause: Pause) -> Answer | str:
 
     properties = pause["schema"]["properties"]
     filled = decode_json(value)
-    if not isinstance(filled, Mapping) or not set(filled) <= set(properties):
+    if not fills_form(value, pause):
         answer = read_answer(value, pause)
         if isinstance(answer, str) or answer.kind != "answer":
             return answer

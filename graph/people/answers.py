@@ -19,7 +19,7 @@ from donewhen.graph.people.consent import approval_record, decision_row, plan_ru
 from donewhen.graph.people.pauses import ask_again, close_pause, open_pauses, pause_message, with_fresh_call
 from donewhen.state.language.texts import catalogue, option_key, say
 from donewhen.state.ledger import add
-from donewhen.state.people.answers import JUDGEMENT, Answer, answers_by_id, read_answer
+from donewhen.state.people.answers import JUDGEMENT, Answer, answers_by_id, fills_form, read_answer
 from donewhen.state.people.edit import add_line_number
 from donewhen.state.plan.plan import read_plan, revision_of
 from donewhen.state.plan.planning import fresh_planning, start_replanning, unfinished_steps
@@ -71,7 +71,11 @@ def take_answer(state: RunState, pending: Pause, value: Any, deps: Deps, setting
 
     If any of them is not understood, none is applied and the pause stays open. Unanswered questions stay open.
     """
-    by_id = {} if value == OVERDUE else answers_by_id(value, [pause["id"] for pause in (pending, *pending["others"])])
+    by_id = (
+        {}
+        if value == OVERDUE or fills_form(value, pending)
+        else answers_by_id(value, [pause["id"] for pause in (pending, *pending["others"])])
+    )
     if isinstance(by_id, str):
         return ask_again(state, pending, by_id, value)
     pauses = {pause["id"]: pause for pause in (open_pauses(state) if by_id else [pending])}
@@ -107,7 +111,7 @@ def _understand(state: RunState, pause: Pause, value: Any, deps: Deps, settings:
     """Return the meaning of an answer to this pause, or why it cannot be accepted."""
     if _answerer(pause, value, settings) == "policy":
         return _answer_by_policy(pause, settings)
-    if isinstance(named := answers_by_id(value, [pause["id"]]), dict):
+    if not fills_form(value, pause) and isinstance(named := answers_by_id(value, [pause["id"]]), dict):
         value = named.get(pause["id"], value)
     answer = read_form(value, pause) if "schema" in pause else read_answer(value, pause)
     if isinstance(answer, str):

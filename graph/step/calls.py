@@ -18,7 +18,7 @@ from langgraph.store.base import BaseStore
 
 from donewhen.graph.context import Deps, settings_of
 from donewhen.graph.events import emit, emit_charge, emit_observation, now, thread_of
-from donewhen.graph.executors.relay import asks_of, interrupt_value, open_ask, resume_values
+from donewhen.graph.executors.relay import answered_asks, interrupt_value, open_ask, questions_of, resume_values
 from donewhen.graph.llm.cost import Meter
 from donewhen.graph.llm.history import observation_limit, render_observation
 from donewhen.graph.llm.offer import FIND_TOOLS, find_tools, offer_for_step
@@ -640,20 +640,20 @@ async def _call_tool(
     context: CallContext, tool: BaseTool, call: FrozenCall, config: RunnableConfig, key: str, *, may_ask: bool
 ) -> CallResult:
     """Call the tool with the answers that people gave it so far. Pauses of the graph happen at the top level."""
-    answers = [*resume_values(call).values()]
+    answered_asks.set((call.get("asks") or [])[: len(call.get("answers") or ())])
     try:
         seconds, secrets = seconds_for(tool, call["args"], context.seconds), context.deps.secrets
-        config = with_resume_values(config, answers)
+        config = with_resume_values(config, [*resume_values(call).values()])
         return await call_tool(ToolCall(tool, call["args"], seconds, config, key, call["id"] or None, secrets=secrets))
     except GraphInterrupt as pause:
-        values = [interrupt_value(one) for one in (pause.args[0] if pause.args else ())]
-        if may_ask and values:
-            new = asks_of([(str(number), value) for number, value in enumerate(values, len(answers))])
+        interrupts = pause.args[0] if pause.args else ()
+        if may_ask and interrupts:
+            asks = questions_of(call, interrupts)
             if (tool.metadata or {}).get("secrets") is not True:
-                new = [{**ask, "question": conceal(ask["question"], secrets)} for ask in new]
-            asks = {"asks": [*(call.get("asks") or ()), *new], "answers": call.get("answers") or []}
+                shown = [{**ask, "question": conceal(ask["question"], secrets)} for ask in asks["asks"]]
+                asks = {**asks, "asks": shown}
             return CallResult(False, "It asks.", 0.0, asks, error=ASKS)
-        asked = "; ".join(str(value)[:500] for value in values)
+        asked = "; ".join(str(interrupt_value(one))[:500] for one in interrupts)
         text = f"The tool stopped to ask a person, which only tools of a step can do: {asked}"
         return CallResult(False, text, 0.0, error="interrupt")
     except ParentCommand:

@@ -121,8 +121,19 @@ def read_answer(value: Any, pending: Pause) -> Answer | str:
     return say(language_of(pending), "accepted", "instead", problem=given, accepted=accepted_answers(pending))
 
 
+def fills_form(value: Any, pending: Pause) -> bool:
+    """Return whether an answer is an object of the form's fields, and not a lone decision such as to cancel."""
+    filled, fields = decode_json(value), set((pending.get("schema") or {}).get("properties") or ())
+    if not fields or not isinstance(filled, Mapping) or not set(filled) <= fields:
+        return False
+    given = read_shape(filled) if len(filled) == 1 and isinstance(value, Mapping) else None
+    return not (isinstance(given, Given) and given.verb in ("cancel", "ignore", "later", "reject"))
+
+
 def stale_reason(value: Any, pending: Pause) -> str | None:
     """Return why an answer is for another question, or another revision of the plan; None if it names neither."""
+    if fills_form(value, pending):
+        return None
     open_ids = [str(pending["id"]), *(str(other["id"]) for other in pending.get("others") or ())]
     if by_id := answers_by_id(value, open_ids):
         return by_id if isinstance(by_id, str) else None

@@ -119,3 +119,21 @@ async def test_a_question_may_be_declined(code: str, tmp_path: Path) -> None:
         assert run.status == "completed"
     assert "not ordered: decline" in model.requests[-1].messages[-1].text
     assert not (tmp_path / "sold.txt").exists()
+
+
+CHANGING = (
+    BEFORE.replace('f"Which {what}?"', 'f"Which {what}? {len(seen)}"')
+    .replace("what = message", "seen.append(id); what = message")
+    .replace("waiting = {}", "waiting, seen = {}, []")
+)
+
+
+async def test_an_answer_is_for_the_question_that_was_asked(tmp_path: Path) -> None:
+    """N42, X26: a server that asks something else when it is called again is not given the answer of before."""
+    model = one_step([call("order", what="shirt"), finish_step("ordered", "s1.2")])
+    async with McpServers(shop(CHANGING, tmp_path)) as servers, Agent(model, servers.tools, storage="memory:") as agent:
+        run = await agent.start("Order a shirt", settings=SETTINGS)
+        assert run.pending[0]["question"] == "shop asks: Which shirt? 1"
+        run = await agent.resume(run, {"size": "L"})
+        assert (run.status, run.pending[0]["question"]) == ("waiting", "shop asks: Which shirt? 2")
+    assert not (tmp_path / "sold.txt").exists()

@@ -1,5 +1,6 @@
 """A tool of a step may ask a person by LangGraph's `interrupt`: the question is the run's, in words or as a form."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -156,3 +157,20 @@ async def test_a_schema_that_nobody_can_fill_is_asked_in_words(schema: dict[str,
     assert (flow.status, done(flow)) == ("completed", "tea to Bremen")
     assert "schema" not in flow.pauses[0]
     assert key not in flow.pauses[0]["question"] + str(flow.values) + str([each.messages for each in model.requests])
+
+
+@pytest.mark.parametrize("fields", [["type", "text"], ["id", "name"], ["action"], ["answers"]])
+async def test_fields_named_like_decisions_are_filled_and_cancel_cancels(fields: list[str]) -> None:
+    """N42, C12: a form may have a field `id` or `type`; the button Cancel is no answer to it."""
+    schema = {"type": "object", "properties": {name: {"type": "string"} for name in fields}}
+
+    def fill(what: str) -> str:
+        """Fill."""
+        return str(interrupt("Fill it in", response_schema=schema))
+
+    script = [call("fill", what="x"), finish_step("done", "s1.2")]
+    form = dict.fromkeys(fields, "later") if len(fields) > 1 else json.dumps(dict.fromkeys(fields, "x"))
+    flow = await play(one_step(script), [fill], effects={"fill": "read"}, answers=[form])
+    assert (flow.status, done(flow)) == ("completed", str(form if isinstance(form, dict) else json.loads(form)))
+    flow = await play(one_step(script[:1]), [fill], effects={"fill": "read"}, answers=[{"type": "cancel"}])
+    assert flow.status == "cancelled"
