@@ -46,6 +46,17 @@ BANK = """
 KINDS = {"streamable-http": "/mcp", "streamable-http-json": "/mcp", "sse": "/sse"}
 
 
+async def listening(port: int) -> None:
+    """Wait until a server listens there."""
+    while True:
+        try:
+            _, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.close()
+            return
+        except OSError:
+            await asyncio.sleep(0.05)
+
+
 @asynccontextmanager
 async def bank(kind: str, folder: Path) -> AsyncIterator[dict[str, Any]]:
     """The connection to a bank; a remote one is a process that is started again whenever it ends."""
@@ -72,13 +83,7 @@ async def bank(kind: str, folder: Path) -> AsyncIterator[dict[str, Any]]:
 
     keeper = asyncio.create_task(keep())
     try:
-        while True:
-            try:
-                _, writer = await asyncio.open_connection("127.0.0.1", port)
-                writer.close()
-                break
-            except OSError:
-                await asyncio.sleep(0.05)
+        await listening(port)
         yield {"url": f"http://127.0.0.1:{port}{KINDS[kind]}", **({"type": "sse"} if kind == "sse" else {})}
     finally:
         keeper.cancel()
@@ -136,6 +141,7 @@ async def test_a_server_that_was_started_again_gets_another_session(tmp_path: Pa
     async with bank("streamable-http", tmp_path) as connection, tools_of(connection) as tools:
         for paid in (["ann"], ["ann", "ann"]):
             flow = await paying(tools, tool_seconds=5)  # it dies the first time, and comes again
+            await listening(int(connection["url"].split(":")[2].split("/")[0]))
             assert (flow.status, (tmp_path / "paid.log").read_text().split()) == ("completed", paid)
 
 
