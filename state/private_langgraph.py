@@ -44,19 +44,36 @@ OVERRIDDEN: dict[str, tuple[str, ...]] = {
 """Private attributes that `agent/storage` uses or overrides, by class."""
 
 
-def _no_value(consume: bool) -> None:
-    return None
+class _ResumeValues:
+    """The resume values of one call. `interrupt` takes them by number, and a graph that the call runs one by one."""
+
+    def __init__(self, values: Sequence[Any]) -> None:
+        self.values = list(values)
+        self._next = 0
+
+    def count(self) -> int:
+        """Return the number of this interrupt of the call itself, from 0."""
+        self._next += 1
+        return self._next - 1
+
+    def take(self, consume: bool) -> Any:
+        """Return the next value for an interrupt of a graph within; None if there is none."""
+        if self._next >= len(self.values):
+            return None
+        self._next += consume
+        return self.values[self._next - consume]
 
 
 def with_resume_values(config: RunnableConfig, values: Sequence[Any]) -> RunnableConfig:
     """Return a configuration in which `interrupt` returns these values, one after the other, and raises after them."""
+    given = _ResumeValues(values)
     scratchpad = PregelScratchpad(
         step=0,
         stop=0,
         call_counter=itertools.count().__next__,
-        interrupt_counter=itertools.count().__next__,
-        get_null_resume=_no_value,
-        resume=list(values),
+        interrupt_counter=given.count,
+        get_null_resume=given.take,
+        resume=given.values,
         subgraph_counter=itertools.count().__next__,
     )
     own = {CONFIG_KEY_SCRATCHPAD: scratchpad, CONFIG_KEY_SEND: lambda writes: None}

@@ -297,6 +297,8 @@ class FrozenCall(TypedDict, total=False):
     asks: list[Pause]
     """The questions of the executor or the tool; `answers` has the replies so far."""
     answers: list[Any]
+    asked: int
+    """How often its tool asked."""
     planned: bool
     """True if the plan specified it, not a reply."""
 

@@ -1,7 +1,7 @@
 """Values that may be stored: finite numbers, valid characters, bounded nesting. Also similar names."""
 
 import math
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from difflib import get_close_matches
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -11,6 +11,15 @@ Json = dict[str, Any]
 DEEPEST = 64
 """The most nested levels of objects and lists, because later code recurses."""
 MOST_ITEMS = 100_000
+
+
+def map_texts(value: Any, change: Callable[[str], str]) -> Any:
+    """Return a copy of a JSON value with every text changed, except keys."""
+    if isinstance(value, str):
+        return change(value)
+    if isinstance(value, list):
+        return [map_texts(item, change) for item in value]
+    return {key: map_texts(item, change) for key, item in value.items()} if isinstance(value, dict) else value
 
 
 def flaw(value: Any) -> str | None:

@@ -19,7 +19,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from typing import Any, TypeAlias
+from typing import TypeAlias
 from urllib.parse import quote, urlsplit
 
 from donewhen.agent.config import Config
@@ -32,6 +32,7 @@ from donewhen.graph.tools.toolbox import is_async
 from donewhen.state.errors import ConfigError, StorageError
 from donewhen.state.run import Json
 from donewhen.state.secrets import conceal, redact_json
+from donewhen.state.values import map_texts
 
 SPACE = ("donewhen", "news")
 SECONDS = 10.0
@@ -197,7 +198,7 @@ class Notifier:
     async def _deliver(self, id: str, kept: Json) -> str | None:
         """Deliver one; return when to retry, or None if it is done."""
         await self._write(id, {**kept, "due": _later(LEASE)})
-        event = _conceal_all(kept["event"], self._secrets)
+        event = map_texts(kept["event"], lambda text: conceal(text, self._secrets))
         try:
             said = self._tell(event) if is_async(self._tell) else await run_in_thread(partial(self._tell, event))
             if inspect.isawaitable(said):
@@ -221,15 +222,6 @@ class Notifier:
                 await store.adelete((*SPACE, self.queue), id)
             else:
                 await store.aput((*SPACE, self.queue), id, kept, index=False)
-
-
-def _conceal_all(value: Any, secrets: Sequence[str]) -> Any:
-    """Return a JSON-like copy without credentials."""
-    if isinstance(value, str):
-        return conceal(value, secrets)
-    if isinstance(value, list):
-        return [_conceal_all(item, secrets) for item in value]
-    return {key: _conceal_all(item, secrets) for key, item in value.items()} if isinstance(value, dict) else value
 
 
 def _later(seconds: float) -> str:

@@ -23,6 +23,7 @@ from donewhen.state.errors import ConfigError
 from donewhen.state.run import Json
 from donewhen.state.secrets import redact
 from donewhen.state.settings import Settings
+from donewhen.state.values import map_texts
 
 VERSION = 1
 METADATA = ("asks", "targets", "target", "paths", "check", "seconds")
@@ -152,13 +153,5 @@ async def collect_rows(storage: Storage, thread_id: str, values: Mapping[str, An
 
 def save_rows(rows: Sequence[Json], path: str | Path, change: Callable[[str], str] = redact) -> None:
     """Write a recording, a row a line; `change` goes over every text in it."""
-    lines = (json.dumps(_each(row, change), ensure_ascii=False) for row in rows)
+    lines = (json.dumps(map_texts(row, change), ensure_ascii=False) for row in rows)
     Path(path).write_text("".join(f"{line}\n" for line in lines), "utf-8")
-
-
-def _each(value: Any, change: Callable[[str], str]) -> Any:
-    if isinstance(value, str):
-        return change(value)
-    if isinstance(value, list):
-        return [_each(item, change) for item in value]
-    return {key: _each(item, change) for key, item in value.items()} if isinstance(value, dict) else value

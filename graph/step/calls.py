@@ -72,6 +72,8 @@ HEADER_CHARS = 200
 """Characters that `recall` reserves for its header."""
 EFFECT = "donewhen_effect"
 """Metadata key of a call for its effect's key, which is the same when the call is repeated after a crash."""
+MOST_ASKED = 20
+"""Times that the tool of one call may ask, also where nobody is asked because a policy answers."""
 ASKS = "asks"
 """Error of a call whose tool asks a person."""
 
@@ -594,7 +596,7 @@ async def make_call(
     tool, kind = context.tools.get(call["name"]), context.tools.effect(call["name"])
     assert tool is not None, call["name"]
     place = Place.of(context.config, depth=2)
-    again = () if call.get("delegated") or not call.get("answers") else (len(call["answers"]),)
+    again = (call["asked"],) if call.get("asked") else ()
     where = (thread, turn, id, record["attempt"], record["rounds"], call.get("position", 0), *again)
     key = effect_key(place.scope, *where, tool=call["name"], arguments=call["args"])
     meter = Meter(context.left, context.deps.prices)
@@ -647,11 +649,14 @@ async def _call_tool(
         return await call_tool(ToolCall(tool, call["args"], seconds, config, key, call["id"] or None, secrets=secrets))
     except GraphInterrupt as pause:
         interrupts = pause.args[0] if pause.args else ()
+        if may_ask and interrupts and call.get("asked", 0) >= MOST_ASKED:
+            return CallResult(False, f"The tool asked {MOST_ASKED} times and was given up.", 0.0, error="interrupt")
         if may_ask and interrupts:
             asks = questions_of(call, interrupts)
             if (tool.metadata or {}).get("secrets") is not True:
                 shown = [{**ask, "question": conceal(ask["question"], secrets)} for ask in asks["asks"]]
                 asks = {**asks, "asks": shown}
+            asks["asked"] = call.get("asked", 0) + 1
             return CallResult(False, "It asks.", 0.0, asks, error=ASKS)
         asked = "; ".join(str(interrupt_value(one))[:500] for one in interrupts)
         text = f"The tool stopped to ask a person, which only tools of a step can do: {asked}"

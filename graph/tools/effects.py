@@ -495,7 +495,9 @@ async def read_all(store: BaseStore, namespace: tuple[str, ...], **options: Any)
 def storable_artifact(result: CallResult) -> dict[str, Any] | None:
     """Return the stored parts of an artifact: `files` (path → content), and an executor's `transcript` and `asks`."""
     artifact = result.artifact if isinstance(result.artifact, Mapping) else {}
-    kept = {key: artifact[key] for key in ("asks", "answers", "first", "position", "transcript") if key in artifact}
+    kept = {
+        key: artifact[key] for key in ("asks", "answers", "asked", "first", "position", "transcript") if key in artifact
+    }
     if isinstance(files := artifact.get("files"), Mapping):
         kept["files"] = {str(path): str(content) for path, content in files.items()}
     return kept or None

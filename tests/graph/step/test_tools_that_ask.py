@@ -2,15 +2,16 @@
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 import pytest
 from langchain_core.tools import tool
+from langgraph.graph import START, StateGraph
 from langgraph.types import interrupt
 from pydantic import BaseModel
 
 from donewhen import Agent
-from donewhen.testing import ScriptedModel, call, finish_step
+from donewhen.testing import ScriptedModel, call, finish_step, give_up
 from tests.kit.flows import Flow, one_step, play
 
 SIZE = {
@@ -174,3 +175,39 @@ async def test_fields_named_like_decisions_are_filled_and_cancel_cancels(fields:
     assert (flow.status, done(flow)) == ("completed", str(form if isinstance(form, dict) else json.loads(form)))
     flow = await play(one_step(script[:1]), [fill], effects={"fill": "read"}, answers=[{"type": "cancel"}])
     assert flow.status == "cancelled"
+
+
+@pytest.mark.parametrize("saver", [None, True])
+async def test_a_graph_that_a_tool_runs_asks_and_is_answered(saver: Any) -> None:
+    """N42, X07: interrupts of a graph within a tool are questions as well, each answered once and in its turn."""
+
+    class Wish(TypedDict):
+        said: str
+
+    def ask(state: Wish) -> Wish:
+        return {"said": f"{interrupt('Which colour?')} {interrupt('Which size?')}"}
+
+    within = StateGraph(Wish).add_node("ask", ask).add_edge(START, "ask").compile(checkpointer=saver)
+
+    async def wish(what: str) -> str:
+        """Find out what is wished."""
+        first = interrupt("Really?")
+        return f"{first}: {(await within.ainvoke({'said': ''}))['said']} {interrupt('When?')}"
+
+    model = one_step([call("wish", what="x"), finish_step("done", "s1.5")])
+    answers = ["yes, really", "red", "large", "on Monday"]
+    flow = await play(model, [wish], effects={"wish": "read"}, answers=answers)
+    assert [pause["question"] for pause in flow.pauses] == ["Really?", "Which colour?", "Which size?", "When?"]
+    assert (flow.status, done(flow)) == ("completed", "yes, really: red large on Monday")
+
+
+async def test_a_tool_that_asks_without_end_is_given_up() -> None:
+    """N42, C02: nobody is asked, no limit of calls is set, and the run still ends."""
+
+    def nag(what: str) -> str:
+        """Ask on and on."""
+        return str([interrupt(f"{what} {number}?") for number in range(10**6)])
+
+    model = one_step([call("nag", what="x"), give_up("it asks without end")])
+    flow = await play(model, [nag], effects={"nag": "read"}, settings={**FREE, "on_question": "assume"})
+    assert (flow.status, done(flow)) == ("failed", "The tool asked 20 times and was given up.")
