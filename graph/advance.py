@@ -45,9 +45,9 @@ async def advance(state: RunState, runtime: Runtime[Settings], *, deps: Deps) ->
     if state.get("ending") or state["planning"].get("open"):
         return {}
     draft = Draft(state)
-    if said := await new_interjections(runtime, settings, state.get("heard") or ""):
+    if said := await new_interjections(runtime, settings, state.get("interjection_cursor") or ""):
         entries = interjection_entries(said, state.get("journal") or ())
-        draft.add({"journal": entries, "heard": said[-1]["key"]})
+        draft.add({"journal": entries, "interjection_cursor": said[-1]["key"]})
     if changed := check_for_changes(draft.values, deps, settings):
         draft.add(changed)
         if "approval" not in changed:

@@ -35,7 +35,7 @@ from donewhen.state.values import clean_text
 GOAL_CHARS = 100_000
 BACKGROUND_CHARS = 8_000
 """The most characters of `context`, and of `memory`."""
-CLAIMS_EVERY = 20
+COMPACT_EVERY = 20
 """The number of turns after which the writes of all turns are stored in full again, so that no older turn is read."""
 GIVEN = "donewhen_plan_given"
 """Marks, in `additional_kwargs`, a message that comes with a plan."""
@@ -158,7 +158,7 @@ def with_request_last(state: RunState) -> list[AnyMessage]:
 
 def _fresh_request(state: RunState, settings: Settings, goal: str, messages: Sequence[AnyMessage]) -> Json:
     nothing: Json = {"plan": None, "pending": None, "approval": None, "feedback": None, "ending": None, "outcome": None}
-    nothing["heard"] = ""
+    nothing["interjection_cursor"] = ""
     lists: Json = {key: Overwrite([]) for key in ("journal", "approvals", "modes", "todos")} | {"attachments": []}
     lists["background"] = {}
     maps: Json = {key: Overwrite({}) for key in ("steps", "transcripts", "spent", "granted", "files")}
@@ -179,8 +179,8 @@ def _fresh_request(state: RunState, settings: Settings, goal: str, messages: Seq
         "turn": turn,
         "planning": fresh_planning(1),
     }
-    if (claims := state.get("claims")) and turn % CLAIMS_EVERY == 0:
-        known["claims"] = Overwrite(claims)
+    if (keys := state.get("settled_writes")) and turn % COMPACT_EVERY == 0:
+        known["settled_writes"] = Overwrite(keys)
     return {**nothing, **lists, **maps, **known}
 
 

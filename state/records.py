@@ -189,7 +189,7 @@ class PlanningRecord(TypedDict, total=False):
     """Read calls to make next."""
     found: list[str]
     """Tools found in addition to the offered ones."""
-    heard: str
+    interjection_cursor: str
     """The last interjection that its rounds include."""
     language: str
     """The language of its last decision, if it has a catalogue."""
@@ -384,7 +384,7 @@ class StepRecord(TypedDict, total=False):
     """True if it is the only step, whose result is the answer."""
     said: str | None
     """The message in which its result was streamed."""
-    heard: str
+    interjection_cursor: str
     """The last interjection that its rounds include."""
     handled: bool
     """True if its failure was handled."""

@@ -123,7 +123,7 @@ FIELDS = _DELTA(merge, snapshot_frequency=SNAPSHOT_EVERY)
 Files = Annotated[dict[str, str], FIELDS]
 Transcript = Annotated[list[AnyMessage], _DELTA(append_rounds, snapshot_frequency=SNAPSHOT_EVERY)]
 Transcripts = Annotated[dict[str, list[AnyMessage]], _DELTA(append_by_key, snapshot_frequency=SNAPSHOT_EVERY)]
-Claims = Annotated[list[str], _DELTA(append, snapshot_frequency=SNAPSHOT_EVERY)]
+WriteKeys = Annotated[list[str], _DELTA(append, snapshot_frequency=SNAPSHOT_EVERY)]
 StepRecords = Annotated[
     dict[str, StepRecord],
     _DELTA(lambda state, writes: merge_records(state, *writes), snapshot_frequency=SNAPSHOT_EVERY),
@@ -181,7 +181,7 @@ class RunState(TypedDict, total=False):
     journal: Journal
     transcripts: Transcripts
     """Rounds of planning and of waiting steps, kept to continue them."""
-    claims: Claims
+    settled_writes: WriteKeys
     """Short keys of all writes of finished steps, in all requests of this branch; see `graph/tools/effects.py`."""
     spent: Annotated[Amounts, add]
     granted: Annotated[Amounts, add]
@@ -192,7 +192,7 @@ class RunState(TypedDict, total=False):
     """All decisions of people about plans, calls, budgets and effects; for the receipt."""
     modes: Entries
     """The decisions about the mode, as `ModeRow`s; the last one counts."""
-    heard: str
+    interjection_cursor: str
     """The last interjection that the journal includes."""
     feedback: str | None
     ending: Ending | None
@@ -233,7 +233,7 @@ class Planning(PlanningStored, total=False):
     brief: Json
     asked: list[JournalEntry]
     """The user's answers in this run."""
-    begun: dict[str, str]
+    unfinished: dict[str, str]
     """Started and unfinished steps, id → content."""
     allowance: Amounts
     known: list[JournalEntry]
@@ -251,7 +251,7 @@ class Planning(PlanningStored, total=False):
 class StepOutput(TypedDict, total=False):
     """The output of `execute` for the run."""
 
-    claims: Claims
+    settled_writes: WriteKeys
     """Written when the step is done."""
     messages: Messages
     """The step's messages to people."""
@@ -271,7 +271,7 @@ class StepStored(StepOutput, total=False):
     record: Annotated[StepRecord, FIELDS]
     decision: Json | None
     """The decision of the last reply, until it is carried out."""
-    wrote: Claims
+    wrote: WriteKeys
     """Short keys of writes with a known outcome since the step was dispatched."""
 
 
@@ -291,7 +291,7 @@ class Step(StepStored, total=False):
     """Tools that the approved plan allows without asking."""
     promotable: list[str]
     """Reasons for which the step leaves so that the run gets a plan; see `state/plan/planning.py`."""
-    heard: str
+    interjection_cursor: str
     """The last interjection that the brief includes."""
     last: bool
     """True if it is the last open step of the plan."""
@@ -305,7 +305,7 @@ class Step(StepStored, total=False):
     """The user's answers in this run, to any step."""
     rejected: dict[str, str]
     """Calls that a person rejected, in any step of this request, with the reasons."""
-    claimed: list[str]
+    settled_writes: list[str]
     """Short keys of accounted writes: of finished steps, and of others that work or wait."""
     earlier: list[AnyMessage]
     """Its rounds before it was dispatched again."""
@@ -314,7 +314,7 @@ class Step(StepStored, total=False):
     """Caches what is computed from the journal while the step works."""
     known_targets: Any
     """Returns the `KnownTargets` of the run, collected on first use."""
-    begun: set[str]
+    own_rounds: set[str]
     """The first round that this process started or continued."""
     allowance: Amounts
     run: Json

@@ -216,8 +216,8 @@ class SpeechStream:
             return
         self._tail += text
         free = self._tail[: self._prose()]
-        begun = free if self._said.get("") else "\n" + free.lstrip()
-        shown = _without_open_line(begun) if self.prints else begun.rstrip()
+        shown = free if self._said.get("") else "\n" + free.lstrip()
+        shown = _without_open_line(shown) if self.prints else shown.rstrip()
         shown = shown if self._said.get("") else shown.lstrip()
         if shown:
             end = self._tail.index(shown) + len(shown)

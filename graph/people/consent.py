@@ -31,7 +31,7 @@ def plan_rules(
     settings: Settings,
     finished: Mapping[str, Any] | None = None,
     before: Json | None = None,
-    begun: Mapping[str, str] | None = None,
+    unfinished: Mapping[str, str] | None = None,
 ) -> Rules:
     """Return the rules for plans in this run. `before` is the plan to be replaced.
 
@@ -52,7 +52,7 @@ def plan_rules(
         finished=finished or {},
         used=frozenset(step["id"] for step in (before or {}).get("steps", ())),
         repeats=deps.repeats and before is None,
-        begun=begun or {},
+        unfinished=unfinished or {},
     )
 
 
@@ -215,10 +215,10 @@ def activate_plan(values: Mapping[str, Any], at: str) -> Json:
         "approval": {**approval, "before": None, "at_work": True},
     }
     if stale:  # no step accounts for their writes now, so repeating them needs a person
-        wrote = {claim for id in stale for claim in records.get(id, {}).get("wrote") or ()}
-        left = [claim for claim in values.get("claims") or () if claim not in wrote]
+        wrote = {key for id in stale for key in records.get(id, {}).get("wrote") or ()}
+        left = [key for key in values.get("settled_writes") or () if key not in wrote]
         update["planning"] = {**values["planning"], "stale": []}
-        update |= {"claims": Overwrite(left)} if wrote else {}
+        update |= {"settled_writes": Overwrite(left)} if wrote else {}
     if approval["revision"] not in [row.get("approved_revision") for row in values.get("approvals") or ()]:
         shown: Pause = {"kind": "plan", "id": f"confirm.{approval['revision']}"}
         decision = "approve" if approval["by"] == "policy" else "carried over"

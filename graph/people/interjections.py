@@ -72,7 +72,7 @@ async def with_interjections(
         return state, []
     said = interjection_message(interjections, then)
     now = {
-        record: {**state[record], "heard": interjections[-1]["key"]},
+        record: {**state[record], "interjection_cursor": interjections[-1]["key"]},
         "transcript": [*state.get("transcript", ()), said],
     }
     return {**state, **now}, [said]

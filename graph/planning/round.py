@@ -70,8 +70,8 @@ async def draft(state: Planning, runtime: Runtime[Settings], config: RunnableCon
 
 async def _plan_round(state: Planning, runtime: Runtime[Settings], config: RunnableConfig, deps: Deps) -> Planning:
     """Run a round, including what the user said since the last one."""
-    heard, then = state["planning"].get("heard") or "", "The user says this while you plan. Follow it."
-    now, said = await with_interjections(state, "planning", heard, runtime, then)
+    cursor, then = state["planning"].get("interjection_cursor") or "", "The user says this while you plan. Follow it."
+    now, said = await with_interjections(state, "planning", cursor, runtime, then)
     update = await _ask_and_act(now, runtime, config, deps)
     return {**update, "transcript": [*said, *update.get("transcript", ())]} if said else update
 
@@ -223,7 +223,7 @@ def _read_plan(turn: PlanningRound, written: Json) -> Json | list[str]:
     """Return the plan, on a replan merged into the approved one, or everything that is wrong with it."""
     state, settings, planning = turn.state, turn.settings, turn.planning
     before = (state.get("approval") or {}).get("plan")
-    rules = plan_rules(turn.deps, settings, planning.get("finished"), before, state.get("begun"))
+    rules = plan_rules(turn.deps, settings, planning.get("finished"), before, state.get("unfinished"))
     binding = settings.confirm == "never" and not planning.get("feedback")
     rules = replace(rules, approved=before, failed=planning.get("failed") or (), binding=binding)
     found = read_plan(written, replace(rules, max_steps=1) if settings.mode == "step" else rules)

@@ -321,7 +321,7 @@ class CallBatch:
             return {}
         for id in known.long:
             known.read(id, await load_text(context.runtime, state, id) or "")
-        for said in await new_interjections(context.runtime, context.settings, state.get("heard") or ""):
+        for said in await new_interjections(context.runtime, context.settings, state.get("interjection_cursor") or ""):
             known.say(said["text"])
         return {
             each.get("position", 0): new
@@ -625,7 +625,7 @@ async def make_call(
         handoff=bool(call.get("delegated")),
     )
     own = {*record.get("wrote", ()), *state.get("wrote", ()), *context.wrote}
-    log = EffectLog(store, thread, place, step=id, settled=state.get("claimed", ()), own=own, turn=turn)
+    log = EffectLog(store, thread, place, step=id, settled=state.get("settled_writes", ()), own=own, turn=turn)
     outcome = await perform(log, effect, run)
     if isinstance(outcome, UnknownEffect):
         return outcome

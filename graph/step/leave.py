@@ -34,8 +34,8 @@ def leave(
     finished step are accounted for by the run; other writes stay with their attempt.
     """
     record: StepRecord = {**state["record"], **change}
-    claims = [*record.get("wrote", ()), *state.get("wrote", ()), *wrote]
-    record["wrote"] = claims
+    wrote_so_far = [*record.get("wrote", ()), *state.get("wrote", ()), *wrote]
+    record["wrote"] = wrote_so_far
     record["spent"] = add(record.get("spent"), add(state.get("spent"), spent))
     id = state["step"]["id"]
     update: Step = {"record": record, "steps": {id: record}}
@@ -44,7 +44,7 @@ def leave(
     if new:
         update["transcript"] = list(new)
     if record["status"] == "done":
-        update["claims"] = claims
+        update["settled_writes"] = wrote_so_far
     if record["status"] in FINAL:
         record["ended"] = now()
         told = {key: record[key] for key in ("status", "result", "reason")}

@@ -146,9 +146,9 @@ async def _audit_result(proof: Proof) -> list[str]:
     """
     context, settings, state = proof.context, proof.context.settings, proof.context.state
     decides = [n for n, verdict in proof.verdicts.items() if _needs_judge(verdict, proof.criteria[n - 1], settings)]
-    known, heard = known_entries(state), state["record"].get("heard") or ""
-    said = await new_interjections(context.runtime, settings, state.get("heard") or "")
-    said = [each for each in said if each["key"] <= heard]
+    known, cursor = known_entries(state), state["record"].get("interjection_cursor") or ""
+    said = await new_interjections(context.runtime, settings, state.get("interjection_cursor") or "")
+    said = [each for each in said if each["key"] <= cursor]
     journal = [*known, *interjection_entries(said, known), *context.noted]
     plan = state["run"].get("plan") or {}  # a plan with criteria is audited at delivery
     only = bool(state["record"].get("answers")) and len(plan.get("steps") or ()) == 1 and not plan.get("done_when")

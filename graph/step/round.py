@@ -76,8 +76,8 @@ async def decide(state: Step, runtime: Runtime[Settings], config: RunnableConfig
 
 async def _ask_model(state: Step, runtime: Runtime[Settings], deps: Deps, toolbox: Toolbox) -> Step:
     """Return the update of one round, including what the user said in the meantime."""
-    heard = max(state["record"].get("heard") or "", state.get("heard") or "")
-    now, said = await with_interjections(state, "record", heard, runtime)
+    cursor = max(state["record"].get("interjection_cursor") or "", state.get("interjection_cursor") or "")
+    now, said = await with_interjections(state, "record", cursor, runtime)
     task = "" if now["record"].get("answers") else str(now["record"].get("task") or "")
     voice = Voice(runtime, now["step"]["id"], task=task, inside=True)
     update = await StepRound(now, runtime, deps, toolbox, voice).run()
@@ -249,10 +249,10 @@ def _rounds_left(left: Amounts, allowance: Amounts) -> list[HumanMessage]:
 
 async def _load_reply(state: Step, runtime: Runtime[Settings]) -> Step | None:
     """Return the saved update of this round's reply, if a crash interrupted the round."""
-    if state["begun"] or runtime.store is None:
+    if state["own_rounds"] or runtime.store is None:
         return None
     namespace, key, round = _saved_at(state, runtime)
-    state["begun"].add(round)
+    state["own_rounds"].add(round)
     item = await runtime.store.aget(namespace, key)
     if item is None or item.value["round"] != round:
         return None

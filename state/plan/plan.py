@@ -247,11 +247,11 @@ def _move_criteria_to_step(data: dict[str, Any]) -> None:
 
 def _rename_changed_steps(steps: list[dict[str, Any]], rules: Rules) -> dict[str, str]:
     """Give different work a new id if its id belongs to a started step (in place); return old id → new id."""
-    taken = {step["id"] for step in steps} | {*rules.finished, *rules.used, *rules.begun}
+    taken = {step["id"] for step in steps} | {*rules.finished, *rules.used, *rules.unfinished}
     names: dict[str, str] = {}
     for step in steps:
         old = step["id"]
-        if old in rules.begun and fold_text(rules.begun[old]) != fold_text(step["content"]):
+        if old in rules.unfinished and fold_text(rules.unfinished[old]) != fold_text(step["content"]):
             free = (f"{old[:36]}{suffix}" for suffix in (*ascii_lowercase[1:], *(f"_{n}" for n in range(2, 1000))))
             names[old] = step["id"] = next(name for name in free if name not in taken)
             taken.add(step["id"])

@@ -99,7 +99,7 @@ def planning_start(values: Mapping[str, Any], settings: Settings) -> Json:
         "known": [entry for entry in values.get("journal") or () if entry["step"] == PLANNING],
         "turn": values.get("turn", 1),
         "approval": values.get("approval"),
-        "begun": unfinished_steps(values),
+        "unfinished": unfinished_steps(values),
         "allowance": left,
         "account": {key: values.get(key) or {} for key in ("granted", "spent")} | {"done": done},
         "earlier": (values.get("transcripts") or {}).get(planning["transcript"], []),

@@ -33,7 +33,7 @@ def with_old_fields(steps: Sequence[Any], rules: Rules) -> list[Any]:
             return step
         before, given = old[step["id"]], {key: value for key, value in step.items() if value is not None}
         same = fold_text(str(given.get("content") or before["content"])) == fold_text(before["content"])
-        if step["id"] in rules.begun and not same:
+        if step["id"] in rules.unfinished and not same:
             return step
         return {**{key: value for key, value in before.items() if key != "calls" or same}, **given}
 

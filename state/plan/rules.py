@@ -42,7 +42,7 @@ class Rules:
     """Ids of earlier steps, which are not assigned to new ones."""
     repeats: bool = True
     """True if a plan may have a schedule: the caller runs schedules, and no work of this request has begun."""
-    begun: Mapping[str, str] = field(default_factory=dict)
+    unfinished: Mapping[str, str] = field(default_factory=dict)
     """Started and unfinished steps, id → content; different work does not get their ids."""
     approved: Mapping[str, Any] | None = None
     """The approved plan that this one changes; None if the plan is written in full."""

@@ -101,8 +101,8 @@ def occurrences(schedule: Mapping[str, Any], after: datetime, start: datetime) -
     """
     zone = ZoneInfo(schedule["timezone"]) if schedule.get("timezone") else UTC
     if minutes := schedule.get("every_minutes"):
-        step, begun = timedelta(minutes=minutes), start.astimezone(UTC).replace(microsecond=0)
-        following = begun + max(1, (after - begun) // step + 1) * step
+        step, start = timedelta(minutes=minutes), start.astimezone(UTC).replace(microsecond=0)
+        following = start + max(1, (after - start) // step + 1) * step
         while True:
             yield following.astimezone(zone)
             following += step

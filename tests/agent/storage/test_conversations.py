@@ -24,8 +24,10 @@ async def note(text: str) -> str:
 async def test_turns_of_a_conversation_read_the_same(
     kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """R11, N50: after a turn that planned and wrote, each of the next turns reads the state once, and as many stored values
-    in the last twenty turns as in the twenty before them."""
+    """R11, N50: after a turn that planned and wrote, each of the next turns reads the state once.
+
+    The last twenty turns read as many stored values as the twenty before them.
+    """
     read: list[bytes] = []
     load = StrictSerializer.loads_typed
 

@@ -88,7 +88,7 @@ def revised(steps: list[Any], *, failed: tuple[str, ...] = ("s2",), binding: boo
     assert isinstance(approved, dict)
     finished = {"s1": {"content": "sales"}}
     ids = ["s1", "s2", "s3"]
-    more = {"approved": approved, "finished": finished, "failed": failed, "begun": {"s2": "weather"}, "used": ids}
+    more = {"approved": approved, "finished": finished, "failed": failed, "unfinished": {"s2": "weather"}, "used": ids}
     return read_plan({"steps": steps, **plan}, Rules(tools=["write"], binding=binding, **more))
 
 
