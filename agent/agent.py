@@ -302,9 +302,9 @@ class Agent:
         given = Continuation(answer, thread_id, steer, settings, form)
         return self._stream(id, lambda session: runner.resume(session, given), config, on_leave)
 
-    async def carry(self, thread_id: str) -> Run:
+    async def run_submitted(self, thread_id: str) -> Run:
         """Carry out now what was submitted for a thread; for workers. Raises UnknownThread, ThreadBusy."""
-        return await self._stream(thread_id, self._runner_for(thread_id).carry).result()
+        return await self._stream(thread_id, self._runner_for(thread_id).run_submitted).result()
 
     # Work that nobody waits for ----------------------------------------------------------------------------------
 

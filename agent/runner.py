@@ -383,7 +383,7 @@ class Runner:
                 command = _overdue_command(run, settings)
             return await self._go_on(held, session, run, command, settings, noted)
 
-    async def carry(self, session: Session) -> Run:
+    async def run_submitted(self, session: Session) -> Run:
         """Carry out what was submitted for the session's thread; if nothing is left of it, continue the thread."""
         async with hold(self.storage, self.graph, session.thread_id) as held:
             return await self._carry(held, session, await held.read())

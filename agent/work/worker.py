@@ -60,15 +60,15 @@ SPACE = ("donewhen_workers",)
 _log = logging.getLogger("donewhen.work")
 
 
-class Carrier(Protocol):
+class AgentAtWork(Protocol):
     """An object that continues a thread, such as an `Agent`."""
 
-    async def carry(self, thread_id: str) -> Run: ...
+    async def run_submitted(self, thread_id: str) -> Run: ...
 
     def drain(self) -> None: ...
 
 
-OpenAgent = Callable[[ThreadInfo], AbstractAsyncContextManager[Carrier]]
+OpenAgent = Callable[[ThreadInfo], AbstractAsyncContextManager[AgentAtWork]]
 """Opens the agent that continues a thread. A DoneWhenError leaves the thread to a person, with the reason."""
 
 
@@ -107,7 +107,7 @@ class Worker:
         self._elsewhere: dict[str, float] = {}
         """Threads that other workers just took, and until when they are skipped."""
         self._turns = count(1)
-        self._carriers: list[Carrier] = []
+        self._agents: list[AgentAtWork] = []
         self._wake = asyncio.Event()
         self._draining = False
         self._task: asyncio.Task[None] | None = None
@@ -134,8 +134,8 @@ class Worker:
     def drain(self) -> None:
         """Take no more work, and ask current work to stop at its next clean point."""
         self._draining = True
-        for carrier in self._carriers:
-            carrier.drain()
+        for agent in self._agents:
+            agent.drain()
         self._wake.set()
 
     def wake(self) -> None:
@@ -257,14 +257,14 @@ class Worker:
         try:
             if row.get("queue") != self._queue or self._draining:
                 return
-            async with self._open(read_info(thread_id, row)) as carrier:
-                self._carriers.append(carrier)
+            async with self._open(read_info(thread_id, row)) as agent:
+                self._agents.append(agent)
                 try:
                     if not self._draining:
                         self.tell(thread_id, "taken up")
-                        self.tell(thread_id, (await carrier.carry(thread_id)).status)
+                        self.tell(thread_id, (await agent.run_submitted(thread_id)).status)
                 finally:
-                    self._carriers.remove(carrier)
+                    self._agents.remove(agent)
         except (ThreadBusy, UnknownThread):  # another worker is at it, or it was deleted
             self._elsewhere[thread_id] = asyncio.get_running_loop().time() + ELSEWHERE
             self.tell(thread_id, "let go")

@@ -52,7 +52,7 @@ def test_threads_of_other_code_are_answered_and_left_to_its_workers(shell: Shell
 
     async def work() -> str:
         async with Agent(model, storage=url) as agent:
-            return (await agent.carry("mine")).status
+            return (await agent.run_submitted("mine")).status
 
     asyncio.run(submit())
     status = shell("status", "--storage", url)
@@ -71,15 +71,15 @@ async def test_an_answer_is_left_to_the_worker_that_works_on_another(shell: Shel
     url, painting = f"sqlite:///{tmp_path}/runs.db", Painting()
     async with painting.agent(url, queue="command") as agent:
         await agent.submit("hang the picture", thread_id="mine")
-        await agent.carry("mine")
+        await agent.run_submitted("mine")
         await agent.submit_answer("mine", {"s1.q1": "blue"})
-        leg = asyncio.create_task(agent.carry("mine"))
+        leg = asyncio.create_task(agent.run_submitted("mine"))
         await painting.begun.wait()
         left = await asyncio.to_thread(shell, "resume", "mine", "--answer", "oak", "--storage", url)
         assert (left.exit_code, left.stdout) == (Exit.COMPLETED, "mine\n"), left.stderr
         painting.go_on.set()
         assert (await leg).status == "queued"
-        painting.assert_done(await agent.carry("mine"))
+        painting.assert_done(await agent.run_submitted("mine"))
 
 
 def test_times_are_those_of_the_clock_here(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:

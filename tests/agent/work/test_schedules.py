@@ -61,12 +61,12 @@ async def test_a_confirmed_schedule_is_kept_and_runs_with_its_approval(storage: 
         queued = await agent.info(first)
         assert (queued.status, queued.owner, queued.metadata) == ("queued", "ann", {"why": "habit", "schedule": id})
         assert (await agent.get(first)).status == "queued"
-        run = await agent.carry(first)
+        run = await agent.run_submitted(first)
         assert (run.status, post.sent) == ("completed", ["report"])
         assert "(This is the run of 20" in run.goal
         (second,) = await agent.schedules.start_due(QUEUE, hours(2.01))
-        assert (await agent.carry(second)).status == "completed"
-        assert (await agent.carry(second)).status == "completed"  # delivered again
+        assert (await agent.run_submitted(second)).status == "completed"
+        assert (await agent.run_submitted(second)).status == "completed"  # delivered again
         assert post.sent == ["report", "report"]
         assert (await agent.schedules.show(id)).last == {
             "at": (await agent.schedules.show(id)).last["at"],  # type: ignore[index]
@@ -93,7 +93,7 @@ async def test_a_moment_that_was_run_is_behind(storage: Any, missed: str) -> Non
         for hour in (1.01, 2.01):
             (thread,) = await agent.schedules.start_due(QUEUE, hours(hour))
             assert await agent.schedules.start_due(QUEUE, hours(hour)) == []  # while it runs
-            assert (await agent.carry(thread)).status == "completed"
+            assert (await agent.run_submitted(thread)).status == "completed"
             assert await agent.schedules.start_due(QUEUE, hours(hour + 0.01)) == []
         assert (await agent.schedules.show(id)).skipped == []
         assert len(await agent.threads(status="completed")) == 3
@@ -127,7 +127,7 @@ async def test_a_run_that_asks_waits_for_its_person(tmp_path: Path) -> None:
     async with Agent(model, storage=f"sqlite:///{tmp_path}/runs.db") as agent:
         await confirmed(agent)
         (thread,) = await agent.schedules.start_due(QUEUE, hours(1.01))
-        assert (await agent.carry(thread)).status == "waiting"
+        assert (await agent.run_submitted(thread)).status == "waiting"
         (info,) = await agent.threads(status="waiting")
         assert [pause["question"] for pause in info.pending] == ["Which month?"]
         assert await agent.schedules.start_due(QUEUE, hours(2.01)) == []
@@ -142,7 +142,7 @@ async def test_a_plan_whose_tool_is_gone_says_so(tmp_path: Path) -> None:
         await confirmed(agent)
         (thread,) = await agent.schedules.start_due(QUEUE, hours(1.01))
     async with Agent(ScriptedModel(roles={}), storage=url) as agent:
-        run = await agent.carry(thread)
+        run = await agent.run_submitted(thread)
         assert (run.status, run.outcome and run.outcome["code"]) == ("failed", "no_plan")
         assert "send" in run.answer
 

@@ -93,7 +93,7 @@ async def test_a_run_at_work_is_read_whole(tmp_path: Path) -> None:
     storage = open_storage(fresh_url("sqlite-sealed", tmp_path), key=key_of("sqlite-sealed"))
     async with Agent(model, [send], storage=storage, settings=FREE) as agent:
         thread = await agent.submit("write letters")
-        carried = asyncio.create_task(agent.carry(thread))
+        carried = asyncio.create_task(agent.run_submitted(thread))
         while not carried.done():
             assert (await agent.get(thread)).goal == "write letters"
         assert (await carried).status == "completed"

@@ -157,9 +157,9 @@ async def test_an_answer_waits_for_a_step_that_was_cut_off(storage: Any) -> None
     painting = Painting()
     async with painting.agent(storage) as agent:
         thread = await agent.submit("hang the picture")
-        assert (await agent.carry(thread)).status == "waiting"
+        assert (await agent.run_submitted(thread)).status == "waiting"
         await agent.submit_answer(thread, {"s1.q1": "blue"})
-        leg = asyncio.create_task(agent.carry(thread))
+        leg = asyncio.create_task(agent.run_submitted(thread))
         await painting.begun.wait()
         agent.drain()
         painting.go_on.set()
@@ -167,9 +167,9 @@ async def test_an_answer_waits_for_a_step_that_was_cut_off(storage: Any) -> None
         await agent.submit_answer(thread, "oak")
         with pytest.raises(StaleAnswer):
             await agent.submit_answer(thread, {"s2.q1": "pine"})
-        run = await agent.carry(thread)
+        run = await agent.run_submitted(thread)
         assert (run.status, run.pending) == ("queued", ())
-        painting.assert_done(await agent.carry(thread))
+        painting.assert_done(await agent.run_submitted(thread))
 
 
 @pytest.mark.parametrize("way", ["resume", "graph"])
@@ -179,7 +179,7 @@ async def test_an_answer_given_here_takes_along_what_waits_for_a_worker(storage:
     painting.go_on.set()
     async with painting.agent(storage) as agent:
         thread = await agent.submit("hang the picture")
-        await agent.carry(thread)
+        await agent.run_submitted(thread)
         await agent.submit_answer(thread, {"s1.q1": "blue"})
         with pytest.raises(StaleAnswer):
             await agent.resume(thread, {"s1.q1": "red"})
@@ -233,7 +233,7 @@ async def test_a_plan_that_waits_is_no_work(storage: Any) -> None:
     settings = {"on_question": "default", "default_answer": "x", "question_seconds": 0.0}
     async with Agent(writing(), [send], storage=storage, settings=settings) as agent:
         thread = await agent.submit("write")
-        assert (await agent.carry(thread)).status == "waiting"
+        assert (await agent.run_submitted(thread)).status == "waiting"
         async with storage.reader() as (_, store):
             assert await store.threads.find_due(QUEUE, "2999", 9) == []
 
@@ -270,7 +270,7 @@ async def test_an_error_is_tried_again_and_then_left_to_a_person(storage: Any) -
     failing = StorageError("the disk is full")
 
     class Broken:
-        async def carry(self, thread_id: str) -> Any:
+        async def run_submitted(self, thread_id: str) -> Any:
             raise failing
 
         def drain(self) -> None: ...
@@ -337,12 +337,12 @@ async def test_what_is_drained_before_it_began_stays_in_the_queue(storage: Any) 
         thread = await agent.submit("report")
         for wanted in ("waiting", "completed"):
             async with Agent(ScriptedModel(roles={}), storage=storage) as leaving:
-                task = asyncio.create_task(leaving.carry(thread))
+                task = asyncio.create_task(leaving.run_submitted(thread))
                 await asyncio.sleep(0)
                 leaving.drain()
                 assert (await task).status == "queued"
             assert (await agent.info(thread)).status == "queued"
-            run = await agent.carry(thread)
+            run = await agent.run_submitted(thread)
             assert (run.status, run.goal) == (wanted, "report")
             if wanted == "waiting":
                 await agent.submit_answer(run, "May")
@@ -384,8 +384,8 @@ async def test_what_another_worker_ended_meanwhile_stays_ended(storage: Any) -> 
     """R04: a worker that was frozen, or lost its connection, does not say of a run that it is to be tried again."""
 
     class Late:
-        async def carry(self, thread_id: str) -> Any:
-            assert (await agent.carry(thread_id)).status == "completed"  # as another worker does
+        async def run_submitted(self, thread_id: str) -> Any:
+            assert (await agent.run_submitted(thread_id)).status == "completed"  # as another worker does
             raise StorageError("the connection was lost")
 
         def drain(self) -> None: ...

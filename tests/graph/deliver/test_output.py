@@ -283,6 +283,6 @@ async def test_a_worker_delivers_the_data_too() -> None:
     picture = {"type": "image", "base64": "iVBORw0KGgo=", "mime_type": "image/png"}
     async with agent(model) as ours:
         thread = await ours.submit([{"type": "text", "text": "Which is the best?"}, picture], output_type=Choice)
-        assert (await ours.carry(thread)).output == GOOD
+        assert (await ours.run_submitted(thread)).output == GOOD
         assert (await ours.get(thread, output_type=Choice)).output == Choice.model_validate(GOOD)
     assert picture in model.requests[0].messages[1].content
