@@ -4,6 +4,7 @@ import copy
 import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from donewhen.graph.context import Deps
@@ -38,10 +39,16 @@ class Offer:
         """Return by its name the definition of `find_tools` with the lines of listed tools; {} if there are none."""
         if not self.listed:
             return {}
-        tool: Json = copy.deepcopy(control_tools([FIND_TOOLS])[0])
         lines = [f"- {name}: {toolbox.one_line(name)}" for name in self.listed]
-        tool["function"]["description"] += "\n" + "\n".join(lines)
-        return {FIND_TOOLS: tool}
+        return {FIND_TOOLS: _find_tools_among("\n".join(lines))}
+
+
+@lru_cache(maxsize=256)
+def _find_tools_among(lines: str) -> Json:
+    """Return the definition of `find_tools` with these lines; the same object each time, as a prepared model needs."""
+    tool: Json = copy.deepcopy(control_tools([FIND_TOOLS])[0])
+    tool["function"]["description"] += f"\n{lines}"
+    return tool
 
 
 async def offer_for_planning(deps: Deps, settings: Settings, goal: str, planning: Mapping[str, Any]) -> Offer:
