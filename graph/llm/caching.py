@@ -1,7 +1,8 @@
 """Help providers to cache the beginning of a prompt: marks on messages, and a key for the thread.
 
-Anthropic and Bedrock cache up to the marked messages of a prompt, and nothing without marks. OpenAI and others cache by
-themselves; a key per conversation sends its requests to the server that holds its cache.
+Anthropic, and those who serve its models (Bedrock, Vertex, OpenRouter), cache up to the marked messages of a prompt, and
+nothing without marks. OpenAI and others cache by themselves; a key per conversation sends its requests to the server
+that holds its cache.
 """
 
 from collections.abc import Sequence
@@ -9,10 +10,16 @@ from hashlib import sha256
 from typing import Any
 
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import AIMessage, BaseMessage, SystemMessage
+from langchain_core.messages import AIMessage, BaseMessage, SystemMessage, ToolMessage
 
-CACHE_CONTROL, CACHE_POINT = "cache_control", "cachePoint"
-_MARKS = {"ChatAnthropic": CACHE_CONTROL, "ChatAnthropicVertex": CACHE_CONTROL, "ChatBedrockConverse": CACHE_POINT}
+CACHE_CONTROL, CACHE_POINT, ON_RESULTS = "cache_control", "cachePoint", "cache_control on results"
+"""Forms of marks: on a block of text; a block of its own; on a text, and on a tool's result as a whole."""
+_MARKS = {
+    "ChatAnthropic": CACHE_CONTROL,
+    "ChatAnthropicVertex": CACHE_CONTROL,
+    "ChatBedrock": ON_RESULTS,
+    "ChatBedrockConverse": CACHE_POINT,
+}
 """By LangChain class, subclasses included: the form of a mark."""
 _KEYED_HOSTS = ("openai.com", "azure.com", "x.ai", "mistral.ai", "fireworks.ai", "openrouter.ai")
 """Servers that take `prompt_cache_key`; others might refuse a request with it."""
@@ -23,9 +30,15 @@ _AFFINITY_HEADERS = {"x.ai": "x-grok-conv-id", "fireworks.ai": "x-session-affini
 def mark_kind(model: BaseChatModel) -> str:
     """Return the form of the marks that a model's provider expects; "" if it expects none."""
     kind = next((_MARKS[each.__name__] for each in type(model).__mro__ if each.__name__ in _MARKS), "")
-    # Bedrock refuses marks for models that do not cache; Amazon's own cache by themselves.
-    told = (getattr(model, name, None) for name in ("provider", "base_model_id", "model_id"))
-    return "" if kind == CACHE_POINT and not any("anthropic" in str(name) for name in told) else kind
+    if getattr(model, "beta_use_converse_api", False):
+        kind = CACHE_POINT
+    if kind in (CACHE_POINT, ON_RESULTS):
+        # Bedrock refuses marks for models that do not cache; Amazon's own cache by themselves.
+        told = (getattr(model, name, None) for name in ("provider", "base_model_id", "model_id"))
+        return kind if any("anthropic" in str(name) for name in told) else ""
+    if not kind and "anthropic/" in str(getattr(model, "model_name", "")) and _host_in(model, ("openrouter.ai",)):
+        return CACHE_CONTROL
+    return kind
 
 
 def mark_messages(messages: Sequence[BaseMessage], kind: str, *, lasting: int, goes_on: bool) -> list[BaseMessage]:
@@ -40,10 +53,16 @@ def mark_messages(messages: Sequence[BaseMessage], kind: str, *, lasting: int, g
     if goes_on:
         replies = [place for place, message in enumerate(messages) if isinstance(message, AIMessage)]
         places |= {lasting - 1, *(place - 1 for place in replies[-1:])}
-    return [
-        message if isinstance(message, AIMessage) else _in_blocks(message, kind if place in places else "")
-        for place, message in enumerate(messages)
-    ]
+    return [_prepare(message, kind, mark=place in places) for place, message in enumerate(messages)]
+
+
+def _prepare(message: BaseMessage, kind: str, *, mark: bool) -> BaseMessage:
+    """Return a message in the form that can have a mark, and has one if `mark`."""
+    if isinstance(message, AIMessage):
+        return message
+    if kind == ON_RESULTS and isinstance(message, ToolMessage):
+        return _mark_result(message) if mark else message
+    return _in_blocks(message, kind if mark else "")
 
 
 def _in_blocks(message: BaseMessage, mark: str) -> BaseMessage:
@@ -53,11 +72,22 @@ def _in_blocks(message: BaseMessage, mark: str) -> BaseMessage:
     last = content[-1] if content else ""
     if not isinstance(last, dict) or not str(last.get("text", "…")).strip():
         return message
-    if mark == CACHE_CONTROL:
-        content[-1] = {**last, "cache_control": {"type": "ephemeral"}}
-    elif mark == CACHE_POINT:
+    if mark == CACHE_POINT:
         content.append({"cachePoint": {"type": "default"}})
+    elif mark:
+        content[-1] = {**last, "cache_control": {"type": "ephemeral"}}
     return message.model_copy(update={"content": content})
+
+
+def _mark_result(message: ToolMessage) -> BaseMessage:
+    """Return a result in the form that Anthropic takes, with a mark; one with images as it is.
+
+    langchain-aws sends such a block as it stands. Marks inside of a result count for nothing.
+    """
+    if not isinstance(message.content, str):
+        return message
+    result = {"type": "tool_result", "tool_use_id": message.tool_call_id, "content": message.content}
+    return message.model_copy(update={"content": [{**result, "cache_control": {"type": "ephemeral"}}]})
 
 
 def takes_key(model: BaseChatModel) -> bool:

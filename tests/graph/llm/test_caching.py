@@ -1,17 +1,27 @@
 """Prompts are marked for the caches of providers in each package's own request, and reads and writes are priced."""
 
+import base64
 import json
+import struct
+import zlib
 from collections.abc import Mapping, Sequence
+from functools import partial
+from io import BytesIO
 from typing import Any
 
+import boto3
 import httpx
 import pytest
+from botocore.awsrequest import AWSResponse
 from langchain_anthropic import ChatAnthropic
+from langchain_aws import ChatBedrock, ChatBedrockConverse
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 from langchain_openai import ChatOpenAI
+from urllib3 import HTTPResponse
 
 from benchmarks import caching
+from donewhen.agent.openai_chat import OpenAIChat
 from donewhen.agent.prices import Prices
 from donewhen.graph.context import Deps
 from donewhen.graph.llm.adapter import Adapter
@@ -131,6 +141,90 @@ async def test_twenty_rounds_are_read_from_the_cache() -> None:
     assert spent["cached_tokens"] / spent["input_tokens"] >= 0.85
 
 
+def event_stream(*events: tuple[str, Mapping[str, Any]]) -> bytes:
+    """Encode events as AWS streams them: lengths, headers and payload, each with a checksum."""
+
+    def frame(kind: str, payload: Mapping[str, Any]) -> bytes:
+        names = {":event-type": kind, ":content-type": "application/json", ":message-type": "event"}
+        headers = b"".join(
+            struct.pack(">B", len(name)) + name.encode() + struct.pack(">BH", 7, len(value)) + value.encode()
+            for name, value in names.items()
+        )
+        body = json.dumps(payload).encode()
+        head = struct.pack(">II", len(headers) + len(body) + 16, len(headers))
+        framed = head + struct.pack(">I", zlib.crc32(head)) + headers + body
+        return framed + struct.pack(">I", zlib.crc32(framed))
+
+    return b"".join(frame(*event) for event in events)
+
+
+class Bedrock:
+    """Answers the requests of a boto3 client in its place on the wire; `bodies` are what would have been sent."""
+
+    def __init__(self, *events: tuple[str, Mapping[str, Any]]) -> None:
+        self.bodies: list[dict[str, Any]] = []
+        self._stream = event_stream(*events)
+        keys = {"aws_access_key_id": "test", "aws_secret_access_key": "test", "region_name": "us-east-1"}
+        client = boto3.client("bedrock-runtime", **keys)  # type: ignore[call-overload]
+        client.meta.events.register("before-send.bedrock-runtime", self._answer)
+        self.given: dict[str, Any] = {**keys, "client": client, "bedrock_client": client}
+
+    def _answer(self, request: Any, **_: Any) -> AWSResponse:
+        self.bodies.append(json.loads(request.body))
+        raw = HTTPResponse(BytesIO(self._stream), preload_content=False)
+        return AWSResponse(request.url, 200, {"content-type": "application/vnd.amazon.eventstream"}, raw)
+
+
+CLAUDE = "us.anthropic.claude-sonnet-4-6"
+INVOKED = {"amazon-bedrock-invocationMetrics": {"inputTokenCount": 10, "outputTokenCount": 5}}
+INVOKED["amazon-bedrock-invocationMetrics"] |= {"cacheReadInputTokenCount": 2_000, "cacheWriteInputTokenCount": 100}
+
+
+def invoked(event: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+    return "chunk", {"bytes": base64.b64encode(json.dumps(event).encode()).decode()}
+
+
+async def test_claude_by_invoke_model_of_bedrock_is_marked() -> None:
+    """N43: the mark stands on the result as a whole, and a result has the same form without one."""
+    delta = {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "Hello."}}
+    aws = Bedrock(invoked(delta), invoked({"type": "message_stop", **INVOKED}))
+    model = ChatBedrock(model=CLAUDE, **aws.given)
+    reply = await ask_in_step(model, [*ROUNDS, ENDING], passing=1)
+    assert reply.error is None
+    assert (reply.spent["cached_tokens"], reply.spent[CACHE_WRITES]) == (2_000, 100)
+    await ask_in_step(model, ROUNDS[:4])
+    body, before = aws.bodies
+    assert body["system"][-1]["cache_control"] == {"type": "ephemeral"}
+    results = [block for message in body["messages"] for block in message["content"] if block["type"] == "tool_result"]
+    assert [block["tool_use_id"] for block in results if "cache_control" in block] == ["c1", "c2"]
+    assert len(marks_of(body)) == 3
+    assert unmarked(body["messages"])[: len(before["messages"])] == unmarked(before["messages"])
+
+
+@pytest.mark.parametrize("make", [ChatBedrockConverse, partial(ChatBedrock, beta_use_converse_api=True)])
+async def test_claude_by_converse_of_bedrock_is_marked(make: Any) -> None:
+    """N43: a mark is a block of its own, behind the instructions and in the results of the last two rounds."""
+    usage = {"inputTokens": 10, "outputTokens": 5, "totalTokens": 15}
+    said = {"contentBlockIndex": 0, "delta": {"text": "Hello."}}
+    ends = [("messageStop", {"stopReason": "end_turn"}), ("metadata", {"usage": usage, "metrics": {"latencyMs": 1}})]
+    aws = Bedrock(("messageStart", {"role": "assistant"}), ("contentBlockDelta", said), *ends)
+    model = make(model=CLAUDE, **aws.given)
+    assert (await ask_in_step(model, [*ROUNDS, ENDING], passing=1)).error is None
+    (body,) = aws.bodies
+    point = {"cachePoint": {"type": "default"}}
+    assert body["system"][-1] == point
+    marked = [message for message in body["messages"] if point in message["content"]]
+    assert [message["content"][0]["toolResult"]["toolUseId"] for message in marked] == ["c1", "c2"]
+
+
+@pytest.mark.parametrize("make", [ChatBedrock, ChatBedrockConverse])
+async def test_models_of_bedrock_that_cache_by_themselves_get_no_marks(make: Any) -> None:
+    """N43: Bedrock refuses them for others."""
+    aws = Bedrock()
+    await ask_in_step(make(model="us.amazon.nova-pro-v1:0", **aws.given), ROUNDS)
+    assert "cache" not in json.dumps(aws.bodies[0])
+
+
 class Recorder(httpx.AsyncBaseTransport):
     """Records requests, and answers the first `refusals` of them with an error of OpenAI."""
 
@@ -149,15 +243,14 @@ class Recorder(httpx.AsyncBaseTransport):
         return httpx.Response(200, headers={"content-type": "text/event-stream"}, text=text)
 
 
-async def send(base_url: str | None, transport: Recorder, **more: Any) -> None:
+async def send(base_url: str | None, transport: Recorder, *, kind: type[ChatOpenAI] = ChatOpenAI, **more: Any) -> None:
     async with httpx.AsyncClient(transport=transport) as client:
-        model = ChatOpenAI(
-            model="m",
+        model = kind(
             base_url=base_url,
             api_key="test",  # type: ignore[arg-type]
             http_async_client=client,
             use_responses_api=False,
-            **more,
+            **{"model": "m", **more},
         )
         for _ in range(2):
             assert (await ask_in_step(model, ROUNDS)).error is None
@@ -197,3 +290,21 @@ async def test_a_key_is_neither_forced_on_a_server_nor_on_its_owner() -> None:
     transport = Recorder(refusals=1)
     await send(None, transport)
     assert ["prompt_cache_key" in json.loads(request.content) for request in transport.requests][:2] == [True, False]
+
+
+@pytest.mark.parametrize(("kind", "places"), [(OpenAIChat, ["system", "tool", "tool"]), (ChatOpenAI, ["system"])])
+async def test_claude_at_openrouter_is_marked(kind: type[ChatOpenAI], places: list[str]) -> None:
+    """N43: on texts of OpenAI's protocol; other models there cache by themselves, and other servers get no marks.
+
+    LangChain's own class takes them off the results of tools.
+    """
+    transport = Recorder()
+    await send("https://openrouter.ai/api/v1", transport, kind=kind, model="anthropic/claude-sonnet-4.6")
+    await send("https://openrouter.ai/api/v1", transport, kind=kind, model="openai/gpt-5")
+    await send("https://example.org/v1", transport, kind=kind, model="anthropic/claude-sonnet-4.6")
+    bodies = [json.loads(request.content)["messages"] for request in transport.requests[::2]]
+    marked = [[one["role"] for one in messages if "cache_control" in json.dumps(one)] for messages in bodies]
+    assert marked == [places, [], []]
+    block = {"type": "text", "text": "page 2"}
+    assert bodies[0][-1]["content"] in ([{**block, "cache_control": {"type": "ephemeral"}}], [block])
+    assert all("prompt_cache_key" in json.loads(request.content) for request in transport.requests[:2])
