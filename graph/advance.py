@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from langgraph.runtime import Runtime
 
-from donewhen.graph.context import Deps, settings_of
+from donewhen.graph.context import Deps
 from donewhen.graph.events import emit, emit_mode, now
 from donewhen.graph.people.answers import ResolvedAnswer, apply_answer
 from donewhen.graph.people.budget import (
@@ -41,7 +41,7 @@ NO_QUESTIONS = (
 
 async def advance(state: RunState, runtime: Runtime[Settings], *, deps: Deps) -> RunState:
     """Decide what runs next and leave it in state; the route after this node only reads it."""
-    settings = settings_of(runtime)
+    settings = runtime.context
     if state.get("ending") or state["planning"].get("open"):
         return {}
     draft = Draft(state)

@@ -90,9 +90,3 @@ def with_settings(runtime: Runtime[Any], deps: Deps) -> Runtime[Settings]:
     given = runtime.context if isinstance(runtime.context, Settings) else None
     settings = merge_settings(deps.settings, given)
     return runtime if settings is runtime.context else runtime.override(context=settings)
-
-
-def settings_of(runtime: Runtime[Settings]) -> Settings:
-    """Return the run's settings, or the defaults if LangGraph passes None."""
-    given: Settings | None = runtime.context
-    return Settings() if given is None else given

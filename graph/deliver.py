@@ -10,7 +10,7 @@ from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, SystemM
 from langchain_core.runnables import RunnableConfig
 from langgraph.runtime import Runtime
 
-from donewhen.graph.context import Deps, settings_of
+from donewhen.graph.context import Deps
 from donewhen.graph.events import emit, emit_verdicts, now, thread_of
 from donewhen.graph.llm.ask import Question, ask
 from donewhen.graph.llm.briefs import delivery_brief, profile_text
@@ -150,7 +150,7 @@ async def deliver(state: RunState, runtime: Runtime[Settings], config: RunnableC
     if state.get("outcome"):
         again = (state.get("ending") or {}).get("again")
         return await _audit_again(state, runtime, config, deps) if again else {}
-    settings, ending = settings_of(runtime), state.get("ending") or {"code": "worked", "reason": ""}
+    settings, ending = runtime.context, state.get("ending") or {"code": "worked", "reason": ""}
     code, steps = ending["code"], _end_open_steps(state.get("steps") or {}, ending)
     values: Json = {**state, "steps": steps, "plan": _plan_of_request(state, code)}
     values["unknown"] = await _find_unknown_writes(state, runtime, Place.of(config, depth=1).scope)
@@ -216,7 +216,7 @@ async def _audit_if_due(delivery: Delivery, status: Status, text: str) -> str:
     """Audit the answer if that is due and was not done yet; return it with the audit's notes."""
     if delivery.audit is not None or status != "completed" or delivery.ending["code"] == "scheduled":
         return text
-    settings = settings_of(delivery.context.runtime)
+    settings = delivery.context.runtime.context
     if not text.strip() or not is_audit_due(settings, delivery.values):
         return text
     if delivery.ending["code"] == "answered" and settings.verification != "judged" and not delivery.draft["steps"]:
@@ -260,7 +260,7 @@ async def _audit_again(state: RunState, runtime: Runtime[Settings], config: Runn
     ending: Ending = {**(state.get("ending") or {})}
     ending.pop("again", None)
     ending.pop("problem", None)
-    before, settings = state.get("outcome") or {}, settings_of(runtime)
+    before, settings = state.get("outcome") or {}, runtime.context
     kept, language, code = before["receipt"], str(state.get("language") or "en"), str(ending["code"])
     values: Json = {**state, "steps": state.get("steps") or {}, "plan": _plan_of_request(state, code)}
     observed = sum(entry["step"] == GOAL for entry in state.get("journal") or ())
@@ -454,7 +454,7 @@ async def _ask_for_answer(delivery: Delivery) -> str:
 
 async def _find_unmet(delivery: Delivery, goal: list[Json], message: AIMessage, text: str) -> list[str]:
     """Return the unproven criteria of the goal, and store the verdicts."""
-    context, settings = delivery.context, settings_of(delivery.context.runtime)
+    context, settings = delivery.context, delivery.context.runtime.context
     claims = read_goal_check(_arguments_of(message).get("goal_check"), goal, settings.verification)
     if isinstance(claims, list):
         return claims

@@ -10,7 +10,7 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.runtime import Runtime
 from langgraph.types import Overwrite
 
-from donewhen.graph.context import Deps, settings_of
+from donewhen.graph.context import Deps
 from donewhen.graph.events import emit, emit_mode, set_turn, thread_of
 from donewhen.graph.executors.executor import executor_problem, profile_problem
 from donewhen.graph.llm.attachments import attach, attachment_problem, blocks_of
@@ -45,7 +45,7 @@ FENCE_BYTES = 3
 
 async def receive(state: RunState, runtime: Runtime[Settings], config: RunnableConfig, *, deps: Deps) -> Json:
     """Start a new request with a fresh plan and fresh budgets; the conversation is kept."""
-    settings, messages = settings_of(runtime), with_request_last(state)
+    settings, messages = runtime.context, with_request_last(state)
     goal = clean_text((typed_reply(messages) or "").strip())
     if was_cut_off(state) and goal:
         return _go_on(state, goal, runtime)
@@ -114,7 +114,7 @@ async def _load_given_plan(state: RunState, runtime: Runtime[Settings], config: 
 
 def _use_given_plan(saved: Json, goal: str, runtime: Runtime[Settings], deps: Deps) -> Json:
     """Validate a saved plan against today's rules. It keeps its approval, or is shown like any other plan."""
-    settings = settings_of(runtime)
+    settings = runtime.context
     rules = replace(plan_rules(deps, settings), repeats=False)
     plan = read_plan({key: item for key, item in saved["plan"].items() if key != "revision"}, rules)
     if isinstance(plan, list):

@@ -8,7 +8,6 @@ from langchain_core.messages import AnyMessage, HumanMessage
 from langgraph.runtime import Runtime
 from langgraph.store.base import BaseStore
 
-from donewhen.graph.context import settings_of
 from donewhen.graph.events import now, thread_of
 from donewhen.graph.tools.effects import read_all, store_label
 from donewhen.state.proof.journal import observation
@@ -68,7 +67,7 @@ async def with_interjections(
     state: Any, record: Literal["record", "planning"], cursor: str, runtime: Runtime[Settings], then: str = AT_WORK
 ) -> tuple[Any, list[AnyMessage]]:
     """Return a round's state with the user's interjections since `cursor`, and the message that was added, if any."""
-    if not (interjections := await new_interjections(runtime, settings_of(runtime), cursor)):
+    if not (interjections := await new_interjections(runtime, runtime.context, cursor)):
         return state, []
     said = interjection_message(interjections, then)
     now = {

@@ -7,7 +7,7 @@ from langchain_core.messages import AnyMessage, HumanMessage, ToolMessage
 from langchain_core.runnables import RunnableConfig
 from langgraph.runtime import Runtime
 
-from donewhen.graph.context import Deps, settings_of
+from donewhen.graph.context import Deps
 from donewhen.graph.events import emit, emit_charge, emit_observation
 from donewhen.graph.llm.history import observation_limit, render_observation
 from donewhen.graph.llm.offer import FIND_TOOLS, find_tools, offer_for_planning
@@ -25,7 +25,7 @@ from donewhen.state.settings import Settings
 
 async def look(state: Planning, runtime: Runtime[Settings], config: RunnableConfig, *, deps: Deps) -> Planning:
     """Make the read calls of the last reply in parallel, as far as the budget allows."""
-    settings, planning = settings_of(runtime), state["planning"]
+    settings, planning = runtime.context, state["planning"]
     asked: list[FrozenCall] = planning["calls"]
     told, names = await _find_tools(asked, state, settings, deps)
     calls = [call for call in asked if call["name"] != FIND_TOOLS]

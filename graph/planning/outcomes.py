@@ -8,7 +8,7 @@ from langchain_core.messages import AIMessage, ToolMessage
 from langchain_core.runnables import RunnableConfig
 from langgraph.runtime import Runtime
 
-from donewhen.graph.context import Deps, settings_of
+from donewhen.graph.context import Deps
 from donewhen.graph.events import emit, emit_charge, emit_mode
 from donewhen.graph.llm.history import render_observation, reply_messages
 from donewhen.graph.llm.offer import Offer
@@ -69,7 +69,7 @@ class PlanningRound:
     @property
     def settings(self) -> Settings:
         """The settings of the run."""
-        return settings_of(self.runtime)
+        return self.runtime.context
 
     @property
     def planning(self) -> PlanningRecord:

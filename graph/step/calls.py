@@ -16,7 +16,7 @@ from langgraph.errors import GraphInterrupt, ParentCommand
 from langgraph.runtime import Runtime
 from langgraph.store.base import BaseStore
 
-from donewhen.graph.context import Deps, settings_of
+from donewhen.graph.context import Deps
 from donewhen.graph.events import emit, emit_charge, emit_observation, now, thread_of
 from donewhen.graph.executors.relay import answered_asks, interrupt_value, open_ask, questions_of, resume_values
 from donewhen.graph.llm.cost import Meter
@@ -112,7 +112,7 @@ class StepTools(Protocol):
 
 async def act(state: Step, runtime: Runtime[Settings], config: RunnableConfig, *, deps: Deps) -> Step:
     """Make the calls in the step's record; stop at the first that needs a person or more budget."""
-    tools = deps.tools_for(state["step"].get("executor"), settings_of(runtime))
+    tools = deps.tools_for(state["step"].get("executor"), runtime.context)
     return await CallBatch.of(CallContext(state, runtime, config, deps, tools)).run()
 
 
@@ -146,7 +146,7 @@ class CallContext:
     """The time limit of one call, unless its tool declares a longer one."""
 
     def __post_init__(self) -> None:
-        self.settings = settings_of(self.runtime)
+        self.settings = self.runtime.context
         self.seconds = self.settings.tool_seconds
 
     def left(self) -> Amounts:
@@ -773,7 +773,7 @@ async def recall(call: FrozenCall, state: Step, new: list[JournalEntry], runtime
         return RecallResult(f"recall error\nThere is no observation {wanted[:40]!r} here; there are: {known}.")
     entry = await with_whole_text(runtime, state, entries[wanted])
     text = entry["text"]
-    room = max(settings_of(runtime).observation_chars - HEADER_CHARS, HEADER_CHARS)
+    room = max(runtime.context.observation_chars - HEADER_CHARS, HEADER_CHARS)
     end = max(cut_before(text, offset + room), min(offset + 1, len(text)))
     more = f"; it goes on at offset={end}" if end < len(text) else "; this is the end"
     span = (offset, max(end, offset))

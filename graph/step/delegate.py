@@ -17,7 +17,7 @@ from langchain_core.tools import BaseTool, StructuredTool, ToolException
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.runtime import Runtime
 
-from donewhen.graph.context import Deps, settings_of
+from donewhen.graph.context import Deps
 from donewhen.graph.events import thread_of
 from donewhen.graph.executors import nested
 from donewhen.graph.executors.executor import Executor, executor_problem
@@ -48,7 +48,7 @@ async def delegate(state: Step, runtime: Runtime[Settings], config: RunnableConf
     whole = executor.passthrough and not state["step"].get("done_when")
     text = state["brief"]
     if executor.remote is not None:
-        today = str(record.get("today") or settings_of(runtime).today)
+        today = str(record.get("today") or runtime.context.today)
         text = handover_text(state["run"], state["step"], today, whole=whole)
     first: FrozenCall = {"id": "", "name": name, "args": {"brief": text}, "delegated": True}
     calls = [call for call in record.get("calls") or () if not call.get("planned")] or [first]

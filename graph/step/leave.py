@@ -5,7 +5,6 @@ from collections.abc import Mapping, Sequence
 from langchain_core.messages import AnyMessage
 from langgraph.runtime import Runtime
 
-from donewhen.graph.context import settings_of
 from donewhen.graph.events import emit, now
 from donewhen.state.ledger import add
 from donewhen.state.people.amounts import format_count
@@ -68,7 +67,7 @@ def send_correction(
     said = redact(said[:1000])
     emit(runtime, "correction", step=state["step"]["id"], text=said[:500])
     count = record["corrections"]
-    if count >= settings_of(runtime).max_corrections:
+    if count >= runtime.context.max_corrections:
         reason = f"{format_count(count, 'unusable reply')} in a row; the last: {said[:600]}"
         failed: StepRecord = {**record, "status": "failed", "code": "unusable", "reason": reason}
         return leave(state, runtime, failed, messages, spent)

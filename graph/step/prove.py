@@ -9,7 +9,7 @@ from langchain_core.messages import AnyMessage, HumanMessage, ToolMessage
 from langchain_core.runnables import RunnableConfig
 from langgraph.runtime import Runtime
 
-from donewhen.graph.context import Deps, settings_of
+from donewhen.graph.context import Deps
 from donewhen.graph.events import emit, emit_charge, emit_verdicts, now
 from donewhen.graph.llm.history import observation_limit, omitted_span
 from donewhen.graph.llm.output import form_of
@@ -96,7 +96,7 @@ class Proof:
 async def goal_check(state: Step, runtime: Runtime[Settings], config: RunnableConfig, *, deps: Deps) -> Step:
     """Check the claims of `finish_step` or `finish_task` against the evidence; accept them or say what is missing."""
     claim = cast("StepClaim", state.get("decision") or state["record"]["claim"])
-    tools, observed = deps.all_tools(settings_of(runtime)), state["record"]["observed"]
+    tools, observed = deps.all_tools(runtime.context), state["record"]["observed"]
     update = await _prove(claim, CallContext(state, runtime, config, deps, tools, observed=observed))
     after, id = update["record"], state["step"]["id"]
     if after["status"] != "done" and not after.get("claim") and (said := claim.get("said")):

@@ -10,7 +10,7 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.runtime import Runtime
 
-from donewhen.graph.context import Deps, settings_of
+from donewhen.graph.context import Deps
 from donewhen.graph.events import emit_charge, emit_decision, thread_of
 from donewhen.graph.executors.executor import executor_problem
 from donewhen.graph.llm.ask import Question, ask
@@ -61,7 +61,7 @@ _SERDE = JsonPlusSerializer(pickle_fallback=False, allowed_json_modules=None, al
 
 async def decide(state: Step, runtime: Runtime[Settings], config: RunnableConfig, *, deps: Deps) -> Step:
     """Ask the model for the next action of the step and carry it out; without a store the next node does that."""
-    settings, rounds = settings_of(runtime), rounds_of(state)
+    settings, rounds = runtime.context, rounds_of(state)
     toolbox = deps.tools_for(state["step"].get("executor"), settings)  # once a round: tools may change between rounds
     shown = fit_transcript(rounds, settings.transcript_chars, state.get("fence", ""), state["length"])
     before: Step = state if shown is rounds else {**state, "transcript": shown}
@@ -97,7 +97,7 @@ class StepRound:
 
     async def run(self) -> Step:
         """Ask the model and read its reply; leave the step if no round may be made."""
-        state, settings, deps, toolbox = self.state, settings_of(self.runtime), self.deps, self.toolbox
+        state, settings, deps, toolbox = self.state, self.runtime.context, self.deps, self.toolbox
         record = state["record"]
         if change := self._obstacle(settings):
             return leave(state, self.runtime, change)

@@ -50,10 +50,12 @@ class Arguments:
     def __init__(self, schema: Schema, *, closed: bool = True) -> None:
         base = validators.validator_for(schema, default=Draft202012Validator)
         self._schema = close_schema(schema) if closed else schema
-        self._validator: Validator = validator_class(base)(self._schema, registry=Registry())
+        self._validator: Validator = validator_class(base, exact=True)(self._schema, registry=Registry())
 
     def read(self, arguments: Any) -> tuple[Any, list[str]]:
-        """Return the arguments, coerced where nothing is lost, and the remaining problems."""
+        """Return the arguments and their problems; what does not fit is coerced if nothing is lost by that."""
+        if not (problems := self.problems(arguments)):
+            return arguments, problems
         arguments = self.coerce_all(arguments)
         return arguments, self.problems(arguments)
 
@@ -97,13 +99,18 @@ def time_limit(seconds: float) -> Iterator[None]:
 
 
 @functools.lru_cache
-def validator_class(base: Any) -> Any:
-    """Return a validator class that obeys the time limit, runs in linear time, and refuses NaN and slow patterns."""
+def validator_class(base: Any, *, exact: bool = False) -> Any:
+    """Return a validator class that obeys the time limit, runs in linear time, and refuses NaN and slow patterns.
+
+    With `exact`, 71.0 is no integer, although JSON Schema says so.
+    """
     ours = {"pattern": _pattern, "patternProperties": _pattern_properties, "uniqueItems": _unique_items}
     ours["additionalProperties"] = _additional_properties
     checks = {keyword: _with_deadline(check) for keyword, check in {**base.VALIDATORS, **ours}.items()}
     types = base.TYPE_CHECKER
     finite = types.redefine("number", lambda _, value: types.is_type(value, "number") and math.isfinite(value))
+    if exact:
+        finite = finite.redefine("integer", lambda _, value: isinstance(value, int) and not isinstance(value, bool))
     extend: Any = validators.extend
     return extend(base, checks, type_checker=finite)
 
