@@ -64,7 +64,7 @@ class Deps:
     def reads(self, settings: Settings) -> Toolbox:
         """Return the tools that planning may call: those without an executor that only read and are not checks."""
         tools = self.tools_for(None, settings)
-        return tools.subset([n for n in tools.names if tools.effect(n) == "read" and not tools.checks(n)])
+        return tools.subset([n for n in tools.names if tools.effect(n) == "read" and not tools[n].is_check])
 
     def all_tools(self, settings: Settings) -> Toolbox:
         """Return the tools that a plan and its checks may name: of all executors, without those the profile forbids."""

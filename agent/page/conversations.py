@@ -78,9 +78,9 @@ class Conversations:
         """Return the facts a person needs before asking: folder, model, tools, and when the agent asks."""
         toolbox, settings = self._agent.executors.toolbox, self._agent.settings
         tools = [
-            {"name": name, "about": toolbox.one_line(name), "writes": toolbox.effect(name) != "read"}
+            {"name": name, "about": toolbox[name].one_line, "writes": toolbox.effect(name) != "read"}
             for name in toolbox
-            if not toolbox.checks(name)
+            if not toolbox[name].is_check
         ]
         return {
             "folder": self.folder,

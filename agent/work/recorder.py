@@ -114,13 +114,13 @@ def _digest(message: Json) -> str:
 
 
 def _about(toolbox: Toolbox, name: str) -> Json:
-    tool = toolbox.get(name)
-    metadata: Mapping[str, Any] = (tool.metadata if tool else None) or {}
+    known = toolbox[name]
+    metadata: Mapping[str, Any] = known.tool.metadata or {}
     kept = {
         key: metadata[key] for key in METADATA if isinstance(metadata.get(key), bool | str | int | float | Sequence)
     }
-    described = {"name": name, "description": tool.description if tool else "", "input_schema": toolbox.schema(name)}
-    return {**described, "effect": toolbox.effect(name), "metadata": kept}
+    described = {"name": name, "description": known.tool.description, "input_schema": known.schema}
+    return {**described, "effect": known.effect, "metadata": kept}
 
 
 # The recording of a request ------------------------------------------------------------------------------------------

@@ -153,10 +153,9 @@ def _executor_line(name: str, card: Card, deps: Deps, settings: Settings) -> str
 
 
 def _tool_line(toolbox: Toolbox, name: str) -> str:
-    called = f"{name}({', '.join(toolbox.schema(name).get('properties', {}))})"
-    return (
-        f"- {called}, {'only in a `check`' if toolbox.checks(name) else toolbox.effect(name)}: {toolbox.one_line(name)}"
-    )
+    tool = toolbox[name]
+    called = f"{name}({', '.join(tool.schema.get('properties', {}))})"
+    return f"- {called}, {'only in a `check`' if tool.is_check else tool.effect}: {tool.one_line}"
 
 
 def step_brief(values: Mapping[str, Any], step: Mapping[str, Any], today: str = "") -> str:

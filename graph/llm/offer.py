@@ -39,7 +39,7 @@ class Offer:
         """Return by its name the definition of `find_tools` with the lines of listed tools; {} if there are none."""
         if not self.listed:
             return {}
-        lines = [f"- {name}: {toolbox.one_line(name)}" for name in self.listed]
+        lines = [f"- {name}: {toolbox[name].one_line}" for name in self.listed]
         return {FIND_TOOLS: _find_tools_among("\n".join(lines))}
 
 
@@ -67,7 +67,7 @@ async def offer_for_planning(deps: Deps, settings: Settings, goal: str, planning
 
 def _users_words(toolbox: Toolbox) -> list[str]:
     """Return the tools that read the user's own words, such as skills; they are always offered."""
-    return [name for name in toolbox.names if toolbox.users_text(name)]
+    return [name for name in toolbox.names if toolbox[name].users_text]
 
 
 async def offer_for_step(deps: Deps, settings: Settings, toolbox: Toolbox, state: Step) -> Offer:
@@ -80,7 +80,7 @@ async def offer_for_step(deps: Deps, settings: Settings, toolbox: Toolbox, state
     listed = step.get("tools")
     if listed is not None and not listed:
         return Offer(_users_words(toolbox))
-    work = [name for name in toolbox.names if not toolbox.checks(name) or name in (listed or ())]
+    work = [name for name in toolbox.names if not toolbox[name].is_check or name in (listed or ())]
     useful = [name for name in work if name in (listed or ()) or toolbox.effect(name) == "read"]
     others = [name for name in work if name not in useful] if listed is None else []
     fit, more = useful, len(others)
@@ -95,11 +95,11 @@ async def offer_for_step(deps: Deps, settings: Settings, toolbox: Toolbox, state
 
 async def find_tools(deps: Deps, toolbox: Toolbox, call: FrozenCall, known: Collection[str], fence: str) -> Json:
     """Answer a `find_tools` call: return `text` for the model, and the `names` of tools to offer from now on."""
-    rest = toolbox.subset([name for name in toolbox.names if name not in known and not toolbox.checks(name)])
+    rest = toolbox.subset([name for name in toolbox.names if name not in known and not toolbox[name].is_check])
     names = (await deps.finder.best(str(call["args"]["query"]), rest))[:MOST_FOUND]
     lines = [
-        f"- {name} ({rest.effect(name)}): {rest.one_line(name)} "
-        f"Arguments: {json.dumps(rest.schema(name).get('properties', {}), ensure_ascii=False)}"
+        f"- {name} ({rest.effect(name)}): {rest[name].one_line} "
+        f"Arguments: {json.dumps(rest[name].schema.get('properties', {}), ensure_ascii=False)}"
         for name in names
     ]
     said = "These are offered to you from now on." if names else "You have been offered all tools that there are."

@@ -185,7 +185,7 @@ def _check_call(call: _Call, legal: Sequence[str], toolbox: Toolbox | None, spee
             call.args, problems = read_control(name, call.args, speech)
         else:
             assert toolbox is not None
-            call.args, problems = toolbox.read(name, call.args)
+            call.args, problems = toolbox[name].read(call.args)
         call.problems = [f"{name}: {problem}" for problem in problems]
 
 

@@ -150,7 +150,7 @@ def _find_problem(pause: Pause, arguments: Json, deps: Deps) -> str:
     if pause.get("relayed"):
         return ""
     if (name := pause["tool"]) in deps.toolbox:
-        return "; ".join(deps.toolbox.problems(name, arguments))
+        return "; ".join(deps.toolbox[name].problems(arguments))
     fits = set(arguments) == {"brief"} and isinstance(arguments["brief"], str)
     return "" if fits else f"{name} takes one argument, brief, a text"
 

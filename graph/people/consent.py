@@ -10,8 +10,7 @@ from langgraph.types import Overwrite
 
 from donewhen.graph.context import Deps
 from donewhen.graph.people.pauses import make_pause, pause_message
-from donewhen.graph.tools.paths import path_problem
-from donewhen.graph.tools.toolbox import Toolbox
+from donewhen.graph.tools.toolbox import KnownTool
 from donewhen.state.language.texts import option_texts, say
 from donewhen.state.ledger import with_granted
 from donewhen.state.plan.plan import Rules, read_plan, revision_of
@@ -39,14 +38,14 @@ def plan_rules(
     """
     toolbox = deps.all_tools(settings)
     paths = settings.profile.allowed_paths
-    checks = {n: partial(_check_problems, toolbox, n, paths) for n in toolbox.names if toolbox.effect(n) == "read"}
+    checks = {n: partial(_check_problems, tool, paths) for n, tool in toolbox.items() if tool.effect == "read"}
     return Rules(
         tools=frozenset(deps.toolbox.names),
         executors=deps.executors.active,
         executor_tools={name: deps.tools_for(name, settings).names for name in ("", *deps.executors.active)},
         executor=settings.executor,
         checks=checks,
-        read_call=toolbox.read,
+        read_call=lambda name, arguments: toolbox[name].read(arguments),
         max_steps=settings.max_steps,
         forbidden=settings.profile.forbidden_tools,
         finished=finished or {},
@@ -56,9 +55,9 @@ def plan_rules(
     )
 
 
-def _check_problems(toolbox: Toolbox, name: str, paths: Sequence[str], arguments: Any) -> list[str]:
-    outside = path_problem(arguments, paths, toolbox.get(name)) if isinstance(arguments, Mapping) else None
-    return [*toolbox.problems(name, arguments), *([outside] if outside else [])]
+def _check_problems(tool: KnownTool, paths: Sequence[str], arguments: Any) -> list[str]:
+    outside = tool.path_problem(arguments, paths) if isinstance(arguments, Mapping) else None
+    return [*tool.problems(arguments), *([outside] if outside else [])]
 
 
 def approval_record(plan: Json, by: str) -> Approval:
@@ -88,8 +87,8 @@ def plan_effects(plan: Json, deps: Deps, settings: Settings) -> PlanEffects:
     alone = any(executor is not None and executor.works_alone for executor in executors)
     free, shown = settings.approvals in ("plan", "never"), settings.approvals == "shown"
     return PlanEffects(
-        [name for name in changes if free or (shown and toolbox.asks(name) is False)],
-        [name for name in changes if shown and toolbox.asks(name) is None],
+        [name for name in changes if free or (shown and toolbox[name].asks() is False)],
+        [name for name in changes if shown and toolbox[name].asks() is None],
         bool(changes) or alone,
     )
 

@@ -12,10 +12,16 @@ from donewhen.graph.events import emit, emit_charge, emit_observation
 from donewhen.graph.llm.history import observation_limit, render_observation
 from donewhen.graph.llm.offer import FIND_TOOLS, find_tools, offer_for_planning
 from donewhen.graph.planning.outcomes import PlanningRound, out_of_budget, planning_as_step
-from donewhen.graph.step.calls import CallContext, allowance_left, make_call, observe_call, store_entry, store_notes
-from donewhen.graph.tools.call import CallResult
+from donewhen.graph.step.calls import (
+    CallContext,
+    GatedCall,
+    allowance_left,
+    make_call,
+    observe,
+    store_entry,
+    store_notes,
+)
 from donewhen.graph.tools.effects import CallOutcome
-from donewhen.graph.tools.paths import path_problem
 from donewhen.state.ledger import add, exhausted
 from donewhen.state.records import FrozenCall, JournalEntry
 from donewhen.state.run import PLANNING, Planning
@@ -73,16 +79,18 @@ async def _find_tools(
 
 async def _make_call(call: FrozenCall, number: int, context: CallContext) -> tuple[JournalEntry, Sequence[str]]:
     """Return the observation of one call, and what hooks observed of it."""
-    if outside := path_problem(call["args"], context.settings.profile.allowed_paths):
-        return observe_call(context.state, number, call, CallResult(False, f"Not run: {outside}", 0.0)), ()
+    made = GatedCall(call, tool := context.tools[call["name"]], f"{PLANNING}.{number}")
+    if outside := tool.path_problem(call["args"], context.settings.profile.allowed_paths):
+        made.outcome = outside
+        return observe(context.state, made), ()
     given = redact_json(call["args"])
-    emit(context.runtime, "tool_started", id=f"{PLANNING}.{number}", step=None, tool=call["name"], arguments=given)
-    outcome = await make_call(context, call, f"{PLANNING}.{number}")
-    assert isinstance(outcome, CallOutcome), "the outcome of a read is never unknown"
-    context.spent = add(context.spent, outcome.spent)
-    entry = observe_call(context.state, number, call, outcome.result, context.tools)
+    emit(context.runtime, "tool_started", id=made.id, step=None, tool=call["name"], arguments=given)
+    await make_call(context, made)
+    assert isinstance(made.outcome, CallOutcome), "the outcome of a read is never unknown"
+    context.spent = add(context.spent, made.outcome.spent)
+    entry = observe(context.state, made)
     emit_observation(context.runtime, entry)
-    return entry, outcome.result.notes
+    return entry, made.outcome.result.notes
 
 
 def _result_messages(calls: list[FrozenCall], told: list[str]) -> list[AnyMessage]:

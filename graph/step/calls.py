@@ -7,11 +7,10 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from typing import Any, Protocol, Self, cast
+from typing import Any, Self, cast
 
 from langchain_core.messages import AnyMessage, HumanMessage, ToolMessage
 from langchain_core.runnables import RunnableConfig
-from langchain_core.tools import BaseTool
 from langgraph.errors import GraphInterrupt, ParentCommand
 from langgraph.runtime import Runtime
 from langgraph.store.base import BaseStore
@@ -42,9 +41,8 @@ from donewhen.graph.tools.effects import (
     store_label,
 )
 from donewhen.graph.tools.hooks import Call, Verdict, ask_hooks
-from donewhen.graph.tools.paths import path_problem
 from donewhen.graph.tools.rendering import cut_before
-from donewhen.graph.tools.toolbox import EffectKind, Toolbox
+from donewhen.graph.tools.toolbox import KnownTool
 from donewhen.prompts import framed
 from donewhen.state.consent import KnownTargets
 from donewhen.state.ledger import Amounts, add, exhausted, subtract
@@ -87,27 +85,8 @@ class RecallResult:
     span: tuple[int, int] = (0, 0)
 
 
-Outcome = CallOutcome | RecallResult | str
-"""The result of a call or a look-up, or why the call was not made."""
-
-
-class StepTools(Protocol):
-    """The tools of a step: a Toolbox, or an executor that works on its own."""
-
-    def get(self, name: str) -> BaseTool | None:
-        """Return the tool of this name, or None."""
-
-    def effect(self, name: str) -> EffectKind:
-        """Return the tool's effect on the world."""
-
-    def asks(self, name: str, arguments: Mapping[str, Any] | None = None) -> bool | None:
-        """Return whether the tool says that such a call must be approved; None if it does not say."""
-
-    def new_targets(self, name: str, arguments: Mapping[str, Any], known: KnownTargets) -> list[str]:
-        """Return the call's targets that no person knows of."""
-
-    def targets(self, name: str, arguments: Mapping[str, Any]) -> set[str]:
-        """Return the call's targets: files, addresses and ids."""
+Outcome = CallOutcome | RecallResult | UnknownEffect | str
+"""The result of a call or a look-up, a question whether it took effect before, or why it was not made."""
 
 
 async def act(state: Step, runtime: Runtime[Settings], config: RunnableConfig, *, deps: Deps) -> Step:
@@ -129,7 +108,7 @@ class CallContext:
     runtime: Runtime[Settings]
     config: RunnableConfig
     deps: Deps
-    tools: StepTools
+    tools: Mapping[str, KnownTool]
     """The tools that may be called, which the node looks up once."""
     spent: Amounts = field(default_factory=dict)
     meters: list[Meter] = field(default_factory=list)
@@ -151,10 +130,41 @@ class CallContext:
 
     def left(self) -> Amounts:
         """Return what the step may still spend, minus the spending of these calls."""
-        running = self.spent
+        running = add(self.state.get("spent"), self.spent)
         for meter in self.meters:
             running = add(running, meter.least_spent)
-        return subtract(allowance_left(self.state), running)
+        return subtract(self.state.get("allowance") or {}, running)
+
+
+@dataclass
+class GatedCall:
+    """A call, what was said of it at the gates, and what came of it."""
+
+    call: FrozenCall
+    tool: KnownTool | None
+    """None for a look-up, which is no tool."""
+    id: str
+    """The id of its observation."""
+    refusal: str = ""
+    """Why it is not made, in words for the model."""
+    verdict: Verdict | None = None
+    """The word of the hooks; None if nobody can be asked about this call, neither by a hook nor by its tool."""
+    outcome: Outcome = ""
+
+    @property
+    def result(self) -> CallResult | None:
+        """The result, if it was made."""
+        return self.outcome.result if isinstance(self.outcome, CallOutcome) else None
+
+    @cached_property
+    def artifact(self) -> Json:
+        """The stored parts of the result's artifact."""
+        return (self.result and storable_artifact(self.result)) or {}
+
+    @property
+    def asks(self) -> bool:
+        """True if its executor or its tool asks a person."""
+        return self.result is not None and _is_asking(self.call, self.result)
 
 
 @dataclass
@@ -192,87 +202,77 @@ class CallBatch:
         while self.calls:
             if open_ask(self.calls[0]):
                 return self._halt(relay_pause(self.calls[0], state))
-            group = self._next_group()
-            call, refusals = group[0], [self._refusal(each) for each in group]
-            said = [
-                Verdict() if why else await self._ask_hooks(each) for each, why in zip(group, refusals, strict=True)
-            ]
-            if refusals[0] is None and (change := await self._gate(said[0].question)):
+            group = [await self._at_gates(n, call) for n, call in enumerate(self._next_group(), self.number + 1)]
+            first = group[0]
+            if not first.refusal and (change := await self._gate(first)):
                 return self._halt(change)
-            if waits := [n for n, verdict in enumerate(said) if n and verdict.question]:
-                group = group[: waits[0]]
-            outcomes = await self._make(group, refusals[: len(group)], said)
-            if isinstance(outcomes, UnknownEffect):
-                return self._halt(unknown_effect_pause(call, state, outcomes))
-            asking: list[FrozenCall] = []
-            for each, outcome in zip(group, outcomes, strict=True):
-                if isinstance(outcome, CallOutcome) and (asked := _with_questions(each, outcome.result)):
-                    charge: Amounts = {} if each.get("delegated") else {"tool_calls": 1}
-                    context.spent = add(add(context.spent, outcome.spent), charge)
-                    asking.append(asked)
-                else:
-                    await self._record(each, outcome)
-            for each, outcome in zip(group, outcomes, strict=True):
-                if isinstance(outcome, CallOutcome) and outcome.result.notes:
-                    await self._record_notes(each, outcome.result.notes)
-            seconds = max((one.result.seconds for one in outcomes if isinstance(one, CallOutcome)), default=0.0)
+            asked_about = (n for n, each in enumerate(group) if n and each.verdict and each.verdict.question)
+            group = group[: next(asked_about, len(group))]
+            await self._make(group)
+            if isinstance(first.outcome, UnknownEffect):
+                return self._halt(unknown_effect_pause(first.call, state, first.outcome))
+            asking = [cast("FrozenCall", {**each.call, **each.artifact}) for each in group if each.asks]
+            for each in group:
+                await self._record(each)
+            for each in group:
+                if each.result and each.result.notes:
+                    await self._record_notes(each.call, each.result.notes)
+            seconds = max((each.result.seconds for each in group if each.result), default=0.0)
             context.spent = add(context.spent, {"active_seconds": seconds})
             self.calls = [*asking, *self.calls[len(group) :]]
             if asking:
                 return self._halt(relay_pause(asking[0], state))
         return self._finish()
 
-    @property
-    def _observations(self) -> list[JournalEntry]:
-        """All observations of the step so far, oldest first."""
-        return [*known_entries(self.context.state), *self.entries]
-
     def _next_group(self) -> Sequence[FrozenCall]:
         """Return the calls to make together: consecutive different reads within the budget, or one other call."""
         keys: set[str] = set()
         room = self.context.left().get("tool_calls", len(self.calls))
         for call in self.calls:
-            key = call_key(call["name"], call["args"])
-            alone = call["name"] in LOOKUPS or self.context.tools.effect(call["name"]) != "read"
-            if alone or key in keys or len(keys) >= room or open_ask(call):
+            key, tool = call_key(call["name"], call["args"]), self.context.tools.get(call["name"])
+            reads = tool is not None and tool.effect == "read"
+            if not reads or key in keys or len(keys) >= room or open_ask(call):
                 break
             keys.add(key)
         return self.calls[: max(len(keys), 1)]
 
-    def _refusal(self, call: FrozenCall) -> str | None:
-        """Return why the call is refused, in words for the model; None if it may be made, or was approved."""
-        if call["name"] in LOOKUPS:
-            return None
+    async def _at_gates(self, number: int, call: FrozenCall) -> GatedCall:
+        """Return the call with the word of people, of the profile and of the hooks on it."""
+        tool = self.context.tools.get(call["name"])
+        gated = GatedCall(call, tool, f"{self.context.state['step']['id']}.{number}", verdict=Verdict())
+        gated.refusal = self._refusal(gated)
+        if not (gated.refusal or needs_no_call(call) or "known" in call):
+            gated.verdict = await ask_before_call(self.context, gated)
+            if gated.verdict.refused or "approved" in call:
+                gated.verdict = replace(gated.verdict, question="")
+        return gated
+
+    def _refusal(self, gated: GatedCall) -> str:
+        """Return why the call is refused, in words for the model; "" if it may be made, or was approved."""
+        call, state = gated.call, self.context.state
         if "response" in call:
             return f"the user answered instead: {call['response']}"
         if "refused" in call:
             return f"the user rejected this call: {call['refused']}"
-        allowed = self.context.settings.profile.allowed_paths
-        if outside := path_problem(call["args"], allowed, self.context.tools.get(call["name"])):
+        if gated.tool is None:
+            return "" if call["name"] in LOOKUPS else f"there is no tool {call['name']} any more"
+        if outside := gated.tool.path_problem(call["args"], self.context.settings.profile.allowed_paths):
             return outside
-        if "approved" in call or "known" in call:
-            return None
-        state = self.context.state
         rejected = {**state.get("rejected", {}), **state["record"].get("rejected", {})}
-        why = rejected and rejected.get(call_key(call["name"], call["args"]))
-        return f"the user rejected this very call before: {why}" if why else None
+        if not rejected or "approved" in call or "known" in call:
+            return ""
+        why = rejected.get(call_key(call["name"], call["args"]))
+        return f"the user rejected this very call before: {why}" if why else ""
 
-    async def _ask_hooks(self, call: FrozenCall) -> Verdict:
-        """Return the word of the hooks on a call that is still to be made; one that a person approved is not asked."""
-        if needs_no_call(call) or "known" in call:
-            return Verdict()
-        verdict = await ask_before_call(self.context, call)
-        return replace(verdict, question="") if verdict.refused or "approved" in call else verdict
-
-    async def _gate(self, hooked: str) -> StepRecord | None:
-        """Return the record's change if the step must leave before the next call; None if the call may be made now."""
-        call, state = self.calls[0], self.context.state
+    async def _gate(self, gated: GatedCall) -> StepRecord | None:
+        """Return the record's change if the step must leave before this call; None if the call may be made now."""
+        call, state, hooked = gated.call, self.context.state, gated.verdict.question if gated.verdict else ""
         if needs_no_call(call):
             return None
         if key := exhausted(self.context.left(), ("tool_calls",)):
             return {"status": "ready", "code": f"allowance:{key}"}
         reason = self._approval_reason(call)
-        new = await self._new_targets() if reason == "new" else {}
+        new = await self._new_targets(gated) if reason == "new" else {}
         if reason is None or (reason == "new" and not new.get(call.get("position", 0))):
             if not hooked:
                 return None
@@ -284,26 +284,23 @@ class CallBatch:
         covered = reason in ("asks", "new")  # covered by the plan: ask once for all such calls
         others = [other for other in self.calls[1:] if covered and self._needs_approval_too(other, new)]
         waiting = approval_pause([call, *others], state, reason, new, hooked)
-        if diffs := await differences(self.context.tools.get(call["name"]), call["args"]):
+        if gated.tool and (diffs := await differences(gated.tool.tool, call["args"])):
             waiting["diffs"] = diffs
         return {"status": "waiting", "waiting": waiting}
 
     def _approval_reason(self, call: FrozenCall) -> Reason | None:
         """Return why a person must approve the call; `new` applies only if it has targets unknown to people."""
-        settings, effect, delegated = (
-            self.context.settings,
-            self.context.tools.effect(call["name"]),
-            call.get("delegated"),
-        )
-        if needs_no_call(call) or "approved" in call or "known" in call:
+        approvals, delegated = self.context.settings.approvals, call.get("delegated")
+        tool = self.context.tools.get(call["name"])
+        if tool is None or needs_no_call(call) or "approved" in call or "known" in call:
             return None
-        if settings.approvals == "each" and (delegated or effect != "read"):
+        if approvals == "each" and (delegated or tool.effect != "read"):
             return "each"
-        if delegated or settings.approvals == "never" or effect == "read":
+        if delegated or approvals == "never" or tool.effect == "read":
             return None  # The approved plan names the executor.
         if call["name"] not in self.context.state.get("granted_tools", ()):
             return "unlisted"
-        if settings.approvals != "shown" or (asks := self.context.tools.asks(call["name"], call["args"])) is False:
+        if approvals != "shown" or (asks := tool.asks(call["args"])) is False:
             return None
         return "asks" if asks else "new"
 
@@ -311,13 +308,13 @@ class CallBatch:
         reason = self._approval_reason(call)
         return reason == "asks" or (reason == "new" and bool(new.get(call.get("position", 0))))
 
-    async def _new_targets(self) -> NewTargets:
-        """Return the targets of the calls that no person knows of; {} if the next call has none."""
-        context, state, call = self.context, self.context.state, self.calls[0]
+    async def _new_targets(self, gated: GatedCall) -> NewTargets:
+        """Return the targets of the calls that no person knows of; {} if this call has none."""
+        context, state = self.context, self.context.state
         known = state["known_targets"]() if "known_targets" in state else KnownTargets()
-        for entry in self._observations:
+        for entry in [*known_entries(state), *self.entries]:
             known.observe(entry)
-        if not self.context.tools.new_targets(call["name"], call["args"], known):
+        if not (gated.tool and gated.tool.new_targets(gated.call["args"], known)):
             return {}
         for id in known.long:
             known.read(id, await load_text(context.runtime, state, id) or "")
@@ -327,35 +324,29 @@ class CallBatch:
             each.get("position", 0): new
             for each in self.calls
             if self._approval_reason(each) == "new"
-            and (new := self.context.tools.new_targets(each["name"], each["args"], known))
+            and (new := context.tools[each["name"]].new_targets(each["args"], known))
         }
 
-    async def _make(
-        self, group: Sequence[FrozenCall], refusals: Sequence[str | None], said: Sequence[Verdict]
-    ) -> Sequence[Outcome] | UnknownEffect:
-        """Make the calls that are not refused, in parallel; an UnknownEffect concerns the first of them."""
-        context, id = self.context, self.context.state["step"]["id"]
-        if group[0]["name"] in LOOKUPS:
-            return [await self._look_up(group[0])]
-        running = []
-        for number, (call, refusal) in enumerate(zip(group, refusals, strict=True), self.number + 1):
-            if refusal is None:
-                shown: Json = {"tool": call["name"], "arguments": redact_json(call["args"])}
-                if diffs := await differences(self.context.tools.get(call["name"]), call["args"]):
-                    shown["diffs"] = diffs
-                emit(context.runtime, "tool_started", id=f"{id}.{number}", step=id, **shown)
-                running.append((call, f"{id}.{number}", said[number - self.number - 1]))
+    async def _make(self, group: Sequence[GatedCall]) -> None:
+        """Make the calls that are not refused, in parallel."""
+        context = self.context
+        if group[0].call["name"] in LOOKUPS:
+            group[0].outcome = await self._look_up(group[0].call)
+            return
+        for each in group:
+            each.outcome = each.refusal
+        running = [each for each in group if not each.refusal]
+        for each in running:
+            shown: Json = {"tool": each.call["name"], "arguments": redact_json(each.call["args"])}
+            if each.tool and (diffs := await differences(each.tool.tool, each.call["args"])):
+                shown["diffs"] = diffs
+            emit(context.runtime, "tool_started", id=each.id, step=context.state["step"]["id"], **shown)
         context.meters.clear()
-        calls = [make_call(context, call, observation, verdict) for call, observation, verdict in running]
-        made = iter(await asyncio.gather(*calls) if len(calls) > 1 else [await each for each in calls])
+        if len(running) == 1:
+            await make_call(context, running[0])
+        else:
+            await asyncio.gather(*(make_call(context, each) for each in running))
         context.meters.clear()
-        outcomes: list[Outcome] = []
-        for refusal in refusals:
-            outcome = next(made) if refusal is None else refusal
-            if isinstance(outcome, UnknownEffect):
-                return outcome
-            outcomes.append(outcome)
-        return outcomes
 
     async def _look_up(self, call: FrozenCall) -> RecallResult:
         context, state = self.context, self.context.state
@@ -368,16 +359,23 @@ class CallBatch:
         self.learned = self.learned or bool(came["names"])
         return RecallResult(str(came["text"]))
 
-    async def _record(self, call: FrozenCall, outcome: Outcome) -> None:
-        """Store the observation, and add what the model is shown of it."""
+    async def _record(self, made: GatedCall) -> None:
+        """Charge the call, store its observation, and add what the model is shown of it; one that asks is not over."""
+        context, call, outcome = self.context, made.call, made.outcome
+        if isinstance(outcome, CallOutcome):
+            charge: Amounts = {} if made.asks and call.get("delegated") else {"tool_calls": 1}
+            context.spent = add(add(context.spent, outcome.spent), charge)
         if isinstance(outcome, RecallResult):
             self._record_recall(call, outcome)
+        if made.asks or isinstance(outcome, RecallResult):
             return
-        context, history = self.context, self.context.state["call_history"]
         self.number += 1
-        entry = self._observe(call, outcome)
-        history.read(self._observations)
-        called = is_tool_call(entry)
+        self.acted = self.acted or isinstance(outcome, CallOutcome) or "response" in call
+        self.files.update(made.artifact.get("files", {}))
+        made.id = f"{context.state['step']['id']}.{self.number}"
+        entry = observe(context.state, made)
+        history, called = context.state["call_history"], is_tool_call(entry)
+        history.read([*known_entries(context.state), *self.entries])
         before, changed = history.before(entry) if called else (None, False)
         self.learned = self.learned or (before is None if called else entry["ok"])
         hint = _people_note(call)
@@ -412,24 +410,6 @@ class CallBatch:
             self.learned = True
             self.recalled.append(result)
         self._show(call, f"{result.text}\nNote: you read this before." if again else result.text)
-
-    def _observe(self, call: FrozenCall, outcome: CallOutcome | str) -> JournalEntry:
-        """Return the observation and charge the call; a call that was not made costs nothing."""
-        context = self.context
-        if isinstance(outcome, str):
-            answered = "response" in call
-            self.acted = self.acted or answered
-            return observe_call(context.state, self.number, call, CallResult(answered, f"Not run: {outcome}", 0.0))
-        self.acted = True
-        context.spent = add(add(context.spent, outcome.spent), {"tool_calls": 1})
-        came = storable_artifact(outcome.result) or {}
-        self.files.update(came.get("files", {}))
-        entry = observe_call(context.state, self.number, call, outcome.result, context.tools)
-        if call.get("delegated"):
-            entry["delegated"] = True
-            if came.get("transcript"):
-                entry["transcript"] = came["transcript"]
-        return entry
 
     @cached_property
     def _limit(self) -> int:
@@ -514,11 +494,10 @@ class CallBatch:
         }
 
 
-def _with_questions(call: FrozenCall, result: CallResult) -> FrozenCall | None:
-    """Return the call with the questions of its executor or tool, if it asks; a tool's own artifact never asks."""
-    came = storable_artifact(result) or {}
-    asks = came.get("asks") and (call.get("delegated") or result.error == ASKS)
-    return cast("FrozenCall", {**call, **came}) if asks else None
+def _is_asking(call: FrozenCall, result: CallResult) -> bool:
+    """Return whether an executor or a tool asks a person; a tool's own artifact never does."""
+    artifact = result.artifact if call.get("delegated") or result.error == ASKS else None
+    return isinstance(artifact, Mapping) and bool(artifact.get("asks"))
 
 
 def _people_note(call: FrozenCall) -> str:
@@ -531,10 +510,10 @@ def _people_note(call: FrozenCall) -> str:
     return " ".join(f"Note: {note}." for note in notes)
 
 
-def _call_for_hooks(context: CallContext, call: FrozenCall) -> Call:
-    state, name = context.state, call["name"]
+def _call_for_hooks(context: CallContext, made: GatedCall) -> Call:
+    state, name, effect = context.state, made.call["name"], made.tool.effect if made.tool else "write"
     place = (thread_of(context.runtime), state["step"]["id"], state["goal"])
-    return Call(*place, name, call["args"], context.tools.effect(name))
+    return Call(*place, name, made.call["args"], effect)
 
 
 def tell_people(context: CallContext, text: str) -> None:
@@ -542,27 +521,21 @@ def tell_people(context: CallContext, text: str) -> None:
     emit(context.runtime, "note", text=text)
 
 
-async def ask_before_call(context: CallContext, call: FrozenCall) -> Verdict:
+async def ask_before_call(context: CallContext, made: GatedCall) -> Verdict:
     """Return the verdict of the hooks on a call that is about to be made."""
     if not (hooks := context.deps.hooks.before_call):
         return Verdict()
-    return await ask_hooks(hooks, _call_for_hooks(context, call), partial(tell_people, context))
+    return await ask_hooks(hooks, _call_for_hooks(context, made), partial(tell_people, context))
 
 
-async def _ask_after_call(
-    context: CallContext, call: FrozenCall, result: CallResult, notes: Sequence[str]
-) -> CallResult:
+async def _ask_after_call(context: CallContext, made: GatedCall, result: CallResult) -> CallResult:
     """Return the result after the hooks; a withheld result is stored nowhere, and the call's effect remains."""
-    if _with_questions(call, result):
-        return result
-    if not (hooks := context.deps.hooks.after_call):
-        return replace(result, notes=notes)
-    about = replace(_call_for_hooks(context, call), ok=result.ok, text=result.text)
-    verdict = await ask_hooks(hooks, about, partial(tell_people, context))
+    about = replace(_call_for_hooks(context, made), ok=result.ok, text=result.text)
+    verdict = await ask_hooks(context.deps.hooks.after_call, about, partial(tell_people, context))
     if refused := verdict.refused or (verdict.question and f"a person would have to agree: {verdict.question}"):
-        ok = result.ok and context.tools.effect(call["name"]) != "read"
+        ok = result.ok and about.effect != "read"
         result = replace(result, ok=ok, text=f"The call was made; its result is withheld: {refused}", artifact=None)
-    return replace(result, notes=[*notes, *verdict.notes])
+    return replace(result, notes=[*result.notes, *verdict.notes])
 
 
 async def store_notes(context: CallContext, first: int, notes: Sequence[str]) -> list[JournalEntry]:
@@ -577,24 +550,25 @@ async def store_notes(context: CallContext, first: int, notes: Sequence[str]) ->
     return [await store_entry(context.runtime, state, entry) for entry in said]
 
 
-async def make_call(
-    context: CallContext, call: FrozenCall, observation: str, said: Verdict | None = None
-) -> CallOutcome | UnknownEffect:
+async def make_call(context: CallContext, made: GatedCall) -> None:
     """Make the call, or replay it if it was made before a crash.
 
-    Returns an UnknownEffect if a person must decide whether to make it. `observation` is the id under which the full
-    output is stored. `said` is the verdict of the hooks; without it they are asked here, and neither they nor the tool
-    can ask a person.
+    Its outcome is an UnknownEffect if a person must decide whether to make it. Hooks that were not asked at a gate are
+    asked here; then neither they nor the tool can ask a person.
     """
-    may_ask = said is not None
-    if said is None:
-        said = await ask_before_call(context, call)
-        if said.question:
-            said = replace(said, refused=f"a person would have to agree, in a step: {said.question}")
-    state, thread, store = context.state, thread_of(context.runtime), context.runtime.store
+    state, thread, store, call, known = (
+        context.state,
+        thread_of(context.runtime),
+        context.runtime.store,
+        made.call,
+        made.tool,
+    )
+    assert known is not None, call["name"]
+    said = made.verdict or await ask_before_call(context, made)
+    refused = said.refused
+    if said.question and made.verdict is None:
+        refused = f"a person would have to agree, in a step: {said.question}"
     record, id, turn = state["record"], state["step"]["id"], state.get("turn", 1)
-    tool, kind = context.tools.get(call["name"]), context.tools.effect(call["name"])
-    assert tool is not None, call["name"]
     place = Place.of(context.config, depth=2)
     again = (call["asked"],) if call.get("asked") else ()
     where = (thread, turn, id, record["attempt"], record["rounds"], call.get("position", 0), *again)
@@ -604,48 +578,50 @@ async def make_call(
 
     async def run(key: str) -> CallOutcome:
         about = {**config["metadata"], "step": id, "attempt": record["attempt"], EFFECT: key}
-        if said.refused:
-            result = CallResult(False, f"Not run: {said.refused}", 0.0, error="refused")
+        if refused:
+            result = CallResult(False, f"Not run: {refused}", 0.0, error="refused")
         else:
-            result = await _call_tool(context, tool, call, {**config, "metadata": about}, key, may_ask=may_ask)
-            result = await _ask_after_call(context, call, result, said.notes)
+            result = await _call_tool(context, made, {**config, "metadata": about}, key)
+        if not _is_asking(call, result):
+            result = replace(result, notes=said.notes) if said.notes else result
+            result = await _ask_after_call(context, made, result) if context.deps.hooks.after_call else result
         meter.close()
-        if kind != "read":
-            await store_text(context.runtime, state, observation, result.text)
+        if known.effect != "read":
+            await store_text(context.runtime, state, made.id, result.text)
         return CallOutcome(result, meter.spent)
 
     context.meters.append(meter)
     effect = Effect(
         key,
-        tool,
+        known.tool,
         call["args"],
-        kind,
+        known.effect,
         known=call.get("known"),
         attempt=call.get("attempt", ""),
         handoff=bool(call.get("delegated")),
     )
     own = {*record.get("wrote", ()), *state.get("wrote", ()), *context.wrote}
     log = EffectLog(store, thread, place, step=id, settled=state.get("settled_writes", ()), own=own, turn=turn)
-    outcome = await perform(log, effect, run)
+    made.outcome = outcome = await perform(log, effect, run)
     if isinstance(outcome, UnknownEffect):
-        return outcome
+        return
     if outcome.key:
         context.wrote.append(outcome.key)
-    if outcome.whole or not (text := await load_text(context.runtime, state, observation)):
-        return outcome
-    # The id may belong to another text, from another branch of the history.
-    same = shorten_text(text) == outcome.result.text
-    return replace(outcome, result=replace(outcome.result, text=text)) if same else outcome
+    if not outcome.whole and (text := await load_text(context.runtime, state, made.id)):
+        # The id may belong to another text, from another branch of the history.
+        same = shorten_text(text) == outcome.result.text
+        made.outcome = replace(outcome, result=replace(outcome.result, text=text)) if same else outcome
 
 
-async def _call_tool(
-    context: CallContext, tool: BaseTool, call: FrozenCall, config: RunnableConfig, key: str, *, may_ask: bool
-) -> CallResult:
+async def _call_tool(context: CallContext, made: GatedCall, config: RunnableConfig, key: str) -> CallResult:
     """Call the tool with the answers that people gave it so far. Pauses of the graph happen at the top level."""
+    assert made.tool is not None
+    call, tool, may_ask, secrets = made.call, made.tool.tool, made.verdict is not None, context.deps.secrets
     answered_asks.set((call.get("asks") or [])[: len(call.get("answers") or ())])
     try:
-        seconds, secrets = seconds_for(tool, call["args"], context.seconds), context.deps.secrets
-        config = with_resume_values(config, [*resume_values(call).values()])
+        seconds = seconds_for(tool, call["args"], context.seconds)
+        if call.get("answers"):
+            config = with_resume_values(config, [*resume_values(call).values()])
         return await call_tool(ToolCall(tool, call["args"], seconds, config, key, call["id"] or None, secrets=secrets))
     except GraphInterrupt as pause:
         interrupts = pause.args[0] if pause.args else ()
@@ -666,35 +642,31 @@ async def _call_tool(
         return CallResult(False, text, 0.0, error="command")
 
 
-def observe_call(
-    state: Step,
-    number: int,
-    call: FrozenCall,
-    result: CallResult,
-    tools: StepTools | None = None,
-    source: Source = "tool",
-) -> JournalEntry:
-    """Return the observation of a call of this step; without `tools`, of a call that was not made."""
-    id, name, arguments = state["step"]["id"], call["name"], call["args"]
-    effect = None if tools is None else tools.effect(name)
+def observe(state: Step, made: GatedCall, source: Source = "tool") -> JournalEntry:
+    """Return the observation of a call of this step: its result, or why it was not made."""
+    call, result, tool = made.call, made.result, made.tool if made.result else None
     entry = observation(
-        f"{id}.{number}",
-        id,
+        made.id,
+        state["step"]["id"],
         state["record"]["rounds"],
         source,
-        result.text,
-        ok=result.ok,
-        tool=name,
-        arguments=arguments,
-        effect=effect,
-        seconds=result.seconds,
+        result.text if result else f"Not run: {made.outcome}",
+        ok=result.ok if result else "response" in call,
+        tool=call["name"],
+        arguments=call["args"],
+        effect=tool.effect if tool else None,
+        seconds=result.seconds if result else 0.0,
         at=now(),
-        targets=() if tools is None else tools.targets(name, arguments),
+        targets=tool.targets(call["args"]) if tool else (),
     )
-    if result.unknown and effect == "write":
+    if result and result.unknown and entry["effect"] == "write":
         entry["unknown"] = True
-    if result.ok and isinstance(tools, Toolbox) and tools.users_text(name):
+    if result and result.ok and tool and tool.users_text:
         entry["users_text"] = True
+    if result and call.get("delegated"):
+        entry["delegated"] = True
+        if transcript := made.artifact.get("transcript"):
+            entry["transcript"] = transcript
     return entry
 
 
@@ -704,17 +676,18 @@ async def make_reading(context: CallContext, name: str, arguments: Json) -> tupl
     The caller checks that the budget allows a tool call.
     """
     state, number = context.state, context.observed + len(context.noted) + 1
-    if (tool := context.tools.get(name)) is None or context.tools.effect(name) != "read":
+    if (tool := context.tools.get(name)) is None or tool.effect != "read":
         return f"the check's tool {name} is not available as a read-only tool"
-    if outside := path_problem(arguments, context.settings.profile.allowed_paths, tool):
+    if outside := tool.path_problem(arguments, context.settings.profile.allowed_paths):
         return f"the check may not run: {outside}"
-    call: FrozenCall = {"id": "", "name": name, "args": arguments}
-    outcome = await make_call(context, call, f"{state['step']['id']}.{number}")
+    made = GatedCall({"id": "", "name": name, "args": arguments}, tool, f"{state['step']['id']}.{number}")
+    await make_call(context, made)
     context.meters.clear()
-    assert isinstance(outcome, CallOutcome), "the outcome of a read is never unknown"
-    result = outcome.result
-    context.spent = add(add(context.spent, outcome.spent), {"tool_calls": 1, "active_seconds": result.seconds})
-    entry = await store_entry(context.runtime, state, observe_call(state, number, call, result, context.tools, "check"))
+    assert isinstance(made.outcome, CallOutcome), "the outcome of a read is never unknown"
+    result = made.outcome.result
+    spent: Amounts = {"tool_calls": 1, "active_seconds": result.seconds}
+    context.spent = add(add(context.spent, made.outcome.spent), spent)
+    entry = await store_entry(context.runtime, state, observe(state, made, "check"))
     emit_observation(context.runtime, entry)
     context.noted += [entry, *await store_notes(context, number + 1, result.notes)]
     return entry, result

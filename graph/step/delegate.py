@@ -13,7 +13,7 @@ from typing import Any
 from langchain_core.messages import AIMessage
 from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import set_config_context
-from langchain_core.tools import BaseTool, StructuredTool, ToolException
+from langchain_core.tools import StructuredTool, ToolException
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.runtime import Runtime
 
@@ -29,8 +29,7 @@ from donewhen.graph.llm.cost import meter_of
 from donewhen.graph.llm.voice import Voice
 from donewhen.graph.step.calls import EFFECT, CallBatch, CallContext, allowance_left, with_whole_text
 from donewhen.graph.step.leave import leave
-from donewhen.graph.tools.toolbox import EffectKind
-from donewhen.state.consent import KnownTargets
+from donewhen.graph.tools.toolbox import KnownTool
 from donewhen.state.private_langgraph import CHECKPOINTER_KEY
 from donewhen.state.records import FrozenCall, StepRecord
 from donewhen.state.run import Json, Step
@@ -57,8 +56,8 @@ async def delegate(state: Step, runtime: Runtime[Settings], config: RunnableConf
     handoff = replace(
         _make_handoff(now, calls[0], runtime, config), attached=beside[1:] if isinstance(beside, list) else ()
     )
-    worker = ExecutorTools(executor, handoff, calls[0])
-    context = CallContext(now, runtime, config, deps, worker)
+    worker = ExecutorAsTool(executor, handoff, calls[0])
+    context = CallContext(now, runtime, config, deps, {name: worker.as_tool()})
     context.seconds = executor.seconds or allowance_left(state).get("active_seconds")
     update = await CallBatch.of(context).run()
     return await _take_output(now, update, runtime) if whole else update
@@ -101,15 +100,20 @@ async def _take_output(state: Step, update: Step, runtime: Runtime[Settings]) ->
 
 
 @dataclass(frozen=True)
-class ExecutorTools:
+class ExecutorAsTool:
     """An executor that works on its own, as the only tool of its step."""
 
     executor: Executor
     handoff: Handoff
     call: FrozenCall
 
-    def get(self, name: str) -> BaseTool | None:
-        """Return the executor as a tool with one argument, `brief`."""
+    def as_tool(self) -> KnownTool:
+        """Return the executor as a tool with one argument, `brief`.
+
+        Its effects and targets are unknown. It needs no approval: the approved plan names it, and its configuration
+        limits its reach.
+        """
+        name = self.call["name"]
 
         async def work(brief: str, config: RunnableConfig) -> tuple[Any, Json]:
             key = str((config.get("metadata") or {}).get(EFFECT, ""))
@@ -121,17 +125,15 @@ class ExecutorTools:
             found = await self._lookup(idempotency_key, str(arguments.get("conversation", "")))
             return found.output if found else False
 
-        return StructuredTool.from_function(
+        about = {"conversation": self.handoff.conversation}
+        tool = StructuredTool.from_function(
             coroutine=work,
             name=name,
             description=self.executor.description or name,
             response_format="content_and_artifact",
-            metadata={"keyed": self._can_find, "probe": probe, "about": {"conversation": self.handoff.conversation}},
+            metadata={"keyed": self._can_find, "probe": probe, "about": about, "asks": False, "targets": []},
         )
-
-    def effect(self, name: str) -> EffectKind:
-        """Return `write`, because the executor's effects are unknown."""
-        return "write"
+        return KnownTool(tool, "write")
 
     @property
     def _can_find(self) -> bool:
@@ -147,18 +149,6 @@ class ExecutorTools:
         if self.executor.remote is not None:
             return await self.executor.remote.lookup(handoff)
         raise Unfinished("Nothing is kept of what it did.")
-
-    def asks(self, name: str, arguments: Mapping[str, Any] | None = None) -> bool | None:
-        """Return False: the approved plan names the executor, and its configuration limits its reach."""
-        return False
-
-    def new_targets(self, name: str, arguments: Mapping[str, Any], known: KnownTargets) -> list[str]:
-        """Return nothing: a brief has no targets of its own."""
-        return []
-
-    def targets(self, name: str, arguments: Mapping[str, Any]) -> set[str]:
-        """Return nothing: the targets are unknown."""
-        return set()
 
     async def _work(self, handoff: Handoff, config: RunnableConfig) -> tuple[Any, Json]:
         """Work isolated from this graph: with its callbacks, but without its checkpoints, store and interrupts."""

@@ -8,7 +8,7 @@ import functools
 import inspect
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
@@ -147,26 +147,65 @@ async def call_tool(call: ToolCall) -> CallResult:
 
 
 async def _run(call: ToolCall, message: dict[str, Any]) -> CallResult:
-    """Pass the tool its call as LangChain's message, wait for the end, and read what came of it."""
-    tool, body = call.tool, _Body(call.limit)
-    ended = await _within(call.timeout, _start(guard(tool), message, call.config, body))
-    if ended is None:
-        late = f"no result after {call.timeout:g} seconds; the "
-        late += "tool runs in a thread that cannot be stopped" if is_synchronous(tool) else "call was cancelled"
-        return CallResult(False, late, 0.0, error="timeout", unknown=True)
-    raised = ended.error.error if isinstance(ended.error, _Exit) else ended.error
+    """Pass the tool its call as LangChain's message, wait for the end, and read what came of it.
+
+    It runs in a thread or in a task of its own, so that nothing in it can end ours.
+    """
+    tool, body, guarded = call.tool, _Body(call.limit), guard(call.tool)
+
+    def invoke() -> Any:
+        _body.set(body)
+        return guarded.invoke(message, call.config)
+
+    async def ainvoke() -> WorkEnd:
+        _body.set(body)
+        try:
+            return WorkEnd(await guarded.ainvoke(message, call.config))
+        except BaseException as error:  # a SystemExit in a task would end the event loop
+            return WorkEnd(error=error)
+
+    in_thread = is_synchronous(tool)
+    run = start_in_thread(invoke) if in_thread else asyncio.create_task(ainvoke())
+    _running.add(run)
+    run.add_done_callback(_running.discard)
+    try:
+        await asyncio.wait({run}, timeout=call.timeout)
+        if run.done():
+            return _read(run.result(), body, tool)
+    finally:
+        if not run.done():
+            run.cancel()
+            await asyncio.wait({run}, timeout=GRACE)
+    late = f"no result after {call.timeout:g} seconds; the "
+    late += "tool runs in a thread that cannot be stopped" if in_thread else "call was cancelled"
+    return CallResult(False, late, 0.0, error="timeout", unknown=True)
+
+
+def _read(ended: WorkEnd, body: _Body, tool: BaseTool) -> CallResult:
+    """Return what came of a call: a message, or anything a tool class returns; a command is treated as data.
+
+    Raises LangGraph's interrupts, and the error that a `RunError` carries.
+    """
+    value, raised = ended.value, ended.error.error if isinstance(ended.error, _Exit) else ended.error
     if isinstance(raised, GraphBubbleUp):
         raise raised
     if isinstance(raised, RunError):
         raise raised.error
-    if raised is None:
-        return _read(ended.value, body, tool)
-    unknown = _is_unknown(raised, body, tool)
     if isinstance(raised, asyncio.CancelledError):
-        text = "the call was cancelled from within the tool"
+        text, unknown = "the call was cancelled from within the tool", _is_unknown(raised, body, tool)
         return CallResult(False, text, 0.0, error="cancelled", unknown=unknown)
-    text = cap_text(describe_error(raised), call.limit)
-    return CallResult(False, text, 0.0, error=type(raised).__name__, unknown=unknown)
+    if raised is not None:
+        text, unknown = cap_text(describe_error(raised), body.limit), _is_unknown(raised, body, tool)
+        return CallResult(False, text, 0.0, error=type(raised).__name__, unknown=unknown)
+    try:
+        text = render_value(value, body.limit)
+    except BaseException as error:  # a tool class that overrides `ainvoke` may return anything
+        return CallResult(False, describe_error(error), 0.0, error=type(error).__name__, unknown=True)
+    if not (isinstance(value, ToolMessage) and value.status == "error"):
+        return CallResult(True, text, 0.0, getattr(value, "artifact", None))
+    # `handle_tool_error` turned an error of any cause into a result.
+    unknown = body.error is not None and not nothing_happened(body.error, tool)
+    return CallResult(False, text, 0.0, value.artifact, "error", unknown)
 
 
 def _is_unknown(raised: BaseException, body: _Body, tool: BaseTool) -> bool:
@@ -186,51 +225,6 @@ def _conceal(result: CallResult, files: Mapping[str, Any], secrets: Sequence[str
         shown = {name: conceal(each, secrets) if isinstance(each, str) else each for name, each in files.items()}
         artifact = {**artifact, "files": shown}
     return replace(result, text=text, artifact=artifact)
-
-
-async def _within(seconds: float | None, run: asyncio.Future[WorkEnd]) -> WorkEnd | None:
-    """Return how the call ended, or None if it timed out."""
-    _running.add(run)
-    run.add_done_callback(_running.discard)
-    try:
-        await asyncio.wait({run}, timeout=seconds)
-        return run.result() if run.done() else None
-    finally:
-        if not run.done():
-            run.cancel()
-            await asyncio.wait({run}, timeout=GRACE)
-
-
-def _start(
-    tool: BaseTool, message: dict[str, Any], config: RunnableConfig | None, body: _Body
-) -> asyncio.Future[WorkEnd]:
-    """Start the call in a thread, or in its own task, so that nothing in it can end ours."""
-
-    def invoke() -> Any:
-        _body.set(body)
-        return tool.invoke(message, config)
-
-    async def ainvoke() -> WorkEnd:
-        _body.set(body)
-        try:
-            return WorkEnd(await tool.ainvoke(message, config))
-        except BaseException as error:  # a SystemExit in a task would end the event loop
-            return WorkEnd(error=error)
-
-    return start_in_thread(invoke) if is_synchronous(tool) else asyncio.create_task(ainvoke())
-
-
-def _read(value: Any, body: _Body, tool: BaseTool) -> CallResult:
-    """Convert a call's return value: a message, or anything a tool class returns; a command is treated as data."""
-    try:
-        text = render_value(value, body.limit)
-    except BaseException as error:  # a tool class that overrides `ainvoke` may return anything
-        return CallResult(False, describe_error(error), 0.0, error=type(error).__name__, unknown=True)
-    if not (isinstance(value, ToolMessage) and value.status == "error"):
-        return CallResult(True, text, 0.0, getattr(value, "artifact", None))
-    # `handle_tool_error` turned an error of any cause into a result.
-    unknown = body.error is not None and not nothing_happened(body.error, tool)
-    return CallResult(False, text, 0.0, value.artifact, "error", unknown)
 
 
 def guard(tool: BaseTool) -> BaseTool:
@@ -339,12 +333,11 @@ def with_injected(
 
     Raises ValueError if the tool needs a store and there is none.
     """
-    declared = _annotations(tool)
-    injected = {name: found for name, found in declared.items() if _has(found, InjectedToolArg, ToolRuntime)}
-    full = {name: value for name, value in arguments.items() if name not in injected}
-    if key is not None and takes_key(tool):
+    declared = _declared(tool)
+    full = {name: value for name, value in arguments.items() if name not in declared.injected}
+    if key is not None and declared.takes_key:
         full[RUNTIME_ARGUMENT] = key
-    for name, annotation in injected.items():
+    for name, annotation in declared.injected.items():
         if name == RUNTIME_ARGUMENT or _has(annotation, InjectedToolCallId):
             continue  # set above; LangChain itself sets the id of the call
         if _has(annotation, ToolRuntime):
@@ -358,9 +351,9 @@ def with_injected(
 
 def check_injection(tool: BaseTool) -> None:
     """Raise ValueError for a tool that needs an injected value which runs here do not have."""
-    for name, annotation in _annotations(tool).items():
+    for name, annotation in _declared(tool).injected.items():
         known = name == RUNTIME_ARGUMENT or _has(annotation, ToolRuntime, InjectedStore, InjectedToolCallId)
-        if _has(annotation, InjectedToolArg) and not known and not _has_default(tool, name):
+        if not known and not _has_default(tool, name):
             wanted = "the state of a graph" if _has(annotation, InjectedState) else "something from the application"
             raise ValueError(
                 f"it wants {wanted} in {name!r}, which tools are not given here. Make it an argument that the model "
@@ -370,31 +363,39 @@ def check_injection(tool: BaseTool) -> None:
 
 def takes_key(tool: BaseTool) -> bool:
     """Return whether the tool declares an `idempotency_key`, and so promises that one key has one effect."""
-    schema = tool.args_schema if isinstance(tool.args_schema, dict) else {}
-    return RUNTIME_ARGUMENT in _annotations(tool) or RUNTIME_ARGUMENT in (schema.get("properties") or {})
+    return _declared(tool).takes_key
 
 
-def _annotations(tool: BaseTool) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for body in _bodies(tool):
-        with suppress(Exception):  # an annotation that cannot be resolved marks nothing
-            found |= _hints(body)
-    if isinstance(tool.args_schema, type):
-        found |= _fields(tool.args_schema)
-    return found
+@dataclass(frozen=True)
+class _Declared:
+    """What the annotations of a tool's arguments declare."""
+
+    injected: Mapping[str, Any]
+    """The annotations of arguments that no model fills."""
+    takes_key: bool
+
+
+def _declared(tool: BaseTool) -> _Declared:
+    schema, bodies = tool.args_schema, tuple(body for body in _bodies(tool) if isinstance(body, Hashable))
+    if isinstance(schema, dict) and RUNTIME_ARGUMENT in (schema.get("properties") or {}):
+        return replace(_read_annotations(bodies, None), takes_key=True)
+    return _read_annotations(bodies, schema if isinstance(schema, type) else None)
 
 
 @functools.lru_cache(maxsize=1_000)
-def _hints(body: Callable[..., Any]) -> dict[str, Any]:
-    return get_type_hints(body, include_extras=True)
+def _read_annotations(bodies: tuple[Callable[..., Any], ...], schema: Any) -> _Declared:
+    found: dict[str, Any] = {}
+    for body in bodies:
+        with suppress(Exception):  # an annotation that cannot be resolved marks nothing
+            found |= get_type_hints(body, include_extras=True)
+    found |= get_all_basemodel_annotations(schema) if schema else {}
+    injected = {name: each for name, each in found.items() if _has(each, InjectedToolArg, ToolRuntime)}
+    return _Declared(injected, RUNTIME_ARGUMENT in found)
 
 
-_fields = functools.lru_cache(maxsize=1_000)(get_all_basemodel_annotations)
-
-
-def _bodies(tool: BaseTool) -> list[Callable[..., Any]]:
+def _bodies(tool: BaseTool) -> tuple[Any, ...]:
     wrapped = [getattr(tool, "func", None), getattr(tool, "coroutine", None)]
-    return [body for body in wrapped if body] or [type(tool)._run, type(tool)._arun]
+    return tuple(body for body in wrapped if body) or (type(tool)._run, type(tool)._arun)
 
 
 def _has(annotation: Any, *marks: type) -> bool:

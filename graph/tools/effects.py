@@ -527,14 +527,15 @@ async def ask_probe(
     return CallResult(True, render_value(found, LIMIT), 0.0) if _says_something(found) else None
 
 
-async def differences(tool: BaseTool | None, arguments: Mapping[str, Any]) -> dict[str, str]:
+async def differences(tool: BaseTool, arguments: Mapping[str, Any]) -> dict[str, str]:
     """Return, by argument, the diff to the text that it replaces; {} if the tool does not say.
 
     `tool.metadata["replaces"]` is a sync or async function of the arguments that returns, by argument, the texts
     that the call would replace: `{"content": "what the file holds"}`.
     """
-    replaces = ((tool and tool.metadata) or {}).get("replaces")
-    found = replaces and await _answer(replaces, arguments, "", PROBE_SECONDS)
+    if (replaces := (tool.metadata or {}).get("replaces")) is None:
+        return {}
+    found = await _answer(replaces, arguments, "", PROBE_SECONDS)
     texts = found if isinstance(found, Mapping) else {}
     diffs = {name: text_difference(str(old), str(arguments[name])) for name, old in texts.items() if name in arguments}
     return dict(redact_json({name: diff for name, diff in diffs.items() if diff}))

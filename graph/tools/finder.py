@@ -30,7 +30,7 @@ class ToolFinder:
 
     async def best(self, query: str, toolbox: Toolbox) -> list[str]:
         """Return the names of all tools of the toolbox, best first; ties go to the earlier."""
-        fit = scores(query, {name: toolbox.terms(name) for name in toolbox.names})
+        fit = scores(query, {name: toolbox[name].terms for name in toolbox.names})
         by_words = sorted(fit, key=lambda name: -fit[name])
         if self._embeddings is None or not query.strip():
             return by_words
@@ -46,7 +46,7 @@ class ToolFinder:
         return sorted(by_words, key=lambda name: -fused[name])
 
     async def _similarities(self, embeddings: Embeddings, query: str, toolbox: Toolbox) -> dict[str, float]:
-        texts = {name: toolbox.description(name) for name in toolbox.names}
+        texts = {name: toolbox[name].description for name in toolbox.names}
         if new := [text for text in dict.fromkeys(texts.values()) if text not in self._texts]:
             self._texts |= zip(new, await embeddings.aembed_documents(new), strict=True)
         if query not in self._queries:

@@ -45,7 +45,9 @@ def paths_of(arguments: Mapping[str, Any], tool: BaseTool | None = None, schema:
     yield from _find_paths(arguments, _schema(tool) if schema is None else schema, about_files, 0)
 
 
-def path_problem(arguments: Mapping[str, Any], allowed: Sequence[str], tool: BaseTool | None = None) -> str | None:
+def path_problem(
+    arguments: Mapping[str, Any], allowed: Sequence[str], tool: BaseTool | None = None, schema: Any = None
+) -> str | None:
     """Return why a call with these arguments breaks `Profile.allowed_paths`; None if it does not.
 
     The paths are compared as written, with `..` resolved; the tool must confine where they really lead.
@@ -53,7 +55,7 @@ def path_problem(arguments: Mapping[str, Any], allowed: Sequence[str], tool: Bas
     if not allowed:
         return None
     roots = [posixpath.normpath(path) for path in allowed]
-    outside = [path for path in paths_of(arguments, tool) if not any(_is_under(path, root) for root in roots)]
+    outside = [path for path in paths_of(arguments, tool, schema) if not any(_is_under(path, root) for root in roots)]
     return f"{', '.join(outside)[:200]} lies outside of {', '.join(allowed)}" if outside else None
 
 

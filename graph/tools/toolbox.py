@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 from langchain_core.tools import BaseTool, StructuredTool
 
 from donewhen.graph.tools.call import check_injection
-from donewhen.graph.tools.paths import paths_of
+from donewhen.graph.tools.paths import path_problem, paths_of
 from donewhen.graph.tools.schema import Schema, close_schema, parameters_of, schema_for_model
 from donewhen.state.consent import KnownTargets
 from donewhen.state.errors import ConfigError, ToolError
@@ -39,8 +39,8 @@ _LANGCHAINS = ("self", "config", "run_manager")
 _SENTENCE_END = pattern(r"(?<=[.!?])\s|(?<=[。！？])|\n\s*\n")
 
 
-class Toolbox:
-    """An immutable set of tools. Nothing in it calls a tool.
+class Toolbox(Mapping[str, "KnownTool"]):
+    """The tools that may be used, by name; it never changes.
 
     `effects` overrides the tools' own declarations. `reserved` are the control tools' names, which no tool may have.
     Raises ToolError for a tool that cannot be offered to a model, ConfigError for an effect of none.
@@ -52,154 +52,125 @@ class Toolbox:
         effects: Mapping[str, EffectKind] | None = None,
         reserved: Collection[str] = (),
     ) -> None:
-        self._entries: dict[str, _Entry] = {}
+        self._tools: dict[str, KnownTool] = {}
         for tool in tools:
             if not isinstance(tool, BaseTool):
                 raise ToolError(f"{tool!r} is no LangChain tool; pass your tools through agent.tools.as_tools first")
-            _check_name(tool.name, self._entries, reserved)
-            self._entries[tool.name] = _Entry(tool, (effects or {}).get(tool.name))
-        if unknown := [str(name) for name in effects or () if name not in self._entries]:
-            known = ", ".join(self._entries) or "none"
+            _check_name(tool.name, self._tools, reserved)
+            self._tools[tool.name] = KnownTool(tool, (effects or {}).get(tool.name))
+        if unknown := [str(name) for name in effects or () if name not in self._tools]:
+            known = ", ".join(self._tools) or "none"
             raise ConfigError(f"effects names no tool that there is: {', '.join(unknown)}; there are: {known}")
 
-    def __contains__(self, name: object) -> bool:
-        return name in self._entries
+    def __getitem__(self, name: str) -> "KnownTool":
+        return self._tools[name]
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._entries)
+        return iter(self._tools)
 
     def __len__(self) -> int:
-        return len(self._entries)
+        return len(self._tools)
 
     @property
     def names(self) -> tuple[str, ...]:
         """The names of all tools, in the order in which they were given."""
-        return tuple(self._entries)
-
-    def get(self, name: str) -> BaseTool | None:
-        """Return the tool of this name, or None."""
-        entry = self._entries.get(name)
-        return entry.tool if entry else None
+        return tuple(self._tools)
 
     def effect(self, name: str) -> EffectKind:
-        """Return the tool's effect on the world; an unknown effect counts as `write`."""
-        entry = self._entries.get(name)
-        return entry.effect if entry else "write"
-
-    def asks(self, name: str, arguments: Mapping[str, Any] | None = None) -> bool | None:
-        """Return whether a call must be approved (True), or needs no approval under an approved plan (False).
-
-        `metadata["asks"]` is True, False, or a function of the arguments that returns one of them or None; if it
-        raises, the call must be approved. None means that the call's targets decide. Without `arguments`, the answer is
-        for all calls.
-        """
-        entry = self._entries.get(name)
-        said = entry.asks if entry else None
-        if not callable(said):
-            return said
-        if arguments is None:
-            return None
-        try:
-            answer = said(copy.deepcopy(dict(arguments)))
-        except Exception:
-            return True
-        return None if answer is None else bool(answer)
-
-    def new_targets(self, name: str, arguments: Mapping[str, Any], known: KnownTargets) -> list[str]:
-        """Return the call's targets that no person knows of."""
-        entry = self._entries.get(name)
-        return known.new(arguments, entry.parameters if entry else None)
-
-    def checks(self, name: str) -> bool:
-        """Return whether the tool is only for checks of criteria (`metadata["check"]`), not for work."""
-        entry = self._entries.get(name)
-        return bool(entry and (entry.tool.metadata or {}).get("check"))
-
-    def users_text(self, name: str) -> bool:
-        """Return whether what the tool returns are words of the user, which are not framed as foreign."""
-        entry = self._entries.get(name)
-        return bool(entry and (entry.tool.metadata or {}).get("users_text") is USERS_TEXT)
-
-    def schema(self, name: str) -> Schema:
-        """Return the JSON Schema of the arguments a model may pass. Raises KeyError for an unknown name."""
-        return copy.deepcopy(self._entries[name].schema)
+        """Return the tool's effect on the world; an unknown tool counts as `write`."""
+        return self._tools[name].effect if name in self._tools else "write"
 
     def openai(self, names: Iterable[str] | None = None) -> list[dict[str, Any]]:
-        """Return the named tools (default: all) as OpenAI definitions; the same objects each time, do
-        not change them.
-        """
-        return [self._entries[name].definition for name in (self.names if names is None else names)]
-
-    def description(self, name: str) -> str:
-        """Return name, description and argument names in one text."""
-        return self._entries[name].description
-
-    def one_line(self, name: str) -> str:
-        """Return the first sentence of the tool's description, at most 120 characters."""
-        return self._entries[name].one_line
-
-    def terms(self, name: str) -> Counter[str]:
-        """Return the words that find the tool: of its name, its description and its argument names."""
-        return self._entries[name].terms
-
-    def read(self, name: str, arguments: Any) -> tuple[Any, list[str]]:
-        """Return the arguments, coerced where nothing is lost, and the remaining problems."""
-        return self._entries[name].arguments.read(arguments)
-
-    def problems(self, name: str, arguments: Any) -> list[str]:
-        """Return the problems of a call's arguments, for the model; [] if they fit the JSON Schema."""
-        return self._entries[name].arguments.problems(arguments)
-
-    def targets(self, name: str, arguments: Mapping[str, Any]) -> set[str]:
-        """Return the targets of a call. Paths are normalised, so `./a` equals `a`; omitted arguments have their
-        defaults.
-
-        `metadata["targets"]` names the arguments that hold them; without it, those that are paths do. Ids are never
-        guessed, because two calls with one id may be about different things.
-        """
-        entry = self._entries.get(name)
-        if entry is None:
-            return set()
-        given = {**entry.defaults, **arguments}
-        if entry.targets is None:
-            return {posixpath.normpath(path) for path in paths_of(given, entry.tool, entry.parameters) if path}
-        return set(_values(given[name] for name in entry.targets if name in given))
+        """Return the definitions of the named tools (default: all); the same objects each time, do not change them."""
+        return [self._tools[name].definition for name in (self.names if names is None else names)]
 
     def subset(self, names: Iterable[str]) -> Self:
         """Return a toolbox with only these tools, in its own order. Raises ToolError for an unknown one."""
         wanted = set(names)
-        if unknown := sorted(wanted - self._entries.keys()):
-            raise ToolError(f"no such tool: {', '.join(unknown)}; there are {', '.join(self._entries) or 'none'}")
-        if len(wanted) == len(self._entries):
+        if unknown := sorted(wanted - self._tools.keys()):
+            raise ToolError(f"no such tool: {', '.join(unknown)}; there are {', '.join(self._tools) or 'none'}")
+        if len(wanted) == len(self._tools):
             return self
         chosen = copy.copy(self)
-        chosen._entries = {name: entry for name, entry in self._entries.items() if name in wanted}
+        chosen._tools = {name: entry for name, entry in self._tools.items() if name in wanted}
         return chosen
 
 
-class _Entry:
-    """One tool with everything about it that is computed once.
+class KnownTool:
+    """One tool, with everything about it that is computed once. It calls nothing.
 
     A schema that is data is read at once, because it may be wrong. That of a function is made when it is first used:
     LangChain takes a millisecond for it.
     """
 
-    def __init__(self, tool: BaseTool, effect: EffectKind | None) -> None:
+    def __init__(self, tool: BaseTool, effect: EffectKind | None = None) -> None:
         self.tool = tool
         metadata = tool.metadata or {}
         for name in ("probe", "replaces"):
             if metadata.get(name) is not None and not callable(metadata[name]):
                 raise ToolError(f"the {name} of {tool.name!r} is {metadata[name]!r}; it must be a function")
         self.effect: EffectKind = _effect(tool.name, effect, metadata)
-        self.asks: bool | Callable[[Json], bool | None] | None = metadata.get("asks")
-        if not (self.asks is None or isinstance(self.asks, bool) or callable(self.asks)):
-            raise ToolError(f"asks of {tool.name!r} is {self.asks!r}; it must be a bool or a function")
+        self._asks: bool | Callable[[Json], bool | None] | None = metadata.get("asks")
+        if not (self._asks is None or isinstance(self._asks, bool) or callable(self._asks)):
+            raise ToolError(f"asks of {tool.name!r} is {self._asks!r}; it must be a bool or a function")
+        self.is_check = bool(metadata.get("check"))
+        """True if the tool is only for checks of criteria, not for work."""
+        self.users_text = metadata.get("users_text") is USERS_TEXT
+        """True if what it returns are words of the user, which are not framed as foreign."""
         self.one_line = _first_sentence(tool.description)
-        self.targets = _declared_targets(tool.name, metadata.get("targets", metadata.get("target")))
+        """The first sentence of the description, at most 120 characters."""
+        self._targets = _declared_targets(tool.name, metadata.get("targets", metadata.get("target")))
         with _naming(tool):
             check_injection(tool)
         if isinstance(tool.args_schema, dict):
             _ = self.closed, self.parameters
+
+    def asks(self, arguments: Mapping[str, Any] | None = None) -> bool | None:
+        """Return whether a call must be approved (True), or needs no approval under an approved plan (False).
+
+        `metadata["asks"]` is True, False, or a function of the arguments that returns one of them or None; if it
+        raises, the call must be approved. None means that the call's targets decide. Without `arguments`, the answer is
+        for all calls.
+        """
+        if not callable(self._asks):
+            return self._asks
+        if arguments is None:
+            return None
+        try:
+            answer = self._asks(copy.deepcopy(dict(arguments)))
+        except Exception:
+            return True
+        return None if answer is None else bool(answer)
+
+    def targets(self, arguments: Mapping[str, Any]) -> set[str]:
+        """Return the targets of a call. Paths are normalised, so `./a` equals `a`; omitted arguments have their
+        defaults.
+
+        `metadata["targets"]` names the arguments that hold them; without it, those that are paths do. Ids are never
+        guessed, because two calls with one id may be about different things.
+        """
+        if self._targets == ():
+            return set()
+        given = {**self.defaults, **arguments}
+        if self._targets is None:
+            return {posixpath.normpath(path) for path in paths_of(given, self.tool, self.parameters) if path}
+        return set(_values(given[name] for name in self._targets if name in given))
+
+    def new_targets(self, arguments: Mapping[str, Any], known: KnownTargets) -> list[str]:
+        """Return the call's targets that no person knows of."""
+        return known.new(arguments, self.parameters)
+
+    def path_problem(self, arguments: Mapping[str, Any], allowed: Sequence[str]) -> str | None:
+        """Return why a call with these arguments breaks `Profile.allowed_paths`; None if it does not."""
+        return path_problem(arguments, allowed, self.tool, self.parameters) if allowed else None
+
+    def read(self, arguments: Any) -> tuple[Any, list[str]]:
+        """Return the arguments, coerced where nothing is lost, and the remaining problems."""
+        return self.arguments.read(arguments)
+
+    def problems(self, arguments: Any) -> list[str]:
+        """Return the problems of a call's arguments, for the model; [] if they fit the JSON Schema."""
+        return self.arguments.problems(arguments)
 
     @functools.cached_property
     def schema(self) -> Schema:
@@ -246,6 +217,7 @@ class _Entry:
 
     @functools.cached_property
     def terms(self) -> Counter[str]:
+        """The words that find the tool: of its name, its description and its argument names."""
         return Counter(terms(self.description))
 
 

@@ -62,10 +62,10 @@ async def test_functions_become_tools_by_signature_and_docstring() -> None:
     tools = as_tools([add, shout, Shop().price, ready])
     box = Toolbox(tools)
     assert box.names == ("add", "shout", "price", "ready")
-    assert box.get("ready") is ready
-    assert box.schema("add")["properties"]["first"] == {"title": "First", "type": "integer", "description": "the one"}
-    assert box.problems("add", {"first": "x"}) == ["first: 'x' is not of type 'integer'"]
-    assert box.one_line("add") == "Add two numbers."
+    assert box["ready"].tool is ready
+    assert box["add"].schema["properties"]["first"] == {"title": "First", "type": "integer", "description": "the one"}
+    assert box["add"].problems({"first": "x"}) == ["first: 'x' is not of type 'integer'"]
+    assert box["add"].one_line == "Add two numbers."
     given = [{"first": 1}, {"text": "a"}, {"thing": "tea"}, {}]
     results = [
         await call_tool(ToolCall(each, arguments, timeout=5)) for each, arguments in zip(tools, given, strict=True)
@@ -90,8 +90,8 @@ async def test_descriptions_become_tools_that_the_caller_carries_out(given: Any,
     """MCP-style and OpenAI-style descriptions mean the same tool."""
     (made,) = as_tools(given, caller=caller)
     box = Toolbox([made])
-    assert box.one_line("search") == "Search the web."
-    assert box.problems("search", {"q": 3}) != []
+    assert box["search"].one_line == "Search the web."
+    assert box["search"].problems({"q": 3}) != []
     assert (await call_tool(ToolCall(made, {"q": "tea"}, timeout=5))).text == '{"name": "search", "q": "tea"}'
 
 

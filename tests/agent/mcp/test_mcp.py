@@ -104,8 +104,8 @@ async def test_the_tools_of_a_server_work_like_any_other(tmp_path: Path, monkeyp
     async with McpServers({"mcpServers": {"shop": shop}}, environment={"MODE": "test"}) as servers:
         box = Toolbox(servers.tools)
         assert [box.effect(name) for name in ("price", "stock", "fail")] == ["read", "idempotent", "write"]
-        assert box.one_line("price") == "Look up a price."
-        assert box.problems("price", {"thing": 3}) == ["thing: 3 is not of type 'string'"]
+        assert box["price"].one_line == "Look up a price."
+        assert box["price"].problems({"thing": 3}) == ["thing: 3 is not of type 'string'"]
 
         priced = await called(servers, "price", {"thing": "tea", "config": "gold", "runtime": "fast"})
         assert (priced.ok, priced.text) == (True, "tea costs 3 (gold, fast)")

@@ -22,7 +22,7 @@ def described(name: str, schema: Any, description: str = "", **metadata: Any) ->
 
 
 def problems(schema: dict[str, Any], arguments: Any) -> list[str]:
-    return Toolbox([described("t", schema)]).problems("t", arguments)
+    return Toolbox([described("t", schema)])["t"].problems(arguments)
 
 
 def an_object(**properties: Any) -> dict[str, Any]:
@@ -90,15 +90,15 @@ GOOD = {"items": [{"sku": "a", "amount": 1}]}
 )  # fmt: skip
 def test_problems_say_where_what_was_given_and_what_is_expected(arguments: Any, said: list[str]) -> None:
     """X06: required, types, unknown keys, enums, also nested, in words a model can act on."""
-    assert ORDER.problems("order", arguments) == said
+    assert ORDER["order"].problems(arguments) == said
 
 
 def test_arguments_that_fit_have_no_problems() -> None:
     """X06: what the schema allows passes: free objects, recursion, unions, null."""
     tree = {"name": "a", "children": [{"name": "b"}]}
     whole = {"unit": "F", "note": None, "tree": tree, "pet": {"kind": "cat", "lives": 9}, "extra": {"any": ["thing"]}}
-    assert ORDER.problems("order", GOOD) == []
-    assert ORDER.problems("order", {**GOOD, **whole}) == []
+    assert ORDER["order"].problems(GOOD) == []
+    assert ORDER["order"].problems({**GOOD, **whole}) == []
 
 
 @pytest.mark.parametrize(
@@ -178,7 +178,7 @@ def test_hostile_schemas_and_arguments_are_decided_quickly(schema: Any, argument
     """X06, F8: slow patterns, huge and deep values, schemas that double: an answer in seconds, never an exception."""
     box = Toolbox([described("t", schema)])
     started = time.process_time()
-    lines = box.problems("t", arguments)
+    lines = box["t"].problems(arguments)
     assert time.process_time() - started < 5
     assert fine is None or (lines == []) == fine
     assert all(len(line) < 1_000 for line in lines)
@@ -215,10 +215,10 @@ def test_targets_are_the_things_a_call_is_about() -> None:
     """H4: paths, normalised, or what the tool declares; never ids, for two mails to one customer are two things."""
     declared = described("send", an_object(), targets=["recipient", "folder", "order_id"])
     box = Toolbox([described("t", an_object()), declared])
-    assert box.targets("t", {"path": "./a/../b//c.txt", "content": "x", "order_id": "#W1", "id": 7}) == {"b/c.txt"}
-    assert box.targets("t", {"file": ["a", "./a"], "path": None}) == {"a"}
+    assert box["t"].targets({"path": "./a/../b//c.txt", "content": "x", "order_id": "#W1", "id": 7}) == {"b/c.txt"}
+    assert box["t"].targets({"file": ["a", "./a"], "path": None}) == {"a"}
     given = {"recipient": "kim", "folder": "./in", "path": "x", "order_id": 7}
-    assert box.targets("send", given) == {"kim", "in", "7"}
+    assert box["send"].targets(given) == {"kim", "in", "7"}
 
 
 def test_what_the_runtime_fills_is_hidden_from_the_model() -> None:
@@ -232,11 +232,11 @@ def test_what_the_runtime_fills_is_hidden_from_the_model() -> None:
 
     box = Toolbox([pay, described("raw", an_object(idempotency_key={}, x={}) | {"required": ["idempotency_key"]})])
     for name, shown in (("pay", ["amount"]), ("raw", ["x"])):
-        assert list(box.schema(name)["properties"]) == shown
+        assert list(box[name].schema["properties"]) == shown
         assert list(box.openai([name])[0]["function"]["parameters"]["properties"]) == shown
-    assert box.problems("pay", {"amount": 1}) == []
-    assert box.problems("raw", {}) == []
-    assert box.problems("pay", {"amount": 1, "idempotency_key": "mine"}) != []
+    assert box["pay"].problems({"amount": 1}) == []
+    assert box["raw"].problems({}) == []
+    assert box["pay"].problems({"amount": 1, "idempotency_key": "mine"}) != []
 
 
 @pytest.mark.parametrize("mark", [InjectedState, InjectedState("messages"), InjectedToolArg])
@@ -249,7 +249,7 @@ def test_a_tool_that_wants_what_no_run_has_is_refused_at_once(mark: Any) -> None
     def free(amount: int, inside: Annotated[Any, mark] = None) -> str:
         return ""
 
-    assert list(Toolbox([StructuredTool.from_function(free, description="d")]).schema("free")["properties"]) == [
+    assert list(Toolbox([StructuredTool.from_function(free, description="d")])["free"].schema["properties"]) == [
         "amount"
     ]
     with pytest.raises(ToolError, match=r"'pay' cannot be used: it wants .* in 'inside', which tools are not given"):
@@ -284,8 +284,8 @@ class Basket(BaseModel):
 )
 def test_one_line_is_the_first_sentence(description: str, line: str) -> None:
     box = Toolbox([described("t", {}, description)])
-    assert box.one_line("t") == line
-    assert len(box.one_line("t")) <= 120
+    assert box["t"].one_line == line
+    assert len(box["t"].one_line) <= 120
 
 
 CYCLE: dict[str, Any] = an_object()
