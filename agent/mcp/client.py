@@ -3,6 +3,7 @@
 import asyncio
 import collections
 import itertools
+import logging
 import os
 import re
 from collections.abc import AsyncIterator, Callable, Collection, Mapping
@@ -20,7 +21,9 @@ from donewhen.agent.tools import described_tool
 from donewhen.graph.executors.relay import ask_again
 from donewhen.graph.sync import run_in_shared_loop
 from donewhen.graph.tools.rendering import describe_error
-from donewhen.state.errors import ConfigError
+from donewhen.graph.tools.toolbox import Toolbox
+from donewhen.state.errors import ConfigError, ToolError
+from donewhen.state.reading.decisions import NAMES
 from donewhen.state.secrets import redact
 
 if TYPE_CHECKING:
@@ -41,6 +44,7 @@ YES = "yes"
 ENDED = "it ended without an answer"
 SLOW_SECONDS = 2.0
 """Seconds after which people are told that a server is still starting."""
+log = logging.getLogger("donewhen.tools")
 _NOT_IN_NAMES = re.compile(r"[^a-zA-Z0-9_-]")
 
 
@@ -81,10 +85,12 @@ class McpServers:
     ) -> None:
         connections = read_servers(config, environment or {})
         self._servers = [_Server(name, connection, slow) for name, connection in connections.items()]
-        self._reserved = frozenset(reserved)
+        self._reserved = frozenset(reserved) | NAMES
         self._start_seconds = start_seconds
         self.tools: list[BaseTool] = []
         """The tools of all servers; empty outside `async with`."""
+        self.unusable: dict[str, str] = {}
+        """Tools that no model can be offered, such as those with a broken schema, with the reason."""
 
     async def __aenter__(self) -> Self:
         await run_in_shared_loop(self._open())
@@ -115,10 +121,18 @@ class McpServers:
     def _name_tools(self) -> list[BaseTool]:
         listed = [(server, tool, _fit(tool.name)) for server in self._servers for tool in server.listed]
         count = collections.Counter(name for _, _, name in listed)
-        return [
-            server.tool(tool, _fit(f"{server.name}_{name}") if count[name] > 1 or name in self._reserved else name)
-            for server, tool, name in listed
-        ]
+        tools: list[BaseTool] = []
+        for server, about, name in listed:
+            long = count[name] > 1 or name in self._reserved
+            try:
+                tool = server.tool(about, _fit(f"{server.name}_{name}") if long else name)
+                Toolbox([tool])
+            except ToolError as error:
+                self.unusable[name] = str(error)
+                log.warning("the MCP server %r: %s", server.name, error)
+            else:
+                tools.append(tool)
+        return tools
 
 
 class _Server:

@@ -236,7 +236,7 @@ def test_the_public_names() -> None:
     """A new name is a decision, a lost one breaks somebody; `tests/typing/api.py` uses them under the type checkers."""
     assert donewhen.__all__ == [
         "Agent", "ConfigError", "DoneWhenError", "Event", "Executor", "Executors", "GoalError", "Limits",
-        "ModelError", "Outcome", "Pause", "PlanError", "PlanJson", "PlanStore", "Profile", "Receipt", "RemoteAgent",
+        "McpServers",        "ModelError", "Outcome", "Pause", "PlanError", "PlanJson", "PlanStore", "Profile", "Receipt", "RemoteAgent",
         "ResumeError", "Run", "RunStream", "ScheduleError", "Settings", "StaleAnswer", "StepRecord", "StorageError",
         "ThreadBusy", "ThreadInfo", "ThreadWaiting", "ToolError", "UnknownThread", "Webhook", "build_graph",
         "event_schema", "plan_tools", "wait",

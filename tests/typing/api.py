@@ -13,6 +13,7 @@ from donewhen import (
     Executor,
     Executors,
     Limits,
+    McpServers,
     Outcome,
     Pause,
     PlanJson,
@@ -60,6 +61,9 @@ HOOKS = Hooks(before_call=[policy], after_call=[observe], before_end=[at_the_end
 
 async def life_of_a_run() -> None:
     settings = Settings(confirm="never", limits=Limits(rounds=60, cost_usd=0.5), profile=Profile(role="clerk"))
+    async with McpServers("servers.json", environment={"TOKEN": "t"}) as servers:
+        assert_type(servers.unusable, dict[str, str])
+        Agent("openai:gpt-5.4-mini", [*servers.tools, search])
     async with Agent("openai:gpt-5.4-mini", [search, look], effects={"look": "read"}, settings=settings) as agent:
         run = await agent.start("find offers", thread_id="t", settings={"verification": "judged"})
         assert_type(run, Run)

@@ -12,9 +12,8 @@ from typing import Any
 
 import pytest
 
-from donewhen import Agent, wait
+from donewhen import Agent, McpServers, wait
 from donewhen.agent.config import read_servers
-from donewhen.agent.mcp.client import McpServers
 from donewhen.graph.sync import run_in_shared_loop
 from donewhen.graph.tools.call import CallResult, ToolCall, call_tool
 from donewhen.graph.tools.toolbox import Toolbox
@@ -324,3 +323,28 @@ def test_the_usual_forms_of_configuration_are_read(tmp_path: Path) -> None:
 def test_a_wrong_configuration_is_a_clear_error(config: Any, said: str) -> None:
     with pytest.raises(ConfigError, match=said):
         McpServers(config)
+
+
+ODD = """
+    import json, sys
+    TOOLS = [{"name": name, "inputSchema": {"type": "object", "properties": {"who": about}}} for name, about in (
+        ("broken", {"$ref": "http://elsewhere.example/schema.json"}), ("finish_step", {"type": "string"}))]
+    for line in sys.stdin:
+        message = json.loads(line)
+        results = {"tools/list": {"tools": TOOLS}, "tools/call": {"content": [{"type": "text", "text": "called"}]},
+                   "initialize": {"protocolVersion": "2025-06-18", "capabilities": {"tools": {}},
+                                  "serverInfo": {"name": "odd", "version": "1"}}}
+        if "id" in message:
+            result = results.get(message["method"])
+            more = {"result": result} if result else {"error": {"code": -32601, "message": "unknown method"}}
+            print(json.dumps({"jsonrpc": "2.0", "id": message["id"], **more}), flush=True)
+"""
+
+
+async def test_one_broken_tool_leaves_the_others_in_use(tmp_path: Path) -> None:
+    """N42: a tool whose schema cannot be offered is left out and named; a control tool's name is taken from nobody."""
+    async with McpServers({"mcpServers": {"odd": python(tmp_path, ODD)}}) as servers:
+        assert [tool.name for tool in servers.tools] == ["odd_finish_step"]
+        assert "http://elsewhere.example/schema.json" in servers.unusable["broken"]
+        Agent("demo", servers.tools, storage="memory:")
+        assert (await called(servers, "odd_finish_step", {"who": "me"})).text == "called"

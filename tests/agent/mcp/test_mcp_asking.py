@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from donewhen import Agent
-from donewhen.agent.mcp.client import McpServers
+from donewhen import Agent, McpServers
 from donewhen.testing import ScriptedModel, call, finish_step
 from tests.kit.flows import one_step
 

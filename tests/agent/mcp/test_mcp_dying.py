@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from langchain_core.tools import BaseTool
 
-from donewhen.agent.mcp.client import McpServers
+from donewhen import McpServers
 from donewhen.graph.tools.call import ToolCall, call_tool
 from donewhen.testing import call, finish_step
 from tests.kit.flows import FREE, Flow, one_step, play
