@@ -29,6 +29,7 @@ from donewhen.agent.storage.store import AT_ONCE
 from donewhen.agent.stream import PATIENCE, OnLeave, RunStream, Session, Work
 from donewhen.agent.thread_graph import ThreadGraph
 from donewhen.agent.tools import Tools, as_tools
+from donewhen.agent.undo import UndoReport
 from donewhen.agent.work.news import Notifier, Notify, notify_of
 from donewhen.agent.work.queue import (
     ENDED,
@@ -400,6 +401,17 @@ class Agent:
         runner = self._runner_for(id)
         self.models.check(merge_settings(self.settings, settings).models.values())
         return await self._stream(id, lambda session: runner.audit(session, settings)).result()
+
+    async def undo(self, thread_id: str | Run, step: str | None = None, *, dry_run: bool = False) -> UndoReport:
+        """Put back what the workspace tools changed in the last request of a thread: all of it, or nothing.
+
+        `step`: only what this step, or this call, changed: `s3` or `s3.2`, of an earlier request `1:s3`. A file that
+        changed since is refused, and then nothing is touched. What commands, other tools and agents elsewhere did is
+        named in `beyond`. The receipt and the answer say what was undone; what was undone stays so if this is called
+        again. With `dry_run`, nothing is changed, and the report says what would be.
+        Raises ThreadWaiting for a run that is not finished, ThreadBusy, UnknownThread, ConfigError for an unknown step.
+        """
+        return await self._runner.undo(_id_of(thread_id), step, dry_run=dry_run)
 
     async def tell(self, thread_id: str, text: str) -> None:
         """Say something to a working run; planning and the working steps follow it from their next round on.

@@ -38,6 +38,7 @@ from donewhen.agent.storage import Storage
 from donewhen.agent.storage.rounds import finish
 from donewhen.agent.storage.store import ThreadStore
 from donewhen.agent.stream import Session
+from donewhen.agent.undo import UndoReport, check_ended, read_undoing
 from donewhen.agent.work.news import Notifier, leave_news
 from donewhen.agent.work.queue import (
     AT_ONCE,
@@ -62,8 +63,8 @@ from donewhen.agent.work.queue import (
 )
 from donewhen.agent.work.recorder import Recorder
 from donewhen.agent.work.schedules import keep_schedule
-from donewhen.graph.deliver import cancel_without_receipt
-from donewhen.graph.events import set_turn, stamp_event, to_event
+from donewhen.graph.deliver import cancel_without_receipt, note_undone
+from donewhen.graph.events import now, set_turn, stamp_event, to_event
 from donewhen.graph.executors.executor import Executors, profile_problem
 from donewhen.graph.llm.output import FORM_KEY, OutputForm
 from donewhen.graph.people.interjections import read_interjections
@@ -72,6 +73,7 @@ from donewhen.graph.receive import end_at_once, plan_key
 from donewhen.state.errors import ConfigError, DoneWhenError, StaleAnswer, StorageError, ThreadBusy, UnknownThread
 from donewhen.state.ledger import with_granted
 from donewhen.state.private_langgraph import STRICT_RESUME_KEY
+from donewhen.state.proof.receipt import UndoneRow
 from donewhen.state.run import Json
 from donewhen.state.settings import Settings, SettingsLike, merge_settings
 from donewhen.state.versions import migrate
@@ -439,6 +441,28 @@ class Runner:
             await held.graph.aupdate_state(make_config(thread_id), {"ending": ending}, as_node="advance")
             await session.tell(stamp_event(thread_id, {"type": "started", "goal": values.get("goal", "")}))
             return await self._drive(held, session, None, settings)
+
+    async def undo(self, thread_id: str, step: str | None, *, dry_run: bool) -> UndoReport:
+        """Put back what a finished request changed, and note that in its outcome; `dry_run`: only say what would be."""
+        if dry_run:
+            _, snapshot = await self.read(thread_id)
+            async with self.storage.reader() as (_, store):
+                return await (await read_undoing(store, thread_id, snapshot.values, step)).check()
+        async with hold(self.storage, self.graph, thread_id) as held:
+            snapshot = await held.read()
+            check_ended(thread_id, held.row, snapshot)
+            values = migrate(snapshot.values)
+            report = await (await read_undoing(held.store, thread_id, values, step)).carry_out(held.store)
+            rows: list[UndoneRow] = [
+                {"id": row.id, "path": row.path, "at": now()} for row in report.changes if row.result == "restored"
+            ]
+            if rows:
+                await update_row(held.store, thread_id, held.row)
+                update = note_undone(values, rows)
+                await held.graph.aupdate_state(make_config(thread_id), update, as_node="deliver")
+                snapshot = await held.read()
+                await write_end(held.store, read_run(thread_id, snapshot), snapshot.values)
+            return report
 
     async def _drive(self, held: HeldThread, session: Session, given: Any, settings: Settings) -> Run:
         """Run the graph to its next pause or end, or to its end if it is cancelled; pass its events to the session."""

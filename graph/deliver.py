@@ -45,7 +45,7 @@ from donewhen.state.proof.outcome import (
     with_notes,
     without_notes,
 )
-from donewhen.state.proof.receipt import CriterionRow, OutputRow, Receipt, Status
+from donewhen.state.proof.receipt import CriterionRow, OutputRow, Receipt, Status, UndoneRow
 from donewhen.state.reading.decisions import DELIVER, control_tools
 from donewhen.state.reading.extraction import prose
 from donewhen.state.records import Ending, JournalEntry, StepClaim
@@ -318,6 +318,16 @@ def _replace_answer(
         return []
     emit(runtime, "speech", step=None, text=text, id=said[-1].id, answer=True)
     return [AIMessage(text, id=said[-1].id)]
+
+
+def note_undone(state: Mapping[str, Any], rows: Sequence[UndoneRow]) -> RunState:
+    """Return an update of a finished run whose changes were undone: its receipt and its answer say so."""
+    before, language = state["outcome"], str(state.get("language") or "en")
+    kept = {**before["receipt"], "undone": [*before["receipt"].get("undone", ()), *rows]}
+    text = with_notes(without_notes(before["text"], before["receipt"], language), kept, language)
+    said = [each for each in state.get("messages") or () if isinstance(each, AIMessage) and each.text == before["text"]]
+    answer: list[AnyMessage] = [AIMessage(text, id=said[-1].id)] if said else []
+    return {"messages": answer, "outcome": {**before, "text": text, "receipt": kept}}
 
 
 def cancel_without_receipt(state: RunState, settings: Settings, reason: str) -> RunState:

@@ -458,6 +458,20 @@ def cancel(thread: Thread, storage: StorageUrl = None, json: AsJson = False) -> 
 
 
 @app.command()
+def undo(
+    thread: Thread,
+    step: Annotated[
+        str | None, typer.Option(metavar="STEP", help="Only what this step or call changed, such as s3 or s3.2.")
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Change nothing; say what would be put back.")] = False,
+    storage: StorageUrl = None,
+    json: AsJson = False,
+) -> None:
+    """Put back the files that a finished run changed with its file tools, unless one of them changed since."""
+    at(storage, json, lambda archive: jobs.undo_thread(archive, thread, step, dry_run=dry_run))
+
+
+@app.command()
 def tell(
     thread: Thread,
     text: Annotated[str, typer.Argument(metavar="TEXT", help="What the run is to follow from its next round on.")],

@@ -22,6 +22,7 @@ from donewhen.agent.cli.session import QUEUE, open_agent
 from donewhen.agent.config import Config
 from donewhen.agent.run import Run
 from donewhen.agent.storage import open_storage
+from donewhen.agent.undo import UndoneChange
 from donewhen.agent.work.news import Notifier, notify_of
 from donewhen.agent.work.queue import Page, ThreadInfo
 from donewhen.agent.work.schedules import ScheduleInfo
@@ -175,6 +176,26 @@ def cancel_thread(archive: Archive, thread: str) -> Exit:
     info = archive.thread(thread)
     run = archive.ask(lambda agent: agent.cancel(info.thread_id))
     return archive.finish(run_object(run, archive.storage), [run.status])
+
+
+def undo_thread(archive: Archive, thread: str, step: str | None, *, dry_run: bool) -> Exit:
+    """Put back what a run changed, and print what became of each change."""
+    info = archive.thread(thread)
+    report = archive.ask(lambda agent: agent.undo(info.thread_id, step, dry_run=dry_run))
+    lines = [_change_line(change, dry_run=dry_run) for change in report.changes]
+    lines += [f"not undone    {row['id']}  {row['tool']}: {row['why']}" for row in report.beyond]
+    archive.finish(report.to_dict(), lines, "No file was changed.")
+    if report.status == "refused":
+        return Exit.FAILED
+    return Exit.PARTIAL if any(change.result == "lost" for change in report.changes) else Exit.COMPLETED
+
+
+def _change_line(change: UndoneChange, *, dry_run: bool) -> str:
+    words = {"restored": "would return" if dry_run else "put back", "refused": "REFUSED", "left": "left as it is"}
+    words |= {"unchanged": "nothing to do", "lost": "not undone"}
+    path = f"{change.to} → {change.path}" if change.to else change.path
+    why = f": {change.why}" if change.why else ""
+    return f"{words[change.result]:13} {change.id}  {path}{why}"
 
 
 def tell_thread(archive: Archive, thread: str, text: str) -> Exit:

@@ -64,6 +64,8 @@ class ThreadStore(BaseStore):
         self._cipher = cipher
         self.threads: ThreadTable = ThreadTable(getattr(inner, "rows"), cipher)  # noqa: B009
         """The thread table."""
+        self.sealed: bool = cipher is not None
+        """Whether values are encrypted."""
         self.supports_ttl: bool = inner.supports_ttl
         self.ttl_config: TTLConfig | None = inner.ttl_config
 

@@ -11,7 +11,8 @@ from langchain_core.tools import ToolException
 from pydantic import Field
 
 from donewhen.agent.workspace.data.encoding import SAMPLE_BYTES, encoding_of
-from donewhen.agent.workspace.root import Parts, Root, display_path
+from donewhen.agent.workspace.root import Parts, Root, display_path, refuse_history
+from donewhen.agent.workspace.undo import keep_append, keep_content, keep_copy, keep_move
 from donewhen.state.secrets import CONTEXT, REDACTED, concealed_part
 
 MAX_READ = 200_000
@@ -54,8 +55,11 @@ def write_file(root: Root, path: FilePath, content: Content) -> Written:
     """Write a text file, replacing what was there. Missing folders are made."""
     parts = root.file_parts(path)
     with root.writing:
+        refuse_history(parts)
         _keep_secrets(root, path, content)
-        root.replace(parts, io.BytesIO(encode(content)))
+        data = encode(content)
+        keep_content(root, parts, data)
+        root.replace(parts, io.BytesIO(data))
     return f"Wrote {len(content)} characters to {display_path(parts)}", _artifact(parts, content)
 
 
@@ -69,19 +73,29 @@ def replaced_text(root: Root, arguments: Mapping[str, Any]) -> dict[str, str]:
 def append_file(root: Root, path: FilePath, content: Content) -> Written:
     """Add text at the end of a file, made when missing. Begin with a line break where a new line is meant."""
     parts = root.file_parts(path)
-    with root.writing, root.append(parts) as file:
+    with root.writing:
+        if fresh := root.kind(parts) is None:
+            keep_content(root, parts, encode(content))
+        whole = _append(root, parts, path, content, keep=not fresh)
+    return f"Appended {len(content)} characters to {display_path(parts)}", _artifact(parts, whole)
+
+
+def _append(root: Root, parts: Parts, path: str, content: str, *, keep: bool) -> str:
+    """Add the text, in the encoding and with the line breaks of the file; return what the file shows then."""
+    with root.append(parts) as file:
         sample = file.read(SAMPLE_BYTES)
         encoding = detect(sample, path)
         added = _as_crlf(content) if "\r\n" in sample.decode(encoding, "replace") else content
         data = encode(added, "utf-8" if encoding == "utf-8-sig" else _without_mark(encoding, file))
+        if keep:
+            keep_append(root, parts, data)
         file.seek(0, os.SEEK_END)
         file.write(data)
         file.flush()
         os.fsync(file.fileno())
         file.seek(0)
         with open_text(file, path) as text:
-            whole = text.read(MAX_SHOWN + 1)
-    return f"Appended {len(content)} characters to {display_path(parts)}", _artifact(parts, whole)
+            return text.read(MAX_SHOWN + 1)
 
 
 def edit_file(
@@ -108,7 +122,9 @@ def edit_file(
             old, new = _as_crlf(old), _as_crlf(new)
         _exactly_once(before, old, path)
         after = before.replace(old, new)
-        root.replace(parts, io.BytesIO(encode(after, encoding)))
+        written = encode(after, encoding)
+        keep_content(root, parts, written, data)
+        root.replace(parts, io.BytesIO(written))
     line = before[: before.index(old)].count("\n") + 1
     return f"Replaced 1 passage at line {line} of {display_path(parts)}", _artifact(parts, after)
 
@@ -117,6 +133,8 @@ def move_file(root: Root, source: FilePath, destination: FilePath) -> str:
     """Move or rename a file or folder. Missing folders are made; fails where the destination exists already."""
     before, after = root.file_parts(source), root.file_parts(destination)
     with root.writing:
+        root.check_move(before, after)
+        keep_move(root, before, after)
         root.move(before, after)
     return f"Moved {display_path(before)} to {display_path(after)}"
 
@@ -125,6 +143,8 @@ def copy_file(root: Root, source: FilePath, destination: FilePath) -> str:
     """Copy a file. Missing folders are made; fails where the destination exists already."""
     before, after = root.file_parts(source), root.file_parts(destination)
     with root.writing:
+        root.check_copy(before, after)
+        keep_copy(root, before, after)
         root.copy(before, after)
     return f"Copied {display_path(before)} to {display_path(after)}"
 
@@ -136,6 +156,8 @@ def delete_file(root: Root, path: FilePath) -> str:
         raise ToolException(f"{display_path(parts)} is deleted already; only a person empties {TRASH}.")
     with root.writing:
         kept = next(name for name in _free_names((TRASH, *parts)) if root.kind(name) is None)
+        root.check_move(parts, kept)
+        keep_move(root, parts, kept)
         root.move(parts, kept)
     return f"Deleted {display_path(parts)}; it is kept as {display_path(kept)}"
 

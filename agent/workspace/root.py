@@ -113,12 +113,17 @@ class Root:
         with os.fdopen(descriptor, "rb") as file:
             yield file
 
+    def check_copy(self, source: Parts, destination: Parts) -> None:
+        """Raise ToolException if a file cannot be copied there."""
+        with self.open(display_path(source)):
+            refuse_history(destination)
+            self._refuse_taken(source, destination)
+
     def copy(self, source: Parts, destination: Parts) -> None:
         """Copy a file, all or nothing. Raises ToolException where the name is taken; nothing is replaced."""
         written = (*destination[:-1], TEMPORARY + secrets.token_hex(8))
+        self.check_copy(source, destination)
         with self.open(display_path(source)) as content:
-            refuse_history(destination)
-            self._refuse_taken(source, destination)
             self.replace(written, content)
         try:
             self.move(written, destination)
@@ -169,8 +174,8 @@ class Root:
                 )
             yield file
 
-    def move(self, source: Parts, destination: Parts) -> None:
-        """Give a file or folder another name. Raises ToolException where that name is taken; nothing is replaced."""
+    def check_move(self, source: Parts, destination: Parts) -> str:
+        """Return what a name stands for. Raises ToolException if it cannot be moved there."""
         refuse_history(source)
         refuse_history(destination)
         kind = self.kind(source)
@@ -182,6 +187,12 @@ class Root:
             raise ToolException(
                 f"{display_path(source)} cannot become {display_path(destination)}: that is itself, or inside of it."
             )
+        self._refuse_taken(source, destination)
+        return kind
+
+    def move(self, source: Parts, destination: Parts) -> None:
+        """Give a file or folder another name. Raises ToolException where that name is taken; nothing is replaced."""
+        kind = self.check_move(source, destination)
         with self.folder(source[:-1]) as before, self.folder(destination[:-1], create=True) as after:
             self._refuse_taken(source, destination)
             if kind == FILE_KIND and _link(before, source[-1], after, destination[-1]):

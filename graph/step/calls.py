@@ -27,6 +27,7 @@ from donewhen.graph.people.interjections import new_interjections
 from donewhen.graph.step.approvals import NewTargets, Reason, approval_pause, relay_pause, unknown_effect_pause
 from donewhen.graph.step.leave import leave, silence_hint
 from donewhen.graph.tools.call import CallResult, ToolCall, call_tool, seconds_for
+from donewhen.graph.tools.changes import keep_changes
 from donewhen.graph.tools.effects import (
     CallOutcome,
     Effect,
@@ -577,11 +578,13 @@ async def make_call(context: CallContext, made: GatedCall) -> None:
     config = without_listeners(context.config, meter)
 
     async def run(key: str) -> CallOutcome:
+        changed = {"turn": turn, "step": id, "id": made.id, "tool": call["name"]}
         about = {**config["metadata"], "step": id, "attempt": record["attempt"], EFFECT: key}
         if refused:
             result = CallResult(False, f"Not run: {refused}", 0.0, error="refused")
         else:
-            result = await _call_tool(context, made, {**config, "metadata": about}, key)
+            with keep_changes(store, thread, changed, context.deps.secrets):
+                result = await _call_tool(context, made, {**config, "metadata": about}, key)
         if not _is_asking(call, result):
             result = replace(result, notes=said.notes) if said.notes else result
             result = await _ask_after_call(context, made, result) if context.deps.hooks.after_call else result

@@ -37,6 +37,8 @@ CODES: dict[str, Status | None] = {
 
 ASSUMPTION_CHARS = 300
 """The most characters of an assumption in the answer; the receipt has all of it."""
+UNDONE_NAMED = 20
+"""The most files whose undone changes are named in the answer."""
 FINAL = ("done", "failed", "blocked", "skipped", "exhausted")
 
 
@@ -233,7 +235,16 @@ def to_markdown(lines: Sequence[str]) -> str:
 def notes(receipt: Mapping[str, Any], language: str = "en") -> list[str]:
     """Return what an answer must not omit: unproven criteria, assumptions, unfinished work, and next steps."""
     before = [*unproven_lines(receipt, language), *unasked_lines(receipt, language)]
-    return [*before, *unfinished_lines(receipt, language), *next_step_lines(receipt, language)]
+    after = [*unfinished_lines(receipt, language), *next_step_lines(receipt, language)]
+    return [*before, *after, *undone_lines(receipt, language)]
+
+
+def undone_lines(receipt: Mapping[str, Any], language: str = "en") -> list[str]:
+    """Return the line that names the files whose changes were undone after the run."""
+    paths = [*dict.fromkeys(row["path"] for row in receipt.get("undone") or ())]
+    more = [f"… ({len(paths)})"] if len(paths) > UNDONE_NAMED else []
+    named = ", ".join([*paths[:UNDONE_NAMED], *more])
+    return [f"- {say(language, 'summary', 'undone')}: {named}"] if paths else []
 
 
 def without_notes(text: str, receipt: Mapping[str, Any], language: str = "en") -> str:

@@ -139,6 +139,15 @@ class EffectRow(TypedDict):
     """True if it began and its outcome is unknown; then `ok` is false, and `id` may be only the step's."""
 
 
+class UndoneRow(TypedDict):
+    """A change of a file that a person undid after the run."""
+
+    id: str
+    """The observation of the call that made it; of an earlier request with its number, such as `1:s2.3`."""
+    path: str
+    at: str
+
+
 class FieldRow(TypedDict):
     """One value of the structured result, and its source."""
 
@@ -208,6 +217,8 @@ class Receipt(TypedDict):
     modes: list[ModeRow]
     """The decisions about the mode; the last one counted."""
     effects: list[EffectRow]
+    undone: NotRequired[list[UndoneRow]]
+    """The changes that were undone after the run."""
     output: OutputRow | None
     """None where no data was asked for."""
     audit: AuditRow | None

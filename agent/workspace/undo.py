@@ -1,0 +1,252 @@
+"""Keep what the file tools change, and put it back.
+
+An entry is a change of one file or folder: `root` and `path`; `was` and `now`, the fingerprints before and after it,
+None for nothing there; `made`, the folders that it made. A change of content has `at`, `added` and `removed`: at this
+byte, so many bytes stand in place of those removed. A move has `to`. `lost` says why a change cannot be undone.
+"""
+
+import base64
+import bisect
+import hashlib
+import io
+import os
+import zlib
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from langchain_core.tools import ToolException
+
+from donewhen.agent.workspace.root import FILE_KIND, KINDS, Missing, Parts, Root, display_path
+from donewhen.graph.tools.changes import Keeper, keeper
+from donewhen.state.errors import ConfigError
+from donewhen.state.values import Json
+
+MOST_KEPT = 5_000_000
+"""The most bytes that one change may replace and keep."""
+MOST_READ = 50_000_000
+"""The most bytes of a file that are read to compare it; a larger one is known by its size."""
+LARGE = "it is too large to keep"
+WAITS = "nothing is undone while another change cannot be"
+_BYTES = " bytes"
+SECRET = "what it replaced holds a credential, and this storage is not encrypted"
+
+Result = Literal["restored", "unchanged", "refused", "left", "lost"]
+"""Put back; it was so already; it changed since; it could be, but another was refused; it was not kept."""
+
+
+# Keeping -----------------------------------------------------------------------------------------------------------
+
+
+def keep_content(root: Root, parts: Parts, after: bytes, before: bytes | None = None) -> None:
+    """Keep what a file is about to lose; `before` is what it holds, where the caller knows."""
+    if (keeping := keeper.get()) is None:
+        return
+    change: Json = {"was": None, "now": _hash(after)}
+    if root.kind(parts) is not None:
+        before = _read(root, parts) if before is None else before
+        if before == after:
+            return
+        change = {"lost": LARGE} if before is None else _difference(keeping, before, after)
+    keeping.keep({**_entry(root, parts), **change})
+
+
+def _difference(keeping: Keeper, before: bytes, after: bytes) -> Json:
+    """Return what it takes to get from the later content back to the earlier one."""
+    at = _common(before, after)
+    same = _common(before[at:][::-1], after[at:][::-1])
+    end = len(before) - same
+    if end - at > MOST_KEPT:
+        return {"lost": LARGE}
+    if not keeping.may_hold(before, at, end):
+        return {"lost": SECRET}
+    removed = base64.b64encode(zlib.compress(before[at:end])).decode() if end > at else ""
+    return {"was": _hash(before), "now": _hash(after), "at": at, "added": len(after) - same - at, "removed": removed}
+
+
+def keep_append(root: Root, parts: Parts, added: bytes) -> None:
+    """Keep that a file that exists is about to get longer."""
+    if (keeping := keeper.get()) is not None:
+        if (before := _read(root, parts)) is None:
+            keeping.keep({**_entry(root, parts), "lost": LARGE})
+        else:
+            keep_content(root, parts, before + added, before)
+
+
+def keep_copy(root: Root, source: Parts, destination: Parts) -> None:
+    """Keep that a file is about to be made as a copy of another."""
+    if (keeping := keeper.get()) is not None:
+        now = fingerprint(root, source)
+        large = {"lost": LARGE} if now and now.endswith(_BYTES) else {}
+        keeping.keep({**_entry(root, destination), "was": None, "now": now, **large})
+
+
+def keep_move(root: Root, source: Parts, destination: Parts) -> None:
+    """Keep that a file or folder is about to get another name."""
+    if (keeping := keeper.get()) is not None and (was := fingerprint(root, source)):
+        made = _missing_folders(root, destination)
+        keeping.keep({**_entry(root, source), "to": display_path(destination), "was": was, "now": None, "made": made})
+
+
+def _entry(root: Root, parts: Parts) -> Json:
+    return {"root": root.path, "path": display_path(parts), "made": _missing_folders(root, parts)}
+
+
+def _missing_folders(root: Root, parts: Parts) -> list[str]:
+    """Return the folders that have to be made for a path, outermost first."""
+    return [display_path(parts[:n]) for n in range(1, len(parts)) if root.kind(parts[:n]) is None]
+
+
+def _read(root: Root, parts: Parts) -> bytes | None:
+    with root.open(display_path(parts)) as file:
+        content = file.read(MOST_READ + 1)
+    return content if len(content) <= MOST_READ else None
+
+
+def _hash(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
+
+
+def fingerprint(root: Root, parts: Parts) -> str | None:
+    """Return a hash of a file's content, the size of a large one, or what else has this name; None for nothing."""
+    kind = root.kind(parts)
+    if kind != FILE_KIND:
+        return kind
+    try:
+        if (content := _read(root, parts)) is not None:
+            return _hash(content)
+        with root.open(display_path(parts)) as file:
+            return f"{os.fstat(file.fileno()).st_size}{_BYTES}"
+    except Missing:
+        return None
+
+
+def _common(one: bytes, other: bytes) -> int:
+    """Return how many bytes at the beginning are the same."""
+    sizes = range(1, min(len(one), len(other)) + 1)
+    return bisect.bisect_left(sizes, True, key=lambda size: one[:size] != other[:size])
+
+
+# Putting back ------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class _Standing:
+    """How the files of a folder stand, or would stand after some changes were undone."""
+
+    root: Root
+    known: dict[Parts, str | None] = field(default_factory=dict)
+    moved: list[tuple[Parts, Parts]] = field(default_factory=list)
+    """Where something is on disk, and where it would be."""
+
+    def of(self, parts: Parts) -> str | None:
+        """Return the fingerprint that a path would have. Raises ToolException where a link leads elsewhere."""
+        if parts in self.known:
+            return self.known[parts]
+        for here, there in reversed(self.moved):
+            if _within(parts, there):
+                parts = (*here, *parts[len(there) :])
+            elif _within(parts, here):
+                return None
+        return fingerprint(self.root, parts)
+
+    def undo(self, entry: Mapping[str, Any], path: Parts, to: Parts) -> None:
+        """Take note that a change would be undone."""
+        if to:
+            inside = {each: mark for each, mark in self.known.items() if _within(each, to)}
+            self.known = {each: mark for each, mark in self.known.items() if each not in inside}
+            self.known |= {(*path, *each[len(to) :]): mark for each, mark in inside.items()}
+            self.moved.append((to, path))
+            self.known[to] = None
+        self.known[path] = entry["was"]
+
+
+def _within(parts: Parts, folder: Parts) -> bool:
+    return parts[: len(folder)] == folder
+
+
+def check_changes(entries: Sequence[Mapping[str, Any]]) -> list[tuple[Result, str]]:
+    """Return, for changes from the latest to the first, what would come of undoing them all, and why."""
+    standing: dict[str, _Standing] = {}
+    blocked: dict[tuple[str, Parts], Result] = {}
+    said: list[tuple[Result, str]] = []
+    for entry in entries:
+        path, to = (tuple(str(entry.get(key) or "").split("/")) if entry.get(key) else () for key in ("path", "to"))
+        touched = [(entry["root"], parts) for parts in (path, to) if parts]
+        before = [result for key, result in blocked.items() if any(_touch(key, each) for each in touched)]
+        if entry.get("undone"):
+            said.append(("unchanged", f"undone already, {entry['undone']}"))
+            continue
+        if entry.get("lost"):
+            result: tuple[Result, str] = ("lost", str(entry["lost"]))
+        elif before:
+            result = ("lost" if "lost" in before else "left", "a later change of it stays")
+        else:
+            try:
+                if entry["root"] not in standing:
+                    standing[entry["root"]] = _Standing(Root(entry["root"]))
+                result = _check(standing[entry["root"]], entry, path, to)
+            except (ToolException, ConfigError, OSError) as error:
+                result = ("refused", str(error))
+        if result[0] == "restored":
+            standing[entry["root"]].undo(entry, path, to)
+        elif result[0] != "unchanged":
+            blocked |= dict.fromkeys(touched, result[0])
+        said.append(result)
+    if any(result == "refused" for result, _ in said):
+        return [("left", WAITS) if result == "restored" else (result, why) for result, why in said]
+    return said
+
+
+def _touch(one: tuple[str, Parts], other: tuple[str, Parts]) -> bool:
+    return one[0] == other[0] and (_within(one[1], other[1]) or _within(other[1], one[1]))
+
+
+def _check(standing: _Standing, entry: Mapping[str, Any], path: Parts, to: Parts) -> tuple[Result, str]:
+    sides = {path: (entry["was"], entry["now"]), **({to: (None, entry["was"])} if to else {})}
+    marks = {parts: standing.of(parts) for parts in sides}
+    if all(marks[parts] == now for parts, (_, now) in sides.items()):
+        return "restored", ""
+    if all(marks[parts] == was for parts, (was, _) in sides.items()):
+        return "unchanged", "it is as it was before"
+    parts = next(parts for parts, (_, now) in sides.items() if marks[parts] != now)
+    how = "is not there any more" if marks[parts] is None else "changed since"
+    if sides[parts][1] is None:
+        how = "exists again"
+    elif marks[parts] in (*KINDS.values(), None) and marks[parts]:
+        how = f"is {marks[parts]} now"
+    return "refused", f"{display_path(parts)} {how}"
+
+
+def undo_change(entry: Mapping[str, Any]) -> tuple[Result, str]:
+    """Undo one change, if the file still stands as the change left it."""
+    try:
+        root = Root(entry["root"])
+        parts = root.file_parts(entry["path"])
+        to = root.file_parts(entry["to"]) if entry.get("to") else ()
+        result = _check(_Standing(root), entry, parts, to)
+        if result[0] == "restored":
+            _undo(root, entry, parts, to)
+    except (ToolException, ConfigError, OSError) as error:
+        return "refused", str(error)
+    return result
+
+
+def _undo(root: Root, entry: Mapping[str, Any], parts: Parts, to: Parts) -> None:
+    if to:
+        root.move(to, parts)
+    elif entry["was"] is None:
+        with root.folder(parts[:-1]) as parent:
+            os.unlink(parts[-1], dir_fd=parent)
+    else:
+        content, at = _read(root, parts) or b"", entry["at"]
+        removed = zlib.decompress(base64.b64decode(entry["removed"])) if entry["removed"] else b""
+        before = content[:at] + removed + content[at + entry["added"] :]
+        if _hash(before) != entry["was"]:
+            raise ToolException(f"{entry['path']} changed while it was put back")
+        root.replace(parts, io.BytesIO(before))
+    for made in reversed(entry["made"]):
+        *around, name = made.split("/")
+        with suppress(OSError, ToolException), root.folder(tuple(around)) as parent:
+            os.rmdir(name, dir_fd=parent)  # refused while something is in it

@@ -1,0 +1,100 @@
+"""Keep what a tool is about to change, so that people can undo it: one entry per change, stored before the change.
+
+The store has the entries in `("donewhen", "changes", thread)`, under keys that are ordered by time. They go with their
+thread. `agent/workspace/undo.py` says what an entry holds.
+"""
+
+import asyncio
+import threading
+import time
+import uuid
+from collections.abc import Coroutine, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Any
+
+from langchain_core.tools import ToolException
+from langgraph.store.base import BaseStore
+
+from donewhen.graph.tools.effects import read_all, store_label
+from donewhen.state.secrets import CONTEXT, conceal, concealed_part
+from donewhen.state.values import Json
+
+CHANGES = ("donewhen", "changes")
+"""The namespace of the entries, before the thread."""
+SECONDS = 30.0
+"""The time limit for storing an entry; without it a tool changes nothing."""
+
+
+@dataclass(frozen=True)
+class Keeper:
+    """Stores entries for one call. Its tool works in another thread than the event loop, which it waits for."""
+
+    store: BaseStore
+    thread_id: str
+    about: Mapping[str, Any]
+    """The request, the step and the observation of the call, and its tool."""
+    loop: asyncio.AbstractEventLoop
+    loop_thread: int
+    secrets: Sequence[str] = ()
+
+    def keep(self, entry: Json) -> None:
+        """Store an entry durably. Raises ToolException if that fails: then nothing may be changed."""
+        if threading.get_ident() == self.loop_thread:  # it cannot wait for itself: an own tool that calls this one
+            return
+        key = f"{time.time_ns():020}.{uuid.uuid4().hex[:8]}"
+        write: Coroutine[Any, Any, None] = self.store.aput(
+            _namespace(self.thread_id), key, {**self.about, **entry}, index=False
+        )
+        try:
+            asyncio.run_coroutine_threadsafe(write, self.loop).result(SECONDS)
+        except Exception as error:
+            write.close()
+            raise ToolException(
+                f"Nothing was changed: what is there could not be kept ({type(error).__name__})."
+            ) from error
+
+    def may_hold(self, content: bytes, start: int, end: int) -> bool:
+        """Return whether this part of a file may be stored: it holds no credential, or the storage is encrypted."""
+        if getattr(self.store, "sealed", False):
+            return True
+        begin = max(0, start - CONTEXT)
+        before, part = (content[a:b].decode(errors="replace") for a, b in ((begin, start), (start, end)))
+        text = before + part + content[end : end + CONTEXT].decode(errors="replace")
+        shown = concealed_part(text, len(before), len(before) + len(part))
+        return conceal(shown, self.secrets) == part
+
+
+keeper: ContextVar[Keeper | None] = ContextVar("keeper", default=None)
+"""Keeps what the current call is about to change; None outside of a step, or without a store."""
+
+
+@contextmanager
+def keep_changes(store: BaseStore | None, thread_id: str, about: Json, secrets: Sequence[str]) -> Iterator[None]:
+    """Let the tools of a call keep what they change; the tools of an agent inside keep it for the handoff to it."""
+    if store is None or keeper.get() is not None:
+        yield
+        return
+    loop = asyncio.get_running_loop()
+    token = keeper.set(Keeper(store, thread_id, about, loop, threading.get_ident(), secrets))
+    try:
+        yield
+    finally:
+        keeper.reset(token)
+
+
+async def read_changes(store: BaseStore, thread_id: str) -> list[tuple[str, Json]]:
+    """Return the entries of a thread with their keys, the latest first."""
+    found = await read_all(store, _namespace(thread_id))
+    return sorted(((item.key, dict(item.value)) for item in found), reverse=True, key=lambda each: each[0])
+
+
+async def mark_undone(store: BaseStore, thread_id: str, key: str, entry: Json, at: str) -> None:
+    """Write down that a change was undone; what was kept for it goes."""
+    left = {name: value for name, value in entry.items() if name != "removed"}
+    await store.aput(_namespace(thread_id), key, {**left, "undone": at}, index=False)
+
+
+def _namespace(thread_id: str) -> tuple[str, ...]:
+    return (*CHANGES, store_label(thread_id))

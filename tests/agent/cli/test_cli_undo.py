@@ -1,0 +1,59 @@
+"""`donewhen undo THREAD`: what a run changed comes back, in a process that has neither its model nor its folder."""
+
+from donewhen.agent.cli.result import Exit
+from donewhen.testing import call, finish_step, submit_plan
+from tests.kit.screens.shell import Shell, one_object, scripted
+
+WRITE = {"content": "Change the files", "done_when": ["they are changed"], "tools": ["write_file", "move_file"]}
+CHANGES = [
+    call("write_file", path="a.txt", content="new"),
+    call("move_file", source="b.txt", destination="sub/b.txt"),
+    finish_step("Changed.", "s1.1"),
+]
+
+
+def changed(shell: Shell) -> str:
+    """Return the thread of a run that changed two files."""
+    with scripted(shell, triage=[submit_plan([WRITE])], execute=CHANGES):
+        result = shell.run("--yes", "--json", "--verification", "grounded")
+    shell.model = {}
+    return str(one_object(result)["thread_id"])
+
+
+def test_undo_at_the_terminal(shell: Shell) -> None:
+    """0071: a dry run changes nothing; then each change is named with what became of it; `show` says it was undone."""
+    thread = changed(shell)
+    looked = shell("undo", thread[:8], "--dry-run")
+    assert looked.exit_code == Exit.COMPLETED, looked.stderr
+    assert "would return  s1.2  sub/b.txt → b.txt" in looked.stdout
+    assert (shell.work / "sub" / "b.txt").exists()
+    done = shell("undo", thread[:8])
+    assert done.exit_code == Exit.COMPLETED, done.stderr
+    assert done.stdout.splitlines() == ["put back      s1.2  sub/b.txt → b.txt", "put back      s1.1  a.txt"]
+    assert sorted(each.name for each in shell.work.iterdir()) == ["a.txt", "b.txt", "c.txt"]
+    assert (shell.work / "a.txt").read_text() == "a.txt"
+    assert "Undone after the run: b.txt, a.txt" in shell("show", thread).stdout
+    again = shell("undo", thread)
+    assert again.exit_code == Exit.COMPLETED
+    assert again.stdout.count("nothing to do") == 2
+
+
+def test_undo_is_refused_in_the_words_of_its_siblings(shell: Shell) -> None:
+    """0071: 1 for a file that changed since, 2 for an unknown step or thread, 3 for a run that waits."""
+    thread = changed(shell)
+    (shell.work / "a.txt").write_text("mine")
+    refused = shell("undo", thread, "--json")
+    assert refused.exit_code == Exit.FAILED
+    said = one_object(refused)
+    assert (said["status"], said["thread_id"]) == ("refused", thread)
+    assert {row["path"]: row["result"] for row in said["changes"]} == {"b.txt": "left", "a.txt": "refused"}
+    assert (shell.work / "sub" / "b.txt").exists()
+    part = shell("undo", thread, "--step", "s1.2")
+    assert part.exit_code == Exit.COMPLETED, part.stderr
+    assert (shell.work / "b.txt").exists()
+    assert shell("undo", thread, "--step", "s7").exit_code == Exit.USAGE
+    assert shell("undo", "nobody").exit_code == Exit.USAGE
+    assert shell("run", "how many files are there?", "--dir", str(shell.work)).exit_code == Exit.WAITING
+    waits = shell("undo", shell.waiting(), "--json")
+    assert waits.exit_code == Exit.WAITING
+    assert one_object(waits)["error"]["kind"] == "ThreadWaiting"

@@ -1,0 +1,380 @@
+"""Undo: what the file tools changed comes back, from another process, once, and never over somebody else's work."""
+
+import os
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from donewhen import Agent, ConfigError, Settings, ThreadBusy, ThreadWaiting, UnknownThread
+from donewhen.agent.storage import Storage, open_storage
+from donewhen.testing import ScriptedModel, call, finish_step, submit_plan
+from donewhen.workspace import workspace_tools
+from tests.kit.places import ROOT
+from tests.kit.runs import asking, last_seen, scripted, sending, step
+
+ALONE = Settings(confirm="never", approvals="never")
+WRITERS = ["write_file", "append_file", "edit_file", "move_file", "copy_file", "delete_file"]
+KEY = bytes(range(32))
+
+
+def tree(folder: Path) -> dict[str, Any]:
+    """Return all files with their bytes, and all folders."""
+    return {str(each.relative_to(folder)): each.is_file() and each.read_bytes() for each in folder.rglob("*")}
+
+
+def an_agent(model: ScriptedModel, work: Path, storage: str | Storage, **more: Any) -> Agent:
+    return Agent(model, workspace_tools(work, **more), storage=storage, settings=ALONE)
+
+
+def finish(messages: Any, _: Any) -> Any:
+    return finish_step("done", evidence=last_seen(messages))
+
+
+def by_path(report: Any) -> dict[str, str]:
+    return {change.path: change.result for change in report.changes}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder for the storage."""
+    made = tmp_path / "state"
+    made.mkdir()
+    return made
+
+
+@pytest.fixture
+def work(tmp_path: Path) -> Path:
+    """A folder with a few files."""
+    folder = tmp_path / "work"
+    (folder / "notes").mkdir(parents=True)
+    (folder / "notes" / "plan.md").write_text("# Plan\n\nfirst\nsecond\n")
+    (folder / "old.txt").write_bytes("ärger\r\nzwei\r\n".encode("utf-16"))
+    (folder / "log.txt").write_text("one\n")
+    (folder / "gone.csv").write_text("a,b\n1,2\n")
+    (folder / "image.bin").write_bytes(bytes(range(256)) * 10)
+    (folder / "empty.txt").touch()
+    return folder
+
+
+EVERYTHING = [
+    call("write_file", path="reports/2026/new.md", content="made\n"),
+    call("edit_file", path="reports/2026/new.md", old="made", new="made better"),
+    call("write_file", path="notes/plan.md", content="replaced\n"),
+    call("append_file", path="log.txt", content="two\n"),
+    call("append_file", path="log.txt", content="three\n"),
+    call("append_file", path="fresh/log.txt", content="begun\n"),
+    call("edit_file", path="old.txt", old="zwei", new="drei"),
+    call("write_file", path="empty.txt", content="no more"),
+    call("delete_file", path="gone.csv"),
+    call("copy_file", source="image.bin", destination="copies/image.bin"),
+    call("move_file", source="image.bin", destination="moved/image.bin"),
+    call("move_file", source="notes", destination="papers"),
+    call("edit_file", path="papers/plan.md", old="replaced", new="replaced twice"),
+    call("delete_file", path="papers"),
+]
+
+
+async def test_everything_comes_back_in_another_process(work: Path, folder: Path) -> None:
+    """0071: written, appended, edited, made, moved, copied and deleted; folders that were made go; nothing is left."""
+    before, url = tree(work), f"sqlite:///{folder}/runs.db"
+    async with an_agent(sending(*EVERYTHING, tools=WRITERS), work, url) as agent:
+        run = await agent.start("tidy up")
+    assert run.status == "completed"
+    assert tree(work) != before
+    async with Agent("demo", storage=url) as other:  # no tools, no model, another agent
+        looked = await other.undo(run.thread_id, dry_run=True)
+        assert tree(work) != before
+        report = await other.undo(run.thread_id)
+        assert [change.result for change in report.changes] == ["restored"] * len(EVERYTHING)
+        assert looked.changes == report.changes
+        assert report.status == "undone"
+        assert report.beyond == ()
+        assert tree(work) == before
+        undone = await other.get(run.thread_id)
+        assert undone.receipt
+        assert {row["path"] for row in undone.receipt["undone"]} >= {"gone.csv", "notes", "log.txt"}
+        assert "Undone after the run: papers, papers/plan.md, notes" in undone.answer
+        assert undone.status == "completed"
+        # Twice is harmless, also after somebody worked on.
+        (work / "log.txt").write_text("mine\n")
+        again = await other.undo(run.thread_id)
+        assert again.status == "nothing"
+        assert (work / "log.txt").read_text() == "mine\n"
+        assert (await other.get(run.thread_id)).receipt == undone.receipt
+
+
+async def test_a_step_or_a_call_comes_back_alone(work: Path) -> None:
+    """0071: the steps that came before keep what they did; an unknown step is named with those there are."""
+    rounds: Mapping[str, Any] = {
+        "s1": [call("append_file", path="log.txt", content="s1\n"), finish],
+        "s2": [
+            call("append_file", path="log.txt", content="s2\n"),
+            call("write_file", path="empty.txt", content="s2"),
+            finish,
+        ],
+    }
+    plan = [step("s1", tools=WRITERS), step("s2", tools=WRITERS)]
+    async with an_agent(scripted(submit_plan(plan), rounds), work, "memory:") as agent:
+        run = await agent.start("two steps")
+        with pytest.raises(ConfigError, match="no step or call 's9' in that request; there are s1, s2"):
+            await agent.undo(run, "s9")
+        with pytest.raises(ConfigError, match="requests 1 to 1"):
+            await agent.undo(run, "2:s1")
+        assert by_path(await agent.undo(run, "s2.2")) == {"empty.txt": "restored"}
+        # What a later step built on cannot go before that.
+        refused = await agent.undo(run, "s1")
+        assert (refused.status, by_path(refused)) == ("refused", {"log.txt": "refused"})
+        assert (work / "log.txt").read_text() == "one\ns1\ns2\n"
+        assert by_path(await agent.undo(run, "s2")) == {"empty.txt": "unchanged", "log.txt": "restored"}
+        assert (work / "log.txt").read_text() == "one\ns1\n"
+        assert (await agent.undo(run, "1:s1")).status == "undone"
+        assert (work / "log.txt").read_text() == "one\n"
+
+
+@pytest.mark.parametrize("what", ["edited", "deleted", "link", "back", "folder"])
+async def test_a_file_that_changed_since_is_left_and_nothing_else_is_touched(work: Path, what: str) -> None:
+    """0071: all or nothing; the refused file is named with why, and so are those that wait for it."""
+    calls = [
+        call("append_file", path="log.txt", content="two\n"),
+        call("write_file", path="notes/plan.md", content="replaced\n"),
+        call("delete_file", path="gone.csv"),
+    ]
+    async with an_agent(sending(*calls, tools=WRITERS), work, "memory:") as agent:
+        run = await agent.start("change things")
+        path = work / "notes" / "plan.md"
+        if what in ("edited", "back"):
+            path.write_text("# mine\n")
+        else:
+            path.unlink()
+        if what == "link":
+            path.symlink_to(work.parent / "elsewhere.md")
+        if what == "folder":
+            path.mkdir()
+        if what == "back":
+            (work / "gone.csv").write_text("made again\n")
+        now = tree(work)
+        report = await agent.undo(run)
+        assert report.status == "refused"
+        expected = {"log.txt": "left", "notes/plan.md": "refused", "gone.csv": "left"}
+        assert by_path(report) == {**expected, **({"gone.csv": "refused"} if what == "back" else {})}
+        why = {change.path: change.why for change in report.changes}
+        said_of = {"edited": "changed since", "back": "changed since", "deleted": "not there any more"}
+        assert said_of.get(what, f"a {'symbolic link' if what == 'link' else what}") in why["notes/plan.md"]
+        assert what != "back" or "gone.csv exists again" in why["gone.csv"]
+        assert tree(work) == now
+        assert not (work.parent / "elsewhere.md").exists()
+        receipt = (await agent.get(run.thread_id)).receipt
+        assert receipt
+        assert "undone" not in receipt
+        # Once the person has taken their change away, the rest comes back.
+        if what == "edited":
+            path.write_text("replaced\n")
+            assert (await agent.undo(run)).status == "undone"
+
+
+async def test_a_linked_folder_leads_nowhere(work: Path) -> None:
+    """0071: a folder that became a link to another place is not followed, by content that is equal neither."""
+    outside = work.parent / "outside"
+    outside.mkdir()
+    (outside / "plan.md").write_text("replaced\n")
+    model = sending(call("write_file", path="notes/plan.md", content="replaced\n"), tools=WRITERS)
+    async with an_agent(model, work, "memory:") as agent:
+        run = await agent.start("change it")
+        (work / "notes").rename(work / "kept")
+        (work / "notes").symlink_to(outside)
+        report = await agent.undo(run)
+        assert by_path(report) == {"notes/plan.md": "refused"}
+        assert (outside / "plan.md").read_text() == "replaced\n"
+
+
+async def test_other_names_of_a_file_keep_what_they_hold(work: Path) -> None:
+    """0071: a hard link made since is another name for what the run wrote; undo gives the first name a new content."""
+    model = sending(call("write_file", path="log.txt", content="new\n"), tools=WRITERS)
+    async with an_agent(model, work, "memory:") as agent:
+        run = await agent.start("change it")
+        os.link(work / "log.txt", work.parent / "other")
+        assert (await agent.undo(run)).status == "undone"
+        assert (work / "log.txt").read_text() == "one\n"
+        assert (work.parent / "other").read_text() == "new\n"
+
+
+async def test_commands_and_other_tools_are_named(work: Path) -> None:
+    """0071: what a program or an own tool did is not undone, and the report says so."""
+
+    def publish(text: str) -> str:
+        """Publish a text."""
+        return f"published {text}"
+
+    calls = [
+        call("run_command", command=["touch", "made.txt"]),
+        call("publish", text="hello"),
+        call("append_file", path="log.txt", content="two\n"),
+    ]
+    tools = [*workspace_tools(work, commands=["touch made.txt"]), publish]
+    model = sending(*calls, tools=[*WRITERS, "run_command", "publish"])
+    async with Agent(model, tools, storage="memory:", settings=ALONE, effects={"publish": "write"}) as agent:
+        run = await agent.start("change things")
+        report = await agent.undo(run)
+        assert [(row["id"], row["tool"]) for row in report.beyond] == [("s1.1", "run_command"), ("s1.2", "publish")]
+        assert by_path(report) == {"log.txt": "restored"}
+        assert (work / "made.txt").exists()
+
+
+async def test_what_is_too_large_is_said_and_stops_nothing_else(work: Path) -> None:
+    """0071: a change that replaces more than 5 MB is made all the same; undo names it, and puts back the others."""
+    (work / "big.txt").write_bytes(os.urandom(3_500_000).hex().encode())
+    calls = [
+        call("append_file", path="big.txt", content="small\n"),
+        call("write_file", path="big.txt", content="small\n"),
+        call("append_file", path="big.txt", content="more\n"),
+        call("append_file", path="log.txt", content="two\n"),
+    ]
+    async with an_agent(sending(*calls, tools=WRITERS), work, "memory:") as agent:
+        run = await agent.start("change things")
+        report = await agent.undo(run)
+        assert [change.result for change in report.changes] == ["restored", "restored", "lost", "lost"]
+        assert "too large" in report.changes[2].why
+        assert (work / "big.txt").read_text() == "small\n"
+        assert (work / "log.txt").read_text() == "one\n"
+
+
+async def test_edits_of_a_large_file_keep_little(work: Path, folder: Path) -> None:
+    """0071: an entry holds what was replaced, not the file: 20 edits of 1 MB cost under 1 KB each."""
+    lines = [f"line {number:05} {'x' * 80}\n" for number in range(10_000)]
+    (work / "data.txt").write_text("".join(lines))
+    edits = [call("edit_file", path="data.txt", old=f"line {n:05} ", new=f"LINE {n:05} ") for n in range(0, 2000, 100)]
+    url = f"sqlite:///{folder}/runs.db"
+    async with an_agent(sending(*edits, tools=WRITERS), work, url) as agent:
+        run = await agent.start("edit it", settings={"limits": {"rounds": 100}})
+        rows = sqlite3.connect(folder / "runs.db").execute("SELECT value FROM store WHERE prefix LIKE '%changes%'")
+        kept = [len(value) for (value,) in rows]
+        assert len(kept) == len(edits)
+        assert max(kept) < 1000
+        assert (await agent.undo(run)).status == "undone"
+        assert (work / "data.txt").read_text() == "".join(lines)
+
+
+@pytest.mark.parametrize("key", [None, KEY])
+async def test_a_credential_is_kept_only_under_a_key(work: Path, folder: Path, key: bytes | None) -> None:
+    """0071, 0007: without a key, what was replaced in a file of secrets is not stored, and undo says why."""
+    secret = "sk-proj-" + "Zq7" * 16
+    (work / ".env").write_text(f"NAME=app\nOPENAI_API_KEY={secret}\n")
+    calls = [
+        call("write_file", path=".env", content="NAME=other\n"),
+        call("append_file", path="log.txt", content="two\n"),
+    ]
+    storage = open_storage(f"sqlite:///{folder}/runs.db", key=key)
+    async with an_agent(sending(*calls, tools=WRITERS), work, storage) as agent:
+        run = await agent.start("change it")
+        report = await agent.undo(run)
+    (of_secret,) = [change for change in report.changes if change.path == ".env"]
+    assert (work / "log.txt").read_text() == "one\n"
+    if key:
+        assert of_secret.result == "restored"
+        assert secret in (work / ".env").read_text()
+    else:
+        assert of_secret.result == "lost"
+        assert "not encrypted" in of_secret.why
+    await storage.aclose()
+    assert not any(secret.encode() in (content or b"") for content in tree(folder).values())
+
+
+async def test_a_run_that_has_not_ended_is_not_undone(work: Path) -> None:
+    """0071: it counts on what it did; a thread that waits, works or does not exist is refused by name."""
+    async with an_agent(asking(), work, "memory:") as agent:
+        run = await agent.start("ask me")
+        with pytest.raises(ThreadWaiting, match=r"waits for an answer; nothing is undone under it.*donewhen cancel"):
+            await agent.undo(run)
+        async with agent.storage.session(run.thread_id):
+            with pytest.raises(ThreadBusy):
+                await agent.undo(run)
+        with pytest.raises(UnknownThread):
+            await agent.undo("nobody")
+        await agent.cancel(run.thread_id)
+        assert (await agent.undo(run)).status == "nothing"
+
+
+async def test_the_last_request_is_undone_and_earlier_ones_by_number(work: Path) -> None:
+    """0071: a conversation goes back a request at a time, and only as far as it is told."""
+
+    def request(id: str) -> list[Any]:
+        return [call("append_file", path="log.txt", content=f"{id}\n")]
+
+    model = scripted(
+        [submit_plan([step("s1", tools=WRITERS)]), submit_plan([step("s1", tools=WRITERS)])],
+        {"s1": [*request("a"), finish, *request("b"), finish]},
+    )
+    async with an_agent(model, work, "memory:") as agent:
+        run = await agent.start("first", thread_id="t")
+        run = await agent.start("second", thread_id="t")
+        assert by_path(await agent.undo(run)) == {"log.txt": "restored"}
+        assert (await agent.undo(run)).status == "nothing"
+        assert (work / "log.txt").read_text() == "one\na\n"
+        earlier = await agent.undo(run, "1:s1")
+        assert [change.id for change in earlier.changes] == ["1:s1.1"]
+        assert (work / "log.txt").read_text() == "one\n"
+
+
+KILLED = """
+import asyncio, os, sys
+from donewhen import Agent
+from donewhen.hooks import Hooks
+from tests.agent.workspace.test_undo import ALONE, WRITERS, sending, workspace_tools
+from donewhen.testing import call
+
+def die(_):
+    os._exit(9)
+
+model = sending(call(sys.argv[3], path="log.txt", content="two\\n"), tools=WRITERS)
+agent = Agent(model, workspace_tools(sys.argv[1]), storage=sys.argv[2], settings=ALONE, hooks=Hooks(after_call=[die]))
+asyncio.run(agent.start("change it", thread_id="t"))
+"""
+
+
+@pytest.mark.parametrize("ending", ["cancel", "resume"])
+async def test_a_run_killed_right_after_its_change_can_be_undone(work: Path, folder: Path, ending: str) -> None:
+    """0071, R02: what was there is stored before the change, and a repetition of the call does not replace it."""
+    url = f"sqlite:///{folder}/runs.db"
+    died = subprocess.run(  # noqa: ASYNC221
+        [sys.executable, "-c", KILLED, str(work), url, "write_file"], cwd=ROOT, capture_output=True, text=True
+    )
+    assert died.returncode == 9, died.stderr
+    assert (work / "log.txt").read_text() == "two\n"
+    model = ScriptedModel(roles={"execute": {"s1": [finish]}, "deliver": lambda *_: "Done."}, strict=False)
+    async with an_agent(model, work, url) as agent:
+        with pytest.raises(ThreadWaiting, match="is not finished"):
+            await agent.undo("t")
+        await (agent.cancel("t") if ending == "cancel" else agent.resume("t"))
+        assert (work / "log.txt").read_text() == "two\n"
+        assert (await agent.undo("t")).status == "undone"
+        assert (work / "log.txt").read_text() == "one\n"
+
+
+async def test_a_deleted_thread_keeps_nothing(work: Path, folder: Path) -> None:
+    """0071: what was kept goes with its thread."""
+    async with an_agent(sending(*EVERYTHING, tools=WRITERS), work, f"sqlite:///{folder}/runs.db") as agent:
+        run = await agent.start("change things")
+        await agent.delete(run.thread_id)
+        rows = sqlite3.connect(folder / "runs.db").execute("SELECT count(*) FROM store WHERE prefix LIKE '%changes%'")
+        assert rows.fetchone() == (0,)
+
+
+async def test_a_call_that_changed_nothing_is_no_change(work: Path) -> None:
+    """0071: the same content written again, and calls that were refused, leave no entry that could stop an undo."""
+    calls = [
+        call("write_file", path="log.txt", content="one\n"),
+        call("move_file", source="log.txt", destination="empty.txt"),
+        call("copy_file", source="log.txt", destination="empty.txt"),
+        call("write_file", path=".git/hooks/x", content="no"),
+        call("append_file", path="log.txt", content="two\n"),
+    ]
+    async with an_agent(sending(*calls, tools=WRITERS), work, "memory:") as agent:
+        run = await agent.start("change things")
+        report = await agent.undo(run)
+        assert by_path(report) == {"log.txt": "restored"}
+        assert (work / "log.txt").read_text() == "one\n"
