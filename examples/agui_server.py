@@ -2,11 +2,22 @@
 
 Needs ag-ui-langgraph and fastapi. Pauses come as interrupts with everything to draw them; any shape of answer resumes.
 What is said streams as the messages that stay, under their ids; all other events come as CUSTOM, `donewhen.plan` …
+The end is AG-UI 1.0's: an outcome (success, interrupt or cancelled), the tokens by model, RUN_ERROR for a failed run.
 """
 
 from collections.abc import AsyncIterator
 from typing import Any
 
+from ag_ui.core import (
+    PROTOCOL_VERSION,
+    CustomEvent,
+    RunAgentInput,
+    RunErrorEvent,
+    RunFinishedCancelledOutcome,
+    RunFinishedEvent,
+    RunFinishedSuccessOutcome,
+    RunStartedEvent,
+)
 from ag_ui_langgraph import LangGraphAgent, add_langgraph_fastapi_endpoint
 from fastapi import FastAPI
 from langchain_core.messages import AIMessageChunk
@@ -46,6 +57,8 @@ class Speaking:
                 yield _spoken("on_chat_model_stream", said, chunk=AIMessageChunk(part["text"], id=said))
             elif part and part["type"] != "speech":
                 yield {**event, "event": "on_custom_event", "name": f"donewhen.{part['type']}", "data": part}
+        if said:
+            yield _spoken("on_chat_model_end", said, output=None)
 
 
 def _spoken(kind: str, id: str, **data: Any) -> dict[str, Any]:
@@ -53,11 +66,33 @@ def _spoken(kind: str, id: str, **data: Any) -> dict[str, Any]:
     return {"event": kind, "name": "donewhen", "run_id": id, "data": data, "metadata": {"langgraph_node": id}}
 
 
+class Endpoint(LangGraphAgent):
+    """The adapter, which does not say by itself how a run ended, nor which version of the protocol it speaks."""
+
+    async def run(self, input: RunAgentInput) -> AsyncIterator[Any]:
+        """The adapter's events, with the version at the start and the outcome at the end."""
+        end: dict[str, Any] = {}
+        async for event in super().run(input):
+            if isinstance(event, CustomEvent) and event.name == "donewhen.outcome":
+                end = event.value
+            if isinstance(event, RunStartedEvent):
+                event.protocol_version = PROTOCOL_VERSION
+            if not end or not isinstance(event, RunFinishedEvent):
+                yield event
+            elif end["status"] == "failed":
+                yield RunErrorEvent(message=end["text"], code=end["code"], usage=event.usage)
+            else:
+                cancelled = end["status"] == "cancelled"
+                event.outcome = RunFinishedCancelledOutcome() if cancelled else RunFinishedSuccessOutcome()
+                event.result = {"status": end["status"], "code": end["code"]}  # also for partial and exhausted
+                yield event
+
+
 def serve(agent: Agent) -> FastAPI:
     """The agent at `/agent`, on its own storage."""
     app = FastAPI()
     graph: Any = Speaking(agent)
-    endpoint = LangGraphAgent(name="donewhen", graph=graph, emit_interrupt_outcome=True)
+    endpoint = Endpoint(name="donewhen", graph=graph, emit_interrupt_outcome=True)
     add_langgraph_fastapi_endpoint(app, endpoint, "/agent")
     return app
 

@@ -5,13 +5,19 @@ from typing import Any
 
 import httpx
 import pytest
-from ag_ui.core import RunAgentInput, UserMessage
+from ag_ui.core import PROTOCOL_VERSION, Event, RunAgentInput, UserMessage
+from pydantic import TypeAdapter
 
 from donewhen import Agent
-from donewhen.testing import ScriptedModel, ask_user, call, finish_step, reply, submit_plan
+from donewhen.testing import ScriptedModel, ask_user, call, finish_step, give_up, reply, submit_plan
 from examples.agui_server import serve
 
 Json = dict[str, Any]
+EVENTS: TypeAdapter[Any] = TypeAdapter(Event)
+"""The protocol's own models of its events, which take no field that they do not know."""
+
+
+NO_RETRY = {"on_failure": "deliver"}
 
 
 def look() -> str:
@@ -35,7 +41,10 @@ async def told(client: httpx.AsyncClient, **more: Any) -> list[Json]:
     given: Json = {"state": {}, "tools": [], "context": [], "forwarded_props": {}, "messages": [asked], **more}
     body = RunAgentInput(thread_id="t1", run_id="r1", **given).model_dump(mode="json", by_alias=True)
     answer = await client.post("/agent", json=body, headers={"accept": "text/event-stream"})
-    return [json.loads(line[6:]) for line in answer.text.splitlines() if line.startswith("data: ")]
+    events = [json.loads(line[6:]) for line in answer.text.splitlines() if line.startswith("data: ")]
+    for event in events:
+        EVENTS.validate_python(event)
+    return events
 
 
 def spoken(events: list[Json]) -> dict[str, str]:
@@ -74,7 +83,14 @@ async def test_a_run_pauses_and_is_resumed_over_agui() -> None:
     stays = {message["id"]: message["content"] for message in messages}
     assert stays.items() >= {**spoken(first), **spoken(events)}.items(), "said twice, or under another id"
     assert messages[-1]["content"] == "There is one thing."
+    assert [heard[0]["protocolVersion"] for heard in (first, events)] == [PROTOCOL_VERSION] * 2
     assert events[-1]["type"] == "RUN_FINISHED"
+    assert events[-1]["outcome"]["type"] == "success"
+    assert events[-1]["result"] == {"status": "completed", "code": "worked"}
+    used = [one for heard in (first, events) for one in heard[-1]["usage"]]
+    spent = (await agent.get("t1")).spent
+    assert sum(one["inputTokens"] for one in used) == spent["input_tokens"]
+    assert sum(one["outputTokens"] for one in used) == spent["output_tokens"]
     told_of = [event["name"] for event in (*first, *events) if event["type"] == "CUSTOM"]
     assert {"donewhen.plan", "donewhen.todos", "donewhen.tool_started", "donewhen.outcome"} <= set(told_of)
 
@@ -109,3 +125,26 @@ async def test_a_stream_of_events_runs_the_subgraphs() -> None:
     ]
     assert names == ["look"]
     assert (await agent.get("t")).answer == "There is one thing."
+
+
+@pytest.mark.filterwarnings("ignore:.*get_config_jsonschema")
+@pytest.mark.parametrize("how", ["cancelled", "failed"])
+async def test_an_end_without_success_is_said_over_agui(how: str) -> None:
+    """U10: AG-UI 1.0: who abandons the interrupt cancels the run; a run that failed ends with RUN_ERROR, not finished."""
+    plan, worked = submit_plan(["look"], speak="I will look."), [give_up("nothing there")]
+    agent = Agent(ScriptedModel(roles={"triage": [plan], "execute": worked}), storage="memory:", settings=NO_RETRY)
+    if how == "cancelled":
+        agent = Agent(ScriptedModel(roles={"triage": [plan]}), storage="memory:")
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app=serve(agent)), base_url="http://test") as client:
+        (interrupt,) = (await told(client))[-1]["outcome"]["interrupts"]
+        answered = {"status": "cancelled"} if how == "cancelled" else {"status": "resolved", "payload": "approve"}
+        events = await told(client, resume=[{"interruptId": interrupt["id"], **answered}])
+    spoken(events)
+    end = events[-1]
+    assert (await agent.get("t1")).status == how
+    if how == "cancelled":
+        assert (end["type"], end["outcome"]) == ("RUN_FINISHED", {"type": "cancelled"})
+    else:
+        assert (end["type"], end["code"]) == ("RUN_ERROR", (await agent.get("t1")).outcome["code"])
+        assert "nothing there" in end["message"]
+        assert end["usage"][0]["inputTokens"] > 0
