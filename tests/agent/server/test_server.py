@@ -255,6 +255,7 @@ async def test_what_runs_by_the_clock_runs_and_keeps_to_the_settings(shared: Sha
         ({"config": forged}, {}),
         ({"config": {"configurable": {"limits": {"rounds": 3}}}}, {"context": LOOSE}),
         ({"context": {"limits": {"rounds": 3}}}, {}),
+        ({"context": {"limits": {"rounds": 3}}}, {"config": forged, "metadata": {"owner": "eve"}}),
     ]
     headers = {"authorization": "Bearer token-of-dora"}
     async with as_user(url, "token-of-dora") as dora, httpx.AsyncClient(base_url=url, headers=headers) as plain:
@@ -285,6 +286,16 @@ async def test_what_runs_by_the_clock_runs_and_keeps_to_the_settings(shared: Sha
         assert (bad.status_code, "confirm" in bad.text) == (422, True)
         command = {"command": {"update": {"approval": {}}}}
         assert (await plain.post("/runs/crons", json={**body, **command})).status_code in (403, 422)
+        cron = (await plain.post("/runs/crons", json=body)).json()
+        place = f"/runs/crons/{cron['cron_id']}"
+        for no in (command, {"context": {"confirm": "perhaps"}}, {"config": {"configurable": {"limits": 3}}}):
+            assert (await plain.patch(place, json=no)).status_code in (403, 422), no
+        async with as_user(url, "token-of-eve") as eve:
+            with pytest.raises(APIStatusError):
+                await eve.crons.update(cron["cron_id"], schedule="* * * * *")
+        assert (await plain.get(place)).json() in (cron, {"detail": "Method Not Allowed"})
+        assert await dora.crons.search() == [cron]
+        await dora.crons.delete(cron["cron_id"])
     async with as_user(url, "token-of-eve") as eve:
         assert await eve.crons.search() == []
 
