@@ -7,7 +7,7 @@ from contextlib import nullcontext
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 from uuid import uuid4
 from weakref import WeakSet
 
@@ -58,6 +58,9 @@ from donewhen.state.proof.receipt import Receipt
 from donewhen.state.run import Json
 from donewhen.state.settings import Settings, SettingsLike, merge_settings
 
+if TYPE_CHECKING:
+    from donewhen.agent.tracing import Tracing
+
 AT_WORK = 90.0
 """Seconds that a working run has to reach a clean point when it is cancelled."""
 
@@ -72,9 +75,9 @@ class Agent:
     `settings.profile.instructions`. `output_type`: the type of every result, see `start`. `models`: role → model.
     `effects`: tool name → read | idempotent | write. `queue`: whose workers carry out submitted and scheduled runs.
     `context`, `memory`, `embeddings`, `hooks`: see `build_graph`. `skills`: those to follow, and AGENTS.md.
-    `notify`: see `Webhook`. `record`: runs are written down, to replay them as tests. Nothing is opened or called
-    before the first run. The environment may add a profile, hooks and executors. Raises ConfigError if neither
-    `model`, `models` nor the environment names a model.
+    `notify`: see `Webhook`. `record`: runs are written down, to replay them as tests. `trace`: runs are traced with
+    OpenTelemetry, see `Tracing`. Nothing is opened or called before the first run. The environment may add a profile,
+    hooks and executors. Raises ConfigError if neither `model`, `models` nor the environment names a model.
     """
 
     def __init__(
@@ -100,6 +103,7 @@ class Agent:
         skills: Skills | None = None,
         notify: Notify | None = None,
         record: bool = False,
+        trace: "Tracing | bool" = False,
         config: Config | None = None,
     ) -> None:
         config = config or read_config()
@@ -142,6 +146,11 @@ class Agent:
         queue = queue or QUEUE
         tell = notify or notify_of(config)
         self._notifier = Notifier(self.storage, queue, tell, config.secrets) if tell else None
+        tracing = None
+        if trace or config.trace:
+            from donewhen.agent.tracing import tracing_of
+
+            tracing = tracing_of(trace, config)
         self._runner = Runner(
             self._compiled,
             self.storage,
@@ -151,6 +160,7 @@ class Agent:
             self.executors,
             notifier=self._notifier,
             record=record or config.record,
+            tracing=tracing,
         )
         self._workers = WeakSet[Worker]()
 
@@ -184,7 +194,7 @@ class Agent:
         Pass settings as `context=`; without it, the settings of the run or of this agent apply. It is as strict as
         `resume`.
         """
-        return ThreadGraph(self._compiled, self.storage, self.settings)
+        return ThreadGraph(self._compiled, self.storage, self.settings, self._runner.tracing)
 
     # Runs ------------------------------------------------------------------------------------------------------
 

@@ -62,6 +62,8 @@ class Config:
     """DONEWHEN_LINK: where a person goes on with a run, with `{thread_id}` in it; the news carry it."""
     record: bool = False
     """DONEWHEN_RECORD: runs are written down, so that `donewhen record` can make tests of them."""
+    trace: str = ""
+    """DONEWHEN_TRACE: `1`, runs are traced with OpenTelemetry; `content`, with texts, arguments and results."""
     hooks: str = ""
     """DONEWHEN_HOOKS as `file.py:name` or `package.module:name`: the `Hooks` that every agent has to pass."""
     profile: Mapping[str, Any] = field(default_factory=dict)
@@ -108,6 +110,7 @@ def read_config(environment: Mapping[str, str] | None = None) -> Config:
         notify_secret=(get("DONEWHEN_NOTIFY_SECRET") or "").strip(),
         link=(get("DONEWHEN_LINK") or "").strip(),
         record=(get("DONEWHEN_RECORD") or "0") not in ("", "0", "false"),
+        trace=_trace((get("DONEWHEN_TRACE") or "").strip().lower()),
         hooks=(get("DONEWHEN_HOOKS") or "").strip(),
         profile=read_profile(get("DONEWHEN_PROFILE") or ""),
         executors=dict(map(_executor, _items(get("DONEWHEN_EXECUTORS")))),
@@ -116,6 +119,12 @@ def read_config(environment: Mapping[str, str] | None = None) -> Config:
         timezone=(get("DONEWHEN_TIMEZONE") or "").strip() or None,
         plain=bool(get("NO_COLOR")) or get("TERM") == "dumb",
     )
+
+
+def _trace(said: str) -> str:
+    if said not in ("", "0", "false", "1", "true", "content"):
+        raise ConfigError(f"DONEWHEN_TRACE is {said!r}: use 1, or content for texts, arguments and results too")
+    return "" if said in ("0", "false") else said
 
 
 def _state_folder(state_home: str | None) -> Path:

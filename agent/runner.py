@@ -9,12 +9,13 @@ completes that worker's bookkeeping.
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator
-from contextlib import aclosing, asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Iterator
+from contextlib import aclosing, asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.errors import GraphDrained
@@ -78,6 +79,9 @@ from donewhen.state.run import Json
 from donewhen.state.settings import Settings, SettingsLike, merge_settings
 from donewhen.state.versions import migrate
 
+if TYPE_CHECKING:
+    from donewhen.agent.tracing import Tracing
+
 Compiled = CompiledStateGraph[Any, Settings, Any, Any]
 TRIES = 3
 SUBMIT_PATIENCE = 2.0
@@ -130,6 +134,32 @@ def make_config(thread_id: str, config: RunnableConfig | None = None, form: Outp
     own = {"thread_id": thread_id, STRICT_RESUME_KEY: True, **({FORM_KEY: form} if form else {})}
     metadata = {"session_id": thread_id, "langfuse_session_id": thread_id, **(given.get("metadata") or {})}
     return {**given, "configurable": {**kept, **own}, "metadata": metadata}
+
+
+def with_callback(config: RunnableConfig, handler: BaseCallbackHandler) -> RunnableConfig:
+    """Return the configuration with a handler among its callbacks."""
+    callbacks: Any = config.get("callbacks")
+    if callbacks is None or isinstance(callbacks, list):
+        return {**config, "callbacks": [*(callbacks or ()), handler]}
+    callbacks = callbacks.copy()
+    callbacks.add_handler(handler, inherit=True)
+    return {**config, "callbacks": callbacks}
+
+
+@contextmanager
+def traced(
+    tracing: "Tracing | None", held: HeldThread, config: RunnableConfig, *, fresh: bool, current: bool = True
+) -> Iterator[tuple[RunnableConfig, str]]:
+    """Trace the graph's call inside; yield its configuration, and the place of a new trace, which the row has to keep.
+
+    `fresh`: a new request begins; any other call continues the trace that the row has, in whatever process.
+    """
+    if tracing is None:
+        yield config, ""
+        return
+    stored = "" if fresh else str(held.row.get("trace") or "")
+    with tracing.invocation(held.thread_id, stored, current=current) as made:
+        yield with_callback(config, tracing), "" if stored else made
 
 
 def on_saver(graph: Compiled, saver: BaseCheckpointSaver[Any], store: BaseStore) -> Compiled:
@@ -258,6 +288,8 @@ class Runner:
     """Whether runs are written down, to be replayed as tests."""
     notifier: Notifier | None = None
     """Delivers the news of the runs that are held here, if anybody wants them."""
+    tracing: "Tracing | None" = None
+    """Traces runs, if anybody wants that."""
 
     def merge(self, given: SettingsLike) -> Settings:
         """Return the settings of a run that is given these."""
@@ -466,12 +498,20 @@ class Runner:
 
     async def _drive(self, held: HeldThread, session: Session, given: Any, settings: Settings) -> Run:
         """Run the graph to its next pause or end, or to its end if it is cancelled; pass its events to the session."""
-        graph, store, thread_id = held.graph, held.store, held.thread_id
-        config = make_config(thread_id, session.config, self.form)
+        config = make_config(held.thread_id, session.config, self.form)
         if self.record:
-            recorder = Recorder(store, thread_id)
+            recorder = Recorder(held.store, held.thread_id)
             await recorder.given(given)
-            config = recorder.attach(config)
+            config = with_callback(config, recorder)
+        with traced(self.tracing, held, config, fresh=isinstance(given, dict)) as (config, trace):
+            if trace:
+                await update_row(held.store, held.thread_id, trace=trace)
+            return await self._call_graph(held, session, given, settings, config)
+
+    async def _call_graph(
+        self, held: HeldThread, session: Session, given: Any, settings: Settings, config: RunnableConfig
+    ) -> Run:
+        graph, store, thread_id = held.graph, held.store, held.thread_id
         modes: Any = {"stream_mode": ["values"] if session.muted else ["values", "custom"], "version": "v2"}
         modes |= {"subgraphs": not session.muted, "durability": "sync", "control": session.control}
         listening = asyncio.create_task(self.cancels.wait(store, thread_id, session.drain))

@@ -3,7 +3,7 @@
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import replace
-from typing import Any, Self, cast
+from typing import TYPE_CHECKING, Any, Self, cast
 
 from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import merge_configs
@@ -13,7 +13,7 @@ from langgraph.types import Command, StateSnapshot, StateUpdate
 from donewhen.agent.gate import admit, digests, resume_command
 from donewhen.agent.request import check_begun
 from donewhen.agent.run import read_run, require_thread
-from donewhen.agent.runner import Compiled, HeldThread, hold, on_saver, read_routed, write_end
+from donewhen.agent.runner import Compiled, HeldThread, hold, on_saver, read_routed, traced, write_end
 from donewhen.agent.storage import Storage
 from donewhen.agent.storage.direct import direct
 from donewhen.agent.storage.storage import Worked
@@ -25,6 +25,9 @@ from donewhen.state.settings import Settings
 from donewhen.state.settings.studio import without_blanks
 from donewhen.state.versions import migrate
 
+if TYPE_CHECKING:
+    from donewhen.agent.tracing import Tracing
+
 
 class ThreadGraph(CompiledStateGraph[Any, Settings, Any, Any]):
     """The compiled graph on a storage. A verb that writes to a thread is its only worker; others get ThreadBusy.
@@ -34,23 +37,24 @@ class ThreadGraph(CompiledStateGraph[Any, Settings, Any, Any]):
     Checkpoints are written before the next step starts, unless `durability` says otherwise.
     """
 
-    def __init__(self, graph: Compiled, storage: Storage, settings: Settings) -> None:
+    def __init__(self, graph: Compiled, storage: Storage, settings: Settings, tracing: "Tracing | None" = None) -> None:
         """Put `graph` on `storage`, without opening it."""
         super().__init__(**vars(on_saver(graph, *direct(storage))))
         self.plain: Compiled = graph
         self.storage: Storage = storage
         self.settings: Settings = settings
+        self.tracing: Tracing | None = tracing
 
     def copy(self, update: dict[str, Any] | None = None) -> Self:
-        return type(self)(self.plain.copy(update), self.storage, self.settings)
+        return type(self)(self.plain.copy(update), self.storage, self.settings, self.tracing)
 
     async def astream(self, input: Any, config: RunnableConfig | None = None, **options: Any) -> AsyncGenerator[Any]:
         if (thread := self._thread(config)) is None:
             async for part in super().astream(input, config, **options):
                 yield part
             return
-        async with self._work(thread, input, config, options) as (given, chosen, session):
-            parts = on_saver(self.plain, *session).astream(given, config, **chosen)
+        async with self._work(thread, input, config, options) as (given, where, chosen, session):
+            parts = on_saver(self.plain, *session).astream(given, where, **chosen)
             async with aclosing(cast(Any, parts)):
                 async for part in parts:
                     yield part
@@ -99,8 +103,8 @@ class ThreadGraph(CompiledStateGraph[Any, Settings, Any, Any]):
     @asynccontextmanager
     async def _work(
         self, thread: str, input: Any, config: RunnableConfig | None, options: Mapping[str, Any]
-    ) -> AsyncIterator[tuple[Any, dict[str, Any], Worked]]:
-        """Hold the thread; yield the checked input and options, with the checkpointer and store to use."""
+    ) -> AsyncIterator[tuple[Any, RunnableConfig | None, dict[str, Any], Worked]]:
+        """Hold the thread; yield the checked input, its configuration and options, and what to save it in."""
         async with hold(self.storage, self.plain, thread) as held:
             where = merge_configs(self.config, config)
             travels = bool(where["configurable"].get("checkpoint_id"))
@@ -113,11 +117,14 @@ class ThreadGraph(CompiledStateGraph[Any, Settings, Any, Any]):
                 answers = admit(run, held.row, input.resume, where["configurable"]["thread_id"])
                 input, answered = replace(input, resume=resume_command(run, answers).resume), digests(answers)
             settings = self._settings(options.get("context"), held, snapshot)
-            await update_row(held.store, thread, held.row, settings=settings, answered=answered)
-            if input is None and not travels:
-                await read_routed(held.graph, where)
             chosen = {**options, "context": settings, "durability": options.get("durability") or "sync"}
-            yield input, chosen, (held.saver, held.store)
+            fresh = isinstance(input, Mapping) and not snapshot.tasks
+            with traced(self.tracing, held, config or {}, fresh=fresh, current=False) as (given, trace):
+                noted = {"settings": settings, "answered": answered, "trace": trace or None}
+                await update_row(held.store, thread, held.row, **noted)
+                if input is None and not travels:
+                    await read_routed(held.graph, where)
+                yield input, given, chosen, (held.saver, held.store)
             await _end(held)
 
     def _settings(self, context: Any, held: HeldThread, snapshot: StateSnapshot) -> Settings:

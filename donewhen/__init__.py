@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from donewhen.agent.plans.store import PlanStore
     from donewhen.agent.run import Run
     from donewhen.agent.stream import RunStream
+    from donewhen.agent.tracing import Tracing
     from donewhen.agent.work.news import Webhook
     from donewhen.agent.work.queue import ThreadInfo
     from donewhen.graph.build import build_graph
@@ -52,7 +53,7 @@ __all__ = [
     "Agent", "ConfigError", "DoneWhenError", "Event", "Executor", "Executors", "GoalError", "Limits",
     "McpServers", "ModelError", "Outcome", "Pause", "PlanError", "PlanJson", "PlanStore", "Profile", "Receipt",
     "RemoteAgent", "ResumeError", "Run", "RunStream", "ScheduleError", "Settings", "StaleAnswer", "StepRecord",
-    "StorageError", "ThreadBusy", "ThreadInfo", "ThreadWaiting", "ToolError", "UnknownThread", "Webhook",
+    "StorageError", "ThreadBusy", "ThreadInfo", "ThreadWaiting", "ToolError", "Tracing", "UnknownThread", "Webhook",
     "build_graph", "event_schema", "plan_tools", "wait",
 ]  # fmt: skip
 
@@ -64,6 +65,7 @@ _HOME = {
     "PlanStore": "agent.plans.store",
     "plan_tools": "agent.plans.plan_tools",
     "ThreadInfo": "agent.work.queue",
+    "Tracing": "agent.tracing",
     "Webhook": "agent.work.news",
     "RunStream": "agent.stream",
     **dict.fromkeys(("Executor", "Executors"), "graph.executors.executor"),

@@ -120,6 +120,10 @@ def _graph_in(folder: Path | None) -> CompiledStateGraph[Any, Any, Any, Any]:
     executors = _executors_in(folder)
     prices, secrets = Prices(served.prices).cost, served.secrets
     graph = build_graph(_models, executors=executors, prices=prices, secrets=secrets).compile()
+    if served.trace:
+        from donewhen.agent.tracing import tracing_of
+
+        graph = graph.with_config(callbacks=[tracing_of(False, served)])
     return ServedGraph(**vars(graph))
 
 

@@ -11,7 +11,6 @@ from uuid import UUID
 from langchain_core.callbacks import AsyncCallbackHandler
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 from langchain_core.outputs import ChatGeneration, LLMResult
-from langchain_core.runnables import RunnableConfig
 from langgraph.store.base import BaseStore
 from langgraph.types import Command
 
@@ -57,15 +56,6 @@ class Recorder(AsyncCallbackHandler):
         self._store, self._space = store, _space(thread_id)
         self._asked: dict[UUID, list[Json]] = {}
         self._known: set[str] = set()
-
-    def attach(self, config: RunnableConfig) -> RunnableConfig:
-        """Return the configuration with this recorder among its callbacks."""
-        callbacks: Any = config.get("callbacks")
-        if callbacks is None or isinstance(callbacks, list):
-            return {**config, "callbacks": [*(callbacks or ()), self]}
-        callbacks = callbacks.copy()
-        callbacks.add_handler(self, inherit=True)
-        return {**config, "callbacks": callbacks}
 
     async def write(self, kind: str, **facts: Any) -> None:
         """Write one row."""

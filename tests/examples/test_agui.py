@@ -130,7 +130,7 @@ async def test_a_stream_of_events_runs_the_subgraphs() -> None:
 @pytest.mark.filterwarnings("ignore:.*get_config_jsonschema")
 @pytest.mark.parametrize("how", ["cancelled", "failed"])
 async def test_an_end_without_success_is_said_over_agui(how: str) -> None:
-    """U10: AG-UI 1.0: who abandons the interrupt cancels the run; a run that failed ends with RUN_ERROR, not finished."""
+    """U10: AG-UI 1.0: who abandons the interrupt cancels the run; a run that failed ends with RUN_ERROR."""
     plan, worked = submit_plan(["look"], speak="I will look."), [give_up("nothing there")]
     agent = Agent(ScriptedModel(roles={"triage": [plan], "execute": worked}), storage="memory:", settings=NO_RETRY)
     if how == "cancelled":

@@ -1,4 +1,7 @@
-"""A run and its resume, traced by the tool named on the command line, as a user sets it up; prints its spans."""
+"""A run and its resume, traced by the tool named on the command line, as a user sets it up; prints its spans.
+
+`both` is OpenInference beside our own spans.
+"""
 
 import asyncio
 import json
@@ -11,7 +14,7 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from donewhen import Agent, Executor
+from donewhen import Agent, Executor, Tracing
 from donewhen.testing import ScriptedModel, call, finish_step, submit_plan
 
 
@@ -24,10 +27,11 @@ def traced_by(tool: str, exporter: InMemorySpanExporter) -> dict[str, Any]:
     """Set the tool up; the config that runs are given."""
     provider = TracerProvider()
     provider.add_span_processor(SimpleSpanProcessor(exporter))
-    if tool == "openinference":
+    if tool in ("openinference", "both"):
         from openinference.instrumentation.langchain import LangChainInstrumentor
 
         LangChainInstrumentor().instrument(tracer_provider=provider)
+        trace.set_tracer_provider(provider)
     elif tool == "opentelemetry":
         from opentelemetry.instrumentation.langchain import LangchainInstrumentor
 
@@ -45,14 +49,14 @@ def traced_by(tool: str, exporter: InMemorySpanExporter) -> dict[str, Any]:
     return {}
 
 
-async def run(config: Any) -> None:
+async def run(config: Any, tracing: Tracing | bool = False) -> None:
     """A plan is approved, a step looks and finishes."""
     rounds = {"s1": [call("look"), finish_step("one", "s1.1")]}
     model = ScriptedModel(
         roles={"triage": [submit_plan([{"content": "look", "executor": "scout"}])], "execute": rounds}
     )
     scout = {"scout": Executor("It looks.")}
-    agent = Agent(model, [look], executors=scout, storage="memory:", effects={"look": "read"})
+    agent = Agent(model, [look], executors=scout, storage="memory:", effects={"look": "read"}, trace=tracing)
     asked = await agent.start("go", thread_id="thread-1", config=config)
     await agent.resume(asked, "approve", config=config)
 
@@ -60,7 +64,7 @@ async def run(config: Any) -> None:
 def main(tool: str) -> None:
     exporter = InMemorySpanExporter()
     config = traced_by(tool, exporter)
-    asyncio.run(run(config))
+    asyncio.run(run(config, Tracing(tracer_provider=trace.get_tracer_provider()) if tool == "both" else False))
     if tool == "langfuse":
         from langfuse import get_client
 
@@ -74,6 +78,7 @@ def main(tool: str) -> None:
     rows = [
         {
             "name": span.name,
+            "trace": span.context.trace_id if span.context else 0,
             "parent": names.get(span.parent.span_id, "") if span.parent else "",
             "attributes": {key: str(value) for key, value in (span.attributes or {}).items()},
         }

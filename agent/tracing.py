@@ -1,0 +1,398 @@
+"""Spans of our own, by OpenTelemetry's conventions for generative AI: https://github.com/open-telemetry/semantic-conventions-genai
+
+Model calls have no span here: OpenInference and other instrumentations make one of each, and under an `Agent` these are
+in the same trace. Needs the extra `otel`: pip install 'donewhen[otel]'.
+"""
+
+import json
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import UUID
+
+from langchain_core.callbacks import BaseCallbackHandler
+from langchain_core.messages import BaseMessage
+from langchain_core.outputs import ChatGeneration, LLMResult
+from langgraph.errors import GraphBubbleUp
+
+from donewhen.agent.config import Config
+from donewhen.state.run import Json
+from donewhen.state.secrets import conceal, redact_json
+from donewhen.state.values import map_texts
+
+try:
+    from opentelemetry import context as contexts
+    from opentelemetry import trace
+    from opentelemetry._logs import LoggerProvider, SeverityNumber, get_logger
+    from opentelemetry.trace import Link, Span, Status, StatusCode, TracerProvider
+    from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+except ImportError:
+    raise ImportError("tracing needs the extra otel: pip install 'donewhen[otel]'") from None
+
+NAME = "donewhen"
+EVALUATION = "gen_ai.evaluation.result"
+HOLDS = ("proven", "cited")
+"""The verdicts of a criterion that holds."""
+SCORES = {"yes": 1.0, "part": 0.5, "no": 0.0}
+"""The score of a judge's verdict on the goal."""
+_W3C = TraceContextTextMapPropagator()
+
+
+@dataclass
+class _Invocation:
+    """One call of the graph: the work to the next pause or end."""
+
+    span: Span
+    thread: str
+    ids: set[UUID] = field(default_factory=set)
+    used: Counter[str] = field(default_factory=Counter)
+    ours: bool = True
+    """True if the span ends with the graph; False if its maker ends it."""
+
+
+@dataclass
+class _Scope:
+    """A span, and what belongs below it: a graph, its planning, a step, a call."""
+
+    invocation: _Invocation
+    span: Span
+    kind: str = ""
+    step: str = ""
+    begun: int = 0
+    """When the step began, in nanoseconds."""
+    executor: str = ""
+    """The executor of the step, which has a span of its own."""
+
+
+@dataclass(frozen=True)
+class _Place:
+    """Where a LangChain run stands among the spans."""
+
+    scope: _Scope
+    name: str = ""
+    own: bool = False
+    """True if the scope ends with this run."""
+
+
+_prepared: ContextVar[_Invocation | None] = ContextVar("prepared", default=None)
+"""The invocation that is begun for the graph that is called next in this context."""
+
+
+class Tracing(BaseCallbackHandler):
+    """Traces runs with OpenTelemetry: for `Agent(trace=…)`, or among the callbacks of a graph of your own.
+
+    `name`: the agent's name in spans. `content`: spans carry texts, arguments and results too, without credentials and
+    `secrets`; without it they carry none. Without providers the global ones are used.
+    """
+
+    run_inline = True
+
+    def __init__(
+        self,
+        name: str = NAME,
+        *,
+        content: bool = False,
+        secrets: Sequence[str] = (),
+        tracer_provider: TracerProvider | None = None,
+        logger_provider: LoggerProvider | None = None,
+    ) -> None:
+        self.name = name
+        self.content = content
+        self._secrets = tuple(secrets)
+        self._tracers, self._loggers = tracer_provider, logger_provider
+        self._places: dict[UUID, _Place] = {}
+
+    # An invocation -----------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def invocation(self, thread_id: str, stored: str = "", *, current: bool = True) -> Iterator[str]:
+        """Make a span for the graph that is called inside; yield its `traceparent`, or "" if nothing is sampled.
+
+        `stored`: the traceparent of the request's first invocation, in any process; this one continues that trace.
+        `current`: instrumentations of others make theirs below it; not in a generator, whose context is its caller's.
+        """
+        made = self._begin(thread_id, stored)
+        made.ours = False
+        here, carrier = trace.set_span_in_context(made.span), dict[str, str]()
+        _W3C.inject(carrier, here)
+        token = contexts.attach(here) if current else None
+        _prepared.set(made)
+        try:
+            yield carrier.get("traceparent", "")
+        finally:
+            _prepared.set(None)
+            if token:
+                contexts.detach(token)
+            made.span.end()
+
+    def _begin(self, thread: str, stored: str = "") -> _Invocation:
+        parent = _W3C.extract({"traceparent": stored}) if stored else None
+        here = trace.get_current_span().get_span_context()
+        links = [Link(here)] if stored and here.is_valid else []
+        said = {"gen_ai.agent.name": self.name, "gen_ai.conversation.id": thread}
+        return _Invocation(self._span("invoke_agent", self.name, said, context=parent, links=links), thread)
+
+    def _span_below(self, scope: _Scope, operation: str, name: str, said: Json | None = None, **how: Any) -> Span:
+        key = "gen_ai.tool.name" if operation == "execute_tool" else "gen_ai.agent.name"
+        known = {key: name, "gen_ai.conversation.id": scope.invocation.thread, "donewhen.step": scope.step}
+        here = trace.set_span_in_context(scope.span)
+        return self._span(operation, name, {**known, **(said or {})}, context=here, **how)
+
+    def _span(self, operation: str, name: str, said: Json, **how: Any) -> Span:
+        known = {"gen_ai.operation.name": operation, **{key: value for key, value in said.items() if value}}
+        tracer = trace.get_tracer(NAME, tracer_provider=self._tracers)
+        return tracer.start_span(f"{operation} {name}", attributes=known, **how)
+
+    # Nodes ---------------------------------------------------------------------------------------------------------
+
+    def on_chain_start(
+        self,
+        serialized: Any,
+        inputs: Any,
+        *,
+        run_id: UUID,
+        parent_run_id: UUID | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        **more: Any,
+    ) -> None:
+        """Begin the span of a graph, of its planning, or of a step of an executor."""
+        above = self._places.get(parent_run_id) if parent_run_id else None
+        if above is None:
+            invocation = _prepared.get()
+            if invocation is None or invocation.ids:
+                invocation = self._begin(str((metadata or {}).get("thread_id") or ""))
+            self._keep(run_id, _Place(_Scope(invocation, invocation.span), own=True))
+            return
+        name, scope = str(more.get("name") or ""), above.scope
+        ours = not scope.kind and isinstance(inputs, Mapping) and list(inputs) == ["id"]
+        if ours and name == "plan":
+            scope = _Scope(scope.invocation, self._span_below(scope, "plan", self.name), "plan")
+        elif ours and name == "execute":
+            scope = _Scope(scope.invocation, scope.span, "step", str(inputs["id"]), time.time_ns())
+        self._keep(run_id, _Place(scope, name, scope is not above.scope))
+
+    def on_chain_end(self, outputs: Any, *, run_id: UUID, **_: Any) -> None:
+        """End the span; the one of a graph says what came of it."""
+        place = self._places.pop(run_id, None)
+        if place is None:
+            return
+        values = outputs if isinstance(outputs, Mapping) else {}
+        outcome = values.get("outcome")
+        if place.name == "deliver" and outcome:
+            self._evaluate(place.scope.invocation, outcome["receipt"])
+        if place.own and not place.scope.kind:
+            self._finish(place.scope.invocation, values, outcome)
+        elif place.own:
+            _end(place.scope)
+
+    def on_chain_error(self, error: BaseException, *, run_id: UUID, **_: Any) -> None:
+        """End the span; a pause and a stop are no errors."""
+        place = self._places.pop(run_id, None)
+        if place and place.own:
+            _note_error(place.scope.span, error)
+            _end(place.scope) if place.scope.kind else self._close(place.scope.invocation)
+
+    def _finish(self, invocation: _Invocation, values: Mapping[str, Any], outcome: Mapping[str, Any] | None) -> None:
+        span = invocation.span
+        span.set_attribute("donewhen.status", outcome["status"] if outcome else "waiting")
+        if outcome:
+            span.set_attribute("donewhen.code", outcome["code"])
+            if outcome["status"] == "failed":
+                span.set_attribute("error.type", outcome["code"])
+                span.set_status(Status(StatusCode.ERROR))
+        if self.content:
+            said = {"input": ("user", values.get("goal")), "output": ("assistant", outcome and outcome["text"])}
+            for side, (role, text) in said.items():
+                message = {"role": role, "parts": [{"type": "text", "content": text or ""}]}
+                span.set_attribute(f"gen_ai.{side}.messages", self._text([message]))
+        self._close(invocation)
+
+    def _close(self, invocation: _Invocation) -> None:
+        for key, value in invocation.used.items():
+            invocation.span.set_attribute(f"gen_ai.usage.{key}", value)
+        for id in invocation.ids:  # what was cut off
+            if (left := self._places.pop(id, None)) and left.own:
+                _end(left.scope)
+        if invocation.ours:
+            invocation.span.end()
+
+    def _keep(self, run_id: UUID, place: _Place) -> None:
+        self._places[run_id] = place
+        place.scope.invocation.ids.add(run_id)
+
+    # Tools ---------------------------------------------------------------------------------------------------------
+
+    def on_tool_start(
+        self,
+        serialized: Mapping[str, Any],
+        input_str: str,
+        *,
+        run_id: UUID,
+        parent_run_id: UUID | None = None,
+        inputs: Mapping[str, Any] | None = None,
+        **more: Any,
+    ) -> None:
+        """Begin the span of a call, and make it the current one of the call's own context."""
+        above = self._places.get(parent_run_id) if parent_run_id else None
+        if above is None:
+            return
+        about = serialized or {}
+        said = {
+            "gen_ai.tool.type": "function",
+            "gen_ai.tool.call.id": more.get("tool_call_id"),
+            "gen_ai.tool.description": about.get("description"),
+            "gen_ai.tool.call.arguments": self._text(inputs) if self.content else None,
+        }
+        span = self._span_below(above.scope, "execute_tool", str(more.get("name") or about.get("name")), said)
+        contexts.attach(trace.set_span_in_context(span))  # a call has a task or a thread of its own, which ends with it
+        self._keep(run_id, _Place(_Scope(above.scope.invocation, span, "tool", above.scope.step), own=True))
+
+    def on_tool_end(self, output: Any, *, run_id: UUID, **_: Any) -> None:
+        """End the span of a call."""
+        if place := self._places.pop(run_id, None):
+            if getattr(output, "status", "") == "error":
+                place.scope.span.set_attribute("error.type", "tool_error")
+                place.scope.span.set_status(Status(StatusCode.ERROR))
+            if self.content:
+                text = str(output.text) if isinstance(output, BaseMessage) else output
+                place.scope.span.set_attribute("gen_ai.tool.call.result", self._text(text))
+            place.scope.span.end()
+
+    def on_tool_error(self, error: BaseException, *, run_id: UUID, **_: Any) -> None:
+        """End the span of a call that raised."""
+        if place := self._places.pop(run_id, None):
+            _note_error(place.scope.span, error)
+            place.scope.span.end()
+
+    # Models --------------------------------------------------------------------------------------------------------
+
+    def on_chat_model_start(
+        self,
+        serialized: Any,
+        messages: Any,
+        *,
+        run_id: UUID,
+        parent_run_id: UUID | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        **_: Any,
+    ) -> None:
+        """Note the provider and the model on the graph's span, of several the last one."""
+        if above := self._places.get(parent_run_id) if parent_run_id else None:
+            said, scope = metadata or {}, above.scope
+            for key, name in (("ls_provider", "gen_ai.provider.name"), ("ls_model_name", "gen_ai.request.model")):
+                if said.get(key):
+                    scope.invocation.span.set_attribute(name, str(said[key]))
+            self._note_executor(scope, str(said.get("donewhen_executor") or ""))
+            self._keep(run_id, _Place(scope))
+
+    def _note_executor(self, scope: _Scope, name: str) -> None:
+        """Give the step of an executor its span; who it is, is known with its first model call."""
+        if name and scope.kind == "step" and not scope.executor:
+            scope.span = self._span_below(scope, "invoke_agent", name, start_time=scope.begun)
+            scope.executor = name
+
+    def on_llm_end(self, response: LLMResult, *, run_id: UUID, **_: Any) -> None:
+        """Count the tokens of a reply."""
+        place = self._places.pop(run_id, None)
+        first = response.generations[0][0] if response.generations and response.generations[0] else None
+        usage: Any = getattr(first.message, "usage_metadata", None) if isinstance(first, ChatGeneration) else None
+        if place is None or not usage:
+            return
+        used, read = place.scope.invocation.used, usage.get("input_token_details") or {}
+        used["input_tokens"] += usage.get("input_tokens") or 0
+        used["output_tokens"] += usage.get("output_tokens") or 0
+        used["cache_read.input_tokens"] += read.get("cache_read") or 0
+        used["cache_creation.input_tokens"] += read.get("cache_creation") or 0
+
+    def on_llm_error(self, error: BaseException, *, run_id: UUID, **_: Any) -> None:
+        """Forget a model call without a reply."""
+        self._places.pop(run_id, None)
+
+    # Verdicts ------------------------------------------------------------------------------------------------------
+
+    def _evaluate(self, invocation: _Invocation, receipt: Mapping[str, Any]) -> None:
+        """Send an event for each criterion and audit of a receipt."""
+        steps = [{"id": "goal", "criteria": receipt["criteria"], "audit": receipt["audit"]}, *receipt["steps"]]
+        for step in steps:
+            for row in step["criteria"]:
+                note = f"{row['text']}: {row['note'] or row['verdict']}"
+                score = 1.0 if row["verdict"] in HOLDS else 0.0
+                about: Json = {"donewhen.step": step["id"], "donewhen.criterion": row["criterion"]}
+                self._tell(invocation, "criterion", row["verdict"], score, note, about)
+            if audit := step.get("audit"):
+                doubted = [each for each in audit["sentences"] if each["shown"] != "yes"]
+                note = "; ".join((*audit["missing"], *(f"{each['text']}: {each['why']}" for each in doubted)))
+                about = {"donewhen.step": step["id"], "donewhen.sentences": len(audit["sentences"])}
+                about |= {"donewhen.doubted": len(doubted), **({"error.type": "no_audit"} if audit["problem"] else {})}
+                self._tell(invocation, "audit", audit["met"], SCORES.get(audit["met"]), note or audit["problem"], about)
+
+    def _tell(
+        self, invocation: _Invocation, name: str, label: str, score: float | None, note: str, about: Json
+    ) -> None:
+        said: Json = {"gen_ai.evaluation.name": name, "gen_ai.evaluation.score.label": label or None}
+        said |= {"gen_ai.evaluation.score.value": score, "gen_ai.conversation.id": invocation.thread}
+        said |= {"gen_ai.evaluation.explanation": self._text(note) if self.content else None}
+        get_logger(NAME, logger_provider=self._loggers).emit(
+            context=trace.set_span_in_context(invocation.span),
+            severity_number=SeverityNumber.INFO,
+            event_name=EVALUATION,
+            attributes={key: value for key, value in {**said, **about}.items() if value is not None},
+        )
+
+    def _text(self, value: Any) -> str:
+        """Return content as it may be shown: texts as they are, all else as JSON; without secrets."""
+        plain = value if isinstance(value, str) else json.loads(json.dumps(value, default=str))
+        shown = map_texts(redact_json(plain), lambda text: conceal(text, self._secrets))
+        return shown if isinstance(shown, str) else json.dumps(shown, ensure_ascii=False)
+
+
+def _end(scope: _Scope) -> None:
+    """End the scope's span, if it has one of its own."""
+    if scope.kind != "step" or scope.executor:
+        scope.span.end()
+
+
+def _note_error(span: Span, error: BaseException) -> None:
+    if isinstance(error, GraphBubbleUp):
+        return
+    span.set_attribute("error.type", type(error).__qualname__)
+    span.set_status(Status(StatusCode.ERROR))
+
+
+def tracing_of(asked: Tracing | bool, config: Config) -> Tracing | None:
+    """Return what traces an agent's runs, if anything does.
+
+    With DONEWHEN_TRACE, a process without providers sends to the collector that OTEL_EXPORTER_OTLP_ENDPOINT names.
+    """
+    if isinstance(asked, Tracing):
+        return asked
+    if config.trace:
+        _export({} if config.variables.get("OTEL_SERVICE_NAME") else {"service.name": NAME})
+    wanted = asked or bool(config.trace)
+    return Tracing(content=config.trace == "content", secrets=config.secrets) if wanted else None
+
+
+def _export(about: Mapping[str, str]) -> None:
+    """Send spans and events to an OTLP collector, unless the process sends them somewhere already."""
+    from opentelemetry._logs import get_logger_provider, set_logger_provider
+    from opentelemetry.exporter.otlp.proto.http._log_exporter import OTLPLogExporter
+    from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+    from opentelemetry.sdk import trace as traces
+    from opentelemetry.sdk._logs import LoggerProvider as Loggers
+    from opentelemetry.sdk._logs.export import BatchLogRecordProcessor
+    from opentelemetry.sdk.resources import Resource
+    from opentelemetry.sdk.trace.export import BatchSpanProcessor
+
+    resource = Resource.create(about)
+    if not isinstance(trace.get_tracer_provider(), traces.TracerProvider):
+        tracers = traces.TracerProvider(resource=resource)
+        tracers.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
+        trace.set_tracer_provider(tracers)
+    if not isinstance(get_logger_provider(), Loggers):
+        loggers = Loggers(resource=resource)
+        loggers.add_log_record_processor(BatchLogRecordProcessor(OTLPLogExporter()))
+        set_logger_provider(loggers)
