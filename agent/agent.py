@@ -205,6 +205,7 @@ class Agent:
         template: str | None = None,
         parameters: Mapping[str, Any] | None = None,
         thread_id: str | None = None,
+        request_id: str = "",
         settings: SettingsLike = None,
         restart: bool = False,
         metadata: Json | None = None,
@@ -219,6 +220,8 @@ class Agent:
         plan to use with these `parameters` instead of planning; without a `goal` it has its own. It is confirmed like
         any plan. `tools`: additional tools for this run; another process that continues it must pass them again.
         `settings` override those of the agent, field by field; whatever its profile forbids stays forbidden.
+        `request_id`: your id of the request, for clients that send twice: if the thread has a request with this id,
+        nothing begins and its run is returned. Without a `thread_id` it names the thread too.
         `metadata`: your own data, returned by `info` and `threads`; never secrets. `owner`: the owner of the thread.
         `output_type`: a JSON Schema, or a Python type that Pydantic makes one of (a model, a dataclass, `list[Offer]`):
         `Run.output` has the result in this form, and the receipt the source of every value; without it a run is
@@ -231,6 +234,7 @@ class Agent:
             template=template,
             parameters=parameters,
             thread_id=thread_id,
+            request_id=request_id,
             settings=settings,
             restart=restart,
             metadata=metadata,
@@ -277,6 +281,7 @@ class Agent:
         template: str | None = None,
         parameters: Mapping[str, Any] | None = None,
         thread_id: str | None = None,
+        request_id: str = "",
         settings: SettingsLike = None,
         restart: bool = False,
         metadata: Json | None = None,
@@ -287,10 +292,10 @@ class Agent:
         on_leave: OnLeave = "stop",
     ) -> RunStream:
         """Do the same as `start`, and yield events as they happen. `on_leave`: stop or continue when you leave it."""
-        id = str(thread_id or uuid4())
+        id = str(thread_id or request_id or uuid4())
         runner = self._runner_for(id, tools, output_type)
         request = Request(
-            read_goal(goal), runner.merge(settings), metadata, owner, None, template, parameters, restart=restart
+            read_goal(goal), runner.merge(settings), metadata, owner, None, template, parameters, restart, request_id
         )
         return self._stream(id, lambda session: runner.start(session, request), config, on_leave)
 
@@ -326,6 +331,7 @@ class Agent:
         template: str | None = None,
         parameters: Mapping[str, Any] | None = None,
         thread_id: str | None = None,
+        request_id: str = "",
         settings: SettingsLike = None,
         restart: bool = False,
         metadata: Json | None = None,
@@ -339,10 +345,10 @@ class Agent:
         serves `queue="command"` with the tools of the command. An `at` without a zone is in local time. Raises the
         errors of `start`.
         """
-        id = str(thread_id or uuid4())
+        id = str(thread_id or request_id or uuid4())
         runner = self._runner_for(id, output_type=output_type)
         request = Request(
-            read_goal(goal), runner.merge(settings), metadata, owner, None, template, parameters, restart=restart
+            read_goal(goal), runner.merge(settings), metadata, owner, None, template, parameters, restart, request_id
         )
         await runner.submit(id, request, at)
         self._wake_workers()

@@ -35,13 +35,15 @@ class Request:
     parameters: Mapping[str, Any] | None = None
     restart: bool = False
     """Close the open request of the thread."""
+    id: str = ""
+    """The caller's id of the request: a second request with it on the thread is a second delivery of this one."""
 
     def __post_init__(self) -> None:
-        """Give the request an id, and mark a message that comes with a plan."""
+        """Give the request's message an id, and mark a message that comes with a plan."""
         if self.messages:
             *before, last = self.messages
             extra = {**last.additional_kwargs, GIVEN: True} if self.plan else last.additional_kwargs
-            marked = last.model_copy(update={"id": last.id or uuid4().hex, "additional_kwargs": extra})
+            marked = last.model_copy(update={"id": self.id or last.id or uuid4().hex, "additional_kwargs": extra})
             object.__setattr__(self, "messages", [*before, marked])
 
     @property
@@ -93,6 +95,13 @@ def read_goal(goal: GoalInput | None) -> list[AnyMessage]:
     if problem := goal_problem(messages[-1].text.strip()):
         raise GoalError(problem)
     return messages
+
+
+def is_delivered(id: str, row: Mapping[str, Any], values: Mapping[str, Any]) -> bool:
+    """Return whether a thread already has the request with this id of its caller: begun, ended, or queued."""
+    queued = (row.get("request") or {}).get("messages") or ()
+    known = {message.id for message in (*messages_from_dict(list(queued)), *(values.get("messages") or ()))}
+    return bool(id) and id in known
 
 
 def is_not_begun(row: Mapping[str, Any], values: Mapping[str, Any]) -> bool:

@@ -33,7 +33,7 @@ from donewhen.agent.gate import (
     steer_input,
 )
 from donewhen.agent.plans.templates import Templates
-from donewhen.agent.request import MISSING, Continuation, Request, check_begun, is_not_begun, read_goal
+from donewhen.agent.request import MISSING, Continuation, Request, check_begun, is_delivered, is_not_begun, read_goal
 from donewhen.agent.run import Run, ThreadId, read_run, require_thread, waiting_error
 from donewhen.agent.storage import Storage
 from donewhen.agent.storage.rounds import finish
@@ -53,6 +53,7 @@ from donewhen.agent.work.queue import (
     is_unsettled,
     last_turn,
     leave_answers,
+    queue_of,
     read_info,
     read_left_answers,
     return_to_queue,
@@ -309,22 +310,44 @@ class Runner:
     # Beginning ---------------------------------------------------------------------------------------------------
 
     async def start(self, session: Session, request: Request) -> Run:
-        """Begin a request on the session's thread. Raises ThreadWaiting, ConfigError."""
+        """Begin a request on the session's thread, unless that has it already. Raises ThreadWaiting, ConfigError."""
         self._check_enforceable(request.settings)
         request = await self._fill(request)
-        async with hold(self.storage, self.graph, session.thread_id) as held:
-            snapshot = None if last_turn(held.row) else await held.read()
-            if snapshot:
-                self._check_free(held, snapshot, request.restart)
-            return await self._begin(held, session, request, snapshot, queue="")
+        try:
+            async with hold(self.storage, self.graph, session.thread_id) as held:
+                snapshot = None if last_turn(held.row) and not request.id else await held.read()
+                if snapshot and is_delivered(request.id, held.row, snapshot.values):
+                    return self._read_row(held.thread_id, held.row, snapshot)
+                if snapshot:
+                    self._check_free(held, snapshot, request.restart)
+                return await self._begin(held, session, request, snapshot, queue="")
+        except ThreadBusy:
+            if request.id and (run := await self._read_delivered(session.thread_id, request.id)):
+                return run
+            raise
 
     async def submit(self, thread_id: str, request: Request, at: datetime | None) -> str:
-        """Store a request for a worker, and return the thread's id. Raises ThreadWaiting."""
+        """Store a request for a worker, unless the thread has it already. Raises ThreadWaiting."""
         request = await self._fill(request)
-        async with hold(self.storage, self.graph, thread_id) as held:
-            self._check_free(held, await held.read(), request.restart)
-            await enqueue(held.store, thread_id, self.queue, request, at)
+        try:
+            async with hold(self.storage, self.graph, thread_id) as held:
+                snapshot = await held.read()
+                if not is_delivered(request.id, held.row, snapshot.values):
+                    self._check_free(held, snapshot, request.restart)
+                    await enqueue(held.store, thread_id, self.queue, request, at)
+        except ThreadBusy:
+            if not request.id or await self._read_delivered(thread_id, request.id) is None:
+                raise
         return thread_id
+
+    async def _read_delivered(self, thread_id: str, id: str) -> Run | None:
+        """Return the run of a thread that somebody works on, if it has the request with this id; else None."""
+        async with self.storage.reader() as (saver, store):
+            row, snapshot = await self._read_unheld(saver, store, thread_id)
+            return self._read_row(thread_id, row, snapshot) if is_delivered(id, row, snapshot.values) else None
+
+    def _read_row(self, thread_id: str, row: Json, snapshot: StateSnapshot) -> Run:
+        return read_run_of_row(thread_id, row, snapshot, settings_in(row), self.form)
 
     async def _fill(self, request: Request) -> Request:
         """Return the request with the plan of its template, and with the template's goal if it has none."""
@@ -564,9 +587,9 @@ class Runner:
                     run, row = await self._read_open(saver, store, thread_id, alone=True)
                     answers = _address_open(run, row, answer, shown)
                     if run.status == "running":
-                        await leave_answers(store, thread_id, self.queue, answers)
+                        await leave_answers(store, thread_id, queue_of(row, self.queue), answers)
                     else:
-                        await enqueue(store, thread_id, self.queue, {**queued_answers(row), **answers})
+                        await enqueue(store, thread_id, queue_of(row, self.queue), {**queued_answers(row), **answers})
                     return thread_id
             except ThreadBusy as error:
                 busy = error
@@ -574,7 +597,7 @@ class Runner:
                 if not left:
                     run, row = await self._read_open(saver, store, thread_id, alone=False)
                     left = _address_open(run, row, answer, shown)
-                    await leave_answers(store, thread_id, self.queue, left)
+                    await leave_answers(store, thread_id, queue_of(row, self.queue), left)
                 if (await store.threads.get(thread_id) or {}).get("status") == "running":
                     return thread_id
         async with self.storage.writer() as (_, store):
@@ -657,7 +680,7 @@ class Runner:
         async with self.storage.reader() as (saver, store):
             row = await self._settled_row(store, thread_id) or {}
             snapshot = await read_consistent(on_saver(self.graph, saver, store), make_config(thread_id))
-            return read_run_of_row(thread_id, row, snapshot, settings_in(row), self.form), snapshot
+            return self._read_row(thread_id, row, snapshot), snapshot
 
     async def info(self, thread_id: str) -> ThreadInfo:
         """Return the row of a thread. Raises UnknownThread."""

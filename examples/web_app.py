@@ -34,8 +34,9 @@ def create(agent: Agent | None = None) -> FastAPI:
 
     @app.post("/goals", status_code=202)
     async def start(body: Json) -> Json:
-        """`{goal, thread?}`: with an id of the client's own a second click is refused (409), not a second run."""
-        return {"thread": await agent.submit(body["goal"], thread_id=body.get("thread"))}
+        """`{goal, id?, thread?}`: with an id of the client's own, what is sent twice is carried out once, however late."""
+        ids = {"request_id": body.get("id", ""), "thread_id": body.get("thread")}
+        return {"thread": await agent.submit(body.get("goal"), **ids)}
 
     @app.get("/goals/{thread}")
     async def state(thread: str) -> Json:

@@ -159,6 +159,11 @@ def settings_in(row: Mapping[str, Any]) -> Settings | None:
     return None if row.get("settings") is None else stored_settings(row["settings"])
 
 
+def queue_of(row: Json, own: str) -> str:
+    """Return the queue whose workers have the tools of a thread's run; `own` if no agent began it."""
+    return str(row.get("queue") or row.get("home") or own)
+
+
 async def enqueue(
     store: ThreadStore, thread_id: str, queue: str, work: Request | Json, at: datetime | None = None
 ) -> None:
@@ -167,7 +172,7 @@ async def enqueue(
     change: Json = {"request": {"answers": work}}
     if isinstance(work, Request):
         known = {"settings": work.settings, "metadata": work.metadata, "owner": work.owner or None}
-        change = {"goal": work.goal, "answered": {}, "request": work.to_json(), **known}
+        change = {"goal": work.goal, "answered": {}, "request": work.to_json(), "home": queue, **known}
     await update_row(store, thread_id, status="queued", queue=queue, due=due, tries=0, **change)
 
 

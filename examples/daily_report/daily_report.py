@@ -1,7 +1,7 @@
 """A report every weekday at 8:30: planned and confirmed once, then written by a worker at its times.
 
 Run it with a model in the environment (OPENAI_API_KEY, or DONEWHEN_MODEL): `python daily_report.py`. It works until
-Ctrl-C; in production `donewhen worker` does, on the same storage.
+Ctrl-C; in production a process with the same agent and `agent.worker()` does.
 """
 
 import asyncio

@@ -251,3 +251,48 @@ async def test_the_id_of_a_run_remembers_what_it_asked(storage: Storage) -> None
     while run.status == "waiting":
         run = await agent.resume(run.thread_id, "approve")
     assert (run.status, len(outbox.sent)) == ("completed", 2)
+
+
+async def test_a_request_that_is_sent_again_is_carried_out_once(storage: Storage) -> None:
+    """C06: with the caller's id a second delivery begins nothing: while the run waits, while it works, when it ended."""
+    outbox, model = Outbox(), sending(HI)
+    agent = Agent(model, [outbox.tool()], storage=storage)
+    first = await agent.start("do it", request_id="ticket-17")
+    assert first.thread_id == "ticket-17"
+    assert (await agent.start("do it", request_id="ticket-17")).pending[0]["id"] == first.pending[0]["id"]
+    second = await agent.resume(first, "approve")
+    ended = await agent.resume(second, "approve")
+    for again in (agent.start("do it", request_id="ticket-17"), agent.start("do it", request_id="ticket-17")):
+        assert await again == ended
+    assert await agent.submit("do it", request_id="ticket-17") == "ticket-17"
+    assert (await agent.info("ticket-17")).status == "completed"
+    assert len(outbox.sent) == 1
+    model.assert_exhausted()
+
+
+async def test_a_queued_request_is_known_by_its_id(storage: Storage) -> None:
+    """C06: what is submitted twice at once, or while a worker carries it out, is queued once."""
+    agent = Agent(sending(HI), [Outbox().tool()], storage=storage)
+    threads = await asyncio.gather(*(agent.submit("do it", thread_id="desk", request_id="17") for _ in range(3)))
+    assert threads == ["desk"] * 3
+    assert (await agent.info("desk")).status == "queued"
+    with pytest.raises(ThreadWaiting):
+        await agent.submit("do it", thread_id="desk", request_id="18")
+    run = await agent.run_submitted("desk")
+    assert run.status == "waiting"
+    assert await agent.submit("do it", thread_id="desk", request_id="17") == "desk"
+    assert (await agent.get("desk")).pending == run.pending
+
+
+async def test_an_answer_goes_to_the_workers_that_have_the_tools(storage: Storage) -> None:
+    """C06: an answer submitted by an agent with another queue leaves the run to its own workers."""
+    outbox = Outbox()
+    desk = Agent(sending(HI), [outbox.tool()], storage=storage, queue="desk")
+    await desk.submit("do it", thread_id="t")
+    run = await desk.run_submitted("t")
+    await Agent("demo", storage=storage).submit_answer(run, "approve")
+    assert (await desk.info("t")).queue == "desk"
+    assert (await desk.run_submitted("t")).pending[0]["kind"] == "tool"
+    waiting = await Agent(one_step(), storage=storage, queue="desk").start("do it", thread_id="u")
+    await Agent("demo", storage=storage).submit_answer(waiting, "approve")
+    assert (await desk.info("u")).queue == "desk"
