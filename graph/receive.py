@@ -147,7 +147,7 @@ def with_request_last(state: RunState) -> list[AnyMessage]:
     In an outer graph others may have spoken since, such as a router or another agent.
     """
     messages = list(state.get("messages") or ())
-    at = max((at for at, each in enumerate(messages) if isinstance(each, HumanMessage)), default=None)
+    at = next((at for at in reversed(range(len(messages))) if isinstance(messages[at], HumanMessage)), None)
     if at is None or at + 1 == len(messages):
         return messages
     known = (state.get("goal"), state.get("request") or str(messages[at].id or ""))  # older threads lack the id

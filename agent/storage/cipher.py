@@ -3,10 +3,11 @@
 import base64
 import json
 import os
+from collections.abc import Set
 from typing import Any
 
 import ormsgpack
-from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 from langgraph.checkpoint.serde.jsonplus import EXT_DELTA_SNAPSHOT, EXT_PYDANTIC_V2, JsonPlusSerializer
 
 from donewhen.state.errors import ConfigError, StorageError
@@ -15,11 +16,12 @@ from donewhen.state.private_langgraph import DeltaSnapshot, revive
 _KINDS = frozenset({"null", "bytes", "bytearray", "msgpack"})
 
 
-_MESSAGES = {
-    (kind.__module__, kind.__name__): (kind, kind.model_fields.keys())
+_MESSAGES: dict[tuple[str, str], tuple[type[BaseMessage] | None, Set[str]]] = {
+    (kind.__module__, kind.__name__): (kind, frozenset(kind.model_fields))
     for kind in (AIMessage, HumanMessage, SystemMessage, ToolMessage)
 }
 """By module and name, the class and its fields."""
+_set = object.__setattr__
 
 
 def _revive(code: int, data: bytes) -> Any:
@@ -28,17 +30,13 @@ def _revive(code: int, data: bytes) -> Any:
         return DeltaSnapshot(_unpack(data))
     if code == EXT_PYDANTIC_V2:
         module, name, fields, *_ = _unpack(data)
-        kind, names = _MESSAGES.get((module, name), (None, ()))
+        kind, names = _MESSAGES.get((module, name), (None, frozenset()))
         if kind and fields.keys() == names:
             message = kind.__new__(kind)
-            message.__setstate__(
-                {
-                    "__dict__": fields,
-                    "__pydantic_fields_set__": set(names),
-                    "__pydantic_extra__": {},
-                    "__pydantic_private__": None,
-                }
-            )
+            _set(message, "__dict__", fields)
+            _set(message, "__pydantic_fields_set__", {*names})
+            _set(message, "__pydantic_extra__", {})
+            _set(message, "__pydantic_private__", None)
             return message
     return revive(code, data)
 

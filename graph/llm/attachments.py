@@ -55,7 +55,8 @@ async def attach(messages: Iterable[BaseMessage], runtime: Runtime[Settings]) ->
 
     With a store, the data is kept there instead of in the state.
     """
-    found = {digest(said): (block, said) for m in messages for block in blocks_of(m) if (said := _as_json(block))}
+    blocks = (block for m in messages if isinstance(m.content, list) for block in blocks_of(m))
+    found = {digest(said): (block, said) for block in blocks if (said := _as_json(block))}
     kept = []
     for key, (block, said) in list(found.items())[-MOST:]:
         if runtime.store is not None:
