@@ -86,8 +86,12 @@ def query(tables: Tables, sql: str) -> str:
         raise Refused("Only one SELECT is run here: no other statement, and not several.")
     names = _find_quoted(sql)
     paths = {name.casefold(): name for name in names if os.path.isfile(name) or _is_pattern(name)}
+    needed = None if _needs_all_columns(tables.con, sql) else sql.casefold()
     for path in paths.values():
-        tables.view(path)
+        tables.view(path, needed)
+    if needed and not tables.refused and not _binds(tables.con, sql):  # it may name a column in an unusual way
+        for path in paths.values():
+            tables.view(path)
     tables.doing = "running the query"
     _leave(tables.learned)
     resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
@@ -128,6 +132,37 @@ def _bound_lines(lines: list[str], what: str) -> list[str]:
 def _cell(value: str) -> str:
     shown = value.replace("\r", "").replace("\n", "\\n")
     return shown if len(shown) <= MAX_CELL else f"{shown[:MAX_CELL]}…[cut]"
+
+
+def _needs_all_columns(con: Any, sql: str) -> bool:
+    """Return whether the SQL may need columns that it does not name, as `*`, a natural join or a whole row do."""
+    tree = json.loads(con.execute("SELECT json_serialize_sql(?)", [sql]).fetchall()[0][0])
+    nodes = list(_nodes(tree))
+    tables = {str(node.get(key)).casefold() for node in nodes for key in ("alias", "table_name") if "class" not in node}
+    named = [node["column_names"] for node in nodes if "column_names" in node]
+    return (
+        bool(tree["error"])
+        or any(node.get("class") in ("STAR", "POSITIONAL_REFERENCE") for node in nodes)
+        or any(node.get("ref_type") == "NATURAL" or node.get("type") in ("PIVOT", "SHOW_REF") for node in nodes)
+        or any(len(names) == 1 and names[0].casefold() in tables for names in named)
+    )
+
+
+def _nodes(tree: Any) -> Iterator[dict[str, Any]]:
+    """Yield all objects of a syntax tree."""
+    if isinstance(tree, dict):
+        yield tree
+    for each in tree.values() if isinstance(tree, dict) else tree if isinstance(tree, list) else ():
+        yield from _nodes(each)
+
+
+def _binds(con: Any, sql: str) -> bool:
+    """Return whether all names in the SQL are known."""
+    try:
+        con.execute(f"EXPLAIN {sql}").fetchall()
+    except Exception:
+        return False
+    return True
 
 
 def _find_quoted(sql: str) -> list[str]:

@@ -75,6 +75,8 @@ class Column:
     """The number of its values."""
     date_form: str = ""
     """How its dates are read, such as `%d/%m/%Y`, where that has to be said."""
+    settled: bool = False
+    """True once all of its values were looked at; until then the type is a guess, and nobody is shown the column."""
 
     @property
     def is_local_date(self) -> bool:
@@ -113,7 +115,7 @@ class Column:
 
     def settle(self, found: dict[str, Any], delimiter: str = ",") -> None:
         """Decide the type from the measurements."""
-        self.filled = found["filled"]
+        self.filled, self.settled = found["filled"], True
         if self.type == "DOUBLE" and "odd" in found:
             self._settle_number(found, delimiter)
         elif self.type == "VARCHAR" and not self.filled:

@@ -48,13 +48,26 @@ class Table:
     encoding: str = "utf-8"
     rows: int = -1
     """-1 until all of it was read."""
+    delimiter: str = ","
+    proven: bool = False
+    """True if the types fit all values, because all rows were sniffed, or the file names them."""
+
+    @property
+    def native(self) -> bool:
+        """Return whether the file itself says of what type its columns are."""
+        return self.reader == "read_parquet"
 
     @property
     def source(self) -> str:
-        """Return the SQL that reads it."""
-        if self.reader == "read_parquet":
-            return f"read_parquet({text(self.file)})"
-        return _without_types(self.read({column.name: column.type for column in self.columns}), self.columns)
+        """Return the SQL that reads its settled columns."""
+        if self.native:
+            return f"(FROM read_parquet({text(self.file)}))"
+        names = ", ".join(
+            f"{'NULL AS ' if column.type == EMPTY else ''}{quote_name(column.name)}"
+            for column in self.columns
+            if column.settled
+        )
+        return f"(SELECT {names} FROM {self.read({column.name: column.type for column in self.columns})})"
 
     def read(self, types: Mapping[str, str], few: bool = False) -> str:
         """Return the SQL that reads it with these types; `few`: of whose rows only the first are wanted."""
@@ -63,7 +76,7 @@ class Table:
 
     def read_to_measure(self, few: bool = False) -> str:
         """Return the SQL that reads it as text wherever the text has to be seen to settle a type."""
-        if self.reader == "read_parquet":
+        if self.native:
             return self.source
         return self.read({column.name: column.read_as for column in self.columns}, few)
 
@@ -85,29 +98,38 @@ class Tables:
         self.doing = "reading"
         """What takes its time just now, in words for people."""
 
-    def view(self, path: str) -> None:
-        """Make a file, or all files matching a pattern, readable in SQL by this name; unreliable reads fail."""
+    def view(self, path: str, sql: str | None = None) -> None:
+        """Make a file, or all files matching a pattern, readable in SQL by this name; unreliable reads fail.
+
+        Of the columns, those that `sql` (casefolded) contains have to be there; without it, all.
+        """
         try:
             paths = [path] if os.path.exists(path) else self._matching_files(path)
-            source = " UNION ALL BY NAME ".join(f"SELECT * FROM {self.open(each).source}" for each in paths)
+            source = " UNION ALL BY NAME ".join(f"FROM {self.open(each, sql).source}" for each in paths)
         except Refused as refusal:
             self.refused.append(str(refusal))
             source = f"SELECT 1 AS refused WHERE error({text(str(refusal))}) IS NULL"
-        self.con.execute(f"CREATE VIEW {quote_name(path)} AS {source}")
+        self.con.execute(f"CREATE OR REPLACE VIEW {quote_name(path)} AS {source}")
 
-    def open(self, path: str, *, whole: bool = False) -> Table:
-        """Return how to read a file; `whole`: with its rows counted. Raises Refused if that would be a guess."""
+    def open(self, path: str, sql: str | None = None, *, whole: bool = False) -> Table:
+        """Return how to read a file, with those columns settled that the SQL contains, or all.
+
+        `whole`: with its rows counted. Raises Refused if that would be a guess.
+        """
         plain = os.path.normpath(path)
         if os.path.realpath(plain) != os.path.join(os.getcwd(), plain):
             raise Refused(f"{path} leads out of the workspace or through a symbolic link; neither is followed.")
         state = _state(plain)
-        table = recalled = self._recall(path, plain, state)
-        if table is None:
-            table = self._read(path, plain)
-        unread = whole and table.rows < 0
-        if unread:
-            self._settle(table, proven=True)
-        if state and (unread or recalled is None):
+        recalled = self._recall(path, plain, state)
+        table = recalled or self._read(path, plain)
+        try:
+            read = self._settle(table, sql, whole=whole)
+        except Refused:
+            if table.proven:
+                raise
+            table = self._by_all_rows(table, plain)
+            read = self._settle(table, sql, whole=whole)
+        if state and (read or recalled is None):
             self.learned[plain] = {"state": state, "table": asdict(table)}
         self.known[path] = table
         return table
@@ -128,43 +150,53 @@ class Tables:
         if ending in EXCEL:
             raise Refused(f"{path} is an Excel workbook, which cannot be read here: save its sheets as CSV files.")
         if ending in PARQUET:
-            table = Table(path, plain, "read_parquet", ["Parquet"])
+            table = Table(path, plain, "read_parquet", ["Parquet"], proven=True)
             table.columns = self._columns(table, table.source)
             return table
         return self._json(path, plain) if ending in JSON else self._csv(path, plain)
 
-    def _settle(self, table: Table, *, proven: bool, delimiter: str = ",") -> None:
-        """Decide the types of the columns from all values.
+    def _settle(self, table: Table, sql: str | None, *, whole: bool) -> bool:
+        """Decide the types of columns from all their values; return whether the file was read for that.
 
-        Raises Refused where a type is not `proven` to fit all of them, and does not.
+        Those are needed whose names `sql` contains; without it, all. Raises Refused where a type does not fit all of
+        its values.
         """
-        native = table.reader == "read_parquet"
-        types = [column.type for column in table.columns]
-        texts = [type == "VARCHAR" for type in types]
+        if table.native and not whole:
+            return False
+        needed = [not column.settled and (sql is None or column.name.casefold() in sql) for column in table.columns]
+        if not any(column.settled for column in table.columns):
+            needed[0] = True  # whoever counts rows has to know that they can be read
+        if not any(needed):
+            return False
+        proven, types = table.proven, [column.type for column in table.columns]
+        texts = [wanted and type == "VARCHAR" for wanted, type in zip(needed, types, strict=True)]
         measures = [
-            column.measures(proven=proven) if is_text or not native else {**FILLED}
-            for column, is_text in zip(table.columns, texts, strict=True)
+            {} if not wanted else column.measures(proven=proven) if is_text or not table.native else {**FILLED}
+            for column, wanted, is_text in zip(table.columns, needed, texts, strict=True)
         ]
         source, sample = table.read_to_measure(), f"(FROM {table.read_to_measure(few=True)} LIMIT {SAMPLED_ROWS})"
         _, first = self._measure(table, sample, [{**FILLED, **LIKELY} if is_text else {} for is_text in texts])
-        for column, needed, each in zip(table.columns, measures, first, strict=True):
+        for column, measured, each in zip(table.columns, measures, first, strict=True):
             if each.get("likely"):
-                needed.update(column.closer_measures(each, proven=proven))
+                measured.update(column.closer_measures(each, proven=proven))
             if each and not each["filled"] and not proven:
-                needed.update({"wrong": needed["filled"]})  # further down there may be values of another type
+                measured.update({"wrong": measured["filled"]})  # further down there may be values of another type
         self.doing = f"reading {table.path}"
         rows, found = self._measure(table, source, measures)
         closer = [
-            column.closer_measures(each, proven=proven) for column, each in zip(table.columns, found, strict=True)
+            column.closer_measures(each, proven=proven) if each else {}
+            for column, each in zip(table.columns, found, strict=True)
         ]
-        missing = [{} if needed.keys() <= each.keys() else needed for needed, each in zip(closer, found, strict=True)]
+        missing = [{} if wanted.keys() <= each.keys() else wanted for wanted, each in zip(closer, found, strict=True)]
         _, more = self._measure(table, source, missing)
         if any(each.get("wrong") for each in (*found, *more)):
             raise Refused(f"{table.path} has further down what its first rows do not show.")
         table.rows = rows
         for column, type, each, rest in zip(table.columns, types, found, more, strict=True):
-            column.settle({**each, **rest}, delimiter)
-            column.type = type if native else column.type
+            if each:
+                column.settle({**each, **rest}, table.delimiter)
+                column.type = type if table.native else column.type
+        return True
 
     def _measure(
         self, table: Table, source: str, measures: Sequence[Mapping[str, str]]
@@ -217,24 +249,29 @@ class Tables:
 
     def _json(self, path: str, plain: str) -> Table:
         options = "dateformat = '%Y-%m-%d', timestampformat = 'iso'"
-        table = Table(path, plain, "read_json", ["JSON"], options)
+        table = Table(path, plain, "read_json", ["JSON"], options, proven=True)
         table.columns = self._columns(table, f"read_json({text(plain)}, sample_size = -1, {options})")
-        self._settle(table, proven=True)
         return table
 
     def _csv(self, path: str, plain: str) -> Table:
         """Return how to read a CSV file: by its first rows if these show how all are read, else by all rows."""
         encoding = "utf-8" if plain.endswith(PACKED) else _encoding_of(path, plain)
         file = plain if encoding == "utf-8" else self._copy(plain, encoding)
+        table = Table(path, file, "read_csv", [], encoding=encoding)
         try:
-            return self._sniffed(Table(path, file, "read_csv", [], encoding=encoding), SNIFFED_ROWS)
+            return self._sniffed(table, SNIFFED_ROWS)
         except Refused:
-            if file == plain and not plain.endswith(PACKED) and not is_utf8(plain):
-                file, encoding = self._copy(plain, "cp1252"), "cp1252"
-            return self._sniffed(Table(path, file, "read_csv", [], encoding=encoding), -1)
+            return self._by_all_rows(table, plain)
+
+    def _by_all_rows(self, table: Table, plain: str) -> Table:
+        """Return how to read a CSV file whose first rows do not show it."""
+        file, encoding = table.file, table.encoding
+        if file == plain and not plain.endswith(PACKED) and not is_utf8(plain):
+            file, encoding = self._copy(plain, "cp1252"), "cp1252"
+        return self._sniffed(Table(table.path, file, "read_csv", [], encoding=encoding), -1)
 
     def _sniffed(self, table: Table, rows: int) -> Table:
-        """Return the table with form and columns: sniffed by so many rows (-1: all), and shown by all."""
+        """Return the table with form and columns, sniffed by so many rows; -1: by all."""
         path, file = table.path, table.file
         first, second = _first_lines(file)
         if not first.strip():
@@ -258,8 +295,9 @@ class Tables:
         table.how += [
             f"NOTE: {WORDS[other]} would separate all lines alike too" for other in _others(file, form["Delimiter"])
         ]
-        if rows > 0 and form["Quote"] == '"':
-            form["Escape"] = form["Escape"] or '"'  # as it is written where the first rows have none
+        if rows > 0:  # as it is written where the first rows have none
+            form["Quote"] = form["Quote"] or '"'
+            form["Escape"] = form["Escape"] or ('"' if form["Quote"] == '"' else "")
         header = str(form["HasHeader"]).lower()
         options = ", ".join(
             f"{key} = {text(form[name])}" for key, name in zip(("delim", "quote", "escape"), FORM, strict=False)
@@ -273,7 +311,7 @@ class Tables:
             table.columns.append(Column(each["name"], each["type"], date_form=(dates or "") if timed else ""))
         if rows > 0 and any(column.type not in (*SNIFFED, *STRICT) for column in table.columns):
             raise Refused(f"{path} has values of a type that only all rows can show.")
-        self._settle(table, proven=rows < 0, delimiter=form["Delimiter"])
+        table.delimiter, table.proven = form["Delimiter"], rows < 0
         return table
 
     def _copy(self, path: str, encoding: str) -> str:
@@ -315,12 +353,6 @@ def brief(error: Exception) -> str:
 def _types(types: Mapping[str, str]) -> str:
     named = [f"{text(name)}: {text('VARCHAR' if type == EMPTY else type)}" for name, type in types.items()]
     return "{" + ", ".join(named) + "}"
-
-
-def _without_types(source: str, columns: list[Column]) -> str:
-    """Return the source with columns of NULL where there are no values, so that it joins files with types."""
-    empty = ", ".join(f"NULL AS {quote_name(column.name)}" for column in columns if column.type == EMPTY)
-    return f"(SELECT * REPLACE ({empty}) FROM {source})" if empty else source
 
 
 def _first_lines(file: str) -> tuple[str, str]:
