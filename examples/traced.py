@@ -1,7 +1,7 @@
 """Traces of a run: what it did, call by call, and the verdicts on it, as OpenTelemetry spans and events.
 
-Runs with a scripted model, and prints what a collector would get; with DONEWHEN_TRACE=1 in place of all this, it goes to
-the collector of OTEL_EXPORTER_OTLP_ENDPOINT. Needs the extra otel: pip install 'donewhen[otel]'
+Runs with a scripted model, and prints what a collector would get; with DONEWHEN_TRACE=1 in place of all this, it goes
+to the collector of OTEL_EXPORTER_OTLP_ENDPOINT. Needs the extra otel: pip install 'donewhen[otel]'
 """
 
 import asyncio

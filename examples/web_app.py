@@ -34,7 +34,7 @@ def create(agent: Agent | None = None) -> FastAPI:
 
     @app.post("/goals", status_code=202)
     async def start(body: Json) -> Json:
-        """`{goal, id?, thread?}`: with an id of the client's own, what is sent twice is carried out once, however late."""
+        """`{goal, id?, thread?}`: with an id of the client's own, what is sent twice is carried out once."""
         ids = {"request_id": body.get("id", ""), "thread_id": body.get("thread")}
         return {"thread": await agent.submit(body.get("goal"), **ids)}
 

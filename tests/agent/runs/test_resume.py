@@ -254,7 +254,7 @@ async def test_the_id_of_a_run_remembers_what_it_asked(storage: Storage) -> None
 
 
 async def test_a_request_that_is_sent_again_is_carried_out_once(storage: Storage) -> None:
-    """C06: with the caller's id a second delivery begins nothing: while the run waits, while it works, when it ended."""
+    """C06: with the caller's id a second delivery begins nothing, while the run waits or works and when it ended."""
     outbox, model = Outbox(), sending(HI)
     agent = Agent(model, [outbox.tool()], storage=storage)
     first = await agent.start("do it", request_id="ticket-17")
