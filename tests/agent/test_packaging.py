@@ -235,8 +235,8 @@ def test_a_checkout_without_links_says_so(tmp_path: Path, way: str) -> None:
 def test_the_public_names() -> None:
     """A new name is a decision, a lost one breaks somebody; `tests/typing/api.py` uses them under the type checkers."""
     assert donewhen.__all__ == [
-        "Agent", "ConfigError", "DoneWhenError", "Event", "Executor", "Executors", "GoalError", "Limits",
-        "McpServers",        "ModelError", "Outcome", "Pause", "PlanError", "PlanJson", "PlanStore", "Profile", "Receipt", "RemoteAgent",
+        "Agent", "ConfigError", "DoneWhenError", "Event", "Executor", "Executors", "GoalError", "Limits", "McpServers",
+        "ModelError", "Outcome", "Pause", "PlanError", "PlanJson", "PlanStore", "Profile", "Receipt", "RemoteAgent",
         "ResumeError", "Run", "RunStream", "ScheduleError", "Settings", "StaleAnswer", "StepRecord", "StorageError",
         "ThreadBusy", "ThreadInfo", "ThreadWaiting", "ToolError", "Tracing", "UnknownThread", "Webhook", "build_graph",
         "event_schema", "plan_tools", "wait",

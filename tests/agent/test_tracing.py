@@ -241,7 +241,7 @@ def collector() -> Iterator[tuple[str, list[bytes], list[bytes]]]:
 
 
 def test_two_processes_tell_a_collector_one_trace(tmp_path: Path) -> None:
-    """U11, R02: DONEWHEN_TRACE=1 and the collector's address; a second process answers and goes on in the same trace."""
+    """U11, R02: DONEWHEN_TRACE=1 and the collector's address; a second process answers in the same trace."""
     shell = user_in(tmp_path)
     plan = submit_plan([{"content": "count", "done_when": ["they are counted"], "tools": ["list_files"]}])
     work = [call("list_files", path="."), finish_step("three files", ("s1.1", "a.txt"))]
