@@ -71,11 +71,9 @@ def take_answer(state: RunState, pending: Pause, value: Any, deps: Deps, setting
 
     If any of them is not understood, none is applied and the pause stays open. Unanswered questions stay open.
     """
-    by_id = (
-        {}
-        if value == OVERDUE or fills_form(value, pending)
-        else answers_by_id(value, [pause["id"] for pause in (pending, *pending["others"])])
-    )
+    by_id: Json | str = {}
+    if value != OVERDUE and not fills_form(value, pending):
+        by_id = answers_by_id(value, [pause["id"] for pause in (pending, *pending["others"])])
     if isinstance(by_id, str):
         return ask_again(state, pending, by_id, value)
     pauses = {pause["id"]: pause for pause in (open_pauses(state) if by_id else [pending])}
@@ -83,11 +81,14 @@ def take_answer(state: RunState, pending: Pause, value: Any, deps: Deps, setting
     taken: list[ResolvedAnswer] = []
     problems: list[str] = []
     for id, given in answers.items():
-        answer = _understand(state, pauses[id], given, deps, settings)
+        pause = pauses[id]
+        by_policy = given == OVERDUE and pause["kind"] in BY_POLICY and settings.on_question != "wait"
+        read = _answer_by_policy(pause, settings) if by_policy else None
+        answer = read or _understand(state, pause, given, deps, settings)
         if isinstance(answer, str):
             problems.append(answer if len(answers) == 1 else f"{id}: {answer}")
         elif answer.kind != "later":
-            taken.append(ResolvedAnswer(pauses[id], answer, _answerer(pauses[id], given, settings), at))
+            taken.append(ResolvedAnswer(pause, answer, "policy" if by_policy else "user", at))
     if problems or not taken:
         return ask_again(state, pending, "; ".join(problems), answers.get(pending["id"]))
     draft = Draft(state)
@@ -102,17 +103,8 @@ def is_left_to_policy(pending: Pause, settings: Settings) -> bool:
     return pending["kind"] == "question" and settings.alone
 
 
-def _answerer(pause: Pause, value: Any, settings: Settings) -> str:
-    overdue = value == OVERDUE and pause["kind"] in BY_POLICY and settings.on_question != "wait"
-    return "policy" if overdue else "user"
-
-
 def _understand(state: RunState, pause: Pause, value: Any, deps: Deps, settings: Settings) -> Answer | str:
     """Return the meaning of an answer to this pause, or why it cannot be accepted."""
-    if _answerer(pause, value, settings) == "policy":
-        return _answer_by_policy(pause, settings)
-    if not fills_form(value, pause) and isinstance(named := answers_by_id(value, [pause["id"]]), dict):
-        value = named.get(pause["id"], value)
     answer = read_form(value, pause) if "schema" in pause else read_answer(value, pause)
     if isinstance(answer, str):
         return answer

@@ -2,17 +2,20 @@
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, cast
 from uuid import uuid4
 
 from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, HumanMessage, ToolMessage
+from langgraph.errors import GraphInterrupt
+from langgraph.types import interrupt
 
 from donewhen.graph.events import now
 from donewhen.graph.llm.voice import push_rest
 from donewhen.graph.people.tasks import close_tasks
 from donewhen.state.pattern import pattern
 from donewhen.state.people.answers import edited_draft, spoken_words
-from donewhen.state.people.payload import OTHER_KEYS, action_name, message_text, short_arguments
+from donewhen.state.people.payload import OTHER_KEYS, action_name, message_text, payload, short_arguments
 from donewhen.state.proof.journal import same_question
 from donewhen.state.records import Pause, PauseKind
 from donewhen.state.run import Json, RunState
@@ -82,6 +85,20 @@ def typed_reply(messages: Sequence[BaseMessage]) -> str | None:
     """Return what the user typed into the chat instead of answering the pause; None if nothing."""
     last = messages[-1] if messages else None
     return last.text if isinstance(last, HumanMessage) else None
+
+
+def wait_for_answer(values: Mapping[str, Any], pending: Pause) -> Any:
+    """Return the person's answer: what they typed into the chat, or what the run is resumed with; without one, pause.
+
+    LangGraph runs the node again when an answer comes, so the question is rendered only if there is none yet.
+    """
+    if (typed := typed_reply(values["messages"])) is not None:
+        return typed
+    try:
+        return interrupt(None)
+    except GraphInterrupt as unanswered:
+        shown = payload(pending)
+        raise GraphInterrupt([replace(each, value=shown) for each in unanswered.args[0]]) from None
 
 
 def ask_again(values: Mapping[str, Any], pending: Pause, problem: str, value: Any = None) -> RunState:
