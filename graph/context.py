@@ -1,6 +1,6 @@
 """The dependencies of nodes: models, tools, executors, prices. `build_graph` creates them once."""
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -54,12 +54,10 @@ class Deps:
 
     def tools_for(self, executor: str | None, settings: Settings) -> Toolbox:
         """Return the tools an executor may use: its own or the shared ones, without those the profile forbids."""
-        named = self.executors.get(executor or "")
+        named, forbidden = self.executors.get(executor or ""), settings.profile.forbidden_tools
         if named and named.tools is not None:
-            return self._without_forbidden([tool.name for tool in named.tools], settings)
-        return self._without_forbidden(
-            [name for name in self.toolbox.names if name not in self.executors.private], settings
-        )
+            return self.toolbox.subset({tool.name for tool in named.tools} - {*forbidden})
+        return self._all_but({*self.executors.private, *forbidden})
 
     def reads(self, settings: Settings) -> Toolbox:
         """Return the tools that planning may call: those without an executor that only read and are not checks."""
@@ -68,10 +66,11 @@ class Deps:
 
     def all_tools(self, settings: Settings) -> Toolbox:
         """Return the tools that a plan and its checks may name: of all executors, without those the profile forbids."""
-        return self._without_forbidden(self.toolbox.names, settings)
+        return self._all_but(settings.profile.forbidden_tools)
 
-    def _without_forbidden(self, names: Sequence[str], settings: Settings) -> Toolbox:
-        return self.toolbox.subset([name for name in names if name not in settings.profile.forbidden_tools])
+    def _all_but(self, names: Collection[str]) -> Toolbox:
+        toolbox = self.toolbox
+        return toolbox.subset(name for name in toolbox if name not in names) if names else toolbox
 
     def model(self, role: str, settings: Settings, executor: str | None = None) -> BaseChatModel:
         """Return the model for a role; an executor's own model comes first."""

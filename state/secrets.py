@@ -116,10 +116,7 @@ def concealed_part(text: str, start: int, end: int) -> str:
 def redact(text: str) -> str:
     """Do as `conceal`, and also remove everything under a secret's name or in a cookie header. Idempotent."""
     for _ in range(4):  # a replacement can bring two halves of a pattern together, so until nothing changes
-        more = [found.span() for found in _MASKED.finditer(text)] if "sk-" in text else []
-        cleaned = _remove_spans(
-            text, [*_find_credentials(text, ()), *_find_assigned(text, wide=True), *_headers(text, 6), *more]
-        )
+        cleaned = _remove_spans(text, _find_credentials(text, (), wide=True))
         if cleaned == text:
             break
         text = cleaned
@@ -155,6 +152,8 @@ def _is_secret(value: str) -> bool:
 
 
 def _remove_spans(text: str, spans: Sequence[Span]) -> str:
+    if not spans:
+        return text
     parts, position = [], 0
     for start, end in sorted(span for span in spans if span[0] < span[1]):
         if end <= position:
@@ -165,7 +164,8 @@ def _remove_spans(text: str, spans: Sequence[Span]) -> str:
     return "".join([*parts, text[position:]]) if parts else text
 
 
-def _find_credentials(text: str, known: Sequence[str]) -> list[Span]:
+def _find_credentials(text: str, known: Sequence[str], *, wide: bool = False) -> list[Span]:
+    lower = _lower_ascii(text)
     spans = [span for secret in known for span in _places(text, secret)]
     if "PRIVATE KEY" in text:
         spans += [found.span() for found in _PEM.finditer(text)]
@@ -179,7 +179,13 @@ def _find_credentials(text: str, known: Sequence[str]) -> list[Span]:
         spans += [found.span(1) for found in _IN_URL.finditer(text) if found[1] != REDACTED]
     if "password" in text:
         spans += [found.span(1) for found in _NETRC.finditer(text) if found[1] != REDACTED]
-    return [*spans, *_headers(text, 12), *_find_assigned(text, wide=False)]
+    if "bearer" in lower or "basic" in lower:
+        spans += _headers(text, 6 if wide else 12)
+    if any(stem in lower for stem in _STEMS):
+        spans += [*_find_assigned(text, wide=False), *(_find_assigned(text, wide=True) if wide else ())]
+    if wide and "sk-" in text:
+        spans += [found.span() for found in _MASKED.finditer(text)]
+    return spans
 
 
 @lru_cache(maxsize=2)
@@ -206,7 +212,7 @@ def _headers(text: str, shortest: int) -> Iterator[Span]:
 def _find_assigned(text: str, *, wide: bool) -> Iterator[Span]:
     """Yield values assigned to a secret's name."""
     ended, lower = 0, _lower_ascii(text)
-    for stem in _STEM.finditer(lower) if any(each in lower for each in _STEMS) else ():
+    for stem in _STEM.finditer(lower):
         if stem.start() < ended:
             continue
         sets = _SETS.match(text, stem.end())

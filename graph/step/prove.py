@@ -38,7 +38,7 @@ from donewhen.state.proof.evidence import (
 from donewhen.state.proof.expect import meets
 from donewhen.state.proof.journal import observation
 from donewhen.state.proof.leaves import SourceText
-from donewhen.state.records import JournalEntry, StepClaim, StepRecord
+from donewhen.state.records import StepClaim, StepRecord
 from donewhen.state.run import Json, Step
 from donewhen.state.settings import Settings
 
@@ -293,8 +293,15 @@ async def evidence_scope(context: CallContext, claim: StepClaim, claims: dict[in
     """Return the observations that may be cited, with the full text of those that are."""
     state, step = context.state, context.state["step"]
     cited = str(list(claims.values()))
-    read = _with_whole_text if claim.get("whole") else _with_unread_span
-    entries = [await read(context, e) if e["id"] in cited else e for e in known_entries(state)]
+    limit = observation_limit(context.deps, context.settings, "execute", step.get("executor"))
+    entries: list[Json] = []
+    for entry in known_entries(state):
+        found: Json = {**entry}
+        if entry["id"] in cited:
+            found = await with_whole_text(context.runtime, state, entry)
+            if not claim.get("whole"):  # else the model did not choose what it saw
+                found["unread"] = omitted_span(found["text"], limit, found["id"])
+        entries.append(found)
     toolbox = context.deps.tools_for(step.get("executor"), context.settings)
     own = [e for e in entries if e["step"] == step["id"] and not e.get("outside")]
     granted = step.get("tools")
@@ -310,18 +317,6 @@ async def evidence_scope(context: CallContext, claim: StepClaim, claims: dict[in
     )
 
 
-async def _with_unread_span(context: CallContext, entry: JournalEntry) -> Json:
-    """Return the observation with its full text and the range that the model was not shown."""
-    whole = await _with_whole_text(context, entry)
-    limit = observation_limit(context.deps, context.settings, "execute", context.state["step"].get("executor"))
-    unread = omitted_span(whole["text"], limit, whole["id"])
-    return {**whole, "unread": unread}
-
-
-async def _with_whole_text(context: CallContext, entry: JournalEntry) -> Json:
-    return await with_whole_text(context.runtime, context.state, entry)
-
-
 async def refresh_stale_reads(proof: Proof) -> None:
     """Repeat cited reads whose subject has changed since, as far as the budget allows."""
     context, scope = proof.context, proof.scope
@@ -332,7 +327,7 @@ async def refresh_stale_reads(proof: Proof) -> None:
         old = scope.entry(id)
         reading = await make_reading(context, old["tool"], old["arguments"])
         if not isinstance(reading, str):
-            fresh[id] = await _with_whole_text(context, reading[0])
+            fresh[id] = await with_whole_text(context.runtime, context.state, reading[0])
     if fresh:
         again = {id: entry["id"] for id, entry in fresh.items()}
         proof.scope = replace(scope, entries=[*scope.entries, *fresh.values()], again=again)

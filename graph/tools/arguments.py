@@ -54,15 +54,17 @@ class Arguments:
 
     def read(self, arguments: Any) -> tuple[Any, list[str]]:
         """Return the arguments and their problems; what does not fit is coerced if nothing is lost by that."""
-        if not (problems := self.problems(arguments)):
-            return arguments, problems
-        arguments = self.coerce_all(arguments)
-        return arguments, self.problems(arguments)
+        if problems := self.problems(arguments):
+            arguments = self.coerce_all(arguments)
+            problems = self.problems(arguments)
+        return arguments, problems
 
     def coerce_all(self, arguments: Any) -> Any:
         """Return the arguments, coerced where nothing is lost; values that do not fit are kept."""
         try:
             with time_limit(SECONDS):
+                if self._validator.is_valid(arguments):
+                    return arguments
                 return coerce(arguments, self._schema, self._schema, self._fits)
         except Exception:  # the schema may be hostile; `problems` reports it
             return arguments
