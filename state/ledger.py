@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat
 from typing_extensions import TypedDict
@@ -68,6 +68,11 @@ def remaining(limits: Limits, granted: Mapping[str, float] | None, spent: Mappin
 def subtract(amounts: Mapping[str, float], used: Mapping[str, float] | None) -> Amounts:
     """Return what is left of each amount, never below zero."""
     return {key: max(0, amount - (used or {}).get(key, 0)) for key, amount in amounts.items()}
+
+
+def allowance_left(values: Mapping[str, Any]) -> Amounts:
+    """Return what a step or planning may still spend: its allowance minus its spending since it was sent off."""
+    return subtract(values.get("allowance") or {}, values.get("spent"))
 
 
 def exhausted(left: Mapping[str, float], needs: tuple[str, ...] = ("rounds", "model_calls")) -> str | None:

@@ -106,12 +106,6 @@ def _review(id: str, action: Mapping[str, Any]) -> Pause:
     }
 
 
-def open_ask(call: FrozenCall) -> Pause | None:
-    """Return the first unanswered question of a call."""
-    asks, answers = call.get("asks") or [], call.get("answers") or []
-    return asks[len(answers)] if len(answers) < len(asks) else None
-
-
 def decision(kind: str, text: str, tool: str, arguments: Json | None) -> Json:
     """Return a person's answer to a review in the form that LangChain's agents expect."""
     if kind == "approve":

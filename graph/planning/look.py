@@ -15,14 +15,13 @@ from donewhen.graph.planning.outcomes import PlanningRound, out_of_budget, plann
 from donewhen.graph.step.calls import (
     CallContext,
     GatedCall,
-    allowance_left,
     make_call,
     observe,
     store_entry,
     store_notes,
 )
 from donewhen.graph.tools.effects import CallOutcome
-from donewhen.state.ledger import add, exhausted
+from donewhen.state.ledger import add, allowance_left, exhausted
 from donewhen.state.records import FrozenCall, JournalEntry
 from donewhen.state.run import PLANNING, Planning
 from donewhen.state.secrets import redact_json
@@ -81,16 +80,17 @@ async def _make_call(call: FrozenCall, number: int, context: CallContext) -> tup
     """Return the observation of one call, and what hooks observed of it."""
     made = GatedCall(call, tool := context.tools[call["name"]], f"{PLANNING}.{number}")
     if outside := tool.path_problem(call["args"], context.settings.profile.allowed_paths):
-        made.outcome = outside
+        made.refusal = outside
         return observe(context.state, made), ()
     given = redact_json(call["args"])
     emit(context.runtime, "tool_started", id=made.id, step=None, tool=call["name"], arguments=given)
     await make_call(context, made)
     assert isinstance(made.outcome, CallOutcome), "the outcome of a read is never unknown"
+    assert made.result is not None
     context.spent = add(context.spent, made.outcome.spent)
     entry = observe(context.state, made)
     emit_observation(context.runtime, entry)
-    return entry, made.outcome.result.notes
+    return entry, made.result.notes
 
 
 def _result_messages(calls: list[FrozenCall], told: list[str]) -> list[AnyMessage]:

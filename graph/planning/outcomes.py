@@ -19,11 +19,11 @@ from donewhen.graph.people.budget import Account, budget_pause
 from donewhen.graph.people.consent import Proposal, propose_plan
 from donewhen.graph.people.pauses import make_pause, pause_message
 from donewhen.graph.step.audit import Subject, audit, is_audit_due
-from donewhen.graph.step.calls import CallContext, allowance_left
+from donewhen.graph.step.calls import CallContext
 from donewhen.graph.step.ending import ask_before_end
 from donewhen.graph.tools.hooks import OPTIONS
 from donewhen.state.language.texts import say
-from donewhen.state.ledger import add
+from donewhen.state.ledger import add, allowance_left
 from donewhen.state.people.amounts import format_count
 from donewhen.state.plan.planning import PROMOTED, mode_row
 from donewhen.state.plan.revise import hash_work

@@ -33,10 +33,9 @@ from donewhen.graph.planning.outcomes import (
     start_looking,
     take_plan,
 )
-from donewhen.graph.step.calls import allowance_left
 from donewhen.prompts import instructions
 from donewhen.state.language.texts import known_language, primary_language
-from donewhen.state.ledger import add, exhausted
+from donewhen.state.ledger import add, allowance_left, exhausted
 from donewhen.state.pattern import pattern
 from donewhen.state.people.amounts import format_count
 from donewhen.state.plan.plan import ignored_keys, read_plan

@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, Literal
 
-from donewhen.graph.executors.relay import open_ask
 from donewhen.graph.people.pauses import make_pause
 from donewhen.graph.tools.effects import UnknownEffect
 from donewhen.state.language.texts import option_texts, say
@@ -43,10 +42,9 @@ def approval_pause(
     return _call_pause("tool", call, state, question, options=["approve", "edit", "reject"], **more)
 
 
-def relay_pause(call: FrozenCall, state: Step) -> StepRecord:
+def relay_pause(call: FrozenCall, ask: Pause, state: Step) -> StepRecord:
     """Return the record's change with which a step waits for an answer to its executor or tool, in its words."""
-    ask, record, id = open_ask(call), state["record"], state["step"]["id"]
-    assert ask is not None
+    record, id = state["record"], state["step"]["id"]
     number, said = record.get("questions", 0) + 1, ask["question"]
     if ask["kind"] == "tool":
         said = f"{call['name']}: {_permission_question(ask['tool'], state)} {said}".strip()

@@ -17,7 +17,7 @@ from langgraph.store.base import BaseStore
 
 from donewhen.graph.context import Deps
 from donewhen.graph.events import emit, emit_charge, emit_observation, now, thread_of
-from donewhen.graph.executors.relay import answered_asks, interrupt_value, open_ask, questions_of, resume_values
+from donewhen.graph.executors.relay import answered_asks, interrupt_value, questions_of, resume_values
 from donewhen.graph.llm.cost import Meter
 from donewhen.graph.llm.history import observation_limit, render_observation
 from donewhen.graph.llm.offer import FIND_TOOLS, find_tools, offer_for_step
@@ -25,7 +25,7 @@ from donewhen.graph.llm.reply import LOOK_FIRST
 from donewhen.graph.llm.voice import without_listeners
 from donewhen.graph.people.interjections import new_interjections
 from donewhen.graph.step.approvals import NewTargets, Reason, approval_pause, relay_pause, unknown_effect_pause
-from donewhen.graph.step.leave import leave, silence_hint
+from donewhen.graph.step.leave import count_silence, leave, silence_hint
 from donewhen.graph.tools.call import CallResult, ToolCall, call_tool, seconds_for
 from donewhen.graph.tools.changes import keep_changes
 from donewhen.graph.tools.effects import (
@@ -48,7 +48,6 @@ from donewhen.prompts import framed
 from donewhen.state.consent import KnownTargets
 from donewhen.state.ledger import Amounts, add, exhausted, subtract
 from donewhen.state.plan.planning import PROMOTED
-from donewhen.state.plan.steps import count_silence, needs_no_call
 from donewhen.state.private_langgraph import with_resume_values
 from donewhen.state.proof.journal import (
     INLINE_CHARS,
@@ -60,8 +59,8 @@ from donewhen.state.proof.journal import (
     shorten_entry,
 )
 from donewhen.state.reading.decisions import LOOKUPS
-from donewhen.state.records import FrozenCall, JournalEntry, StepClaim, StepRecord
-from donewhen.state.run import Json, Planning, Step
+from donewhen.state.records import FrozenCall, JournalEntry, Pause, StepClaim, StepRecord
+from donewhen.state.run import Json, Step
 from donewhen.state.secrets import conceal, conceal_json, redact_json
 from donewhen.state.settings import Settings
 
@@ -73,6 +72,8 @@ EFFECT = "donewhen_effect"
 """Metadata key of a call for its effect's key, which is the same when the call is repeated after a crash."""
 MOST_ASKED = 20
 """Times that the tool of one call may ask, also where nobody is asked because a policy answers."""
+SETTLED = {"approved", "refused", "response", "known"}
+"""Keys of a call that a person decided about."""
 ASKS = "asks"
 """Error of a call whose tool asks a person."""
 
@@ -86,19 +87,14 @@ class RecallResult:
     span: tuple[int, int] = (0, 0)
 
 
-Outcome = CallOutcome | RecallResult | UnknownEffect | str
-"""The result of a call or a look-up, a question whether it took effect before, or why it was not made."""
+Outcome = CallOutcome | RecallResult | UnknownEffect
+"""The result of a call or a look-up, or a question whether the call took effect before."""
 
 
 async def act(state: Step, runtime: Runtime[Settings], config: RunnableConfig, *, deps: Deps) -> Step:
     """Make the calls in the step's record; stop at the first that needs a person or more budget."""
     tools = deps.tools_for(state["step"].get("executor"), runtime.context)
     return await CallBatch.of(CallContext(state, runtime, config, deps, tools)).run()
-
-
-def allowance_left(state: Step | Planning) -> Amounts:
-    """Return what a step or planning may still spend: its allowance minus its spending since it was sent off."""
-    return subtract(state.get("allowance") or {}, state.get("spent"))
 
 
 @dataclass
@@ -150,22 +146,14 @@ class GatedCall:
     """Why it is not made, in words for the model."""
     verdict: Verdict | None = None
     """The word of the hooks; None if nobody can be asked about this call, neither by a hook nor by its tool."""
-    outcome: Outcome = ""
-
-    @property
-    def result(self) -> CallResult | None:
-        """The result, if it was made."""
-        return self.outcome.result if isinstance(self.outcome, CallOutcome) else None
-
-    @cached_property
-    def artifact(self) -> Json:
-        """The stored parts of the result's artifact."""
-        return (self.result and storable_artifact(self.result)) or {}
-
-    @property
-    def asks(self) -> bool:
-        """True if its executor or its tool asks a person."""
-        return self.result is not None and _is_asking(self.call, self.result)
+    outcome: Outcome | None = None
+    """What came of it; None if it was not made."""
+    result: CallResult | None = None
+    """The result, if there is one."""
+    artifact: Json = field(default_factory=dict)
+    """The stored parts of the result's artifact."""
+    asks: bool = False
+    """True if its executor or its tool asks a person."""
 
 
 @dataclass
@@ -201,8 +189,8 @@ class CallBatch:
         """Make the calls; leave the step at the first call that may not be made now."""
         context, state = self.context, self.context.state
         while self.calls:
-            if open_ask(self.calls[0]):
-                return self._halt(relay_pause(self.calls[0], state))
+            if ask := open_ask(self.calls[0]):
+                return self._halt(relay_pause(self.calls[0], ask, state))
             group = [await self._at_gates(n, call) for n, call in enumerate(self._next_group(), self.number + 1)]
             first = group[0]
             if not first.refusal and (change := await self._gate(first)):
@@ -221,8 +209,8 @@ class CallBatch:
             seconds = max((each.result.seconds for each in group if each.result), default=0.0)
             context.spent = add(context.spent, {"active_seconds": seconds})
             self.calls = [*asking, *self.calls[len(group) :]]
-            if asking:
-                return self._halt(relay_pause(asking[0], state))
+            if asking and (ask := open_ask(asking[0])):
+                return self._halt(relay_pause(asking[0], ask, state))
         return self._finish()
 
     def _next_group(self) -> Sequence[FrozenCall]:
@@ -242,7 +230,7 @@ class CallBatch:
         tool = self.context.tools.get(call["name"])
         gated = GatedCall(call, tool, f"{self.context.state['step']['id']}.{number}", verdict=Verdict())
         gated.refusal = self._refusal(gated)
-        if not (gated.refusal or needs_no_call(call) or "known" in call):
+        if tool and not gated.refusal and "known" not in call:
             gated.verdict = await ask_before_call(self.context, gated)
             if gated.verdict.refused or "approved" in call:
                 gated.verdict = replace(gated.verdict, question="")
@@ -268,7 +256,7 @@ class CallBatch:
     async def _gate(self, gated: GatedCall) -> StepRecord | None:
         """Return the record's change if the step must leave before this call; None if the call may be made now."""
         call, state, hooked = gated.call, self.context.state, gated.verdict.question if gated.verdict else ""
-        if needs_no_call(call):
+        if gated.tool is None:
             return None
         if key := exhausted(self.context.left(), ("tool_calls",)):
             return {"status": "ready", "code": f"allowance:{key}"}
@@ -285,7 +273,7 @@ class CallBatch:
         covered = reason in ("asks", "new")  # covered by the plan: ask once for all such calls
         others = [other for other in self.calls[1:] if covered and self._needs_approval_too(other, new)]
         waiting = approval_pause([call, *others], state, reason, new, hooked)
-        if gated.tool and (diffs := await differences(gated.tool.tool, call["args"])):
+        if diffs := await differences(gated.tool.tool, call["args"]):
             waiting["diffs"] = diffs
         return {"status": "waiting", "waiting": waiting}
 
@@ -293,7 +281,7 @@ class CallBatch:
         """Return why a person must approve the call; `new` applies only if it has targets unknown to people."""
         approvals, delegated = self.context.settings.approvals, call.get("delegated")
         tool = self.context.tools.get(call["name"])
-        if tool is None or needs_no_call(call) or "approved" in call or "known" in call:
+        if tool is None or SETTLED & call.keys():
             return None
         if approvals == "each" and (delegated or tool.effect != "read"):
             return "each"
@@ -315,7 +303,7 @@ class CallBatch:
         known = state["known_targets"]() if "known_targets" in state else KnownTargets()
         for entry in [*known_entries(state), *self.entries]:
             known.observe(entry)
-        if not (gated.tool and gated.tool.new_targets(gated.call["args"], known)):
+        if gated.tool is None or not gated.tool.new_targets(gated.call["args"], known):
             return {}
         for id in known.long:
             known.read(id, await load_text(context.runtime, state, id) or "")
@@ -334,8 +322,6 @@ class CallBatch:
         if group[0].call["name"] in LOOKUPS:
             group[0].outcome = await self._look_up(group[0].call)
             return
-        for each in group:
-            each.outcome = each.refusal
         running = [each for each in group if not each.refusal]
         for each in running:
             shown: Json = {"tool": each.call["name"], "arguments": redact_json(each.call["args"])}
@@ -495,6 +481,12 @@ class CallBatch:
         }
 
 
+def open_ask(call: FrozenCall) -> Pause | None:
+    """Return the first unanswered question of a call."""
+    asks, answers = call.get("asks") or [], call.get("answers") or []
+    return asks[len(answers)] if len(answers) < len(asks) else None
+
+
 def _is_asking(call: FrozenCall, result: CallResult) -> bool:
     """Return whether an executor or a tool asks a person; a tool's own artifact never does."""
     artifact = result.artifact if call.get("delegated") or result.error == ASKS else None
@@ -610,10 +602,12 @@ async def make_call(context: CallContext, made: GatedCall) -> None:
         return
     if outcome.key:
         context.wrote.append(outcome.key)
-    if not outcome.whole and (text := await load_text(context.runtime, state, made.id)):
-        # The id may belong to another text, from another branch of the history.
-        same = shorten_text(text) == outcome.result.text
-        made.outcome = replace(outcome, result=replace(outcome.result, text=text)) if same else outcome
+    made.result, made.artifact = outcome.result, storable_artifact(outcome.result) or {}
+    made.asks = _is_asking(call, outcome.result)
+    # The id may belong to another text, from another branch of the history.
+    whole = None if outcome.whole else await load_text(context.runtime, state, made.id)
+    if whole and shorten_text(whole) == outcome.result.text:
+        made.result = replace(outcome.result, text=whole)
 
 
 async def _call_tool(context: CallContext, made: GatedCall, config: RunnableConfig, key: str) -> CallResult:
@@ -653,7 +647,7 @@ def observe(state: Step, made: GatedCall, source: Source = "tool") -> JournalEnt
         state["step"]["id"],
         state["record"]["rounds"],
         source,
-        result.text if result else f"Not run: {made.outcome}",
+        result.text if result else f"Not run: {made.refusal}",
         ok=result.ok if result else "response" in call,
         tool=call["name"],
         arguments=call["args"],
@@ -687,7 +681,8 @@ async def make_reading(context: CallContext, name: str, arguments: Json) -> tupl
     await make_call(context, made)
     context.meters.clear()
     assert isinstance(made.outcome, CallOutcome), "the outcome of a read is never unknown"
-    result = made.outcome.result
+    assert made.result is not None
+    result = made.result
     spent: Amounts = {"tool_calls": 1, "active_seconds": result.seconds}
     context.spent = add(add(context.spent, made.outcome.spent), spent)
     entry = await store_entry(context.runtime, state, observe(state, made, "check"))

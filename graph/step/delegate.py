@@ -27,9 +27,10 @@ from donewhen.graph.llm.attachments import brief_message
 from donewhen.graph.llm.briefs import handover_text
 from donewhen.graph.llm.cost import meter_of
 from donewhen.graph.llm.voice import Voice
-from donewhen.graph.step.calls import EFFECT, CallBatch, CallContext, allowance_left, with_whole_text
+from donewhen.graph.step.calls import EFFECT, CallBatch, CallContext, with_whole_text
 from donewhen.graph.step.leave import leave
 from donewhen.graph.tools.toolbox import KnownTool
+from donewhen.state.ledger import allowance_left
 from donewhen.state.private_langgraph import CHECKPOINTER_KEY
 from donewhen.state.records import FrozenCall, StepRecord
 from donewhen.state.run import Json, Step

@@ -74,6 +74,12 @@ def send_correction(
     return {"record": record, "transcript": list(messages), "decision": None}
 
 
+def count_silence(record: StepRecord, new: bool) -> StepRecord:
+    """Return the record's change after a round: the current and the longest series of rounds without anything new."""
+    rounds = 0 if new else record.get("silent", 0) + 1
+    return {"silent": rounds, "silent_most": max(rounds, record.get("silent_most", 0))}
+
+
 def silence_hint(state: Step, runtime: Runtime[Settings], record: StepRecord) -> str:
     """Return a hint for the model after several rounds without anything new, else ""; tell the user once."""
     rounds = record["silent"]

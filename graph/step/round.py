@@ -30,16 +30,16 @@ from donewhen.graph.llm.reply import Decision, UnusableReply, read_reply
 from donewhen.graph.llm.voice import Voice
 from donewhen.graph.people.interjections import with_interjections
 from donewhen.graph.people.pauses import make_pause
-from donewhen.graph.step.calls import CallBatch, CallContext, allowance_left, known_entries
-from donewhen.graph.step.leave import leave, send_correction, silence_hint
+from donewhen.graph.step.calls import CallBatch, CallContext, known_entries
+from donewhen.graph.step.leave import count_silence, leave, send_correction, silence_hint
 from donewhen.graph.tools.effects import store_label
 from donewhen.graph.tools.toolbox import Toolbox
 from donewhen.prompts import instructions
 from donewhen.state.errors import ModelError
 from donewhen.state.language.texts import known_language, primary_language
-from donewhen.state.ledger import Amounts, add, exhausted
+from donewhen.state.ledger import Amounts, add, allowance_left, exhausted
 from donewhen.state.plan.planning import PROMOTED
-from donewhen.state.plan.steps import count_silence, transcript_key
+from donewhen.state.plan.steps import transcript_key
 from donewhen.state.proof.journal import find_earlier_answer
 from donewhen.state.reading.decisions import EXECUTE, control_tools
 from donewhen.state.records import FrozenCall, StepClaim, StepRecord, StepStatus

@@ -88,27 +88,17 @@ def _record_with_calls(step: Mapping[str, Any], before: Mapping[str, Any] | None
 def next_needs(record: StepRecord) -> tuple[str, ...]:
     """Return the amounts of which a step's next action takes one: for calls, for a claim, or for a round."""
     if calls := record.get("calls"):
-        return () if needs_no_call(calls[0]) else ("tool_calls",)
+        decided = calls[0]["name"] in LOOKUPS or "refused" in calls[0] or "response" in calls[0]
+        return () if decided else ("tool_calls",)
     if claim := record.get("claim"):
         return (claim["needs"],)
     return ROUND
-
-
-def count_silence(record: StepRecord, new: bool) -> StepRecord:
-    """Return the record's change after a round: the current and the longest series of rounds without anything new."""
-    rounds = 0 if new else record.get("silent", 0) + 1
-    return {"silent": rounds, "silent_most": max(rounds, record.get("silent_most", 0))}
 
 
 def standstill(record: StepRecord) -> str:
     """Return a notice about a step whose last rounds brought nothing new; "" otherwise."""
     rounds = record.get("silent", 0)
     return f"nothing new in its last {rounds} rounds" if rounds >= SILENT_ROUNDS else ""
-
-
-def needs_no_call(call: FrozenCall) -> bool:
-    """Return whether a frozen call is resolved without being made: a person rejected or answered it."""
-    return call["name"] in LOOKUPS or "refused" in call or "response" in call
 
 
 def transcript_key(id: str, record: StepRecord) -> str:
