@@ -165,6 +165,16 @@ class Conversations:
         await self._agent.tell(thread_id, text)
         conversation.tell({"type": "told", "text": text.strip()})
 
+    async def undo(self, thread_id: str, step: str | None, *, dry_run: bool) -> Json:
+        """Undo the thread's changes, or those of a step or a call. Raises ThreadWaiting for a request not ended."""
+        conversation = await self._conversation(thread_id)
+        report = await self._agent.undo(thread_id, step, dry_run=dry_run)
+        if report.status == "undone" and not dry_run:
+            run = await self._agent.get(thread_id)
+            conversation.updated = (await self._agent.info(thread_id)).updated
+            conversation.tell({"type": "undone", "run": {**run.to_dict(), "pending": []}})
+        return report.to_dict()
+
     def stop(self, thread_id: str) -> None:
         """Ask the thread to stop at its next clean point. Raises ThreadBusy if another process works on it."""
         conversation = self._open.get(thread_id)

@@ -70,6 +70,7 @@ def page(conversations: Conversations, token: str, hosts: frozenset[str]) -> Sta
         Route("/api/threads/{thread}/plan-text", to_handler(_plan_text), methods=["POST"]),
         Route("/api/threads/{thread}/go-on", to_handler(_go_on), methods=["POST"]),
         Route("/api/threads/{thread}/tell", to_handler(_tell), methods=["POST"]),
+        Route("/api/threads/{thread}/undo", to_handler(_undo), methods=["POST"]),
         Route("/api/threads/{thread}/stop", to_handler(_stop), methods=["POST"]),
         Route("/api/threads/{thread}/observations/{observation}", to_handler(_observation)),
     ]
@@ -205,6 +206,12 @@ async def _go_on(conversations: Conversations, thread: str, request: Request) ->
 async def _tell(conversations: Conversations, thread: str, request: Request) -> Any:
     await conversations.tell(thread, str((await _body(request)).get("text") or ""))
     return {}
+
+
+async def _undo(conversations: Conversations, thread: str, request: Request) -> Any:
+    body = await _body(request)
+    step = str(body.get("step") or "") or None
+    return await conversations.undo(thread, step, dry_run=body.get("dry_run") is not False)
 
 
 async def _rename(conversations: Conversations, thread: str, request: Request) -> Any:

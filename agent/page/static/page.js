@@ -27,6 +27,7 @@ const acts = {
   reply: (id, how) => composer.reply(id, how),
   goOn: () => goOn("").catch(() => {}),
   observation: (id) => said(get(at(thread, `observations/${encodeURIComponent(id)}`))),
+  undo: (step, dry) => said(post(at(thread, "undo"), { step, dry_run: dry })),
   planText: async (id, edited) => (await said(post(at(thread, "plan-text"), { id, ...edited }))).text,
   draft: (id) => ({ read: () => draft(formKey(id)), keep: (value) => keep(formKey(id), value) }),
 };

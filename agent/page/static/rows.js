@@ -33,6 +33,7 @@ export function callNode(event, observe) {
   const time = el("span", { className: "time" });
   const body = el("div", { className: "body" });
   const node = el("details", { className: "call" }, el("summary", {}, line, time), body);
+  const way = el("div", { className: "buttons" });
   let drawn = false;
   let result = [];
   const draw = () => { // what nobody opens is not drawn
@@ -49,10 +50,13 @@ export function callNode(event, observe) {
     time.className = "time";
     time.textContent = `${answer.ok ? "" : "✗ "}${answer.id}${answer.seconds >= 0.05 ? ` · ${answer.seconds.toFixed(1)} s` : ""}`;
     const whole = answer.text.length >= SHORTENED && button(words.show_all, () => observe(answer.id), "quiet");
-    result = [el("div", { className: "about" }, words.result), plainText(answer.text), whole].filter(Boolean);
+    result = [el("div", { className: "about" }, words.result), plainText(answer.text), whole, way].filter(Boolean);
     draw();
   };
   node.rest = () => { time.className = "time"; };
+  node.offer = (row, undo) => { // the way back, beside the change
+    way.replaceChildren(row.result === "unchanged" ? el("span", { className: "note" }, words.undone) : button(words.undo, undo, "quiet"));
+  };
   if (event.id && event.text !== undefined) node.finish(event);
   else time.className = "time spin";
   return node;
@@ -153,11 +157,20 @@ export function receiptNode(receipt, run, observe) {
     ...(step.criteria ?? []).map((each) => criterionNode(each.text, each.verdict, each, observe)),
     step.unchanged ? el("div", { className: "criterion", dir: "auto" }, `${words.unchanged} ${step.unchanged}`) : null));
   const effects = (receipt.effects ?? []).map((each) =>
-    el("div", {}, button(`[${each.id}] ${each.tool}`, () => observe(each.id), "evidence"), each.ok ? "" : " ✗"));
+    el("div", {}, button(`[${each.id}] ${each.tool}`, () => observe(each.id), "evidence"), ` ${each.arguments?.path ?? each.arguments?.destination ?? ""}`, each.ok ? "" : " ✗"));
   const approvals = (receipt.approvals ?? []).map((each) => `${each.decision}${each.text ? `: ${each.text}` : ""} (${each.by})`);
   const questions = (receipt.questions ?? []).map((each) => `${each.question ? `${each.question} → ` : ""}${each.answer} (${each.by})`);
   const lines = [...approvals, ...questions].map((each) => el("div", { dir: "auto" }, each));
   const list = (title, items) => (items.length ? [el("div", { className: "about" }, title), ...items] : []);
   return el("details", { className: "card receipt", open: doubted(receipt.audit).length > 0 }, summary, auditNode(receipt.audit, observe), ...rows,
-    el("div", { className: "receipt-step" }, ...list(words.effects, effects), ...list(words.decisions, lines)));
+    el("div", { className: "receipt-step" }, ...list(words.effects, effects), el("div", { className: "buttons back" }), ...list(words.decisions, lines)));
+}
+
+// What would come of undoing changes, or came of it; `carryOut` is asked for where all of it can be undone.
+export function undoNodes(report, carryOut) {
+  const row = (each) => el("div", { className: `criterion ${each.result}`, title: each.why },
+    el("span", { className: "verdict" }, words[`undo_${each.result}`]), el("div", { dir: "auto" }, each.to ? `${each.to} → ${each.path}` : each.path));
+  const beyond = report.beyond.map((each) => el("div", { className: "about" }, `${words.undo_beyond}: [${each.id}] ${each.tool}`));
+  const sure = report.status === "undone" && carryOut ? [button(words.undo, carryOut)] : [];
+  return [...report.changes.map(row), ...beyond, el("div", { className: "buttons" }, ...sure)];
 }

@@ -3,7 +3,7 @@ import { Answer } from "/answer.js";
 import { $, argumentsOf, button, copyButton, dialog, el, name, wholeText, words } from "/draw.js";
 import { formOf } from "/forms.js";
 import { markdown } from "/markdown.js";
-import { ENDED, Step, callNode, meterPart, receiptNode } from "/rows.js";
+import { ENDED, Step, callNode, meterPart, receiptNode, undoNodes } from "/rows.js";
 
 export class View {
   // `acts`: what asks or tells the rest of the page; see page.js.
@@ -15,6 +15,7 @@ export class View {
     this.parts = {}; // what there is one of, by name
     this.steps = new Map();
     this.calls = []; // [step, element] of calls at work
+    this.made = new Map(); // observation → element of the call that is over
     this.talk = new Map(); // step → element of what it says now
     this.meter = new Map();
     this.pending = []; // open questions, the one asked now first
@@ -51,6 +52,7 @@ export class View {
       case "spent": for (const row of event.meter ?? []) this.meter.set(row.key, row); this.drawMeter(); break;
       case "waiting": this.rest(event.run); this.ask(event.pending ?? [], event.problem); break;
       case "outcome": this.ended = true; this.rest(event.run); this.end(event); break;
+      case "undone": this.drop("receipt"); this.end({ status: event.run.status, run: event.run }); break;
       case "error": this.working = false; this.problem(event.text); break;
       case "gone": this.working = false; this.pending = []; this.log.replaceChildren(el("div", { className: "empty" }, words.gone)); break;
     }
@@ -184,6 +186,7 @@ export class View {
 
   call(event) {
     const line = callNode(event, this.observe);
+    if (event.id && event.text !== undefined) this.made.set(event.id, line);
     this.at(event.step, line);
     return line;
   }
@@ -191,8 +194,11 @@ export class View {
   finishCall(event) {
     const of = (same) => this.calls.findIndex(([step, node]) => node.tool === event.tool && (!same || step === (event.step ?? "")));
     const found = of(true) >= 0 ? of(true) : of(false);
-    if (found >= 0) this.calls.splice(found, 1)[0][1].finish(event);
-    else this.call({ ...event, shown: {}, changes: [] });
+    if (found >= 0) {
+      const [[, node]] = this.calls.splice(found, 1);
+      node.finish(event);
+      this.made.set(event.id, node);
+    } else this.call({ ...event, shown: {}, changes: [] });
   }
 
   // --- what a person is asked
@@ -254,7 +260,28 @@ export class View {
     }
     if (stopped) return this.stopped(words.stopped);
     if (run?.answer) this.answer().write(run.answer);
-    if (run?.receipt) this.part("receipt", () => receiptNode(run.receipt, run, this.observe));
+    if (!run?.receipt) return;
+    this.part("receipt", () => receiptNode(run.receipt, run, this.observe));
+    if (run.receipt.changed) this.offerUndo();
+  }
+
+  // --- the way back from what a run changed: beside each change, and for all of them in the receipt
+
+  async offerUndo() {
+    const { receipt } = this.parts;
+    const { changes } = await this.acts.undo(null, true).catch(() => ({ changes: [] }));
+    for (const row of changes) this.made.get(row.id)?.offer(row, () => this.undo(row.id));
+    const some = changes.some((row) => row.result !== "unchanged");
+    receipt.querySelector(".back").replaceChildren(...(some ? [button(words.undo_all, () => this.undo(null), "quiet")] : []));
+  }
+
+  async undo(step) {
+    const show = (report, carryOut) => dialog(words.undo, ...undoNodes(report, carryOut));
+    show(await this.acts.undo(step, true), async () => {
+      const report = await this.acts.undo(step, false);
+      $("dialog").close();
+      if (report.status !== "undone") show(report);
+    });
   }
 
   // A thread as it stands, of which no events are known.

@@ -1,6 +1,7 @@
 """The page as a place where one works, in headless Chromium: nothing typed is lost, everything is within reach."""
 
 import os
+import re
 from pathlib import Path
 from typing import Any
 
@@ -72,7 +73,7 @@ async def test_the_text_of_a_plan_follows_its_list() -> None:
         await asked(tab)
         await tab.fill(".edit .row > textarea", "Read it twice")
         await tab.click("text=Edit as text")
-        assert "Read it twice" in await tab.input_value(".plan-text")
+        await playwright.expect(tab.locator(".plan-text")).to_have_value(re.compile("Read it twice"))
         await tab.click("text=Edit as a list")
         assert await tab.input_value(".edit .row > textarea") == "Read it twice"
         await tab.click("text=Edit as text")
@@ -354,3 +355,43 @@ async def test_a_restart_leaves_open_tabs_alone(tmp_path: Path) -> None:
                 assert await tab.evaluate("document.activeElement.matches('.edit .row > textarea')")
                 await tab.click("text=Run it")
                 await tab.wait_for_selector(".receipt")
+
+
+async def test_changes_are_undone_where_they_stand(tmp_path: Path) -> None:
+    """0071: “Undo” beside a change says what comes back; one that changed since is named; another tab sees it."""
+    (tmp_path / "a.txt").write_text("one\n")
+    (tmp_path / "b.txt").write_text("two\n")
+    plan = submit_plan([{"content": "Rewrite them", "done_when": ["rewritten"], "tools": ["write_file"]}])
+    execute = [
+        call("write_file", path="a.txt", content="ONE\n"),
+        call("write_file", path="b.txt", content="TWO\n"),
+        finish_step("Both are rewritten.", "s1.1"),
+    ]
+    model = ScriptedModel(roles={"triage": [plan], "execute": execute})
+    worker = Agent(model, workspace_tools(tmp_path), storage="memory:", settings={"approvals": "plan"})
+    async with served(worker, dir=str(tmp_path)) as page, browser(page) as tab:
+        await asked(tab)
+        await tab.click("text=Run it")
+        await tab.wait_for_selector(".receipt")
+        other = await tab.context.new_page()
+        await other.goto(tab.url)
+        await other.wait_for_selector(".receipt")
+        await tab.locator(".step summary").first.click()
+        rows = tab.locator(".call")
+        await rows.nth(0).locator("summary").click()
+        await rows.nth(0).get_by_role("button", name="Undo").click()
+        await playwright.expect(tab.locator("dialog .criterion")).to_have_text("can come backa.txt")
+        await picture(tab, "undo-dialog")
+        await tab.locator("dialog").get_by_role("button", name="Undo").click()
+        await playwright.expect(rows.nth(0).get_by_text("Undone")).to_be_visible()
+        assert (tmp_path / "a.txt").read_text() == "one\n"
+        await playwright.expect(tab.locator(".answer")).to_contain_text("Undone after the run: a.txt")
+        await playwright.expect(other.locator(".answer")).to_contain_text("Undone after the run: a.txt")
+        (tmp_path / "b.txt").write_text("mine\n")
+        await tab.click(".receipt > summary")
+        await picture(tab, "undo-receipt")
+        await tab.get_by_role("button", name="Undo all changes").click()
+        await playwright.expect(tab.locator("dialog .refused")).to_have_text("changed sinceb.txt")
+        assert await tab.locator("dialog .buttons button").count() == 0
+        assert await axe(tab) == []
+        assert (tmp_path / "b.txt").read_text() == "mine\n"
