@@ -38,8 +38,8 @@ VERBS: dict[str, Verb] = {
 }  # fmt: skip
 TEXT_KEYS = ("message", "feedback", "reason", "text", "answer", "response")
 EDIT_KEYS = ("plan", "steps", "arguments")
-PLAN_KEYS = ("title", "complexity", "need_thinking", "steps", "schedule", "speak", "revision", "limits")
-OWN_KEYS = ("type", "decision", "action", "id", "revision")
+AROUND_KEYS = ("type", "decision", "action", "id")
+OWN_KEYS = (*AROUND_KEYS, "revision")
 NESTING = 4
 JUDGEMENT = "Approved without further words: use your own judgement."
 
@@ -289,7 +289,7 @@ def _read_edit(value: dict[str, Any]) -> tuple[str | None, dict[str, Any]]:
             return (name if isinstance(name, str) else None), dict(arguments)
         return None, dict(edited)
     if isinstance(value.get("steps"), list) and "plan" not in value:
-        return None, {"plan": {key: value[key] for key in PLAN_KEYS if key in value}}
+        return None, {"plan": {key: item for key, item in value.items() if key not in (*AROUND_KEYS, *TEXT_KEYS)}}
     return None, {key: value[key] for key in EDIT_KEYS if key in value}
 
 

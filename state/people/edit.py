@@ -9,6 +9,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any, ClassVar
 
 import yaml
@@ -16,13 +17,14 @@ import yaml
 from donewhen.state.language.texts import Unclear, catalogue, unclear
 from donewhen.state.pattern import pattern
 from donewhen.state.people.amounts import read_limits
-from donewhen.state.plan.plan import ignored_keys
+from donewhen.state.plan.plan import unknown_fields, with_own_names
 from donewhen.state.plan.text import schedule_lines
 from donewhen.state.records import Pause
 
 MOST_CHARS = 200_000
 MOST_NODES = 10_000
 DEEPEST = 30
+MOST_PROBLEMS = 5
 WIDTH = 100
 FENCE = pattern(r"\A\s*(```+|~~~+)[\w-]*[ \t]*\n(?P<body>.*?)\n?[ \t]*\1\s*\Z", re.DOTALL)
 STEPS = pattern(r"^steps[ \t]*:", re.MULTILINE)
@@ -222,14 +224,13 @@ def edit_plan(
 ) -> PlanEdit | Unclear:
     """Return the plan with the edit in `fields`, or the reason why it does not apply.
 
-    A key of the plan that the edit does not name stays as it is; a step is as the edit says. A key that a plan does
-    not have is a problem in a text that a person wrote, and is ignored in the data of a program. `limits` are those
-    that were shown.
+    A key of the plan that the edit does not name stays as it is; a step is as the edit says. A key that neither a plan
+    has nor the one that was shown is a problem. `limits` are those that were shown.
     """
-    edit, lines, typed = fields.get("plan", fields), dict[str, int](), isinstance(fields.get("plan"), str)
+    edit, lines = fields.get("plan", fields), dict[str, int]()
     if edit is None:
         edit = fields
-    if typed:
+    if isinstance(edit, str):
         document = read_document(edit)
         if isinstance(document, Unclear):
             return document
@@ -239,10 +240,9 @@ def edit_plan(
     if not isinstance(edit.get("steps"), list):
         return unclear("plan_steps")
     given = {key: item for key, item in edit.items() if key not in ("limits", "revision")}
-    if typed and (strange := ignored_keys(given)):
-        places = {key: next((at for at in lines if at.rpartition(".")[2] == key), "") for key in strange}
-        said = ", ".join(f"line {lines[at]}: {key}" if at else key for key, at in places.items())
-        return unclear("edit", reasons=f"a plan has no place for {said}")
+    if strange := list(islice(unknown_fields(given, plan), MOST_PROBLEMS)):
+        said = (f"line {lines[path]}: {problem}" if path in lines else problem for path, problem in strange)
+        return unclear("edit", reasons="; ".join(said))
     if plan.get("schedule") and "schedule" not in given:
         return unclear("schedule_left_out")
     changed_limits = _read_changed_limits(edit.get("limits"), limits)
@@ -273,6 +273,7 @@ def _whole_step(step: Any, old: Mapping[Any, Mapping[str, Any]]) -> Any:
     """Return the step as written; its planned calls are dropped if its content changed."""
     if not isinstance(step, Mapping):
         return {"content": step} if isinstance(step, str) else step
+    step = with_own_names(step)
     before = old.get(step.get("id"), {})
     calls = {"calls": before["calls"]} if "calls" in before else {}
     written = {**STEP, **calls, **step, "done_when": _all_criteria(step.get("done_when"))}

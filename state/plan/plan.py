@@ -6,7 +6,7 @@ by `ignored_keys`.
 
 import hashlib
 import json
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from difflib import get_close_matches
 from string import ascii_lowercase
 from typing import Annotated, Any, ClassVar, Literal, NotRequired
@@ -274,6 +274,41 @@ def ignored_keys(value: Any) -> list[str]:
     return [key[:40] for key in dict.fromkeys(found)][:10]
 
 
+def unknown_fields(edited: Mapping[str, Any], shown: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield the path of each key of an edited plan that neither a plan nor the one that was `shown` has, and a problem.
+
+    A path is such as `steps[0].done_wen`.
+    """
+    known = [*Plan.model_fields, "limits"]
+    for key in edited:
+        if key not in known and key not in shown and key not in OF_THE_REPLY:
+            yield str(key), f"a plan {_problem_with_key(str(key), known)}"
+    seen = {key for step in shown.get("steps") or () for key in step}
+    for place, step in enumerate(edited.get("steps") or ()):
+        if not isinstance(step, Mapping) or _is_call(step):
+            continue
+        for key in step:
+            if key not in PlanStep.model_fields and key not in seen and not _is_synonym(str(key), step):
+                problem = _problem_with_key(str(key), PlanStep.model_fields)
+                yield f"steps[{place}].{key}", f"step {step.get('id') or place + 1} {problem}"
+
+
+def _problem_with_key(key: str, known: Iterable[str]) -> str:
+    close = _closest(key, known)
+    return f"has no field {key[:40]!r}" + (f" (did you mean {close}?)" if close else "")
+
+
+def _closest(key: str, names: Iterable[str]) -> str:
+    return next(iter(get_close_matches(key[:40].lower(), list(names), n=1, cutoff=0.62)), "")
+
+
+def with_own_names(step: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a step with synonyms of its keys replaced."""
+    meant = {right: next((step[word] for word in words if step.get(word)), None) for right, words in MEANT.items()}
+    given = {key: item for key, item in step.items() if not any(key in words for words in MEANT.values())}
+    return {**{right: item for right, item in meant.items() if item}, **given}
+
+
 def find_step(plan: Mapping[str, Any], step_id: str) -> dict[str, Any]:
     """Return the step with this id. Raises KeyError if the plan has none."""
     for step in plan["steps"]:
@@ -348,13 +383,10 @@ def _find_misnamed(step: Any) -> Iterator[str]:
         return
     strange = [str(key) for key in step if key not in PlanStep.model_fields and not _is_synonym(str(key), step)]
     for key in strange[:10]:
-        close = get_close_matches(
-            key[:40].lower(), [name for name in PlanStep.model_fields if name not in step], n=1, cutoff=0.62
-        )
         if key in NESTED and step[key]:
             yield f"holds steps of its own under {key!r}; a plan is flat: write them as steps, joined by depends_on"
-        elif close:
-            yield f"there is no key {key[:40]!r}; did you mean {close[0]}?"
+        elif close := _closest(key, (name for name in PlanStep.model_fields if name not in step)):
+            yield f"there is no key {key[:40]!r}; did you mean {close}?"
 
 
 def _is_call(step: Mapping[str, Any]) -> bool:
@@ -368,10 +400,8 @@ def _read_step(step: Any) -> Any:
         return {"content": step}
     if not isinstance(step, Mapping):
         return step
-    fields = {key: item for key, item in step.items() if key in PlanStep.model_fields and key not in CALLS}
-    for right, words in MEANT.items():
-        if found := next((step[word] for word in words if step.get(word)), None):
-            fields.setdefault(right, found)
+    named = with_own_names(step)
+    fields = {key: item for key, item in named.items() if key in PlanStep.model_fields and key not in CALLS}
     for key in ("tools", "replaces"):
         if isinstance(fields.get(key), str):
             fields[key] = [fields[key]]

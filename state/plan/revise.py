@@ -74,7 +74,7 @@ def revise(plan: Json, rules: Rules, renamed: Mapping[str, str]) -> tuple[Json, 
         if id in steps
     ]
     if circle := find_circle(whole):
-        said = f"the steps {' → '.join(circle)} wait for each other"
+        said = f"the steps {' → '.join(circle)} depend on each other"
         problems.append(f"{said}; what was built on a step that is replaced is done after it")
     if problems:
         return problems

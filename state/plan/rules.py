@@ -62,7 +62,7 @@ def broken_rules(steps: Sequence[PlannedStep], goal: Sequence[Mapping[str, Any]]
     problems = chain(_check_criteria("the goal", goal, rules), _check_steps(steps, rules))
     if found := list(islice(problems, MOST_PROBLEMS)):
         return found
-    return [f"the steps {' → '.join(circle)} wait for each other"] if (circle := find_circle(steps)) else []
+    return [f"the steps {' → '.join(circle)} depend on each other"] if (circle := find_circle(steps)) else []
 
 
 def _check_steps(steps: Sequence[PlannedStep], rules: Rules) -> Iterator[str]:

@@ -1,18 +1,21 @@
 """Errors that somebody makes in the first hour: each is one line that names the value and says what to do."""
 
+import json
 import socket
 import sys
 from collections.abc import Callable
+from copy import deepcopy
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
 
-from donewhen import Agent, wait
+from donewhen import Agent, Run, wait
 from donewhen.agent.cli.app import app
 from donewhen.agent.page.serving import listen
 from donewhen.state.errors import DoneWhenError
-from donewhen.testing import ScriptedModel, WireServer, fault
+from donewhen.testing import ScriptedModel, WireServer, fault, finish_step, submit_plan
 from donewhen.workspace import workspace_tools
 
 
@@ -99,3 +102,61 @@ def test_no_key_is_said_in_the_answer() -> None:
     run = wait(Agent("openai:gpt-5.4-mini", storage="memory:").start("hi"))
     assert run.status == "failed"
     assert "Set OPENAI_API_KEY" in run.answer
+
+
+# --- edited plans
+
+
+PLAN = submit_plan(
+    [
+        {"id": "a", "content": "Read", "depends_on": [], "done_when": "it is read"},
+        {"id": "b", "content": "Write", "depends_on": ["a"], "tools": []},
+    ]
+)
+
+
+def waiting_plan() -> tuple[Agent, Run]:
+    model = ScriptedModel(roles={"triage": [PLAN], "execute": lambda _, tools: finish_step("ok", "s.result")})
+    agent = Agent(model, storage="memory:")
+    return agent, wait(agent.start("do it"))
+
+
+@pytest.mark.parametrize("as_text", [False, True])
+def test_a_misspelt_key_of_an_edited_plan_is_a_problem(as_text: bool) -> None:
+    """H14: nothing that a person wrote into a plan is dropped, neither in data nor in text; nothing is approved."""
+    agent, run = waiting_plan()
+    edited: dict[str, Any] = deepcopy(dict(run.plan or {}))
+    edited["steps"][0] |= {"done_wen": ["it is read twice"], "depnds_on": ["b"]}
+    edited["limts"] = {"rounds": 3}
+    run = wait(agent.resume(run, {"type": "edit", "plan": json.dumps(edited)} if as_text else edited))
+    assert run.status == "waiting"
+    for said in (
+        "a plan has no field 'limts' (did you mean limits?)",
+        "step a has no field 'done_wen' (did you mean done_when?)",
+        "step a has no field 'depnds_on' (did you mean depends_on?)",
+    ):
+        assert said in run.problem
+
+
+def test_a_plan_may_come_back_as_any_client_sends_it() -> None:
+    """C09: bare, under `plan`, as an edited action; with all that the pause shows, and with synonyms of keys."""
+    _, shown = waiting_plan()
+    plan = deepcopy(dict(shown.plan or {}))
+    plan["steps"][1]["content"] = "Write twice"
+    del plan["steps"][1]["done_when"]
+    plan["steps"][1]["criteria"] = ["it is written"]
+    plan["done_when"] = ["both are done"]
+    sent: list[Any] = [
+        plan,
+        {**plan, "limits": shown.pending[0]["limits"]},
+        {"type": "edit", **plan},
+        {"type": "edit", "plan": plan, "message": ""},
+        {"type": "edit", "args": {"plan": plan}},
+        {"decisions": [{"type": "edit", "edited_action": {"name": "confirm_plan", "args": {"plan": plan}}}]},
+    ]
+    for answer in sent:
+        agent, run = waiting_plan()
+        taken = wait(agent.resume(run, answer, settings={"limits": {"rounds": 1}})).plan or {}
+        assert [criterion["text"] for criterion in taken["done_when"]] == ["both are done"], answer
+        assert taken["steps"][1]["content"] == "Write twice"
+        assert [criterion["text"] for criterion in taken["steps"][1]["done_when"]] == ["it is written"]

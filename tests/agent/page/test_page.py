@@ -75,7 +75,7 @@ async def test_a_refused_edit_is_given_back_with_the_line_that_is_wrong() -> Non
             thread, asked["id"], {"type": "edit", "edited_action": {"name": "confirm_plan", "args": {"plan": wrong}}}
         )
         again = (await page.told(thread, ends=2))[-1]
-        assert f"line {wrong.splitlines().index('  tool:') + 1}: tool" in again["problem"]
+        assert f"line {wrong.splitlines().index('  tool:') + 1}: step s1 has no field 'tool'" in again["problem"]
         assert (again["pending"][0]["draft"], again["pending"][0]["text"]) == (wrong, wrong)
 
 

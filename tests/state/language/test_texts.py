@@ -107,7 +107,7 @@ def test_what_is_not_understood_is_said_in_the_language_of_the_pause(language: s
     problem = read_answer(hitl("plan", plan=f"{shown}notes: none\n"), asked)
     number = len(shown.splitlines()) + 1
     assert problem == catalogue(language)["accepted"]["instead"].format(
-        problem=catalogue(language)["unclear"]["edit"].format(reasons=f"a plan has no place for line {number}: notes"),
+        problem=catalogue(language)["unclear"]["edit"].format(reasons=f"line {number}: a plan has no field 'notes'"),
         accepted=catalogue(language)["accepted"]["plan"],
     )
 

@@ -123,8 +123,11 @@ def test_calls_go_with_the_words_that_stood_for_them() -> None:
 @pytest.mark.parametrize(
     ("text", "named"),
     [
-        (edited_text("schedule:", "schedul:"), "line 36: schedul"),
-        (edited_text("  content: Tell", "  contnt: Tell"), "line 35: contnt"),
+        (edited_text("schedule:", "schedul:"), "line 36: a plan has no field 'schedul' (did you mean schedule?)"),
+        (
+            edited_text("  content: Tell", "  contnt: Tell"),
+            "line 35: step s3 has no field 'contnt' (did you mean content?)",
+        ),
         (edited_text("content: Tell the user", "content: Tell: the user"), "line 35"),
         (edited_text("content: Tell the user", "content: [Tell"), "line 36"),
         (edited_text("title:", "title: A\ntitle:"), "line 4: the key 'title' stands here twice"),

@@ -157,4 +157,4 @@ def test_what_is_done_again_waits_for_what_takes_its_place() -> None:
     again = {"id": "s1b", "content": "sales again", "depends_on": ["s3"], "replaces": ["s1"]}
     found = revised([again], failed=())
     assert isinstance(found, list)
-    assert "wait for each other" in found[0]
+    assert "depend on each other" in found[0]

@@ -64,7 +64,7 @@ def test_a_name_that_means_nothing_is_named(step: Mapping[str, Any], said: str) 
 def test_a_circle_is_named_and_no_edge_is_cut(needs: Mapping[str, list[str] | None], circle: str) -> None:
     """P08: a cycle is a correction that names exactly the steps in it. ✗ Never repaired by deleting an edge."""
     found = problems(*({"content": "x", "id": id, "depends_on": others} for id, others in needs.items()))
-    assert found == [f"the steps {circle} wait for each other"]
+    assert found == [f"the steps {circle} depend on each other"]
 
 
 NEEDS = st.lists(st.none() | st.lists(st.integers(0, 7), max_size=4), min_size=1, max_size=8)
@@ -89,7 +89,7 @@ def test_circles_are_found_exactly_where_there_are_any(needs: list[list[int] | N
     itself = any(others is not None and n in others for n, others in enumerate(known))
     assert bool(found) == _goes_in_a_circle(known)
     if found and not itself:
-        assert "wait for each other" in found[0]
+        assert "depend on each other" in found[0]
 
 
 def test_everything_wrong_is_said_at_once() -> None:
