@@ -28,7 +28,7 @@ from donewhen.agent.storage import Storage, open_storage
 from donewhen.agent.storage.store import AT_ONCE
 from donewhen.agent.stream import PATIENCE, OnLeave, RunStream, Session, Work
 from donewhen.agent.thread_graph import ThreadGraph
-from donewhen.agent.tools import Tools, as_tools
+from donewhen.agent.tools import AgentTools, Tools, as_tools, split_sources
 from donewhen.agent.undo import UndoReport
 from donewhen.agent.work.news import Notifier, Notify, notify_of
 from donewhen.agent.work.queue import (
@@ -69,15 +69,16 @@ class Agent:
     """An agent that plans, confirms, executes and proves. Every run is a thread that any process can resume.
 
     `model`: a LangChain chat model or `"provider:model"`; None: from the environment. `tools`: LangChain tools,
-    functions, or MCP-style dicts (with `caller`). `storage`: `sqlite:///file`, `memory:`, `postgresql://…` or a
-    Storage; None: the user's default file. `executors`: name → Executor, compiled graph, or `"a2a:https://…"`; change
-    the agent's `executors` at any time. `instructions`: how to work, in every prompt; the same as
-    `settings.profile.instructions`. `output_type`: the type of every result, see `start`. `models`: role → model.
-    `effects`: tool name → read | idempotent | write. `queue`: whose workers carry out submitted and scheduled runs.
-    `context`, `memory`, `embeddings`, `hooks`: see `build_graph`. `skills`: those to follow, and AGENTS.md.
-    `notify`: see `Webhook`. `record`: runs are written down, to replay them as tests. `trace`: runs are traced with
-    OpenTelemetry, see `Tracing`. Nothing is opened or called before the first run. The environment may add a profile,
-    hooks and executors. Raises ConfigError if neither `model`, `models` nor the environment names a model.
+    functions, `McpServers`, or MCP-style dicts (with `caller`); change the agent's `tools` at any time. `storage`:
+    `sqlite:///file`, `memory:`, `postgresql://…` or a Storage; None: the user's default file. `executors`: name →
+    Executor, compiled graph, or `"a2a:https://…"`; change the agent's `executors` at any time. `instructions`: how to
+    work, in every prompt; the same as `settings.profile.instructions`. `output_type`: the type of every result, see
+    `start`. `models`: role → model. `effects`: tool name → read | idempotent | write. `queue`: whose workers carry out
+    submitted and scheduled runs. `context`, `memory`, `embeddings`, `hooks`: see `build_graph`. `skills`: those to
+    follow, and AGENTS.md. `notify`: see `Webhook`. `record`: runs are written down, to replay them as tests. `trace`:
+    runs are traced with OpenTelemetry, see `Tracing`. Nothing is opened or called before the first run. The environment
+    may add a profile, hooks and executors. Raises ConfigError if neither `model`, `models` nor the environment names a
+    model.
     """
 
     def __init__(
@@ -121,12 +122,15 @@ class Agent:
         self.storage: Storage = (
             storage if isinstance(storage, Storage) else open_storage(storage or config.storage, key=config.key)
         )
-        given = [*as_tools(tools, caller=caller), *(skills.tools() if skills else ())]
+        fixed, sources = split_sources(tools)
+        own = [*as_tools(fixed, caller=caller), *(skills.tools() if skills else ())]
+        given = [*own, *as_tools(sources)]
         named = {**config.executors, **(executors or {})}
         elsewhere = [*WORKSPACE_TOOLS, *unknown_names(config.profile.get("forbidden_tools") or (), given)]
         self.executors: Executors = Executors(
             named, tools=given, effects=effects, connect=connect_executor, elsewhere=elsewhere
         )
+        self.tools: AgentTools = AgentTools(self.executors, own, sources)
         self._builder = partial(
             build_graph,
             self.models,

@@ -1,26 +1,129 @@
-"""Make LangChain tools of functions, MCP-style and OpenAI-style descriptions."""
+"""Make LangChain tools of functions, MCP-style and OpenAI-style descriptions; add and remove those of an agent."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, ClassVar
+import logging
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from threading import RLock
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
 from langchain_core.tools import BaseTool
 from pydantic import ConfigDict, Field
 
-from donewhen.graph.tools.toolbox import from_function, is_async
+from donewhen.graph.executors.executor import Executors
+from donewhen.graph.tools.toolbox import EffectKind, from_function, is_async
 from donewhen.state.errors import ToolError
 
 Caller = Callable[[str, dict[str, Any]], Any]
 """Carries out a described tool: `(name, arguments)` → result, sync or async."""
 
-Tools = Sequence[Any] | Mapping[str, Any]
+
+@runtime_checkable
+class ToolSource(Protocol):
+    """Something whose tools may change, such as `McpServers`."""
+
+    tools: list[BaseTool]
+
+    def subscribe(self, changed: Callable[[], None]) -> None:
+        """Call a function, from any thread, whenever `tools` has changed."""
+
+
+Tools = Sequence[Any] | Mapping[str, Any] | ToolSource
 """The tools that `as_tools` accepts."""
 
+log = logging.getLogger("donewhen.tools")
 HINTS = ("title", "readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint")
 """MCP's annotations. A server cannot declare `effect`, `check`, `secrets` or `probe`."""
 _SCHEMA_KEYS = ("input_schema", "inputSchema", "parameters")
 _WHAT_TO_PASS = (
     "pass a LangChain tool, a function with a docstring, or a dict {name: {description, input_schema}} with a caller"
 )
+
+
+def split_sources(tools: Tools) -> tuple[Tools, list[ToolSource]]:
+    """Return the tools that stay, and the sources of those that may change."""
+    if isinstance(tools, ToolSource):
+        return [], [tools]
+    if isinstance(tools, (str, bytes, Mapping)) or not isinstance(tools, Sequence):
+        return tools, []
+    sources = [each for each in tools if isinstance(each, ToolSource)]
+    return [each for each in tools if not isinstance(each, ToolSource)], sources
+
+
+class AgentTools(Collection[BaseTool]):
+    """The tools of an agent that executors share. Add and remove them while it is in use, from any thread.
+
+    Calls at work are not disturbed; the next request to a model offers what is there then. Runs that were started with
+    tools of their own keep the tools of their start.
+    """
+
+    def __init__(self, executors: Executors, fixed: Sequence[BaseTool], sources: Sequence[ToolSource]) -> None:
+        self._executors, self._lock = executors, RLock()
+        self._fixed: list[BaseTool] = list(fixed)
+        self._sources: list[ToolSource] = []
+        for source in sources:
+            self._follow(source)
+
+    def __iter__(self) -> Iterator[BaseTool]:
+        return iter(self._all(self._fixed, self._sources))
+
+    def __len__(self) -> int:
+        return len(list(iter(self)))
+
+    def __contains__(self, tool: object) -> bool:
+        """Return whether a tool, or one of this name, is there."""
+        return any(tool in (each, each.name) for each in self)
+
+    def add(self, *tools: Any, caller: Caller | None = None, effects: Mapping[str, EffectKind] | None = None) -> None:
+        """Add tools as `Agent(tools=…)` takes them. What `McpServers` offer later is added too.
+
+        Raises ToolError for a tool that cannot be offered or whose name is taken; nothing has changed then.
+        """
+        fixed, sources = split_sources(tools)
+        made = as_tools(fixed, caller=caller)
+        with self._lock:
+            self._set([*self._fixed, *made], [*self._sources, *sources], effects)
+        for source in sources:
+            source.subscribe(self._refresh)
+
+    def remove(self, *tools: Any) -> None:
+        """Remove tools, by name or as they are, and `McpServers`. Raises ToolError for what is not there."""
+        with self._lock:
+            names = [getattr(each, "name", each) for each in tools if not isinstance(each, ToolSource)]
+            there = {tool.name for tool in self._fixed}
+            gone = [each for each in tools if isinstance(each, ToolSource)]
+            missing = [name for name in names if name not in there] + [
+                each for each in gone if each not in self._sources
+            ]
+            if missing:
+                raise ToolError(f"the agent was not given {missing[0]!r}; it has {', '.join(sorted(there)) or 'none'}")
+            self._set(
+                [tool for tool in self._fixed if tool.name not in names],
+                [source for source in self._sources if source not in gone],
+            )
+
+    def _follow(self, source: ToolSource) -> None:
+        self._sources.append(source)
+        source.subscribe(self._refresh)
+
+    def _refresh(self) -> None:
+        """Take what the sources have now; where that cannot be offered, keep what was there."""
+        with self._lock:
+            try:
+                self._set(self._fixed, self._sources)
+            except ToolError as error:
+                log.warning("changed tools are not taken over: %s", error)
+
+    def _set(
+        self,
+        fixed: list[BaseTool],
+        sources: list[ToolSource],
+        effects: Mapping[str, EffectKind] | None = None,
+    ) -> None:
+        self._executors.set_tools(self._all(fixed, sources), effects)
+        self._fixed, self._sources = fixed, sources
+
+    @staticmethod
+    def _all(fixed: Sequence[BaseTool], sources: Sequence[ToolSource]) -> list[BaseTool]:
+        return [*fixed, *(tool for source in sources for tool in source.tools)]
 
 
 class DescribedTool(BaseTool):
@@ -51,14 +154,19 @@ def as_tools(tools: Tools, *, caller: Caller | None = None) -> list[BaseTool]:
 
     LangChain tools are kept. Functions, sync or async, get their schema from signature and docstring. Dicts `{name:
     {description, input_schema, annotations?}}`, items of an MCP tool list and OpenAI-style function dicts are carried
-    out by `caller(name, arguments)`. Raises ToolError, with what to do, for anything else.
+    out by `caller(name, arguments)`. `McpServers` give the tools of this moment.
+    Raises ToolError, with what to do, for anything else.
     """
+    if isinstance(tools, ToolSource):
+        return list(tools.tools)
     if isinstance(tools, (str, bytes)) or not isinstance(tools, (Sequence, Mapping)):
         raise ToolError(f"tools must be a list, not {type(tools).__name__}: {_WHAT_TO_PASS}")
     made: list[BaseTool] = []
     for entry in [tools] if isinstance(tools, Mapping) else tools:
         if isinstance(entry, BaseTool):
             made.append(entry)
+        elif isinstance(entry, ToolSource):
+            made.extend(entry.tools)
         elif isinstance(entry, Mapping) or hasattr(entry, "input_schema") or hasattr(entry, "inputSchema"):
             made.extend(described_tool(name, about, caller) for name, about in _descriptions(entry))
         elif callable(entry) and not isinstance(entry, type):

@@ -75,6 +75,9 @@ def _make_move(draft: Draft, settings: Settings, runtime: Runtime[Settings], dep
     update = _MAKE[move.kind](draft.values, move, settings, runtime)
     asked = update.pop("messages", [])
     draft.add(update)
+    for id in move.steps if move.kind == "dispatch" else ():
+        if missing := deps.missing_tools(find_step(plan, id)):
+            emit(runtime, "note", text=f"Step {id} names tools that are not here: {', '.join(missing)}.")
     results, closed = close_tasks(draft.values["steps"], language)
     rows = checklist(plan, draft.values["steps"], language, answered=False)
     emit(runtime, "todos", todos=rows)

@@ -72,6 +72,10 @@ class Deps:
         toolbox = self.toolbox
         return toolbox.subset(name for name in toolbox if name not in names) if names else toolbox
 
+    def missing_tools(self, step: Mapping[str, Any]) -> list[str]:
+        """Return the tools that the plan names for a step and that are not there: removed, or of another process."""
+        return [name for name in step.get("tools") or () if name not in self.toolbox]
+
     def model(self, role: str, settings: Settings, executor: str | None = None) -> BaseChatModel:
         """Return the model for a role; an executor's own model comes first."""
         named = self.executors.get(executor or "")

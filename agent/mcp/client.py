@@ -7,7 +7,7 @@ import logging
 import os
 import re
 from collections.abc import AsyncIterator, Callable, Collection, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -66,7 +66,9 @@ class McpServers:
     file that holds it. `${NAME}` in it is taken from `environment`. A stdio server gets the variables of its `env`
     and the few that every program needs, nothing else. A tool whose name another server's tool has, or that is
     in `reserved`, is called `server_tool`. Raises ConfigError, naming the server, if one does not start within
-    `start_seconds`; the others are stopped again; `slow` is told the name of one that takes longer than 2 seconds.
+    `start_seconds`, and stops the others; with `optional`, those that do not start are left out and named in `missing`.
+    `slow` is told the name of one that takes longer than 2 seconds. Given to `Agent` or `agent.tools.add` itself, the
+    agent has the tools that the servers have now, also when they change.
     Sessions live in the event loop of `wait`, so that their tools answer in any loop, also in one that is blocked by a
     `wait`. A server that dies later makes the calls at work fail, nothing else; the next call starts it again. That a
     tool only reads is believed of stdio servers, which have the user's rights anyway, and of remote ones with
@@ -82,15 +84,20 @@ class McpServers:
         reserved: Collection[str] = (),
         start_seconds: float = 30.0,
         slow: Callable[[str], None] = lambda name: None,
+        optional: bool = False,
     ) -> None:
         connections = read_servers(config, environment or {})
-        self._servers = [_Server(name, connection, slow) for name, connection in connections.items()]
+        self._servers = [_Server(name, each, slow, self._refresh) for name, each in connections.items()]
+        self._subscribers: list[Callable[[], None]] = []
+        self._optional = optional
         self._reserved = frozenset(reserved) | NAMES
         self._start_seconds = start_seconds
         self.tools: list[BaseTool] = []
         """The tools of all servers; empty outside `async with`."""
         self.unusable: dict[str, str] = {}
         """Tools that no model can be offered, such as those with a broken schema, with the reason."""
+        self.missing: list[str] = []
+        """Why servers did not start, with `optional`."""
 
     async def __aenter__(self) -> Self:
         await run_in_shared_loop(self._open())
@@ -101,19 +108,32 @@ class McpServers:
 
     async def aclose(self) -> None:
         """Stop all servers; their tools fail from now on."""
-        self.tools = []
         await run_in_shared_loop(self._close())
+        self.tools = []
+        self._tell()
+
+    def subscribe(self, changed: Callable[[], None]) -> None:
+        """Call a function whenever `tools` has changed, from a thread of ours. `Agent(tools=[servers])` does."""
+        self._subscribers.append(changed)
 
     async def _open(self) -> None:
         try:
             starts = [server.start(self._start_seconds) for server in self._servers]
-            problems = [problem for problem in await asyncio.gather(*starts) if problem]
-            if problems:
-                raise ConfigError("; ".join(problems))
-            self.tools = self._name_tools()
+            self.missing = [problem for problem in await asyncio.gather(*starts) if problem]
+            if self.missing and not self._optional:
+                raise ConfigError("; ".join(self.missing))
+            self._refresh()
         except BaseException:
             await self._close()
             raise
+
+    def _refresh(self) -> None:
+        self.tools = self._name_tools()
+        self._tell()
+
+    def _tell(self) -> None:
+        for changed in self._subscribers:
+            changed()
 
     async def _close(self) -> None:
         await asyncio.gather(*(server.stop() for server in self._servers))
@@ -122,6 +142,7 @@ class McpServers:
         listed = [(server, tool, _fit(tool.name)) for server in self._servers for tool in server.listed]
         count = collections.Counter(name for _, _, name in listed)
         tools: list[BaseTool] = []
+        self.unusable = {}
         for server, about, name in listed:
             long = count[name] > 1 or name in self._reserved
             try:
@@ -138,9 +159,11 @@ class McpServers:
 class _Server:
     """One server and its session, owned by one task, because the SDK's scopes must be left where they were entered."""
 
-    def __init__(self, name: str, connection: McpServer, slow: Callable[[str], None]) -> None:
+    def __init__(
+        self, name: str, connection: McpServer, slow: Callable[[str], None], changed: Callable[[], None]
+    ) -> None:
         self.name = name
-        self._slow = slow
+        self._slow, self._changed = slow, changed
         self.listed: list[Tool] = []
         self._trusted = "command" in connection or connection.get("trust") is True
         self._connection = {key: value for key, value in connection.items() if key != "trust"}
@@ -198,19 +221,54 @@ class _Server:
             await asyncio.wait({self._owner}, timeout=STOP_SECONDS)
 
     async def _own(self) -> None:
+        import anyio
+
+        self._news = asyncio.Event()
         with _Tail() as errors:
             try:
                 self._line = _Line()
-                async with _connect(self._connection, errors.file, self._line, self._on_question) as client:
-                    self.listed = await _list(client)
+                async with _connect(self._connection, errors.file, self._line, self) as client:
+                    before, self.listed = self.listed, await _list(client)
                     self._client = client
                     self._ready.set()
-                    await self._stop.wait()
+                    if before and self.listed != before:  # it was started again
+                        self._changed()
+                    async with anyio.create_task_group() as tasks:
+                        tasks.start_soon(self._watch, client)
+                        await self._stop.wait()
+                        tasks.cancel_scope.cancel()
             except BaseException as error:  # a task's end must not take the run along
                 why = self._problem or (ENDED if _has_ended(error) else describe_error(error, 500))
                 self._problem, self._fault = redact(why + errors.last_words()), error
             finally:
                 self._client = None
+
+    async def _watch(self, client: "Client") -> None:
+        """List the tools again whenever the server says that they changed."""
+        from mcp import MCPError
+        from mcp.client.subscriptions import ListenNotSupportedError, SubscriptionLost
+
+        offered = client.server_capabilities.tools
+        if not (offered and offered.list_changed):
+            return
+        async with AsyncExitStack() as stack:
+            with suppress(ListenNotSupportedError, SubscriptionLost, MCPError):  # which older protocols need not have
+                await stack.enter_async_context(client.listen(tools_list_changed=True))
+            while await self._news.wait():
+                self._news.clear()
+                try:
+                    self.listed = await _list(client)
+                except MCPError as error:
+                    log.warning("the MCP server %r does not say which tools it has now: %s", self.name, error.message)
+                else:
+                    self._changed()
+
+    async def on_message(self, message: Any) -> None:
+        """Take a notification of the server."""
+        from mcp.types import ToolListChangedNotification
+
+        if isinstance(message, ToolListChangedNotification):
+            self._news.set()
 
     def tool(self, about: "Tool", name: str) -> BaseTool:
         """Return the LangChain tool for one of the server's tools."""
@@ -294,7 +352,7 @@ class _Server:
         if call in self._under_way:
             self._under_way.remove(call)
 
-    async def _on_question(
+    async def on_question(
         self, context: "ClientRequestContext", asked: "ElicitRequestParams"
     ) -> "ElicitResult | ErrorData":
         """Hand a question to the call that it belongs to, and return the person's answer."""
@@ -401,8 +459,8 @@ async def _send(client: "Client", call: _Call) -> "CallToolResult":
 
 
 @asynccontextmanager
-async def _connect(connection: McpServer, errors: IO[str], line: "_Line", on_question: Any) -> "AsyncIterator[Client]":
-    """Yield an open client. A local server's stderr goes to a file instead of the user's screen."""
+async def _connect(connection: McpServer, errors: IO[str], line: "_Line", server: _Server) -> "AsyncIterator[Client]":
+    """Yield an open client that tells `server` what it hears. A local server's stderr is kept from the screen."""
     try:
         import httpx2
         from mcp import Client, StdioServerParameters
@@ -421,7 +479,8 @@ async def _connect(connection: McpServer, errors: IO[str], line: "_Line", on_que
             http = httpx2.AsyncClient(headers=connection.get("headers"), timeout=seconds)
             await stack.enter_async_context(http)
             transport = streamable_http_client(connection["url"], http_client=http)
-        client = Client(_counted(transport, line), cache=None, elicitation_callback=on_question)
+        heard: Any = {"elicitation_callback": server.on_question, "message_handler": server.on_message}
+        client = Client(_counted(transport, line), cache=None, **heard)
         async with client:
             # A result that does not fit the schema that its server gave it is still what the call came to.
             client.session.validate_tool_result = _accept  # type: ignore[method-assign]

@@ -159,6 +159,18 @@ class Executors(MutableMapping[str, Executor]):
         made._change(self._all)
         return made
 
+    def set_tools(self, tools: Sequence[BaseTool], effects: Mapping[str, EffectKind] | None = None) -> None:
+        """Replace the tools of all executors without their own. Raises ToolError as the constructor; nothing changes
+        then.
+        """
+        before = self._common, self._effects
+        self._common, self._effects = tuple(tools), {**self._effects, **(effects or {})}
+        try:
+            self._change(self._all)
+        except Exception:
+            self._common, self._effects = before
+            raise
+
     def _change(self, given: dict[str, Executor]) -> None:
         names = {tool.name for tool in [*self._common, *_own_tools(given)]}
         self._take(given, {name: effect for name, effect in self._effects.items() if name in names})

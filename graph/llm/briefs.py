@@ -158,8 +158,16 @@ def _tool_line(toolbox: Toolbox, name: str) -> str:
     return f"- {called}, {'only in a `check`' if tool.is_check else tool.effect}: {tool.one_line}"
 
 
-def step_brief(values: Mapping[str, Any], step: Mapping[str, Any], today: str = "") -> str:
-    """Render the executor's brief: its step, the goal, the user's words, the results and observations it builds on."""
+MISSING_TOOLS = (
+    "The plan names tools for this step that are not there now: {}. If it cannot be done without them, say so."
+)
+
+
+def step_brief(values: Mapping[str, Any], step: Mapping[str, Any], today: str = "", missing: Sequence[str] = ()) -> str:
+    """Render the executor's brief: its step, the goal, the user's words, the results and observations it builds on.
+
+    `missing` are tools that the plan names for the step and that are not there now.
+    """
     plan, records, fence = values["plan"], values.get("steps") or {}, values.get("fence", "")
     before, gone = ancestors(plan, step["id"]), records.keys() - {each["id"] for each in plan["steps"]}
     results = {id: str(records.get(id, {}).get("result") or "") for id in before}
@@ -184,6 +192,7 @@ def step_brief(values: Mapping[str, Any], step: Mapping[str, Any], today: str = 
         section("seen", "\n".join(part for part in seen if part), fence),
         section("step", step["content"], id=step["id"]),
         section("note", only_step_note(values.get("output_schema")) if len(plan["steps"]) == 1 else ""),
+        section("note", MISSING_TOOLS.format(", ".join(missing)) if missing else ""),
         section("done_when", "\n".join(criteria)),
     )
 

@@ -95,7 +95,7 @@ def step_input(run: Json, sent: Json, settings: Settings, deps: Deps) -> Json:
         "turn": run.get("turn", 1),
         "language": run.get("language", "en"),
         "granted_tools": ((run.get("approval") or {}).get("tools") or {}).get(id, []),
-        "brief": step_brief(run, step, record.get("today") or settings.today),
+        "brief": step_brief(run, step, record.get("today") or settings.today, deps.missing_tools(step)),
         "attachments": list(run.get("attachments") or ()),
         "promotable": promotion_reasons(run, id, settings),
         "last": all(records.get(each["id"], {}).get("status") in FINAL for each in plan["steps"] if each["id"] != id),

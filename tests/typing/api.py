@@ -63,7 +63,10 @@ async def life_of_a_run() -> None:
     settings = Settings(confirm="never", limits=Limits(rounds=60, cost_usd=0.5), profile=Profile(role="clerk"))
     async with McpServers("servers.json", environment={"TOKEN": "t"}) as servers:
         assert_type(servers.unusable, dict[str, str])
-        Agent("openai:gpt-5.4-mini", [*servers.tools, search])
+        clerk = Agent("openai:gpt-5.4-mini", [servers, search])
+        clerk.tools.add(look, effects={"look": "read"})
+        clerk.tools.remove("look", servers)
+        assert_type([tool.name for tool in clerk.tools], list[str])
     async with Agent("openai:gpt-5.4-mini", [search, look], effects={"look": "read"}, settings=settings) as agent:
         run = await agent.start("find offers", thread_id="t", settings={"verification": "judged"})
         assert_type(run, Run)

@@ -1,0 +1,186 @@
+"""Tools that are added and removed while an agent lives: by its owner, and by MCP servers that change."""
+
+import asyncio
+import sys
+import textwrap
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from donewhen import Agent, McpServers, ToolError
+from donewhen.testing import ScriptedModel, call, finish_step, submit_plan
+from tests.kit.flows import FREE, one_step
+
+PLAN = submit_plan([{"content": "look", "tools": ["look"]}, {"content": "take", "tools": ["take"]}])
+
+
+def look() -> str:
+    """Look."""
+    return "three apples"
+
+
+def take(what: str) -> str:
+    """Take something."""
+    return f"took {what}"
+
+
+def count() -> str:
+    """Count."""
+    return "three"
+
+
+def notes(events: list[Any]) -> list[str]:
+    """The texts of notes and corrections."""
+    return [event["text"] for event in events if event["type"] in ("note", "correction")]
+
+
+async def test_tools_are_added_and_removed_while_an_agent_lives() -> None:
+    """N45: the next run has what is there then; a name is there once, and what cannot be offered changes nothing."""
+    model = one_step([call("count"), finish_step("three", ("s1.1", "three"))], tools=["count"])
+    async with Agent(model, [look], storage="memory:", effects={"look": "read"}) as agent:
+        assert [tool.name for tool in agent.tools] == ["look"]
+        agent.tools.add(
+            count, {"ask": {"description": "Ask.", "input_schema": {}}}, caller=print, effects={"count": "read"}
+        )
+        with pytest.raises(ToolError, match="look"):
+            agent.tools.add(look)
+        with pytest.raises(ToolError, match="'gone'"):
+            agent.tools.remove("gone")
+        assert [tool.name for tool in agent.tools] == ["look", "count", "ask"]
+        agent.tools.remove("look", "ask")
+        assert len(agent.tools) == 1
+        assert "count" in agent.tools
+        run = await agent.start("Count", settings=FREE)
+        assert run.status == "completed"
+    asked = next(request for request in model.requests if request.role == "execute")
+    assert {tool["function"]["name"] for tool in asked.tools} & {"look", "count", "ask"} == {"count"}
+
+
+async def test_a_tool_of_the_plan_that_went_away_is_named(tmp_path: Path) -> None:
+    """N45: in the process that goes on, people and the model are told which tool is not there; a call is corrected."""
+    storage = f"sqlite:///{tmp_path}/runs.db"
+    async with Agent(ScriptedModel(roles={"triage": [PLAN]}), [look, take], storage=storage) as agent:
+        run = await agent.start("Look and take", settings={"approvals": "plan"})
+    work = {
+        "s1": [call("look"), finish_step("three apples", ("s1.1", "three"))],
+        "s2": [call("take", what="an apple"), call("take_apple", what="an apple"), finish_step("took it", "s2.1")],
+    }
+    model = ScriptedModel(roles={"execute": work, "deliver": ["Done."]})
+
+    def take_apple(what: str) -> str:
+        """Take an apple."""
+        return take(what)
+
+    async with Agent(model, [look], storage=storage) as agent:
+        agent.tools.add(take_apple)
+        stream = agent.stream_resume(run, "approve", settings={"approvals": "never"})
+        told = notes([event async for event in stream])
+    assert "Step s2 names tools that are not here: take." in told
+    assert any("there is no tool 'take'" in text for text in told)
+    brief = next(request for request in model.requests if request.step == "s2").messages[-1].text
+    assert "not there now: take." in brief
+    assert stream.run is not None
+    assert "took an apple" in model.requests[-2].messages[-1].text + model.requests[-1].messages[-1].text
+
+
+async def test_a_call_at_work_is_not_disturbed() -> None:
+    """N45: a tool that is removed while it works ends its call; what it returned counts."""
+    at_work, removed = asyncio.Event(), asyncio.Event()
+
+    async def slow() -> str:
+        """Take a while."""
+        at_work.set()
+        await removed.wait()
+        return "ready at last"
+
+    model = one_step([call("slow"), finish_step("ready", ("s1.1", "at last"))])
+    async with Agent(model, [slow], storage="memory:", effects={"slow": "read"}) as agent:
+        working = asyncio.ensure_future(agent.start("Wait", settings=FREE))
+        await at_work.wait()
+        agent.tools.remove("slow")
+        removed.set()
+        assert (await working).status == "completed"
+        assert list(agent.tools) == []
+
+
+MODERN = """
+    from mcp.server.mcpserver import Context, MCPServer
+    server = MCPServer("shop", log_level="ERROR")
+
+    def second() -> str:
+        "The second."
+        return "two"
+
+    @server.tool()
+    async def grow(context: Context) -> str:
+        "Grow."
+        server.add_tool(second)
+        await context.notify_tools_changed()
+        return "grown"
+
+    @server.tool()
+    async def shrink(context: Context) -> str:
+        "Shrink."
+        server.remove_tool("second")
+        await context.notify_tools_changed()
+        return "shrunk"
+
+    server.run()
+"""
+BEFORE = """
+    import json, sys
+    names = ["grow", "shrink"]
+
+    def send(**message):
+        print(json.dumps({"jsonrpc": "2.0", **message}), flush=True)
+
+    for line in sys.stdin:
+        message = json.loads(line)
+        method, id = message.get("method"), message.get("id")
+        if method == "initialize":
+            send(id=id, result={"protocolVersion": "2025-06-18", "capabilities": {"tools": {"listChanged": True}},
+                                "serverInfo": {"name": "shop", "version": "1"}})
+        elif method == "tools/list":
+            send(id=id, result={"tools": [{"name": name, "inputSchema": {"type": "object"}} for name in names]})
+        elif method == "tools/call":
+            names = ["grow", "shrink"] + ["second"] * (message["params"]["name"] == "grow")
+            send(method="notifications/tools/list_changed")
+            send(id=id, result={"content": [{"type": "text", "text": "done"}]})
+        elif id is not None:
+            send(id=id, error={"code": -32601, "message": "unknown method"})
+"""
+
+
+@pytest.mark.parametrize("code", [MODERN, BEFORE], ids=["2026-07-28", "2025-06-18"])
+async def test_a_server_that_changes_its_tools(code: str, tmp_path: Path) -> None:
+    """N42: the agent has the tools that the server has now; they go when the servers are closed."""
+    (tmp_path / "shop.py").write_text(textwrap.dedent(code))
+    config = {"mcpServers": {"shop": {"command": sys.executable, "args": [str(tmp_path / "shop.py")]}}}
+    changed, loop = asyncio.Queue[list[str]](), asyncio.get_running_loop()
+    servers = McpServers(config)
+    agent = Agent(
+        one_step([call("grow"), call("shrink"), finish_step("done", "s1.2")]), [servers, look], storage="memory:"
+    )
+    servers.subscribe(lambda: loop.call_soon_threadsafe(changed.put_nowait, [tool.name for tool in agent.tools]))
+    assert [tool.name for tool in agent.tools] == ["look"]
+    async with agent:
+        async with servers:
+            assert await changed.get() == ["look", "grow", "shrink"]
+            by_name = {tool.name: tool for tool in agent.tools}
+            await by_name["grow"].ainvoke({})
+            assert await changed.get() == ["look", "grow", "shrink", "second"]
+            await by_name["shrink"].ainvoke({})
+            assert await changed.get() == ["look", "grow", "shrink"]
+        assert await changed.get() == ["look"]
+        agent.tools.remove(servers)
+
+
+async def test_servers_that_do_not_start_may_be_left_out(tmp_path: Path) -> None:
+    """N42: with `optional` the others work, and what is missing is named."""
+    (tmp_path / "shop.py").write_text(textwrap.dedent(BEFORE))
+    good = {"command": sys.executable, "args": [str(tmp_path / "shop.py")]}
+    async with McpServers({"good": good, "bad": {"command": "no-such-program"}}, optional=True) as servers:
+        assert [tool.name for tool in servers.tools] == ["grow", "shrink"]
+        (missing,) = servers.missing
+        assert "the MCP server 'bad' did not start" in missing
