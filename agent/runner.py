@@ -23,6 +23,7 @@ from langgraph.graph.state import CompiledStateGraph
 from langgraph.store.base import BaseStore
 from langgraph.types import Command, StateSnapshot
 
+from donewhen.agent.a2a.remote import cancel_asking
 from donewhen.agent.gate import (
     address,
     admit,
@@ -537,7 +538,7 @@ class Runner:
         graph, store, thread_id = held.graph, held.store, held.thread_id
         modes: Any = {"stream_mode": ["values"] if session.muted else ["values", "custom"], "version": "v2"}
         modes |= {"subgraphs": not session.muted, "durability": "sync", "control": session.control}
-        listening = asyncio.create_task(self.cancels.wait(store, thread_id, session.drain))
+        listening = asyncio.create_task(self.cancels.wait(store, thread_id, session.cancel))
         snapshot, drained = None, False
         try:
             for command in [given, *[None] * (TRIES - 1)]:
@@ -653,6 +654,7 @@ class Runner:
                 if snapshot.values.get("outcome"):  # its audit was cut off: it ended before
                     ending = {**(snapshot.values["ending"] or {}), "again": False}
                 await graph.aupdate_state(make_config(thread_id), {"ending": ending}, as_node="advance")
+            await cancel_asking(store, thread_id, self.executors)
             run = read_run(thread_id, await self._deliver(held, settings, reason), settings, self.form)
         else:
             require_thread(thread_id, snapshot)

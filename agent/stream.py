@@ -12,6 +12,7 @@ from langgraph.runtime import RunControl
 
 from donewhen.agent.run import Run
 from donewhen.graph.events import stamp_event
+from donewhen.graph.executors.handoff import CANCEL
 from donewhen.state.errors import DoneWhenError
 from donewhen.state.events import Event
 from donewhen.state.run import Json
@@ -107,6 +108,10 @@ class Session:
     def drain(self) -> None:
         """Stop at the next clean point; safe to call from any thread."""
         self.control.request_drain("drain")
+
+    def cancel(self) -> None:
+        """Stop at the next clean point, because the run is cancelled; safe to call from any thread."""
+        self.control.request_drain(CANCEL)
 
     def leave(self) -> None:
         """Note that nobody listens any more; safe to call from any thread."""

@@ -8,13 +8,14 @@ import asyncio
 import re
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 from uuid import NAMESPACE_URL, uuid5
 
 from langchain_core.messages import AIMessage
+from langgraph.store.base import BaseStore
 
 from donewhen.agent.a2a.remote_tasks import (
     absorb,
@@ -28,9 +29,9 @@ from donewhen.agent.a2a.remote_tasks import (
 )
 from donewhen.graph.executors.executor import Card, Executor
 from donewhen.graph.executors.handoff import Handoff, Report, Unfinished
-from donewhen.graph.tools.call import RunError
+from donewhen.graph.tools.call import TIMED_OUT, RunError
 from donewhen.graph.tools.certain import is_certain
-from donewhen.graph.tools.effects import store_label
+from donewhen.graph.tools.effects import read_all, store_label
 from donewhen.state.errors import ConfigError
 from donewhen.state.run import Json
 
@@ -46,6 +47,8 @@ SILENCE = 300.0
 """Seconds of silence after which a connection is dropped and the task is polled."""
 FIRST_WAIT, LONGEST_WAIT = 0.2, 5.0
 """Seconds between two attempts to reach an agent."""
+STOPPING = 5.0
+"""Seconds that an agent has to take that its task is cancelled."""
 UNDER_WAY = ("SUBMITTED", "WORKING", "UNSPECIFIED")
 LANGGRAPH = "https://langchain.com/a2a/"
 """The prefix of extensions of LangGraph servers."""
@@ -102,8 +105,43 @@ class RemoteAgent:
     async def work(self, handoff: Handoff) -> Report:
         """Send the brief or the answers, unless already sent, and follow the task until it ends or asks.
 
-        Raises Unfinished if the agent may be working and cannot be reached, or no longer knows the task.
+        If the run is cancelled, or the step's time is over, the task is cancelled too; if only this process stops, it
+        goes on. Raises Unfinished if the agent may be working and cannot be reached, or no longer knows the task.
         """
+        following = asyncio.create_task(self._follow(handoff))
+        watching = asyncio.create_task(_wait_for_cancel(handoff, self.poll))
+        try:
+            await asyncio.wait({following, watching}, return_when=asyncio.FIRST_COMPLETED)
+            if following.done():
+                return following.result()
+            await _stop(following)
+            await self._cancel_started(handoff)
+            raise Unfinished(f"The run was cancelled, and so was the task of the agent at {self.url} in the middle.")
+        except asyncio.CancelledError as error:
+            await _stop(following)
+            if TIMED_OUT in error.args:
+                await self._cancel_started(handoff)
+            raise
+        finally:
+            await _stop(watching)
+
+    async def cancel(self, task_id: str) -> None:
+        """Ask the agent to cancel a task; whether it does is up to the agent."""
+        from a2a.types import CancelTaskRequest
+
+        with suppress(*_errors(), TimeoutError):
+            async with asyncio.timeout(STOPPING), self._http() as http:
+                await (await self._client(http)).cancel_task(CancelTaskRequest(id=task_id))
+
+    async def _cancel_started(self, handoff: Handoff) -> None:
+        """Cancel the task of a handoff that is being worked on, if there is one."""
+        with suppress(*_errors(), Unfinished, TimeoutError):
+            async with asyncio.timeout(STOPPING), self._http() as http:
+                task = await self._find_started_task(await self._client(http), handoff, _Line(0))
+            if task is not None and state_of(task) in (*UNDER_WAY, "INPUT_REQUIRED"):
+                await self.cancel(task.id)
+
+    async def _follow(self, handoff: Handoff) -> Report:
         said: list[str] = []
         line = _Line(self.patience)
         while True:
@@ -121,6 +159,9 @@ class RemoteAgent:
                         line.reset()
                     if self._langgraph and state_of(task) == "FAILED":
                         task = await task_of(client, task.id)
+                    if state_of(task) == "INPUT_REQUIRED":
+                        asking = {"task": task.id, "answered": True, "context": task.context_id, "asks": handoff.name}
+                        await self._remember(handoff, line, asking)
                     return self._report(task, said)
             except ConfigError as error:
                 return Report(failed=str(error))
@@ -148,6 +189,8 @@ class RemoteAgent:
             return None
         if state_of(task) in (*UNDER_WAY, "INPUT_REQUIRED"):
             raise Unfinished(f"The agent at {self.url} is still at work on it.")
+        if state_of(task) == "CANCELED":
+            raise Unfinished(f"The task of the agent at {self.url} was cancelled in the middle.")
         report = self._report(task, ())
         return None if report.failed else report
 
@@ -318,6 +361,26 @@ class RemoteAgent:
             hint = 'Give it credentials: RemoteAgent(url, headers={"Authorization": "Bearer …"})'
             return f"The agent at {self.url} requires authentication ({told}). {hint}"
         return f"The agent at {self.url} could not be reached, or did not answer as the protocol says: {told}"
+
+
+async def _wait_for_cancel(handoff: Handoff, poll: float) -> None:
+    """Wait until the run is cancelled."""
+    while not handoff.is_cancelled():  # noqa: ASYNC110 - a drain of LangGraph is a flag
+        await asyncio.sleep(poll)
+
+
+async def _stop(task: "asyncio.Task[Any]") -> None:
+    """Cancel a task of ours, and wait for its end."""
+    task.cancel()
+    await asyncio.wait({task})
+
+
+async def cancel_asking(store: BaseStore, thread_id: str, executors: Mapping[str, Executor]) -> None:
+    """Cancel the tasks of remote agents whose questions a cancelled run leaves without an answer."""
+    for item in await read_all(store, (*NAMESPACE, store_label(thread_id))):
+        executor = executors.get(str(item.value.get("asks") or ""))
+        if executor is not None and isinstance(executor.remote, RemoteAgent):
+            await executor.remote.cancel(str(item.value["task"]))
 
 
 def _escape_tags(text: str) -> str:

@@ -11,6 +11,9 @@ from langgraph.store.base import BaseStore
 
 from donewhen.state.run import Json
 
+CANCEL = "cancel"
+"""The reason of a drain because the run is cancelled; any other leaves the work to the next process."""
+
 ROWS, ROW_CHARS = 40, 500
 """The most messages of a transcript, counted from the end, and the most characters of each."""
 
@@ -39,6 +42,8 @@ class Handoff:
     store: BaseStore | None = None
     tell: Callable[[str], None] = lambda text: None
     """Shows people what the executor says while it works."""
+    is_cancelled: Callable[[], bool] = lambda: False
+    """Returns whether the run is being cancelled."""
 
     @property
     def message(self) -> HumanMessage:

@@ -21,7 +21,7 @@ from donewhen.graph.context import Deps
 from donewhen.graph.events import thread_of
 from donewhen.graph.executors import nested
 from donewhen.graph.executors.executor import Executor, executor_problem
-from donewhen.graph.executors.handoff import Handoff, Report, Unfinished, transcript
+from donewhen.graph.executors.handoff import CANCEL, Handoff, Report, Unfinished, transcript
 from donewhen.graph.executors.relay import asks_of, resume_values
 from donewhen.graph.llm.attachments import brief_message
 from donewhen.graph.llm.briefs import handover_text
@@ -83,6 +83,7 @@ def _make_handoff(state: Step, call: FrozenCall, runtime: Runtime[Settings], con
         saver=saver if isinstance(saver, BaseCheckpointSaver) else None,
         store=runtime.store,
         tell=tell,
+        is_cancelled=lambda: runtime.drain_reason == CANCEL,
     )
 
 

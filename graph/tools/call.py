@@ -37,6 +37,9 @@ GRACE = 0.5
 ENDING = 5.0
 """Seconds beyond its own limit in which a tool may end what it started."""
 
+TIMED_OUT = "timed out"
+"""The message of the cancellation of a call that has reached its limit; one that is only left off has none."""
+
 _running: set["asyncio.Future[WorkEnd]"] = set()
 
 
@@ -168,13 +171,15 @@ async def _run(call: ToolCall, message: dict[str, Any]) -> CallResult:
     run = start_in_thread(invoke) if in_thread else asyncio.create_task(ainvoke())
     _running.add(run)
     run.add_done_callback(_running.discard)
+    why = None
     try:
         await asyncio.wait({run}, timeout=call.timeout)
         if run.done():
             return _read(run.result(), body, tool)
+        why = TIMED_OUT
     finally:
         if not run.done():
-            run.cancel()
+            run.cancel(why) if isinstance(run, asyncio.Task) else run.cancel()
             await asyncio.wait({run}, timeout=GRACE)
     late = f"no result after {call.timeout:g} seconds; the "
     late += "tool runs in a thread that cannot be stopped" if in_thread else "call was cancelled"

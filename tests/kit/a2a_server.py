@@ -1,8 +1,9 @@
 """An A2A agent of its own process, made with the protocol's SDK, for tests.
 
 It does what a word in the request says: asks, wants credentials, fails, takes its time, pays. LOG gets the id of every
-message that arrives, `LOG.text` the text of the last one, and `LOG.paid` a line for every payment. After LOG may come
-the port that its card names, and `quiet` for one that does not stream, `unlisted` for one that lists no tasks.
+message that arrives, `LOG.text` the text of the last one, `LOG.paid` a line for every payment, and `LOG.cancelled` the
+id of every task that was cancelled. After LOG may come the port that its card names, and `quiet` for one that does not
+stream, `unlisted` for one that lists no tasks.
 """
 
 import asyncio
@@ -55,6 +56,8 @@ class Librarian(AgentExecutor):
             return updater.new_agent_message([new_text_part(words)])
 
         await updater.start_work(says("Looking at the shelves."))
+        if "for hours" in text:
+            await asyncio.sleep(3600)
         if "slowly" in text:
             await asyncio.sleep(0.5)
         if "pay" in text:
@@ -79,7 +82,11 @@ class Librarian(AgentExecutor):
             await updater.complete()
 
     async def cancel(self, context: RequestContext, event_queue: EventQueue) -> None:
-        raise NotImplementedError
+        assert context.current_task is not None
+        task = context.current_task
+        with self._log.with_suffix(".cancelled").open("a") as log:
+            log.write(f"{task.id}\n")
+        await TaskUpdater(event_queue, task.id, task.context_id).cancel()
 
 
 class Unlisted(DefaultRequestHandler):

@@ -21,10 +21,10 @@ class Library:
         self.url = f"http://127.0.0.1:{self.port}"
         self._process: BaseProcess | None = None
 
-    def start(self) -> None:
-        """Ready to answer."""
+    def start(self, *more: str) -> None:
+        """Ready to answer; `more` as for the server."""
         self.log.write_text("")
-        self._process = forks.Process(target=serve, args=(str(self.port), str(self.log)), daemon=True)
+        self._process = forks.Process(target=serve, args=(str(self.port), str(self.log), *more), daemon=True)
         self._process.start()
         for _ in range(600):
             try:
@@ -53,6 +53,14 @@ class Library:
     def text(self) -> str:
         """The text of the last message."""
         return self.log.with_suffix(".text").read_text()
+
+    @property
+    def cancelled(self) -> list[str]:
+        """Ids of the tasks that were cancelled since the last look."""
+        path = self.log.with_suffix(".cancelled")
+        found = path.read_text().split() if path.exists() else []
+        path.unlink(missing_ok=True)
+        return found
 
     def executor(self, **more: Any) -> Executor:
         """The librarian."""

@@ -1,5 +1,6 @@
 """Remote agents over A2A, against a server process made with the protocol's own SDK."""
 
+import asyncio
 import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -283,6 +284,70 @@ def test_the_command_works_with_it(library: Library, tmp_path: Path) -> None:
     assert (done.exit_code, done.stdout) == (Exit.COMPLETED, "three papers on physics\n")
     wrong = shell.run(DONEWHEN_EXECUTORS="far")
     assert (wrong.exit_code, "DONEWHEN_EXECUTORS" in wrong.stderr) == (Exit.USAGE, True)
+
+
+async def arrived(library: Library) -> None:
+    """Wait until a message has arrived there."""
+    while not library.log.read_text():  # noqa: ASYNC110 - another process writes it
+        await asyncio.sleep(0.02)
+
+
+@pytest.mark.parametrize("card", ["streams", "is polled"])
+async def test_who_cancels_the_run_cancels_the_remote_task(library: Library, tmp_path: Path, card: str) -> None:
+    """M5: from another process's agent, while the remote agent works for hours: its task is cancelled, once."""
+    other = Library(tmp_path)
+    other.start("quiet") if card == "is polled" else other.start()
+    executors = {"lib": other.executor(passthrough=True)}
+    settings, file = {**FREE, "executor": "lib"}, f"sqlite:///{tmp_path}/runs.db"
+    agent = Agent(ScriptedModel([]), storage=file, executors=executors, settings=settings)
+    working = asyncio.create_task(agent.start("read for hours", thread_id="t"))
+    await asyncio.wait_for(arrived(other), 20)
+    async with Agent(ScriptedModel([]), storage=file) as elsewhere:
+        run = await asyncio.wait_for(elsewhere.cancel("t"), 20)
+    assert (run.status, (await working).status) == ("cancelled", "cancelled")
+    assert len(other.cancelled) == 1
+    assert [effect.get("unknown") for effect in run.receipt["effects"]] == [True]
+    await agent.aclose()
+    other.stop()
+
+
+async def test_a_task_that_asks_is_cancelled_with_the_run(library: Library) -> None:
+    """M5: a run that waits for an answer to the remote agent's question, and is cancelled instead."""
+    executors = {"lib": library.executor()}
+    async with Agent(one_step([], executor="lib"), storage="memory:", executors=executors, settings=FREE) as agent:
+        run = await agent.start("ask first", thread_id="asked")
+        assert run.pending[0]["question"] == "Which field?"
+        assert library.cancelled == []
+        assert (await agent.cancel("asked")).status == "cancelled"
+    assert len(library.cancelled) == 1
+
+
+async def test_when_the_steps_time_is_over_the_remote_task_is_cancelled(library: Library) -> None:
+    """M5, X07: `Executor(seconds=…)`: the call is given up, and so is the task; it is not looked up as unknown."""
+    model = one_step([give_up("too slow")], executor="lib", deliver=[])
+    settings = {**FREE, "on_failure": "deliver"}
+    executors = {"lib": library.executor(seconds=1)}
+    flow = await play(model, executors=executors, goal="read for hours", settings=settings)
+    assert flow.pauses == []
+    assert (flow.journal[0]["ok"], "no result after 1 seconds" in flow.journal[0]["text"]) == (False, True)
+    assert len(library.cancelled) == 1
+
+
+async def test_a_process_that_stops_leaves_the_remote_task_alone(library: Library, tmp_path: Path) -> None:
+    """M5, R02: `aclose` in the middle is no cancel: the next process gets what came of it."""
+    file, executors = f"sqlite:///{tmp_path}/runs.db", {"lib": library.executor(passthrough=True)}
+    settings = {**FREE, "executor": "lib"}
+    agent = Agent(ScriptedModel([]), storage=file, executors=executors, settings=settings)
+    stream = agent.stream("slowly pay, and rest", thread_id="stopped")
+    working = asyncio.create_task(stream.result())
+    await asyncio.wait_for(arrived(library), 20)
+    await agent.aclose(patience=0.1)
+    await asyncio.wait({working})
+    async with Agent(ScriptedModel([]), storage=file, executors=executors) as other:
+        run = await other.resume("stopped")
+    assert (run.status, run.answer) == ("completed", "three papers, request 1")
+    assert library.cancelled == []
+    assert len(library.messages) == 1
 
 
 def hand_over(url: str, file: str) -> None:
