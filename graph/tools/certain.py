@@ -1,10 +1,11 @@
 """Errors that prove that a call had no effect. After any other error the outcome is unknown (X24).
 
 An error is judged by its class and by where it was raised, never by its text. These are proof: the tool's own
-deliberate error, a refusal by the service, a connection that was never made, and wrong arguments or logic in the tool's
-own code. An error that a library raises while it reads a reply is no proof: the effect came before the reply.
+deliberate error, a refusal by the service, a connection that was never made, and a mistake in the tool's own code that
+came before it called anything. An error while a reply is read is no proof: the effect came before the reply.
 """
 
+import dis
 import functools
 import json
 import opcode
@@ -25,7 +26,7 @@ from pydantic import ValidationError
 MOST = 50
 """The most errors of one chain that are examined."""
 OWN_MISTAKES = (ValueError, TypeError, LookupError, ArithmeticError, NotImplementedError)
-"""Wrong arguments and logic, if the tool's own code raises them."""
+"""Wrong arguments and logic, if a `raise` of the tool's own code says so, or if it had called nothing before."""
 REPLY_ERRORS = (json.JSONDecodeError, UnicodeDecodeError, ValidationError)
 """Kinds of ValueError that come from reading a reply, whoever raises them."""
 NOT_THERE = (FileNotFoundError, FileExistsError, IsADirectoryError, NotADirectoryError, PermissionError)
@@ -60,6 +61,8 @@ OF_VALUES = {
 }  # fmt: skip
 """Standard library modules that only compute; an error in them is a mistake of their caller."""
 _RAISE = opcode.opmap["RAISE_VARARGS"]
+_CALLS = {"CALL", "CALL_KW", "CALL_FUNCTION_EX", "BEFORE_WITH", "BEFORE_ASYNC_WITH", "SEND"}
+"""Instructions that call other code; operators, subscripts and loops are not among them."""
 _STANDARD = f"{Path(json.__file__).parent.parent}{os.sep}"
 CLIENTS = ("langchain_mcp_adapters",)
 """Tool packages that are clients themselves: their errors may come from reading a reply."""
@@ -136,9 +139,7 @@ def _replaces(error: BaseException, caught: BaseException) -> bool:
     raised, handler = _innermost(error), caught.__traceback__
     if handler is None:
         return True  # never raised: it only describes this one
-    if raised is None or raised.tb_frame is not handler.tb_frame:
-        return False
-    return raised.tb_frame.f_code.co_code[raised.tb_lasti] == _RAISE
+    return raised is not None and raised.tb_frame is handler.tb_frame and _opcode(raised) == _RAISE
 
 
 def _did_nothing(failure: Collection[BaseException], tool: _Tool) -> bool:
@@ -211,11 +212,32 @@ def _is_own(error: BaseException, tool: _Tool) -> bool:
     """Return whether the tool itself reported the failure or made the mistake."""
     if isinstance(error, (ToolException, StopIteration, *NOT_THERE)):
         return True
-    if not isinstance(error, OWN_MISTAKES) or isinstance(error, REPLY_ERRORS) or not (raised := _innermost(error)):
+    if not isinstance(error, OWN_MISTAKES) or isinstance(error, REPLY_ERRORS) or not (places := _places(error)):
         return False
-    module = str(raised.tb_frame.f_globals.get("__name__") or "")
-    own = module.partition(".")[0] in {"donewhen", tool.package}
-    return own or module in OF_VALUES or _is_of_the_application(raised.tb_frame.f_code.co_filename)
+    own = [place for place in places if _is_of_the_tool(place, tool)]
+    module = str(places[-1].tb_frame.f_globals.get("__name__") or "")
+    if own and own[-1] is places[-1] and _opcode(places[-1]) == _RAISE:
+        return True
+    return (own[-1:] == places[-1:] or module in OF_VALUES) and not any(map(_called_before, own))
+
+
+def _is_of_the_tool(place: TracebackType, tool: _Tool) -> bool:
+    """Return whether the code at a place is the tool's or the application's."""
+    module = str(place.tb_frame.f_globals.get("__name__") or "")
+    if module.startswith("donewhen.graph."):
+        return False  # it called the tool
+    known = module.partition(".")[0] in {"donewhen", tool.package}
+    return known or _is_of_the_application(place.tb_frame.f_code.co_filename)
+
+
+def _called_before(place: TracebackType) -> bool:
+    """Return whether a frame may have called something before its instruction at this place."""
+    at, instructions = place.tb_lasti, list(dis.get_instructions(place.tb_frame.f_code))
+    loops = [
+        each.offset for each in instructions if "JUMP_BACKWARD" in each.opname and each.argval <= at <= each.offset
+    ]
+    end = max((at, *loops))
+    return any(each.opname in _CALLS and each.offset < end and each.offset != at for each in instructions)
 
 
 @functools.lru_cache(maxsize=1_000)
@@ -225,9 +247,19 @@ def _is_of_the_application(file: str) -> bool:
     return not installed and not file.startswith(("<frozen", _STANDARD))
 
 
+def _opcode(place: TracebackType) -> int:
+    return place.tb_frame.f_code.co_code[place.tb_lasti]
+
+
 def _innermost(error: BaseException) -> TracebackType | None:
     """Return the place where the error was raised."""
-    place = error.__traceback__
-    while place is not None and place.tb_next is not None:
+    return places[-1] if (places := _places(error)) else None
+
+
+def _places(error: BaseException) -> list[TracebackType]:
+    """Return the places of an error's traceback, the outermost first."""
+    found, place = list[TracebackType](), error.__traceback__
+    while place is not None:
+        found.append(place)
         place = place.tb_next
-    return place
+    return found

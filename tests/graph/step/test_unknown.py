@@ -239,10 +239,6 @@ UNKNOWN: dict[str, Callable[[], Any]] = {
 CERTAIN: dict[str, Callable[[], Any]] = {
     "tool": raising(ToolException("no such customer")),
     "value": raising(ValueError("not an amount")),
-    "type": lambda: int(None),  # type: ignore[call-overload]
-    "key": lambda: {}["ann"],
-    "index": lambda: [][1],
-    "zero": lambda: 1 / 0,
     "file": lambda: open("/nowhere/at/all"),  # noqa: SIM115
     "permission": raising(PermissionError(13, "Permission denied")),
     "not yet": raising(NotImplementedError("refunds")),
@@ -270,9 +266,60 @@ async def test_what_says_nothing_for_certain(kind: str) -> None:
     assert [row.get("unknown", False) for row in (flow.run.receipt or {})["effects"]] == [False, False]
 
 
+def mistaken(kind: str, seen: list[int]) -> Callable[[str], str]:
+    """A tool with a mistake in its code in the first call: before it calls anything, or while it reads a reply."""
+
+    def before(order: str) -> str:
+        """Pay an order."""
+        seen[0] += 1
+        if seen[0] == 1:
+            return {"B2": "paid"}[order]
+        return "paid"
+
+    def before_any(order: str) -> str:
+        """Pay an order."""
+        seen[0] += 1
+        return int(order if seen[0] == 1 else "1") and "paid"
+
+    def after(order: str) -> str:
+        """Pay an order."""
+        seen[0] += 1
+        reply = dict(status="ok")
+        return reply["id"] if seen[0] == 1 else "paid"
+
+    def in_a_loop(order: str) -> str:
+        """Pay an order."""
+        for number in (0, 1):
+            seen[0] += number
+            if seen[0] == 1 and number:
+                return [][1]
+            str(order)
+        return "paid"
+
+    tools = {"before": before, "before any": before_any, "after": after, "in a loop": in_a_loop}
+    return tools[kind]
+
+
+@pytest.mark.parametrize(
+    ("kind", "asked"), [("before", False), ("before any", False), ("after", True), ("in a loop", True)]
+)
+async def test_a_mistake_in_the_code_is_certain_only_before_anything_was_called(kind: str, asked: bool) -> None:
+    """X24, X07: a wrong key looked up first is a plain failure; the same error after a call may have come too late."""
+    seen = [0]
+
+    def decide(messages: Any, _: Any) -> Any:
+        results = [message.text for message in messages if message.type == "tool"]
+        return finish_step("paid", last_seen(messages)) if results and "] pay ok" in results[-1] else PAY
+
+    tool = StructuredTool.from_function(mistaken(kind, seen), name="pay", metadata={"effect": "write"})
+    flow = await play(one_step(decide, tools=["pay"]), [tool], answers=["it happened"], settings=FREE)
+    assert (flow.status, [pause["kind"] for pause in flow.pauses]) == ("completed", ["effect"] if asked else [])
+    assert seen == [1 if asked else 2]
+
+
 @pytest.mark.parametrize("kind", CERTAIN)
 async def test_what_certainly_did_not_happen(kind: str) -> None:
-    """N13, X07, honest: the tool's own error, its arguments or logic, a refusal: it may be tried again at once."""
+    """N13, X07, honest: the tool's own error or a refusal: it may be tried again at once."""
     flow, calls = await tried(first(CERTAIN[kind]))
     assert (flow.status, flow.pauses, calls) == ("completed", [], 2)
     assert "unknown" not in flow.journal[0]["text"]
