@@ -60,23 +60,7 @@ def offers() -> ScriptedModel:
     return ScriptedModel(roles={"triage": [plan], "execute": work})
 
 
-def desk() -> ScriptedModel:
-    """A model that does what the tutorial asks for."""
-    look = {"content": "Look up order 17", "done_when": "Its state is known", "tools": ["find_order"]}
-    pay = {"content": "Refund order 17", "done_when": "It is refunded", "tools": ["refund"]}
-    both = {"content": "Refund order 18", "done_when": "It is refunded", "tools": ["find_order", "refund"]}
-    again = {"content": "Look up order 18", "done_when": "Its state is known", "tools": ["find_order"]}
-    first = [
-        *(call("find_order", order_id="17"), finish_step("It arrived broken", ("s1.1", "arrived broken"))),
-        *(call("find_order", order_id="18"), finish_step("It is on its way", ("s1.1", "on its way"))),
-    ]
-    second = [call("refund", order_id="17", amount=40.0), finish_step("Refunded", ("s2.1", "refunded 40.00 EUR"))]
-    plans = [submit_plan([look, pay]), submit_plan([both]), submit_plan([again])]
-    said = ["Order 17 arrived broken; 40.00 EUR were refunded."]
-    return ScriptedModel(roles={"triage": plans, "execute": {"s1": first, "s2": second}, "deliver": said})
-
-
-PROVIDERS: dict[str, Callable[[], ScriptedModel]] = {"README.md": offers, "docs/tutorial.md": desk}
+PROVIDERS: dict[str, Callable[[], ScriptedModel]] = {"README.md": offers}
 """Who answers for `openai:…` on a page."""
 GIVEN = {
     "docs/budgets.md": """
@@ -90,7 +74,6 @@ tools = []
 my_compiled_graph = other_graph = StateGraph(MessagesState).add_node("n", lambda s: s).add_edge(START, "n").compile()
 async def my_async_function(brief: str) -> str: ...
 """,
-    "docs/hooks.md": "from donewhen import Agent\nmodel, tools = 'demo', []",
     "docs/models.md": "from donewhen import Agent\nimport functools\nAgent = functools.partial(Agent, 'openai:x')",
 }
 """What a page takes for granted where it shows a part of a program."""
@@ -199,7 +182,8 @@ def test_targets_extras_and_files_that_pages_name_are_there() -> None:
         ):
             assert (ROOT / path).exists(), f"{name_of(page)}: {path}"
         for link in re.findall(r"\]\(([^)#:\s]+)(?:#[^)]*)?\)", re.sub(r"```.*?```", "", text, flags=re.DOTALL)):
-            generated = (page.parent == ROOT / "docs" and link.startswith("reference/")) or "../reference/" in link
+            made = ("reference/", "llms.txt", "llms-full.txt")  # by scripts/site.py
+            generated = (page.parent == ROOT / "docs" and link.startswith(made)) or "../reference/" in link
             assert generated or (page.parent / link).exists(), f"{name_of(page)}: {link}"
 
 

@@ -193,7 +193,8 @@ class CallBatch:
                 return self._halt(relay_pause(self.calls[0], ask, state))
             group = [await self._at_gates(n, call) for n, call in enumerate(self._next_group(), self.number + 1)]
             first = group[0]
-            if not first.refusal and (change := await self._gate(first)):
+            refused = first.refusal or (first.verdict and first.verdict.refused)
+            if not refused and (change := await self._gate(first)):
                 return self._halt(change)
             asked_about = (n for n, each in enumerate(group) if n and each.verdict and each.verdict.question)
             group = group[: next(asked_about, len(group))]

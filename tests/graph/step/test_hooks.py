@@ -46,6 +46,22 @@ async def test_a_refused_call_is_not_made_and_the_model_reads_why() -> None:
     assert [entry["ok"] for entry in flow.journal[:2]] == [False, True]
 
 
+async def test_nobody_is_asked_about_a_call_that_a_hook_refuses() -> None:
+    """X15: an address that nobody named would ask for consent, but the policy has refused it already."""
+    replies = [call("send", to="a@other"), finish_step("Not sent.", "s1.1"), give_up("not allowed")]
+    agent = Agent(
+        one_step(replies, tools=["send"]),
+        [look, send],
+        effects=EFFECTS,
+        hooks=Hooks(before_call=[only_ours]),
+        storage="memory:",
+        settings={"confirm": "never"},
+    )
+    async with agent:
+        run = await agent.start("Write to somebody")
+    assert (run.status, run.pending, SENT) == ("failed", (), [])
+
+
 async def test_a_hook_asks_a_person_about_the_call_as_it_will_run() -> None:
     """X15: the question of consent, in the hook's words; a yes makes the frozen call, and the hook is asked no more."""
 
