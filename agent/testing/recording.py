@@ -123,6 +123,7 @@ class Recording:
         model = self.model(prompts=prompts)
         given = {
             "storage": "memory:",
+            "prices": {"scripted": {"input": 0, "output": 0}},
             **options,
             "settings": {**start["settings"], **dict(options.get("settings") or {})},
         }
@@ -148,7 +149,7 @@ class Recording:
         if said := [*self.differences, *(str(each) for each in model.failures if isinstance(each, ScriptError))]:
             raise ReplayDifference(said[0])
         if run.status != status:
-            asked = f": {run.pending[0]['question']}" if run.pending else ""
+            asked = f": {run.pending[0]['question']}" if run.pending else f" ({run.answer})" if run.answer else ""
             raise ReplayDifference(f"the run is {run.status}{asked}; recorded: {status}")
 
 

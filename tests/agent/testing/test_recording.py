@@ -72,6 +72,13 @@ async def test_a_run_replays_without_its_tools_and_its_model(tmp_path: Path) -> 
     assert [entry["ok"] for entry in run.receipt["effects"]] == [True]
 
 
+async def test_a_run_with_a_limit_of_money_replays_without_prices() -> None:
+    """R02: the replies of a recording cost nothing, so a limit of money asks for no price."""
+    prices = {"scripted": {"input": 1, "output": 1}}
+    recording = await recorded(settings={"limits": {"cost_usd": 50}}, prices=prices)
+    assert (await recording.replay()).status == "completed"
+
+
 async def test_tools_of_ones_own_are_really_called() -> None:
     """R02: then it is a test of the tools: what they return is held against the prompts that were recorded."""
     recording = await recorded()
