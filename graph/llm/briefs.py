@@ -27,23 +27,23 @@ SAID_CHARS = 2000
 """The most characters of one message of the conversation."""
 ONLY_STEP = "This step is the whole plan: its `result` is delivered to the user as the answer, as it stands."
 EXECUTORS = (
-    "Others who can work on a step. Name one in the step's `executor`, by the exact id before the colon, where its "
-    "description, skills or tools fit the step better than the tools above do; without one the default executor works "
-    "on it. Who works on a step reads that step and the goal, and what came of the steps it depends on: write out in "
-    "`content` what “it” or “the second one” stands for."
+    "Others who can work on a step. Name one in the step's `executor`, by the exact id before the colon, if its "
+    "description, skills or tools fit the step better than the tools above; otherwise the default executor works on "
+    "it. Who works on a step reads the step, the goal, and the results of the steps it depends on: spell out in "
+    "`content` what “it” or “the second one” is."
 )
 MORE_TOOLS = "Beside yours there are, for steps:"
 NOTES = {
-    "approved_plan": "Submit only what changes in `<approved_plan>`: steps that you do not name stay as they are, and "
-    "so do the criteria of the goal. New steps take the place of those that failed. To change an open step, name its "
-    "`id` and what is new in it. A step in the place of others names them in `replaces`; where one that is done no "
-    "longer holds, as when the user corrects what it rests on, what was built on it is then done again by itself. "
-    "What should go stands in `drop`.",
+    "approved_plan": "Submit only what changes in `<approved_plan>`: steps and criteria of the goal that you do not "
+    "name stay as they are. New steps take the place of those that failed. To change an open step, name its `id` and "
+    "what is new in it. A step that replaces others names them in `replaces`; if a finished one no longer holds, for "
+    "example because the user corrects what it rests on, what was built on it is done again by itself. `drop` has "
+    "what should go.",
     "edited": "The user edited this plan: what it says is what they want.",
     "failure": "Find another way than the one that failed, or ask, or decline.",
-    "feedback": "Change in the plan what the user says under `<feedback>`, and keep the rest.",
+    "feedback": "Change what the user says under `<feedback>`, and keep the rest of the plan.",
     "output_schema": "The result is wanted as data of `<output_schema>`: let the steps find out what it needs. It is "
-    "made from their results at the end, which is no step.",
+    "made from their results at the end, without a step of its own.",
 }
 """Explanations of the sections that only some planning briefs have."""
 CARD_CHARS = 600

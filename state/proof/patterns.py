@@ -79,5 +79,5 @@ def path_problem(path: str) -> str | None:
     try:
         parse(path)
     except (JSONPathError, ValueError, AttributeError, TypeError) as error:
-        return f"{path!r} is not a JSON path: {error}"
+        return f"{path!r} is not a JSON path, such as $.rows or $[?(@.id=='a')].n: {error}"
     return None

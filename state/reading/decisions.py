@@ -40,8 +40,7 @@ _STEP = {
         "done_when": {
             **_CRITERIA,
             "description": 'texts, or {text, check: {tool, arguments, expect}}; expect: "ok", or of the result '
-            "{contains}, {matches: regex}, {equals}, {number, tolerance} or "
-            '{path: "$[?(@.id==\'a\')].n", op: ">=", value: 3} (op also contains, exists)',
+            '{contains}, {matches: regex}, {equals}, {number, tolerance} or {path: "$.n", op: ">=", value: 3}',
         },
         "tools": _TEXTS,
         "id": _TEXT,
