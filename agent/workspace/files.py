@@ -22,7 +22,7 @@ SKIP_CHARS = 65_536
 PAGE = 19_500
 TRASH = ".trash"
 
-FilePath = Annotated[str, Field(description="file, relative to the workspace, e.g. 'reports/summary.md'")]
+FilePath = Annotated[str, Field(description="relative to the workspace")]
 Content = Annotated[str, Field(description="the text", max_length=MAX_EDIT_BYTES)]
 Offset = Annotated[int, Field(ge=0, description="characters to skip")]
 Length = Annotated[int, Field(ge=1, le=MAX_READ, description="characters to read at most")]

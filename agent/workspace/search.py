@@ -58,7 +58,7 @@ def find_text(
 ) -> str:
     """Find the lines that contain a text. `matches_total` counts lines, `files` the files that have one.
 
-    Hidden folders (not files), node_modules, __pycache__ and binary files are left out unless `path` names them.
+    Binary files are left out, and what list_files leaves out.
     """
     walk = walk_of(root, path)
     matches: list[dict[str, Any]] = []
