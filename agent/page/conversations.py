@@ -15,9 +15,11 @@ from langgraph.store.base import BaseStore
 from donewhen.agent.agent import Agent
 from donewhen.agent.config import DEMO
 from donewhen.agent.stream import RunStream
+from donewhen.graph.people.forms import filled_lines, form_fields
 from donewhen.graph.step.calls import stored_text
 from donewhen.graph.tools.effects import store_label
 from donewhen.state.errors import DoneWhenError, StaleAnswer, ThreadBusy, UnknownThread
+from donewhen.state.people.answers import decode_json, fills_form
 from donewhen.state.people.payload import (
     editable_plan,
     options,
@@ -343,7 +345,9 @@ def _has(text: str, words: list[str]) -> bool:
 def _statement_of(entry: Mapping[str, Any]) -> Json:
     """Return a person's statement in the request: an answer to a question, or an interjection."""
     question = (entry.get("arguments") or {}).get("question") or ""
-    return {"question": str(question), "text": str(entry.get("text") or "")}
+    text = str(entry.get("text") or "")
+    filled = decode_json(text)  # a form is kept as JSON
+    return {"question": str(question), "text": filled_lines(filled) if isinstance(filled, dict) else text}
 
 
 def _config(thread_id: str) -> Any:
@@ -370,6 +374,8 @@ def _spoken_words(events: list[Json], id: str, value: Any) -> Json | None:
     """Return a person's words at a pause; None for a button without words."""
     asked = [pause for pause in _pending(events) if pause["id"] == id and pause["kind"] != "plan"]
     question = str(asked[0]["question"]) if asked else ""
+    if asked and isinstance(value, dict) and fills_form(value, cast(Pause, asked[0])):
+        return {"type": "answered", "question": question, "text": filled_lines(value) or "–"}
     text = value if isinstance(value, str) else value.get("message") if isinstance(value, dict) else None
     return {"type": "answered", "question": question, "text": text} if text else None
 
@@ -394,6 +400,8 @@ def pause_view(pause: Pause) -> Json:
     more: Json = {"question": question_of(pause), "options": options(pause)}
     if pause["kind"] == "plan":
         more["text"] = editable_plan(pause)
+    if pause.get("schema"):
+        more["fields"] = form_fields(pause["schema"])
     if pause.get("suggested"):
         more["hint"] = question_text(pause).rpartition("\n\n")[2]  # what “extend” alone means
     if pause["kind"] in ("tool", "effect"):

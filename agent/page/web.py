@@ -26,8 +26,8 @@ from donewhen.state.errors import DoneWhenError, ResumeError, UnknownThread
 from donewhen.state.language.texts import catalogue, known_language
 
 SCRIPTS = (
-    "page.js", "server.js", "threads.js", "composer.js", "drafts.js", "view.js", "rows.js", "forms.js", "answer.js",
-    "markdown.js", "draw.js", "reader.js", "libraries.js",
+    "page.js", "server.js", "threads.js", "composer.js", "drafts.js", "view.js", "rows.js", "forms.js", "fields.js",
+    "answer.js", "markdown.js", "draw.js", "reader.js", "libraries.js",
 )  # fmt: skip
 STATIC = {"page.html": "text/html", "page.css": "text/css", **dict.fromkeys(SCRIPTS, "text/javascript")}
 HEADERS = {

@@ -1,17 +1,21 @@
 """Ask a person at the terminal, and return one answer value; `state.people` reads its meaning."""
 
+import json
 import shlex
 import shutil
 import signal
 import subprocess
 import tempfile
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from donewhen.agent.cli.screen.drawing import draw_pause, draw_plan
 from donewhen.agent.cli.screen.terminal import TAB, Terminal
+from donewhen.graph.executors.relay import read_form
+from donewhen.graph.people.forms import FormField, field_problem, filled_lines, form_fields
 from donewhen.state.language.texts import match_option
 from donewhen.state.people.answers import Answer, may_replan, read_answer, spoken_words
 from donewhen.state.people.payload import arguments_text, editable_plan
@@ -26,6 +30,10 @@ KEYS: dict[str, dict[str, Any]] = {
     "budget": {"e": "extend", "d": "deliver", "r": "replan", "s": "stop"},
     "effect": {},
 }
+
+
+FORM_KEYS: dict[str, Any] = {"/skip": {"type": "reject"}, "/cancel": {"type": "cancel"}}
+BOOLEANS = {"y": True, "n": False}
 
 
 class Later(Exception):
@@ -45,7 +53,8 @@ class Person:
     def ask(self, pending: Pause) -> Any:
         """Show the pause and ask until an answer is understood. Raises Later (also at Ctrl-D)."""
         self.terminal.line("")
-        self.terminal.show(draw_pause(pending, self.terminal))
+        shown = {name: value for name, value in pending.items() if name != "schema"}  # its fields are asked one by one
+        self.terminal.show(draw_pause(cast(Pause, shown), self.terminal))
         if pending.get("problem"):
             self._warn("not_understood", problem=pending["problem"])
         before = str(pending.get("said") or "")
@@ -55,7 +64,8 @@ class Person:
                 continue
             if before and isinstance(value, str) and match_option(value, "meant") == ("change", ""):
                 value = f"{value}: {before}"
-            meaning, before = read_answer(value, pending), spoken_words(value)
+            read = read_form if pending.get("schema") else read_answer
+            meaning, before = read(value, pending), spoken_words(value)
             if isinstance(meaning, Answer) and meaning.kind == "later":
                 raise Later
             if not isinstance(meaning, str):
@@ -64,6 +74,8 @@ class Person:
 
     def _once(self, pending: Pause) -> Any:
         """Ask once; return None to ask again."""
+        if pending.get("schema"):
+            return self._fill_form(pending)
         kind = pending["kind"]
         legend = "budget_no_replan" if kind == "budget" and not may_replan(pending) else kind
         typed = self._read_typed(f"keys_{legend}")
@@ -86,9 +98,38 @@ class Person:
             return None  # a slip of the finger is no feedback
         return typed or None
 
+    def _fill_form(self, pending: Pause) -> Any:
+        """Ask field by field; return the filled form, or the person's word on the whole question."""
+        self.terminal.legend(self.terminal.say("keys_form"))
+        filled: dict[str, Any] = {}
+        for each in form_fields(pending["schema"]):
+            self.terminal.line(self._heading(each), "bold")
+            for line in _choices_of(each):
+                self.terminal.line(line)
+            while True:
+                typed = self._read_typed("").strip(TAB)
+                if typed.casefold() in FORM_KEYS:
+                    return FORM_KEYS[typed.casefold()]
+                if typed.casefold() == "/later":
+                    raise Later
+                value = read_typed(each, typed)
+                if not (problem := field_problem(pending["schema"], each["name"], value)):
+                    break
+                self.terminal.line(problem, "yellow")
+            if value is not None:
+                filled[each["name"]] = value
+        return filled
+
+    def _heading(self, field: FormField) -> str:
+        needed = [self.terminal.say("required", "page")] if field["required"] else []
+        usual = [f"[{filled_lines({'': field['default']})[2:]}]"] if "default" in field else []
+        notes = f" ({', '.join(needed)})" if needed else ""
+        return " ".join([f"{field['title']}{notes}", *usual, *([f"– {field['about']}"] if field["about"] else [])])
+
     def _read_typed(self, legend: str) -> str:
         """Return the text typed below a line of keys; it begins with a TAB if that was pressed."""
-        self.terminal.legend(self.terminal.say(legend))
+        if legend:
+            self.terminal.legend(self.terminal.say(legend))
         try:
             typed = self.read(PROMPT)
         except EOFError:
@@ -157,3 +198,31 @@ class Person:
                 self.terminal.line(self.terminal.say("editor_failed", code=code), "yellow")
                 return None
             return path.read_text(encoding="utf-8", errors="replace")
+
+
+def _choices_of(field: FormField) -> list[str]:
+    if field["kind"] == "boolean":
+        return ["[y] true  [n] false"]
+    return [f"{number}. {option['label']}" for number, option in enumerate(field["options"], 1)]
+
+
+def read_typed(field: FormField, typed: str) -> Any:
+    """Return what was typed for a field: a choice by its name or number, else the text; None for nothing typed."""
+    if not typed:
+        return None
+    if field["kind"] == "boolean":
+        return BOOLEANS.get(typed.casefold(), typed)
+    if field["kind"] == "choices":
+        return [_choice(field, part.strip()) for part in typed.split(",") if part.strip()]
+    if field["kind"] in ("integer", "number", "json"):
+        with suppress(ValueError):
+            return json.loads(typed)
+    return _choice(field, typed) if field["kind"] == "choice" else typed
+
+
+def _choice(field: FormField, typed: str) -> Any:
+    options = field["options"]
+    named = [option["value"] for option in options if typed in (option["label"], str(option["value"]))]
+    if not named and typed.isascii() and typed.isdecimal() and 0 < int(typed[:9]) <= len(options):
+        return options[int(typed) - 1]["value"]
+    return named[0] if named else typed

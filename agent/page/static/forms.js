@@ -3,11 +3,12 @@
 // A form is given `send(value)`, which answers; `reply(how)`, which lets the box answer it; `draft`, which reads and keeps
 // what was changed and not sent; and `planText(edited)`, the text of a plan.
 import { about, argumentsOf, button, el, fill, name, sign, words } from "/draw.js";
+import { Fields } from "/fields.js";
 import { markdown } from "/markdown.js";
 import { stepAbout } from "/rows.js";
 
 export function formOf(pending, form) {
-  const make = { plan: planForm, tool: callForm }[pending.kind] ?? questionForm;
+  const make = { plan: planForm, tool: callForm }[pending.kind] ?? (pending.fields ? fieldsForm : questionForm);
   return make(pending, form);
 }
 
@@ -159,4 +160,19 @@ function questionForm(pending, { send, reply, several }) {
   const skip = pending.kind === "question" ? [button(words.skip, () => send({ type: "reject" }), "quiet")] : [];
   return [markdown(pending.question ?? ""), ...call, pending.hint ? el("div", { className: "note", dir: "auto" }, pending.hint) : null,
     el("div", { className: "options" }, ...choices), el("div", { className: "buttons" }, ...typed, ...skip, cancel(send))];
+}
+
+// --- a question with fields
+
+function fieldsForm(pending, { send, reply, several, draft }) {
+  const fields = new Fields(pending.fields, draft.read(), () => draft.keep(fields.raw()));
+  const submit = (event) => {
+    event.preventDefault();
+    const filled = fields.read();
+    if (filled) send(filled);
+  };
+  const typed = several ? [button(words.in_words, () => reply("answer"), "quiet")] : [];
+  const decline = button(words.decline, () => send({ type: "reject" }), "quiet");
+  return [markdown(pending.question ?? ""), el("form", { className: "fields", noValidate: true, onsubmit: submit }, ...fields.nodes,
+    el("div", { className: "buttons" }, el("button", {}, words.submit), decline, ...typed, cancel(send)))];
 }

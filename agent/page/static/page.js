@@ -66,12 +66,12 @@ function typing() {
   return at < 0 ? null : { at, start: field.selectionStart, end: field.selectionEnd };
 }
 
-const fields = () => [...document.querySelectorAll(".asks textarea, .asks input")];
+const fields = () => [...document.querySelectorAll(".asks textarea, .asks input, .asks select")];
 
 function typeOn(place) {
   const field = fields()[place.at];
   field?.focus();
-  if (field && place.start !== null) field.setSelectionRange(place.start, place.end);
+  if (field && typeof place.start === "number") field.setSelectionRange(place.start, place.end);
 }
 
 let place = null;

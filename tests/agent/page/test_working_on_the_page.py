@@ -3,9 +3,12 @@
 import os
 import re
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
+from langchain_core.tools import tool
+from langgraph.types import interrupt
+from pydantic import BaseModel, Field
 
 from donewhen import Agent
 from donewhen.agent.workspace import workspace_tools
@@ -395,3 +398,94 @@ async def test_changes_are_undone_where_they_stand(tmp_path: Path) -> None:
         assert await tab.locator("dialog .buttons button").count() == 0
         assert await axe(tab) == []
         assert (tmp_path / "b.txt").read_text() == "mine\n"
+
+
+class Delivery(BaseModel):
+    """A form of every kind of field."""
+
+    size: Literal["S", "M", "L"] = Field(description="As on the label")
+    count: int = Field(1, ge=1, le=9)
+    price: float | None = None
+    gift: bool = False
+    code: str = Field("", pattern="^[A-Z]{2}$", max_length=4)
+    mail: str = Field(json_schema_extra={"format": "email"})
+    extras: list[Literal["wrap", "card", "ribbon"]] = Field(min_length=1, max_length=2)
+
+
+@pytest.mark.parametrize(("size", "scheme"), [(DESKTOP, "light"), (PHONE, "dark")], ids=["desktop", "phone"])
+async def test_a_form_is_filled_in(size: dict[str, int], scheme: str) -> None:
+    """N42, N38: fields with defaults, what is wrong beside them, a draft that survives a reload, the answer."""
+    seen: list[Any] = []
+
+    @tool
+    def order(what: str) -> str:
+        """Order something."""
+        said = interrupt(f"How shall the {what} be delivered?", response_schema=Delivery)
+        seen.append(said)
+        return f"ordered {said.size}" if isinstance(said, Delivery) else "not ordered"
+
+    plan = submit_plan([{"content": "Order it", "done_when": ["ordered"], "tools": ["order"]}])
+    execute = [call("order", what="shirt"), finish_step("Ordered.", "s1.2")]
+    model = ScriptedModel(roles={"triage": [plan], "execute": execute})
+    asking = Agent(model, [order], storage="memory:", effects={"order": "read"}, settings={"confirm": "never"})
+    async with served(asking) as page, browser(page, size=size, scheme=scheme) as tab:
+        await asked(tab)
+        assert await tab.locator(".fields .field").count() == 7
+        await picture(tab, f"form-{scheme}")
+        await tab.click("text=Submit")
+        wrong = tab.locator(".field .wrong:visible")
+        await playwright.expect(wrong).to_have_count(3)  # size, mail, extras
+        assert await tab.evaluate("document.activeElement.tagName") == "SELECT"
+        await tab.get_by_label("size").select_option("M")
+        await tab.get_by_label("count").fill("12")
+        await tab.get_by_label("code").fill("ab")
+        await tab.get_by_label("mail").fill("nobody")
+        await tab.get_by_label("wrap").check()
+        await tab.click("text=Submit")
+        await playwright.expect(wrong).to_have_count(3)  # count, code, mail
+        await playwright.expect(tab.locator(".field", has_text="count").locator(".wrong")).to_contain_text("9")
+        await picture(tab, f"form-wrong-{scheme}")
+        assert await axe(tab) == []
+        await tab.reload()
+        await tab.wait_for_selector(".fields")
+        assert await tab.get_by_label("mail").input_value() == "nobody"
+        assert await tab.get_by_label("wrap").is_checked()
+        await tab.get_by_label("count").fill("2")
+        await tab.get_by_label("code").fill("AB")
+        await tab.get_by_label("mail").fill("ann@example.com")
+        await tab.get_by_label("gift").check()
+        await tab.click("text=Submit")
+        await tab.wait_for_selector(".receipt")
+        filled = {"size": "M", "count": 2, "gift": True, "code": "AB", "mail": "ann@example.com", "extras": ["wrap"]}
+        assert seen[-1].model_dump(exclude_none=True) == filled
+        assert "size: M" in await tab.locator(".user").last.inner_text()
+        await tab.reload()
+        await tab.wait_for_selector(".receipt")
+        assert "mail: ann@example.com" in await tab.inner_text("#log")
+        assert "{" not in await tab.locator(".user").last.inner_text()
+
+
+async def test_a_form_is_declined_and_a_refused_one_keeps_what_was_filled_in() -> None:
+    """N42, N38: what only the schema knows stands above the form, which stays as it was; “Decline” ends nothing."""
+    seen: list[Any] = []
+
+    @tool
+    def book(what: str) -> str:
+        """Book something."""
+        schema = {"type": "object", "properties": {"days": {"type": "integer", "multipleOf": 7}}, "required": ["days"]}
+        seen.append(interrupt({"question": f"How long is the {what}?", "schema": schema}))
+        return f"booked: {seen[-1]}"
+
+    plan = submit_plan([{"content": "Book it", "done_when": ["booked"], "tools": ["book"]}])
+    execute = [call("book", what="room"), finish_step("Done.", "s1.2")]
+    model = ScriptedModel(roles={"triage": [plan], "execute": execute})
+    asking = Agent(model, [book], storage="memory:", effects={"book": "read"}, settings={"confirm": "never"})
+    async with served(asking) as page, browser(page) as tab:
+        await asked(tab)
+        await tab.get_by_label("days").fill("8")
+        await tab.click("text=Submit")
+        await playwright.expect(tab.locator(".card.ask .problem")).to_contain_text("8 is not a multiple of 7")
+        assert await tab.get_by_label("days").input_value() == "8"
+        await tab.click("text=Decline")
+        await tab.wait_for_selector(".receipt")
+        assert not isinstance(seen[-1], dict)
