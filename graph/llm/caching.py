@@ -10,7 +10,7 @@ from hashlib import sha256
 from typing import Any
 
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import AIMessage, BaseMessage, SystemMessage, ToolMessage
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 
 CACHE_CONTROL, CACHE_POINT, ON_RESULTS = "cache_control", "cachePoint", "cache_control on results"
 """Forms of marks: on a block of text; a block of its own; on a text, and on a tool's result as a whole."""
@@ -21,6 +21,8 @@ _MARKS = {
     "ChatBedrockConverse": CACHE_POINT,
 }
 """By LangChain class, subclasses included: the form of a mark."""
+SHARED_END = "</goal>\n"
+"""The end of what the briefs of all steps of a run begin with."""
 _KEYED_HOSTS = ("openai.com", "azure.com", "x.ai", "mistral.ai", "fireworks.ai", "openrouter.ai")
 """Servers that take `prompt_cache_key`; others might refuse a request with it."""
 _AFFINITY_HEADERS = {"x.ai": "x-grok-conv-id", "fireworks.ai": "x-session-affinity"}
@@ -42,7 +44,8 @@ def mark_kind(model: BaseChatModel) -> str:
 
 
 def mark_messages(messages: Sequence[BaseMessage], kind: str, *, lasting: int, goes_on: bool) -> list[BaseMessage]:
-    """Mark where the provider should cache: behind the tools and instructions, and at the end of the conversation.
+    """Mark where the provider should cache: behind the tools and instructions, behind what the briefs of all steps
+    share, and at the end of the conversation.
 
     `lasting`: the first so many messages are in the next request too. `goes_on`: there will likely be a next request;
     without one, caching more than the instructions only costs. The end of the previous request is marked as well,
@@ -53,7 +56,11 @@ def mark_messages(messages: Sequence[BaseMessage], kind: str, *, lasting: int, g
     if goes_on:
         replies = [place for place, message in enumerate(messages) if isinstance(message, AIMessage)]
         places |= {lasting - 1, *(place - 1 for place in replies[-1:])}
-    return [_prepare(message, kind, mark=place in places) for place, message in enumerate(messages)]
+    prepared = [_prepare(message, kind, mark=place in places) for place, message in enumerate(messages)]
+    brief = next((place for place, message in enumerate(messages) if isinstance(message, HumanMessage)), None)
+    if goes_on and brief is not None:
+        prepared[brief] = _split_brief(prepared[brief], kind)
+    return prepared
 
 
 def _prepare(message: BaseMessage, kind: str, *, mark: bool) -> BaseMessage:
@@ -77,6 +84,17 @@ def _in_blocks(message: BaseMessage, mark: str) -> BaseMessage:
     elif mark:
         content[-1] = {**last, "cache_control": {"type": "ephemeral"}}
     return message.model_copy(update={"content": content})
+
+
+def _split_brief(message: BaseMessage, kind: str) -> BaseMessage:
+    """Return a brief whose beginning, that other steps' briefs have too, is a block of its own, with a mark."""
+    blocks: list[Any] = message.content if isinstance(message.content, list) else []
+    first = blocks[0] if blocks and isinstance(blocks[0], dict) else {}
+    shared, end, own = str(first.get("text", "")).partition(SHARED_END)
+    if not own.strip():
+        return message
+    marked = _in_blocks(HumanMessage(shared + end), kind).content
+    return message.model_copy(update={"content": [*marked, {**first, "text": own}, *blocks[1:]]})
 
 
 def _mark_result(message: ToolMessage) -> BaseMessage:

@@ -21,6 +21,7 @@ from langchain_openai import ChatOpenAI
 from urllib3 import HTTPResponse
 
 from benchmarks import caching
+from donewhen import Agent
 from donewhen.agent.openai_chat import OpenAIChat
 from donewhen.agent.prices import Prices
 from donewhen.graph.context import Deps
@@ -223,6 +224,36 @@ async def test_models_of_bedrock_that_cache_by_themselves_get_no_marks(make: Any
     aws = Bedrock()
     await ask_in_step(make(model="us.amazon.nova-pro-v1:0", **aws.given), ROUNDS)
     assert "cache" not in json.dumps(aws.bodies[0])
+
+
+def play_three_steps(body: Mapping[str, Any]) -> dict[str, Any]:
+    """Reply as a model that plans three steps, each of which looks once."""
+    offered = {tool["name"] for tool in body["tools"]}
+    if "submit_plan" in offered:
+        steps = [{"content": f"Look at page {n}", "done_when": [f"page {n} was seen"]} for n in (1, 2, 3)]
+        return tool_use("p1", "submit_plan", {"title": "Look", "steps": steps})
+    if "deliver" in offered:
+        return tool_use("d1", "deliver", {"text": "All pages were seen.", "goal_check": []})
+    step = next(n for n in (1, 2, 3) if f'<step id="s{n}"' in json.dumps(body["messages"][0]).replace("\\", ""))
+    if len(body["messages"]) == 1:
+        return tool_use(f"c{step}", "look", {"page": str(step)})
+    proof = {"criterion": 1, "met": True, "evidence": [{"observation": f"s{step}.1"}]}
+    return tool_use(f"f{step}", "finish_step", {"result": f"page {step} was seen", "goal_check": [proof]})
+
+
+async def test_a_step_reads_what_the_step_before_it_was_told_as_well() -> None:
+    """N43: instructions, background and goal are cached once for all steps of a run."""
+    context = "Prices are in euro, and holidays are those of Hamburg. " * 140
+    settings = Settings(confirm="never", verification="grounded", mode="plan")
+    with AnthropicServer(play_three_steps) as server:
+        agent = Agent(claude(server), [caching.look], effects={"look": "read"}, storage="memory:", context=context)
+        assert (await agent.start("Look at all pages", settings=settings)).status == "completed"
+    firsts = [n for n, body in enumerate(server.bodies) if caching.is_step(body) and len(body["messages"]) == 1]
+    first, second, _ = (server.usages[n] for n in firsts)  # the last step has one tool less
+    assert first["cache_read_input_tokens"] == 0
+    assert second["cache_read_input_tokens"] > len(context) / 4
+    assert second["cache_creation_input_tokens"] < len(context) / 20
+    assert max(len(marks_of(body)) for body in server.bodies) == 4
 
 
 class Recorder(httpx.AsyncBaseTransport):
