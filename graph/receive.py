@@ -21,7 +21,6 @@ from donewhen.graph.people.consent import Proposal, approval_record, plan_rules,
 from donewhen.graph.people.interjections import delete_interjections
 from donewhen.graph.people.pauses import PUT_AWAY, typed_reply
 from donewhen.graph.people.tasks import close_tasks
-from donewhen.graph.tools.effects import store_label
 from donewhen.state.errors import ConfigError
 from donewhen.state.language.texts import known_language, say, says_continue
 from donewhen.state.ledger import meter
@@ -30,7 +29,7 @@ from donewhen.state.plan.planning import fresh_planning, mode_row, start_replann
 from donewhen.state.proof.journal import earlier_requests
 from donewhen.state.run import VERSION, Json, RunState
 from donewhen.state.settings import Settings
-from donewhen.state.values import clean_text
+from donewhen.state.values import clean_text, store_label
 
 GOAL_CHARS = 100_000
 BACKGROUND_CHARS = 8_000

@@ -87,3 +87,8 @@ def check_zone(text: str) -> str:
     except (KeyError, ValueError, OSError):
         raise ValueError(f"{text[:40]!r} is not a time zone such as Europe/Berlin") from None
     return text
+
+
+def store_label(thread_id: str) -> str:
+    """Return a thread's id as a label of a store namespace, which may be neither empty nor contain dots."""
+    return thread_id.replace("%", "%25").replace(".", "%2E") or "-"

@@ -31,9 +31,10 @@ from donewhen.graph.executors.executor import Card, Executor
 from donewhen.graph.executors.handoff import Handoff, Report, Unfinished
 from donewhen.graph.tools.call import TIMED_OUT, RunError
 from donewhen.graph.tools.certain import is_certain
-from donewhen.graph.tools.effects import read_all, store_label
+from donewhen.graph.tools.effects import read_all
 from donewhen.state.errors import ConfigError
 from donewhen.state.run import Json
+from donewhen.state.values import store_label
 
 if TYPE_CHECKING:
     import httpx

@@ -17,7 +17,6 @@ from donewhen.agent.config import DEMO
 from donewhen.agent.stream import RunStream
 from donewhen.graph.people.forms import filled_lines, form_fields
 from donewhen.graph.step.calls import stored_text
-from donewhen.graph.tools.effects import store_label
 from donewhen.state.errors import DoneWhenError, StaleAnswer, ThreadBusy, UnknownThread
 from donewhen.state.people.answers import decode_json, fills_form
 from donewhen.state.people.payload import (
@@ -30,6 +29,7 @@ from donewhen.state.people.payload import (
 )
 from donewhen.state.records import Pause
 from donewhen.state.run import Json
+from donewhen.state.values import store_label
 
 CALL_CHARS = 300
 """The most characters of a call's result; the page requests the rest."""

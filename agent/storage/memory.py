@@ -13,8 +13,8 @@ from donewhen.agent.storage.cipher import StrictSerializer
 from donewhen.agent.storage.storage import Hear, Opened, wait_unnotified
 from donewhen.agent.storage.store import escape_namespace
 from donewhen.agent.storage.table import TABLE
-from donewhen.graph.tools.effects import store_label
 from donewhen.state.errors import StorageError, ThreadBusy
+from donewhen.state.values import store_label
 
 
 class MemoryStore(InMemoryStore):

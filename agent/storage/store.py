@@ -26,9 +26,9 @@ from langgraph.store.memory import InMemoryStore
 
 from donewhen.agent.storage.cipher import Cipher
 from donewhen.agent.storage.table import ThreadTable
-from donewhen.graph.tools.effects import store_label
 from donewhen.state.errors import StorageError
 from donewhen.state.pattern import pattern
+from donewhen.state.values import store_label
 
 AT_ONCE = 100
 """Threads deleted per transaction, so that others can write in between."""

@@ -19,11 +19,11 @@ from donewhen.agent.storage import Storage
 from donewhen.agent.storage.store import ThreadStore
 from donewhen.agent.storage.table import NEVER
 from donewhen.graph.people.answers import BY_POLICY
-from donewhen.graph.tools.effects import store_label
 from donewhen.state.errors import ConfigError
 from donewhen.state.records import Pause
 from donewhen.state.run import VERSION, Json
 from donewhen.state.settings import Settings, stored_settings
+from donewhen.state.values import store_label
 
 QUEUE = "agents"
 """The default queue of agents; the command has its own."""

@@ -16,13 +16,13 @@ from langgraph.types import Command
 
 from donewhen.agent.storage import Storage
 from donewhen.graph.step.calls import stored_text
-from donewhen.graph.tools.effects import read_all, store_label
+from donewhen.graph.tools.effects import read_all
 from donewhen.graph.tools.toolbox import Toolbox
 from donewhen.state.errors import ConfigError
 from donewhen.state.run import Json
 from donewhen.state.secrets import redact
 from donewhen.state.settings import Settings
-from donewhen.state.values import map_texts
+from donewhen.state.values import map_texts, store_label
 
 VERSION = 1
 METADATA = ("asks", "targets", "target", "paths", "check", "seconds")

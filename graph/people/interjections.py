@@ -9,11 +9,12 @@ from langgraph.runtime import Runtime
 from langgraph.store.base import BaseStore
 
 from donewhen.graph.events import now, thread_of
-from donewhen.graph.tools.effects import read_all, store_label
+from donewhen.graph.tools.effects import read_all
 from donewhen.state.proof.journal import observation
 from donewhen.state.records import JournalEntry
 from donewhen.state.run import Json
 from donewhen.state.settings import Settings
+from donewhen.state.values import store_label
 
 AT_WORK = (
     "The user says this while you work. Follow it from here on; where it makes the plan or finished work wrong, "

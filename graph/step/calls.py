@@ -39,7 +39,6 @@ from donewhen.graph.tools.effects import (
     perform,
     shorten_text,
     storable_artifact,
-    store_label,
 )
 from donewhen.graph.tools.hooks import Call, Verdict, ask_hooks
 from donewhen.graph.tools.rendering import cut_before
@@ -63,6 +62,7 @@ from donewhen.state.records import FrozenCall, JournalEntry, Pause, StepClaim, S
 from donewhen.state.run import Json, Step
 from donewhen.state.secrets import conceal, conceal_json, redact_json
 from donewhen.state.settings import Settings
+from donewhen.state.values import store_label
 
 OBSERVATIONS = ("donewhen", "observations")
 """Namespace of the full texts of observations in the store."""

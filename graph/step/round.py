@@ -32,7 +32,6 @@ from donewhen.graph.people.interjections import with_interjections
 from donewhen.graph.people.pauses import make_pause
 from donewhen.graph.step.calls import CallBatch, CallContext, known_entries
 from donewhen.graph.step.leave import count_silence, leave, send_correction, silence_hint
-from donewhen.graph.tools.effects import store_label
 from donewhen.graph.tools.toolbox import Toolbox
 from donewhen.prompts import instructions
 from donewhen.state.errors import ModelError
@@ -45,6 +44,7 @@ from donewhen.state.reading.decisions import EXECUTE, control_tools
 from donewhen.state.records import FrozenCall, StepClaim, StepRecord, StepStatus
 from donewhen.state.run import REPLIES, Json, Step, apply_update, combine_updates
 from donewhen.state.settings import Settings
+from donewhen.state.values import store_label
 
 GO_ON = "Go on with the step: call a tool, or finish_step once every criterion is proven, or give_up."
 NOT_MADE = "The call that you printed as text was not made: you can call tools, so make it as a tool call."

@@ -17,9 +17,9 @@ from typing import Any
 from langchain_core.tools import ToolException
 from langgraph.store.base import BaseStore
 
-from donewhen.graph.tools.effects import read_all, store_label
+from donewhen.graph.tools.effects import read_all
 from donewhen.state.secrets import CONTEXT, conceal, concealed_part
-from donewhen.state.values import Json
+from donewhen.state.values import Json, store_label
 
 CHANGES = ("donewhen", "changes")
 """The namespace of the entries, before the thread."""

@@ -34,6 +34,7 @@ from donewhen.state.private_langgraph import CHECKPOINTER_KEY
 from donewhen.state.proof.journal import INLINE_CHARS, call_key, canonical_json, shorten_entry
 from donewhen.state.run import Json
 from donewhen.state.secrets import redact_json
+from donewhen.state.values import store_label
 
 NAMESPACE = ("donewhen", "effects")
 PATIENCE = 5.0
@@ -271,11 +272,6 @@ class Effect:
     def is_other(self, entry: Mapping[str, Any]) -> bool:
         """Return whether an entry is a handoff with other words."""
         return self.handoff and entry.get("call") != self.call
-
-
-def store_label(thread_id: str) -> str:
-    """Return a thread's id as a label of a store namespace, which may be neither empty nor contain dots."""
-    return thread_id.replace("%", "%25").replace(".", "%2E") or "-"
 
 
 def effect_key(scope: str, thread_id: str, *place: str | int, tool: str, arguments: Any) -> str:

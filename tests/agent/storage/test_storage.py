@@ -16,9 +16,9 @@ from langgraph.types import Command
 
 from donewhen.agent.storage import Storage, open_storage
 from donewhen.agent.storage.rounds import SOON
-from donewhen.graph.tools.effects import store_label
 from donewhen.state.errors import ConfigError, StorageError, ThreadBusy
 from donewhen.state.run import REPLIES as NAMESPACE
+from donewhen.state.values import store_label
 from tests.kit.storage.cases import DATABASES, JOURNAL, STORAGES, config, fresh_url, graph, key_of
 
 THREAD_IDS = [
