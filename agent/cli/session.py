@@ -237,7 +237,7 @@ def serve_acp(archive: Archive, request: RunOptions) -> int:
             async def make(folder: str) -> Agent:
                 return (await open_agent(stack, replace(choices, dir=folder), config)).agent
 
-            await serve(make)
+            await serve(make, lambda folder: asdict(replace(choices, dir=folder)))
 
     with suppress(KeyboardInterrupt), mute_log(config.log):
         asyncio.run(serve_editor())

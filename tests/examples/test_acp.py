@@ -16,6 +16,7 @@ from acp.schema import (
     AcceptElicitationResponse,
     AllowedOutcome,
     ClientCapabilities,
+    DeniedOutcome,
     ElicitationCapabilities,
     ElicitationFormCapabilities,
     RequestPermissionResponse,
@@ -31,21 +32,29 @@ class Editor(acp.Client):
     """What an editor is told; it permits what it is told to, and answers forms."""
 
     connection: Any
-    session = ""
+    session = folder = ""
 
     def __init__(self, choices: list[str], forms: list[str]) -> None:
         self.choices, self.forms = choices, forms
         self.plans: list[list[tuple[str, str]]] = []
         self.text = ""
+        self.said: list[str] = []
+        self.modes: list[str] = []
+        self.initialized: Any = None
         self.asked: list[Any] = []
         self.questions: list[str] = []
         self.calls: dict[str, list[Any]] = {}
         self.at_work = asyncio.Event()
+        self.permission = asyncio.Event()
 
     async def session_update(self, session_id: str, update: Any, **_: Any) -> None:
         """Remember the plan, calls, and what is said."""
         if update.session_update == "plan":
             self.plans.append([(entry.content, entry.status) for entry in update.entries])
+        elif update.session_update == "user_message_chunk":
+            self.said.append(update.content.text)
+        elif update.session_update == "current_mode_update":
+            self.modes.append(update.current_mode_id)
         elif update.session_update == "agent_message_chunk":
             self.text += update.content.text
         elif update.session_update in ("tool_call", "tool_call_update"):
@@ -53,32 +62,48 @@ class Editor(acp.Client):
             self.at_work.set()
 
     async def request_permission(self, session_id: str, tool_call: Any, options: Any, **_: Any) -> Any:
-        """Choose as told."""
+        """Choose as told; without a choice never."""
         self.asked.append(tool_call)
-        chosen = next(option.option_id for option in options if option.option_id == self.choices[0])
-        self.choices.pop(0)
+        self.permission.set()
+        if not self.choices:
+            await asyncio.Event().wait()
+        choice = self.choices.pop(0)
+        if choice == "cancel":
+            await self.connection.cancel(session_id=session_id)
+            return RequestPermissionResponse(outcome=DeniedOutcome(outcome="cancelled"))
+        chosen = next(option.option_id for option in options if option.option_id == choice)
         return RequestPermissionResponse(outcome=AllowedOutcome(outcome="selected", option_id=chosen))
 
     async def create_elicitation(self, message: str, mode: Any, **_: Any) -> Any:
         """Fill in the form."""
         self.questions.append(message)
-        assert mode.requested_schema.required == ["answer"]
-        return AcceptElicitationResponse(action="accept", content={"answer": self.forms.pop(0)})
+        filled = self.forms.pop(0)
+        if isinstance(filled, str):
+            assert mode.requested_schema.required == ["answer"]
+            filled = {"answer": filled}
+        return AcceptElicitationResponse(action="accept", content=filled)
 
-    async def types(self, text: str) -> str:
+    async def types(self, text: str, *more: Any) -> str:
         """Send a prompt, and say how the turn ended."""
-        done = await self.connection.prompt(session_id=self.session, prompt=[acp.text_block(text)])
+        done = await self.connection.prompt(session_id=self.session, prompt=[acp.text_block(text), *more])
         return str(done.stop_reason)
 
 
 @asynccontextmanager
 async def editor(
-    model: ScriptedModel, folder: Path, choices: list[str], forms: list[str] | None = None, stopped: Any = None
+    model: ScriptedModel,
+    folder: Path,
+    choices: list[str],
+    forms: list[Any] | None = None,
+    stopped: Any = None,
+    storage: str = "",
 ) -> AsyncIterator[Editor]:
     """An editor at the server, which works in this folder; `forms`: it has forms, and what they are answered.
 
     `stopped` is an event that is set when the server has heard Stop; until then the tool `wait` waits.
     """
+
+    storage = f"sqlite:///{folder}.db"
 
     async def wait() -> str:
         """Wait."""
@@ -90,32 +115,33 @@ async def editor(
             await super().cancel(session_id, **more)
             stopped.set()
 
-    agent = Agent(model, [*workspace_tools(folder), wait], storage="memory:", effects={"wait": "read"})
+    async def make(opened: str) -> Agent:
+        tools = [*workspace_tools(opened), wait]
+        return Agent(model, tools, storage=storage, effects={"wait": "read"})
+
     pair, ends = socket.socketpair(), []
     for end in pair:
         end.setblocking(False)
         ends.append(await asyncio.open_connection(sock=end))
     (read, write), (their_read, their_write) = ends
-
-    async def make(folder: str) -> Agent:
-        return agent
-
-    server = AgentSideConnection(Server(make), their_write, their_read, use_unstable_protocol=True)
+    agent: Any = Server(make)
+    server = AgentSideConnection(agent, their_write, their_read, use_unstable_protocol=True)
     told = Editor(choices, forms or [])
     told.connection = acp.connect_to_agent(told, write, read, use_unstable_protocol=True)
     form = ElicitationCapabilities(form=ElicitationFormCapabilities()) if forms else None
-    await told.connection.initialize(
+    told.initialized = await told.connection.initialize(
         protocol_version=acp.PROTOCOL_VERSION, client_capabilities=ClientCapabilities(elicitation=form)
     )
-    told.session = (await told.connection.new_session(cwd=str(folder), mcp_servers=[])).session_id
+    told.folder = str(folder)
+    told.session = (await told.connection.new_session(cwd=told.folder, mcp_servers=[])).session_id
     try:
         yield told
     finally:
+        await agent.aclose()
         for each in (told.connection, server):
             await each.close()
         for _, writer in ends:
             writer.close()
-        await agent.aclose()
 
 
 def texts(update: Any) -> list[str]:
@@ -182,19 +208,41 @@ async def test_stop_and_continue(tmp_path: Path) -> None:
     assert told.text.endswith("Done.")
 
 
-async def test_the_command_is_an_agent_on_stdio(tmp_path: Path) -> None:
-    """U10: `donewhen acp` works in the folder that the editor opens, and speaks the protocol on stdout."""
+@asynccontextmanager
+async def command_in(folder: Path, choices: list[str]) -> AsyncIterator[tuple[Editor, asyncio.subprocess.Process]]:
+    """An editor at `donewhen acp`, started as editors do."""
     start = ["-c", "from donewhen.agent.cli import main; main()", "acp", "--model", "demo"]
-    told, storage = Editor(["approve"], []), ["--storage", f"sqlite:///{tmp_path / 'runs.db'}"]
+    storage = ["--storage", f"sqlite:///{folder / 'runs.db'}"]
     command = await asyncio.create_subprocess_exec(
-        sys.executable, *start, *storage, stdin=PIPE, stdout=PIPE, env={"HOME": str(tmp_path)}, cwd=tmp_path
+        sys.executable, *start, *storage, stdin=PIPE, stdout=PIPE, env={"HOME": str(folder)}, cwd=folder
     )
-    told.connection = acp.connect_to_agent(told, command.stdin, command.stdout)
-    await told.connection.initialize(protocol_version=acp.PROTOCOL_VERSION)
-    told.session = (await told.connection.new_session(cwd=str(tmp_path), mcp_servers=[])).session_id
-    assert await told.types("hello") == "end_turn"
-    assert told.text
-    assert command.stdin
-    command.stdin.close()
-    assert await command.wait() == 0
+    told = Editor(choices, [])
+    told.connection = acp.connect_to_agent(told, command.stdin, command.stdout, use_unstable_protocol=True)
+    told.initialized = await told.connection.initialize(protocol_version=acp.PROTOCOL_VERSION)
+    yield told, command
     await told.connection.close()
+
+
+async def test_the_command_is_an_agent_on_stdio(tmp_path: Path) -> None:
+    """U10, N44: `donewhen acp` works in the folder that the editor opens; it is killed, and the next one goes on."""
+    (tmp_path / "a.py").write_text("one = 1\n")
+    async with command_in(tmp_path, []) as (told, command):
+        told.session = (await told.connection.new_session(cwd=str(tmp_path), mcp_servers=[])).session_id
+        asking = asyncio.ensure_future(told.types("count the Python files, then write a report to report.md"))
+        await told.permission.wait()
+        command.kill()
+        await command.wait()
+        asking.cancel()
+    async with command_in(tmp_path, ["approve"] * 5) as (again, command):
+        (listed,) = (await again.connection.list_sessions(cwd=str(tmp_path))).sessions
+        assert listed.session_id == told.session
+        assert "count the Python files" in listed.title
+        again.session = listed.session_id
+        await again.connection.load_session(cwd=str(tmp_path), session_id=listed.session_id, mcp_servers=[])
+        assert again.said[0].startswith("count the Python files")
+        assert "report.md" in again.text
+        assert await again.types("yes") == "end_turn"
+        assert (tmp_path / "report.md").exists()
+        assert command.stdin
+        command.stdin.close()
+        assert await command.wait() == 0

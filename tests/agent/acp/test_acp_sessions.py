@@ -1,0 +1,158 @@
+"""Sessions of editors over ACP: they are threads, with the editor's MCP servers, modes, and what prompts may hold."""
+
+import asyncio
+import sys
+import textwrap
+from pathlib import Path
+from typing import Any
+
+import acp
+import pytest
+from acp.exceptions import RequestError
+from acp.schema import HttpMcpServer, McpServerStdio
+
+from donewhen.testing import ScriptedModel, ask_user, call, finish_step, submit_plan
+from tests.agent.mcp.test_mcp_asking import TODAY
+from tests.examples.test_acp import editor
+
+ASK = submit_plan([{"content": "ask"}])
+
+
+async def refused(request: Any) -> tuple[int, str]:
+    """The code and the words of the error that a request ends with."""
+    with pytest.raises(RequestError) as refusal:
+        await request
+    return refusal.value.code, str(refusal.value)
+
+
+async def test_a_session_of_yesterday_is_listed_loaded_and_answered(tmp_path: Path) -> None:
+    """N44: another process shows the whole conversation again and takes the answer to what was asked."""
+    model = ScriptedModel(
+        roles={
+            "triage": [ASK],
+            "execute": {"s1": [ask_user("Which kind?", ["all", "text"]), finish_step("Text.", "s1.1")]},
+        }
+    )
+    async with editor(model, tmp_path, ["approve"]) as told:
+        about = told.initialized
+        assert about.agent_info.name == "donewhen"
+        assert about.agent_info.version
+        offered = about.agent_capabilities
+        assert offered.load_session
+        assert offered.mcp_capabilities.http
+        assert offered.prompt_capabilities.embedded_context
+        assert all((offered.session_capabilities.list, offered.session_capabilities.resume))
+        await told.types("Ask me")
+        await told.connection.close_session(session_id=told.session)
+        assert await refused(told.types("text")) == (
+            -32002, f"no session {told.session!r} is open: load it with session/load, or begin a new one"
+        )  # fmt: skip
+    async with editor(model, tmp_path, []) as again:
+        (listed,) = (await again.connection.list_sessions()).sessions
+        assert (listed.session_id, listed.cwd, listed.title) == (told.session, str(tmp_path), "Ask me")
+        assert listed.updated_at
+        assert not (await again.connection.list_sessions(cwd="/elsewhere")).sessions
+        again.session = listed.session_id
+        loaded = await again.connection.load_session(cwd=again.folder, session_id=again.session, mcp_servers=[])
+        assert loaded.modes.current_mode_id == "ask"
+        assert again.said == ["Ask me", "Approved."]
+        assert "Which kind?\n\n1. all\n2. text" in again.text
+        assert again.plans[-1][0] == ("ask", "in_progress")
+        (step,) = again.calls.values()
+        assert step[0].title == "Step 1: ask"
+        assert await again.types("2") == "end_turn"
+        assert again.text.endswith("Text.")
+    async with editor(model, tmp_path, []) as third:
+        third.session = told.session
+        await third.connection.resume_session(cwd=third.folder, session_id=third.session, mcp_servers=[])
+        assert third.text == ""
+        unknown = third.connection.load_session(cwd=third.folder, session_id="never", mcp_servers=[])
+        assert await refused(unknown) == (-32002, "there is no session 'never'; session/list has those that there are")
+
+
+async def test_what_an_editor_asks_wrongly_is_a_clear_error(tmp_path: Path) -> None:
+    """N44: a folder that is none, a mode, a cursor, a prompt while another one works, a method that is not there."""
+    at_once = ScriptedModel(roles={"triage": [submit_plan(["look"])]})
+    async with editor(at_once, tmp_path, []) as told:
+        code, words = await refused(told.connection.new_session(cwd="relative", mcp_servers=[]))
+        assert (code, words) == (-32602, "cwd is 'relative'; it must be the absolute path of a folder")
+        assert (await refused(told.connection.list_sessions(cursor="x")))[1] == "'x' is no cursor of this list"
+        mode = told.connection.set_session_mode(session_id=told.session, mode_id="yolo")
+        assert (await refused(mode))[1] == "there is no mode 'yolo'; there are ask, auto"
+        assert (await refused(told.connection.fork_session(cwd=told.folder, session_id=told.session)))[0] == -32601
+        asking = asyncio.ensure_future(told.types("Look"))
+        await told.permission.wait()
+        assert "is at work on another prompt" in (await refused(told.types("again")))[1]
+        asking.cancel()
+
+
+async def test_the_editors_mcp_servers_are_used_in_its_session(tmp_path: Path) -> None:
+    """N44, N42: their tools work, what they ask is a form of the editor, and one that does not start is named."""
+    (tmp_path / "shop.py").write_text(textwrap.dedent(TODAY))
+    shop = McpServerStdio(
+        name="shop", command=sys.executable, args=[str(tmp_path / "shop.py"), str(tmp_path / "sold.txt")], env=[]
+    )
+    far = HttpMcpServer(name="far", type="http", url="http://127.0.0.1:9/mcp", headers=[])
+    plan = submit_plan([{"content": "order", "tools": ["order"]}])
+    model = ScriptedModel(
+        roles={"triage": [plan], "execute": {"s1": [call("order", what="shirt"), finish_step("ordered", "s1.2")]}}
+    )
+    async with editor(model, tmp_path, ["approve", "approve"], [{"size": "L", "count": 2}]) as told:
+        opened = await told.connection.new_session(cwd=told.folder, mcp_servers=[shop, far])
+        told.session = opened.session_id
+        assert await told.types("Order a shirt") == "end_turn"
+        assert told.text.startswith("the MCP server 'far' did not start")
+        assert told.questions[0].startswith("shop asks: Which shirt?")
+        assert "2 shirt in L" in model.requests[-1].messages[-1].text
+        await told.connection.close_session(session_id=told.session)
+    assert (tmp_path / "sold.txt").read_text().split() == ["shirt"]
+
+
+async def test_what_a_prompt_may_hold_besides_words(tmp_path: Path) -> None:
+    """N44: links and embedded files are named by their path in the folder; pictures reach the model as pictures."""
+    model = ScriptedModel(roles={"triage": ["Hello."]})
+    notes = (tmp_path / "my notes.md").as_uri()
+    async with editor(model, tmp_path, []) as told:
+        link = acp.resource_link_block(name="@notes", uri=notes)
+        text = acp.resource_block(acp.embedded_text_resource("https://example.com/page", "the page says 42"))
+        picture = acp.image_block("aGVsbG8=", "image/png")
+        assert await told.types("What is this?", link, text, picture) == "end_turn"
+    request = next(request for request in model.requests if request.role == "triage")
+    seen = str(request.messages)
+    assert "[@notes](my notes.md)" in seen
+    assert "https://example.com/page:\\n\\nthe page says 42" in seen
+    assert "aGVsbG8=" in seen
+
+
+async def test_the_mode_says_whether_permission_is_asked(tmp_path: Path) -> None:
+    """N44: the editor chooses the mode, or “do not ask again”; back in `ask` the next change is asked about."""
+
+    def written(path: str) -> list[Any]:
+        return [call("write_file", path=path, content="x"), finish_step("written", "s1.1")]
+
+    plan = submit_plan([{"content": "write", "tools": ["write_file"]}])
+    rounds = {"s1": [*written("a.txt"), *written("b.txt"), *written("c.txt")]}
+    model = ScriptedModel(roles={"triage": [plan] * 3, "execute": rounds})
+    async with editor(model, tmp_path, ["auto", "approve", "approve"]) as told:
+        await told.types("Write a")
+        assert told.modes == ["auto"]
+        assert len(told.asked) == 1
+        await told.types("Write b")
+        assert len(told.asked) == 1
+        await told.connection.set_session_mode(session_id=told.session, mode_id="ask")
+        await told.types("Write c")
+        assert len(told.asked) > 1
+    assert all((tmp_path / name).exists() for name in ("a.txt", "b.txt", "c.txt"))
+
+
+async def test_stop_while_permission_is_asked_ends_the_turn(tmp_path: Path) -> None:
+    """N44: the turn is cancelled and nothing was done; the next prompt still answers what was asked."""
+    plan = submit_plan([{"content": "write", "tools": ["write_file"]}])
+    work = [call("write_file", path="a.txt", content="x"), finish_step("written", "s1.1")]
+    model = ScriptedModel(roles={"triage": [plan], "execute": {"s1": work}})
+    async with editor(model, tmp_path, ["cancel"]) as told:
+        assert await told.types("Write a") == "cancelled"
+        assert not (tmp_path / "a.txt").exists()
+        told.choices.append("approve")
+        assert await told.types("yes") == "end_turn"
+    assert (tmp_path / "a.txt").exists()
