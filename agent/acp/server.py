@@ -317,7 +317,7 @@ class AcpAgent:
         elif kind == "tool_started":
             session.calls[call] = event
             shown = {"content": list(edits(event, session.folder)), "raw_input": event["arguments"]}
-            about: Any = {"kind": kind_of(event), "locations": locations(event, session.folder)}
+            about: Any = {"kind": kind_of(event, session.agent), "locations": locations(event, session.folder)}
             start = acp.start_tool_call(call, title(event), status="in_progress", **about, **shown)
             await self._editor.session_update(id, start)
         elif kind == "observation" and (started := session.calls.pop(call, None)):
@@ -348,7 +348,7 @@ class AcpAgent:
         call = ToolCallUpdate(
             tool_call_id=pause["tool_call_id"],
             title=question_of(pause),
-            kind=kind_of(pause),
+            kind=kind_of(pause, session.agent),
             content=list(edits(pause, session.folder)),
             locations=locations(pause, session.folder),
             raw_input=pause.get("arguments"),
@@ -498,13 +498,16 @@ def locations(call: Any, folder: str) -> list[ToolCallLocation]:
 
 def title(call: Any) -> str:
     """Return a call in a few words."""
-    about = call["arguments"].get("path") or next(iter(call["arguments"].values()), "")
+    texts = [value for value in call["arguments"].values() if isinstance(value, str)]
+    about = call["arguments"].get("path") or next(iter(texts), "")
     return f"{call['tool']} {' '.join(str(about).split())[:60]}".strip()
 
 
-def kind_of(call: Any) -> Any:
-    """Return the kind that the editor draws it as."""
-    return "edit" if any(edits(call, "")) else "other"
+def kind_of(call: Any, agent: Agent) -> Any:
+    """Return the kind that the editor draws it as, and by which its own policies may decide."""
+    if any(edits(call, "")):
+        return "edit"
+    return "read" if agent.executors.toolbox.effect(str(call.get("tool"))) == "read" else "other"
 
 
 def edits(call: Any, folder: str) -> Iterator[Any]:

@@ -165,7 +165,8 @@ async def test_an_editor_shows_the_plan_the_calls_and_what_they_change(tmp_path:
     (diff,) = asked_write.content
     assert (diff.path, diff.old_text, diff.new_text) == (str(tmp_path / "a.txt"), "one\ntwo", "one\n2")
     (started, read), (writing, written) = told.calls.values()
-    assert (started.title, started.raw_input) == ("read_file a.txt", {"path": "a.txt"})
+    assert (started.title, started.kind, started.raw_input) == ("read_file a.txt", "read", {"path": "a.txt"})
+    assert started.locations[0].path == str(tmp_path / "a.txt")
     assert (read.status, texts(read)) == ("completed", ["one\ntwo\n"])
     assert (writing.kind, written.content[0].new_text) == ("edit", "one\n2")
     assert "1. [s1] change" in told.text
