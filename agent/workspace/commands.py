@@ -10,6 +10,7 @@ import json
 import os
 import selectors
 import shlex
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -70,10 +71,23 @@ class AllowList:
     lines: Sequence[tuple[list[str], bool]] = ()
     """Arguments allowed without asking, program first, and whether more may follow."""
 
+    def describe(self) -> str:
+        """Return what may run, for a model: the programs, and the command lines that no person has to approve."""
+        free = ", ".join(shlex.join(line) + (" …" if more else "") for line, more in self.lines)
+        return ", ".join(sorted(self.programs)) + (f"; without asking the user: {free}" if free else "")
+
     def asks(self, arguments: Mapping[str, Any]) -> bool:
-        """Return whether a person has to approve a call: its arguments were not allowed."""
+        """Return whether a person has to approve a call: its program may start, and its arguments were not allowed."""
         command = list(arguments["command"])
+        if (name := name_in(self.programs, command[0])) is None:
+            return False  # it is refused; nobody needs to look at it
+        command[0] = name
         return not any(command == line or (more and command[: len(line)] == line) for line, more in self.lines)
+
+
+def name_in(programs: Mapping[str, str], program: str) -> str | None:
+    """Return the name of an allowed program that is called by its name or its path; None if it is not allowed."""
+    return program if program in programs else next((name for name, path in programs.items() if path == program), None)
 
 
 def allow_list(commands: Sequence[str]) -> AllowList:
@@ -151,9 +165,10 @@ def run_command(
 
     What it leaves running in the background is ended with it.
     """
-    name = command[0]
-    if name not in programs:
-        raise ToolException(f"{name[:80]!r} is not allowed; allowed are {', '.join(sorted(programs))}.")
+    if (name := name_in(programs, command[0])) is None:
+        words = command[0].split()
+        hint = f" Give the command as a list: {json.dumps(words)[:200]}." if words and words[0] in programs else ""
+        raise ToolException(f"{command[0][:80]!r} is not allowed; allowed are {', '.join(sorted(programs))}.{hint}")
     if any("\0" in argument for argument in command):
         raise ToolException("An argument holds a NUL character.")
     with tempfile.TemporaryDirectory(prefix="donewhen-", ignore_cleanup_errors=True) as home:
@@ -255,4 +270,5 @@ def _path_of(name: str) -> str:
     for place in places:
         if os.path.isfile(place) and os.access(place, os.X_OK):
             return place
-    raise ConfigError(f"commands: no program {name!r} in {', '.join(SYSTEM_FOLDERS)}; give its absolute path")
+    found = f", such as {found}" if (found := shutil.which(name)) else ""
+    raise ConfigError(f"commands: no program {name!r} in {', '.join(SYSTEM_FOLDERS)}; give its absolute path{found}")

@@ -41,7 +41,7 @@ def workspace_tools(root: str | Path, *, commands: Sequence[str] = (), write: bo
     `commands` are the programs run_command may start (names, or absolute paths); without any it does not exist. Each
     call of it asks, with its arguments, unless these were allowed: `make test`, or `python3 -m pytest *` for all that
     begin so.
-    Metadata of a tool: `effect`, `target` (arguments that name its object), `check` (made for criteria) and `replaces`
+    Metadata of a tool: `effect`, `targets` (arguments that name its object), `check` (made for criteria) and `replaces`
     (what a call would write over).
     Raises ConfigError when the folder is missing or unreadable, or a program is not installed.
     """
@@ -64,7 +64,7 @@ def workspace_tools(root: str | Path, *, commands: Sequence[str] = (), write: bo
         run = functools.partial(run_command, programs=allowed.programs)
         tools.append(_tool(run, folder, "write", seconds="timeout", asks=allowed.asks))
         first, rest = tools[-1].description.split(". ", 1)  # planners see the first sentence
-        tools[-1].description = f"{first}; allowed: {', '.join(sorted(allowed.programs))}. {rest}"
+        tools[-1].description = f"{first}; allowed: {allowed.describe()}. {rest}"
     return tools
 
 

@@ -243,12 +243,19 @@ OUTSIDE = ["git", "-c", "alias.x=!touch escaped.txt", "x"]
         (["git log *"], ["git", "log"], False),
         (["git log *"], ["git", "-c", "x=y", "log"], True),
         (["echo 'a b'"], ["echo", "a b"], False),
+        (["git status"], ["rm", "-rf", "."], False),
+        (["git status"], ["git status"], False),
+        ([f"{shutil.which('git')} status"], [shutil.which("git"), "status"], False),
+        ([f"{shutil.which('git')} status"], [shutil.which("git"), "log"], True),
     ],
 )
 async def test_a_command_asks_unless_its_arguments_were_allowed(
     tmp_path: Path, allowed: list[str], command: list[str], asks: bool
 ) -> None:
-    """N74, X25: the plan that names run_command covers no arguments; who is asked sees them."""
+    """N74, X25: the plan that names run_command covers no arguments; who is asked sees them.
+
+    What can never run is refused to the model, and nobody is asked about it.
+    """
     model = ScriptedModel(
         roles={
             "triage": [submit_plan([{"content": "run it", "done_when": ["it ran"], "tools": ["run_command"]}])],
@@ -260,6 +267,14 @@ async def test_a_command_asks_unless_its_arguments_were_allowed(
     asked = [pause for pause in flow.run.pending if pause["kind"] == "tool"]
     assert [pause["arguments"]["command"] for pause in asked] == ([command] if asks else [])
     assert not (tmp_path / "escaped.txt").exists()
+
+
+def test_a_model_reads_what_it_may_run_and_how_to_say_it(tmp_path: Path) -> None:
+    """X05: the lines that nobody is asked about are in the description; a line as one text is corrected."""
+    tool = command_tool(tmp_path, "echo hello", "ls")
+    assert "allowed: echo, ls; without asking the user: echo hello. " in tool.description
+    with pytest.raises(ToolException, match=r'Give the command as a list: \["echo", "hello"\]'):
+        tool.invoke({"command": ["echo hello"]})
 
 
 def test_a_program_with_any_arguments_cannot_be_allowed(tmp_path: Path) -> None:
