@@ -208,7 +208,8 @@ async def deliver(state: RunState, runtime: Runtime[Settings], config: RunnableC
 
 async def _ask_hooks(delivery: Delivery, text: str) -> str:
     """Return why a hook refuses to deliver this text; "" if none does. Nobody can be asked any more."""
-    verdict = await ask_before_end(delivery.context, text, delivery.values.get("journal") or ())
+    journal, status = delivery.values.get("journal") or (), delivery.draft["status"]
+    verdict = await ask_before_end(delivery.context, text, journal, status)
     return verdict.refused or (verdict.question and f"a person would have to agree: {verdict.question}")
 
 

@@ -11,12 +11,14 @@ from donewhen.graph.tools.hooks import OPTIONS, End, Verdict, ask_hooks
 READ_ON = "A person is asked first. Finish again when you have read the answer."
 
 
-async def ask_before_end(context: CallContext, text: str, answers: Iterable[Mapping[str, Any]]) -> Verdict:
+async def ask_before_end(
+    context: CallContext, text: str, answers: Iterable[Mapping[str, Any]], status: str = "completed"
+) -> Verdict:
     """Return the word of the hooks on this end; a question that a person answered in this run agrees or refuses."""
     if not (hooks := context.deps.hooks.before_end):
         return Verdict()
     state = context.state
-    end = End(thread_of(context.runtime), state["step"]["id"], state["goal"], text)
+    end = End(thread_of(context.runtime), state["step"]["id"], state["goal"], text, status)
     verdict = await ask_hooks(hooks, end, partial(tell_people, context))
     if verdict.refused or not verdict.question:
         return Verdict(verdict.refused)

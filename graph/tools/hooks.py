@@ -71,6 +71,8 @@ class End:
     goal: str
     text: str
     """The answer, or the last step's result if the answer is still to be written."""
+    status: str = "completed"
+    """How the run is about to end: `completed`, or `partial`, `failed` or `cancelled` with a text that says why."""
 
 
 HookResult: TypeAlias = Refuse | Ask | Note | None

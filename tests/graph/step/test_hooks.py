@@ -193,6 +193,20 @@ async def test_an_answer_without_a_plan_passes_it_too() -> None:
     assert "we say nothing" in flow.run.answer
 
 
+async def test_a_hook_knows_an_honest_failure_from_a_result() -> None:
+    """D01: a policy that demands a proof refuses what claims to be done, and lets a run say why it stopped."""
+    ends: list[str] = []
+
+    def proven(end: End) -> Refuse | None:
+        ends.append(end.status)
+        return Refuse("the tests did not run") if end.status == "completed" else None
+
+    flow = await play(one_step([give_up("it needs a currency that nobody named")]), hooks=Hooks(before_end=[proven]))
+    assert (flow.status, flow.run.outcome["code"]) != ("completed", "refused")  # type: ignore[index]
+    assert "it needs a currency that nobody named" in flow.run.answer
+    assert set(ends) == {"failed"}
+
+
 async def test_the_written_answer_of_a_long_plan_is_sent_back_once_then_withheld() -> None:
     """D01, V03: the run is partial, and its text says which policy it was."""
 
