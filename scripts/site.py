@@ -51,7 +51,7 @@ def main() -> int:
 def write_pages() -> None:
     """Copy the pages and what they link to, and generate the rest."""
     shutil.rmtree(SOURCE, ignore_errors=True)
-    shutil.copytree(ROOT / "docs", SOURCE)
+    shutil.copytree(ROOT / "docs", SOURCE, ignore=shutil.ignore_patterns("ruff.toml"))
     for folder in ("examples", "deploy"):
         ignored = shutil.ignore_patterns("__pycache__", "*.db*")
         shutil.copytree(ROOT / folder, SOURCE / folder, ignore=ignored)

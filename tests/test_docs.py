@@ -62,21 +62,6 @@ def offers() -> ScriptedModel:
 
 PROVIDERS: dict[str, Callable[[], ScriptedModel]] = {"README.md": offers}
 """Who answers for `openai:…` on a page."""
-GIVEN = {
-    "docs/budgets.md": """
-from donewhen import Agent, Limits, Settings
-model, agent = "demo", Agent("demo", storage="memory:")
-""",
-    "docs/executors.md": """
-from donewhen import Agent, Executor
-from langgraph.graph import START, MessagesState, StateGraph
-tools = []
-my_compiled_graph = other_graph = StateGraph(MessagesState).add_node("n", lambda s: s).add_edge(START, "n").compile()
-async def my_async_function(brief: str) -> str: ...
-""",
-    "docs/models.md": "from donewhen import Agent\nimport functools\nAgent = functools.partial(Agent, 'openai:x')",
-}
-"""What a page takes for granted where it shows a part of a program."""
 
 
 @contextmanager
@@ -96,7 +81,6 @@ def test_the_code_of_a_page_runs(page: Path, tmp_path: Path, monkeypatch: pytest
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.setattr(sys, "stdin", StringIO("approve\n" * 9))
     names: dict[str, Any] = {"__name__": "__main__"}
-    exec(GIVEN.get(name_of(page), ""), names)
     with provider(name_of(page)) as env:
         for name in env:
             monkeypatch.setenv(name, env[name])
@@ -114,6 +98,13 @@ def run_block(code: CodeType, names: dict[str, Any]) -> None:
         asyncio.run(eval(code, names))
     else:
         exec(code, names)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_the_code_of_a_page_fits_beside_the_navigation(page: Path) -> None:
+    """Lines of Python have at most 88 characters; `docs/ruff.toml` formats all but the comments."""
+    lines = [line for language, text in blocks(page) if language == "python" for line in text.splitlines()]
+    assert [line for line in lines if len(line) > 88] == []
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
