@@ -80,7 +80,8 @@ def _choose(run: Run, before: Json, answer: Any, shown: Run | str) -> str:
     if same is None or (isinstance(shown, ThreadId) and shown.asked == asked):
         return asked
     text = f"this repeats the answer to {same}, so it may be a second delivery of it; open is {asked}"
-    raise StaleAnswer(f"{text}. Say what it is for: give the Run in place of the id, or {{id: answer}}", [asked])
+    name = f"{{{asked!r}: answer}}, in the command --id {asked}"
+    raise StaleAnswer(f"{text}. If it is for that one, say so by its id: {name}", [asked])
 
 
 def _storable(value: Any) -> Any:
@@ -97,8 +98,10 @@ def resume_command(run: Run, answers: Json) -> Command[Any]:
     return Command(resume={first["interrupt_id"]: given})
 
 
-def digests(answers: Json) -> Json:
-    """Return hashes of answers, by id, to detect a second delivery."""
+def digests(answers: Json, given: Any = None) -> Json:
+    """Return hashes of answers, by id, to detect a second delivery; answers `given` by id need none."""
+    if isinstance(given, Mapping) and set(answers) <= set(given):
+        return {}
     return {id: _digest(value) for id, value in answers.items()}
 
 

@@ -436,7 +436,7 @@ class Runner:
                 command: Any = steer_input(run, given.steer)
             elif given.answer is not MISSING:
                 answers = admit(run, row, given.answer, given.shown)
-                command, noted["answered"] = resume_command(run, answers), digests(answers)
+                command, noted["answered"] = resume_command(run, answers), digests(answers, given.answer)
             else:
                 command = _overdue_command(run, settings)
             return await self._go_on(held, session, run, command, settings, noted)

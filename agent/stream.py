@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 from concurrent.futures import Future
 from contextlib import suppress
 from types import TracebackType
-from typing import Any, Literal, Self
+from typing import Any, Literal, NoReturn, Self
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.runtime import RunControl
@@ -178,6 +178,9 @@ class RunStream:
     def error(self) -> Exception | None:
         """Return the exception of an `error` event."""
         return self._session.error if self._session else None
+
+    def __iter__(self) -> NoReturn:
+        raise TypeError("a RunStream is asynchronous: iterate it with async for, or wait(agent.start(…)) for the run")
 
     def __aiter__(self) -> Self:
         return self

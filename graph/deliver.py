@@ -26,6 +26,7 @@ from donewhen.graph.step.calls import CallContext
 from donewhen.graph.step.ending import ask_before_end
 from donewhen.graph.step.prove import Proof, check_criteria, evidence_scope, sources_of
 from donewhen.graph.tools.effects import Place, unknown_writes
+from donewhen.graph.tools.hooks import REFUSES
 from donewhen.prompts import instructions
 from donewhen.state.language.texts import catalogue
 from donewhen.state.ledger import add, exhausted, meter, remaining
@@ -164,7 +165,7 @@ async def deliver(state: RunState, runtime: Runtime[Settings], config: RunnableC
     delivery.flaw = NO_DATA if form else ""
     text = await _write_text(delivery)
     if refused := await _ask_hooks(delivery, text):
-        text = delivery.say(f"{catalogue(delivery.language)['why']['refused']}: {refused}")
+        text = delivery.say(f"{catalogue(delivery.language)['why']['refused']}: {refused.removeprefix(REFUSES)}")
         delivery.take({})
         delivery.flaw = NO_DATA if form else ""
     text = await _audit_if_due(delivery, "failed" if refused else status, text)
@@ -207,7 +208,12 @@ async def deliver(state: RunState, runtime: Runtime[Settings], config: RunnableC
 
 
 async def _ask_hooks(delivery: Delivery, text: str) -> str:
-    """Return why a hook refuses to deliver this text; "" if none does. Nobody can be asked any more."""
+    """Return why a hook refuses to deliver this text; "" if none does. Nobody can be asked any more.
+
+    No hook is asked about a confirmed schedule: its text is the runtime's own, and nothing ran.
+    """
+    if delivery.ending["code"] == "scheduled":
+        return ""
     journal, status = delivery.values.get("journal") or (), delivery.draft["status"]
     verdict = await ask_before_end(delivery.context, text, journal, status)
     return verdict.refused or (verdict.question and f"a person would have to agree: {verdict.question}")

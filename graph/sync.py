@@ -50,8 +50,14 @@ def wait(coroutine: Coroutine[Any, Any, Result], context: contextvars.Context | 
     """Run `coroutine` to its end and return its result; for scripts and notebooks without `await`.
 
     All calls share one event loop, so later calls can use connections opened by earlier ones. Ctrl-C cancels the
-    coroutine. Raises RuntimeError in a coroutine that `wait` already runs, because it would wait for itself.
+    coroutine. Raises RuntimeError in a coroutine that `wait` already runs, because it would wait for itself, and
+    TypeError for anything but a coroutine.
     """
+    if not asyncio.iscoroutine(coroutine):
+        kind = type(coroutine).__name__
+        raise TypeError(
+            f"wait() takes a coroutine, such as agent.start(…), not a {kind}; iterate a stream with async for"
+        )
     loop, thread = _loop()
     if threading.current_thread() is thread:
         coroutine.close()

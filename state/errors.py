@@ -100,7 +100,8 @@ def validation_problems(error: ValidationError) -> list[str]:
     """Return pydantic's errors as sentences that a model can act on: the place, the problem, and the value."""
     lines = []
     for item in error.errors(include_url=False, include_context=False)[:10]:
-        where = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in item["loc"]).lstrip(".")
+        parts = (part for part in item["loc"] if part != "[key]")
+        where = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in parts).lstrip(".")
         given = json.dumps(item["input"], ensure_ascii=False, default=str)[:80]
-        lines.append(f"{where or 'arguments'}: {item['msg']} (given: {given})")
+        lines.append(f"{where or 'arguments'}: {item['msg'].removeprefix('Value error, ')} (given: {given})")
     return lines

@@ -4,13 +4,15 @@ import math
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from pydantic import BaseModel, ConfigDict, Field, FiniteFloat
+from pydantic import ConfigDict, Field, FiniteFloat
 from typing_extensions import TypedDict
+
+from donewhen.state.options import Options
 
 Amounts = dict[str, float]
 
 
-class Limits(BaseModel):
+class Limits(Options):
     """The limits of a run or step; `None` means no limit, 0 allows nothing."""
 
     model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid", frozen=True)

@@ -16,6 +16,7 @@ from donewhen.graph.tools.toolbox import EffectKind, is_async
 from donewhen.state.errors import ConfigError
 from donewhen.state.values import Json
 
+REFUSES = "a policy refuses it: "
 OPTIONS = ("approve", "reject")
 """The answers to a hook's question before the end."""
 _log = logging.getLogger("donewhen.hooks")
@@ -136,7 +137,7 @@ async def ask_hooks(hooks: Sequence[Callable[[Any], Any]], about: Call | End, te
             tell(f"The hook {name} failed, so this is refused: {type(error).__name__}: {error}"[:500])
             said = Refuse(f"the policy {name} could not be asked")
         if isinstance(said, Refuse):
-            verdict.refused = verdict.refused or f"a policy refuses it: {said.reason}"
+            verdict.refused = verdict.refused or f"{REFUSES}{said.reason}"
         elif isinstance(said, Ask):
             verdict.question = verdict.question or said.question
         elif isinstance(said, Note):

@@ -4,7 +4,7 @@ Here they are also read, merged and confined, as people, clients and storage giv
 """
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import PurePath
 from typing import Annotated, Any, ClassVar, Literal
@@ -12,7 +12,6 @@ from zoneinfo import ZoneInfo
 
 from pydantic import (
     AfterValidator,
-    BaseModel,
     ConfigDict,
     Field,
     PositiveInt,
@@ -21,8 +20,9 @@ from pydantic import (
     model_validator,
 )
 
-from donewhen.state.errors import ConfigError, validation_problems
+from donewhen.state.errors import ConfigError
 from donewhen.state.ledger import Limits
+from donewhen.state.options import Options, option_problems
 from donewhen.state.settings.studio import with_nodes, with_prompts, without_blanks
 from donewhen.state.values import check_zone, near
 
@@ -64,7 +64,7 @@ Role = Annotated[str, AfterValidator(check_role)]
 Zone = Annotated[str, AfterValidator(check_zone)]
 
 
-class Profile(BaseModel):
+class Profile(Options):
     """The identity of the agent in a run; part of every prompt. Hard constraints are checked by code where possible."""
 
     model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid", frozen=True, json_schema_extra=with_prompts)
@@ -90,7 +90,7 @@ class Profile(BaseModel):
     )
 
 
-class Settings(BaseModel):
+class Settings(Options):
     """The permissions and the behaviour of one run. Every field has a default; None as a context means defaults."""
 
     model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid", frozen=True, json_schema_extra=with_nodes)
@@ -256,7 +256,7 @@ def read_settings(given: SettingsLike) -> Settings:
     try:
         return Settings.model_validate(given or {})
     except ValidationError as error:
-        raise ConfigError(f"settings: {'; '.join(_complaints(error))}") from None
+        raise ConfigError(f"settings: {'; '.join(option_problems(Settings, error))}") from None
 
 
 def merge_settings(base: Settings, given: SettingsLike) -> Settings:
@@ -370,14 +370,3 @@ def stored_settings(stored: Mapping[str, Any]) -> Settings:
     except ValidationError as error:
         unknown = {str(item["loc"][0]) for item in error.errors()}
         return Settings.model_validate({key: value for key, value in known.items() if key not in unknown})
-
-
-def _complaints(error: ValidationError) -> Iterator[str]:
-    for item, said in zip(error.errors(), validation_problems(error), strict=False):
-        name = str(item["loc"][-1])
-        if item["type"] == "extra_forbidden":
-            parts: dict[str, type[BaseModel]] = {"limits": Limits, "step_limits": Limits, "profile": Profile}
-            names = parts.get(str(item["loc"][0]), Settings).model_fields
-            yield f"there is no {'.'.join(map(str, item['loc']))}{near(name, names)}"
-        else:
-            yield said

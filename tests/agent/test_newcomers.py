@@ -11,11 +11,12 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from donewhen import Agent, Run, wait
+from donewhen import Agent, Limits, Profile, Run, Settings, StaleAnswer, wait
 from donewhen.agent.cli.app import app
 from donewhen.agent.page.serving import listen
+from donewhen.hooks import Hooks, Refuse
 from donewhen.state.errors import DoneWhenError
-from donewhen.testing import ScriptedModel, WireServer, fault, finish_step, submit_plan
+from donewhen.testing import ScriptedModel, WireServer, call, fault, finish_step, submit_plan
 from donewhen.workspace import workspace_tools
 
 
@@ -43,6 +44,15 @@ MISTAKES: dict[str, tuple[Callable[[], object], str]] = {
     ),
     "a folder that is not there": (lambda: workspace_tools("nowhere"), "create the folder or name another"),
     "a thread that is not there": (lambda: wait(Agent("demo", storage="memory:").get("x")), "there is no thread 'x'"),
+    "Settings misspelt": (lambda: Settings(limit=1), "Settings: there is no limit; did you mean limits"),  # type: ignore[call-arg]
+    "Limits misspelt": (lambda: Settings(limits=Limits(usd=1)), "Limits: there is no usd; did you mean cost_usd?"),  # type: ignore[call-arg]
+    "a limit within Settings": (lambda: Settings(limits={"usd": 1}), "there is no limits.usd; did you mean cost_usd?"),  # type: ignore[arg-type]
+    "Profile misspelt": (lambda: Profile(instruction="x"), "did you mean instructions?"),  # type: ignore[call-arg]
+    "a limit that is no number": (lambda: Limits(rounds="x"), "Limits: rounds: Input should be a valid integer"),  # type: ignore[arg-type]
+    "a role misspelt": (
+        lambda: Agent("demo", settings={"models": {"planner": "demo"}}),
+        "settings: models.planner: There is no role 'planner'; did you mean plan?",
+    ),
     "no goal": (lambda: wait(Agent("demo", storage="memory:").start("  ")), "The goal is empty"),
     "a port in use": (taken_port, "name another one with --port"),
 }
@@ -104,6 +114,57 @@ def test_no_key_is_said_in_the_answer() -> None:
     assert "Set OPENAI_API_KEY" in run.answer
 
 
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (lambda agent: wait(agent), "such as agent.start(…), not a Agent"),
+        (lambda agent: wait(agent.stream("hi")), "such as agent.start(…), not a RunStream"),
+        (lambda agent: list(agent.stream("hi")), "iterate it with async for"),
+    ],
+)
+def test_a_stream_without_async_says_how_to_use_it(make: Callable[[Agent], object], said: str) -> None:
+    """L14: nothing hangs, and the error says what to write."""
+    with pytest.raises(TypeError) as raised:
+        make(Agent("demo", storage="memory:"))
+    assert said in str(raised.value)
+
+
+def test_an_answer_after_one_by_id_is_no_second_delivery() -> None:
+    """W4: what --yes answered, by its id, is not taken for the answer that a person gives to the next question."""
+    plan = submit_plan([{"content": "Send it", "tools": []}])
+    model = ScriptedModel(roles={"triage": [plan], "execute": [call("send"), finish_step("sent", "s1.1")]})
+
+    def send() -> str:
+        """Send it."""
+        return "sent"
+
+    agent = Agent(model, [send], storage="memory:")
+    run = wait(agent.start("send it", thread_id="t"))
+    run = wait(agent.resume("t", {run.pending[0]["id"]: {"type": "approve"}}))
+    assert run.pending[0]["kind"] == "tool"
+    assert wait(agent.resume("t", {"type": "approve"})).status == "completed"
+
+
+def test_no_hook_is_asked_about_a_confirmed_schedule() -> None:
+    """C11: nothing ran, so a policy on results has nothing to check; the approved schedule is kept."""
+    plan = submit_plan([{"content": "Look", "tools": []}], schedule={"every_minutes": 60})
+    hooks = Hooks(before_end=[lambda end: Refuse("no result without a number")])
+    agent = Agent(ScriptedModel(roles={"triage": [plan]}), storage="memory:", hooks=hooks)
+    run = wait(agent.resume(wait(agent.start("look every hour")), "approve"))
+    assert (run.status, (run.outcome or {})["code"]) == ("completed", "scheduled")
+    assert len(wait(agent.schedules.list())) == 1
+
+
+def test_a_second_delivery_is_told_how_to_answer_anew() -> None:
+    """W4: in code and in the command."""
+    agent, run = waiting_plan()
+    wait(agent.resume(run.thread_id[:], "change: do it in another way"))
+    with pytest.raises(
+        StaleAnswer, match=r"by its id: \{'confirm\.[0-9a-f~]+': answer\}, in the command --id confirm\."
+    ):
+        wait(agent.resume(run.thread_id[:], "change: do it in another way"))
+
+
 # --- edited plans
 
 
@@ -116,7 +177,7 @@ PLAN = submit_plan(
 
 
 def waiting_plan() -> tuple[Agent, Run]:
-    model = ScriptedModel(roles={"triage": [PLAN], "execute": lambda _, tools: finish_step("ok", "s.result")})
+    model = ScriptedModel(roles={"triage": [PLAN] * 2, "execute": lambda _, tools: finish_step("ok", "s.result")})
     agent = Agent(model, storage="memory:")
     return agent, wait(agent.start("do it"))
 

@@ -222,7 +222,7 @@ async def test_the_written_answer_of_a_long_plan_is_sent_back_once_then_withheld
         flow = await play(model, hooks=Hooks(before_end=[no_names]), settings={**FREE, "verification": "grounded"})
         assert flow.status == status
         assert "Ann" not in flow.run.answer
-    assert "no names" in flow.run.answer
+    assert flow.run.answer.startswith("A policy refuses to deliver the answer: no names")
 
 
 async def test_a_person_is_asked_before_the_end() -> None:

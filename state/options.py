@@ -1,0 +1,40 @@
+"""Options that users write: wrong names and values are a ConfigError of one line, with a near match."""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from pydantic import BaseModel, ValidationError
+
+from donewhen.state.errors import ConfigError, validation_problems
+from donewhen.state.values import near
+
+if TYPE_CHECKING:
+    Options = BaseModel
+else:
+
+    class _OptionsType(type(BaseModel)):
+        def __call__(cls, *args: Any, **given: Any) -> Any:
+            try:
+                return super().__call__(*args, **given)
+            except ValidationError as error:
+                raise ConfigError(f"{cls.__name__}: {'; '.join(option_problems(cls, error))}") from None
+
+    class Options(BaseModel, metaclass=_OptionsType):
+        """A model that raises ConfigError where it is called; `model_validate` raises ValidationError as usual."""
+
+
+def option_problems(kind: type[BaseModel], error: ValidationError) -> Iterator[str]:
+    """Yield each problem in a sentence."""
+    for item, said in zip(error.errors(), validation_problems(error), strict=False):
+        *path, name = map(str, item["loc"] or ("",))
+        if item["type"] == "extra_forbidden":
+            yield f"there is no {'.'.join((*path, name))}{near(name, _fields_at(kind, path))}"
+        else:
+            yield said
+
+
+def _fields_at(kind: type[BaseModel], path: list[str]) -> list[str]:
+    for part in path:
+        below = kind.model_fields[part].annotation if part in kind.model_fields else None
+        kind = below if isinstance(below, type) and issubclass(below, BaseModel) else kind
+    return list(kind.model_fields)
