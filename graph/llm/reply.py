@@ -33,7 +33,7 @@ MOST_CALLS = 32
 LENGTH_REASONS = frozenset({"length", "max_tokens", "MAX_TOKENS", "max_output_tokens"})
 """Finish reasons of a reply that reached the output limit."""
 CLAIMS = ("finish_step", "finish_task")
-LOOK_FIRST = "Look first: the results of the other calls came after this {name}. {name} again if they bear it out."
+LOOK_FIRST = "Look first: you wrote this {name} before the results of the other calls. Call it again if they agree."
 ALONE = "{name} must be the only call of a reply; act on results after you saw them"
 
 

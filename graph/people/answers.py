@@ -34,7 +34,7 @@ from donewhen.state.settings import Settings
 from donewhen.state.values import flaw
 
 AGAIN = (
-    "“approve” is what was said to the pause before; from a second window it would be no answer to this question. "
+    "“approve” answered the pause before this one; from a second window it would not be meant for this question. "
     "Answer it, or approve once more to leave it to the agent's judgement"
 )
 ASSUME = "Nobody answers; assume what is most likely, and say in {where} what was assumed."

@@ -17,7 +17,7 @@ from donewhen.state.settings import Settings
 from donewhen.state.values import store_label
 
 AT_WORK = (
-    "The user says this while you work. Follow it from here on; where it makes the plan or finished work wrong, "
+    "The user says this while you work. Follow it from now on; if it makes the plan or finished work wrong, "
     "give_up with kind replan."
 )
 

@@ -45,8 +45,8 @@ EXAMPLE = (
     'ask_user with {"question": "Which files?"}.'
 )
 REPEATED = (
-    "this is, step for step, what failed already; find another way, or ask_user, or decline. If it should be tried "
-    "again as it is, ask_user whether to"
+    "this is step for step the plan that failed; find another way, or ask_user, or decline. To try it again "
+    "unchanged, ask_user first"
 )
 ONLY_SHOWN = "say only what was shown, and openly what is missing; or look, or plan what is to be done"
 ANSWER_CHARS = 20_000

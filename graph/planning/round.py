@@ -45,7 +45,7 @@ from donewhen.state.run import Json, Planning
 from donewhen.state.settings import Settings
 
 ALONE = "a text alone decides nothing here; if it is your answer, make the call `answer` with it"
-KEEP = "name it in the `done_when` of a step that reaches it or of the plan, or in `drop` with why it goes"
+KEEP = "name it in the `done_when` of the plan or of a step that reaches it, or in `drop` with the reason"
 _KEYS = pattern(r"[\"'](?:action|plan_steps|tool_calls?|done_when)[\"']\s*:|\bsubmit_plan\b|\bask_user\b")
 """Only a printed decision contains these, however broken it is."""
 ECHO = "this repeats what you were given; decide by one call"

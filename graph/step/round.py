@@ -54,7 +54,7 @@ EXAMPLE = (
     '{"result": "…", "goal_check": [{"criterion": 1, "met": true, "evidence": [{"observation": "s1.1"}]}]} and the '
     "ids of your own observations."
 )
-GIVEN_UP = "The step was given up. If you read on here, somebody asked for it to be tried again."
+GIVEN_UP = "The step was given up. If you are reading this, somebody asked to try it again."
 ANSWER_CHARS = 20_000
 _SERDE = JsonPlusSerializer(pickle_fallback=False, allowed_json_modules=None, allowed_msgpack_modules=None)
 

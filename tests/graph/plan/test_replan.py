@@ -170,7 +170,7 @@ async def test_the_plan_that_failed_is_noticed_when_it_comes_again() -> None:
     model = replanned(AGAIN, OTHER, s3=[finish_step("printed", "s3.result")])
     flow = await play(model, TOOLS, effects=EFFECTS)
     model.assert_exhausted()
-    assert "this is, step for step, what failed already" in requests_of_planner(model)[1].text
+    assert "this is step for step the plan that failed" in requests_of_planner(model)[1].text
     assert flow.status == "completed"
 
 
