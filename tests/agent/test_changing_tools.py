@@ -84,6 +84,21 @@ async def test_a_tool_of_the_plan_that_went_away_is_named(tmp_path: Path) -> Non
     assert "took an apple" in model.requests[-2].messages[-1].text + model.requests[-1].messages[-1].text
 
 
+async def test_a_tool_that_went_away_while_its_call_waited_is_not_called() -> None:
+    """N45, X15: the approved call is refused, the model is told, and the step goes on."""
+    finished = finish_step("three apples", ("s1.2", "three"), unchanged="there is no tool for it")
+    work = [call("take", what="an apple"), call("look"), finished]
+    model = one_step(work, tools=["take"])
+    settings = {"confirm": "never", "approvals": "each", "verification": "grounded"}
+    async with Agent(model, [look, take], storage="memory:", effects={"look": "read"}, settings=settings) as agent:
+        run = await agent.start("Take an apple")
+        assert run.pending[0]["tool"] == "take"
+        agent.tools.remove("take")
+        run = await agent.resume(run, "approve")
+    model.assert_exhausted()
+    assert "there is no tool take any more" in " ".join(request.messages[-1].text for request in model.requests)
+
+
 async def test_a_call_at_work_is_not_disturbed() -> None:
     """N45: a tool that is removed while it works ends its call; what it returned counts."""
     at_work, removed = asyncio.Event(), asyncio.Event()
