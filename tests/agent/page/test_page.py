@@ -357,7 +357,7 @@ async def test_no_body_is_an_error_of_the_server(tmp_path: Path) -> None:
     async with served(agent(storage, triage=lambda *_: answer("Four."))) as page:
         thread = await page.start("two and two")
         await page.told(thread)
-        verbs = ("answer", "go-on", "tell", "title", "plan-text")
+        verbs = ("answer", "go-on", "tell", "title", "plan-text", "undo")
         for name, body in ODD.items():
             for path in ("", *(f"/{thread}/{verb}" for verb in verbs), "/%00/answer"):
                 answered = await page.client.post(f"/api/threads{path}", content=body)

@@ -489,3 +489,32 @@ async def test_a_form_is_declined_and_a_refused_one_keeps_what_was_filled_in() -
         await tab.click("text=Decline")
         await tab.wait_for_selector(".receipt")
         assert not isinstance(seen[-1], dict)
+
+
+async def test_what_was_asked_and_answered_is_read_as_such() -> None:
+    """N38, N76: a question keeps its form and its answer, also after a reload; nothing is ticked before it ran; one box
+    takes the answer; text from right to left stands so.
+    """
+    execute = [ask_user("أي **سنة**؟", ["2022", "2023"]), call("read_note", path="a.txt"), finish_step("seven", "s1.2")]
+    plan = submit_plan([{**READ, "content": "اقرأ الملاحظة"}], title="Reading")
+    async with served(agent(triage=[plan], execute=execute)) as page, browser(page, size=PHONE) as tab:
+        await asked(tab)
+        ticks = tab.get_by_text(re.compile("[✓✔☑]"))
+        assert await ticks.count() == 0
+        await tab.click("text=Run it")
+        await tab.wait_for_selector("button:text('2023')")
+        assert await ticks.count() == 0
+        boxes = tab.locator("textarea:visible, input[type=text]:visible")
+        assert [await each.get_attribute("id") for each in await boxes.all()] == ["text"]
+        turned = "all => all.map((each) => getComputedStyle(each).direction)"
+        assert await tab.locator(".ask p").evaluate_all(turned) == ["rtl"]
+        assert await tab.locator(".step .what").evaluate_all(turned) == ["rtl"]
+        await tab.click("button:text('2023')")
+        await tab.wait_for_selector(".receipt")
+        for _ in range(2):
+            assert await tab.locator(".asked strong").inner_text() == "سنة"
+            assert await tab.locator(".asked").evaluate_all(turned) == ["rtl"]
+            assert await tab.locator(".asked + .user").inner_text() == "2023"
+            assert await tab.locator(".step.done .mark").inner_text() == "☑"
+            await tab.reload()
+            await tab.wait_for_selector(".receipt")
