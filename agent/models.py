@@ -21,6 +21,8 @@ NO_MODEL = (
     "the model 'demo' needs no key and shows how a run goes."
 )
 OPENAI_URL = "https://api.openai.com/v1"
+OPENROUTER_URL, OPENROUTER_KEY = "https://openrouter.ai/api/v1", "OPENROUTER_API_KEY"
+"""OpenRouter speaks OpenAI's protocol; its own package for LangChain is not needed, and wants an older pydantic."""
 TIMEOUT = 600.0
 """Seconds that a request may take; `Settings.model_seconds` ends a call sooner."""
 _PACKAGES = {
@@ -41,7 +43,7 @@ _PACKAGES = {
     "mistralai": "langchain-mistralai",
     "nvidia": "langchain-nvidia-ai-endpoints",
     "ollama": "langchain-ollama",
-    "openrouter": "langchain-openrouter",
+    "openrouter": "langchain-openai",
     "perplexity": "langchain-perplexity",
     "together": "langchain-together",
     "upstage": "langchain-upstage",
@@ -225,6 +227,10 @@ def make_model(name: str, config: Config) -> BaseChatModel:
         raise ConfigError(f"The model {name!r} has no name after the colon; give one, such as {DEFAULT_MODEL!r}.")
     if provider == "openai":
         return _openai_model(bare, config.api_key, config.base_url)
+    if provider == "openrouter":
+        if not (key := config.variables.get(OPENROUTER_KEY)):
+            raise ConfigError(f"There is no key for the model {name!r}. Set {OPENROUTER_KEY}.")
+        return _openai_model(bare, key, OPENROUTER_URL)
     return _langchain_model(provider, bare)
 
 

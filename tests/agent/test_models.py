@@ -170,6 +170,14 @@ def test_a_missing_key_is_told_at_the_first_call(name: str) -> None:
         models("triage")
 
 
+def test_openrouter_is_asked_by_openai_s_protocol_with_its_own_key() -> None:
+    """P19: its server and its key, whatever OPENAI_API_KEY is."""
+    config = Config(api_key="other", variables={"OPENROUTER_API_KEY": "mine"})
+    model: Any = ModelSource("openrouter:anthropic/claude-sonnet-4.6", config=config)("plan")
+    assert (model.model_name, model.openai_api_base) == ("anthropic/claude-sonnet-4.6", "https://openrouter.ai/api/v1")
+    assert model.openai_api_key.get_secret_value() == "mine"
+
+
 @pytest.mark.parametrize(
     ("model", "connection", "says"),
     [
@@ -179,6 +187,7 @@ def test_a_missing_key_is_told_at_the_first_call(name: str) -> None:
         ("anthopic:claude-sonnet-4-5", Config(), "Did you mean 'anthropic'"),
         ("nobody:x", Config(), "OPENAI_BASE_URL"),
         ("openai:", Config(api_key="key"), "no name"),
+        ("openrouter:anthropic/claude-sonnet-4.6", Config(api_key="key"), "OPENROUTER_API_KEY"),
         ("x", Config(base_url="localhost:8000/v1"), "must begin with http"),
     ],
 )
