@@ -1,8 +1,9 @@
-"""`python -m benchmarks.data [MB]`: questions about a CSV file, by workspace tools and by plain DuckDB, taking turns.
+"""`python -m benchmarks.data [MB] [--json]`: questions about a CSV file, by workspace tools and plain DuckDB in turns.
 
 Both start a process for each question. CPU seconds are the best of a few: what else the machine does counts little.
 """
 
+import json
 import resource
 import subprocess
 import sys
@@ -11,6 +12,7 @@ import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from donewhen.agent.workspace import workspace_tools
 
@@ -48,29 +50,39 @@ def cpu(work: Callable[[], object]) -> tuple[float, float]:
     return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime, time.perf_counter() - began
 
 
-def main() -> None:
-    """Print what each question takes, and how many times what plain DuckDB takes."""
-    size = int(sys.argv[1]) if len(sys.argv) > 1 else 200
+def measure(size: int) -> dict[str, float]:
+    """Return CPU seconds of the queries, by plain DuckDB and by a first and a later call, and of a description."""
+    found = dict[str, float]()
     with tempfile.TemporaryDirectory() as folder:
         write_file(Path(folder, "big.csv"), size * 1_000_000)
-        print(f"{size} MB of CSV, CPU seconds (in brackets: × plain DuckDB)")
+        while time.time() - Path(folder, "big.csv").stat().st_ctime < 1:
+            time.sleep(0.1)  # a file that changes just now is not remembered
         for name, sql in QUERIES.items():
-            plain, first, again = [], [], []
-            command = [sys.executable, "-c", PLAIN, sql]
+            plain = partial(subprocess.run, [sys.executable, "-c", PLAIN, sql], cwd=folder, check=True)
             for _ in range(TIMES):
-                tool = {each.name: each for each in workspace_tools(folder)}["query_data"]
-                plain.append(cpu(partial(subprocess.run, command, cwd=folder, check=True, capture_output=True))[0])
-                first.append(cpu(partial(tool.invoke, {"sql": sql}))[0])
-                again.append(cpu(partial(tool.invoke, {"sql": sql}))[0])
-            base = min(plain)
-            ours = (
-                f"first {min(first):.2f} ({min(first) / base:.2f} ×), then {min(again):.2f} ({min(again) / base:.2f} ×)"
-            )
-            print(f"{name}: plain DuckDB {base:.2f}, {ours}", flush=True)
-        tool = {each.name: each for each in workspace_tools(folder)}["describe_data"]
-        for what in ("described", "described again"):
-            used, seconds = cpu(partial(tool.invoke, {"path": "big.csv"}))
-            print(f"{what}: {used:.2f} CPU seconds, {seconds:.1f} seconds", flush=True)
+                ask = partial(_tools(folder)["query_data"].invoke, {"sql": sql})
+                for what, work in (("plain", partial(plain, capture_output=True)), ("first", ask), ("later", ask)):
+                    key = f"{name}, {what}"
+                    found[key] = min(cpu(work)[0], found.get(key, 1e9))
+        describe = partial(_tools(folder)["describe_data"].invoke, {"path": "big.csv"})
+        found["described"], found["described, by the clock"] = cpu(describe)
+        found["described again"], _ = cpu(describe)
+    return found
+
+
+def _tools(folder: str) -> dict[str, Any]:
+    return {tool.name: tool for tool in workspace_tools(folder)}
+
+
+def main() -> None:
+    """Print the figures of a file of so many MB, as they are or as JSON."""
+    found = measure(int(sys.argv[1]) if len(sys.argv) > 1 else 200)
+    if "--json" in sys.argv:
+        print(json.dumps(found))
+        return
+    for key, seconds in found.items():
+        plain = found.get(f"{key.split(',')[0]}, plain")
+        print(f"{key}: {seconds:.2f} s" + (f", {seconds / plain:.2f} × plain DuckDB" if plain else ""))
 
 
 if __name__ == "__main__":

@@ -1,19 +1,25 @@
-"""`python -m benchmarks.bench`: every scenario of every peer, interleaved; the best of a few; docs/performance.md."""
+"""`python -m benchmarks.bench`: every scenario of every peer, interleaved; the best of a few; docs/performance.md.
+
+`python -m benchmarks.bench talk data` measures these scenarios anew and keeps the others; `page` writes the page of
+what is kept.
+"""
 
 import json
 import os
 import resource
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.bench.page import written
+from benchmarks.bench.page import write_page
 
 HERE = Path(__file__).parent
 VENVS = HERE.parents[1] / ".bench"
 TIMES = int(os.environ.get("TIMES", "3"))
+ROOT = HERE.parents[1]
 PEERS = {
     "donewhen": ("ours", ""),
     "bare loop": ("bare", "langchain"),
@@ -31,13 +37,22 @@ PACKAGES = {
     "pydantic-ai": ["pydantic-ai-slim[openai]"],
 }
 SCENARIOS = [
-    *((name, n) for name in ("rounds", "unsaved", "writes", "sqlite", "durable") for n in (10, 50, 200)),
-    *(("durable_writes", n) for n in (10, 200)),
-    ("talk", 300),
-    *(("memory", n) for n in (50, 500)),
-    *(("resumed", n) for n in (10, 1000)),
-    ("steps", 200), ("prompts", 200), ("cold", 0), ("sides", 4), ("sides", 16), ("token", 0), ("help", 0),
+    *((name, n) for name in ("rounds", "sqlite", "durable") for n in (10, 50, 200)),
+    *((name, n) for name in ("unsaved", "writes", "durable_writes") for n in (10, 200)),
+    *((name, 300) for name in ("talk", "talk_memory")),
+    *((name, 200) for name in ("data", "steps", "prompts")), ("data", 1000),
+    *(("memory", n) for n in (50, 500)), *(("resumed", n) for n in (10, 1000)),
+    ("cold", 0), ("sides", 4), ("sides", 16), ("token", 0), ("help", 0),
 ]  # fmt: skip
+ONLY = {
+    **dict.fromkeys(("unsaved", "durable"), ("create_agent",)),
+    **dict.fromkeys(("durable_writes", "talk", "talk_memory", "resumed", "token"), ("donewhen", "create_agent")),
+    **dict.fromkeys(("cold", "sides"), ("donewhen", "LangGraph")),
+    **dict.fromkeys(("data", "steps", "help"), ("donewhen",)),
+}
+"""The peers of scenarios that not all have."""
+ONCE = ("data", "memory", "prompts", "steps", "talk", "talk_memory")
+"""Scenarios that take the best or the mean of many by themselves, or count and do not time."""
 Measured = dict[tuple[str, str, int], dict[str, float]]
 
 
@@ -56,13 +71,16 @@ def installed() -> None:
 def measure(peer: str, scenario: str, n: int) -> dict[str, float]:
     """One run of one scenario in a process of its own; {} if the peer has no such scenario."""
     script, venv = PEERS[peer]
-    python = VENVS / venv / "bin" / "python" if venv else Path(sys.executable)
+    here = not venv or (scenario, peer) == ("cold", "LangGraph")  # how much there is to import counts there
+    python = Path(sys.executable) if here else VENVS / venv / "bin" / "python"
     if scenario == "help":
-        return _help() if peer == "donewhen" else {}
+        return _help()
     # Everybody's modules are compiled once, as they are for those who use them.
     env = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     command = [python, HERE / "peers" / f"{script}.py", scenario, str(n)]
-    done = subprocess.run(command, capture_output=True, text=True, env=env)
+    if scenario == "data":
+        command = [python, "-m", "benchmarks.data", str(n), "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, env=env, cwd=ROOT)
     if done.returncode:
         print(f"{peer} {scenario} {n} failed: {done.stderr.strip().splitlines()[-1:]}", flush=True)
         return {}
@@ -80,10 +98,12 @@ def _help() -> dict[str, float]:
 def runs(chosen: Sequence[str]) -> Iterator[tuple[tuple[str, str, int], dict[str, float]]]:
     """All peers take turns, so that what else the machine does falls on all of them alike."""
     for scenario, n in [each for each in SCENARIOS if not chosen or each[0] in chosen]:
-        for _ in range(1 if scenario in ("prompts", "steps", "memory", "talk") else TIMES):
-            for peer in PEERS:
-                if found := measure(peer, scenario, n):
-                    yield (peer, scenario, n), found
+        started, having = time.monotonic(), [*ONLY.get(scenario, PEERS)]
+        for _ in range(1 if scenario in ONCE else TIMES):
+            found = {peer: measure(peer, scenario, n) for peer in having}
+            having = [peer for peer in having if found[peer]]
+            yield from (((peer, scenario, n), found[peer]) for peer in having)
+        print(f"{scenario} {n} took {time.monotonic() - started:.0f} s", flush=True)
 
 
 def main() -> None:
@@ -91,15 +111,14 @@ def main() -> None:
     installed()
     kept, chosen = VENVS / "measured.json", sys.argv[1:]
     best: Measured = {}
-    if kept.exists():
+    if chosen and kept.exists():
         best = {(peer, name, n): row for peer, name, n, row in json.loads(kept.read_text()) if name not in chosen}
-    best = best if chosen else {}
     for key, found in runs(chosen):
         before: dict[str, Any] = best.get(key, {})
         best[key] = {name: min(value, before.get(name, value)) for name, value in found.items()}
         print(*key, {name: round(value, 3) for name, value in found.items()}, flush=True)
     kept.write_text(json.dumps([[*key, row] for key, row in best.items()]))
-    written(best, list(PEERS), TIMES)
+    write_page(best, [*PEERS], TIMES)
 
 
 if __name__ == "__main__":

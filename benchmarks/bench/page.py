@@ -1,109 +1,267 @@
-"""docs/performance.md, from what was measured and what is said about it in `notes.md`."""
+"""docs/performance.md: tables and goals of what was measured, and what is said about it in `notes.md`."""
 
 import platform
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
 PAGE = Path(__file__).parents[2] / "docs" / "performance.md"
 NOTES = Path(__file__).parent / "notes.md"
-Row = Mapping[str, float]
-Measured = Mapping[tuple[str, str, int], Row]
-TABLES: tuple[tuple[str, str, Sequence[tuple[str, str, int, str]]], ...] = (
-    (
+OURS, LANGGRAPH, CREATE_AGENT = "donewhen", "LangGraph", "create_agent"
+Measured = Mapping[tuple[str, str, int], Mapping[str, float]]
+"""(peer, scenario, n) → what was measured."""
+SAME = {
+    (OURS, "unsaved"): "rounds",
+    (OURS, "durable"): "sqlite",
+    (LANGGRAPH, "durable"): "sqlite",
+}
+"""Scenarios that are another one for a peer: ours always saves, and always durably; so does the LangGraph loop."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of a table."""
+
+    label: str
+    scenario: str
+    n: int
+    key: str
+    against: str = CREATE_AGENT
+    """The peer that ours is divided by."""
+
+
+@dataclass(frozen=True)
+class Table:
+    """One table of all peers that have something in it."""
+
+    title: str
+    said: str
+    rows: Sequence[Row]
+
+
+@dataclass(frozen=True)
+class Goal:
+    """An aim, and the ratios or figures that say whether it is reached."""
+
+    text: str
+    parts: Sequence[tuple[str, Row | tuple[Row, Row], float]]
+    """What it is about, a row to compare or two of ours to divide, and the most that was aimed at."""
+    unit: str = " ×"
+
+
+def _of(scenario: str, n: int, key: str = "ms", against: str = CREATE_AGENT) -> Row:
+    return Row("", scenario, n, key, against)
+
+
+def _rounds(label: str, scenario: str, *counts: int) -> list[Row]:
+    return [Row(f"{n} rounds {label}", scenario, n, "ms") for n in counts]
+
+
+TABLES = (
+    Table(
         "A loop of model calls",
         "CPU milliseconds a round, with a model that answers at once, and results of 500 characters. Ours plans, "
-        "proves and accounts as well; its audit, one more call of a model, is off. In memory, LangGraph and "
-        "create_agent have their memory saver, unless it says otherwise.",
-        (
-            ("10 rounds in memory", "rounds", 10, "ms"),
-            ("50", "rounds", 50, "ms"),
-            ("200", "rounds", 200, "ms"),
-            ("10, create_agent without any saver", "unsaved", 10, "ms"),
-            ("50", "unsaved", 50, "ms"),
-            ("200", "unsaved", 200, "ms"),
-            ("10, with a tool that writes", "writes", 10, "ms"),
-            ("50", "writes", 50, "ms"),
-            ("200", "writes", 200, "ms"),
-            ("10 rounds on SQLite; ours and LangGraph durably", "sqlite", 10, "ms"),
-            ("50", "sqlite", 50, "ms"),
-            ("200", "sqlite", 200, "ms"),
-            ("10, create_agent durably", "durable", 10, "ms"),
-            ("50", "durable", 50, "ms"),
-            ("200", "durable", 200, "ms"),
-            ("10, a tool that writes; ours and create_agent durably", "durable_writes", 10, "ms"),
-            ("200", "durable_writes", 200, "ms"),
-        ),
+        "proves and accounts as well; its audit, one more call of a model, is off.",
+        [
+            *_rounds("in memory, with a memory saver", "rounds", 10, 50, 200),
+            *_rounds("in memory, peers without any saver", "unsaved", 10, 200),
+            *_rounds("in memory, a tool that writes", "writes", 10, 200),
+            *_rounds("durably on SQLite", "durable", 10, 50, 200),
+            *_rounds("durably, a tool that writes", "durable_writes", 10, 200),
+            *_rounds("on SQLite, create_agent as it is by default", "sqlite", 10, 200),
+        ],
     ),
-    (
+    Table(
         "A conversation of 300 turns",
-        "Each question is answered at once, durably on SQLite. CPU milliseconds a turn, the mean of twenty.",
-        (
-            ("turns 11 to 30", "talk", 300, "first"),
-            ("turns 281 to 300", "talk", 300, "last"),
-            ("stored, KB a turn", "talk", 300, "kb"),
-        ),
+        "Each question is answered at once. CPU milliseconds a turn, the mean of twenty; on SQLite durably.",
+        [
+            Row("turns 11 to 30 on SQLite", "talk", 300, "first"),
+            Row("turns 281 to 300", "talk", 300, "last"),
+            Row("stored, KB a turn", "talk", 300, "kb"),
+            Row("turns 11 to 30 in memory", "talk_memory", 300, "first"),
+            Row("turns 281 to 300", "talk_memory", 300, "last"),
+        ],
     ),
-    (
+    Table(
         "What it leaves and sends",
         "Megabytes. Prompts are all requests of 200 rounds in one conversation; what is the same, providers can cache.",
-        (
-            ("stored, 10 rounds", "sqlite", 10, "mb"),
-            ("stored, 200 rounds", "sqlite", 200, "mb"),
-            ("prompts, 200 rounds", "prompts", 200, "mb"),
-            ("of these the same as before", "prompts", 200, "same"),
-            ("memory, 50 rounds", "memory", 50, "mb"),
-            ("memory, 500 rounds", "memory", 500, "mb"),
-        ),
+        [
+            Row("stored, 10 rounds", "durable", 10, "mb"),
+            Row("stored, 200 rounds", "durable", 200, "mb"),
+            Row("stored, 200 rounds of a tool that writes", "durable_writes", 200, "mb"),
+            Row("prompts, 200 rounds", "prompts", 200, "mb"),
+            Row("of these the same as before", "prompts", 200, "same"),
+            Row("memory, 50 rounds", "memory", 50, "mb"),
+            Row("memory, 500 rounds", "memory", 500, "mb"),
+        ],
     ),
-    (
+    Table(
         "What is waited for",
-        "Cold start is CPU from nothing to the first request, resuming from opening the file to it.",
-        (
-            ("cold start, ms", "cold", 0, "ms"),
-            ("resume after 10 rounds, ms", "resumed", 10, "ms"),
-            ("resume after 1000 rounds, ms", "resumed", 1000, "ms"),
-            ("the first word of a text, ms after the model's", "token", 0, "plain"),
-            ("the first word inside a tool argument, ms", "token", 0, "argument"),
-            ("4 side by side, s (0.4 is ideal)", "sides", 4, "s"),
-            ("16 side by side, s", "sides", 16, "s"),
-            ("`donewhen --help`, ms CPU", "help", 0, "ms"),
-        ),
+        "Cold start is CPU from nothing to the first request, in our environment; resuming from opening the file to "
+        "it. Of words it is the first piece that comes, in a second reply.",
+        [
+            Row("cold start, ms", "cold", 0, "ms", LANGGRAPH),
+            Row("resume after 10 rounds, ms", "resumed", 10, "ms"),
+            Row("resume after 1000 rounds, ms", "resumed", 1000, "ms"),
+            Row("the first word of a text, ms after the model's", "token", 0, "plain"),
+            Row("the first word inside a tool argument, ms", "token", 0, "argument"),
+            Row("4 side by side, s (0.4 is ideal)", "sides", 4, "s", LANGGRAPH),
+            Row("16 side by side, s", "sides", 16, "s", LANGGRAPH),
+            Row("`donewhen --help`, ms CPU", "help", 0, "ms"),
+        ],
     ),
-    (
+    Table(
         "200 rounds in 20 chained steps of 10, durably",
         "Peers have no steps; their 200 rounds are above.",
-        (
-            ("CPU ms a round", "steps", 200, "ms"),
-            ("stored, MB", "steps", 200, "mb"),
-            ("prompts, MB", "steps", 200, "prompts_mb"),
-            ("of these the same as before", "steps", 200, "same"),
-        ),
+        [
+            Row("CPU ms a round", "steps", 200, "ms"),
+            Row("stored, MB", "steps", 200, "mb"),
+            Row("prompts, MB", "steps", 200, "prompts_mb"),
+            Row("of these the same as before", "steps", 200, "same"),
+        ],
     ),
+)
+QUESTIONS = ("sums by region", "rows of one product")
+GOALS = (
+    Goal(
+        "in memory, beside create_agent with its memory saver",
+        [("10 rounds", _of("rounds", 10), 1.0), ("200", _of("rounds", 200), 0.7)],
+    ),
+    Goal(
+        "in memory, beside create_agent without a saver",
+        [("10 rounds", _of("unsaved", 10), 1.0), ("200", _of("unsaved", 200), 1.0)],
+    ),
+    Goal(
+        "durably on SQLite, beside create_agent durably",
+        [("10 rounds", _of("durable", 10), 1.0), ("200", _of("durable", 200), 0.5)],
+    ),
+    Goal(
+        "the same with a tool that writes",
+        [("10 rounds", _of("durable_writes", 10), 1.0), ("200", _of("durable_writes", 200), 0.5)],
+    ),
+    Goal(
+        "a turn costs the same at 300 as at 10",
+        [
+            ("on SQLite", (_of("talk", 300, "last"), _of("talk", 300, "first")), 1.5),
+            ("in memory", (_of("talk_memory", 300, "last"), _of("talk_memory", 300, "first")), 1.5),
+        ],
+    ),
+    Goal("stored, KB a turn", [("300 turns", _of("talk", 300, "kb", ""), 45)], ""),
+    Goal(
+        "stored, MB",
+        [
+            ("200 rounds", _of("durable", 200, "mb", ""), 1.0),
+            ("that write", _of("durable_writes", 200, "mb", ""), 1.0),
+        ],
+        "",
+    ),
+    Goal("prompts of 20 steps of 10 rounds, MB", [("all", _of("steps", 200, "prompts_mb", ""), 4.0)], ""),
+    Goal("cold start, beside a LangGraph loop", [("in one environment", _of("cold", 0, "ms", LANGGRAPH), 1.05)]),
+    Goal(
+        "first word behind the model's, ms",
+        [("text", _of("token", 0, "plain", ""), 2.0), ("in an argument", _of("token", 0, "argument", ""), 2.0)],
+        "",
+    ),
+    Goal("4 steps side by side, s", [("0.4 is ideal", _of("sides", 4, "s", ""), 0.44)], ""),
+    Goal(
+        "resuming after 1000 rounds, beside after 10",
+        [("CPU", (_of("resumed", 1000, "ms"), _of("resumed", 10, "ms")), 1.2)],
+    ),
+    Goal(
+        "a first question about a CSV file, beside plain DuckDB",
+        [
+            (
+                f"{mb} MB, {name}",
+                (_of("data", mb, f"{name}, first"), _of("data", mb, f"{name}, plain")),
+                3.0,
+            )
+            for mb in (200, 1000)
+            for name in QUESTIONS
+        ],
+    ),
+    Goal("1 GB of CSV described, s", [("by the clock", _of("data", 1000, "described, by the clock", ""), 20)], ""),
 )
 HEAD = """# How fast it is
 
 DoneWhen beside what one would take instead, all on one machine, taking turns, in one run of `make bench`; the best of
-{times}. Compare rows, not absolutes: {machine}, Python {python}, {day}. The scenarios are in `benchmarks/bench/peers`.
+{times}. Compare rows, not absolutes: {machine}, Python {python}, {day}. The last column says what ours is divided by.
+The scenarios are in `benchmarks/bench/peers`; every figure in a table comes from that run.
 
 """
 
 
-def _cell(row: Row, key: str) -> str:
-    if key not in row:
-        return "–"
-    value = row[key]
-    return f"{value:.0f}" if value >= 100 else f"{value:.1f}" if value >= 10 else f"{value:.2f}"
-
-
-def written(best: Measured, peers: Sequence[str], times: int = 3) -> None:
+def write_page(best: Measured, peers: Sequence[str], times: int) -> None:
     """Write the page."""
     about = {"machine": f"{platform.machine()}, {platform.system()}", "python": platform.python_version()}
     text = HEAD.format(times=times, day=f"{datetime.now(UTC):%Y-%m-%d}", **about)
-    for title, said, rows in TABLES:
-        shown = [peer for peer in peers if any(best.get((peer, name, n)) for _, name, n, _ in rows)]
-        text += f"## {title}\n\n{said}\n\n| | {' | '.join(shown)} |\n|{'---|' * (len(shown) + 1)}\n"
-        for label, name, n, key in rows:
-            text += f"| {label} | {' | '.join(_cell(best.get((peer, name, n), {}), key) for peer in shown)} |\n"
-        text += "\n"
-    PAGE.write_text(text + NOTES.read_text(encoding="utf-8"), encoding="utf-8")
+    text += "## What was aimed at\n\n| | aim, at most | measured |\n|---|---|---|\n"
+    text += "".join(_goal_line(best, goal) for goal in GOALS)
+    for table in TABLES:
+        text += f"\n## {table.title}\n\n{table.said}\n\n{_table(best, table, peers)}"
+    text += f"\n## Data files\n\n{_data_table(best)}"
+    PAGE.write_text(f"{text}\n{NOTES.read_text(encoding='utf-8')}", encoding="utf-8")
+
+
+def _table(best: Measured, table: Table, peers: Sequence[str]) -> str:
+    shown = [peer for peer in peers if any(_value(best, peer, row) is not None for row in table.rows)]
+    compared = any(_ratio(best, row) for row in table.rows)
+    heads = [*shown, *(["ours ÷"] if compared else [])]
+    lines = [f"| | {' | '.join(heads)} |", f"|{'---|' * (len(heads) + 1)}"]
+    for row in table.rows:
+        cells = [_figure(_value(best, peer, row)) for peer in shown]
+        lines.append(f"| {row.label} | {' | '.join([*cells, *([_ratio(best, row)] if compared else [])])} |")
+    return "\n".join(lines) + "\n"
+
+
+def _data_table(best: Measured) -> str:
+    lines = [
+        "Questions about a CSV file of seven columns, and its description, each in a process of its own: CPU seconds,",
+        "the best of three. A first question looks once at all values of the columns it names; later ones do not.",
+        "",
+        "| | plain DuckDB | first | later |",
+        "|---|---|---|---|",
+    ]
+    for mb in (200, 1000):
+        found = best.get((OURS, "data", mb), {})
+        for name in QUESTIONS if found else ():
+            plain = found[f"{name}, plain"]
+            cells = [
+                f"{found[f'{name}, {what}']:.2f}, {found[f'{name}, {what}'] / plain:.2f} ×"
+                for what in ("first", "later")
+            ]
+            lines.append(f"| {name}, {mb} MB | {plain:.2f} | {' | '.join(cells)} |")
+        if found:
+            clock = f"{found['described']:.2f}, {found['described, by the clock']:.1f} by the clock"
+            lines.append(f"| described, {mb} MB | – | {clock} | {found['described again']:.2f} |")
+    return "\n".join(lines) + "\n"
+
+
+def _goal_line(best: Measured, goal: Goal) -> str:
+    aims, found = list[str](), list[str]()
+    for what, rows, most in goal.parts:
+        pair = rows if isinstance(rows, tuple) else (rows, rows)
+        above = _value(best, OURS, pair[0])
+        below = _value(best, OURS if isinstance(rows, tuple) else pair[1].against, pair[1])
+        value = above if not pair[1].against else above / below if above and below else None
+        if value is not None:
+            said = "yes" if value <= most else "no"
+            aims.append(f"{most:g}{goal.unit}")
+            found.append(f"{what}: {_figure(value)}{goal.unit} ({said})")
+    return f"| {goal.text} | {', '.join(dict.fromkeys(aims))} | {', '.join(found)} |\n" if found else ""
+
+
+def _value(best: Measured, peer: str, row: Row) -> float | None:
+    scenario = SAME.get((peer, row.scenario), row.scenario)
+    return best.get((peer, scenario, row.n), {}).get(row.key)
+
+
+def _ratio(best: Measured, row: Row) -> str:
+    ours, theirs = _value(best, OURS, row), _value(best, row.against, row)
+    return f"{_figure(ours / theirs)} × {row.against}" if ours and theirs and row.key != "same" else ""
+
+
+def _figure(value: float | None) -> str:
+    if value is None:
+        return "–"
+    return f"{value:.0f}" if value >= 100 else f"{value:.1f}" if value >= 10 else f"{value:.2f}"

@@ -3,6 +3,7 @@
 import asyncio
 import time
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 from common import ASKED, GOAL, SAID, cpu, in_folder, look, main, of_turns, put, rounds, settled, stored
@@ -57,13 +58,13 @@ def unsaved(n: int) -> dict[str, Any]:
     return {"ms": cpu(lambda: asyncio.run(go(n))) / n}
 
 
-def talk(turns: int) -> dict[str, Any]:
-    """So many questions on one thread, each answered at once, durably on SQLite."""
+def talk(turns: int, *, memory: bool = False) -> dict[str, Any]:
+    """So many questions on one thread, each answered at once, durably on SQLite or in memory."""
 
     async def go(file: str) -> list[float]:
         costs = []
-        async with AsyncSqliteSaver.from_conn_string(file) as saver:
-            agent = agent_of(FakeChat(replies=[(None, SAID)] * turns), saver)
+        async with AsyncSqliteSaver.from_conn_string(file) as on_disk:
+            agent = agent_of(FakeChat(replies=[(None, SAID)] * turns), InMemorySaver() if memory else on_disk)
             for k in range(turns):
                 started, config = time.process_time(), {"configurable": {"thread_id": "t"}}
                 await agent.ainvoke({"messages": [("user", f"{k}: {ASKED}")]}, config, durability="sync")
@@ -114,5 +115,6 @@ def token(_: int) -> dict[str, Any]:
 
 if __name__ == "__main__":
     more = {"durable": durable, "resumed": resumed, "token": token, "unsaved": unsaved, "talk": talk}
+    more["talk_memory"] = partial(talk, memory=True)
     more["durable_writes"] = lambda n: durable(n, "put")
     main({**rounds(run), **more})

@@ -3,6 +3,7 @@
 import asyncio
 import time
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 from common import ASKED, GOAL, SAID, Prompts, cold, cpu, in_folder, look, main, of_turns, put, rounds, settled, stored
@@ -162,13 +163,14 @@ def writes(n: int) -> dict[str, Any]:
     return in_folder(one)
 
 
-def talk(turns: int) -> dict[str, Any]:
-    """So many questions on one thread, each answered at once, durably on SQLite."""
+def talk(turns: int, *, memory: bool = False) -> dict[str, Any]:
+    """So many questions on one thread, each answered at once, durably on SQLite or in memory."""
 
     async def go(file: str) -> list[float]:
         costs = []
         model = FakeChat(replies=[("answer", {"text": SAID})] * turns)
-        async with Agent(model, tools=TOOLS, effects=EFFECTS, storage=f"sqlite:///{file}") as agent:
+        storage = "memory:" if memory else f"sqlite:///{file}"
+        async with Agent(model, tools=TOOLS, effects=EFFECTS, storage=storage) as agent:
             for k in range(turns):
                 started = time.process_time()
                 said = await agent.start(f"{k}: {ASKED}", thread_id="t", settings=Settings(confirm="never"))
@@ -181,5 +183,5 @@ def talk(turns: int) -> dict[str, Any]:
 
 if __name__ == "__main__":
     more = {"steps": steps, "cold": cold(run), "sides": sides, "resumed": resumed, "token": token}
-    more |= {"durable_writes": writes, "talk": talk}
+    more |= {"durable_writes": writes, "talk": talk, "talk_memory": partial(talk, memory=True)}
     main({**rounds(run), **more})
