@@ -1,52 +1,42 @@
 """The example that mails news, at a mail server on loopback."""
 
 import runpy
-import socketserver
-import threading
 from email import message_from_bytes, policy
 from typing import Any
 
 import pytest
+from aiosmtpd.controller import Controller
 
 from tests.kit.places import ROOT
+from tests.kit.serving import free_port
 
 
-class Mailbox(socketserver.ThreadingTCPServer):
-    """The few words of SMTP that a mail takes."""
-
-    daemon_threads = True
+class Mailbox:
+    """What a mail server was sent."""
 
     def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), _Conversation)
         self.mails: list[Any] = []
 
-
-class _Conversation(socketserver.StreamRequestHandler):
-    server: Mailbox
-
-    def handle(self) -> None:
-        self.wfile.write(b"220 here\r\n")
-        while line := self.rfile.readline().strip().upper():
-            if line == b"DATA":
-                self.wfile.write(b"354 go on\r\n")
-                text = b"".join(iter(self.rfile.readline, b".\r\n"))
-                self.server.mails.append(message_from_bytes(text, policy=policy.default))
-            self.wfile.write(b"221 bye\r\n" if line == b"QUIT" else b"250 ok\r\n")
+    async def handle_DATA(self, server: Any, session: Any, envelope: Any) -> str:  # noqa: N802 - aiosmtpd calls it
+        """Take a mail."""
+        self.mails.append(message_from_bytes(envelope.content, policy=policy.default))
+        return "250 ok"
 
 
 def test_a_question_and_the_end_are_mailed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     """S01: mail_news.py: the question with a link, then the answer, each with an id of its own."""
-    with Mailbox() as server:
-        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-        thread.start()
-        monkeypatch.setenv("SMTP_PORT", str(server.server_address[1]))
+    box = Mailbox()
+    server = Controller(box, hostname="127.0.0.1", port=free_port())
+    server.start()
+    try:
+        monkeypatch.setenv("SMTP_PORT", str(server.port))
         runpy.run_path(str(ROOT / "examples" / "mail_news.py"), run_name="__main__")
-        server.shutdown()
-        thread.join()
-    assert [mail["Subject"] for mail in server.mails] == [
+    finally:
+        server.stop()
+    assert [mail["Subject"] for mail in box.mails] == [
         "waiting: Choose a colour for the shop", "finished: Choose a colour for the shop",
     ]  # fmt: skip
-    assert "Which colour?" in server.mails[0].get_content()
-    assert "https://desk.example.com/runs/" in server.mails[0].get_content()
-    assert server.mails[0]["Message-ID"] != server.mails[1]["Message-ID"]
+    assert "Which colour?" in box.mails[0].get_content()
+    assert "https://desk.example.com/runs/" in box.mails[0].get_content()
+    assert box.mails[0]["Message-ID"] != box.mails[1]["Message-ID"]
     assert "completed: It is blue." in capsys.readouterr().out

@@ -1,0 +1,386 @@
+"""An agent as an A2A endpoint, for other agents. Needs the extra `a2a`, and `a2a-sdk[http-server]` for its routes.
+
+A context of the protocol is a thread, and each of its tasks a request on it: the command, the page and other clients
+see the same thread, and may answer its questions. Tasks are kept in the agent's storage, so they outlive the process.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager, suppress
+from typing import TYPE_CHECKING, Any
+
+try:
+    import httpx
+    from a2a.helpers import get_data_parts, new_data_part, new_task_from_user_message, new_text_part
+    from a2a.server.agent_execution import AgentExecutor, RequestContext
+    from a2a.server.context import ServerCallContext
+    from a2a.server.events import EventQueue
+    from a2a.server.owner_resolver import resolve_user_scope
+    from a2a.server.request_handlers import DefaultRequestHandler
+    from a2a.server.routes import create_agent_card_routes, create_jsonrpc_routes
+    from a2a.server.tasks import InMemoryTaskStore, PushNotificationConfigStore, TaskStore, TaskUpdater
+    from a2a.server.tasks.push_notification_config_store import normalize_push_notification_config
+    from a2a.types import (
+        AgentCapabilities,
+        AgentCard,
+        AgentInterface,
+        AgentSkill,
+        Artifact,
+        InvalidParamsError,
+        ListTasksRequest,
+        ListTasksResponse,
+        Message,
+        Part,
+        Role,
+        Task,
+        TaskPushNotificationConfig,
+        TaskState,
+    )
+    from a2a.utils.proto_utils import to_stream_response
+    from a2a.utils.push_url_validator import validate_push_notification_url
+    from google.protobuf.json_format import MessageToDict, ParseDict
+    from starlette.applications import Starlette
+except ImportError as error:
+    told = f"an A2A endpoint needs {error.name}: pip install 'donewhen[a2a]' 'a2a-sdk[http-server]'"
+    raise ImportError(told) from None
+
+from donewhen.agent.run import Run
+from donewhen.agent.storage import Storage
+from donewhen.agent.stream import RunStream
+from donewhen.graph.tools.effects import read_all, store_label
+from donewhen.state.errors import DoneWhenError, UnknownThread
+from donewhen.state.people.payload import message_text
+from donewhen.state.run import Json
+
+if TYPE_CHECKING:
+    from donewhen.agent.agent import Agent
+
+TASKS, PUSHES = ("donewhen", "a2a", "tasks"), ("donewhen", "a2a", "pushes")
+"""Store namespaces of tasks, by their owner, and of addresses to notify, by their task."""
+MARK = "a2a_task"
+"""The key of a thread's metadata with the task of its last request; threads without it are not served."""
+PATIENCE = 3.0
+"""Seconds that a call has to end when its task is cancelled."""
+SECONDS = 10.0
+"""The time that a notified address has to answer."""
+STATES = {
+    "waiting": TaskState.TASK_STATE_INPUT_REQUIRED,
+    "failed": TaskState.TASK_STATE_FAILED,
+    "exhausted": TaskState.TASK_STATE_FAILED,
+    "cancelled": TaskState.TASK_STATE_CANCELED,
+    "completed": TaskState.TASK_STATE_COMPLETED,
+    "partial": TaskState.TASK_STATE_COMPLETED,
+}
+OPEN = (TaskState.TASK_STATE_SUBMITTED, TaskState.TASK_STATE_WORKING)
+
+
+class PushNotifications:
+    """Posts news of runs to the addresses that A2A clients registered: `Agent(notify=…)` and `a2a_app(push=…)`.
+
+    At least once, like all news. `inside`: addresses of this machine and of private networks are allowed too.
+    """
+
+    def __init__(self, *, inside: bool = False) -> None:
+        self.inside = inside
+        self._storage: Storage | None = None
+
+    def bind(self, storage: Storage) -> None:
+        """Read the addresses from this storage; `a2a_app` does it, in a process without it whoever makes the agent."""
+        self._storage = storage
+
+    async def allows(self, url: str) -> bool:
+        """Return whether an address may be notified."""
+        return self.inside or bool(await validate_push_notification_url(url))
+
+    async def __call__(self, event: Json) -> None:
+        """Post the task of a run to each address. Raises if one does not take it."""
+        assert self._storage is not None, "PushNotifications: give it to a2a_app too, or call bind(agent.storage)"
+        async with self._storage.reader() as (_, store):
+            row = await store.threads.get(event["subject"]) or {}
+            id = str((row.get("metadata") or {}).get(MARK) or "")
+            found = await store.aget((*TASKS, store_label(str(row.get("owner") or ""))), id) if id else None
+            pushes = [_push_of(item.value) for item in await read_all(store, (*PUSHES, store_label(id)))] if id else []
+        if found is None or not pushes:
+            return
+        task = with_news(_task_of(found.value), event)
+        body = MessageToDict(to_stream_response(task))
+        async with httpx.AsyncClient(timeout=SECONDS) as http:
+            for push in pushes:
+                if await self.allows(push.url):
+                    (await http.post(push.url, json=body, headers=_headers(push))).raise_for_status()
+
+
+def _headers(push: TaskPushNotificationConfig) -> dict[str, str]:
+    headers = {"X-A2A-Notification-Token": push.token} if push.token else {}
+    given = push.authentication
+    return {**headers, **({"Authorization": f"{given.scheme} {given.credentials}"} if given.credentials else {})}
+
+
+# What is kept ------------------------------------------------------------------------------------------------------
+
+
+class _Tasks(TaskStore):
+    """The tasks of an agent, in its storage; one whose process died is as its run is."""
+
+    def __init__(self, agent: "Agent") -> None:
+        self._agent = agent
+
+    async def left(self) -> list[Task]:
+        """Return the tasks that nobody works on, although they are not at their end."""
+        async with self._agent.storage.reader() as (_, store):
+            tasks = [_task_of(row.value) for row in await read_all(store, TASKS)]
+        current = [await self._current(task) for task in tasks if task.status.state in OPEN]
+        return [task for task in current if task.status.state in OPEN]
+
+    async def save(self, task: Task, context: ServerCallContext) -> None:
+        async with self._agent.storage.writer() as (_, store):
+            await store.aput((*TASKS, store_label(resolve_user_scope(context))), task.id, _row(task), index=False)
+
+    async def get(self, task_id: str, context: ServerCallContext) -> Task | None:
+        async with self._agent.storage.reader() as (_, store):
+            found = await store.aget((*TASKS, store_label(resolve_user_scope(context))), task_id)
+        return await self._current(_task_of(found.value)) if found else None
+
+    async def list(self, params: ListTasksRequest, context: ServerCallContext) -> ListTasksResponse:
+        async with self._agent.storage.reader() as (_, store):
+            rows = await read_all(store, (*TASKS, store_label(resolve_user_scope(context))))
+        page = InMemoryTaskStore()
+        for row in rows:
+            await page.save(await self._current(_task_of(row.value)), context)
+        return await page.list(params, context)
+
+    async def delete(self, task_id: str, context: ServerCallContext) -> None:
+        async with self._agent.storage.writer() as (_, store):
+            await store.adelete((*TASKS, store_label(resolve_user_scope(context))), task_id)
+
+    async def _current(self, task: Task) -> Task:
+        if task.status.state in OPEN:
+            with suppress(UnknownThread):
+                info = await self._agent.info(task.context_id)
+                if info.metadata.get(MARK) == task.id:
+                    return with_run(task, await self._agent.get(task.context_id))
+        return task
+
+
+class _Pushes(PushNotificationConfigStore):
+    """The addresses to notify, in the agent's storage. Only the owner of a task can read them."""
+
+    def __init__(self, storage: Storage) -> None:
+        self._storage = storage
+
+    async def set_info(
+        self, task_id: str, notification_config: TaskPushNotificationConfig, context: ServerCallContext
+    ) -> TaskPushNotificationConfig:
+        kept = normalize_push_notification_config(task_id, notification_config)
+        row = {**MessageToDict(kept), "owner": resolve_user_scope(context)}
+        async with self._storage.writer() as (_, store):
+            await store.aput((*PUSHES, store_label(task_id)), kept.id, row, index=False)
+        return kept
+
+    async def get_info(self, task_id: str, context: ServerCallContext) -> list[TaskPushNotificationConfig]:
+        async with self._storage.reader() as (_, store):
+            rows = await read_all(store, (*PUSHES, store_label(task_id)))
+        return [_push_of(row.value) for row in rows if row.value["owner"] == resolve_user_scope(context)]
+
+    async def delete_info(self, task_id: str, context: ServerCallContext, config_id: str | None = None) -> None:
+        for push in await self.get_info(task_id, context):
+            if config_id in (None, push.id):
+                async with self._storage.writer() as (_, store):
+                    await store.adelete((*PUSHES, store_label(task_id)), push.id)
+
+
+def _row(task: Task) -> Json:
+    return dict(MessageToDict(task))
+
+
+def _task_of(row: Mapping[str, Any]) -> Task:
+    task = Task()
+    ParseDict(dict(row), task, ignore_unknown_fields=True)
+    return task
+
+
+def _push_of(row: Mapping[str, Any]) -> TaskPushNotificationConfig:
+    push = TaskPushNotificationConfig()
+    ParseDict(dict(row), push, ignore_unknown_fields=True)
+    return push
+
+
+# What a task says --------------------------------------------------------------------------------------------------
+
+
+def with_run(task: Task, run: Run) -> Task:
+    """Return the task as its run is: what it asks, or what came of it."""
+    if run.status in STATES:
+        asked = run.pending[0] if run.pending else None
+        parts = [new_text_part(_question(run)), new_data_part(_handle(asked))] if asked else [new_text_part(run.answer)]
+        _set(task, STATES[run.status], parts)
+        if STATES[run.status] == TaskState.TASK_STATE_COMPLETED:
+            del task.artifacts[:]
+            task.artifacts.append(_artifact(task.id, run.answer))
+    return task
+
+
+def with_news(task: Task, event: Json) -> Task:
+    """Return the task as the news of its run say."""
+    data = event["data"]
+    state = STATES.get(data["status"], TaskState.TASK_STATE_FAILED)
+    said = [str(one["question"]) for one in data.get("questions") or ()]
+    words = said[:1] or [str(data.get("answer") or data.get("problem") or "")]
+    _set(task, state, [new_text_part(words[0])])
+    return task
+
+
+def _set(task: Task, state: Any, parts: list[Part]) -> None:
+    task.status.Clear()
+    task.status.state = state
+    task.status.timestamp.GetCurrentTime()
+    message = Message(
+        role=Role.ROLE_AGENT, message_id=f"{task.id}.{state}", task_id=task.id, context_id=task.context_id
+    )
+    message.parts.extend(parts)
+    task.status.message.CopyFrom(message)
+
+
+def _artifact(task_id: str, answer: str) -> Artifact:
+    return Artifact(artifact_id=f"{task_id}.answer", name="answer", parts=[new_text_part(answer)])
+
+
+def _question(run: Run) -> str:
+    said = message_text(run.pending[0])
+    return f"{run.problem}\n\n{said}" if run.problem else said
+
+
+def _handle(pause: Mapping[str, Any]) -> Json:
+    """Return what a program needs to answer a question: its id, kind and options."""
+    return {"id": pause["id"], "kind": pause["kind"], "options": list(pause.get("options") or ())}
+
+
+# The endpoint ------------------------------------------------------------------------------------------------------
+
+
+class _Runs(AgentExecutor):
+    """Carries out tasks as runs of an agent."""
+
+    def __init__(self, agent: "Agent") -> None:
+        self._agent = agent
+        self._working: dict[str, asyncio.Task[Run]] = {}
+        """By task."""
+        self._cancelled: set[str] = set()
+
+    async def execute(self, context: RequestContext, event_queue: EventQueue) -> None:
+        """Start the run of a new task, or give a waiting one the answer; the task ends as the run does."""
+        message, task = context.message, context.current_task
+        assert message is not None
+        assert context.context_id is not None
+        thread, owner = context.context_id, resolve_user_scope(context.call_context)
+        if task is None:
+            task = new_task_from_user_message(message)
+            await self._check_owner(thread, owner)
+            await event_queue.enqueue_event(task)
+            goal = context.get_user_input()
+            stream = self._agent.stream(goal, thread_id=thread, owner=owner, metadata={MARK: task.id})
+        else:
+            data = [*get_data_parts(message.parts)]
+            stream = self._agent.stream_resume(thread, data[0] if data else context.get_user_input())
+        updater = TaskUpdater(event_queue, task.id, thread)
+        await updater.start_work()
+        working = self._working[task.id] = asyncio.create_task(self._follow(stream, updater))
+        try:
+            run = await working
+        except DoneWhenError as error:
+            await updater.failed(updater.new_agent_message([new_text_part(str(error))]))
+        except asyncio.CancelledError:
+            if task.id not in self._cancelled:
+                raise
+        else:
+            if task.id not in self._cancelled:
+                await self._tell(updater, with_run(task, run))
+        finally:
+            del self._working[task.id]
+            working.cancel()
+
+    async def _follow(self, stream: RunStream, updater: TaskUpdater) -> Run:
+        """Tell the steps of a run while it works; return the run."""
+        async with stream:
+            async for event in stream:
+                if event["type"] == "step_started":
+                    await updater.start_work(updater.new_agent_message([new_text_part(event["content"])]))
+        if stream.run is None:
+            raise stream.error or DoneWhenError("the run was cut off; resume it")
+        return stream.run
+
+    async def _tell(self, updater: TaskUpdater, task: Task) -> None:
+        """Send what came of a run."""
+        for artifact in task.artifacts:
+            await updater.add_artifact(list(artifact.parts), artifact_id=artifact.artifact_id, name=artifact.name)
+        await updater.update_status(task.status.state, task.status.message)
+
+    async def _check_owner(self, thread: str, owner: str) -> None:
+        """Refuse a conversation that is somebody else's, or that did not begin here."""
+        with suppress(UnknownThread):
+            info = await self._agent.info(thread)
+            if info.owner != owner or MARK not in info.metadata:
+                raise InvalidParamsError(message=f"there is no context {thread}")
+
+    async def cancel(self, context: RequestContext, event_queue: EventQueue) -> None:
+        """Cancel the run of a task; a call that takes longer is cut off."""
+        assert context.current_task is not None
+        task = context.current_task
+        self._cancelled.add(task.id)
+        cancelling = asyncio.create_task(self._agent.cancel(task.context_id, "cancelled over A2A"))
+        if not (await asyncio.wait({cancelling}, timeout=PATIENCE))[0] and task.id in self._working:
+            self._working[task.id].cancel()
+        await self._tell(TaskUpdater(event_queue, task.id, task.context_id), with_run(task, await cancelling))
+
+
+def a2a_app(
+    agent: "Agent",
+    url: str,
+    *,
+    push: PushNotifications | None = None,
+    name: str = "DoneWhen",
+    description: str = "Plans a request, works on it with its tools and proves each step.",
+    skills: Mapping[str, str] | None = None,
+) -> Starlette:
+    """Return a web application that serves an agent at `url` over A2A 1.0 (JSON-RPC, with streaming).
+
+    Its card is at `/.well-known/agent-card.json`. `skills`: what the agent can do, name → description. `push`: the one
+    that the agent has as `notify`; with it clients may register addresses to be notified. The application knows users
+    by the middleware that you add, and separates their tasks. While it starts, it goes on with tasks that were left.
+    """
+    known = skills or {"work": description}
+    card = AgentCard(
+        name=name,
+        description=description,
+        version="1.0",
+        supported_interfaces=[AgentInterface(url=url, protocol_binding="JSONRPC", protocol_version="1.0")],
+        capabilities=AgentCapabilities(streaming=True, push_notifications=push is not None),
+        default_input_modes=["text/plain", "application/json"],
+        default_output_modes=["text/plain"],
+        skills=[AgentSkill(id=key, name=key, description=about, tags=[key]) for key, about in known.items()],
+    )
+    tasks = _Tasks(agent)
+    if push:
+        push.bind(agent.storage)
+    handler = DefaultRequestHandler(
+        _Runs(agent),
+        tasks,
+        card,
+        push_config_store=_Pushes(agent.storage) if push else None,
+        push_url_validator=push.allows if push else None,
+    )
+
+    @asynccontextmanager
+    async def lifespan(app: Starlette) -> AsyncIterator[None]:
+        going = [asyncio.create_task(_go_on(agent, task)) for task in await tasks.left()]
+        yield
+        await agent.aclose()
+        await asyncio.gather(*going, return_exceptions=True)
+
+    path = httpx.URL(url).path or "/"
+    return Starlette(routes=[*create_agent_card_routes(card), *create_jsonrpc_routes(handler, path)], lifespan=lifespan)
+
+
+async def _go_on(agent: "Agent", task: Task) -> None:
+    with suppress(DoneWhenError):
+        await agent.resume(task.context_id)

@@ -1,0 +1,21 @@
+"""An agent as an A2A endpoint, for agents of others. Run: uvicorn examples.a2a_server:app --port 8000
+
+Needs `pip install 'donewhen[a2a]' 'a2a-sdk[http-server]' uvicorn`. The card is at /.well-known/agent-card.json.
+Clients may register an address that is told when their task waits for an answer, or ends.
+"""
+
+from starlette.applications import Starlette
+
+from donewhen import Agent
+from donewhen.agent.a2a.server import PushNotifications, a2a_app
+
+URL = "http://127.0.0.1:8000/"
+
+
+def serve(agent: Agent, push: PushNotifications) -> Starlette:
+    """The agent at URL; `push` is what the agent notifies."""
+    return a2a_app(agent, URL, push=push, name="Clerk", description="Counts and lists files, and writes reports.")
+
+
+push = PushNotifications(inside=True)  # addresses on this machine too; leave it out where strangers may register them
+app = serve(Agent("demo", notify=push), push)

@@ -1,0 +1,293 @@
+"""Our A2A endpoint, a process of its own, driven by the official client of the protocol."""
+
+import asyncio
+import json
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from queue import Empty, Queue
+from threading import Thread
+from typing import Any
+from uuid import uuid4
+
+import httpx
+import pytest
+from a2a.client import Client, ClientConfig, create_client
+from a2a.helpers import get_artifact_text, get_data_parts, get_message_text, new_text_part
+from a2a.types import (
+    AuthenticationInfo,
+    CancelTaskRequest,
+    DeleteTaskPushNotificationConfigRequest,
+    GetTaskPushNotificationConfigRequest,
+    GetTaskRequest,
+    ListTaskPushNotificationConfigsRequest,
+    ListTasksRequest,
+    Message,
+    Role,
+    SendMessageConfiguration,
+    SendMessageRequest,
+    Task,
+    TaskPushNotificationConfig,
+    TaskState,
+)
+from a2a.utils.errors import A2AError, TaskNotFoundError
+
+from donewhen import Agent, Executor, RemoteAgent
+from donewhen.agent.a2a.server import PushNotifications
+from donewhen.testing import ScriptedModel
+from examples import a2a_server as example
+from tests.kit.a2a_endpoint import serve
+from tests.kit.flows import FREE
+from tests.kit.forking import forks
+from tests.kit.serving import free_port
+
+WAITS, DONE = TaskState.TASK_STATE_INPUT_REQUIRED, TaskState.TASK_STATE_COMPLETED
+
+
+class Endpoint:
+    """The server process, with its folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.port = folder, free_port()
+        self.url = f"http://127.0.0.1:{self.port}"
+
+    def start(self) -> None:
+        """Ready to answer."""
+        self.process = forks.Process(target=serve, args=(str(self.port), str(self.folder)), daemon=True)
+        self.process.start()
+        for _ in range(600):
+            try:
+                if httpx.get(f"{self.url}/.well-known/agent-card.json", timeout=1).status_code == 200:
+                    return
+            except httpx.HTTPError:
+                pass
+            assert self.process.is_alive(), "the server ended"
+            time.sleep(0.05)
+        raise AssertionError("the server does not answer")
+
+    def kill(self) -> None:
+        """End it at once, and only it."""
+        self.process.kill()
+        self.process.join(30)
+
+    async def begun(self, times: int = 1) -> None:
+        """Wait until the tool was called."""
+        path = self.folder / "begun"
+        while not path.exists() or len(path.read_text().split()) < times:  # noqa: ASYNC110 - another process
+            await asyncio.sleep(0.02)
+
+
+@pytest.fixture(scope="module")
+def endpoint(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Endpoint]:
+    made = Endpoint(tmp_path_factory.mktemp("endpoint"))
+    made.start()
+    yield made
+    made.kill()
+
+
+@asynccontextmanager
+async def client_of(endpoint: Endpoint, user: str = "", *, streaming: bool = True) -> AsyncIterator[Client]:
+    """The official client, with a user's token."""
+    headers = {"Authorization": f"Bearer {user}"} if user else {}
+    async with httpx.AsyncClient(timeout=30, headers=headers) as http:
+        yield await create_client(endpoint.url, ClientConfig(streaming=streaming, httpx_client=http))
+
+
+def request_of(text: str, task: Task | None = None, **more: Any) -> SendMessageRequest:
+    """A message, in a task's conversation if there is one."""
+    place = {"context_id": task.context_id, "task_id": task.id} if task else {}
+    message = Message(role=Role.ROLE_USER, message_id=uuid4().hex, parts=[new_text_part(text)], **place)
+    return SendMessageRequest(message=message, **more)
+
+
+async def sent(client: Client, request: SendMessageRequest) -> Task:
+    """The task as the last event leaves it."""
+    task = Task()
+    async for event in client.send_message(request):
+        if event.HasField("task"):
+            task.CopyFrom(event.task)
+        elif event.HasField("status_update"):
+            task.status.CopyFrom(event.status_update.status)
+            task.id, task.context_id = event.status_update.task_id, event.status_update.context_id
+        elif event.HasField("artifact_update"):
+            task.artifacts.append(event.artifact_update.artifact)
+    return task
+
+
+@contextmanager
+def hook() -> Iterator[tuple[str, Queue[tuple[Any, Any]]]]:
+    """Where push notifications arrive: the address, and what came, with its headers. The first is refused."""
+    arrived: Queue[tuple[Any, Any]] = Queue()
+    refused: list[bool] = []
+
+    class Receiver(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = json.loads(self.rfile.read(int(self.headers["content-length"])))
+            if refused:
+                arrived.put((body, dict(self.headers)))
+            self.send_response(200 if refused else 503)
+            refused.append(True)
+            self.end_headers()
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Receiver) as server:
+        thread = Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_address[1]}/hook", arrived
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+@pytest.mark.parametrize("streaming", [True, False])
+async def test_tasks_end_as_their_runs_do(endpoint: Endpoint, streaming: bool) -> None:
+    """N40, U10: completed with the answer as an artifact, input-required with the question, failed with the reason."""
+    async with client_of(endpoint, streaming=streaming) as client:
+        hello = await sent(client, request_of("hello"))
+        assert (hello.status.state, [get_artifact_text(each) for each in hello.artifacts]) == (DONE, ["Hello to you."])
+        refused = await sent(client, request_of("refuse it"))
+        assert refused.status.state == TaskState.TASK_STATE_FAILED
+        assert get_message_text(refused.status.message)
+        asked = await sent(client, request_of("paint it"))
+        assert asked.status.state == WAITS
+        assert "Which colour?" in get_message_text(asked.status.message)
+        (handle,) = get_data_parts(asked.status.message.parts)
+        assert (handle["kind"], handle["options"]) == ("question", ["red", "green"])
+        done = await sent(client, request_of("green", asked))
+        assert (done.id, done.status.state) == (asked.id, DONE)
+        assert "It is green now." in [get_artifact_text(each) for each in done.artifacts]
+        with pytest.raises(A2AError):
+            await sent(client, request_of("hello", asked))  # it is over
+        another = request_of("hello")
+        another.message.context_id = asked.context_id
+        again = await sent(client, another)
+        assert (again.status.state, again.context_id, again.id != asked.id) == (DONE, asked.context_id, True)
+
+
+async def test_cancelling_a_task_cancels_its_run(endpoint: Endpoint) -> None:
+    """M5: a task that works in the middle of a call, and one that waits; what is over cannot be cancelled."""
+    async with client_of(endpoint, streaming=False) as client:
+        started = await sent(
+            client, request_of("work", configuration=SendMessageConfiguration(return_immediately=True))
+        )
+        await asyncio.wait_for(endpoint.begun(), 20)
+        asked = await sent(client, request_of("paint it"))
+        for task in (started, asked):
+            gone = await client.cancel_task(CancelTaskRequest(id=task.id))
+            assert gone.status.state == TaskState.TASK_STATE_CANCELED
+            assert (await client.get_task(GetTaskRequest(id=task.id))).status.state == TaskState.TASK_STATE_CANCELED
+            with pytest.raises(A2AError):
+                await client.cancel_task(CancelTaskRequest(id=task.id))
+    async with Agent(ScriptedModel([]), storage=f"sqlite:///{endpoint.folder}/runs.db") as agent:
+        runs = [(await agent.get(task.context_id)).status for task in (started, asked)]
+    assert runs == ["cancelled", "cancelled"]
+
+
+async def test_push_notifications_rest_on_the_news(endpoint: Endpoint) -> None:
+    """S01, M5: an address given with the message, or later, is told what the run waits for and how it ended; at least
+    once, also when it refused; with the client's token; until it is deleted."""
+    with hook() as (url, arrived):
+        async with client_of(endpoint, streaming=False) as client:
+            auth = AuthenticationInfo(scheme="Bearer", credentials="k3y")
+            wanted = TaskPushNotificationConfig(url=url, token="t0ken", authentication=auth)
+            given = SendMessageConfiguration(task_push_notification_config=wanted)
+            asked = await sent(client, request_of("paint it", configuration=given))
+            body, headers = await asyncio.to_thread(arrived.get, timeout=20)
+            assert (body["task"]["id"], body["task"]["status"]["state"]) == (asked.id, "TASK_STATE_INPUT_REQUIRED")
+            assert body["task"]["status"]["message"]["parts"][0]["text"] == "Which colour?"
+            assert (headers["X-A2A-Notification-Token"], headers["Authorization"]) == ("t0ken", "Bearer k3y")
+            await sent(client, request_of("green", asked))
+            body, _ = await asyncio.to_thread(arrived.get, timeout=20)
+            assert body["task"]["status"]["state"] == "TASK_STATE_COMPLETED"
+            assert body["task"]["status"]["message"]["parts"][0]["text"] == "It is green now."
+            hello = await sent(client, request_of("paint it"))
+            made = await client.create_task_push_notification_config(
+                TaskPushNotificationConfig(task_id=hello.id, id="mine", url=url)
+            )
+            place = {"task_id": hello.id, "id": made.id}
+            assert (
+                await client.get_task_push_notification_config(GetTaskPushNotificationConfigRequest(**place))
+            ).url == url
+            listed = await client.list_task_push_notification_configs(
+                ListTaskPushNotificationConfigsRequest(task_id=hello.id)
+            )
+            assert [each.id for each in listed.configs] == ["mine"]
+            await client.delete_task_push_notification_config(DeleteTaskPushNotificationConfigRequest(**place))
+            await sent(client, request_of("green", hello))
+            with pytest.raises(Empty):
+                await asyncio.to_thread(arrived.get, timeout=1)
+
+
+async def test_tasks_belong_to_their_users(endpoint: Endpoint) -> None:
+    """S1, M5: another user's task is not found, listed, answered or cancelled, and their context not joined."""
+    async with client_of(endpoint, "ann") as ann, client_of(endpoint, "bob", streaming=False) as bob:
+        asked = await sent(ann, request_of("paint it"))
+        for attempt in (
+            bob.get_task(GetTaskRequest(id=asked.id)),
+            bob.cancel_task(CancelTaskRequest(id=asked.id)),
+            bob.create_task_push_notification_config(TaskPushNotificationConfig(task_id=asked.id, url="http://a.test")),
+            sent(bob, request_of("green", asked)),
+        ):
+            with pytest.raises(TaskNotFoundError):
+                await attempt
+        assert list((await bob.list_tasks(ListTasksRequest(context_id=asked.context_id))).tasks) == []
+        joined = request_of("hello")
+        joined.message.context_id = asked.context_id
+        with pytest.raises(A2AError):
+            await sent(bob, joined)
+        assert [task.id for task in (await ann.list_tasks(ListTasksRequest())).tasks] == [asked.id]
+        assert (await ann.get_task(GetTaskRequest(id=asked.id))).status.state == WAITS
+
+
+async def test_a_killed_server_goes_on(tmp_path: Path) -> None:
+    """R02, M5: SIGKILL in the middle of a call: the next process goes on, tells the address, and knows the tasks."""
+    endpoint = Endpoint(tmp_path)
+    endpoint.start()
+    with hook() as (url, arrived):
+        async with client_of(endpoint, streaming=False) as client:
+            asked = await sent(client, request_of("paint it"))
+            wanted = TaskPushNotificationConfig(url=url)
+            given = SendMessageConfiguration(task_push_notification_config=wanted, return_immediately=True)
+            working = await sent(client, request_of("work", configuration=given))
+            await asyncio.wait_for(endpoint.begun(), 20)
+            endpoint.kill()
+            endpoint.start()
+            await asyncio.wait_for(endpoint.begun(2), 20)
+            seen = await client.get_task(GetTaskRequest(id=working.id))
+            assert seen.status.state == TaskState.TASK_STATE_WORKING
+            (tmp_path / "go").touch()
+            body, _ = await asyncio.to_thread(arrived.get, timeout=30)
+            assert (body["task"]["id"], body["task"]["status"]["state"]) == (working.id, "TASK_STATE_COMPLETED")
+            ended = await client.get_task(GetTaskRequest(id=working.id))
+            assert (ended.status.state, get_artifact_text(ended.artifacts[0])) == (DONE, "worked")
+            done = await sent(client, request_of("green", asked))
+            assert done.status.state == DONE
+    endpoint.kill()
+
+
+async def test_our_remote_agents_work_with_it(endpoint: Endpoint) -> None:
+    """M5: one agent of ours hands over to another: its question is asked in the run, and its answer is the result."""
+    executors = {"far": Executor(remote=RemoteAgent(endpoint.url, poll=0.05), passthrough=True)}
+    settings = {**FREE, "executor": "far"}
+    async with Agent(ScriptedModel([]), storage="memory:", executors=executors, settings=settings) as agent:
+        asked = await agent.start("paint it")
+        assert "Which colour?" in asked.pending[0]["question"]
+        run = await agent.resume(asked, "green")
+    assert (run.status, run.answer) == ("completed", "It is green now.")
+
+
+async def test_the_example_serves_an_agent() -> None:
+    """M5: `examples/a2a_server.py`: its card, and the demo model's answer to a greeting."""
+    push = PushNotifications()
+    app = example.serve(Agent("demo", storage="memory:", notify=push), push)
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url=example.URL) as http:
+        client = await create_client(example.URL, ClientConfig(streaming=False, httpx_client=http))
+        assert (await http.get("/.well-known/agent-card.json")).json()["name"] == "Clerk"
+        task = await sent(client, request_of("count the files"))
+    assert task.status.state in (WAITS, DONE, TaskState.TASK_STATE_FAILED)
+    assert get_message_text(task.status.message)

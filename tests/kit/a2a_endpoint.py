@@ -1,0 +1,62 @@
+"""An agent behind our A2A endpoint, in a process of its own, for tests.
+
+“hello” is answered, “paint” asks for a colour, “work” calls a tool that takes until the file `go` is there, “refuse” is
+declined. FOLDER has the database, and `begun`, a line for every call of the tool. Users are the bearer tokens.
+"""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import uvicorn
+from starlette.authentication import AuthCredentials, AuthenticationBackend, SimpleUser
+from starlette.middleware.authentication import AuthenticationMiddleware
+from starlette.requests import HTTPConnection
+
+from donewhen import Agent
+from donewhen.agent.a2a.server import PushNotifications, a2a_app
+from donewhen.testing import ScriptedModel, answer, ask_user, call, decline, finish_step, submit_plan
+from tests.kit.flows import FREE
+
+
+def decide(messages: list[Any], tools: list[Any]) -> Any:
+    """Decide by the goal and by what was said so far."""
+    text = "\n".join(message.text for message in messages[1:])
+    goal = messages[1].text.partition("</goal>")[0]
+    if messages[0].text.startswith("You are the triage"):
+        if "paint" in goal:
+            return answer("It is green now.") if "green" in text else ask_user("Which colour?", ["red", "green"])
+        if "work" in goal:
+            return submit_plan([{"content": "work", "done_when": ["it is worked"], "tools": ["work"]}])
+        return decline("no", "ask a painter") if "refuse" in goal else answer("Hello to you.")
+    return finish_step("worked", ("s1.1", "worked")) if "[s1.1]" in text else call("work")
+
+
+class Tokens(AuthenticationBackend):
+    """Every bearer token is its user's name."""
+
+    async def authenticate(self, conn: HTTPConnection) -> tuple[AuthCredentials, SimpleUser] | None:
+        """Return the user of the request."""
+        user = conn.headers.get("authorization", "").removeprefix("Bearer ")
+        return (AuthCredentials(["authenticated"]), SimpleUser(user)) if user else None
+
+
+def serve(port: str, folder: str) -> None:
+    """Serve until the process is ended."""
+    place = Path(folder)
+
+    async def work() -> str:
+        """Work until somebody says so."""
+        with (place / "begun").open("a") as begun:
+            begun.write("begun\n")
+        while not (place / "go").exists():  # noqa: ASYNC110 - the test is another process
+            await asyncio.sleep(0.02)
+        return "worked"
+
+    push = PushNotifications(inside=True)
+    storage = f"sqlite:///{place}/runs.db"
+    effects: Any = {"work": "read"}
+    agent = Agent(ScriptedModel(decide), [work], effects=effects, storage=storage, settings=FREE, notify=push)
+    app = a2a_app(agent, f"http://127.0.0.1:{port}/a2a", push=push, skills={"paint": "paints things"})
+    app.add_middleware(AuthenticationMiddleware, backend=Tokens())
+    uvicorn.run(app, host="127.0.0.1", port=int(port), log_level="warning")
