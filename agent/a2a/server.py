@@ -47,10 +47,11 @@ except ImportError as error:
 from donewhen.agent.run import Run
 from donewhen.agent.storage import Storage
 from donewhen.agent.stream import RunStream
-from donewhen.graph.tools.effects import read_all, store_label
+from donewhen.graph.tools.effects import read_all
 from donewhen.state.errors import DoneWhenError, UnknownThread
 from donewhen.state.people.payload import message_text
 from donewhen.state.run import Json
+from donewhen.state.values import store_label
 
 if TYPE_CHECKING:
     from donewhen.agent.agent import Agent
