@@ -68,17 +68,33 @@ AT_WORK = 90.0
 class Agent:
     """An agent that plans, confirms, executes and proves. Every run is a thread that any process can resume.
 
-    `model`: a LangChain chat model or `"provider:model"`; None: from the environment. `tools`: LangChain tools,
-    functions, `McpServers`, or MCP-style dicts (with `caller`); change the agent's `tools` at any time. `storage`:
-    `sqlite:///file`, `memory:`, `postgresql://…` or a Storage; None: the user's default file. `executors`: name →
-    Executor, compiled graph, or `"a2a:https://…"`; change the agent's `executors` at any time. `instructions`: how to
-    work, in every prompt; the same as `settings.profile.instructions`. `output_type`: the type of every result, see
-    `start`. `models`: role → model. `effects`: tool name → read | idempotent | write. `queue`: whose workers carry out
-    submitted and scheduled runs. `context`, `memory`, `embeddings`, `hooks`: see `build_graph`. `skills`: those to
-    follow, and AGENTS.md. `notify`: see `Webhook`. `record`: runs are written down, to replay them as tests. `trace`:
-    runs are traced with OpenTelemetry, see `Tracing`. Nothing is opened or called before the first run. The environment
-    may add a profile, hooks and executors. Raises ConfigError if neither `model`, `models` nor the environment names a
-    model.
+    Nothing is opened or called before the first run. The environment may add a profile, hooks and executors.
+
+    Args:
+        model: A LangChain chat model or `"provider:model"`; None takes it from the environment.
+        tools: LangChain tools, functions, `McpServers`, or MCP-style dicts with a `caller`.
+        storage: `sqlite:///file`, `memory:`, `postgresql://…` or a Storage; None is the user's default file.
+        settings: The settings of all runs; a run may override them field by field.
+        instructions: How to work, in every prompt; the same as `settings.profile.instructions`.
+        output_type: The type of every result, see `start`.
+        models: Role → model.
+        thinking: Role → how much its model thinks: a level, or fields of the model's class.
+        executors: Name → Executor, compiled graph, or `"a2a:https://…"`.
+        effects: Tool name → `read`, `idempotent` or `write`.
+        prices: Model name → US dollars per million tokens, `{"input": …, "output": …}`.
+        caller: Carries out MCP-style tools: a function of name and arguments.
+        queue: Whose workers carry out submitted and scheduled runs.
+        context: See `build_graph`.
+        memory: See `build_graph`.
+        embeddings: See `build_graph`.
+        hooks: Policies that calls and answers have to pass.
+        skills: The skills to follow, and AGENTS.md.
+        notify: Who is told that a run waits, finished or failed: an address, a `Webhook` or a function.
+        record: Record runs, so that they can be replayed as tests.
+        trace: Trace runs with OpenTelemetry, see `Tracing`.
+        config: The environment's configuration; None reads it.
+
+    Raises ConfigError if neither `model`, `models` nor the environment names a model.
     """
 
     def __init__(
@@ -109,9 +125,11 @@ class Agent:
     ) -> None:
         config = config or read_config()
         self.models: ModelSource = ModelSource(model, roles=models, thinking=thinking, config=config)
+        """The models by role."""
         self.settings: Settings = merge_settings(
             merge_settings(Settings(), {"profile": config.profile} if config.profile else None), settings
         )
+        """The settings of all runs."""
         if instructions:
             self.settings = merge_settings(self.settings, {"profile": {"instructions": instructions}})
         form = None if output_type is None else OutputForm.for_type(output_type)
@@ -122,6 +140,7 @@ class Agent:
         self.storage: Storage = (
             storage if isinstance(storage, Storage) else open_storage(storage or config.storage, key=config.key)
         )
+        """Where the runs are kept."""
         fixed, sources = split_sources(tools)
         own = [*as_tools(fixed, caller=caller), *(skills.tools() if skills else ())]
         given = [*own, *as_tools(sources)]
@@ -130,7 +149,9 @@ class Agent:
         self.executors: Executors = Executors(
             named, tools=given, effects=effects, connect=connect_executor, elsewhere=elsewhere
         )
+        """The executors by name; add, replace, disable and remove them at any time."""
         self.tools: AgentTools = AgentTools(self.executors, own, sources)
+        """The tools; add and remove them at any time."""
         self._builder = partial(
             build_graph,
             self.models,
@@ -220,18 +241,27 @@ class Agent:
     ) -> Run:
         """Work on a goal until it ends or waits for a person.
 
-        `goal`: a text, content blocks, or messages; the last message is the request. `template`: the name of a saved
-        plan to use with these `parameters` instead of planning; without a `goal` it has its own. It is confirmed like
-        any plan. `tools`: additional tools for this run; another process that continues it must pass them again.
-        `settings` override those of the agent, field by field; whatever its profile forbids stays forbidden.
-        `request_id`: your id of the request, for clients that send twice: if the thread has a request with this id,
-        nothing begins and its run is returned. Without a `thread_id` it names the thread too.
-        `metadata`: your own data, returned by `info` and `threads`; never secrets. `owner`: the owner of the thread.
-        `output_type`: a JSON Schema, or a Python type that Pydantic makes one of (a model, a dataclass, `list[Offer]`):
-        `Run.output` has the result in this form, and the receipt the source of every value; without it a run is
-        `partial` at best. An existing thread continues its conversation with a fresh plan and budget. Raises GoalError
-        for a blank or huge goal, ConfigError, ThreadWaiting if the thread is not finished (`restart` closes the old
-        request), ThreadBusy.
+        An existing thread continues its conversation with a fresh plan and budget.
+
+        Args:
+            goal: A text, content blocks, or messages; the last message is the request.
+            template: The name of a saved plan to use instead of planning. It is confirmed like any plan. Without a
+                `goal` it has its own.
+            parameters: The values for the template.
+            thread_id: The thread; None begins a new one.
+            request_id: Your id of the request, for clients that send twice: if the thread has a request with this id,
+                nothing begins and its run is returned. Without a `thread_id` it names the thread too.
+            settings: Override those of the agent, field by field; whatever its profile forbids stays forbidden.
+            restart: Close a request of the thread that is not finished.
+            metadata: Your own data, returned by `info` and `threads`; never secrets.
+            owner: The owner of the thread.
+            config: LangGraph's configuration, such as callbacks and tags.
+            tools: Additional tools for this run; another process that continues it must pass them again.
+            output_type: A JSON Schema, or a Python type that Pydantic makes one of (a model, a dataclass,
+                `list[Offer]`): `Run.output` has the result in this form, and the receipt the source of every value;
+                without it a run is `partial` at best.
+
+        Raises GoalError for a blank or huge goal, ConfigError, ThreadWaiting if the thread is not finished, ThreadBusy.
         """
         stream = self.stream(
             goal,

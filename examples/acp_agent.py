@@ -1,9 +1,9 @@
-"""An agent of your own in an editor over ACP; `donewhen acp` is one without code. Run: python -m examples.acp_agent"""
+"""An agent of your own in an editor over ACP; `donewhen acp` is one without code. Needs the extra `acp`."""
 
 import asyncio
 
 from donewhen import Agent
-from donewhen.agent.acp.server import serve
+from donewhen.servers import serve_acp
 from donewhen.workspace import workspace_tools
 
 
@@ -13,4 +13,4 @@ async def make(folder: str) -> Agent:
 
 
 if __name__ == "__main__":
-    asyncio.run(serve(make))
+    asyncio.run(serve_acp(make))

@@ -1,4 +1,4 @@
-"""An AG-UI endpoint, for CopilotKit and other AG-UI clients. Run: uvicorn examples.agui_server:app
+"""An AG-UI endpoint, for CopilotKit and other AG-UI clients. Run: uvicorn agui_server:app
 
 Needs ag-ui-langgraph and fastapi. Pauses come as interrupts with everything to draw them; any shape of answer resumes.
 What is said streams as the messages that stay, under their ids; all other events come as CUSTOM, `donewhen.plan` …

@@ -9,7 +9,7 @@ from typing import Any
 from mcp import Client
 
 from donewhen import Agent
-from donewhen.agent.mcp.server import mcp_server
+from donewhen.servers import mcp_server
 from donewhen.testing import ScriptedModel, ask_user, call, finish_step, submit_plan
 
 FORM: dict[str, str] = {}

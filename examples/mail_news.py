@@ -1,6 +1,6 @@
-"""News by mail: a run that waits, ends or fails writes to whoever should know, with the question and a link.
+"""Notifications by mail: a run that waits, ends or fails writes a mail, with the question and a link.
 
-Runs with a scripted model and any mail server: SMTP_PORT=1025 python examples/mail_news.py
+Runs with a scripted model and any mail server: SMTP_PORT=1025 python mail_news.py
 """
 
 import asyncio
@@ -17,7 +17,7 @@ LINK = "https://desk.example.com/runs/"
 
 
 def mail(event: dict[str, Any]) -> None:
-    """Send one mail for one piece of news; what it raises is tried again, with the same id."""
+    """Send one mail for a notification; if this raises, it is tried again, with the same id."""
     data, kind = event["data"], event["type"].rpartition(".")[2]
     said = [question["question"] for question in data.get("questions", ())] or [data.get("answer", "")]
     letter = EmailMessage()

@@ -1,7 +1,7 @@
 """An organisation's policies as hooks: what never happens, what a person must see, what is written down.
 
 Runs without a key, with a scripted model. The same file for every agent and for the command:
-DONEWHEN_HOOKS=examples/policies.py:hooks donewhen run "…"
+DONEWHEN_HOOKS=policies.py:hooks donewhen run "…"
 """
 
 import asyncio

@@ -4,13 +4,13 @@ The script first plans in English and with a forbidden tool; both are sent back.
 """
 
 import asyncio
+import tomllib
 from pathlib import Path
 
 from donewhen import Agent
-from donewhen.agent.config import read_profile
 from donewhen.testing import ScriptedModel, call, finish_step, submit_plan
 
-PROFILE = read_profile(Path(__file__).with_suffix(".toml"))
+PROFILE = tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))
 
 
 def read_file(path: str) -> str:

@@ -1,18 +1,19 @@
 """Goals, their events and answers over HTTP: runs outlive the request, the client and the process that took them.
 
-Run: uvicorn --factory examples.web_app:create --workers 4 --timeout-graceful-shutdown 10, with DONEWHEN_STORAGE set.
-Without that limit an open stream of events keeps a deployment waiting. Needs fastapi. Who may do what is yours to say.
+Run: uvicorn --factory web_app:create --workers 4 --timeout-graceful-shutdown 10, with DONEWHEN_STORAGE set. Without
+that limit an open stream of events keeps a deployment waiting. Needs a model and `pip install fastapi uvicorn`. Who may
+do what is for you to decide.
 """
 
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Any
 
 from fastapi import FastAPI, Header, Request
 from fastapi.responses import JSONResponse, StreamingResponse
 
 from donewhen import Agent, DoneWhenError, GoalError, ResumeError, UnknownThread
-from donewhen.state.run import Json
 
 
 def create(agent: Agent | None = None) -> FastAPI:
@@ -33,13 +34,13 @@ def create(agent: Agent | None = None) -> FastAPI:
         return JSONResponse({"error": type(error).__name__, "text": str(error)}, code)
 
     @app.post("/goals", status_code=202)
-    async def start(body: Json) -> Json:
+    async def start(body: dict[str, Any]) -> dict[str, Any]:
         """`{goal, id?, thread?}`: with an id of the client's own, what is sent twice is carried out once."""
         ids = {"request_id": body.get("id", ""), "thread_id": body.get("thread")}
         return {"thread": await agent.submit(body.get("goal"), **ids)}
 
     @app.get("/goals/{thread}")
-    async def state(thread: str) -> Json:
+    async def state(thread: str) -> dict[str, Any]:
         """The run as it stands; `pending` has what it asks."""
         return (await agent.get(thread)).to_dict()
 
@@ -50,7 +51,7 @@ def create(agent: Agent | None = None) -> FastAPI:
         return StreamingResponse(told(agent, thread, last_event_id), media_type="text/event-stream")
 
     @app.post("/goals/{thread}/answers", status_code=202)
-    async def answer(thread: str, body: Json) -> Json:
+    async def answer(thread: str, body: dict[str, Any]) -> dict[str, Any]:
         """`{id, answer}` with the id of what is asked: it is for that, however late or often it comes."""
         return {"thread": await agent.submit_answer(thread, {body["id"]: body["answer"]})}
 

@@ -25,9 +25,22 @@ from donewhen.agent.cli.app import app
 ROOT = Path(__file__).resolve().parent.parent
 SOURCE = ROOT / ".site-src"
 FLOORS = ("agent", "graph", "state", "prompts")
+SHOWN = {
+    "Pause": [
+        *("id", "kind", "question", "options", "step", "asked_at", "problem", "plan", "revision", "limits", "writes"),
+        *("changes", "next_runs", "tool", "arguments", "diffs", "batch", "new", "schema", "exhausted", "suggested"),
+        *("done", "left", "meter", "about", "failed"),
+    ],
+    "StepRecord": [
+        *("status", "started", "ended", "attempt", "rounds", "result", "reason", "code", "verdicts", "unchanged"),
+        *("spent", "granted"),
+    ],
+}
+"""Of classes that hold more than their users need, the fields to show."""
 MODULES = {
     "donewhen": "Agents, their runs, settings and errors.",
     "donewhen.hooks": "Policies that calls and ends have to pass.",
+    "donewhen.servers": "Agents of your own behind MCP and ACP.",
     "donewhen.testing": "Test your own agents: scripted models, a server on loopback, crashes on demand.",
     "donewhen.workspace": "Tools for one folder.",
 }
@@ -42,6 +55,7 @@ def main() -> int:
     words = [sys.executable, "-m", "mkdocs", *command, "-f", str(ROOT / "mkdocs.yml")]
     done = subprocess.run(words, env=quiet, check=False)
     if not serve:
+        (SOURCE / "reference" / "api.md").write_text(docstrings())
         for page in SOURCE.rglob("*.md"):  # what llms.txt links to
             shutil.copy(page, ROOT / ".site" / page.relative_to(SOURCE))
         shutil.rmtree(SOURCE)
@@ -55,6 +69,7 @@ def write_pages() -> None:
     for folder in ("examples", "deploy"):
         ignored = shutil.ignore_patterns("__pycache__", "*.db*")
         shutil.copytree(ROOT / folder, SOURCE / folder, ignore=ignored)
+    shutil.make_archive(str(SOURCE / "examples"), "zip", SOURCE, "examples")
     for name in ("CHANGELOG.md", "CONTRIBUTING.md", "LICENSE"):
         shutil.copy(ROOT / name, SOURCE / name)
     for page in SOURCE.rglob("*.md"):
@@ -120,19 +135,26 @@ def inside(text: str) -> str:
 
 def api() -> str:
     """Return the page of the public names, for mkdocstrings to fill in."""
-    return "# Python\n\n" + "\n".join(
+    return "# Python API\n\n" + "\n".join(
         f"## `{module}`\n\n{about}\n\n"
-        + "\n".join(f"::: {path}\n    options:\n      heading_level: 3\n" for path in names(module))
+        + "\n".join(f"::: {path}\n    options:\n      heading_level: 3\n{members(path)}" for path in names(module))
         for module, about in MODULES.items()
     )
 
 
+def members(path: str) -> str:
+    """Return the option that shows only some members of a class."""
+    shown = SHOWN.get(path.rpartition(".")[2])
+    return f"      members: {json.dumps(shown)}\n" if shown else ""
+
+
 def names(module: str) -> Iterator[str]:
-    """Return the path of the definition of each public name."""
+    """Return the public path of each public name; of what `donewhen.testing` collects, the path of its definition."""
     public = import_module(module)
     for name in public.__all__:
-        home = getattr(getattr(public, name), "__module__", None)
-        yield f"{home}.{name}" if home and home.startswith("donewhen") else f"{module}.{name}"
+        home = getattr(getattr(public, name), "__module__", "")
+        collected = module == "donewhen.testing" and home.startswith("donewhen")
+        yield f"{home if collected else module}.{name}"
 
 
 # The command -------------------------------------------------------------------------------------------------
@@ -275,7 +297,10 @@ def cell(text: str) -> str:
 def write_llms() -> None:
     """Write llms.txt, an index for language models, and llms-full.txt, all pages in one."""
     nav = yaml.safe_load((ROOT / "mkdocs.yml").read_text().partition("\nnav:\n")[2])
-    index = ["# DoneWhen\n\n> " + about().replace("\n", " ")]
+    index = [
+        "# DoneWhen\n\n> " + about().replace("\n", " "),
+        "\nEvery page in one file: [llms-full.txt](llms-full.txt)",
+    ]
     full = []
     for heading, pages in listed(nav):
         index.append(f"\n## {heading}\n")
@@ -290,18 +315,39 @@ def write_llms() -> None:
 
 
 def docstrings() -> str:
-    """Return the public names with their signatures and docstrings."""
-    lines = ["# Python"]
+    """Return the public names with their signatures, docstrings, attributes and methods, for language models."""
+    lines = ["# Python API"]
     for module in MODULES:
         public = import_module(module)
         lines.append(f"\n## `{module}`\n")
         for name in public.__all__:
             thing = getattr(public, name)
-            lines.append(f"### `{name}{signature(thing)}`\n\n{inspect.getdoc(thing) or ''}\n")
+            lines.append(f"\n### `{name}{signature(thing)}`\n\n{inspect.getdoc(thing) or ''}\n")
+            lines += attributes(thing) if inspect.isclass(thing) else []
             for method, value in vars(thing).items() if inspect.isclass(thing) else ():
+                value = value.fget if isinstance(value, property) else value
                 if inspect.isfunction(value) and not method.startswith("_") and value.__doc__:
                     lines.append(f"- `{method}{signature(value)}`: {' '.join(inspect.cleandoc(value.__doc__).split())}")
     return "\n".join(lines)
+
+
+def attributes(thing: type) -> list[str]:
+    """Return the fields of a class, as annotated in its source, each with the string below it."""
+    try:
+        (tree,) = ast.parse(inspect.cleandoc(f"\n{inspect.getsource(thing)}")).body
+    except (OSError, TypeError):
+        return []
+    found, shown = [], SHOWN.get(thing.__name__)
+    body = tree.body if isinstance(tree, ast.ClassDef) else []
+    for field, after in zip(body, [*body[1:], None], strict=True):
+        if not isinstance(field, ast.AnnAssign) or not isinstance(field.target, ast.Name):
+            continue
+        name, said = field.target.id, ""
+        if isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant):
+            said = " ".join(str(after.value.value).split())
+        if not name.startswith(("_", "model_config")) and (shown is None or name in shown):
+            found.append(f"- `{name}: {ast.unparse(field.annotation)}`{': ' if said else ''}{said}")
+    return found
 
 
 def signature(thing: Any) -> str:

@@ -23,13 +23,13 @@ import yaml
 
 import donewhen
 from benchmarks.pythons import PROMISED
-from donewhen import Limits, Settings, event_schema, hooks, testing, workspace
+from donewhen import Limits, Settings, event_schema, hooks, servers, testing, workspace
 from donewhen.agent.cli.app import app
 from donewhen.testing import ScriptedModel, WireServer, call, finish_step, submit_plan
 from scripts import site
 from tests.kit.places import ROOT
 
-PUBLIC = (donewhen, hooks, testing, workspace)
+PUBLIC = (donewhen, hooks, servers, testing, workspace)
 
 PAGES = [
     *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md", "AGENTS.md")),
@@ -173,7 +173,7 @@ def test_targets_extras_and_files_that_pages_name_are_there() -> None:
         ):
             assert (ROOT / path).exists(), f"{name_of(page)}: {path}"
         for link in re.findall(r"\]\(([^)#:\s]+)(?:#[^)]*)?\)", re.sub(r"```.*?```", "", text, flags=re.DOTALL)):
-            made = ("reference/", "llms.txt", "llms-full.txt")  # by scripts/site.py
+            made = ("reference/", "llms.txt", "llms-full.txt", "examples.zip")  # by scripts/site.py
             generated = (page.parent == ROOT / "docs" and link.startswith(made)) or "../reference/" in link
             assert generated or (page.parent / link).exists(), f"{name_of(page)}: {link}"
 

@@ -18,7 +18,7 @@ from uv import find_uv_bin
 
 import donewhen
 from benchmarks.pythons import found, version_of
-from donewhen import hooks, testing, workspace
+from donewhen import hooks, servers, testing, workspace
 from donewhen.state.errors import system_problem
 from donewhen.testing import ScriptedModel, WireServer, call, finish_step, submit_plan
 from tests.kit.places import ROOT
@@ -255,7 +255,9 @@ def test_the_public_names() -> None:
     assert workspace.__all__ == ["Skills", "workspace_tools"]
     assert workspace.workspace_tools
     assert hooks.__all__ == ["Ask", "Call", "End", "Hooks", "Note", "Refuse"]
-    for module in (donewhen, hooks, testing, workspace):
+    assert servers.__all__ == ["mcp_server", "serve_acp"]
+    assert servers.mcp_server is not servers.serve_acp
+    for module in (donewhen, hooks, servers, testing, workspace):
         assert dir(module) == list(module.__all__)
         with pytest.raises(AttributeError, match="Agnet"):
             module.Agnet  # noqa: B018
