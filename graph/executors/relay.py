@@ -18,7 +18,8 @@ from langgraph.types import Interrupt
 from donewhen.state.people.answers import Answer, decode_json, fills_form, read_answer
 from donewhen.state.records import FrozenCall, Pause
 from donewhen.state.run import Json
-from donewhen.state.values import flaw
+from donewhen.state.secrets import conceal
+from donewhen.state.values import flaw, map_texts
 
 QUESTION_KEYS = ("question", "message", "query", "text", "prompt", "description")
 QUESTION_CHARS = 20_000
@@ -83,6 +84,12 @@ def _asks(id: str, value: Any) -> list[Pause]:
     given = [str(each) for each in options] if isinstance(options, list) else []
     question = _question(id, described or json.dumps(dict(value), ensure_ascii=False, default=str), given)
     return [{**question, "schema": dict(schema)} if isinstance(schema, Mapping) and is_form(schema) else question]
+
+
+def conceal_ask(ask: Pause, secrets: Sequence[str]) -> Pause:
+    """Return a question without credentials in its words, options, form and arguments. Keys of a form are kept."""
+    shown = {key: ask[key] for key in ("question", "options", "schema", "arguments") if key in ask}
+    return {**ask, **map_texts(shown, lambda text: conceal(text, secrets))}
 
 
 def _is_action(action: Any) -> bool:

@@ -17,7 +17,7 @@ from langgraph.store.base import BaseStore
 
 from donewhen.graph.context import Deps
 from donewhen.graph.events import emit, emit_charge, emit_observation, now, thread_of
-from donewhen.graph.executors.relay import answered_asks, interrupt_value, questions_of, resume_values
+from donewhen.graph.executors.relay import answered_asks, conceal_ask, interrupt_value, questions_of, resume_values
 from donewhen.graph.llm.cost import Meter
 from donewhen.graph.llm.history import observation_limit, render_observation
 from donewhen.graph.llm.offer import FIND_TOOLS, find_tools, offer_for_step
@@ -60,7 +60,7 @@ from donewhen.state.proof.journal import (
 from donewhen.state.reading.decisions import LOOKUPS
 from donewhen.state.records import FrozenCall, JournalEntry, Pause, StepClaim, StepRecord
 from donewhen.state.run import Json, Step
-from donewhen.state.secrets import conceal, conceal_json, redact_json
+from donewhen.state.secrets import conceal_json, redact_json
 from donewhen.state.settings import Settings
 from donewhen.state.values import store_label
 
@@ -628,8 +628,7 @@ async def _call_tool(context: CallContext, made: GatedCall, config: RunnableConf
         if may_ask and interrupts:
             asks = questions_of(call, interrupts)
             if (tool.metadata or {}).get("secrets") is not True:
-                shown = [{**ask, "question": conceal(ask["question"], secrets)} for ask in asks["asks"]]
-                asks = {**asks, "asks": shown}
+                asks = {**asks, "asks": [conceal_ask(ask, secrets) for ask in asks["asks"]]}
             asks["asked"] = call.get("asked", 0) + 1
             return CallResult(False, "It asks.", 0.0, asks, error=ASKS)
         asked = "; ".join(str(interrupt_value(one))[:500] for one in interrupts)

@@ -5,7 +5,7 @@ The executor's questions become questions of the run, and the answers start its 
 
 import asyncio
 import inspect
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextvars import copy_context
 from dataclasses import dataclass, replace
 from typing import Any
@@ -22,7 +22,7 @@ from donewhen.graph.events import thread_of
 from donewhen.graph.executors import nested
 from donewhen.graph.executors.executor import Executor, executor_problem
 from donewhen.graph.executors.handoff import CANCEL, Handoff, Report, Unfinished, transcript
-from donewhen.graph.executors.relay import asks_of, resume_values
+from donewhen.graph.executors.relay import asks_of, conceal_ask, resume_values
 from donewhen.graph.llm.attachments import brief_message
 from donewhen.graph.llm.briefs import handover_text
 from donewhen.graph.llm.cost import meter_of
@@ -57,7 +57,7 @@ async def delegate(state: Step, runtime: Runtime[Settings], config: RunnableConf
     handoff = replace(
         _make_handoff(now, calls[0], runtime, config), attached=beside[1:] if isinstance(beside, list) else ()
     )
-    worker = ExecutorAsTool(executor, handoff, calls[0])
+    worker = ExecutorAsTool(executor, handoff, calls[0], deps.secrets)
     context = CallContext(now, runtime, config, deps, {name: worker.as_tool()})
     context.seconds = executor.seconds or allowance_left(state).get("active_seconds")
     update = await CallBatch.of(context).run()
@@ -108,6 +108,7 @@ class ExecutorAsTool:
     executor: Executor
     handoff: Handoff
     call: FrozenCall
+    secrets: Sequence[str] = ()
 
     def as_tool(self) -> KnownTool:
         """Return the executor as a tool with one argument, `brief`.
@@ -166,8 +167,8 @@ class ExecutorAsTool:
             again = [{**ask, "unreached": report.unreached} for ask in self.call.get("asks") or ()]
             return "It asks.", {"asks": again, "answers": [], "first": handoff.first, "position": position}
         if report.asks:
-            asks = {"asks": asks_of(report.asks), "answers": [], "first": handoff.first, "position": position + 1}
-            return "It asks.", asks
+            asks = [conceal_ask(ask, self.secrets) for ask in asks_of(report.asks)]
+            return "It asks.", {"asks": asks, "answers": [], "first": handoff.first, "position": position + 1}
         return report.output, {"transcript": transcript(report.said)} if len(report.said) > 1 else {}
 
     async def _report(self, handoff: Handoff) -> Report:

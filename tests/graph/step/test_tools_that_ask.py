@@ -160,6 +160,28 @@ async def test_a_schema_that_nobody_can_fill_is_asked_in_words(schema: dict[str,
     assert key not in flow.pauses[0]["question"] + str(flow.values) + str([each.messages for each in model.requests])
 
 
+async def test_options_and_forms_hold_no_credentials() -> None:
+    """N42, X26: what a server puts into an option, a title or a default is shown as little as what it says."""
+    key = "sk-proj-" + "abcdEFGH1234567890" * 2
+    form = {
+        "type": "object",
+        "required": ["room"],
+        "properties": {"room": {"type": "string", "title": f"Room ({key})", "enum": ["1", key], "default": key}},
+    }
+
+    def bring(what: str) -> str:
+        """Bring."""
+        which = interrupt({"question": "Which?", "options": ["this", key]})
+        return f"{what} {which} {interrupt('Where?', response_schema=form)}"
+
+    model = one_step([call("bring", what="tea"), finish_step("done", "s1.2")])
+    flow = await play(model, [bring], effects={"bring": "read"}, settings=FREE, answers=["1", {"room": "1"}])
+    assert (flow.status, flow.pauses[0]["options"]) == ("completed", ["this", "[redacted]"])
+    assert flow.pauses[1]["schema"]["properties"]["room"]["enum"] == ["1", "[redacted]"]
+    assert key not in str(flow.pauses) + str(flow.values) + str(flow.events)
+    assert key not in str([each.messages for each in model.requests])
+
+
 @pytest.mark.parametrize("fields", [["type", "text"], ["id", "name"], ["action"], ["answers"]])
 async def test_fields_named_like_decisions_are_filled_and_cancel_cancels(fields: list[str]) -> None:
     """N42, C12: a form may have a field `id` or `type`; the button Cancel is no answer to it."""
