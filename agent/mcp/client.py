@@ -179,6 +179,9 @@ class _Server:
         self._fault: BaseException | None = None
         """The error that ended the session."""
         self._under_way: list[_Call] = []
+        self._one_by_one = False
+        """Whether calls take turns, because it asked without saying for which of several calls."""
+        self._turn, self._left = asyncio.Lock(), asyncio.Event()
 
     async def start(self, seconds: float) -> str:
         """Wait until the server answers; return what went wrong, or ""."""
@@ -283,7 +286,8 @@ class _Server:
 
     async def _call(self, name: str, arguments: dict[str, Any]) -> tuple[Any, Any]:
         """Call the tool and ask what the server asks. Without an answer, the call is given up, and made again later."""
-        call, number = _Call(name, arguments), itertools.count()
+        reads = bool(self._trusted and any(tool.name == name and _only_reads(tool) for tool in self.listed))
+        call, number = _Call(name, arguments, reads), itertools.count()
         try:
             while (question := await run_in_shared_loop(self._go_on(call))) is not None:
                 ask_again(next(number), question.value, question.schema)
@@ -296,14 +300,19 @@ class _Server:
     async def _go_on(self, call: "_Call") -> "_Question | None":
         """Return what the server asks next, or None with the result in the call.
 
-        The call is made in a new session if this one ended while idle, such as during a pause.
+        The call is made in a new session if this one ended while idle, such as during a pause. One that only reads is
+        made once more, alone, if nobody could tell whether it was the one that asked.
         """
-        for _ in range(2):
+        for _ in range(3):
             try:
                 return await self._go_on_once(call)
             except _NotSent:
                 self._lost = True
-                call.task = None
+            except ToolException:
+                if not (call.unheard and call.reads):
+                    raise
+                call.unheard = False
+            call.task = None
         raise ToolException(self._describe_loss())
 
     async def _go_on_once(self, call: "_Call") -> "_Question | None":
@@ -315,7 +324,10 @@ class _Server:
             async with self._starting:
                 if self._lost and not self._stopped and (problem := await self._again()):
                     raise ToolException(problem)
+            if self._one_by_one:
+                await self._take_turn(call)
             if self._client is None or self._owner is None or self._owner.done():
+                self._leave(call)
                 raise ToolException(self._describe_loss())
             call.owner, call.sent = self._owner, self._line.sent
             call.task = asyncio.create_task(_send(self._client, call))
@@ -337,8 +349,8 @@ class _Server:
                 raise ToolException(error.message) from error
         finally:
             asks.cancel()
-            if (call.task.done() or call.owner.done()) and call in self._under_way:
-                self._under_way.remove(call)
+            if call.task.done() or call.owner.done():
+                self._leave(call)
         if "command" not in self._connection:
             await asyncio.wait({call.owner}, timeout=END_SECONDS)
         raise ServerLost(self._describe_loss()) from (self._fault if call.alone else None)
@@ -349,8 +361,7 @@ class _Server:
             call.task.cancel()
             await asyncio.wait({call.task}, timeout=END_SECONDS)
         call.close_questions()
-        if call in self._under_way:
-            self._under_way.remove(call)
+        self._leave(call)
 
     async def on_question(
         self, context: "ClientRequestContext", asked: "ElicitRequestParams"
@@ -360,6 +371,9 @@ class _Server:
 
         call = _current_call.get() or (self._under_way[0] if len(self._under_way) == 1 else None)
         if call is None:  # older protocols do not say of which call they ask
+            self._one_by_one = True
+            for each in self._under_way:
+                each.unheard = True
             return ErrorData(code=INVALID_REQUEST, message="several calls are under way; ask when one is")
         return await call.ask(self.name, asked)
 
@@ -368,6 +382,26 @@ class _Server:
         for other in self._under_way:
             call.alone = other.alone = False
         self._under_way.append(call)
+
+    async def _take_turn(self, call: "_Call") -> None:
+        """Wait until no other call is under way."""
+        await self._turn.acquire()
+        call.has_turn = True
+        try:
+            while self._under_way:
+                self._left.clear()
+                await self._left.wait()
+        except BaseException:
+            self._leave(call)
+            raise
+
+    def _leave(self, call: "_Call") -> None:
+        if call in self._under_way:
+            self._under_way.remove(call)
+            self._left.set()
+        if call.has_turn:
+            call.has_turn = False
+            self._turn.release()
 
     def _describe_loss(self) -> str:
         self._lost = True
@@ -413,6 +447,8 @@ class _Call:
 
     name: str
     arguments: dict[str, Any]
+    reads: bool
+    """True if it changes nothing, so that it may be made again."""
     task: "asyncio.Task[CallToolResult] | None" = None
     owner: Any = None
     """The task that owns the session in which it is made."""
@@ -421,6 +457,9 @@ class _Call:
     result: tuple[Any, Any] = ("", None)
     alone: bool = True
     """True if no other call was in progress at the same time."""
+    unheard: bool = False
+    """True if the server asked something that may have been for this call, and was not answered."""
+    has_turn: bool = False
     questions: "asyncio.Queue[_Question]" = field(default_factory=asyncio.Queue)
     replies: "list[asyncio.Future[ElicitResult]]" = field(default_factory=list)
 
@@ -442,6 +481,10 @@ class _Call:
 
         for reply in self.replies:
             _settle(reply, ElicitResult(action="cancel"))
+
+
+def _only_reads(tool: "Tool") -> bool:
+    return bool(tool.annotations and tool.annotations.read_only_hint)
 
 
 def _settle(reply: "asyncio.Future[ElicitResult]", result: "ElicitResult") -> None:

@@ -66,6 +66,10 @@ BEFORE = """
             waiting.pop(f"q{message['params']['requestId']}", None)
         elif method is None and id in waiting:
             call, what = waiting.pop(id)
+            if "error" in message:
+                refusal = {"type": "text", "text": message["error"]["message"]}
+                send(id=call, result={"isError": True, "content": [refusal]})
+                continue
             said = message["result"]
             text = f"not ordered: {said['action']}"
             if said["action"] == "accept":
@@ -136,3 +140,25 @@ async def test_an_answer_is_for_the_question_that_was_asked(tmp_path: Path) -> N
         run = await agent.resume(run, {"size": "L"})
         assert (run.status, run.pending[0]["question"]) == ("waiting", "shop asks: Which shirt? 2")
     assert not (tmp_path / "sold.txt").exists()
+
+
+READING = BEFORE.replace(
+    '"description": "Order something."', '"description": "Look up.", "annotations": {"readOnlyHint": True}'
+)
+
+
+async def test_calls_at_the_same_time_that_ask_in_the_older_protocol(tmp_path: Path) -> None:
+    """N42: where the server cannot say which of them asks, those that only read are made again, one after the other."""
+    both = [call("order", what="shirt"), call("order", what="hat")]
+    model = one_step([both, finish_step("looked up", "s1.3")], tools=["order"])
+    async with McpServers(shop(READING, tmp_path)) as servers, Agent(model, servers.tools, storage="memory:") as agent:
+        run = await agent.start("Look both up", settings=SETTINGS)
+        asked = []
+        while run.status == "waiting":
+            asked.append(run.pending[0]["question"])
+            run = await agent.resume(run, {"size": "L" if "shirt" in asked[-1] else "S"})
+        assert sorted(asked) == ["shop asks: Which hat?", "shop asks: Which shirt?"]
+        assert run.status == "completed"
+    told = str([message.text for message in model.requests[-1].messages])
+    assert "1 shirt in L" in told
+    assert "1 hat in S" in told
