@@ -26,6 +26,7 @@ from donewhen.state.language.texts import known_language, say, says_continue
 from donewhen.state.ledger import meter
 from donewhen.state.plan.plan import read_plan
 from donewhen.state.plan.planning import fresh_planning, mode_row, start_replanning
+from donewhen.state.plan.rules import broken_rules
 from donewhen.state.proof.journal import earlier_requests
 from donewhen.state.run import VERSION, Json, RunState
 from donewhen.state.settings import Settings
@@ -51,6 +52,7 @@ async def receive(state: RunState, runtime: Runtime[Settings], config: RunnableC
     update = _fresh_request(state, settings, goal[:GOAL_CHARS], messages)
     problem = goal_problem(goal) or executor_problem(settings.executor, deps.executors) or _schema_problem(settings)
     problem = problem or profile_problem(settings.profile, deps.executors)
+    problem = problem or "; ".join(_criteria_problems(settings, deps))
     if problem := problem or attachment_problem(blocks_of(messages[-1]) if messages else [], deps, settings):
         return {**update, "output_schema": None, "ending": {"code": "bad_goal", "reason": problem, "text": problem}}
     if problem := find_unpriced(deps, settings):
@@ -193,6 +195,11 @@ def goal_problem(goal: str) -> str | None:
             "Put long material into a file and name it in the goal."
         )
     return None
+
+
+def _criteria_problems(settings: Settings, deps: Deps) -> list[str]:
+    rules = plan_rules(deps, settings)
+    return [f"settings: done_when: {problem}" for problem in broken_rules([], rules.required, rules)]
 
 
 def _schema_problem(settings: Settings) -> str | None:

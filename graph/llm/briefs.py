@@ -34,6 +34,7 @@ EXECUTORS = (
 )
 MORE_TOOLS = "Beside yours there are, for steps:"
 NOTES = {
+    "criteria": "What `<criteria>` says is added to `done_when` of your plan by itself: plan steps that meet it.",
     "approved_plan": "Submit only what changes in `<approved_plan>`: steps and criteria of the goal that you do not "
     "name stay as they are. New steps take the place of those that failed. To change an open step, name its `id` and "
     "what is new in it. A step that replaces others names them in `replaces`; if a finished one no longer holds, for "
@@ -121,7 +122,15 @@ def planning_brief(deps: Deps, settings: Settings, facts: Mapping[str, Any], off
         user_said_section([said for said in facts.get("said") or () if said["text"] != facts.get("feedback")]),
         section("feedback", facts.get("feedback") or ""),
         section("output_schema", _json_text(schema)),
-        section("note", "\n".join(NOTES[name] for name in NOTES if {**facts, "output_schema": schema}.get(name))),
+        section("criteria", "\n".join(f"- {criterion.text}" for criterion in settings.done_when)),
+        section(
+            "note",
+            "\n".join(
+                NOTES[name]
+                for name in NOTES
+                if {**facts, "output_schema": schema, "criteria": settings.done_when}.get(name)
+            ),
+        ),
     )
 
 

@@ -52,6 +52,7 @@ def plan_rules(
         used=frozenset(step["id"] for step in (before or {}).get("steps", ())),
         repeats=deps.repeats and before is None,
         unfinished=unfinished or {},
+        required=[criterion.model_dump(mode="json") for criterion in settings.done_when],
     )
 
 

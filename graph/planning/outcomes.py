@@ -79,7 +79,7 @@ class PlanningRound:
     @property
     def legal(self) -> tuple[str, ...]:
         """The decisions allowed in this phase, minus the one that a forced mode excludes."""
-        gone = {"auto": "", "answer": "submit_plan"}.get(self.settings.mode, "answer")
+        gone = {"auto": "", "answer": "submit_plan"}.get(self.settings.wanted_mode, "answer")
         return self.offer.legal(name for name in LEGAL[self.planning["phase"]] if name != gone)
 
     def with_record(self, **record: Any) -> "PlanningRound":
@@ -182,7 +182,7 @@ def _record_mode(turn: PlanningRound, mode: Mode, reason: str) -> Planning:
     if turn.planning.get("mode") == mode:
         return {}
     by = "triage" if turn.planning["phase"] == "triage" else "plan"
-    row = mode_row(mode, by if turn.settings.mode == "auto" else "settings", reason)
+    row = mode_row(mode, by if turn.settings.wanted_mode == "auto" else "settings", reason)
     emit_mode(turn.runtime, row)
     return {"modes": [dict(row)]}
 

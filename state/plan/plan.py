@@ -213,6 +213,10 @@ def read_plan(value: Any, rules: Rules) -> dict[str, Any] | list[str]:
     if plan.schedule and not rules.repeats:
         return ["schedule: nothing here repeats this plan; leave `schedule` out and plan the work once"]
     data = plan.model_dump(mode="json")
+    if not rules.approved:
+        required = {criterion["text"]: dict(criterion) for criterion in rules.required}
+        written = [criterion for criterion in data["done_when"] if criterion["text"] not in required]
+        data["done_when"] = [*required.values(), *written]
     for step in data["steps"]:
         step["executor"] = step["executor"] or choose_executor(step, rules)
     if problems := [problem for step in data["steps"] for problem in read_calls(step, rules)]:

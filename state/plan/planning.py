@@ -90,7 +90,7 @@ def planning_start(values: Mapping[str, Any], settings: Settings) -> Json:
             "failure": planning.get("failure"),
             "approved_plan": standing_plan(values),
             "edited": _has_edited_plan(values),
-            "mode": PROMOTION if planning.get("promoted") else FORCED.get(settings.mode, ""),
+            "mode": PROMOTION if planning.get("promoted") else FORCED.get(settings.wanted_mode, ""),
         },
         "id": planning["transcript"],
         "planning": {**planning, "mode": mode_of(values)},

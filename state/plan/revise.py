@@ -81,7 +81,7 @@ def revise(plan: Json, rules: Rules, renamed: Mapping[str, str]) -> tuple[Json, 
     goal = _revise_goal(approved, plan["done_when"], whole, criteria)
     change = {"stale": stale, "instead": instead, "dropped": {**steps, **criteria}, "let_go": bool(criteria)}
     if not approved.get("done_when"):
-        named = {fold_text(criterion["text"]) for criterion in plan["done_when"]}
+        named = {fold_text(criterion["text"]) for criterion in (*plan["done_when"], *rules.required)}
         change["came_back"] = [each["text"] for each in goal if fold_text(each["text"]) not in named]
     return {**plan, "steps": whole, "done_when": goal}, change
 
@@ -140,7 +140,7 @@ def _read_drop(
         elif (text := texts.get(fold_text(what))) is None:
             known = near(what, [*open_ids, *texts.values()])
             problems.append(f"drop: {what[:80]!r} is no open step and no criterion of the goal{known}")
-        elif rules.binding:
+        elif rules.binding or text in [criterion["text"] for criterion in rules.required]:
             problems.append(
                 f"drop: only the user can let “{text[:200]}” go, and nobody is asked: leave it out of `drop`"
             )

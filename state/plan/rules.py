@@ -48,6 +48,8 @@ class Rules:
     """The approved plan that this one changes; None if the plan is written in full."""
     failed: Collection[str] = ()
     """Failed steps of the approved plan, which new steps replace."""
+    required: Sequence[Mapping[str, Any]] = ()
+    """Criteria of the goal that every plan has, as criteria of a plan are stored."""
     binding: bool = False
     """True if no criterion of the goal may be dropped, because nobody is asked."""
 

@@ -23,6 +23,7 @@ from pydantic import (
 from donewhen.state.errors import ConfigError
 from donewhen.state.ledger import Limits
 from donewhen.state.options import Options, option_problems
+from donewhen.state.plan.plan import Criteria
 from donewhen.state.settings.studio import with_nodes, with_prompts, without_blanks
 from donewhen.state.values import check_zone, near
 
@@ -158,6 +159,10 @@ class Settings(Options):
         description="the executor of steps that name none; a passthrough executor gets the goal without planning",
     )
     language: str | None = Field(default=None, description="BCP 47 tag of plan and speech; default: the user's")
+    done_when: Criteria = Field(
+        default=[],
+        description="criteria that the goal must meet, beside those of the plan; texts, or {text, check, judge}",
+    )
     output_schema: dict[str, Any] | None = Field(
         default=None, description="JSON Schema of the structured result; set it at the start of a run"
     )
@@ -210,6 +215,18 @@ class Settings(Options):
         if given is not None and (size := len(json.dumps(given))) > SCHEMA_CHARS:
             raise ValueError(f"the schema has {size:,} characters; at most {SCHEMA_CHARS:,}")
         return given or None
+
+    @field_validator("done_when")
+    @classmethod
+    def _check_mode(cls, given: Criteria, info: Any) -> Criteria:
+        if given and info.data.get("mode") == "answer":
+            raise ValueError("mode 'answer' has no steps that could meet it; leave one of the two out")
+        return given
+
+    @property
+    def wanted_mode(self) -> str:
+        """The mode that triage has to choose: criteria need steps that meet them."""
+        return "plan" if self.done_when and self.mode == "auto" else self.mode
 
     @property
     def speaks(self) -> str | None:

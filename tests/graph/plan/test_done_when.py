@@ -1,0 +1,88 @@
+"""`settings.done_when`: the caller says when the goal is reached; no plan of a model goes without it."""
+
+from typing import Any
+
+import pytest
+from langchain_core.tools import ToolException
+
+from donewhen import Agent, ConfigError
+from donewhen.testing import ScriptedModel, answer, call, finish_step, give_up, submit_plan
+from tests.kit.flows import FREE, play
+
+GREEN: dict[str, Any] = {"text": "the tests pass", "check": {"tool": "run_tests", "arguments": {}}}
+EFFECTS: dict[str, Any] = {"run_tests": "read", "fix": "write"}
+MEND = submit_plan([{"content": "mend it", "tools": ["fix"]}])
+BROKEN = [True]
+
+
+def run_tests() -> str:
+    """Run the tests."""
+    if BROKEN[0]:
+        raise ToolException("1 failed")
+    return "3 passed"
+
+
+def fix() -> str:
+    """Mend the code."""
+    BROKEN[0] = False
+    return "mended"
+
+
+@pytest.fixture(autouse=True)
+def _broken() -> None:
+    BROKEN[0] = True
+
+
+async def run(model: ScriptedModel, *criteria: Any, **settings: Any) -> Any:
+    """Run with these criteria."""
+    settings = {**FREE, "verification": "grounded", "done_when": list(criteria), **settings}
+    return await play(model, [run_tests, fix], effects=EFFECTS, settings=settings)
+
+
+async def test_a_step_that_only_says_so_is_not_done() -> None:
+    """V01, P03: the check of the caller's criterion decides; what the plan left out is in it all the same."""
+    work = [finish_step("The tests pass."), call("fix"), finish_step("The tests pass.")]
+    model = ScriptedModel(roles={"triage": [MEND], "execute": work})
+    flow = await run(model, GREEN)
+    assert flow.status == "completed"
+    rows = (flow.run.receipt or {})["steps"][0]["criteria"]
+    assert [(row["text"], row["verdict"]) for row in rows] == [("the tests pass", "proven")]
+    assert "the tests pass" in model.requests[0].messages[-1].text
+
+
+async def test_the_goal_of_a_longer_plan_is_checked_at_the_end() -> None:
+    """D07, V01: every step is done, the caller's criterion is not met, so the run is partial."""
+    plan = submit_plan([{"content": "look", "tools": []}, {"content": "tell", "tools": []}])
+    work = {"s1": [finish_step("looked", "s1.result")], "s2": [finish_step("told", "s2.result")]}
+    said = ["All green.", "All green."]
+    flow = await run(ScriptedModel(roles={"triage": [plan], "execute": work, "deliver": said}), GREEN)
+    assert flow.status == "partial"
+    assert [row["text"] for row in (flow.run.receipt or {})["criteria"]] == ["the tests pass"]
+
+
+async def test_an_answer_without_a_plan_meets_no_criterion() -> None:
+    """P11: an answer at once is sent back."""
+    work = [call("fix"), finish_step("The tests pass.")]
+    model = ScriptedModel(roles={"triage": [answer("It is green."), MEND], "execute": work})
+    flow = await run(model, GREEN)
+    assert (flow.status, BROKEN) == ("completed", [False])
+
+
+async def test_a_new_plan_cannot_let_it_go() -> None:
+    """P08, V01: a replan that drops the caller's criterion is corrected."""
+    replan = submit_plan([{"content": "say so", "replaces": ["s1"]}], drop=[{"what": "the tests pass", "why": "hard"}])
+    again = submit_plan([{"content": "mend it again", "tools": ["fix"], "replaces": ["s1"]}])
+    work = {"s1": [give_up("no idea")], "s2": [call("fix"), finish_step("Green.", ("s2.1", "mended"))]}
+    model = ScriptedModel(roles={"triage": [MEND], "plan": [replan, again], "execute": work, "deliver": ["Green."]})
+    flow = await run(model, GREEN)
+    assert (flow.status, BROKEN) == ("completed", [False])
+
+
+async def test_what_cannot_be_checked_is_said_at_once() -> None:
+    """P11: a criterion with a tool that is not there starts nothing; a mode without steps contradicts it."""
+    flow = await run(ScriptedModel(), {"text": "x", "check": {"tool": "nothing", "arguments": {}}})
+    assert flow.status == "failed"
+    assert "done_when" in flow.run.answer
+    assert "nothing" in flow.run.answer
+    with pytest.raises(ConfigError, match="leave one of the two out"):
+        Agent(ScriptedModel(), storage="memory:", settings={"done_when": ["x"], "mode": "answer"})
