@@ -21,6 +21,7 @@ from donewhen.graph.step.ending import READ_ON, ask_before_end
 from donewhen.graph.step.leave import leave, send_correction
 from donewhen.graph.sync import run_aside
 from donewhen.graph.tools.hooks import OPTIONS
+from donewhen.state.criteria.expect import meets
 from donewhen.state.ledger import exhausted
 from donewhen.state.people.amounts import format_count
 from donewhen.state.plan.next import RESERVE
@@ -35,7 +36,6 @@ from donewhen.state.proof.evidence import (
     read_goal_check,
     stale_reads,
 )
-from donewhen.state.proof.expect import meets
 from donewhen.state.proof.journal import observation
 from donewhen.state.proof.leaves import SourceText
 from donewhen.state.records import StepClaim, StepRecord

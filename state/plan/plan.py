@@ -14,6 +14,7 @@ from typing import Annotated, Any, ClassVar, Literal, NotRequired
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 from typing_extensions import TypedDict
 
+from donewhen.state.criteria.criterion import Criteria, NotBlank
 from donewhen.state.errors import validation_problems
 from donewhen.state.pattern import pattern
 from donewhen.state.plan.order import avoid_circles
@@ -21,7 +22,6 @@ from donewhen.state.plan.revise import revise, with_old_fields
 from donewhen.state.plan.rules import Rules as Rules
 from donewhen.state.plan.rules import broken_rules, choose_executor, fold_text, read_calls
 from donewhen.state.plan.schedule import Schedule
-from donewhen.state.proof.expect import Check
 from donewhen.state.values import flaw
 
 Complexity = Literal["simple", "moderate", "complex"]
@@ -45,39 +45,10 @@ OF_THE_REPLY = frozenset(
 _UNSEEN = pattern(r"\x1b\[[0-9;?]*[ -/]*[@-~]|[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
 
-def _not_blank(text: str) -> str:
-    if not (trimmed := text.strip()):
-        raise ValueError("is blank")
-    return trimmed
-
-
-NotBlank = Annotated[str, AfterValidator(_not_blank)]
-
-
-class Criterion(BaseModel):
-    """One thing that must hold when the step is done, and optionally the check that decides it."""
-
-    model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid", defer_build=True)
-
-    text: NotBlank
-    check: Check | None = Field(
-        default=None, description="read-only tool call that the runtime makes to decide this criterion"
-    )
-    judge: bool = Field(default=False, description="let a second model decide this criterion from the evidence")
-
-
-def _criteria(value: Any) -> Any:
-    if value is None:
-        return []
-    items = value if isinstance(value, list) else [value]
-    return [{"text": item} if isinstance(item, str) else item for item in items]
-
-
 def _without_repeats(names: list[str] | None) -> list[str] | None:
     return None if names is None else list(dict.fromkeys(names))
 
 
-Criteria = Annotated[list[Criterion], BeforeValidator(_criteria)]
 Names = Annotated[list[str] | None, AfterValidator(_without_repeats)]
 
 

@@ -20,10 +20,10 @@ from pydantic import (
     model_validator,
 )
 
+from donewhen.state.criteria.criterion import Criteria
 from donewhen.state.errors import ConfigError
 from donewhen.state.ledger import Limits
 from donewhen.state.options import Options, option_problems
-from donewhen.state.plan.plan import Criteria
 from donewhen.state.settings.studio import with_nodes, with_prompts, without_blanks
 from donewhen.state.values import check_zone, near
 

@@ -16,8 +16,8 @@ from pydantic import (
     model_validator,
 )
 
+from donewhen.state.criteria.patterns import PATTERN_CHARS, path_problem, pattern_problem
 from donewhen.state.pattern import pattern
-from donewhen.state.proof.patterns import PATTERN_CHARS, path_problem, pattern_problem
 
 Operator = Literal["==", "!=", ">", ">=", "<", "<=", "contains", "exists"]
 NUMBER = pattern(r"[-+]?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?(?:[eE][-+]?\d{1,3})?")

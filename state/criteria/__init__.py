@@ -1,0 +1,1 @@
+"""Criteria: their form, the expectations of their checks, and how a result is compared with one."""
