@@ -1,24 +1,31 @@
-"""Agents of your own behind MCP and ACP. `donewhen mcp` and `donewhen acp` are such servers without code."""
+"""Agents of your own behind MCP, ACP and A2A. `donewhen mcp` and `donewhen acp` are such servers without code."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from donewhen.agent.a2a.server import PushNotifications, a2a_app
     from donewhen.agent.acp.server import serve as serve_acp
     from donewhen.agent.mcp.server import mcp_server
 
-__all__ = ["mcp_server", "serve_acp"]
+__all__ = ["PushNotifications", "a2a_app", "mcp_server", "serve_acp"]
+_HOME = {
+    "PushNotifications": ("a2a", "PushNotifications"),
+    "a2a_app": ("a2a", "a2a_app"),
+    "mcp_server": ("mcp", "mcp_server"),
+    "serve_acp": ("acp", "serve"),
+}
+"""By public name: the protocol, which is also the extra that it needs, and the name there."""
 
 
 def __getattr__(name: str) -> Any:
-    if name == "mcp_server":
-        return import_module("donewhen.agent.mcp.server").mcp_server
-    if name == "serve_acp":
-        try:
-            return import_module("donewhen.agent.acp.server").serve
-        except ImportError as error:
-            raise ImportError(f"serve_acp needs {error.name}: pip install 'donewhen[acp]'") from None
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    protocol, own = _HOME[name]
+    try:
+        return getattr(import_module(f"donewhen.agent.{protocol}.server"), own)
+    except ImportError as error:
+        raise ImportError(f"{name} needs {error.name}: pip install 'donewhen[{protocol}]'") from None
 
 
 def __dir__() -> list[str]:

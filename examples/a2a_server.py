@@ -1,4 +1,4 @@
-"""An agent as an A2A endpoint, for agents of others. Run: uvicorn examples.a2a_server:app --port 8000
+"""An agent as an A2A endpoint, for agents of others. Run: uvicorn a2a_server:app --port 8000
 
 Needs `pip install 'donewhen[a2a]' 'a2a-sdk[http-server]' uvicorn`. The card is at /.well-known/agent-card.json.
 Clients may register an address that is told when their task waits for an answer, or ends.
@@ -7,7 +7,7 @@ Clients may register an address that is told when their task waits for an answer
 from starlette.applications import Starlette
 
 from donewhen import Agent
-from donewhen.agent.a2a.server import PushNotifications, a2a_app
+from donewhen.servers import PushNotifications, a2a_app
 
 URL = "http://127.0.0.1:8000/"
 

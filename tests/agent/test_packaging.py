@@ -255,8 +255,8 @@ def test_the_public_names() -> None:
     assert workspace.__all__ == ["Skills", "workspace_tools"]
     assert workspace.workspace_tools
     assert hooks.__all__ == ["Ask", "Call", "End", "Hooks", "Note", "Refuse"]
-    assert servers.__all__ == ["mcp_server", "serve_acp"]
-    assert servers.mcp_server is not servers.serve_acp
+    assert servers.__all__ == ["PushNotifications", "a2a_app", "mcp_server", "serve_acp"]
+    assert all(getattr(servers, name) for name in servers.__all__)
     for module in (donewhen, hooks, servers, testing, workspace):
         assert dir(module) == list(module.__all__)
         with pytest.raises(AttributeError, match="Agnet"):
