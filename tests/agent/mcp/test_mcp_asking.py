@@ -162,3 +162,15 @@ async def test_calls_at_the_same_time_that_ask_in_the_older_protocol(tmp_path: P
     told = str([message.text for message in model.requests[-1].messages])
     assert "1 shirt in L" in told
     assert "1 hat in S" in told
+
+
+async def test_no_request_is_open_while_a_question_waits(tmp_path: Path) -> None:
+    """N42: a server of the older protocol is told that the call is cancelled, so no time limit runs for days."""
+    pop = """waiting.pop(f"q{message['params']['requestId']}", None)"""
+    logging = BEFORE.replace(pop, f"{pop}\n            open(sys.argv[1] + '.log', 'a').write('cancelled ')")
+    model = one_step([call("order", what="shirt"), finish_step("ordered", "s1.2")])
+    async with McpServers(shop(logging, tmp_path)) as servers, Agent(model, [servers], storage="memory:") as agent:
+        run = await agent.start("Order a shirt", settings={**SETTINGS, "tool_seconds": 30})
+        run = await agent.resume(run, {"size": "L"})
+        assert run.status == "completed"
+    assert (tmp_path / "sold.txt.log").read_text().split() == ["cancelled"]
