@@ -144,22 +144,41 @@ class _Standing:
         """Return the fingerprint that a path would have. Raises ToolException where a link leads elsewhere."""
         if parts in self.known:
             return self.known[parts]
+        place = self._on_disk(parts)
+        return None if place is None else fingerprint(self.root, place)
+
+    def _on_disk(self, parts: Parts) -> Parts | None:
+        """Return where what a path would hold is now; None where it would hold nothing that is there."""
         for here, there in reversed(self.moved):
             if _within(parts, there):
                 parts = (*here, *parts[len(there) :])
             elif _within(parts, here):
                 return None
-        return fingerprint(self.root, parts)
+        return parts
 
     def undo(self, entry: Mapping[str, Any], path: Parts, to: Parts) -> None:
-        """Take note that a change would be undone."""
+        """Take note that a change would be undone, and that the folders it made would go if nothing else is in them."""
         if to:
-            inside = {each: mark for each, mark in self.known.items() if _within(each, to)}
-            self.known = {each: mark for each, mark in self.known.items() if each not in inside}
-            self.known |= {(*path, *each[len(to) :]): mark for each, mark in inside.items()}
+            inside = {(*path, *each[len(to) :]): mark for each, mark in self.known.items() if _within(each, to)}
+            others = {each: mark for each, mark in self.known.items() if not (_within(each, to) or _within(each, path))}
+            self.known = {**others, **inside}
             self.moved.append((to, path))
             self.known[to] = None
         self.known[path] = entry["was"]
+        for made in reversed(entry["made"]):
+            folder = tuple(made.split("/"))
+            if self._is_empty(folder):
+                self.known[folder] = None
+
+    def _is_empty(self, folder: Parts) -> bool:
+        if any(
+            mark is not None and len(each) > len(folder) for each, mark in self.known.items() if _within(each, folder)
+        ):
+            return False
+        if self.of(folder) is None or (place := self._on_disk(folder)) is None:
+            return True
+        with self.root.folder(place) as opened, os.scandir(opened) as found:
+            return all(self.of((*folder, each.name)) is None for each in found)
 
 
 def _within(parts: Parts, folder: Parts) -> bool:

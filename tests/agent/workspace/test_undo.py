@@ -1,17 +1,23 @@
 """Undo: what the file tools changed comes back, from another process, once, and never over somebody else's work."""
 
+import asyncio
 import os
 import sqlite3
 import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from donewhen import Agent, ConfigError, Settings, ThreadBusy, ThreadWaiting, UnknownThread
 from donewhen.agent.storage import Storage, open_storage
+from donewhen.agent.workspace.undo import undo_change
+from donewhen.graph.tools.changes import read_changes
 from donewhen.testing import ScriptedModel, call, finish_step, submit_plan
 from donewhen.workspace import workspace_tools
 from tests.kit.places import ROOT
@@ -318,6 +324,45 @@ async def test_the_last_request_is_undone_and_earlier_ones_by_number(work: Path)
         earlier = await agent.undo(run, "1:s1")
         assert [change.id for change in earlier.changes] == ["1:s1.1"]
         assert (work / "log.txt").read_text() == "one\n"
+
+
+NAMES = st.sampled_from(["a", "b", "c", "d", "d/a", "d/b", "d/e", "d/e/f", "g/h"])
+TEXTS = st.text("abä\n\r", max_size=6)
+CALLS = st.one_of(
+    st.builds(lambda path, content: call("write_file", path=path, content=content), NAMES, TEXTS),
+    st.builds(lambda path, content: call("append_file", path=path, content=content), NAMES, TEXTS),
+    st.builds(lambda path, old, new: call("edit_file", path=path, old=old, new=new), NAMES, st.just("a"), TEXTS),
+    st.builds(lambda a, b: call("move_file", source=a, destination=b), NAMES, NAMES),
+    st.builds(lambda a, b: call("copy_file", source=a, destination=b), NAMES, NAMES),
+    st.builds(lambda path: call("delete_file", path=path), NAMES),
+)
+
+
+@given(st.lists(CALLS, min_size=5, max_size=14), st.booleans())
+@settings(max_examples=25)
+def test_whatever_was_called_comes_back(calls: list[Any], cut: bool) -> None:
+    """0071: any calls, refused ones among them, on files and folders that earlier ones left; byte by byte, and also
+    where an undo was cut off in between and is begun again.
+    """
+
+    async def undo_all(work: Path) -> None:
+        for name in ("a", "d/a", "d/e/f"):
+            (work / name).parent.mkdir(parents=True, exist_ok=True)
+            (work / name).write_text(f"this is {name}\n")
+        before = tree(work)
+        model = scripted(submit_plan([step("s1", tools=WRITERS)]), {"s1": [calls, finish]})
+        async with an_agent(model, work, "memory:") as agent:
+            await agent.start("change things", thread_id="t")
+            async with agent.storage.reader() as (_, store):
+                entries = await read_changes(store, "t")
+            if cut and entries:
+                assert undo_change(entries[0][1]) == ("restored", "")  # and died before it was marked
+            report = await agent.undo("t")
+            assert {change.result for change in report.changes} <= {"restored", "unchanged"}, report
+            assert tree(work) == before
+
+    with TemporaryDirectory() as folder:
+        asyncio.run(undo_all(Path(folder)))
 
 
 KILLED = """
