@@ -139,6 +139,20 @@ async def test_it_is_redacted_as_one_likes(tmp_path: Path) -> None:
     assert run.answer.splitlines()[0] == "Eve knows of 3 lamps."
 
 
+REAL = {"real_refunds": 3, "real_failing_test": 3, "real_refund_german": 2}
+"""Jobs that a language model worked on, and their steps. What it said is as it was, but for replies that a version of
+then asked for again and this one does not; nobody was asked to audit them."""
+
+
+@pytest.mark.parametrize("name", REAL)
+def test_jobs_of_a_real_model_replay(name: str, replay: Any) -> None:
+    """R02: its plan, calls, question, proofs and answer are taken as they were; prompts may have other words since."""
+    run: Run = replay(f"../../data/recordings/{name}.jsonl", prompts=False)
+    assert (run.status, len(run.receipt["steps"])) == ("completed", REAL[name])
+    verdicts = {row["verdict"] for step in run.receipt["steps"] for row in step["criteria"]}
+    assert verdicts <= {"cited", "proven"}
+
+
 def test_the_fixture_replays_a_file_beside_the_test(replay: Any) -> None:
     """R02: `replay("lamps.jsonl")` in a plain function, as pytest finds it in the installed package."""
     run: Run = replay("../../data/recordings/lamps.jsonl", prompts=False)
