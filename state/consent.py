@@ -55,15 +55,6 @@ _RULE = pattern(r"\A[|\s:+-]*-[|\s:+-]*")
 # Targets -------------------------------------------------------------------------------------------------------------
 
 
-def targets_of(arguments: Any, schema: Any = None) -> list[str]:
-    """Return the targets among a call's arguments, as written, each once.
-
-    These are not targets: values that the tool's schema enumerates or has as default, truth values, 0, 1 and -1,
-    dates, times, plain words, and anything in prose.
-    """
-    return list(dict.fromkeys(target for value in values_of(arguments, schema) for target in _targets_in(value)))
-
-
 def values_of(arguments: Any, schema: Any = None, depth: int = 0) -> Iterator[str]:
     """Yield the texts and numbers of a call's arguments that may contain targets, and names unknown to the schema."""
     kinds = list(_kinds(schema))
@@ -247,7 +238,11 @@ class KnownTargets:
         self._waiting.append((*self._long.pop(id), text))
 
     def new(self, arguments: Any, schema: Any = None) -> list[str]:
-        """Return the unknown targets of a call, as written, each once."""
+        """Return the unknown targets of a call, as written, each once.
+
+        These are no targets: values that the tool's schema enumerates or has as default, truth values, 0, 1 and -1,
+        dates, times, plain words, and anything in prose.
+        """
         unknown = [value for value in values_of(arguments, schema) if not self.knows(value)]
         targets = dict.fromkeys(target for value in unknown for target in _targets_in(value))
         return [target for target in targets if not self.knows(target)]

@@ -8,7 +8,7 @@ import pytest
 from langchain_core.tools import StructuredTool
 
 from donewhen import Agent, Executor, build_graph
-from donewhen.state.consent import KnownTargets, targets_of, whole_values
+from donewhen.state.consent import KnownTargets, whole_values
 from donewhen.state.plan.text import plan_text
 from donewhen.testing import ScriptedModel, ask_user, call, finish_step, give_up, submit_plan
 from tests.kit.flows import Flow, one_step, play, steps
@@ -243,7 +243,7 @@ async def test_a_brief_is_no_word_of_the_user() -> None:
 )  # fmt: skip
 def test_targets_are_told_by_their_signs(arguments: Json, targets: list[str]) -> None:
     """X25: addresses, ids, paths, URLs and numbers of short arguments; flags, dates, plain words and prose are none."""
-    assert targets_of(arguments) == targets
+    assert KnownTargets().new(arguments) == targets
 
 
 def test_what_the_schema_names_is_no_target() -> None:
@@ -255,8 +255,8 @@ def test_what_the_schema_names_is_no_target() -> None:
             "copies": {"type": "object"},
         }
     }
-    assert targets_of({"kind": "q3-report", "limit": 50, "copies": {EVE: "cc"}}, schema) == [EVE]
-    assert targets_of({"kind": "q4-report", "limit": 500}, schema) == ["q4-report", "500"]
+    assert KnownTargets().new({"kind": "q3-report", "limit": 50, "copies": {EVE: "cc"}}, schema) == [EVE]
+    assert KnownTargets().new({"kind": "q4-report", "limit": 500}, schema) == ["q4-report", "500"]
 
 
 @pytest.mark.parametrize(
