@@ -7,26 +7,32 @@ from pathlib import Path
 from typing import Any
 
 from langchain_core.messages import AIMessage
+from langchain_core.tools import StructuredTool
 
 from benchmarks.faults.figures import Measured, counted, of
 from benchmarks.report import table
 from benchmarks.retail_world import EVALS, ROOT
 from donewhen.graph.llm.reply import Decision, UnusableReply, read_reply
-from donewhen.graph.tools.toolbox import Toolbox
+from donewhen.graph.tools.toolbox import KnownTool, Toolbox
 
 RECORDED = EVALS / "data" / "model_outputs.jsonl"
 SAMPLE = ROOT / "tests" / "data" / "model_outputs_sample.jsonl"
 
 
+class AnyArguments(KnownTool):
+    """A tool of which only the name was recorded: it takes any arguments."""
+
+    def read(self, arguments: Any) -> tuple[Any, list[str]]:
+        return arguments, []
+
+
 class Names(Toolbox):
-    """Tools of which only the names were recorded: any name, any arguments."""
+    """Tools of which only the names were recorded, whatever they are."""
 
     def __init__(self, names: Iterable[str]) -> None:
         super().__init__([])
-        self._entries = dict.fromkeys(names)  # type: ignore[assignment]
-
-    def read(self, name: str, arguments: Any) -> tuple[Any, list[str]]:
-        return arguments, []
+        tool = StructuredTool(name="recorded", description="Recorded.", args_schema={"type": "object"}, func=print)
+        self._tools = {name: AnyArguments(tool) for name in names}
 
 
 def recorded(path: Path = RECORDED) -> list[dict[str, Any]]:
