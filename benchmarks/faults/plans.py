@@ -22,7 +22,7 @@ SIZES = (100, 1000, 10_000)
 """Steps; more than some 14,000 hold too many values to be judged at all."""
 NAN, INFINITY = float("nan"), float("inf")
 TAKEN, REFUSED, STRIPPED = "taken", "refused", "stripped"
-"""`STRIPPED`: limits, and keys that a plan has no place for, are left out of a model's plan, and refused to a person."""
+"""`STRIPPED`: limits and other keys that are no plan's are left out of a model's plan, and refused to a person."""
 Verdict = tuple[str, Any, str]
 """The kind of plan, the plan, and its expected result."""
 
