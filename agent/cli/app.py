@@ -182,6 +182,10 @@ def run(
     timezone: Annotated[
         str | None, typer.Option(metavar="ZONE", help="Yours, such as Europe/Berlin. [default: DONEWHEN_TIMEZONE]")
     ] = None,
+    done_when: Annotated[
+        list[str] | None,
+        typer.Option(metavar="TEXT", help="What must hold at the end, or JSON with a check; repeat for more."),
+    ] = None,
     detach: Detach = False,
     trust_skills: Annotated[
         bool,
@@ -209,6 +213,7 @@ def run(
         "default_answer": default_answer,
         "deadline": deadline,
         "timezone": timezone,
+        "done_when": done_when,
     }
 
     def command(archive: "Archive") -> int:

@@ -137,9 +137,21 @@ def read_choices(request: RunOptions, config: Config, *, unattended: bool) -> Ch
         settings["output_schema"] = _schema(request.output_schema)
     if request.profile is not None:
         settings["profile"] = read_profile(request.profile)
+    if "done_when" in settings:
+        settings["done_when"] = [*map(_criterion, settings["done_when"])]
     mcp = str(request.mcp.resolve()) if request.mcp else None
     model = request.model or config.model or DEMO
     return Choices(absolute(request.folder), model, request.commands, mcp, settings, request.trust_skills)
+
+
+def _criterion(text: str) -> Any:
+    """Return a criterion as settings have it: a text, or the object that a text of JSON is."""
+    if not text.lstrip().startswith("{"):
+        return text
+    try:
+        return loads(text)
+    except ValueError as error:
+        raise ConfigError(f"--done-when {text!r} is no JSON: {error}") from None
 
 
 def read_values(given: Sequence[str]) -> dict[str, str]:

@@ -18,7 +18,7 @@ SHOWN = {
     "data_analysis.py": ["completed:\nTotal amount in sales.csv by region:", "West | 939.00"],
     "form_over_mcp.py": ["Which size? → M", "completed: The form has name Mira and size M."],
     "mcp_tools.py": ["shop asks: Which size of shirt? ['S', 'M', 'L']", "completed The shirt is ordered."],
-    "ci_job.py": ['{"status": "completed", "rounds": 6, "report": true}'],
+    "ci_job.py": ['{"status": "completed", "rounds": 6, "proven": ["proven"]}'],
     "with_skills.py": ["skills: house-style", "read: - the letter ends", "completed: Your lamp is mended."],
     "replay_a_run.py": ["completed, without the files: True", "the prompt is another one: message 1"],
     "policies.py": ["asked: May step s1", "is the invoice checked?", "cited: 1200 EUR booked", "— the office"],

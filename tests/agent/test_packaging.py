@@ -120,7 +120,15 @@ def test_sdist_and_wheels_hold_real_files_under_one_name(artifacts: dict[str, Pa
     ours = {f"donewhen/{name}" for name in tracked.stdout.split()}
     ours |= {
         f"donewhen/{name}"
-        for name in ("__init__.py", "hooks.py", "py.typed", "pytest_plugin.py", "testing.py", "workspace.py")
+        for name in (
+            "__init__.py",
+            "hooks.py",
+            "py.typed",
+            "pytest_plugin.py",
+            "servers.py",
+            "testing.py",
+            "workspace.py",
+        )
     }
     ours.add("donewhen/skills/donewhen/SKILL.md")
     assert held["sdist"] == held["wheel of the sdist"] == held["wheel of the tree"] == ours
