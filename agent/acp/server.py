@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
+from secrets import token_hex
 from typing import Any
 from urllib.parse import unquote, urlsplit
 from uuid import uuid4
@@ -47,6 +48,7 @@ from donewhen.agent.mcp.client import McpServers
 from donewhen.agent.stream import RunStream
 from donewhen.agent.work.queue import ThreadInfo
 from donewhen.graph.people.tasks import TASK
+from donewhen.prompts import framed
 from donewhen.state.errors import DoneWhenError, UnknownThread
 from donewhen.state.people.payload import message_text, question_of
 from donewhen.state.run import Json
@@ -62,6 +64,8 @@ UNASKED: Json = {"confirm": "never", "approvals": "never"}
 PAGE = 50
 """The most sessions in one answer to `session/list`."""
 MOST_LISTED = 10_000
+TITLE = 100
+"""The most characters of a session's title."""
 INVALID, UNKNOWN, INTERNAL = -32602, -32002, -32603
 """JSON-RPC's code of wrong parameters, ACP's of an unknown resource, JSON-RPC's of an error in here."""
 
@@ -91,6 +95,14 @@ class Session:
         """Return the settings of the mode, over those of the agent."""
         usual = self.agent.settings
         return UNASKED if self.mode == "auto" else {"confirm": usual.confirm, "approvals": usual.approvals}
+
+    async def start(self, given: Sequence[Any]) -> None:
+        """Start the editor's MCP servers, and give the agent their tools."""
+        if connections := {server.name: _connection(server, self.folder) for server in given}:
+            reserved = [tool.name for tool in self.agent.tools]
+            self.servers = McpServers(connections, reserved=reserved, optional=True)
+            await self.servers.__aenter__()
+            self.agent.tools.add(self.servers)
 
     async def aclose(self) -> None:
         """Stop what is at work at a clean point, and end the servers."""
@@ -169,10 +181,7 @@ class AcpAgent:
             infos = await (await self._any_agent()).threads(MOST_LISTED)
         first = int(cursor or 0)
         all = [info for info in infos if (there := info.metadata.get("dir")) and cwd in (None, there)]
-        rows = [
-            SessionInfo(session_id=info.thread_id, cwd=info.metadata["dir"], title=info.goal, updated_at=info.updated)
-            for info in all[first : first + PAGE]
-        ]
+        rows = [_session_info(info) for info in all[first : first + PAGE]]
         more = str(first + PAGE) if len(all) > first + PAGE else None
         return acp.schema.ListSessionsResponse(sessions=rows, next_cursor=more)
 
@@ -212,11 +221,11 @@ class AcpAgent:
         _check_folder(folder)
         with _errors_for_editor():
             session = Session(id, folder, await self._make(folder))
-            if connections := {server.name: _connection(server, folder) for server in given or ()}:
-                names = [tool.name for tool in session.agent.tools]
-                session.servers = McpServers(connections, reserved=names, optional=True)
-                await session.servers.__aenter__()
-                session.agent.tools.add(session.servers)
+            try:
+                await session.start(given or ())
+            except BaseException:
+                await session.aclose()
+                raise
         self._sessions[id] = session
         return session
 
@@ -254,6 +263,8 @@ class AcpAgent:
         try:
             with _errors_for_editor():
                 return acp.PromptResponse(stop_reason=await self._work(session, prompt))
+        except ConnectionError:  # the editor is gone; what was asked stays asked
+            return acp.PromptResponse(stop_reason="cancelled")
         finally:
             session.busy, session.stream = False, None
 
@@ -416,6 +427,11 @@ def _version() -> str:
         return "0"
 
 
+def _session_info(info: ThreadInfo) -> SessionInfo:
+    title = " ".join(info.goal.split())[:TITLE]
+    return SessionInfo(session_id=info.thread_id, cwd=info.metadata["dir"], title=title, updated_at=info.updated)
+
+
 def _check_folder(folder: str) -> None:
     if not os.path.isabs(folder) or not os.path.isdir(folder):
         raise RequestError(INVALID, f"cwd is {folder!r}; it must be the absolute path of a folder")
@@ -448,7 +464,9 @@ def _block(block: Any, folder: str) -> Json:
     resource = block.resource
     place = _place(resource.uri, folder)
     if hasattr(resource, "text"):
-        return {"type": "text", "text": f"{place}:\n\n{resource.text}"}
+        # A frame: what stands in a file or a page is not what the user said.
+        name = " ".join(place.replace('"', "'").split())
+        return {"type": "text", "text": framed("embedded", resource.text, token_hex(3), name=name)}
     return {"type": "file", "base64": resource.blob, "mime_type": resource.mime_type or "", "filename": place}
 
 

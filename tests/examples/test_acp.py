@@ -21,6 +21,7 @@ from acp.schema import (
     ElicitationFormCapabilities,
     RequestPermissionResponse,
 )
+from langchain_core.tools import StructuredTool
 
 from donewhen import Agent
 from donewhen.agent.acp.server import AcpAgent
@@ -115,8 +116,12 @@ async def editor(
             await super().cancel(session_id, **more)
             stopped.set()
 
+    def send(to: str) -> str:
+        """Send it."""
+        return f"sent to {to}"
+
     async def make(opened: str) -> Agent:
-        tools = [*workspace_tools(opened), wait]
+        tools = [*workspace_tools(opened), wait, StructuredTool.from_function(send, metadata={"targets": ["to"]})]
         return Agent(model, tools, storage=storage, effects={"wait": "read"})
 
     pair, ends = socket.socketpair(), []
