@@ -16,7 +16,7 @@ from donewhen.graph.tools.changes import mark_undone, read_changes
 from donewhen.state.errors import ConfigError, ThreadWaiting
 from donewhen.state.run import Json
 
-UNSEEN = "nothing knows what it changed"
+UNSEEN = "undo does not see what it changed"
 
 
 @dataclass(frozen=True)

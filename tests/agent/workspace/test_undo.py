@@ -13,6 +13,8 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from langchain_core.messages import AIMessage
+from langgraph.graph import START, MessagesState, StateGraph
 
 from donewhen import Agent, ConfigError, Settings, ThreadBusy, ThreadWaiting, UnknownThread
 from donewhen.agent.storage import Storage, open_storage
@@ -22,6 +24,7 @@ from donewhen.testing import ScriptedModel, call, finish_step, submit_plan
 from donewhen.workspace import workspace_tools
 from tests.kit.places import ROOT
 from tests.kit.runs import asking, last_seen, scripted, sending, step
+from tests.kit.storage.cases import DATABASES, fresh_url
 
 ALONE = Settings(confirm="never", approvals="never")
 WRITERS = ["write_file", "append_file", "edit_file", "move_file", "copy_file", "delete_file"]
@@ -85,9 +88,10 @@ EVERYTHING = [
 ]
 
 
-async def test_everything_comes_back_in_another_process(work: Path, folder: Path) -> None:
+@pytest.mark.parametrize("kind", DATABASES)
+async def test_everything_comes_back_in_another_process(work: Path, folder: Path, kind: str) -> None:
     """0071: written, appended, edited, made, moved, copied and deleted; folders that were made go; nothing is left."""
-    before, url = tree(work), f"sqlite:///{folder}/runs.db"
+    before, url = tree(work), fresh_url(kind, folder)
     async with an_agent(sending(*EVERYTHING, tools=WRITERS), work, url) as agent:
         run = await agent.start("tidy up")
     assert run.status == "completed"
@@ -229,6 +233,30 @@ async def test_commands_and_other_tools_are_named(work: Path) -> None:
         assert [(row["id"], row["tool"]) for row in report.beyond] == [("s1.1", "run_command"), ("s1.2", "publish")]
         assert by_path(report) == {"log.txt": "restored"}
         assert (work / "made.txt").exists()
+
+
+async def test_what_an_agent_inside_changed_is_of_the_handoff(work: Path) -> None:
+    """0071: a graph as executor that uses the file tools, in async and in plain nodes; what else it did is unknown."""
+    tools = {tool.name: tool for tool in workspace_tools(work)}
+
+    async def one(_: Any) -> dict[str, Any]:
+        await tools["write_file"].ainvoke({"path": "log.txt", "content": "new\n"})
+        return {}
+
+    def other(_: Any) -> dict[str, Any]:
+        tools["delete_file"].invoke({"path": "gone.csv"})
+        return {"messages": [AIMessage("Both are done.")]}
+
+    graph = StateGraph(MessagesState).add_node("one", one).add_node("other", other)
+    writer = graph.add_edge(START, "one").add_edge("one", "other").compile(name="writer")
+    before, plan = tree(work), [{"content": "Write", "done_when": ["written"], "executor": "writer"}]
+    model = scripted(submit_plan(plan), {"s1": [finish]})
+    async with Agent(model, executors={"writer": writer}, storage="memory:", settings=ALONE) as agent:
+        run = await agent.start("change things")
+        report = await agent.undo(run, "s1")
+        assert by_path(report) == {"gone.csv": "restored", "log.txt": "restored"}
+        assert [(row["id"], row["tool"]) for row in report.beyond] == [("s1.1", "writer")]
+        assert tree(work) == before
 
 
 async def test_what_is_too_large_is_said_and_stops_nothing_else(work: Path) -> None:
