@@ -139,9 +139,10 @@ async def test_it_is_redacted_as_one_likes(tmp_path: Path) -> None:
     assert run.answer.splitlines()[0] == "Eve knows of 3 lamps."
 
 
-REAL = {"real_refunds": 3, "real_failing_test": 3, "real_refund_german": 2}
-"""Jobs that a language model worked on, and their steps. What it said is as it was, but for replies that a version of
-then asked for again and this one does not; nobody was asked to audit them."""
+REAL = {"real_best_region": 1, "real_refunds": 3, "real_failing_test": 3, "real_refund_german": 2}
+"""Jobs that a language model worked on, and their steps. The first was recorded by `donewhen record`, with its audit. The
+others were collected before there was one: what the model said is as it was, but for replies that a version of then asked
+for again and this one does not, and nobody audited them."""
 
 
 @pytest.mark.parametrize("name", REAL)
@@ -151,6 +152,8 @@ def test_jobs_of_a_real_model_replay(name: str, replay: Any) -> None:
     assert (run.status, len(run.receipt["steps"])) == ("completed", REAL[name])
     verdicts = {row["verdict"] for step in run.receipt["steps"] for row in step["criteria"]}
     assert verdicts <= {"cited", "proven"}
+    if name == "real_best_region":
+        assert run.receipt["audit"]["met"] == "yes"
 
 
 def test_the_fixture_replays_a_file_beside_the_test(replay: Any) -> None:
