@@ -140,9 +140,11 @@ async def test_it_is_redacted_as_one_likes(tmp_path: Path) -> None:
 
 
 REAL = {"real_best_region": 1, "real_refunds": 3, "real_failing_test": 3, "real_refund_german": 2}
-"""Jobs that a language model worked on, and their steps. `donewhen record` recorded the first one, with its audit. The
-others are older, and nobody audited them: what the model said is as it was, but for replies that a version of then asked
-for again and this one does not."""
+"""Jobs that a language model worked on, and their steps. `donewhen record` recorded the first one, with its audit.
+
+The others are older, and nobody audited them. What the model said is as it was, but for replies that a version of then
+asked for again and this one does not.
+"""
 
 
 @pytest.mark.parametrize("name", REAL)
