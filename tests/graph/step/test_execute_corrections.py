@@ -173,9 +173,7 @@ async def test_a_claim_beside_a_read_and_a_write_is_told_to_look_first() -> None
     assert flow.status == "completed"
     assert [e["tool"] for e in flow.journal if e["source"] == "tool"] == ["look", "send"]
     told = [m.text for m in requests(model, "s1")[-1].messages if m.type == "tool"]
-    assert any(
-        text.startswith("Look first: the results of the other calls came after this finish_step.") for text in told
-    )
+    assert any(text.startswith("Look first: you wrote this finish_step before the results") for text in told)
     assert flow.step("s1")["refused"] == 0
 
 
