@@ -170,6 +170,7 @@ class Executors(MutableMapping[str, Executor]):
         except Exception:
             self._common, self._effects = before
             raise
+        self.elsewhere |= {tool.name for tool in before[0]}  # what a profile forbids may go
 
     def _change(self, given: dict[str, Executor]) -> None:
         names = {tool.name for tool in [*self._common, *_own_tools(given)]}

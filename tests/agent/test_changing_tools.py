@@ -57,6 +57,21 @@ async def test_tools_are_added_and_removed_while_an_agent_lives() -> None:
     assert {tool["function"]["name"] for tool in asked.tools} & {"look", "count", "ask"} == {"count"}
 
 
+async def test_a_tool_that_a_profile_forbids_may_go_and_come() -> None:
+    """N45: its name is no misspelling then; when it is back it is forbidden as before."""
+    model = one_step([call("look"), finish_step("seen", ("s1.1", "apples"))], tools=["look"])
+    profile = {"forbidden_tools": ["take"]}
+    async with Agent(model, [look, take], storage="memory:", settings={**FREE, "profile": profile}) as agent:
+        agent.tools.remove("take")
+        assert (await agent.start("Look")).status == "completed"
+        agent.tools.add(take)
+    refused = one_step([call("take", what="it"), finish_step("not taken", "s1.result")])
+    async with Agent(refused, [look], storage="memory:", settings={**FREE, "limits": {"model_calls": 4}}) as agent:
+        agent.tools.add(take)
+        stream = agent.stream("Take it", settings={"profile": profile, "on_exhausted": "stop"})
+        assert any("there is no tool 'take'" in text for text in notes([event async for event in stream]))
+
+
 async def test_a_tool_of_the_plan_that_went_away_is_named(tmp_path: Path) -> None:
     """N45: in the process that goes on, people and the model are told which tool is not there; a call is corrected."""
     storage = f"sqlite:///{tmp_path}/runs.db"
