@@ -20,7 +20,7 @@ from donewhen.graph.llm.adapter import Adapter
 from donewhen.graph.llm.ask import ModelReply, Question, ask
 from donewhen.state.reading.decisions import TRIAGE, control_tools
 from donewhen.state.settings import Settings
-from donewhen.testing import ScriptedModel, WireServer, answer, fault, reply
+from donewhen.testing import ScriptedModel, WireServer, answer, call, fault, finish_step, reply, submit_plan
 from tests.kit.wired import wired
 
 PROMPT = [SystemMessage("You decide."), HumanMessage("What is 6 times 7?")]
@@ -334,3 +334,33 @@ async def test_an_error_of_any_kind_is_a_reply() -> None:
     got = await asked(deps_of(Odd([reply("x")])))
     assert got.message is None
     assert got.error is not None
+
+
+class Binding(ScriptedModel):
+    """Counts how often its tools are bound."""
+
+    bound: int = 0
+
+    def bind_tools(self, tools: Any, **options: Any) -> Any:
+        self.bound += 1
+        return super().bind_tools(tools, **options)
+
+
+async def test_a_model_is_prepared_once_for_the_rounds_of_a_step() -> None:
+    """N54: also where a step is shown lines of tools that it may find."""
+
+    def look(page: str) -> str:
+        """Look at a page."""
+        return f"page {page}"
+
+    def put(page: str) -> str:
+        """Write a page."""
+        return "written"
+
+    plan = submit_plan([{"content": "look at all pages", "done_when": ["they were seen"], "tools": None}])
+    rounds = [call("look", page=str(n)) for n in range(6)]
+    model = Binding([plan, *rounds, finish_step("seen", ("s1.1", "page 0"))])
+    settings = Settings(confirm="never", verification="grounded")
+    async with Agent(model, [look, put], effects={"look": "read", "put": "write"}, storage="memory:") as agent:
+        assert (await agent.start("look", settings=settings)).status == "completed"
+    assert model.bound == 2  # for the planning and for the step
