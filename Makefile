@@ -117,8 +117,8 @@ caching: .venv/ready-dev ## how much of a run is read from a provider's prompt c
 money: .venv/ready-dev ## what everyday jobs cost with three models, beside a bare loop: make money JOBS="tiny party"
 	@$(BIN)/python -m benchmarks.money $(JOBS)
 
-bench: .venv/ready-dev ## speed beside other libraries, each in its own environment: regenerates docs/performance.md
-	@$(BIN)/python -m benchmarks.bench
+bench: .venv/ready-dev ## speed beside other libraries, each in its own environment: regenerates docs/performance.md (15 minutes)
+	@$(BIN)/python -m benchmarks.bench $(ARGS)
 
 jobs: .venv/ready-dev ## everyday jobs with the model of the environment, beside a bare tool loop: make jobs JOBS="report refunds"
 	@$(BIN)/python -m benchmarks.jobs $(JOBS)

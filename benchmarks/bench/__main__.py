@@ -45,8 +45,10 @@ SCENARIOS = [
     ("cold", 0), ("sides", 4), ("sides", 16), ("token", 0), ("help", 0),
 ]  # fmt: skip
 ONLY = {
-    **dict.fromkeys(("unsaved", "durable"), ("create_agent",)),
-    **dict.fromkeys(("durable_writes", "talk", "talk_memory", "resumed", "token"), ("donewhen", "create_agent")),
+    "durable": ("donewhen", "LangGraph", "create_agent"),
+    **dict.fromkeys(
+        ("unsaved", "durable_writes", "talk", "talk_memory", "resumed", "token"), ("donewhen", "create_agent")
+    ),
     **dict.fromkeys(("cold", "sides"), ("donewhen", "LangGraph")),
     **dict.fromkeys(("data", "steps", "help"), ("donewhen",)),
 }

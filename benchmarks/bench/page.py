@@ -1,22 +1,18 @@
 """docs/performance.md: tables and goals of what was measured, and what is said about it in `notes.md`."""
 
+import os
 import platform
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 PAGE = Path(__file__).parents[2] / "docs" / "performance.md"
 NOTES = Path(__file__).parent / "notes.md"
 OURS, LANGGRAPH, CREATE_AGENT = "donewhen", "LangGraph", "create_agent"
 Measured = Mapping[tuple[str, str, int], Mapping[str, float]]
 """(peer, scenario, n) → what was measured."""
-SAME = {
-    (OURS, "unsaved"): "rounds",
-    (OURS, "durable"): "sqlite",
-    (LANGGRAPH, "durable"): "sqlite",
-}
-"""Scenarios that are another one for a peer: ours always saves, and always durably; so does the LangGraph loop."""
 
 
 @dataclass(frozen=True)
@@ -87,8 +83,8 @@ TABLES = (
         "What it leaves and sends",
         "Megabytes. Prompts are all requests of 200 rounds in one conversation; what is the same, providers can cache.",
         [
-            Row("stored, 10 rounds", "durable", 10, "mb"),
-            Row("stored, 200 rounds", "durable", 200, "mb"),
+            Row("stored, 10 rounds", "sqlite", 10, "mb"),
+            Row("stored, 200 rounds", "sqlite", 200, "mb"),
             Row("stored, 200 rounds of a tool that writes", "durable_writes", 200, "mb"),
             Row("prompts, 200 rounds", "prompts", 200, "mb"),
             Row("of these the same as before", "prompts", 200, "same"),
@@ -186,16 +182,18 @@ HEAD = """# How fast it is
 
 DoneWhen beside what one would take instead, all on one machine, taking turns, in one run of `make bench`; the best of
 {times}. Compare rows, not absolutes: {machine}, Python {python}, {day}. The last column says what ours is divided by.
-The scenarios are in `benchmarks/bench/peers`; every figure in a table comes from that run.
+The scenarios are in `benchmarks/bench/peers`; every figure in a table comes from that run. The load of the machine was
+{load:.1f} on {cores} cores; 1 is the measurement itself.
 
 """
 
 
 def write_page(best: Measured, peers: Sequence[str], times: int) -> None:
     """Write the page."""
-    about = {"machine": f"{platform.machine()}, {platform.system()}", "python": platform.python_version()}
+    about: dict[str, Any] = {"load": os.getloadavg()[2], "cores": os.cpu_count()}
+    about |= {"machine": f"{platform.machine()}, {platform.system()}", "python": platform.python_version()}
     text = HEAD.format(times=times, day=f"{datetime.now(UTC):%Y-%m-%d}", **about)
-    text += "## What was aimed at\n\n| | aim, at most | measured |\n|---|---|---|\n"
+    text += "## Aims\n\n| | at most | measured |\n|---|---|---|\n"
     text += "".join(_goal_line(best, goal) for goal in GOALS)
     for table in TABLES:
         text += f"\n## {table.title}\n\n{table.said}\n\n{_table(best, table, peers)}"
@@ -252,8 +250,7 @@ def _goal_line(best: Measured, goal: Goal) -> str:
 
 
 def _value(best: Measured, peer: str, row: Row) -> float | None:
-    scenario = SAME.get((peer, row.scenario), row.scenario)
-    return best.get((peer, scenario, row.n), {}).get(row.key)
+    return best.get((peer, row.scenario, row.n), {}).get(row.key)
 
 
 def _ratio(best: Measured, row: Row) -> str:

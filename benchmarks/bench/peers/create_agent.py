@@ -39,11 +39,10 @@ def run(n: int, tool: str, file: str | None, **options: Any) -> None:
 
 def durable(n: int, tool: str = "look") -> dict[str, Any]:
     def one(folder: str) -> dict[str, Any]:
-        started = time.process_time()
-        asyncio.run(work_rounds(n, tool, f"{folder}/x.db", "sync"))
-        return {"ms": 1000 * (time.process_time() - started) / n, "mb": stored(folder)}
+        ms = cpu(lambda: asyncio.run(work_rounds(n, tool, f"{folder}/x.db", "sync"))) / n
+        return {"ms": ms, "mb": stored(folder)}
 
-    run(3, tool, None)
+    in_folder(lambda folder: {"warm": run(3, tool, f"{folder}/x.db")})
     return in_folder(one)
 
 

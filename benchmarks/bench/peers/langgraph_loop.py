@@ -63,4 +63,5 @@ def sides(count: int) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    main({**rounds(run), "cold": cold(run), "sides": sides})
+    ordinary = rounds(run)  # on SQLite it is durable
+    main({**ordinary, "durable": ordinary["sqlite"], "cold": cold(run), "sides": sides})

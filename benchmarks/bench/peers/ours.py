@@ -159,7 +159,7 @@ def writes(n: int) -> dict[str, Any]:
     def one(folder: str) -> dict[str, Any]:
         return {"ms": cpu(lambda: run(n, "put", f"{folder}/x.db")) / n, "mb": stored(folder)}
 
-    run(3, "put", None)
+    in_folder(lambda folder: {"warm": run(3, "put", f"{folder}/x.db")})
     return in_folder(one)
 
 
@@ -184,4 +184,5 @@ def talk(turns: int, *, memory: bool = False) -> dict[str, Any]:
 if __name__ == "__main__":
     more = {"steps": steps, "cold": cold(run), "sides": sides, "resumed": resumed, "token": token}
     more |= {"durable_writes": writes, "talk": talk, "talk_memory": partial(talk, memory=True)}
-    main({**rounds(run), **more})
+    ordinary = rounds(run)  # it always saves, and on SQLite durably
+    main({**ordinary, **more, "unsaved": ordinary["rounds"], "durable": ordinary["sqlite"]})
