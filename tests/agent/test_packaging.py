@@ -2,6 +2,7 @@
 
 import os
 import re
+import runpy
 import shutil
 import subprocess
 import sys
@@ -107,7 +108,7 @@ def test_sdist_and_wheels_hold_real_files_under_one_name(artifacts: dict[str, Pa
     inside = {member.name.partition("/")[2] for member in members}
     assert {name.split("/")[0] for name in inside} == {
         ".gitignore", "CHANGELOG.md", "LICENSE", "PKG-INFO", "README.md", "docs", "donewhen", "examples",
-        "pyproject.toml",
+        "hatch_build.py", "pyproject.toml",
     }  # fmt: skip
     held["sdist"] = {name for name in inside if name.startswith("donewhen/")}
     for kind in ("wheel of the sdist", "wheel of the tree"):
@@ -132,6 +133,23 @@ def test_sdist_and_wheels_hold_real_files_under_one_name(artifacts: dict[str, Pa
     }
     ours.add("donewhen/skills/donewhen/SKILL.md")
     assert held["sdist"] == held["wheel of the sdist"] == held["wheel of the tree"] == ours
+
+
+def test_no_link_of_the_readme_is_dead_on_a_package_index(artifacts: dict[str, Path]) -> None:
+    """R10: links to files lead to the repository; while it has no address, their words stay without them."""
+    with zipfile.ZipFile(artifacts["wheel of the sdist"]) as wheel:
+        (name,) = (name for name in wheel.namelist() if name.endswith("/METADATA"))
+        shown = wheel.read(name).decode()
+    assert "## First run" in shown
+    assert "[LangGraph](https://" in shown
+    assert re.findall(r"\]\((?!https:)[^)]*\)", shown) == []
+    text = "![A run](docs/a.svg) [Tutorial](docs/t.md) [x](https://x.example)"
+    with_links = runpy.run_path(str(ROOT / "hatch_build.py"))["with_absolute_links"]
+    assert with_links(text, "") == " Tutorial [x](https://x.example)"
+    assert with_links(text, "https://git.example/us/") == (
+        "![A run](https://git.example/us/raw/main/docs/a.svg) [Tutorial](https://git.example/us/blob/main/docs/t.md) "
+        "[x](https://x.example)"
+    )
 
 
 @pytest.mark.parametrize("kind", ["sdist", "wheel of the sdist"])
