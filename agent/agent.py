@@ -186,6 +186,7 @@ class Agent:
             notifier=self._notifier,
             record=record or config.record,
             tracing=tracing,
+            prepare=lambda settings: self.models.prepare(("triage", "execute"), settings.models),
         )
         self._workers = WeakSet[Worker]()
 

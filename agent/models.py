@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from importlib import import_module
+from importlib.util import find_spec
 from typing import Any, Literal, get_args
 
 from langchain_core.language_models import BaseChatModel
@@ -57,6 +58,7 @@ _CLASSES = {
     "ollama": "langchain_ollama.ChatOllama",
 }
 """Providers that do not need the package `langchain`."""
+_EXTRAS = {"anthropic": "anthropic", "google_genai": "google", "ollama": "ollama"}
 _BUDGETS = {"off": 0, "low": 2_048, "medium": 8_192, "high": 24_576}
 """Token budgets of thinking, for models that take a number."""
 Level = Literal["off", "low", "medium", "high"]
@@ -81,8 +83,9 @@ class ModelSource:
     nothing is said, OpenAI's models think a little while they execute, more while they plan, else not; models that
     their owner told how to think do as they are told, save for triage; other providers' models are left as they are.
 
-    Making it needs no key, no network and no provider's library. Raises ConfigError: at once without any model or for
-    an unknown role, level or provider; at the first call for a missing key or a model that cannot be told to think.
+    Making it needs no key and no network, and imports no provider's library. Raises ConfigError: at once without any
+    model, for an unknown role, level or provider, and for a library that is not installed; by `prepare` and at the
+    first call for a missing key or a model that cannot be told to think.
     """
 
     def __init__(
@@ -108,7 +111,8 @@ class ModelSource:
             if not (wraps or isinstance(given, str | None)):
                 said = f"the class {given.__name__}" if isinstance(given, type) else f"of type {type(given).__name__}"
                 raise ConfigError(f"a model is 'provider:model' or a LangChain chat model, not {said}")
-        self.check(name for name in every if isinstance(name, str))
+        named = [*every, *([] if model else [self._config.model])]
+        self.check(name for name in named if isinstance(name, str))
         for role, asked in self._thinking.items():
             if not isinstance(asked, Mapping) and asked not in get_args(Level):
                 raise ConfigError(f"thinking[{role!r}] is {asked!r}; use off, low, medium, high, or fields to set.")
@@ -123,8 +127,14 @@ class ModelSource:
             made = self._made[role, name] = self._make(role, name)
         return made
 
+    def prepare(self, roles: Iterable[str], names: Mapping[str, str]) -> None:
+        """Make the models of these roles, as far as they are given by name; `names` has those of a run's settings."""
+        for role in roles:
+            if isinstance(names.get(role) or self._roles.get(role) or self._model or self._config.model, str):
+                self(role, names.get(role))
+
     def check(self, names: Iterable[str]) -> None:
-        """Raise ConfigError for a name of an unknown provider."""
+        """Raise ConfigError for a name without provider, of an unknown one, or of one whose library is missing."""
         for name in names:
             check_name(name, bool(self._config.base_url))
 
@@ -208,8 +218,10 @@ def is_provider(name: str) -> bool:
 
 
 def check_name(name: str, has_base_url: bool = False) -> None:
-    """Raise ConfigError, with a near match, for a name of an unknown provider."""
-    _split(name, has_base_url)
+    """Raise ConfigError for a name without provider, of an unknown one, or of one whose library is missing."""
+    provider, bare = _split(name, has_base_url)
+    if provider in _PACKAGES and not _is_installed(_CLASSES.get(provider, "langchain").partition(".")[0]):
+        raise ConfigError(_missing_library(provider, bare))
 
 
 def make_model(name: str, config: Config) -> BaseChatModel:
@@ -239,6 +251,8 @@ def _split(name: str, has_base_url: bool) -> tuple[str, str]:
     provider, colon, bare = name.strip().partition(":")
     if provider == DEMO:
         return provider, bare
+    if not colon and not has_base_url:
+        raise ConfigError(_name_without_provider(provider))
     if not colon:
         return "openai", provider
     if is_provider(provider):
@@ -251,6 +265,28 @@ def _split(name: str, has_base_url: bool) -> tuple[str, str]:
         f"The model {name!r} names an unknown provider, {provider!r}. {hint} For a server that speaks OpenAI's "
         "protocol set OPENAI_BASE_URL; any other LangChain chat model can be passed as an object."
     )
+
+
+def _name_without_provider(name: str) -> str:
+    provider, slash, bare = name.partition("/")
+    if close := get_close_matches(name.lower(), [DEMO], n=1):
+        hint = f"did you mean {close[0]!r}?"
+    else:
+        hint = f"write {f'{provider}:{bare}' if slash and is_provider(provider) else f'openai:{name}'!r}."
+    return f"The model {name!r} names no provider; {hint} Names without one are for a server of OPENAI_BASE_URL."
+
+
+def _is_installed(module: str) -> bool:
+    try:
+        return find_spec(module) is not None
+    except ValueError:  # `sys.modules` says that there is none
+        return False
+
+
+def _missing_library(provider: str, name: str) -> str:
+    extra = _EXTRAS.get(provider)
+    packages = f"'donewhen[{extra}]'" if extra else " ".join(("langchain", _PACKAGES[provider]))
+    return f"The model '{provider}:{name}' needs what is not installed: pip install {packages}"
 
 
 def _openai_model(name: str, api_key: str | None, base_url: str | None) -> BaseChatModel:
@@ -275,17 +311,13 @@ def _openai_model(name: str, api_key: str | None, base_url: str | None) -> BaseC
 def _langchain_model(provider: str, name: str) -> BaseChatModel:
     """Return a model of the provider's own package, or of `langchain`, which knows the other providers."""
     module, _, kind = _CLASSES.get(provider, "").partition(".")
-    package = _PACKAGES[provider]
     try:
         if kind:
             model = getattr(import_module(module), kind)(model=name)
         else:
             model = import_module("langchain.chat_models").init_chat_model(name, model_provider=provider)
     except ImportError:
-        packages = package if kind else f"langchain {package}"
-        raise ConfigError(
-            f"The model '{provider}:{name}' needs what is not installed: pip install {packages}"
-        ) from None
+        raise ConfigError(_missing_library(provider, name)) from None
     except Exception as error:  # each library refuses missing keys in its own way
         raise ConfigError(f"The model '{provider}:{name}' could not be set up. {redact(str(error))[:500]}") from error
     if not isinstance(model, BaseChatModel):

@@ -9,7 +9,7 @@ completes that worker's bookkeeping.
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import aclosing, asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -292,6 +292,8 @@ class Runner:
     """Delivers the news of the runs that are held here, if anybody wants them."""
     tracing: "Tracing | None" = None
     """Traces runs, if anybody wants that."""
+    prepare: Callable[[Settings], None] = lambda _: None
+    """Makes the models of a run; raises ConfigError where a key is missing."""
 
     def merge(self, given: SettingsLike) -> Settings:
         """Return the settings of a run that is given these."""
@@ -313,6 +315,7 @@ class Runner:
     async def start(self, session: Session, request: Request) -> Run:
         """Begin a request on the session's thread, unless that has it already. Raises ThreadWaiting, ConfigError."""
         self._check_enforceable(request.settings)
+        self.prepare(request.settings)
         request = await self._fill(request)
         try:
             async with hold(self.storage, self.graph, session.thread_id) as held:
@@ -439,6 +442,8 @@ class Runner:
                 command, noted["answered"] = resume_command(run, answers), digests(answers, given.answer)
             else:
                 command = _overdue_command(run, settings)
+            if command is not None or run.status == "running":
+                self.prepare(settings)  # before the answer is taken: without a key the run would fail
             return await self._go_on(held, session, run, command, settings, noted)
 
     async def run_submitted(self, session: Session) -> Run:

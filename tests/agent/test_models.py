@@ -162,7 +162,7 @@ async def test_new_openai_models_think_and_call_tools_on_the_responses_api() -> 
     assert bodies[0]["tools"][0]["name"] == "look"
 
 
-@pytest.mark.parametrize("name", ["openai:gpt-5-mini", "gpt-5-mini", "ft:gpt-4o:org::id"])
+@pytest.mark.parametrize("name", ["openai:gpt-5-mini", "ft:gpt-4o:org::id"])
 def test_a_missing_key_is_told_at_the_first_call(name: str) -> None:
     """P19: with what to set; making the source needs no key."""
     models = ModelSource(name, config=Config())
@@ -200,9 +200,9 @@ def test_what_is_wrong_is_named(model: str | None, connection: Config | None, sa
 def test_wrong_roles_and_levels_are_told_at_once() -> None:
     """S5: roles, levels and providers, when the agent is made."""
     with pytest.raises(ConfigError, match="did you mean execute"):
-        ModelSource("x", {"exceute": "y"})
+        ModelSource("openai:x", {"exceute": "y"})
     with pytest.raises(ConfigError, match="off, low, medium, high"):
-        ModelSource("x", thinking={"plan": "hard"})  # type: ignore[dict-item]
+        ModelSource("openai:x", thinking={"plan": "hard"})  # type: ignore[dict-item]
     with pytest.raises(ConfigError, match="did you mean plan"):
         Agent("demo", storage="memory:", models={"planner": "x"})
     for wrong in ({"models": {"planner": "x"}}, {"max_tokens": {"planner": 5}}):
@@ -211,7 +211,7 @@ def test_wrong_roles_and_levels_are_told_at_once() -> None:
     for given in ({"model": "opnai:gpt-5"}, {"model": "demo", "settings": {"models": {"judge": "opnai:gpt-5"}}}):
         with pytest.raises(ConfigError, match="Did you mean 'openai'"):
             Agent(storage="memory:", **given)
-    models = ModelSource("x", thinking={"plan": {"extra_boddy": {}}}, config=Config(api_key="key"))
+    models = ModelSource("openai:x", thinking={"plan": {"extra_boddy": {}}}, config=Config(api_key="key"))
     with pytest.raises(ConfigError, match="did you mean 'extra_body'"):
         models("plan")
     with pytest.raises(ConfigError, match="no role 'planer'; did you mean plan"):

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from donewhen import Agent, Limits, Profile, Run, Settings, StaleAnswer, wait
+from donewhen import Agent, ConfigError, Limits, Profile, Run, RunStream, Settings, StaleAnswer, wait
 from donewhen.agent.cli.app import app
 from donewhen.agent.page.serving import listen
 from donewhen.hooks import Hooks, Refuse
@@ -35,6 +35,9 @@ def taken_port() -> None:
 MISTAKES: dict[str, tuple[Callable[[], object], str]] = {
     "no model": (lambda: Agent(), "Give one, as in Agent('openai:"),
     "a provider misspelt": (lambda: Agent("opnai:gpt-5"), "Did you mean 'openai'?"),
+    "a model without provider": (lambda: Agent("gpt-5"), "write 'openai:gpt-5'"),
+    "a model with a slash": (lambda: Agent("openai/gpt-5"), "write 'openai:gpt-5'"),
+    "the demo misspelt": (lambda: Agent("Demo"), "did you mean 'demo'?"),
     "a tool without docstring": (lambda: Agent("demo", [undescribed]), "'undescribed' needs a docstring"),
     "a tool that is none": (lambda: Agent("demo", [3]), "'3' cannot be used as a tool: pass a LangChain tool"),
     "a setting misspelt": (lambda: Agent("demo", settings={"limit": 1}), "there is no limit; did you mean limits"),
@@ -92,6 +95,13 @@ def test_an_extra_that_is_missing_is_named(
     assert f"pip install 'donewhen[{extra}]'" in done.output.replace("\n", " ")
 
 
+def test_a_missing_package_is_named_when_the_agent_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    """P19, L14: not in the middle of a run."""
+    monkeypatch.setitem(sys.modules, "langchain_anthropic", None)
+    with pytest.raises(ConfigError, match=r"pip install 'donewhen\[anthropic\]'"):
+        Agent("anthropic:claude-sonnet-4-5", storage="memory:")
+
+
 @pytest.mark.parametrize(
     ("status", "said"),
     [(401, "Set a valid key, as OPENAI_API_KEY"), (404, "Set DONEWHEN_MODEL to one that it offers")],
@@ -107,11 +117,21 @@ def test_what_a_provider_refuses_is_said_in_the_answer(status: int, said: str, m
     assert said in run.answer
 
 
-def test_no_key_is_said_in_the_answer() -> None:
-    """L14: likewise."""
-    run = wait(Agent("openai:gpt-5.4-mini", storage="memory:").start("hi"))
-    assert run.status == "failed"
-    assert "Set OPENAI_API_KEY" in run.answer
+def test_a_run_without_its_key_is_not_started(tmp_path: Path) -> None:
+    """L14: nothing is written, and a run that waits goes on waiting; the key of a role counts as well."""
+    storage = str(tmp_path / "runs.db")
+    agent = Agent("openai:gpt-5.4-mini", storage=storage)
+    for start in (agent.start, agent.stream):
+        with pytest.raises(ConfigError, match="Set OPENAI_API_KEY"):
+            wait(anext(aiter(started)) if isinstance(started := start("hi"), RunStream) else started)
+    assert wait(agent.threads()) == []
+    with pytest.raises(ConfigError, match="Set OPENAI_API_KEY"):
+        wait(Agent("demo", storage="memory:").start("hi", settings={"models": {"execute": "openai:gpt-5"}}))
+    model = ScriptedModel(roles={"triage": [PLAN]})
+    run = wait(Agent(model, storage=storage).start("do it"))
+    with pytest.raises(ConfigError, match="Set OPENAI_API_KEY"):
+        wait(agent.resume(run, "approve"))
+    assert wait(agent.resume(run)).status == "waiting"
 
 
 @pytest.mark.parametrize(
