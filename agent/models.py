@@ -220,7 +220,8 @@ def is_provider(name: str) -> bool:
 def check_name(name: str, has_base_url: bool = False) -> None:
     """Raise ConfigError for a name without provider, of an unknown one, or of one whose library is missing."""
     provider, bare = _split(name, has_base_url)
-    if provider in _PACKAGES and not _is_installed(_CLASSES.get(provider, "langchain").partition(".")[0]):
+    own = provider in ("openai", "openrouter", DEMO)
+    if not own and not _is_installed(_CLASSES.get(provider, "langchain").partition(".")[0]):
         raise ConfigError(_missing_library(provider, bare))
 
 

@@ -22,8 +22,9 @@ from donewhen.graph.people.answers import BY_POLICY
 from donewhen.state.errors import ConfigError
 from donewhen.state.records import Pause
 from donewhen.state.run import VERSION, Json
+from donewhen.state.secrets import conceal_json
 from donewhen.state.settings import Settings, stored_settings
-from donewhen.state.values import store_label
+from donewhen.state.values import map_texts, store_label
 
 QUEUE = "agents"
 """The default queue of agents; the command has its own."""
@@ -33,6 +34,7 @@ CANCEL_POLL = 1.0
 
 GOAL_CHARS = 500
 QUESTION_CHARS = 300
+ARGUMENTS_CHARS = 4_000
 BEGUN = ""
 """Sorts before every moment, so that started runs come before all others."""
 
@@ -151,7 +153,21 @@ def _due(asked: Sequence[Json], settings: Settings | None) -> str:
 
 def _summary(pause: Pause) -> Json:
     kept = {key: pause.get(key) for key in ("id", "kind", "options", "step", "asked_at")}
+    if pause["kind"] in ("tool", "effect"):
+        kept |= {"tool": pause.get("tool"), "arguments": _short_arguments(pause.get("arguments") or {})}
     return {**kept, "question": str(pause.get("question") or "")[:QUESTION_CHARS]}
+
+
+def _short_arguments(given: Json) -> Json:
+    """Return the arguments of a call for a list: without credentials, long texts cut, and of many values the first."""
+    shown = map_texts(conceal_json(given), lambda text: _cut(text, QUESTION_CHARS))
+    if len(json.dumps(shown)) <= ARGUMENTS_CHARS:
+        return dict(shown)
+    return {name: _cut(json.dumps(each), 100) for name, each in [*shown.items()][:20]}
+
+
+def _cut(text: str, most: int) -> str:
+    return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
 def settings_in(row: Mapping[str, Any]) -> Settings | None:

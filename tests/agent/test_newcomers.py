@@ -165,6 +165,29 @@ def test_an_answer_after_one_by_id_is_no_second_delivery() -> None:
     assert wait(agent.resume("t", {"type": "approve"})).status == "completed"
 
 
+def test_an_open_call_is_listed_with_its_arguments() -> None:
+    """N45: `pending()` shows what is to be approved, without credentials, and cut where it is long."""
+    plan = submit_plan([{"content": "Send it", "tools": []}])
+    key = "sk-proj-" + "a1B2c3D4" * 5
+    asked = call("post", text="word " * 1000, key=key, to=["ann", "bob"])
+    model = ScriptedModel(roles={"triage": [plan], "execute": [asked]})
+
+    def post(text: str, key: str, to: list[str]) -> str:
+        """Post it."""
+        return "posted"
+
+    agent = Agent(model, [post], storage="memory:")
+    run = wait(agent.resume(wait(agent.start("post it")), "approve"))
+    (row,) = wait(agent.pending())
+    assert (row["kind"], row["id"], row["tool"]) == ("tool", run.pending[0]["id"], "post")
+    assert row["arguments"]["to"] == ["ann", "bob"]
+    assert row["arguments"]["text"].endswith("…")
+    assert len(json.dumps(row)) < 2_000
+    assert key not in json.dumps(row)
+    (info,) = wait(agent.threads())
+    assert info.pending[0]["arguments"] == row["arguments"]
+
+
 def test_no_hook_is_asked_about_a_confirmed_schedule() -> None:
     """C11: nothing ran, so a policy on results has nothing to check; the approved schedule is kept."""
     plan = submit_plan([{"content": "Look", "tools": []}], schedule={"every_minutes": 60})
