@@ -38,6 +38,10 @@ VERBS: dict[str, Verb] = {
 }  # fmt: skip
 TEXT_KEYS = ("message", "feedback", "reason", "text", "answer", "response")
 EDIT_KEYS = ("plan", "steps", "arguments")
+EDIT_SHAPES = {
+    "plan": '{"type": "edit", "plan": {"steps": […], …}}',
+    "tool": '{"type": "edit", "arguments": {…}}',
+}
 AROUND_KEYS = ("type", "decision", "action", "id")
 OWN_KEYS = (*AROUND_KEYS, "revision")
 NESTING = 4
@@ -351,6 +355,8 @@ def _read_edited_call(given: Given, pending: Pause) -> Answer | Unclear:
         arguments: Any = given.fields
     elif str(given.fields.get("tool", tool)) != tool:
         return unclear("other_tool", tool=tool)
+    elif given.action is None and "arguments" not in given.fields and set(before) & set(given.fields):
+        arguments = given.fields
     else:
         arguments = decode_json(given.fields.get("arguments"))
     if not isinstance(arguments, Mapping):
@@ -473,6 +479,9 @@ def _read_button(given: Given, pending: Pause, read_edit: Reader) -> Answer | Un
         if said == "yes":
             return unclear("no_but", text)
         return Answer(said) if said in ("cancel", "later") else Answer("reject", "" if said == "no" else text)
+    if given.verb == "edit" or (given.verb == "text" and match_option(text, "plan") == ("edit", "")):
+        shape = EDIT_SHAPES["plan" if pending["kind"] == "plan" else "tool"]
+        return unclear("edit_alone", text or "edit", shape=shape)
     return None
 
 

@@ -188,6 +188,37 @@ def test_an_open_call_is_listed_with_its_arguments() -> None:
     assert info.pending[0]["arguments"] == row["arguments"]
 
 
+def test_an_edited_call_may_come_in_any_shape() -> None:
+    """C09, L14: `arguments`, `args`, LangChain's edited action; a bare “edit” is told the shape."""
+    plan = submit_plan([{"content": "Send it", "tools": []}])
+    sent: list[str] = []
+
+    def send(to: str, text: str = "hi") -> str:
+        """Send it."""
+        sent.append(to)
+        return "sent"
+
+    shapes: list[Any] = [
+        {"type": "edit", "arguments": {"to": "bob"}},
+        {"type": "edit", "args": {"to": "bob"}},
+        {"type": "edit", "args": {"tool": "send", "arguments": '{"to": "bob"}'}},
+        {"type": "edit", "args": {"action": "send", "args": {"to": "bob"}}},
+        {"decisions": [{"type": "edit", "edited_action": {"name": "send", "args": {"to": "bob"}}}]},
+    ]
+    for answer in shapes:
+        work = [call("send", to="ann"), finish_step("sent", "s1.1")]
+        agent = Agent(ScriptedModel(roles={"triage": [plan], "execute": work}), [send], storage="memory:")
+        run = wait(agent.start("send it"))
+        said = wait(agent.resume(run, "edit")).problem
+        assert said.startswith('“edit” comes with what is edited: {"type": "edit", "plan": '), said
+        run = wait(agent.resume(run, "approve"))
+        for bare in ("edit", {"type": "edit"}):
+            run = wait(agent.resume(run, bare))
+            assert '“edit” comes with what is edited: {"type": "edit", "arguments": {…}}' in run.problem
+        assert wait(agent.resume(run, answer)).status == "completed", answer
+    assert sent == ["bob"] * len(shapes)
+
+
 def test_no_hook_is_asked_about_a_confirmed_schedule() -> None:
     """C11: nothing ran, so a policy on results has nothing to check; the approved schedule is kept."""
     plan = submit_plan([{"content": "Look", "tools": []}], schedule={"every_minutes": 60})
