@@ -65,6 +65,7 @@ class Desk:
             return agreed
         if not self.terminal.interactive:
             return None
+        self._discard_typed()
         self.progress.plan = None  # the person sees it now
         person = Person(self.terminal, self.terminal.read, self.output.archive.config.editor, self.drafts)
         try:
@@ -81,12 +82,19 @@ class Desk:
         """Ask the person for the next goal; return "" for none."""
         if self.again is None or run.status in ("waiting", "running") or not self.terminal.interactive:
             return ""
+        self._discard_typed()
         self.terminal.line("")
         self.terminal.line(self.terminal.say("follow_up"), "dim")
         try:
             return self.terminal.read(PROMPT).strip()
         except (EOFError, KeyboardInterrupt):
             return ""
+
+    def _discard_typed(self) -> None:
+        """Keep what was typed while the run worked from being an answer or the next goal, and say so."""
+        steer = resume_words(self.progress.thread_id, self.output.archive.storage_option, "--steer", "…")
+        if self.terminal.discard_typed() and steer:
+            self.terminal.line(self.terminal.say("unread", command=steer), "dim", whole=True)
 
     def _is_agreed(self, pause: Pause) -> bool:
         """Return whether --yes covers a pause; an answer that was refused is not repeated blindly."""

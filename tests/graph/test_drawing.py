@@ -9,6 +9,7 @@ from langchain_core.messages import HumanMessage
 
 from donewhen import Agent, Run, Settings, build_graph
 from donewhen.agent.config import read_config
+from donewhen.agent.models import ModelSource
 from donewhen.graph.build import build_graph as built
 from donewhen.state.errors import ConfigError
 from donewhen.testing import ScriptedModel, answer
@@ -54,33 +55,26 @@ def test_importing_reads_no_environment_and_no_provider() -> None:
     assert done.returncode == 0
 
 
-@pytest.mark.parametrize(
-    ("environment", "words"),
-    [
-        (KEYLESS, ["There is no key for the model 'gpt-5.4-mini'", "Set OPENAI_API_KEY", "'demo'"]),
-        (NOWHERE, ["connection to the model failed", "OPENAI_BASE_URL"]),
-    ],
-    ids=["no key", "no server"],
-)
-async def test_the_first_call_says_what_to_set(environment: dict[str, str], words: list[str]) -> None:
+async def test_the_first_call_says_what_to_set() -> None:
     """P19: the first call gives one clear error with what to set, as the outcome and as the last message."""
-    agent = Agent(config=read_config(environment), settings=Settings(model_retries=0))
-    run = await agent.start("Hello")
+    agent = Agent(config=read_config(NOWHERE), settings=Settings(model_retries=0))
+    run = await agent.start("Hello", thread_id="t")
     assert isinstance(run, Run)
     assert run.outcome is not None
     assert (run.status, run.outcome["code"]) == ("failed", "model_error")
-    for word in words:
-        assert word in run.answer
+    assert "connection to the model failed" in run.answer
+    assert "OPENAI_BASE_URL" in run.answer
     assert [info.status for info in await agent.threads()] == ["failed"]
-
-
-async def test_a_thread_can_go_on_after_the_key_is_set() -> None:
-    """P19, D04: after a failed first call the same thread takes the next request."""
-    agent = Agent(config=read_config(KEYLESS))
-    failed = await agent.start("Hello", thread_id="t")
-    assert failed.status == "failed"
-    again = Agent("demo", storage=agent.storage)
+    again = Agent("demo", storage=agent.storage)  # D04: the same thread takes the next request
     assert (await again.start("Hello", thread_id="t")).status == "completed"
+
+
+async def test_a_graph_without_a_key_says_what_to_set() -> None:
+    """P19: the compiled graph has no other way than its outcome; an Agent says it before it starts."""
+    values = await build_graph(ModelSource(config=read_config(KEYLESS))).compile().ainvoke({"messages": "Hello"})
+    assert (values["outcome"]["status"], values["outcome"]["code"]) == ("failed", "model_error")
+    for word in ("There is no key for the model 'gpt-5.4-mini'", "Set OPENAI_API_KEY", "'demo'"):
+        assert word in values["messages"][-1].text
 
 
 def test_an_unknown_role_is_said_at_once() -> None:

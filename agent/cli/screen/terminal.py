@@ -5,6 +5,7 @@ import re
 import select
 import signal
 import sys
+import termios
 import unicodedata
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -140,6 +141,14 @@ class Terminal:
         self.console.print(Text(prompt, style="bold", end=""), end="")
         _await_line(sys.stdin)
         return input()
+
+    def discard_typed(self) -> bool:
+        """Discard what was typed before a person is asked: it cannot be meant for that. Return whether it had a line."""
+        if not (self.interactive and sys.stdin.isatty()):
+            return False
+        ready = select.select([sys.stdin], [], [], 0)[0]
+        termios.tcflush(sys.stdin, termios.TCIFLUSH)
+        return bool(ready)
 
     def mark(self, status: str) -> str:
         """Return the glyph of a step's status."""

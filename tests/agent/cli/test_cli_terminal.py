@@ -183,3 +183,24 @@ def test_a_budget_at_a_terminal(tmp_path: Path) -> None:
         shown = piped("show", "mine", env=env, cwd=tmp_path).stdout
     assert "rounds      5 of 5" in shown
     assert "tokens in " in shown
+
+
+def test_what_is_typed_while_it_works_answers_nothing(tmp_path: Path) -> None:
+    """C02, L14: a line typed during the work is neither consent nor the next goal, and how to redirect it is said."""
+    asked, go = threading.Event(), threading.Event()
+
+    def plan(*_: Any) -> Any:
+        asked.set()
+        assert go.wait(SECONDS)
+        return submit_plan([COUNT])
+
+    with scripted(tmp_path, triage=[plan], execute=[[call("list_files")], COUNTED]) as env:
+        session = Session.start("run", "count", env=env, cwd=tmp_path)
+        assert asked.wait(SECONDS)
+        session.type("y")
+        go.set()
+        shown = session.asked()
+        assert "What was typed while it worked was not read." in shown
+        assert '--steer "…"' in shown
+        session.type("y")
+        assert session.end() == (0, "3 files\n")
