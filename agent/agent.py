@@ -22,7 +22,7 @@ from donewhen.agent.plans.store import PlanStore
 from donewhen.agent.plans.templates import Templates
 from donewhen.agent.prices import Price, Prices
 from donewhen.agent.request import MISSING, Continuation, GoalInput, Request, read_goal
-from donewhen.agent.run import Run
+from donewhen.agent.run import Run, no_thread
 from donewhen.agent.runner import Compiled, Runner
 from donewhen.agent.storage import Storage, open_storage
 from donewhen.agent.storage.store import AT_ONCE
@@ -123,6 +123,7 @@ class Agent:
         trace: "Tracing | bool" = False,
         config: Config | None = None,
     ) -> None:
+        _check_kinds(executors, hooks, skills)
         config = config or read_config()
         self.models: ModelSource = ModelSource(model, roles=models, thinking=thinking, config=config)
         """The models by role."""
@@ -212,6 +213,15 @@ class Agent:
         """Ask all runs of this agent to stop at a clean point; `resume` continues them."""
         for session in list(self._sessions):
             session.drain()
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            use = {"invoke": "wait(agent.start(…))", "ainvoke": "agent.start(…)", "astream": "agent.stream(…)"}.get(
+                name
+            )
+            hint = f": use {use}, or agent.graph.{name}(…)" if use else ""
+            raise AttributeError(f"an Agent has no attribute {name!r}{hint}", name=name, obj=self)
 
     @property
     def graph(self) -> ThreadGraph:
@@ -390,8 +400,9 @@ class Agent:
         return id
 
     async def submit_answer(self, thread_id: str | Run, answer: Any) -> str:
-        """Check an answer like `resume`, but leave the work to a worker.
+        """Check an answer like `resume`, but leave the work to a worker. Raises ResumeError if it cannot be understood.
 
+        An edit that breaks a rule is found by the worker: the run waits again, and its `problem` says why.
         If the thread is being worked on, an answer to another of its questions waits until that is done.
         """
         id = await self._runner.submit_answer(thread_id, answer)
@@ -478,7 +489,7 @@ class Agent:
         idle = ResumeError(f"nothing works on thread {thread_id!r}: resume it, or start anew on it")
         async with self.storage.writer() as (_, store):
             if (row := await store.threads.get(thread_id)) is None:
-                raise UnknownThread(f"there is no thread {thread_id!r}")
+                raise UnknownThread(no_thread(thread_id))
             settings = settings_in(row)
             if await self.storage.find_free([thread_id]):
                 raise idle
@@ -607,6 +618,17 @@ class Agent:
         self._sessions.discard(session)
         if self._notifier:
             self._notifier.wake()
+
+
+def _check_kinds(executors: object, hooks: object, skills: object) -> None:
+    """Raise ConfigError, with what to write, for arguments of another kind."""
+    if not isinstance(executors, Mapping | None):
+        raise ConfigError(f"executors is a dict of name → Executor, not a {type(executors).__name__}")
+    if not isinstance(hooks, Hooks | None):
+        kind = type(hooks).__name__
+        raise ConfigError(f"hooks is not a {kind}: write Hooks(before_call=[…], after_call=[…], before_end=[…])")
+    if not isinstance(skills, Skills | None):
+        raise ConfigError(f"skills is not a {type(skills).__name__}: write Skills({str(skills)!r})")
 
 
 def _id_of(thread: str | Run) -> str:

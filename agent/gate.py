@@ -13,9 +13,9 @@ from langgraph.types import Command
 from donewhen.agent.run import Run, ThreadId
 from donewhen.graph.people.answers import BY_POLICY, OVERDUE
 from donewhen.graph.people.pauses import PAUSE_ID
-from donewhen.state.errors import StaleAnswer
+from donewhen.state.errors import ResumeError, StaleAnswer
 from donewhen.state.language.texts import says_continue
-from donewhen.state.people.answers import stale_reason
+from donewhen.state.people.answers import read_answer, stale_reason
 from donewhen.state.run import Json
 from donewhen.state.settings import Settings
 from donewhen.state.values import clean_text, flaw
@@ -58,6 +58,15 @@ def address(run: Run, row: Json, answer: Any, shown: Run | str) -> Json:
         if reason := stale_reason(value, pauses[id]):
             raise StaleAnswer(reason, list(pauses))
     return answers
+
+
+def check_understood(run: Run, answers: Json) -> None:
+    """Raise ResumeError for an answer that can never be understood as one to its question."""
+    for pause in run.pending:
+        if pause["id"] in answers and "schema" not in pause:
+            read = read_answer(answers[pause["id"]], pause)
+            if isinstance(read, str):
+                raise ResumeError(read, [pause["id"]])
 
 
 def _by_id(run: Run, answer: Any) -> Json | None:

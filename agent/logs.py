@@ -13,11 +13,13 @@ LEVELS = ("debug", "info", "warning", "error")
 
 
 def set_up(asked: str) -> None:
-    """Log to stderr as DONEWHEN_LOG says: `json`, `text`, a level, or both as `json:debug`; "" changes nothing.
+    """Log to stderr as DONEWHEN_LOG says: `json`, `text`, a level, or both as `json:debug`; "" only bare warnings.
 
     Raises ConfigError for anything else.
     """
     if not asked:
+        if logging.lastResort and not logging.getLogger().handlers:
+            logging.getLogger("donewhen").addHandler(logging.lastResort)
         return
     words = asked.strip().lower().split(":")
     if unknown := [word for word in words if word not in ("json", "text", *LEVELS)]:

@@ -139,8 +139,13 @@ def _pending(values: Json, snapshot: StateSnapshot) -> tuple[Pause, ...]:
 def require_thread(thread_id: str, snapshot: StateSnapshot) -> StateSnapshot:
     """Return the snapshot. Raises UnknownThread if the thread never had a run."""
     if not snapshot.created_at:
-        raise UnknownThread(f"there is no thread {thread_id!r}")
+        raise UnknownThread(no_thread(thread_id))
     return snapshot
+
+
+def no_thread(thread_id: str) -> str:
+    """Return that there is no such thread, and where to see those that there are."""
+    return f"there is no thread {thread_id!r} in this storage; agent.threads() and `donewhen threads` list them"
 
 
 def waiting_error(run: Run) -> ThreadWaiting:

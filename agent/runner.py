@@ -27,6 +27,7 @@ from donewhen.agent.a2a.remote import cancel_asking
 from donewhen.agent.gate import (
     address,
     admit,
+    check_understood,
     digests,
     overdue_answers,
     queued_answers,
@@ -35,7 +36,7 @@ from donewhen.agent.gate import (
 )
 from donewhen.agent.plans.templates import Templates
 from donewhen.agent.request import MISSING, Continuation, Request, check_begun, is_delivered, is_not_begun, read_goal
-from donewhen.agent.run import Run, ThreadId, read_run, require_thread, waiting_error
+from donewhen.agent.run import Run, ThreadId, no_thread, read_run, require_thread, waiting_error
 from donewhen.agent.storage import Storage
 from donewhen.agent.storage.rounds import finish
 from donewhen.agent.storage.store import ThreadStore
@@ -90,6 +91,7 @@ SUBMIT_PATIENCE = 2.0
 """Seconds that an answer waits for a worker that is starting or finishing work on the thread."""
 LATE_CHARS = 1000
 """The most characters of late messages that a run's problem quotes."""
+WAIT_FOR_IT = "; `watch` follows it, `tell` redirects it, `cancel` ends it"
 ANSWER_LATER = "; `submit_answer` (`donewhen resume --detach`) leaves the answer for when that is done"
 _PLACES = ("checkpoint_id", "checkpoint_ns", "checkpoint_map")
 _log = logging.getLogger("donewhen")
@@ -415,7 +417,7 @@ class Runner:
     @asynccontextmanager
     async def _hold_for(self, given: Continuation, thread_id: str) -> AsyncIterator[HeldThread]:
         """Hold a thread; the error for one that another worker holds says what to do with an answer."""
-        advice = "" if given.answer is MISSING else ANSWER_LATER
+        advice = WAIT_FOR_IT if given.answer is MISSING else ANSWER_LATER
         try:
             async with hold(self.storage, self.graph, thread_id) as held:
                 advice = ""
@@ -693,7 +695,7 @@ class Runner:
         """Return the row of a thread. Raises UnknownThread."""
         async with self.storage.reader() as (_, store):
             if (row := await self._settled_row(store, thread_id)) is None:
-                raise UnknownThread(f"there is no thread {thread_id!r}")
+                raise UnknownThread(no_thread(thread_id))
             return read_info(thread_id, row)
 
     async def _settled_row(self, store: ThreadStore, thread_id: str) -> Json | None:
@@ -725,7 +727,12 @@ def _overdue_command(run: Run, settings: Settings) -> Command[Any] | None:
 
 
 def _address_open(run: Run, row: Json, answer: Any, shown: str | Run) -> Json:
-    """Return the answers by id. Raises StaleAnswer if nothing else is open on a thread that is worked on."""
+    """Return the answers by id, if they can be understood.
+
+    Raises StaleAnswer if nothing else is open on a thread that is worked on, and ResumeError.
+    """
     if run.status == "running" and not run.pending:
         raise StaleAnswer(f"thread {run.thread_id} waits for no other answer: it is being worked on")
-    return address(run, row, answer, shown)
+    answers = address(run, row, answer, shown)
+    check_understood(run, answers)
+    return answers

@@ -1,5 +1,6 @@
 """DoneWhen: a plan → confirm → execute agent runtime on LangGraph. Public names are imported when they are used."""
 
+import logging
 import sys
 from importlib import import_module
 from importlib.util import find_spec
@@ -12,6 +13,8 @@ for _folder in ("agent", "graph", "prompts", "state"):
             "core.symlinks=false). Install from PyPI or from a clone with links: "
             "git config core.symlinks true && git checkout -- donewhen"
         )
+
+logging.getLogger("donewhen").addHandler(logging.NullHandler())  # silent, unless whoever uses it sets up logging
 
 if TYPE_CHECKING:
     from donewhen.agent.a2a.remote import RemoteAgent

@@ -19,6 +19,9 @@ from donewhen.state.ledger import KEYS, Limits
 NO_ANSWER: Any = object()
 
 
+NOT_OURS = "this thread was not started by the command; resume it from the code that started it"
+
+
 @dataclass(frozen=True)
 class Choices:
     """The options of `donewhen run` that a later `resume` must know. JSON."""
@@ -37,7 +40,7 @@ class Choices:
     def read(cls, kept: Mapping[str, Any]) -> "Choices":
         """Read the choices that a thread keeps; raises ConfigError if the command did not start it."""
         if not isinstance(kept.get("dir"), str):
-            raise ConfigError("this thread was not started by the command; resume it from the code that started it")
+            raise ConfigError(NOT_OURS)
         return cls(**{key: kept[key] for key in cls.__dataclass_fields__ if key in kept})
 
 

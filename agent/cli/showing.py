@@ -16,6 +16,7 @@ from rich.cells import cell_len, set_cell_size
 
 from donewhen.agent.agent import Agent
 from donewhen.agent.cli.archive import Archive
+from donewhen.agent.cli.options import NOT_OURS
 from donewhen.agent.cli.result import Exit, local_time, proof_texts, receipt_lines, resume_command, run_object, short_id
 from donewhen.agent.cli.screen.drawing import AnswerText, draw_pause
 from donewhen.agent.cli.screen.meter import table
@@ -25,6 +26,7 @@ from donewhen.agent.config import DEMO, Config
 from donewhen.agent.run import Run
 from donewhen.agent.storage import open_storage
 from donewhen.agent.storage.storage import parse_url
+from donewhen.agent.work.queue import ThreadInfo
 from donewhen.agent.work.recorder import collect_rows, save_rows
 from donewhen.state.errors import DoneWhenError
 from donewhen.state.events import event_schema
@@ -44,12 +46,18 @@ TRY: dict[str, Any] = {"limits": {"model_calls": 3}, "on_exhausted": "stop", "mo
 
 def list_runs(archive: Archive, owner: str | None, status: Collection[str]) -> int:
     """Print one line per run, the latest first."""
-    infos = archive.look(lambda agent: agent.threads(owner=owner, status=status)) or []
+
+    async def look(agent: Agent) -> tuple[list[ThreadInfo], list[str]]:
+        found = await agent.threads(owner=owner, status=status)
+        return found, await agent.storage.find_free([info.thread_id for info in found if info.status == "running"])
+
+    infos, cut_off = archive.look(look) or ([], [])
     names = {info.thread_id: clean(short_id(info.thread_id)) for info in infos}
     width = max(map(len, names.values()), default=0)
+    states = {info.thread_id: "interrupted" if info.thread_id in cut_off else info.status for info in infos}
     lines = [
-        f"{names[info.thread_id]:{width}}  {info.status:9}  {local_time(info.updated):16}  {shorten(info.goal, 70)}"
-        for info in infos
+        f"{names[id]:{width}}  {states[id]:11}  {local_time(info.updated):16}  {shorten(info.goal, 68)}"
+        for id, info in ((info.thread_id, info) for info in infos)
     ]
     nothing = "No such runs." if owner or status else "No runs yet."
     return archive.finish({"threads": [asdict(info) for info in infos]}, lines, nothing)
@@ -66,11 +74,16 @@ def show_thread(archive: Archive, thread: str) -> int:
     if archive.json:
         return archive.finish(run_object(run, archive.storage))
     terminal = open_terminal(plain=archive.config.plain, stream=sys.stdout, language=run.language)
-    _show(run, terminal, archive.storage, at_work=held and run.status == "running")
+    ours = isinstance(info.metadata.get("dir"), str) or info.queue
+    at_work = held and run.status == "running"
+    hint = resume_command(run, archive.storage) if ours and not at_work else None
+    _show(run, terminal, at_work=at_work, hint=hint)
+    if not ours and run.status in ("waiting", "running") and not at_work:
+        terminal.line(NOT_OURS[0].upper() + NOT_OURS[1:] + ".")
     return Exit.COMPLETED
 
 
-def _show(run: Run, terminal: Terminal, storage: str | None, *, at_work: bool) -> None:
+def _show(run: Run, terminal: Terminal, *, at_work: bool, hint: str | None) -> None:
     say = terminal.say
     why = run.outcome["reason"] if run.outcome else run.problem if run.status != "waiting" else ""
     reason = f" ({shorten(why, 500)})" if why else ""
@@ -97,7 +110,7 @@ def _show(run: Run, terminal: Terminal, storage: str | None, *, at_work: bool) -
         room = max(cell_len(row.name) for row in rows)
         for row in rows:
             terminal.line(f"  {set_cell_size(row.name, room)} {row.text}", row.style)
-    if (hint := resume_command(run, storage)) and not at_work:
+    if hint:
         terminal.line(say("go_on_with", command=hint), whole=True)
 
 

@@ -2,6 +2,7 @@
 
 import json
 import socket
+import subprocess
 import sys
 from collections.abc import Callable
 from copy import deepcopy
@@ -13,6 +14,7 @@ from typer.testing import CliRunner
 
 from donewhen import Agent, ConfigError, Limits, Profile, Run, RunStream, Settings, StaleAnswer, wait
 from donewhen.agent.cli.app import app
+from donewhen.agent.config import read_profile
 from donewhen.agent.page.serving import listen
 from donewhen.hooks import Hooks, Refuse
 from donewhen.state.errors import DoneWhenError
@@ -30,6 +32,14 @@ def taken_port() -> None:
         other.bind(("127.0.0.1", 0))
         other.listen()
         listen(other.getsockname()[1])
+
+
+def submit_unreadable() -> None:
+    """Leave something to a worker that answers no call."""
+    plan = submit_plan([{"content": "Look", "tools": []}])
+    agent = Agent(ScriptedModel(roles={"triage": [plan]}), storage="memory:")
+    run = wait(agent.start("look"))
+    wait(agent.submit_answer(run, {"id": run.pending[0]["id"], "later_on": "make it 30"}))
 
 
 MISTAKES: dict[str, tuple[Callable[[], object], str]] = {
@@ -56,6 +66,14 @@ MISTAKES: dict[str, tuple[Callable[[], object], str]] = {
         lambda: Agent("demo", settings={"models": {"planner": "demo"}}),
         "settings: models.planner: There is no role 'planner'; did you mean plan?",
     ),
+    "executors as a list": (lambda: Agent("demo", executors=[1]), "executors is a dict of name → Executor"),  # type: ignore[arg-type]
+    "hooks as a list": (lambda: Agent("demo", hooks=[print]), "write Hooks(before_call=[…]"),  # type: ignore[arg-type]
+    "skills as a path": (lambda: Agent("demo", skills="work"), "write Skills('work')"),  # type: ignore[arg-type]
+    "a profile that is not there": (
+        lambda: read_profile("nobody.toml"),
+        "'nobody.toml' is not there: name a TOML file",
+    ),
+    "an answer that is none": (submit_unreadable, "this is no answer to what was asked. Accepted: approve"),
     "no goal": (lambda: wait(Agent("demo", storage="memory:").start("  ")), "The goal is empty"),
     "a port in use": (taken_port, "name another one with --port"),
 }
@@ -186,6 +204,25 @@ def test_an_open_call_is_listed_with_its_arguments() -> None:
     assert key not in json.dumps(row)
     (info,) = wait(agent.threads())
     assert info.pending[0]["arguments"] == row["arguments"]
+
+
+def test_an_agent_is_no_graph_and_says_what_to_use() -> None:
+    """L14: who knows LangGraph writes `invoke`."""
+    agent = Agent("demo", storage="memory:")
+    with pytest.raises(AttributeError, match=r"'invoke': use wait\(agent\.start\(…\)\), or agent\.graph\.invoke"):
+        agent.invoke({"messages": "hi"})  # type: ignore[attr-defined]
+    assert not hasattr(agent, "nothing")
+
+
+def test_a_library_is_silent_and_the_command_warns(tmp_path: Path) -> None:
+    """A correction of the model is no line on the user's stderr, unless logging is set up."""
+    code = (
+        "from donewhen import Agent, wait\n"
+        "from donewhen.testing import ScriptedModel, answer\n"
+        "print(wait(Agent(ScriptedModel(['', answer('Hello.')]), storage='memory:').start('hi')).answer)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert (done.stdout, done.stderr) == ("Hello.\n", "")
 
 
 def test_an_edited_call_may_come_in_any_shape() -> None:

@@ -143,7 +143,7 @@ class Terminal:
         return input()
 
     def discard_typed(self) -> bool:
-        """Discard what was typed before a person is asked: it cannot be meant for that. Return whether it had a line."""
+        """Discard what was typed before a person is asked, and return whether there was a line."""
         if not (self.interactive and sys.stdin.isatty()):
             return False
         ready = select.select([sys.stdin], [], [], 0)[0]
