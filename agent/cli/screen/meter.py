@@ -86,6 +86,8 @@ def _in_full(key: str, spent: Spending, limits: Spending, language: str) -> str:
     form, form_of_limit = _FORMS.get(key, ("{:g}",) * 2 if key in _SELDOM else ("{:,.0f}",) * 2)
     text = form.format(amount)
     if key in limits:
+        if key == "cost_usd" and round(limits[key], 2) != limits[key]:
+            form_of_limit = form
         text = say(language, "budget", "of", spent=text, total=form_of_limit.format(limits[key]))
     if key == "cost_usd" and spent.get(UNPRICED):
         unpriced = show("unpriced", calls=_calls(spent[UNPRICED], language))

@@ -1,5 +1,6 @@
 """Which thread is meant, what reading leaves alone, whose Ctrl-C it is: the command as it is used every day."""
 
+import asyncio
 import json
 import os
 import signal
@@ -9,8 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from donewhen import Agent
 from donewhen.agent.cli.result import Exit
 from donewhen.agent.cli.screen.drawing import draw_pause
+from donewhen.testing import ScriptedModel, submit_plan
 from tests.kit.screens.shell import Shell
 from tests.kit.screens.terminal import COMMAND, Session, environment, screen, written
 
@@ -113,3 +116,27 @@ def test_a_plan_is_drawn_in_words() -> None:
         "",
         "at most  9 rounds, $0.5",
     ]
+
+
+async def test_a_thread_of_other_code_is_said_to_be_that(shell: Shell) -> None:
+    """L9, L14: `show` names no command that cannot go on; what was cut off is `interrupted` in the list as well."""
+    storage = f"sqlite:///{shell.home / 'runs.db'}"
+    model = ScriptedModel(roles={"triage": [submit_plan([{"content": "Look"}])]})
+    async with Agent(model, storage=storage) as agent:
+        await agent.start(GOAL, thread_id="code")
+        await agent.start(GOAL, thread_id="priced", settings={"limits": {"cost_usd": 0.0125}})
+        async with agent.stream(GOAL, thread_id="left") as events:
+            async for event in events:
+                if event["type"] == "started":
+                    break
+    shown = await asyncio.to_thread(shell, "show", "code", "--storage", storage)
+    assert "donewhen resume" not in shown.stdout
+    assert "This thread was not started by the command; resume it from the code that started it." in shown.stdout
+    priced = await asyncio.to_thread(shell, "show", "priced", "--storage", storage)
+    assert "of $0.0125" in priced.stdout
+    listed = await asyncio.to_thread(shell, "threads", "--storage", storage)
+    assert {line.split()[0]: line.split()[1] for line in listed.stdout.splitlines()} == {
+        "code": "waiting",
+        "priced": "failed",
+        "left": "interrupted",
+    }
