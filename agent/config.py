@@ -146,7 +146,9 @@ def read_profile(path: str | Path) -> dict[str, Any]:
     try:
         found = tomllib.loads(Path(path).expanduser().read_text("utf-8-sig"))
     except FileNotFoundError:
-        raise ConfigError(f"the profile {str(path)!r} is not there: name a TOML file") from None
+        raise ConfigError(
+            f"the profile {str(path)!r} cannot be read: there is no such file; name a TOML file"
+        ) from None
     except (OSError, ValueError) as error:
         raise ConfigError(f"the profile {str(path)!r} cannot be read as TOML: {error}") from error
     profile = found.get("profile", found)

@@ -71,7 +71,7 @@ MISTAKES: dict[str, tuple[Callable[[], object], str]] = {
     "skills as a path": (lambda: Agent("demo", skills="work"), "write Skills('work')"),  # type: ignore[arg-type]
     "a profile that is not there": (
         lambda: read_profile("nobody.toml"),
-        "'nobody.toml' is not there: name a TOML file",
+        "'nobody.toml' cannot be read: there is no such file",
     ),
     "an answer that is none": (submit_unreadable, "this is no answer to what was asked. Accepted: approve"),
     "no goal": (lambda: wait(Agent("demo", storage="memory:").start("  ")), "The goal is empty"),
