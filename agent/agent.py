@@ -153,6 +153,7 @@ class Agent:
         """The executors by name; add, replace, disable and remove them at any time."""
         self.tools: AgentTools = AgentTools(self.executors, own, sources)
         """The tools; add and remove them at any time."""
+        self.models.check(each.model for each in self.executors.values() if isinstance(each.model, str))
         self._builder = partial(
             build_graph,
             self.models,

@@ -7,7 +7,7 @@ from typing import Any
 from langchain_core.language_models import BaseChatModel
 from langgraph.runtime import Runtime
 
-from donewhen.graph.executors.executor import Executors
+from donewhen.graph.executors.executor import Executors, own_tools
 from donewhen.graph.llm.adapter import Adapter
 from donewhen.graph.tools.finder import ToolFinder
 from donewhen.graph.tools.hooks import Hooks
@@ -56,7 +56,7 @@ class Deps:
         """Return the tools an executor may use: its own or the shared ones, without those the profile forbids."""
         named, forbidden = self.executors.get(executor or ""), settings.profile.forbidden_tools
         if named and named.tools is not None:
-            return self.toolbox.subset({tool.name for tool in named.tools} - {*forbidden})
+            return self.toolbox.subset({tool.name for tool in own_tools(named)} - {*forbidden})
         return self._all_but({*self.executors.private, *forbidden})
 
     def reads(self, settings: Settings) -> Toolbox:
@@ -79,8 +79,11 @@ class Deps:
     def model(self, role: str, settings: Settings, executor: str | None = None) -> BaseChatModel:
         """Return the model for a role; an executor's own model comes first."""
         named = self.executors.get(executor or "")
-        if named and named.model is not None:
-            return named.model
+        own = named.model if named else None
+        if isinstance(own, str):
+            return self.models(role, own)
+        if own is not None:
+            return own
         return self.models(role, settings.models.get(role))
 
 

@@ -3,15 +3,15 @@
 import inspect
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.runnables import Runnable
 from langchain_core.tools import BaseTool
 
 from donewhen.graph.executors.handoff import Handoff, Report
-from donewhen.graph.tools.toolbox import EffectKind, Toolbox
-from donewhen.state.errors import ConfigError
+from donewhen.graph.tools.toolbox import EffectKind, Toolbox, from_function
+from donewhen.state.errors import ConfigError, ToolError
 from donewhen.state.reading.decisions import NAMES
 from donewhen.state.settings import Profile
 from donewhen.state.values import near, similar
@@ -64,8 +64,10 @@ class Executor:
 
     description: str = ""
     profile: str = ""
-    model: BaseChatModel | None = None
-    tools: tuple[BaseTool, ...] | None = None
+    model: BaseChatModel | str | None = None
+    """A chat model, or its name as in `Agent(model)`."""
+    tools: Sequence[BaseTool | Callable[..., Any]] | None = None
+    """LangChain tools or functions."""
     passthrough: bool = False
     work: Callable[[str], Awaitable[Any]] | None = None
     """An async function from the step's brief to its result. If it returns an AIMessage, the reported usage is charged.
@@ -116,6 +118,8 @@ class Executors(MutableMapping[str, Executor]):
         """Names of tools that a profile may forbid although they are not here."""
         self._effects: dict[str, EffectKind] = {**(effects or {})}
         self._all: dict[str, Executor] = {}
+        self._made: dict[Callable[..., Any], BaseTool] = {}
+        """Tools by the functions that they were made of."""
         self._take({name: self._as_executor(name, one) for name, one in (given or {}).items()}, self._effects)
 
     def __getitem__(self, name: str) -> Executor:
@@ -188,13 +192,26 @@ class Executors(MutableMapping[str, Executor]):
         if not name.strip() or "\n" in name or len(name) > NAME_CHARS:
             raise ConfigError(f"{name!r} is no name for an executor: use a line of at most {NAME_CHARS} characters")
         if isinstance(one, Executor):
-            return one
+            return one if one.tools is None else replace(one, tools=tuple(self._as_tool(each) for each in one.tools))
         if isinstance(one, str):
             return self._open_address(name, one)
         if isinstance(one, Runnable):
             named, made = str(getattr(one, "name", "") or ""), Executor(graph=one)
             return replace(made, description=_own_words(made) or ("" if named == "LangGraph" else named))
         raise ConfigError(f"the executor {name!r} is {one!r}; give an Executor, a compiled graph, or 'a2a:https://…'")
+
+    def _as_tool(self, given: BaseTool | Callable[..., Any]) -> BaseTool:
+        """Return a function as a tool: the common one if that was made of it."""
+        if isinstance(given, BaseTool):
+            return given
+        if not callable(given):
+            raise ToolError(f"{given!r} cannot be used as a tool: pass a LangChain tool or a function")
+        if given not in self._made:
+            same = (
+                tool for tool in self._common if given in (getattr(tool, key, None) for key in ("func", "coroutine"))
+            )
+            self._made[given] = next(same, None) or from_function(given)
+        return self._made[given]
 
     def _open_address(self, name: str, address: str) -> Executor:
         if self._connect is None:
@@ -206,7 +223,12 @@ class Executors(MutableMapping[str, Executor]):
 
 
 def _own_tools(given: Mapping[str, Executor]) -> list[BaseTool]:
-    return [tool for executor in given.values() for tool in executor.tools or ()]
+    return [tool for executor in given.values() for tool in own_tools(executor)]
+
+
+def own_tools(executor: Executor) -> list[BaseTool]:
+    """Return the own tools of an executor that `Executors` holds, where its functions are tools."""
+    return [cast("BaseTool", tool) for tool in executor.tools or ()]
 
 
 def executor_problem(name: str | None, executors: Executors) -> str | None:

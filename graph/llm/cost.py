@@ -102,10 +102,11 @@ def find_unpriced(deps: Deps, settings: Settings) -> str | None:
     """Return why a run with a limit of money may not start: a model of it has no known price. None if it may."""
     if settings.limits.cost_usd is None and settings.step_limits.cost_usd is None:
         return None
-    names = [executor.model for executor in deps.executors.values() if executor.model is not None]
-    for role in ROLES:  # the judge too: a single criterion may need it
+    names = []
+    own = [("execute", name) for name, executor in deps.executors.items() if executor.model is not None]
+    for role, executor in [*own, *((role, None) for role in ROLES)]:  # the judge too: a single criterion may need it
         try:
-            names.append(deps.model(role, settings))
+            names.append(deps.model(role, settings, executor))
         except DoneWhenError:
             continue  # a model that cannot be made is reported when it is asked
     for name in map(model_name, names):

@@ -55,7 +55,7 @@ class Toolbox(Mapping[str, "KnownTool"]):
         self._tools: dict[str, KnownTool] = {}
         for tool in tools:
             if not isinstance(tool, BaseTool):
-                raise ToolError(f"{tool!r} is no LangChain tool; pass your tools through agent.tools.as_tools first")
+                raise ToolError(f"{tool!r} cannot be used as a tool: pass a LangChain tool or a function")
             _check_name(tool.name, self._tools, reserved)
             self._tools[tool.name] = KnownTool(tool, (effects or {}).get(tool.name))
         if unknown := [str(name) for name in effects or () if name not in self._tools]:

@@ -12,7 +12,19 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from donewhen import Agent, ConfigError, Limits, Profile, Run, RunStream, Settings, StaleAnswer, wait
+from donewhen import (
+    Agent,
+    ConfigError,
+    Executor,
+    Limits,
+    Profile,
+    Run,
+    RunStream,
+    Settings,
+    StaleAnswer,
+    ToolError,
+    wait,
+)
 from donewhen.agent.cli.app import app
 from donewhen.agent.config import read_profile
 from donewhen.agent.page.serving import listen
@@ -204,6 +216,26 @@ def test_an_open_call_is_listed_with_its_arguments() -> None:
     assert key not in json.dumps(row)
     (info,) = wait(agent.threads())
     assert info.pending[0]["arguments"] == row["arguments"]
+
+
+def test_an_executor_takes_functions_and_a_model_by_name() -> None:
+    """X18, L14: as the agent does; a function that both have is one tool."""
+
+    def look(where: str) -> str:
+        """Look somewhere."""
+        return where
+
+    def write(where: str) -> str:
+        """Write somewhere."""
+        return where
+
+    own = {"reader": Executor(tools=[look], model="demo"), "writer": Executor(tools=[look, write])}
+    agent = Agent("demo", [look], storage="memory:", executors=own)
+    assert sorted(agent.executors.toolbox) == ["look", "write"]
+    with pytest.raises(ConfigError, match="write 'openai:gpt-5'"):
+        Agent("demo", executors={"reader": Executor(model="gpt-5")})
+    with pytest.raises(ToolError, match="pass a LangChain tool or a function"):
+        agent.executors["broken"] = Executor(tools=[3])  # type: ignore[list-item]
 
 
 def test_an_agent_is_no_graph_and_says_what_to_use() -> None:

@@ -309,7 +309,7 @@ CYCLE["properties"]["self"] = CYCLE
         ([described("a", an_object(x={"description": "x" * 300_000}))], "characters"),
         ([described("a", {}, effect="sometimes")], "effect of 'a'"),
         ([described("a", {}, target=3)], "target of 'a'"),
-        ([print], "as_tools"),
+        ([print], "pass a LangChain tool or a function"),
     ],
 )  # fmt: skip
 def test_a_tool_that_cannot_be_offered_is_a_clear_error(tools: Any, said: str) -> None:
