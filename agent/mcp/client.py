@@ -257,14 +257,16 @@ class _Server:
         async with AsyncExitStack() as stack:
             with suppress(ListenNotSupportedError, SubscriptionLost, MCPError):  # which older protocols need not have
                 await stack.enter_async_context(client.listen(tools_list_changed=True))
+                self._news.set()  # for what changed before it listened
             while await self._news.wait():
                 self._news.clear()
                 try:
-                    self.listed = await _list(client)
+                    before, self.listed = self.listed, await _list(client)
                 except MCPError as error:
                     log.warning("the MCP server %r does not say which tools it has now: %s", self.name, error.message)
                 else:
-                    self._changed()
+                    if self.listed != before:
+                        self._changed()
 
     async def on_message(self, message: Any) -> None:
         """Take a notification of the server."""
