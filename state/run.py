@@ -33,8 +33,8 @@ SAID = "said_"
 Item = TypeVar("Item")
 SNAPSHOT_EVERY = 250
 """The number of writes between two full copies; checkpoints in between store only what was appended."""
-MESSAGES_EVERY = 50
-"""The same for the conversation, which outlasts its requests: at most 25 turns are read again."""
+MESSAGES_EVERY = 40
+"""The same for the conversation, which outlasts its requests: at most 20 turns are read again."""
 EARLIER = "earlier_rounds"
 """The id of the note that replaces rounds for which a prompt has no room."""
 
