@@ -108,7 +108,8 @@ def _plan(brief: str, tools: set[str], *, corrected: bool) -> AIMessage:
     missing = next((name for task in tasks for name in TOOLS[task.kind] if name not in offered), "")
     if unread or missing:
         why = pick(chinese, "; it cannot do this: ", "；它不会：") + f"“{unread[:200] or missing}”"
-        return call("decline", reason=why[2:], guidance=f"{_CAN[chinese]}{why}\n{_SET[chinese]}")
+        example = pick(chinese, "Try “find the word amount in the files”.", "试试“统计 Python 文件的数量”。")
+        return call("decline", reason=why[2:], guidance=f"{_CAN[chinese]}{why}\n{example}\n{_SET[chinese]}")
     plan = plan_arguments(" ".join(goal.split())[:200], tasks, chinese, checks="file_exists" in offered)
     return call("submit_plan", **plan, language=language)
 

@@ -139,7 +139,7 @@ async def test_the_rest_is_declined_and_nothing_is_done(folder: Path, goal: str)
     before = listing(folder)
     run = await played(folder, goal)
     assert (run.status, run.spent["model_calls"]) == ("failed", 1)
-    assert len(run.answer.splitlines()) == 2
+    assert len(run.answer.splitlines()) == 3
     assert "DONEWHEN_MODEL" in run.answer
     assert listing(folder) == before
 
