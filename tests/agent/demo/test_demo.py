@@ -79,7 +79,7 @@ def test_the_command_chooses_it_where_nothing_is_set(tmp_path: Path) -> None:
     refused = shell("run", "translate a.txt into French", "--json")
     said = json.loads(refused.stdout)
     assert (refused.exit_code, said["status"]) == (Exit.FAILED, "failed")
-    assert len(said["answer"].splitlines()) == 2
+    assert len(said["answer"].splitlines()) == 3
     assert "OPENAI_API_KEY, or DONEWHEN_MODEL or --model" in said["answer"]
 
 
