@@ -304,16 +304,22 @@ class Agent:
     ) -> Run:
         """Answer a thread's question, or continue it after a crash.
 
-        `answer` may have any shape clients send, or be `{id: answer}` for several open questions. With a Run in place
-        of the thread's id, the answer is only for that run's questions, as with ids. A plain answer with a thread's id
-        is for the current question. If it repeats the last answer to another question, it may be a second delivery and
-        is refused, unless the id comes from a Run with this question.
-        Without an answer, an interrupted run continues; with `steer` it gets a new plan by these words, which keeps
-        finished steps (“continue” keeps the plan). A waiting or finished run is returned unchanged. An answer that is
-        not understood keeps the pause, and `Run.problem` says why.
-        The settings are those of the start, whichever agent goes on; those given here go over them and stay.
-        `output_type` cannot change; given again, it makes `Run.output` an instance in this process too.
-        Raises ConfigError for another one, UnknownThread, StaleAnswer, ThreadBusy; nothing changes then.
+        Without an answer, an interrupted run continues; a waiting or finished run is returned unchanged. If an answer
+        is not understood, the run keeps waiting, and `Run.problem` says why.
+
+        Args:
+            thread_id: The thread, or a Run of it. With a Run, the answer applies only to that run's questions; with an
+                id, a plain answer applies to the current question. A plain answer that repeats the last answer to
+                another question may be a duplicate delivery and is refused, unless the id comes from a Run with this
+                question.
+            answer: The answer in any form that clients send, or `{id: answer}` for several open questions.
+            settings: Override those of the start, field by field, for the rest of the run.
+            steer: Instructions for a new plan, which keeps finished steps; “continue” keeps the plan.
+            config: LangGraph's configuration, such as callbacks and tags.
+            tools: Additional tools for this run; another process that continues it must pass them again.
+            output_type: The type given at the start, which makes `Run.output` an instance in this process too.
+
+        Raises ConfigError for another `output_type`, UnknownThread, StaleAnswer, ThreadBusy; nothing changes then.
         """
         stream = self.stream_resume(
             thread_id, answer, settings=settings, steer=steer, config=config, tools=tools, output_type=output_type
@@ -385,11 +391,25 @@ class Agent:
         at: datetime | None = None,
         output_type: Any = None,
     ) -> str:
-        """Leave a goal to a worker, from `at` on, and return the thread's id at once; follow it with `get` and `watch`.
+        """Queue a goal for a worker and return the thread's id at once; follow it with `get` and `watch`.
 
         A `worker` of any agent with this storage and `queue`, in any process, carries it out once; `donewhen worker`
-        serves `queue="command"` with the tools of the command. An `at` without a zone is in local time. Raises the
-        errors of `start`.
+        serves `queue="command"` with the tools of the command.
+
+        Args:
+            goal: A text, content blocks, or messages; the last message is the request.
+            template: The name of a saved plan to use instead of planning.
+            parameters: The values for the template.
+            thread_id: The thread; None begins a new one.
+            request_id: Your id of the request, for clients that send twice; without a `thread_id` it names the thread.
+            settings: Override those of the agent, field by field; whatever its profile forbids stays forbidden.
+            restart: Close a request of the thread that is not finished.
+            metadata: Your own data, returned by `info` and `threads`; never secrets.
+            owner: The owner of the thread.
+            at: The earliest time to start; None means now. Without a zone it is in local time.
+            output_type: A JSON Schema, or a Python type that Pydantic makes one of, for `Run.output`.
+
+        Raises the errors of `start`.
         """
         id = str(thread_id or request_id or uuid4())
         runner = self._runner_for(id, output_type=output_type)

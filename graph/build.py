@@ -46,23 +46,30 @@ def build_graph(
 ) -> StateGraph[RunState, Settings, RunInput, RunOutput]:
     """Build the runtime as an uncompiled StateGraph: embed it, or compile it with your checkpointer and store.
 
-    `model` serves every role; `models` overrides it by role (triage, plan, execute, judge, deliver) or gives models
-    that `Settings.models` may name. `effects` says what a tool does: read | idempotent | write; unknown is write.
-    `executors` maps names to an Executor or a compiled graph. Pass an `Executors`, created with `tools` and `effects`,
-    to change it while the graph is in use.
-    `secrets` become `[redacted]` in whatever tools return, as certain credentials do anyway.
-    `repeats` says that the caller runs the schedules of finished runs; without it plans cannot have schedules.
-    `context` and `memory` add text to every request, as data, up to 8,000 characters each. Each is a text or a function
-    of the goal and the thread id, async or not; if it fails or returns nothing, it is left out. `embeddings`
-    (LangChain) help to find tools when there are more than `Settings.tool_selection`. `settings` are the defaults of
-    every run; `context=` of a run overrides them. Inside a graph that has a context of its own, only `settings` apply,
-    and tools see that graph's context in `ToolRuntime`.
-    `agents_md` is as `context`, but words of the user, which are followed.
-    `hooks`: policies that every call, and every end, has to pass.
-    Without a store (`compile(store=…)`) an effect cut off by a crash cannot be recognised on resume.
+    Input: `{"messages": [...]}`; context: `Settings`. Without a store (`compile(store=…)`) a write that a crash
+    interrupted cannot be recognised on resume.
+
+    Args:
+        model: The model of every role.
+        tools: The tools of the agent.
+        models: Other models, by role (triage, plan, execute, judge, deliver) or by a name that `Settings.models` uses.
+        executors: Names mapped to an Executor or a compiled graph. Pass an `Executors`, created with `tools` and
+            `effects`, to change it while the graph is in use.
+        effects: What each tool does: read | idempotent | write. A tool with an unknown effect counts as write.
+        prices: A function of model name and usage that returns US dollars, or None if the price is unknown.
+        secrets: Texts to replace by `[redacted]` in tool results; recognised credentials are redacted anyway.
+        repeats: True if the caller runs the schedules of finished runs; otherwise plans cannot have schedules.
+        context: Text to add to every request as data, up to 8,000 characters: a text, or a function of the goal and
+            the thread id, async or not. If it fails or returns nothing, it is left out.
+        memory: Like `context`, for what is remembered about the user.
+        agents_md: Like `context`, but with instructions of the user, which the agent follows.
+        embeddings: LangChain embeddings that help to find tools if there are more than `Settings.tool_selection`.
+        settings: The defaults of every run; `context=` of a run overrides them. Inside a graph with its own context,
+            only these settings apply, and tools see that graph's context in `ToolRuntime`.
+        hooks: Policies that every call, and every end, must pass.
+
     Raises ToolError for a tool that cannot be offered to a model, and ConfigError for invalid settings or `effects` of
     unknown tools.
-    Input: `{"messages": [...]}`; context: `Settings`.
     """
     if not isinstance(executors, Executors):
         executors = Executors(executors, tools=as_tools(tools), effects=effects)

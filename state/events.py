@@ -20,7 +20,7 @@ class Placed(TypedDict):
     seq: int
     """Greater than that of any earlier event of the thread, in any process; use it as a cursor."""
     after: int
-    """The `seq` of the previous event, or 0 if this process sent none. With that event you missed nothing."""
+    """The `seq` of the previous event, or 0 if this process sent none. If you have that event, you missed nothing."""
 
 
 class Started(Placed):
@@ -38,7 +38,7 @@ class Goal(Placed):
 
 
 class Note(Placed):
-    """A notice for people: a fallback, a limit, a standstill."""
+    """A notice for people, such as a fallback, a limit, or a lack of progress."""
 
     type: Literal["note"]
     text: str
@@ -64,7 +64,7 @@ class Decided(Placed):
 
 
 class Thinking(Placed):
-    """A piece of the model's own thinking, where the provider shows it. It is no speech, and nothing rests on it."""
+    """A piece of the model's reasoning, if the provider returns it. It is not part of any message or evidence."""
 
     type: Literal["thinking"]
     step: str | None
@@ -72,7 +72,7 @@ class Thinking(Placed):
 
 
 class Stalled(Placed):
-    """The model has been silent for this many seconds; sent again while it lasts. Nothing is lost yet."""
+    """The model has sent nothing for this many seconds; repeated while this lasts. The request is still open."""
 
     type: Literal["stalled"]
     step: str | None
@@ -96,14 +96,14 @@ class Speech(Placed):
 
 
 class SpeechRestarted(Placed):
-    """Speech of an interrupted or rejected reply is void; it may come again from the start."""
+    """Discard the speech of an interrupted or rejected reply; it may be sent again from the start."""
 
     type: Literal["speech_restarted"]
     step: str | None
     id: str
-    """The id of the void message; its replacement has another one."""
+    """The id of the discarded message; its replacement has a new one."""
     argument: NotRequired[str]
-    """If set, only the speech of this argument is void; otherwise only prose is."""
+    """If set, discard only the speech of this argument; otherwise only the prose."""
 
 
 class Planned(Placed):
@@ -124,7 +124,7 @@ class Revised(Placed):
 
 
 class Asked(Placed):
-    """A person is asked. `waiting`, or the interrupt on LangGraph's server, lists all open questions with their ids."""
+    """A question to a person. `waiting`, or the interrupt on LangGraph's server, lists every open one by id."""
 
     type: Literal["question"]
     kind: PauseKind
@@ -176,7 +176,7 @@ class Observed(Placed):
 
 
 class Correction(Placed):
-    """A reply could not be used, and the model was told why; with `step` None it was the planner's."""
+    """A reply was unusable, and the model was told why; `step` is None for the planner's reply."""
 
     type: Literal["correction"]
     step: str | None
@@ -232,7 +232,7 @@ class Custom(Placed):
 
 
 class Waiting(Placed):
-    """The last event of a stream whose run waits for a person; `run` is `Run.to_dict()`."""
+    """The last event of a stream if the run waits for a person; `run` is `Run.to_dict()`."""
 
     type: Literal["waiting"]
     pending: list[Pause]
@@ -242,7 +242,7 @@ class Waiting(Placed):
 
 
 class Ended(Placed):
-    """The last event of a run that ended, or of a stream that was stopped (`running`)."""
+    """The last event of a finished run, or of a stream that was stopped (`running`)."""
 
     type: Literal["outcome"]
     status: Status | Literal["running"]
@@ -253,7 +253,7 @@ class Ended(Placed):
 
 
 class Failed(Placed):
-    """The last event of a stream that an exception ended. All recorded work is kept; `resume` continues it."""
+    """The last event of a stream that ended with an exception. Recorded work is kept; `resume` continues it."""
 
     type: Literal["error"]
     kind: str

@@ -1,4 +1,4 @@
-"""The ledger: spending and limits use the same keys. Limits are data, and so are counts."""
+"""The ledger: counters of spending and their limits, under the same keys, as plain data."""
 
 import math
 from collections.abc import Mapping
@@ -20,13 +20,15 @@ class Limits(Options):
     rounds: int | None = Field(default=None, ge=0, description="model decisions for steps")
     model_calls: int | None = Field(default=None, ge=0, description="requests that reached a model, retries included")
     tool_calls: int | None = Field(default=None, ge=0, description="calls of domain tools and of checks")
-    input_tokens: int | None = Field(default=None, ge=0, description="what models read")
+    input_tokens: int | None = Field(default=None, ge=0, description="tokens sent to models")
     cached_tokens: int | None = Field(default=None, ge=0, description="the part of input_tokens read from a cache")
-    output_tokens: int | None = Field(default=None, ge=0, description="what they write")
+    output_tokens: int | None = Field(default=None, ge=0, description="tokens that models generate")
     cost_usd: FiniteFloat | None = Field(default=None, ge=0, description="US dollars")
-    active_seconds: FiniteFloat | None = Field(default=None, ge=0, description="work, not waiting for people")
-    questions: int | None = Field(default=None, ge=0, description="questions put to a person")
-    replans: int | None = Field(default=None, ge=0, description="other plans after a failure")
+    active_seconds: FiniteFloat | None = Field(
+        default=None, ge=0, description="working time, without waiting for people"
+    )
+    questions: int | None = Field(default=None, ge=0, description="questions to a person")
+    replans: int | None = Field(default=None, ge=0, description="new plans after a failure")
 
 
 class MeterRow(TypedDict):
@@ -57,7 +59,7 @@ def add(left: Mapping[str, float] | None, right: Mapping[str, float] | None) -> 
 
 
 def with_granted(limits: Limits, granted: Mapping[str, float] | None) -> Amounts:
-    """Return the limits plus what was granted."""
+    """Return the limits plus the granted extensions."""
     set_keys = [key for key in KEYS if getattr(limits, key) is not None]
     return {key: getattr(limits, key) + (granted or {}).get(key, 0) for key in set_keys}
 
@@ -73,14 +75,14 @@ def subtract(amounts: Mapping[str, float], used: Mapping[str, float] | None) -> 
 
 
 def allowance_left(values: Mapping[str, Any]) -> Amounts:
-    """Return what a step or planning may still spend: its allowance minus its spending since it was sent off."""
+    """Return what a step or planning may still spend: its allowance minus its spending since it was dispatched."""
     return subtract(values.get("allowance") or {}, values.get("spent"))
 
 
 def exhausted(left: Mapping[str, float], needs: tuple[str, ...] = ("rounds", "model_calls")) -> str | None:
-    """Return the first key that is used up, or None. `needs` names amounts that the next action takes one of.
+    """Return the first key that is used up, or None. `needs` names the amounts that the next action uses one of.
 
-    Money, tokens and seconds always count: at zero nothing more may be bought.
+    Money, tokens and seconds are always checked: at zero, no further action may start.
     """
     return next(iter(exhausted_keys(left, needs)), None)
 

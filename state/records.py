@@ -11,8 +11,8 @@ from donewhen.state.values import Json
 StepStatus = Literal[
     "pending", "running", "waiting", "ready", "done", "failed", "blocked", "skipped", "exhausted", "stale"
 ]  # fmt: skip
-"""`ready`: continues on its own; `waiting`: for a person. From `done` on the step has ended. `stale`: it was done, and
-another step repeats it because it no longer holds.
+"""A `ready` step continues on its own; a `waiting` one needs a person. All statuses from `done` on are final. A `stale`
+step was done, but its result no longer holds and another step repeats it.
 """
 PauseKind = Literal["plan", "question", "tool", "budget", "effect"]
 
@@ -29,7 +29,7 @@ class Pause(TypedDict, total=False):
     step: str | None
     """The step that asks; None for planning or the run."""
     purpose: str
-    """question: the purpose of the step, if another step asks the same words."""
+    """question: the purpose of the step, if another step asks the same question."""
     tool_call_id: str
     """The tool call that shows the pause in the conversation."""
     asked_at: str
@@ -68,15 +68,15 @@ class Pause(TypedDict, total=False):
     batch: list[Json]
     """tool: calls of the same reply that are approved with it, `{position, tool, arguments}`."""
     new: list[str]
-    """tool: targets of these calls that nobody approved or said, and no tool returned as a whole value."""
+    """tool: targets of these calls that no person approved or mentioned, and no tool returned as a whole value."""
     relayed: bool
     """question, tool: True if an executor or a tool asks."""
     schema: Json
     """question: the JSON Schema of a form; the answer is an object that fits it."""
     digest: str
-    """question: hash of what a tool asked, by which it sees that it asks the same again."""
+    """question: hash of a tool's question, to recognize the same question when it is asked again."""
     unreached: str
-    """question, tool: why the last answer did not reach that executor."""
+    """question, tool: why the last answer did not reach the executor that asked."""
     exhausted: str | list[str]
     """budget: the ledger key or keys that are used up."""
     suggested: dict[str, float]
@@ -122,9 +122,9 @@ class CallFacts(TypedDict, total=False):
     arguments: Mapping[str, Any]
     """The arguments of the call; for an answer the question, who answered, and the pause."""
     ok: bool
-    """True unless it says otherwise."""
+    """True if missing."""
     effect: str | None
-    """None for what was no call of a tool, and for a call that was not made."""
+    """None if it was not a tool call, or the call was not made."""
     seconds: float
     at: str
     """ISO 8601, UTC."""
@@ -166,14 +166,14 @@ class JournalEntry(TypedDict, total=False):
     same_as: str
     """The observation with the same result."""
     users_text: bool
-    """True if it holds words of the user, such as a skill, which are not framed as foreign."""
+    """True if it holds words of the user, such as a skill, which are not framed as untrusted data."""
 
 
 class PlanningRecord(TypedDict, total=False):
-    """The state of a planning, and its inputs."""
+    """The state of one planning phase, and its inputs."""
 
     number: int
-    """The number of the planning within the request."""
+    """The number of the planning phase within the request."""
     transcript: str
     """The key of its rounds, and the prefix of its questions: `plan`, `plan@2` …"""
     phase: Literal["triage", "draft"]
@@ -186,24 +186,24 @@ class PlanningRecord(TypedDict, total=False):
     """Consecutive replies that were only text."""
     questions: int
     calls: list["FrozenCall"]
-    """Read calls to make next."""
+    """Read-only calls to make next."""
     found: list[str]
     """Tools found in addition to the offered ones."""
     interjection_cursor: str
     """The last interjection that its rounds include."""
     language: str
-    """The language of its last decision, if it has a catalogue."""
+    """The language of its last decision, if there are texts in that language."""
     mode: str
     """The previous mode; `reason` is the planner's reason for a change."""
     reason: str
     proposal: Json
     """A plan to start from: the quick one, or one that a person rejected."""
     sketched: bool
-    """True if the proposal is the quick plan, which is the fallback."""
+    """True if the proposal is the quick plan, used as the fallback."""
     fell_back: str
     """Why it used the fallback."""
     feedback: str | None
-    """The change that a person asks for."""
+    """The change that a person requested."""
     failure: str
     """Why a new plan is needed."""
     failed: list[str]
@@ -227,7 +227,7 @@ class PlanningRecord(TypedDict, total=False):
     came_back: list[str]
     """Criteria of a replaced one-step plan that the new plan does not mention."""
     answer_told: bool
-    """True if an answer was sent back once; `repeat_told`, `lost_told` and `language_told` are for other flaws."""
+    """True if an answer was sent back once; `repeat_told`, `lost_told` and `language_told` record other corrections."""
     repeat_told: bool
     lost_told: bool
     language_told: bool
@@ -263,12 +263,12 @@ class Ending(TypedDict, total=False):
     """The structured answer, if one is requested."""
     audit: Json | None
     again: bool
-    """True if a finished run is to be audited again; `problem` says why that was not possible."""
+    """True if a finished run should be audited again; `problem` says why that was not possible."""
     problem: str
 
 
 class FrozenCall(TypedDict, total=False):
-    """A tool call that was decided and not made yet, exactly as it will run."""
+    """A tool call that is decided but not made yet, exactly as it will run."""
 
     id: str
     """The id of the model's tool call."""
@@ -279,7 +279,7 @@ class FrozenCall(TypedDict, total=False):
     native: bool
     """True for a tool call, False for a call printed as text."""
     attempt: str
-    """The attempt of its effect that a person's answer is about."""
+    """The attempt of its effect to which a person's answer applies."""
     approved: str
     """Who approved it: `user` or `policy`. It then runs without another question."""
     edited: bool
@@ -287,7 +287,7 @@ class FrozenCall(TypedDict, total=False):
     refused: str
     """Why a person rejected it; it is not made."""
     response: str
-    """A person's answer in place of its result."""
+    """A person's answer, used as its result."""
     known: str
     """A person's answer about an interrupted call, such as `happened`."""
     delegated: bool
@@ -298,9 +298,9 @@ class FrozenCall(TypedDict, total=False):
     """The questions of the executor or the tool; `answers` has the replies so far."""
     answers: list[Any]
     asked: int
-    """How often its tool asked."""
+    """The number of questions its tool has asked."""
     planned: bool
-    """True if the plan specified it, not a reply."""
+    """True if the call comes from the plan, not from a reply."""
 
 
 class StepClaim(TypedDict, total=False):
@@ -343,20 +343,20 @@ class StepRecord(TypedDict, total=False):
     draft: str
     """The result of a refused claim; it is kept until another one is sent."""
     reason: str
-    """Why it ended otherwise, for people; `code` is for programs."""
+    """Why it ended without being done, for people; `code` is for programs."""
     code: str
     verdicts: list[Json]
     """Per criterion: `{criterion, text, verdict, evidence, note}`."""
     standing: dict[str, Json]
     """Accepted claims by the number of the criterion; they need not be repeated."""
     imprecise: dict[str, int]
-    """How often the evidence of a criterion was refused for its form only, by number."""
+    """By criterion number, how often its evidence was refused only for its form."""
     unchanged: str
-    """Why nothing had to be changed although tools for that were granted, in the model's words."""
+    """Why the step changed nothing although it had tools for writing, in the model's words."""
     audit: Json
     """The `AuditRow` of the result, if it is the answer."""
     doubted: bool
-    """True if a judge's doubts were sent back to the model."""
+    """True if a judge's objections were sent back to the model."""
     wrote: list[str]
     """Short keys of the step's writes."""
     spent: dict[str, float]
@@ -381,7 +381,7 @@ class StepRecord(TypedDict, total=False):
     task: str | None
     """The open tool call that shows the step in the conversation."""
     answers: bool
-    """True if it is the only step, whose result is the answer."""
+    """True if it is the only step, so its result is the answer."""
     said: str | None
     """The message in which its result was streamed."""
     interjection_cursor: str
@@ -391,8 +391,8 @@ class StepRecord(TypedDict, total=False):
     finished_task: str | None
     """The reason for ending the run early."""
     let_go: bool
-    """True if a person agreed to that."""
+    """True if a person agreed to end it early."""
     rejected: dict[str, str]
     """Calls that a person rejected: call key → reason."""
     replaced: Json
-    """How another plan replaced it: `{content, by, instead}`."""
+    """How a new plan replaced it: `{content, by, instead}`."""

@@ -1,4 +1,4 @@
-"""The shape of a receipt: everything needed to check a run. JSON, stored in the outcome."""
+"""The structure of a receipt: everything needed to check a run, as JSON in the outcome."""
 
 from typing import Any, Literal, NotRequired
 
@@ -18,9 +18,9 @@ class Evidence(TypedDict):
     """Its id, such as `s2.3`; `recall`, the journal in state and `donewhen show` have the text."""
     quote: NotRequired[str]
     before: NotRequired[bool]
-    """True if it is cited as it was before its subject changed."""
+    """True if it describes its subject before a later change."""
     part: NotRequired[bool]
-    """True if the model saw only a part of it."""
+    """True if the model saw only part of it."""
 
 
 class CriterionRow(TypedDict):
@@ -67,7 +67,7 @@ class StepRow(TypedDict):
     spent: dict[str, float]
     """By ledger key, for all attempts of this plan."""
     unchanged: str
-    """Why nothing was changed although tools for that were granted, in the model's words; "" if something was."""
+    """Why the step changed nothing although it had tools for writing, in the model's words; "" if it did."""
     silent_rounds: int
     """The longest series of rounds without anything new."""
     repeated: list[RepeatedRow]
@@ -143,7 +143,7 @@ class UndoneRow(TypedDict):
     """A change of a file that a person undid after the run."""
 
     id: str
-    """The observation of the call that made it; of an earlier request with its number, such as `1:s2.3`."""
+    """The observation of the call that made it; prefixed with the request's number if earlier, such as `1:s2.3`."""
     path: str
     at: str
 
@@ -154,7 +154,7 @@ class FieldRow(TypedDict):
     path: str
     """Such as `offers[0].price`; "" if the result is a single value."""
     evidence: list[Evidence]
-    """The observation or result with this value; empty if it is nowhere verbatim, such as a sum."""
+    """The observation or result with this value; empty if the value occurs in none verbatim, such as a sum."""
 
 
 class OutputRow(TypedDict):
@@ -182,14 +182,14 @@ class AuditRow(TypedDict):
     """A judge's verdict on the delivered text and the goal."""
 
     problem: str
-    """Why there was no audit, where one was due; "" where there was one, or nobody who could make it (`nobody`)."""
+    """Why a required audit was not possible; "" if it was made, or if the model cannot audit (`nobody`)."""
     met: Literal["yes", "part", "no", ""]
     """The judge's verdict on the goal; "" without an audit."""
     missing: list[str]
     """Missing parts of the goal."""
     sentences: list[SentenceRow]
     nobody: NotRequired[bool]
-    """The model of the role cannot judge, as the demo model cannot: nobody audited the run."""
+    """True if the judge's model cannot audit, such as the demo model; the run was not audited."""
 
 
 class PlanRow(TypedDict):
@@ -209,7 +209,7 @@ class Receipt(TypedDict):
     schedule: dict[str, Any] | None
     verification: Literal["claimed", "grounded", "audited", "judged"]
     criteria: list[CriterionRow]
-    """The goal's own, of a plan of several steps; proven when the answer was delivered."""
+    """The criteria of the goal, if the plan has several steps; verified when the answer was delivered."""
     steps: list[StepRow]
     replaced: list[ReplacedRow]
     approvals: list[ApprovalRow]
@@ -220,11 +220,11 @@ class Receipt(TypedDict):
     undone: NotRequired[list[UndoneRow]]
     """The changes that were undone after the run."""
     output: OutputRow | None
-    """None where no data was asked for."""
+    """None if no structured result was requested."""
     audit: AuditRow | None
-    """None where none was due."""
+    """None if no audit was required."""
     looked: bool
-    """True if anything was looked at."""
+    """True if anything was read."""
     changed: bool
     """True if anything was changed, or may have been."""
     background: NotRequired[list[str]]
@@ -238,7 +238,26 @@ class Outcome(TypedDict):
 
     status: Status
     code: str
-    """The terminal reason, one of `state/proof/outcome.py`."""
+    """Why the run ended:
+
+    - `answered`: answered without a plan.
+    - `scheduled`: a recurring request was saved; nothing ran yet.
+    - `worked`: all steps ended; their results decide the status.
+    - `finished_early`: the rest of the plan was skipped.
+    - `delivered_early`: results were delivered after a failed step.
+    - `goal_not_met`: the audit found that something requested is missing.
+    - `not_shown`: the audit found a statement without evidence.
+    - `unaudited`: a required audit was not possible.
+    - `declined`: the agent declined the request.
+    - `bad_goal`: the request cannot be used, such as a blank one.
+    - `no_plan`: planning produced no usable plan.
+    - `model_error`: a model call failed.
+    - `old_state`: reserved for a thread whose state is from an unsupported version.
+    - `cancelled`: a person cancelled the run or rejected its plan.
+    - `unanswered`: the policy ended the run because no person answered.
+    - `out_of_budget`: a limit or the deadline was reached, and the results so far were delivered.
+    - `stopped`: the run was stopped at a limit.
+    """
     text: str
     """The answer, for the user."""
     reason: str
@@ -246,8 +265,9 @@ class Outcome(TypedDict):
     missing: list[str]
     """Missing parts of the goal, as the judge found them."""
     looked: bool
-    """True if anything was looked at; `changed`: if anything was changed, or may have been."""
+    """True if anything was read."""
     changed: bool
+    """True if anything was changed, or may have been."""
     output: NotRequired[Any]
-    """The result as data, where that was asked for and what came fits."""
+    """The structured result, if one was requested and it fits the schema."""
     receipt: Receipt

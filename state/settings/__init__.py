@@ -1,6 +1,6 @@
 """The settings of a run: the graph's `context_schema`. Defaults for everything, no secrets, no live objects.
 
-Here they are also read, merged and confined, as people, clients and storage give them.
+This module also reads and merges settings from people, clients and storage; merging keeps hard constraints.
 """
 
 import json
@@ -78,7 +78,7 @@ class Profile(Options):
     tasks: list[str] = Field(default=[], description="its usual requests")
     tone: str = Field(default="", description="its tone, such as “brief and friendly”")
     language: str = Field(
-        default="", description="hard: the language of plan and speech; overrides `Settings.language`"
+        default="", description="hard: the language of plans and messages; overrides `Settings.language`"
     )
     soft: list[str] = Field(default=[], description="preferences, for the prompt only")
     forbidden_tools: list[str] = Field(
@@ -98,24 +98,24 @@ class Settings(Options):
 
     confirm: ConfirmPolicy = Field(
         default="always",
-        description="which plans wait for a person; writes: plans with a tool that may write",
+        description="which plans need a person's approval; writes: plans with a tool that may write",
     )
     approvals: Literal["plan", "shown", "each", "never"] = Field(
         default="shown",
         description="plan: an approved plan allows its steps' tools with any arguments; shown: also, "
-        "but a write asks if it has an address, id, path or number that no person approved or said and "
-        "no tool returned as a whole value; each: every write asks, and so does skipping the rest of a plan",
+        "a write needs approval if it has an address, id, path or number that no person approved or mentioned and "
+        "no tool returned as a whole value; each: every write needs approval, and so does skipping the rest of a plan",
     )
     verification: Verification = Field(
         default="audited",
         description="claimed: a goal_check is accepted as it is; grounded: its citations are checked; audited: also, "
-        "a judge doubts the answer; judged: a judge doubts every step as well",
+        "a judge reviews the answer; judged: also, a judge reviews every step",
     )
-    audit_calls: int = Field(default=5, ge=0, le=50, description="the most look-ups of a judge per audit")
+    audit_calls: int = Field(default=5, ge=0, le=50, description="the most look-ups that a judge may make per audit")
     limits: Limits = Field(
         default=LIMITS, description="for the whole run; omitted limits keep their defaults, None means no limit"
     )
-    step_limits: Limits = Field(default=STEP_LIMITS, description="for each step; likewise")
+    step_limits: Limits = Field(default=STEP_LIMITS, description="for each step, with the same rules")
     mode: Literal["auto", "answer", "step", "plan"] = Field(
         default="auto",
         description="how a request is handled; auto: the planner decides",
@@ -137,20 +137,22 @@ class Settings(Options):
         default="replan", description="the action after a failed step"
     )
     on_exhausted: AtLimit | None = Field(
-        default=None, description="the action at a limit; by default ask, or deliver if nobody answers questions"
+        default=None, description="the action at a limit; by default ask, or deliver if no person answers questions"
     )
     on_question: Literal["wait", "default", "assume", "abort"] = Field(
         default="wait",
-        description="who answers a question: a person (wait), `default_answer`, an assumption, or nobody (abort)",
+        description="how a question is answered: by a person (wait), with `default_answer`, with an assumption, or "
+        "not at all (abort: the run ends)",
     )
     default_answer: str = Field(default="", description="the answer to every question if `on_question` is default")
     question_seconds: float | None = Field(
         default=None,
         ge=0,
-        description="the policy answers a question or budget open longer than this, when the run is resumed",
+        description="seconds after which the policy, instead of a person, answers an open question or budget request; "
+        "it does so when the run is resumed",
     )
     when_busy: Literal["refuse", "next_round"] = Field(
-        default="refuse", description="the handling of a message (`Agent.tell`) to a working run"
+        default="refuse", description="how a message (`Agent.tell`) to a working run is handled"
     )
     deadline: Moment | None = Field(default=None, description="ISO 8601 moment after which no new round starts")
     profile: Profile = Field(default=Profile(), description="the agent's identity, instructions and hard constraints")
@@ -158,10 +160,12 @@ class Settings(Options):
         default=None,
         description="the executor of steps that name none; a passthrough executor gets the goal without planning",
     )
-    language: str | None = Field(default=None, description="BCP 47 tag of plan and speech; default: the user's")
+    language: str | None = Field(
+        default=None, description="BCP 47 tag of the language of plans and messages; default: the user's"
+    )
     done_when: Criteria = Field(
         default=[],
-        description="criteria that the goal must meet, beside those of the plan; texts, or {text, check, judge}",
+        description="criteria that the goal must meet, in addition to the plan's; texts, or {text, check, judge}",
     )
     output_schema: dict[str, Any] | None = Field(
         default=None, description="JSON Schema of the structured result; set it at the start of a run"
@@ -171,12 +175,12 @@ class Settings(Options):
     model_seconds: float = Field(
         default=120,
         gt=0,
-        description="the longest silence of a model; a reply that streams for five times as long is cut off",
+        description="the longest time a model may send nothing; a reply that streams for five times as long is cut off",
     )
     max_tokens: dict[Role, PositiveInt] = Field(
-        default={}, description="role → the most tokens of a reply, including thoughts; by default the model's limit"
+        default={}, description="role → the most tokens of a reply, including reasoning; by default the model's limit"
     )
-    model_retries: int = Field(default=4, ge=0, le=10, description="repetitions after transient errors")
+    model_retries: int = Field(default=4, ge=0, le=10, description="retries after transient errors")
     tool_seconds: float = Field(default=60, gt=0, description="the time limit of one tool call")
     context_tokens: int | None = Field(
         default=None,
@@ -225,17 +229,17 @@ class Settings(Options):
 
     @property
     def wanted_mode(self) -> str:
-        """The mode that triage has to choose: criteria need steps that meet them."""
+        """The mode that triage must choose: `plan` if there are criteria, which only steps can meet."""
         return "plan" if self.done_when and self.mode == "auto" else self.mode
 
     @property
     def speaks(self) -> str | None:
-        """The language of plan and speech; None means the user's."""
+        """The language of plans and messages; None means the user's."""
         return self.profile.language or self.language or None
 
     @property
     def alone(self) -> bool:
-        """True if nobody can be asked: the policy answers questions at once."""
+        """True if the policy answers questions at once, without a person."""
         return self.on_question != "wait" and self.question_seconds is None
 
     @property
@@ -245,7 +249,7 @@ class Settings(Options):
 
     @property
     def today(self) -> str:
-        """The date for prompts, in the user's time zone, which it names, else in UTC."""
+        """The date for prompts, with the user's time zone if it is set; otherwise in UTC."""
         zone = f" ({self.timezone})" if self.timezone else ""
         return f"{datetime.now(ZoneInfo(self.timezone or 'UTC')):%A, %Y-%m-%d}{zone}"
 
@@ -280,7 +284,7 @@ def merge_settings(base: Settings, given: SettingsLike) -> Settings:
     """Return `base` updated with `given`, field by field; limits, profile and models by their own fields.
 
     Hard constraints only grow: tools forbidden by `base` stay forbidden, paths stay within its allowed ones, and its
-    profile's language is kept. Raises ConfigError like `read_settings`, and for paths outside.
+    profile's language is kept. Raises ConfigError like `read_settings`, and for paths outside the allowed ones.
     """
     if not given or not base.model_fields_set:
         return read_settings(given) if given else base
