@@ -40,7 +40,7 @@ NAMESPACE = ("donewhen", "effects")
 PATIENCE = 5.0
 """Seconds that a call with effects has to end after its run was cancelled."""
 READS, FRESH = 4, 0.5
-"""The most store reads right before a call that writes, and the seconds within which an answer counts as current."""
+"""The most store reads right before a write, and the seconds within which an answer counts as current."""
 NAMED_CHARS = 300
 """The most characters per argument when a call with an unknown outcome is named."""
 PAGE = 500
@@ -200,18 +200,17 @@ class EffectLog:
     async def intend(self, effect: "Effect", alike: Sequence[str]) -> None:
         """Store the intent to make the call and, for a write, add its key to the equal writes `alike`.
 
-        A worker that was suspended may have lost its thread. So if the store's answer took so long that the worker
-        may have been suspended since, the store is asked again before the call; it refuses those who lost theirs.
+        A read comes last, so that a worker that was suspended and lost its thread learns so before the call. It is
+        repeated if the answer took so long that the worker may have been suspended since.
         """
         more = effect.kind == "write" and effect.key not in alike
         listed = {effect.like: {"keys": [*alike, effect.key]}} if more else {}
-        asked = time.monotonic()
         await self.write({**listed, effect.key: _make_entry(self, effect, "intent")})
         for _ in range(READS if effect.kind == "write" and not effect.keyed else 0):
-            if time.monotonic() - asked < FRESH:
-                break
             asked = time.monotonic()
             await self.read(effect.key)
+            if time.monotonic() - asked < FRESH:
+                break
 
     async def find_unaccounted(self, alike: Sequence[str], effect: "Effect") -> list[tuple[str, Json]]:
         """Return those of these writes that are not accounted for, those of this dispatch first."""

@@ -56,23 +56,24 @@ async def begun(ledger: EffectLog) -> None:
 
 
 class Frozen(InMemoryStore):
-    """Once something is written, the answer is there at once and read late; then the thread is another's."""
+    """Once something is written, its next answer is there at once and read late; then the thread is another's."""
 
-    late = False
+    written = late = False
 
     async def abatch(self, ops: Any) -> Any:
         asked = list(ops)
         if self.late:
             raise StorageError("the connection is lost")
-        if any(isinstance(op, PutOp) for op in asked):
+        if self.written:
             self.late, thawed = True, asyncio.Event()
             asyncio.get_running_loop().call_later(1.2 * FRESH, thawed.set)
             await thawed.wait()
+        self.written = self.written or any(isinstance(op, PutOp) for op in asked)
         return await super().abatch(asked)
 
 
 async def test_an_answer_from_before_a_freeze_is_not_the_last_word_before_a_write() -> None:
-    """R04: a worker frozen between a write and its answer asks again, and learns that it lost its thread."""
+    """R04: a worker frozen between its question and the answer asks again, and learns that it lost its thread."""
     world = World()
     with pytest.raises(StorageError):
         await perform(log_of(Frozen(), "t", "execute:0", "s1"), effect_of(send), world.run)
