@@ -34,7 +34,9 @@ async def job(folder: Path) -> int:
     """Write the report; print what a later job reads, and return the exit code."""
     async with Agent("demo", workspace_tools(folder), settings=SETTINGS, storage="memory:") as agent:
         run = await agent.start("total the amount in sales.csv by region, then write a report to report.md")
-    proven = [row["verdict"] for row in (run.receipt or {}).get("criteria", ())]
+    receipt = run.receipt or {}
+    rows = [row for part in (receipt, *receipt["steps"]) for row in part["criteria"]]  # of the goal, and of the steps
+    proven = [row["verdict"] for row in rows if row["text"] == SETTINGS["done_when"][0]["text"]]
     print(json.dumps({"status": run.status, "rounds": run.spent["rounds"], "proven": proven}))
     return EXIT.get(run.status, 1)
 

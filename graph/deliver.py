@@ -160,7 +160,7 @@ async def deliver(state: RunState, runtime: Runtime[Settings], config: RunnableC
     context = CallContext(
         _as_step(values, settings), runtime, config, deps, deps.all_tools(settings), observed=observed
     )
-    form = form_of(state.get("output_schema"), config)
+    form = None if code == "scheduled" else form_of(state.get("output_schema"), config)
     delivery = Delivery(values, ending, receipt(values, settings, status, code), context, form=form)
     delivery.flaw = NO_DATA if form else ""
     text = await _write_text(delivery)
