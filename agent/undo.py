@@ -47,6 +47,8 @@ class UndoReport:
     """The latest first."""
     beyond: tuple[Json, ...] = ()
     """Calls that may have changed something that undo does not reach: `{id, step, tool, why}`."""
+    dry_run: bool = False
+    """True if nothing was changed: the report says what an undo would do."""
 
     def to_dict(self) -> Json:
         """Return all fields by name, in plain JSON."""
