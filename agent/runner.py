@@ -510,7 +510,8 @@ class Runner:
         if dry_run:
             _, snapshot = await self.read(thread_id)
             async with self.storage.reader() as (_, store):
-                return await (await read_undoing(store, thread_id, snapshot.values, step)).check()
+                report = await (await read_undoing(store, thread_id, snapshot.values, step)).check()
+                return replace(report, dry_run=True)
         async with hold(self.storage, self.graph, thread_id) as held:
             snapshot = await held.read()
             check_ended(thread_id, held.row, snapshot)

@@ -98,6 +98,7 @@ async def test_everything_comes_back_in_another_process(work: Path, folder: Path
     assert tree(work) != before
     async with Agent("demo", storage=url) as other:  # no tools, no model, another agent
         looked = await other.undo(run.thread_id, dry_run=True)
+        assert looked.dry_run
         assert tree(work) != before
         report = await other.undo(run.thread_id)
         assert [change.result for change in report.changes] == ["restored"] * len(EVERYTHING)
