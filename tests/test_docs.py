@@ -240,3 +240,13 @@ def test_workflows_call_targets_and_try_every_python_that_is_promised() -> None:
     pythons = workflows[0]["jobs"]["test"]["strategy"]["matrix"]["python"]
     promised = [kind.rpartition(" ")[2] for kind in project["classifiers"] if "Python :: 3." in kind]
     assert pythons == promised == [*PROMISED]
+
+
+def test_every_kind_of_event_is_on_the_page_of_clients() -> None:
+    """S01: a new event is named where clients are told what they hear."""
+    page = (ROOT / "docs" / "clients.md").read_text("utf-8")
+    kinds = [
+        one["properties"]["type"]["const"] for one in event_schema()["$defs"].values() if "type" in one["properties"]
+    ]
+    assert len(kinds) > 20
+    assert [kind for kind in kinds if f"`{kind}`" not in page] == []

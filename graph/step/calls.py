@@ -40,7 +40,7 @@ from donewhen.graph.tools.effects import (
     shorten_text,
     storable_artifact,
 )
-from donewhen.graph.tools.hooks import Call, Verdict, ask_hooks
+from donewhen.graph.tools.hooks import Call, HookDecision, ask_hooks
 from donewhen.graph.tools.rendering import cut_before
 from donewhen.graph.tools.toolbox import KnownTool
 from donewhen.prompts import framed
@@ -144,7 +144,7 @@ class GatedCall:
     """The id of its observation."""
     refusal: str = ""
     """Why it is not made, in words for the model."""
-    verdict: Verdict | None = None
+    verdict: HookDecision | None = None
     """The word of the hooks; None if nobody can be asked about this call, neither by a hook nor by its tool."""
     outcome: Outcome | None = None
     """What came of it; None if it was not made."""
@@ -229,7 +229,7 @@ class CallBatch:
     async def _at_gates(self, number: int, call: FrozenCall) -> GatedCall:
         """Return the call with the word of people, of the profile and of the hooks on it."""
         tool = self.context.tools.get(call["name"])
-        gated = GatedCall(call, tool, f"{self.context.state['step']['id']}.{number}", verdict=Verdict())
+        gated = GatedCall(call, tool, f"{self.context.state['step']['id']}.{number}", verdict=HookDecision())
         gated.refusal = self._refusal(gated)
         if tool and not gated.refusal and "known" not in call:
             gated.verdict = await ask_before_call(self.context, gated)
@@ -515,10 +515,10 @@ def tell_people(context: CallContext, text: str) -> None:
     emit(context.runtime, "note", text=text)
 
 
-async def ask_before_call(context: CallContext, made: GatedCall) -> Verdict:
+async def ask_before_call(context: CallContext, made: GatedCall) -> HookDecision:
     """Return the verdict of the hooks on a call that is about to be made."""
     if not (hooks := context.deps.hooks.before_call):
-        return Verdict()
+        return HookDecision()
     return await ask_hooks(hooks, _call_for_hooks(context, made), partial(tell_people, context))
 
 

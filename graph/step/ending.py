@@ -6,28 +6,27 @@ from typing import Any
 
 from donewhen.graph.events import thread_of
 from donewhen.graph.step.calls import CallContext, tell_people
-from donewhen.graph.tools.hooks import OPTIONS, End, Verdict, ask_hooks
+from donewhen.graph.tools.hooks import OPTIONS, End, HookDecision, ask_hooks
 
 READ_ON = "A person is asked first. Finish again when you have read the answer."
 
 
 async def ask_before_end(
     context: CallContext, text: str, answers: Iterable[Mapping[str, Any]], status: str = "completed"
-) -> Verdict:
+) -> HookDecision:
     """Return the word of the hooks on this end; a question that a person answered in this run agrees or refuses."""
     if not (hooks := context.deps.hooks.before_end):
-        return Verdict()
+        return HookDecision()
     state = context.state
     end = End(thread_of(context.runtime), state["step"]["id"], state["goal"], text, status)
     verdict = await ask_hooks(hooks, end, partial(tell_people, context))
     if verdict.refused or not verdict.question:
-        return Verdict(verdict.refused)
+        return HookDecision(verdict.refused)
     for entry in answers:
         if entry["source"] == "user" and entry["arguments"].get("question") == verdict.question:
             said = str(entry["text"]).strip()
             agreed = said.casefold() == OPTIONS[0] and entry["arguments"].get("by") == "user"
-            verdict = (
-                Verdict() if agreed else Verdict(f"a person was asked “{verdict.question}” and said: {said[:500]}")
-            )
+            refused = "" if agreed else f"a person was asked “{verdict.question}” and said: {said[:500]}"
+            verdict = HookDecision(refused)
             break
     return verdict

@@ -111,7 +111,7 @@ class Hooks:
 
 
 @dataclass
-class Verdict:
+class HookDecision:
     """The combined result of all hooks of one moment."""
 
     refused: str = ""
@@ -121,9 +121,11 @@ class Verdict:
     notes: list[str] = field(default_factory=list)
 
 
-async def ask_hooks(hooks: Sequence[Callable[[Any], Any]], about: Call | End, tell: Callable[[str], None]) -> Verdict:
+async def ask_hooks(
+    hooks: Sequence[Callable[[Any], Any]], about: Call | End, tell: Callable[[str], None]
+) -> HookDecision:
     """Call every hook. A hook that raises or returns another type refuses, and `tell` reports that to people."""
-    verdict = Verdict()
+    verdict = HookDecision()
     for hook in hooks:
         name = getattr(hook, "__name__", type(hook).__name__)
         try:

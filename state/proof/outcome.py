@@ -26,7 +26,6 @@ CODES: dict[str, Status | None] = {
     "bad_goal": "failed",
     "no_plan": "failed",
     "model_error": "failed",
-    "old_state": "failed",
     "cancelled": "cancelled",
     "unanswered": "cancelled",
     "delivered_early": None,

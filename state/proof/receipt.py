@@ -252,7 +252,6 @@ class Outcome(TypedDict):
     - `bad_goal`: the request cannot be used, such as a blank one.
     - `no_plan`: planning produced no usable plan.
     - `model_error`: a model call failed.
-    - `old_state`: reserved for a thread whose state is from an unsupported version.
     - `cancelled`: a person cancelled the run or rejected its plan.
     - `unanswered`: the policy ended the run because no person answered.
     - `out_of_budget`: a limit or the deadline was reached, and the results so far were delivered.
