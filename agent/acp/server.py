@@ -54,6 +54,8 @@ from donewhen.state.people.payload import message_text, question_of
 from donewhen.state.run import Json
 
 WHAT_INSTEAD = "What should be different?"
+MOST_UNCLEAR = 3
+"""Answers in a row that are not understood, before the question waits for the next prompt."""
 MODES = {
     "ask": ("Ask", "Plans, and changes that you have not seen, wait for you."),
     "auto": ("Auto", "Nothing waits for you but questions."),
@@ -275,12 +277,16 @@ class AcpAgent:
                 await self._say(session.id, f"{problem}\n\n")
             session.servers.missing.clear()
         given: Any = await self._begin(session, prompt)
-        session.rejects = False
+        session.rejects, unclear = False, 0
         while given is not None:
             session.stream, session.answer = given, ""
             async for event in given:
                 await self._show(event, session)
             run = given.run
+            unclear = unclear + 1 if run and run.pending and run.problem else 0
+            if unclear > MOST_UNCLEAR:  # the next prompt is the answer
+                await self._say(session.id, f"\n\n{run.problem}\n\n{message_text(run.pending[0])}")
+                break
             answer = await self._answer(run.pending[0], session) if run and run.pending else None
             given = None
             if answer is not None and not session.cancelled:

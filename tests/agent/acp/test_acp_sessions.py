@@ -169,3 +169,23 @@ async def test_stop_while_permission_is_asked_ends_the_turn(tmp_path: Path) -> N
         told.choices.append("approve")
         assert await told.types("yes") == "end_turn"
     assert (tmp_path / "a.txt").exists()
+
+
+async def test_a_client_whose_forms_never_fit_is_not_asked_for_ever(tmp_path: Path) -> None:
+    """N44: after some answers that were not understood the turn ends, with what was wrong; the question stays open."""
+    (tmp_path / "shop.py").write_text(textwrap.dedent(TODAY))
+    shop = McpServerStdio(
+        name="shop", command=sys.executable, args=[str(tmp_path / "shop.py"), str(tmp_path / "sold.txt")], env=[]
+    )
+    plan = submit_plan([{"content": "order", "tools": ["order"]}])
+    work = [call("order", what="shirt"), finish_step("ordered", "s1.2")]
+    model = ScriptedModel(roles={"triage": [plan], "execute": {"s1": work}})
+    wrong: list[Any] = [{"size": 7, "count": "many"}] * 50
+    async with editor(model, tmp_path, ["approve", "approve"], wrong) as told:
+        told.session = (await told.connection.new_session(cwd=told.folder, mcp_servers=[shop])).session_id
+        assert await told.types("Order a shirt") == "end_turn"
+        assert len(told.questions) == 4
+        assert "Which shirt?" in told.text
+        told.forms = [{"size": "L", "count": 2}]
+        assert await told.types('{"size": "L", "count": 2}') == "end_turn"
+    assert (tmp_path / "sold.txt").read_text().split() == ["shirt"]
