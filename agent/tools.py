@@ -29,7 +29,7 @@ class ToolSource(Protocol):
 Tools = Sequence[Any] | Mapping[str, Any] | ToolSource
 """The tools that `as_tools` accepts."""
 
-log = logging.getLogger("donewhen.tools")
+log: logging.Logger = logging.getLogger("donewhen.tools")
 HINTS = ("title", "readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint")
 """MCP's annotations. A server cannot declare `effect`, `check`, `secrets` or `probe`."""
 _SCHEMA_KEYS = ("input_schema", "inputSchema", "parameters")

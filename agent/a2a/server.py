@@ -41,8 +41,9 @@ try:
     from google.protobuf.json_format import MessageToDict, ParseDict
     from starlette.applications import Starlette
 except ImportError as error:
-    told = f"an A2A endpoint needs {error.name}: pip install 'donewhen[a2a]' 'a2a-sdk[http-server]'"
-    raise ImportError(told) from None
+    raise ImportError(
+        f"an A2A endpoint needs {error.name}: pip install 'donewhen[a2a]' 'a2a-sdk[http-server]'"
+    ) from None
 
 from donewhen.agent.run import Run
 from donewhen.agent.storage import Storage

@@ -44,7 +44,7 @@ YES = "yes"
 ENDED = "it ended without an answer"
 SLOW_SECONDS = 2.0
 """Seconds after which people are told that a server is still starting."""
-log = logging.getLogger("donewhen.tools")
+log: logging.Logger = logging.getLogger("donewhen.tools")
 _NOT_IN_NAMES = re.compile(r"[^a-zA-Z0-9_-]")
 
 

@@ -113,11 +113,11 @@ class KnownTool:
         self._asks: bool | Callable[[Json], bool | None] | None = metadata.get("asks")
         if not (self._asks is None or isinstance(self._asks, bool) or callable(self._asks)):
             raise ToolError(f"asks of {tool.name!r} is {self._asks!r}; it must be a bool or a function")
-        self.is_check = bool(metadata.get("check"))
+        self.is_check: bool = bool(metadata.get("check"))
         """True if the tool is only for checks of criteria, not for work."""
-        self.users_text = metadata.get("users_text") is USERS_TEXT
+        self.users_text: bool = metadata.get("users_text") is USERS_TEXT
         """True if what it returns are words of the user, which are not framed as foreign."""
-        self.one_line = _first_sentence(tool.description)
+        self.one_line: str = _first_sentence(tool.description)
         """The first sentence of the description, at most 120 characters."""
         self._targets = _declared_targets(tool.name, metadata.get("targets", metadata.get("target")))
         with _naming(tool):
