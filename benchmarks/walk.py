@@ -39,6 +39,9 @@ STRAIGHT = {
 }
 """Functions and files of each way if it were straight: an aim, no gate."""
 
+PASTE_ON = b"\x1b[?2004h"
+"""What a terminal is sent when the command begins to read a line."""
+
 
 class Walk:
     """Records which functions of some folders are called, in order, in every thread."""
@@ -161,13 +164,14 @@ def _walk_command() -> list[Visit]:
             stdin=theirs, stdout=theirs, stderr=theirs, cwd=ROOT, env=environment, start_new_session=True,
         )  # fmt: skip
         os.close(theirs)
-        os.write(ours, b"y\n\n")  # yes to the plan; nothing more after the answer
-        said = b""
+        said, answers = b"", [b"y\n", b"\n"]  # yes to the plan; nothing more after the answer
         while True:
             try:
                 said += os.read(ours, 65536)
             except OSError:  # the command has ended
                 break
+            if answers and said.count(PASTE_ON) > 2 - len(answers):  # what is typed before is discarded
+                os.write(ours, answers.pop(0))
         os.close(ours)
         if process.wait():
             raise SystemExit(f"the command ended with {process.returncode}:\n{said.decode(errors='replace')}")
