@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from enum import Enum
 from typing import Any, Self
 from uuid import uuid4
 
@@ -16,7 +17,18 @@ from donewhen.state.settings import Settings, SettingsLike
 
 GoalInput = str | Sequence[Any]
 """A text, content blocks (`{"type": "text", "text": …}`), or messages; the last message is the request."""
-MISSING: Any = object()
+
+
+class Missing(Enum):
+    """The type of an argument that was left out, where None is a value."""
+
+    MISSING = "MISSING"
+
+    def __repr__(self) -> str:
+        return self.value
+
+
+MISSING: Any = Missing.MISSING
 
 
 @dataclass(frozen=True)

@@ -11,13 +11,11 @@ from typing import Any
 
 from donewhen.agent.cli.archive import Archive
 from donewhen.agent.config import DEMO, Config, read_profile
+from donewhen.agent.request import MISSING
 from donewhen.agent.workspace.data.encoding import SAMPLE_BYTES, encoding_of
 from donewhen.graph.llm.output import OutputForm
 from donewhen.state.errors import ConfigError
 from donewhen.state.ledger import KEYS, Limits
-
-NO_ANSWER: Any = object()
-
 
 NOT_OURS = "this thread was not started by the command; resume it from the code that started it"
 
@@ -82,7 +80,7 @@ class AnswerOptions:
     """Not an answer: the words by which a stopped run is planned anew."""
 
     def value(self) -> Any:
-        """Return the answer to send, or NO_ANSWER. Raises ConfigError if there are several."""
+        """Return the answer to send, or MISSING. Raises ConfigError if there are several."""
         given = [
             *([self.answer] if self.answer is not None else []),
             *([{"type": "approve"}] if self.approve else []),
@@ -95,7 +93,7 @@ class AnswerOptions:
         if not given and self.id is not None:
             raise ConfigError("--id says which question is answered; give the answer too")
         if not given:
-            return NO_ANSWER
+            return MISSING
         return given[0] if self.id is None else {self.id: given[0]}
 
 

@@ -15,7 +15,6 @@ from typing import Any
 from donewhen.agent.agent import Agent
 from donewhen.agent.cli.archive import Archive
 from donewhen.agent.cli.options import (
-    NO_ANSWER,
     AnswerOptions,
     Choices,
     OutputOptions,
@@ -30,6 +29,7 @@ from donewhen.agent.cli.screen.asking import PROMPT
 from donewhen.agent.cli.screen.terminal import Terminal, open_terminal
 from donewhen.agent.cli.screen.views import Progress
 from donewhen.agent.config import DEMO, Config
+from donewhen.agent.request import MISSING
 from donewhen.agent.stream import RunStream
 from donewhen.agent.workspace import workspace_tools
 from donewhen.agent.workspace.skills import Skills
@@ -114,9 +114,9 @@ def resume_thread(
     """Answer or continue a thread, with its own or another model and folder."""
     value, config = reply.value(), output.archive.config
     info = output.archive.thread(thread, ("waiting", "running") if not thread else ())
-    at_work = value is not NO_ANSWER and info.queue and info.status == "running"
+    at_work = value is not MISSING and info.queue and info.status == "running"
     if detach or at_work or info.queue not in ("", QUEUE):  # only the code that has its tools can carry it on
-        if value is NO_ANSWER:
+        if value is MISSING:
             raise ConfigError(f"workers of {info.queue or QUEUE!r} go on with it: give an answer, such as --approve")
         if not info.queue:
             Choices.read(info.metadata)
@@ -131,7 +131,7 @@ def resume_thread(
         run = await agent.get(info.thread_id)
         desk.terminal = terminal.in_language(run.language)
         progress.take(run)
-        if value is not NO_ANSWER or reply.steer:
+        if value is not MISSING or reply.steer:
             return agent.stream_resume(info.thread_id, value, steer=reply.steer)
         # Whoever sits at the terminal is asked first; the policy answers overdue questions where nobody is.
         goes_on = run.status in ("running", "queued") or (run.status == "waiting" and not terminal.interactive)
