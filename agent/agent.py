@@ -647,7 +647,9 @@ def _check_kinds(executors: object, hooks: object, skills: object) -> None:
         raise ConfigError(f"executors is a dict of name → Executor, not a {type(executors).__name__}")
     if not isinstance(hooks, Hooks | None):
         kind = type(hooks).__name__
-        raise ConfigError(f"hooks is not a {kind}: write Hooks(before_call=[…], after_call=[…], before_end=[…])")
+        raise ConfigError(
+            f"hooks is not a {kind}: write Hooks(before_call=[…], after_call=[…], before_question=[…], before_end=[…])"
+        )
     if not isinstance(skills, Skills | None):
         raise ConfigError(f"skills is not a {type(skills).__name__}: write Skills({str(skills)!r})")
 

@@ -1,12 +1,12 @@
-"""Policies of an organisation: functions that are asked before a call, after it, and before the end of a run."""
+"""Policies of an organisation: functions that are asked before and after a call, before a question and an end."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from donewhen.graph.tools.hooks import Ask, Call, End, Hooks, Note, Refuse
+    from donewhen.graph.tools.hooks import Ask, Call, End, Hooks, Note, Question, Refuse
 
-__all__ = ["Ask", "Call", "End", "Hooks", "Note", "Refuse"]
+__all__ = ["Ask", "Call", "End", "Hooks", "Note", "Question", "Refuse"]
 
 
 def __getattr__(name: str) -> Any:

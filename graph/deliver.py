@@ -215,7 +215,8 @@ async def _ask_hooks(delivery: Delivery, text: str) -> str:
     if delivery.ending["code"] == "scheduled":
         return ""
     journal, status = delivery.values.get("journal") or (), delivery.draft["status"]
-    verdict = await ask_before_end(delivery.context, text, journal, status)
+    output = None if delivery.flaw else delivery.data
+    verdict = await ask_before_end(delivery.context, text, journal, status, output)
     return verdict.refused or (verdict.question and f"a person would have to agree: {verdict.question}")
 
 

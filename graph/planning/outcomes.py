@@ -8,6 +8,7 @@ from langchain_core.messages import AIMessage, ToolMessage
 from langchain_core.runnables import RunnableConfig
 from langgraph.runtime import Runtime
 
+from donewhen.graph.asking import NOT_ASKED, ask_before_question
 from donewhen.graph.context import Deps
 from donewhen.graph.events import emit, emit_charge, emit_mode
 from donewhen.graph.llm.history import render_observation, reply_messages
@@ -131,13 +132,13 @@ def out_of_budget(turn: PlanningRound, key: str) -> Planning:
     return {"pending": pending, "messages": [pause_message(pending)], "transcripts": {planning["transcript"]: rounds}}
 
 
-def take_plan(turn: PlanningRound, message: AIMessage, decision: Decision, plan: Json) -> Planning:
+async def take_plan(turn: PlanningRound, message: AIMessage, decision: Decision, plan: Json) -> Planning:
     """Pass a plan to the draft if triage asks for it, else to consent. A plan that failed before is sent back."""
     tried = () if turn.planning.get("feedback") else turn.planning.get("tried", ())
     change: PlanningRecord = plan.pop("change", {})
     finished = [id for id in turn.planning.get("finished") or () if id not in change.get("stale", ())]
     if hash_work(plan, finished) in tried:
-        return _send_back_repeated(turn, message, decision)
+        return await _send_back_repeated(turn, message, decision)
     turn = turn.with_record(corrections=0, **change)
     if turn.planning["phase"] == "triage" and plan["need_thinking"]:
         emit(turn.runtime, "note", text="This deserves a careful plan; thinking it through.")
@@ -145,7 +146,7 @@ def take_plan(turn: PlanningRound, message: AIMessage, decision: Decision, plan:
     return _propose(turn, plan)
 
 
-def _send_back_repeated(turn: PlanningRound, message: AIMessage, decision: Decision) -> Planning:
+async def _send_back_repeated(turn: PlanningRound, message: AIMessage, decision: Decision) -> Planning:
     """Tell the planner that this work failed before; the second time ask a person, or end the run (M7)."""
     if not turn.planning.get("repeat_told"):
         return send_correction(turn.with_record(repeat_told=True), message, UnusableReply([REPEATED]))
@@ -154,7 +155,7 @@ def _send_back_repeated(turn: PlanningRound, message: AIMessage, decision: Decis
         return fail_planning(turn, "no_plan", "what failed already was planned again")
     steps = "; ".join(step["content"] for step in decision.arguments.get("steps") or () if isinstance(step, dict))
     question = say(_language(turn.state), "ask", "repeated", steps=steps[:500])
-    return ask_question(
+    return await ask_question(
         turn.with_record(tried=[]), message, Decision("ask_user", {"question": question}, id=decision.id)
     )
 
@@ -214,17 +215,17 @@ async def settle_by_answer(turn: PlanningRound, message: AIMessage, decision: De
     more: Planning = {}
     audited: Json | None = None
     answers = [*state.get("asked", ()), *entries]
-    verdict = await ask_before_end(audit_context(turn, len(entries)), str(arguments["text"]), answers)
+    output = None if flaws else data
+    context = audit_context(turn, len(entries))
+    verdict = await ask_before_end(context, str(arguments["text"]), answers, output=output)
     if verdict.refused:
         return send_correction(turn, message, UnusableReply([verdict.refused]))
     if verdict.question:
         asked = {"question": verdict.question, "options": [*OPTIONS]}
-        return ask_question(turn, message, Decision("ask_user", asked, id=decision.id))
+        return await ask_question(turn, message, Decision("ask_user", asked, id=decision.id))
     if is_audit_due(turn.settings, state["run"], entries):
-        output = data if form and not flaws else None
         verdicts = {PLANNING: [{"evidence": good}]}
         subject = Subject(state["run"], arguments["text"], entries, output, verdicts)
-        context = audit_context(turn, len(entries))
         audited = dict(await audit(context, subject))
         emit_charge(turn.runtime, None, context.spent)
         more = {"spent": context.spent, "journal": context.noted}
@@ -274,8 +275,8 @@ def decline(turn: PlanningRound, message: AIMessage, decision: Decision) -> Plan
     return {"planning": {**turn.planning, "corrections": 0}, "ending": ending}
 
 
-def ask_question(turn: PlanningRound, message: AIMessage, decision: Decision) -> Planning:
-    """Leave with a question; the answer becomes the result of the asking call."""
+async def ask_question(turn: PlanningRound, message: AIMessage, decision: Decision) -> Planning:
+    """Leave with a question, unless it was answered or is refused; the answer becomes the call's result."""
     state = turn.state
     planning: PlanningRecord = {**turn.planning, "corrections": 0}
     question, options = decision.arguments["question"], decision.arguments.get("options")
@@ -286,11 +287,15 @@ def ask_question(turn: PlanningRound, message: AIMessage, decision: Decision) ->
         told = NO_QUESTIONS
     if before := find_earlier_answer(state.get("asked", ()), question, options, step=PLANNING):
         told = f"You asked this before; the answer was:\n{render_observation(before, ANSWER_CHARS)}"
-    if told:
-        return {"planning": planning, "transcript": [message, *reply_messages(message, told)]}
     number = planning["questions"] + 1
     more: Json = {"call": decision.id, "message_id": turn.message_id("ask_user.question"), "language": _language(state)}
     pending = make_pause("question", f"{planning['transcript']}.q{number}", question, options=options or (), **more)
+    if not told and (refused := await ask_before_question(turn.runtime, turn.deps, state["brief"]["goal"], pending)):
+        told = NOT_ASKED.format(why=refused)
+        if turn.voice:
+            turn.voice.retract("ask_user.question")
+    if told:
+        return {"planning": planning, "transcript": [message, *reply_messages(message, told)]}
     asked = pause_message(pending)
     push_rest(asked, question, inside=True)
     return {

@@ -191,13 +191,13 @@ async def _act_on(turn: PlanningRound, reply: ModelReply) -> Planning:
         return send_correction(turn, message, outcome)
     emit_decision(turn.runtime, None, outcome.kind, [call["name"] for call in outcome.calls])
     if plan:
-        return take_plan(turn, message, outcome, plan)
+        return await take_plan(turn, message, outcome, plan)
     if outcome.kind == "answer":
         update = await settle_by_answer(turn, message, outcome)
+    elif outcome.kind == "ask_user":
+        update = await ask_question(turn, message, outcome)
     else:
-        update = {"calls": start_looking, "ask_user": ask_question, "decline": decline}[outcome.kind](
-            turn, message, outcome
-        )
+        update = {"calls": start_looking, "decline": decline}[outcome.kind](turn, message, outcome)
     if (
         reply.speech and outcome.kind == "answer" and "ending" not in update
     ):  # it was sent back, and its text comes again

@@ -15,6 +15,7 @@ from langgraph.errors import GraphInterrupt, ParentCommand
 from langgraph.runtime import Runtime
 from langgraph.store.base import BaseStore
 
+from donewhen.graph.asking import ask_before_question
 from donewhen.graph.context import Deps
 from donewhen.graph.events import emit, emit_charge, emit_observation, now, thread_of
 from donewhen.graph.executors.relay import answered_asks, conceal_ask, interrupt_value, questions_of, resume_values
@@ -195,12 +196,17 @@ class CallBatch:
             first = group[0]
             refused = first.refusal or (first.verdict and first.verdict.refused)
             if not refused and (change := await self._gate(first)):
-                return self._halt(change)
+                first.refusal = await self._refused_question(change)
+                if not first.refusal:
+                    return self._halt(change)
             asked_about = (n for n, each in enumerate(group) if n and each.verdict and each.verdict.question)
             group = group[: next(asked_about, len(group))]
             await self._make(group)
             if isinstance(first.outcome, UnknownEffect):
-                return self._halt(unknown_effect_pause(first.call, state, first.outcome))
+                change = unknown_effect_pause(first.call, state, first.outcome)
+                if refused := await self._refused_question(change):
+                    change = {"status": "failed", "code": "not_asked", "reason": refused}
+                return self._halt(change)
             asking = [cast("FrozenCall", {**each.call, **each.artifact}) for each in group if each.asks]
             for each in group:
                 await self._record(each)
@@ -277,6 +283,13 @@ class CallBatch:
         if diffs := await differences(gated.tool.tool, call["args"]):
             waiting["diffs"] = diffs
         return {"status": "waiting", "waiting": waiting}
+
+    async def _refused_question(self, change: StepRecord) -> str:
+        """Return why hooks refuse to ask people what the step would wait for; "" if they agree, or it waits not."""
+        if not (waiting := change.get("waiting")):
+            return ""
+        context = self.context
+        return await ask_before_question(context.runtime, context.deps, context.state["goal"], waiting)
 
     def _approval_reason(self, call: FrozenCall) -> Reason | None:
         """Return why a person must approve the call; `new` applies only if it has targets unknown to people."""
@@ -532,6 +545,19 @@ async def _ask_after_call(context: CallContext, made: GatedCall, result: CallRes
     return replace(result, notes=[*result.notes, *verdict.notes])
 
 
+async def _ask_before_questions(context: CallContext, call: FrozenCall, result: CallResult) -> CallResult:
+    """Return the result of a call whose executor or tool asks people, or a failed one if hooks refuse a question."""
+    if not _is_asking(call, result):
+        return result
+    asked: Mapping[str, Any] = result.artifact
+    for ask in asked["asks"][len(asked.get("answers") or ()) :]:
+        pending = cast("Pause", {**ask, "step": context.state["step"]["id"]})
+        if refused := await ask_before_question(context.runtime, context.deps, context.state["goal"], pending):
+            text = f"It wanted to ask a person “{ask['question'][:500]}”, and {refused}"
+            return replace(result, ok=False, text=text, artifact=None, error="interrupt")
+    return result
+
+
 async def store_notes(context: CallContext, first: int, notes: Sequence[str]) -> list[JournalEntry]:
     """Store the hooks' notes as journal entries, numbered from `first`."""
     state, id = context.state, context.state["step"]["id"]
@@ -578,6 +604,7 @@ async def make_call(context: CallContext, made: GatedCall) -> None:
         else:
             with keep_changes(store, thread, changed, context.deps.secrets):
                 result = await _call_tool(context, made, {**config, "metadata": about}, key)
+            result = await _ask_before_questions(context, call, result)
         if not _is_asking(call, result):
             result = replace(result, notes=said.notes) if said.notes else result
             result = await _ask_after_call(context, made, result) if context.deps.hooks.after_call else result

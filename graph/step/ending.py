@@ -12,13 +12,20 @@ READ_ON = "A person is asked first. Finish again when you have read the answer."
 
 
 async def ask_before_end(
-    context: CallContext, text: str, answers: Iterable[Mapping[str, Any]], status: str = "completed"
+    context: CallContext,
+    text: str,
+    answers: Iterable[Mapping[str, Any]],
+    status: str = "completed",
+    output: Any = None,
 ) -> HookDecision:
-    """Return the word of the hooks on this end; a question that a person answered in this run agrees or refuses."""
+    """Return the word of the hooks on this end; `output` is the structured result.
+
+    A question of theirs that a person answered in this run agrees or refuses.
+    """
     if not (hooks := context.deps.hooks.before_end):
         return HookDecision()
     state = context.state
-    end = End(thread_of(context.runtime), state["step"]["id"], state["goal"], text, status)
+    end = End(thread_of(context.runtime), state["step"]["id"], state["goal"], text, status, output)
     verdict = await ask_hooks(hooks, end, partial(tell_people, context))
     if verdict.refused or not verdict.question:
         return HookDecision(verdict.refused)

@@ -3,12 +3,13 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import cast
+from typing import Any, cast
 
 from langchain_core.messages import AnyMessage, HumanMessage, ToolMessage
 from langchain_core.runnables import RunnableConfig
 from langgraph.runtime import Runtime
 
+from donewhen.graph.asking import ask_before_question
 from donewhen.graph.context import Deps
 from donewhen.graph.events import emit, emit_charge, emit_verdicts, now
 from donewhen.graph.llm.history import observation_limit, omitted_span
@@ -38,7 +39,7 @@ from donewhen.state.proof.evidence import (
 )
 from donewhen.state.proof.journal import observation
 from donewhen.state.proof.leaves import SourceText
-from donewhen.state.records import StepClaim, StepRecord
+from donewhen.state.records import Pause, StepClaim, StepRecord
 from donewhen.state.run import Json, Step
 from donewhen.state.settings import Settings
 
@@ -80,6 +81,18 @@ class Proof:
     def rows(self) -> list[Json]:
         """The verdicts in the order of criteria."""
         return [verdict for _, verdict in sorted(self.verdicts.items())]
+
+    @property
+    def is_answer(self) -> bool:
+        """True if the step's result is the run's answer; that of a plan with criteria is written at delivery."""
+        plan = self.context.state["run"].get("plan") or {}
+        return bool(self.record.get("answers")) and len(plan.get("steps") or ()) == 1 and not plan.get("done_when")
+
+    def output(self) -> Any:
+        """Return the structured result, if one is requested and this result is the answer."""
+        form = form_of(self.context.state["run"].get("output_schema"), self.context.config) if self.is_answer else None
+        data, _ = form.read({}, str(self.claim["arguments"]["result"]).strip()) if form else (None, [])
+        return data
 
     def bad(self) -> list[Json]:
         """Return the verdicts that structure rejects; a judge is asked only if there are none."""
@@ -126,9 +139,13 @@ async def _prove(claim: StepClaim, context: CallContext) -> Step:
     unchanged = [UNCHANGED] if proof.scope.unchanged and not said and settings.verification != "claimed" else []
     if state.get("last") and not bad and not unchanged:
         result = str(claim["arguments"]["result"]).strip()
-        verdict = await ask_before_end(context, result, [*state.get("asked", ()), *known_entries(state)])
+        answers = [*state.get("asked", ()), *known_entries(state)]
+        verdict = await ask_before_end(context, result, answers, output=proof.output())
         if verdict.question:
-            return _ask_person(proof, verdict.question)
+            waiting = _question_of_hook(proof, verdict.question)
+            verdict.refused = await ask_before_question(runtime, context.deps, state["goal"], waiting)
+            if not verdict.refused:
+                return _ask_person(proof, waiting)
         unchanged = [verdict.refused] if verdict.refused else []
     doubts = [] if bad or unchanged else await _audit_result(proof)
     emit_charge(runtime, state["step"]["id"], context.spent)
@@ -150,16 +167,13 @@ async def _audit_result(proof: Proof) -> list[str]:
     said = await new_interjections(context.runtime, settings, state.get("interjection_cursor") or "")
     said = [each for each in said if each["key"] <= cursor]
     journal = [*known, *interjection_entries(said, known), *context.noted]
-    plan = state["run"].get("plan") or {}  # a plan with criteria is audited at delivery
-    only = bool(state["record"].get("answers")) and len(plan.get("steps") or ()) == 1 and not plan.get("done_when")
+    only = proof.is_answer
     if not decides and not (only and is_audit_due(settings, state["run"], journal)):
         return []
     id, result = state["step"]["id"], str(proof.claim["arguments"]["result"]).strip()
     record: Json = {**proof.record, "status": "done", "unchanged": proof.claim["arguments"].get("unchanged")}
-    form = form_of(state["run"].get("output_schema"), context.config) if only else None
-    data, _ = form.read({}, result) if form else (None, [])
     records = {**(state["run"].get("steps") or {}), id: record}
-    subject = Subject(state["run"], result, journal, data, {id: proof.rows}, records, None if only else id)
+    subject = Subject(state["run"], result, journal, proof.output(), {id: proof.rows}, records, None if only else id)
     found = await audit(context, subject, reserve=int(RESERVE["model_calls"]) if only else 0)
     why = reasons(found)
     for number in decides:
@@ -244,14 +258,18 @@ def _refuse(proof: Proof, bad: Sequence[Json], unchanged: list[str], doubted: li
     return {**common, **leave(context.state, context.runtime, failed, messages, context.spent)}
 
 
-def _ask_person(proof: Proof, question: str) -> Step:
-    """Leave with the question that a hook has before the end; the answer comes as an observation."""
-    context, record, id = proof.context, proof.record, proof.context.state["step"]["id"]
-    emit_charge(context.runtime, id, context.spent)
-    number = record.get("questions", 0) + 1
-    name = f"{transcript_key(id, record)}.q{number}"
-    waiting = make_pause("question", name, question, step=id, options=OPTIONS)
-    change: StepRecord = {**_change(proof), "status": "waiting", "waiting": waiting, "questions": number}
+def _question_of_hook(proof: Proof, question: str) -> Pause:
+    """Return the question that a hook has before the end."""
+    record, id = proof.record, proof.context.state["step"]["id"]
+    name = f"{transcript_key(id, record)}.q{record.get('questions', 0) + 1}"
+    return make_pause("question", name, question, step=id, options=OPTIONS)
+
+
+def _ask_person(proof: Proof, waiting: Pause) -> Step:
+    """Leave with a question; the answer comes as an observation."""
+    context, questions = proof.context, proof.record.get("questions", 0) + 1
+    emit_charge(context.runtime, context.state["step"]["id"], context.spent)
+    change: StepRecord = {**_change(proof), "status": "waiting", "waiting": waiting, "questions": questions}
     messages = [_answer(proof.claim, READ_ON)]
     left = leave(context.state, context.runtime, change, messages, context.spent)
     return {"journal": context.noted, "spent": context.spent, **left}

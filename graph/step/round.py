@@ -10,6 +10,7 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.runtime import Runtime
 
+from donewhen.graph.asking import NOT_ASKED, ask_before_question
 from donewhen.graph.context import Deps
 from donewhen.graph.events import emit_charge, emit_decision, thread_of
 from donewhen.graph.executors.executor import executor_problem
@@ -131,7 +132,7 @@ class StepRound:
             said = "; ".join(outcome.problems)
             return {**common, **send_correction(self.state, self.runtime, said, messages, self.spent)}
         emit_decision(self.runtime, state["step"]["id"], outcome.kind, [call["name"] for call in outcome.calls])
-        return {**common, **self._take(message, outcome)}
+        return {**common, **await self._take(message, outcome)}
 
     def _obstacle(self, settings: Settings) -> StepRecord | None:
         """Return the record's change if the step must leave instead of asking; it may be exhausted (X08)."""
@@ -179,7 +180,7 @@ class StepRound:
             change = {"status": "ready", "code": f"allowance:{key}"}
         return {"spent": self.spent, **leave(self.state, self.runtime, change, spent=self.spent)}
 
-    def _take(self, message: AIMessage, decision: Decision) -> Step:
+    async def _take(self, message: AIMessage, decision: Decision) -> Step:
         """Return the changes of a legal decision; calls and claims are left in state for the next node."""
         record, arguments = self.state["record"], decision.arguments
         if decision.kind == "speak":
@@ -189,7 +190,7 @@ class StepRound:
             said = HumanMessage(f"{NOT_MADE if arguments.get('printed') else ''} {GO_ON} {hint}".strip())
             return {"record": silent, "transcript": [message, said], "decision": None}
         if decision.kind == "ask_user":
-            return self._ask_user(message, decision)
+            return await self._ask_user(message, decision)
         if decision.kind == "calls":
             native = bool(message.tool_calls or message.invalid_tool_calls)
             calls = [cast("FrozenCall", {**c, "native": native, "position": n}) for n, c in enumerate(decision.calls)]
@@ -209,21 +210,25 @@ class StepRound:
         said = self.voice.message_id("finish_step.result", "finish_task.result")
         return {"kind": decision.kind, "arguments": decision.arguments, "id": decision.id, "said": said}  # type: ignore[typeddict-item]
 
-    def _ask_user(self, message: AIMessage, decision: Decision) -> Step:
-        """Leave with a question, unless it was answered before. The answer becomes the result of this call."""
+    async def _ask_user(self, message: AIMessage, decision: Decision) -> Step:
+        """Leave with a question, unless it was answered or is refused. The answer becomes the result of this call."""
         state, record, id = self.state, self.state["record"], self.state["step"]["id"]
         question, options = decision.arguments["question"], decision.arguments.get("options")
-        asked, seen = state.get("asked", ()), known_entries(state)
-        if before := find_earlier_answer(asked, question, options, step=id, seen=seen):
-            text = f"You asked this before; the answer was:\n{render_observation(before, ANSWER_CHARS)}"
-            messages = [message, *reply_messages(message, text)]
-            return {"record": self._silent_record(), "transcript": messages, "decision": None}
+        asked, seen, told = state.get("asked", ()), known_entries(state), ""
         number = record.get("questions", 0) + 1
         more: Json = {"call": decision.id, "message_id": self.voice.message_id("ask_user.question")}
         name = f"{transcript_key(id, record)}.q{number}"
         waiting = make_pause("question", name, question, step=id, options=options or (), **more)
         if primary_language(declared := decision.arguments.get("language")):
             waiting["language"] = known_language(declared)
+        if before := find_earlier_answer(asked, question, options, step=id, seen=seen):
+            told = f"You asked this before; the answer was:\n{render_observation(before, ANSWER_CHARS)}"
+        elif refused := await ask_before_question(self.runtime, self.deps, state["goal"], waiting):
+            told = NOT_ASKED.format(why=refused)
+            self.voice.retract("ask_user.question")
+        if told:
+            messages = [message, *reply_messages(message, told)]
+            return {"record": self._silent_record(), "transcript": messages, "decision": None}
         change: StepRecord = {"status": "waiting", "waiting": waiting, "questions": number, "corrections": 0}
         return {"spent": self.spent, **leave(state, self.runtime, change, [message], self.spent)}
 

@@ -1,4 +1,4 @@
-"""Hooks: an organisation's policies, as plain functions that are called before a call, after it, and before the end.
+"""Hooks: an organisation's policies, as plain functions: before a call, after it, before a question, before the end.
 
 A hook that fails refuses, because a policy that cannot be asked has not agreed.
 """
@@ -14,9 +14,11 @@ from typing import Any, TypeAlias
 from donewhen.graph.sync import run_in_thread
 from donewhen.graph.tools.toolbox import EffectKind, is_async
 from donewhen.state.errors import ConfigError
+from donewhen.state.records import PauseKind
 from donewhen.state.values import Json
 
 REFUSES = "a policy refuses it: "
+MOMENTS = ("before_call", "after_call", "before_question", "before_end")
 OPTIONS = ("approve", "reject")
 """The answers to a hook's question before the end."""
 _log = logging.getLogger("donewhen.hooks")
@@ -63,6 +65,23 @@ class Call:
 
 
 @dataclass(frozen=True)
+class Question:
+    """A question that people are about to be asked."""
+
+    thread_id: str
+    step: str | None
+    """The step that asks; None for planning and for the run's own questions."""
+    goal: str
+    kind: PauseKind
+    """`plan`, `question`, `tool` (to approve a call), `effect` (whether a call took effect) or `budget`."""
+    question: str
+    options: list[str]
+    """Answers to choose from; [] if any text is allowed."""
+    details: Json
+    """What people are shown besides, by kind: `plan`, `tool`, `arguments`, `meter` …"""
+
+
+@dataclass(frozen=True)
 class End:
     """The end of a run that is about to be delivered."""
 
@@ -74,11 +93,14 @@ class End:
     """The answer, or the last step's result if the answer is still to be written."""
     status: str = "completed"
     """How the run is about to end: `completed`, or `partial`, `failed` or `cancelled` with a text that says why."""
+    output: Any = None
+    """The structured result (`output_type`), as JSON; None if none is requested, or it is not there yet."""
 
 
 HookResult: TypeAlias = Refuse | Ask | Note | None
 BeforeCall: TypeAlias = Callable[[Call], HookResult | Awaitable[HookResult]]
 AfterCall: TypeAlias = Callable[[Call], Refuse | Note | Awaitable[Refuse | Note | None] | None]
+BeforeQuestion: TypeAlias = Callable[[Question], Refuse | Awaitable[Refuse | None] | None]
 BeforeEnd: TypeAlias = Callable[[End], Refuse | Ask | Awaitable[Refuse | Ask | None] | None]
 
 
@@ -94,20 +116,17 @@ class Hooks:
     before_call: Sequence[BeforeCall] = ()
     after_call: Sequence[AfterCall] = ()
     before_end: Sequence[BeforeEnd] = ()
+    before_question: Sequence[BeforeQuestion] = ()
 
     def __post_init__(self) -> None:
-        for moment in ("before_call", "after_call", "before_end"):
+        for moment in MOMENTS:
             for function in (given := getattr(self, moment)):
                 if isinstance(given, str) or not callable(function):
                     raise ConfigError(f"hooks: {moment} is a list of functions; {function!r} cannot be called")
 
     def __add__(self, other: "Hooks") -> "Hooks":
         """Return the hooks of both, these first."""
-        return Hooks(
-            (*self.before_call, *other.before_call),
-            (*self.after_call, *other.after_call),
-            (*self.before_end, *other.before_end),
-        )
+        return Hooks(**{moment: (*getattr(self, moment), *getattr(other, moment)) for moment in MOMENTS})
 
 
 @dataclass
@@ -122,7 +141,7 @@ class HookDecision:
 
 
 async def ask_hooks(
-    hooks: Sequence[Callable[[Any], Any]], about: Call | End, tell: Callable[[str], None]
+    hooks: Sequence[Callable[[Any], Any]], about: Call | Question | End, tell: Callable[[str], None]
 ) -> HookDecision:
     """Call every hook. A hook that raises or returns another type refuses, and `tell` reports that to people."""
     verdict = HookDecision()

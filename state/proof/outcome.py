@@ -28,6 +28,7 @@ CODES: dict[str, Status | None] = {
     "model_error": "failed",
     "cancelled": "cancelled",
     "unanswered": "cancelled",
+    "not_asked": None,  # hooks refuse a question of the run's own
     "delivered_early": None,
     "out_of_budget": "exhausted",
     "stopped": "exhausted",

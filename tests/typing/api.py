@@ -29,7 +29,7 @@ from donewhen import (
     plan_tools,
     wait,
 )
-from donewhen.hooks import Ask, Call, End, Hooks, Note, Refuse
+from donewhen.hooks import Ask, Call, End, Hooks, Note, Question, Refuse
 from donewhen.testing import ScriptedModel, answer, call, finish_step, submit_plan
 
 
@@ -56,7 +56,11 @@ def at_the_end(end: End) -> None:
     """Agree."""
 
 
-HOOKS = Hooks(before_call=[policy], after_call=[observe], before_end=[at_the_end])
+def to_people(asked: Question) -> Refuse | None:
+    return Refuse("no") if asked.kind == "plan" else None
+
+
+HOOKS = Hooks(before_call=[policy], after_call=[observe], before_end=[at_the_end], before_question=[to_people])
 
 
 async def life_of_a_run() -> None:

@@ -5,10 +5,12 @@ from typing import Any
 import pytest
 from langchain_core.tools import StructuredTool
 from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.types import interrupt
+from pydantic import BaseModel
 
 from donewhen import Agent, ConfigError, StorageError, build_graph
-from donewhen.hooks import Ask, Call, End, Hooks, Note, Refuse
-from donewhen.testing import Crash, ScriptedModel, answer, call, crashing, finish_step, give_up, submit_plan
+from donewhen.hooks import Ask, Call, End, Hooks, Note, Question, Refuse
+from donewhen.testing import Crash, ScriptedModel, answer, ask_user, call, crashing, finish_step, give_up, submit_plan
 from tests.kit.flows import FREE, last_told, one_step, play, requests, steps
 
 SENT: list[str] = []
@@ -291,3 +293,111 @@ async def test_what_was_made_before_a_crash_is_replayed_whatever_a_hook_says_now
     closed.append("yes")
     run = await agent.resume("t")
     assert (run.status, SENT) == ("completed", ["a"])
+
+
+def ask_and_take(question: str) -> str:
+    """Ask a person, and say what they said."""
+    return f"they said {interrupt(question)}"
+
+
+class Answered(BaseModel):
+    """A number with its unit."""
+
+    amount: int
+    unit: str
+
+
+async def test_a_hook_reads_the_structured_result_before_the_end() -> None:
+    """V03: of an answer without a plan, of the only step, and of a delivery that a model writes."""
+    seen: list[Any] = []
+
+    def in_euro(end: End) -> Refuse | None:
+        seen.append(end.output)
+        return Refuse("amounts are in EUR") if end.output and end.output["unit"] != "EUR" else None
+
+    bad, good = '{"amount": 3, "unit": "USD"}', '{"amount": 3, "unit": "EUR"}'
+    looked = [call("look", where="a")]
+    scripts = [
+        ScriptedModel(roles={"triage": [answer(bad), answer(good)]}),
+        one_step([*looked, *(finish_step(each, ("s1.1", "card")) for each in (bad, good))], tools=["look"]),
+        steps(
+            [{"content": "a"}, {"content": "b"}],
+            {id: [finish_step("x", evidence=f"{id}.result")] for id in ("s1", "s2")},
+            deliver=[bad, good],
+        ),
+    ]
+    for model in scripts:
+        seen.clear()
+        free = {**FREE, "verification": "grounded"}
+        agent = Agent(
+            model, [look], effects={"look": "read"}, storage="memory:", settings=free, hooks=Hooks(before_end=[in_euro])
+        )
+        async with agent:
+            run = await agent.start("How much?", output_type=Answered)
+        assert (run.status, run.output) == ("completed", Answered(amount=3, unit="EUR"))
+        assert [each["unit"] for each in seen if each][:2] == ["USD", "EUR"]
+
+
+async def test_hooks_see_every_question_before_people_do() -> None:
+    """X15: the plan, a model's question, a call to approve, a tool's own question, the budget: each in its place."""
+    seen: list[Question] = []
+    hooks = Hooks(before_question=[lambda asked: seen.append(asked)])
+    replies = [
+        ask_user("Which one?", options=["a", "b"]),
+        call("send", to="a@other"),
+        call("ask_and_take", question="Really?"),
+        finish_step("Sent.", ("s1.2", "sent to a@other")),
+    ]
+    model = one_step(replies, tools=["send", "ask_and_take"])
+    answers = ["approve", "a", "approve", "yes", "continue"]
+    settings = {"approvals": "each", "limits": {"tool_calls": 2}, "verification": "grounded"}
+    tools, effects = [send, ask_and_take], {**EFFECTS, "ask_and_take": "read"}
+    flow = await play(model, tools, effects=effects, answers=answers, hooks=hooks, settings=settings)
+    assert [(each.kind, each.step) for each in seen] == [(pause["kind"], pause["step"]) for pause in flow.pauses]
+    assert [each.kind for each in seen] == ["plan", "question", "tool", "question", "budget"]
+    assert [each.options for each in seen[:2]] == [flow.pauses[0]["options"], ["a", "b"]]
+    assert (seen[0].details["plan"]["steps"][0]["content"], seen[2].details["tool"]) == ("do it", "send")
+
+
+async def test_a_question_that_is_refused_goes_back_to_who_asked_it() -> None:
+    """X15, X16: the planner, the step, and the model whose call or tool asks read the reason; nobody is asked."""
+
+    def no_salaries(asked: Question) -> Refuse | None:
+        return Refuse("never ask people that") if asked.kind in ("question", "tool") else None
+
+    why = "a policy refuses it: never ask people that"
+    replies = [
+        ask_user("What do you earn?"),
+        call("send", to="a@other"),
+        call("ask_and_take", question="Your salary?"),
+        finish_step("Nobody was asked.", ("s1.1", "Not run"), unchanged="a policy refused"),
+    ]
+    planned = [ask_user("Your salary?"), submit_plan([{"content": "x", "tools": ["send", "ask_and_take"]}])]
+    model = ScriptedModel(roles={"triage": planned, "execute": replies})
+    settings = {"confirm": "never", "approvals": "each", "verification": "claimed"}
+    tools, effects = [send, ask_and_take], {**EFFECTS, "ask_and_take": "read"}
+    flow = await play(model, tools, effects=effects, settings=settings, hooks=Hooks(before_question=[no_salaries]))
+    assert (flow.status, flow.pauses, SENT) == ("completed", [], [])
+    assert f"No question was asked: {why}" in model.requests[1].messages[-1].text
+    told = [request.messages[-1].text for request in requests(model, "s1")[1:]]
+    assert [why in text for text in told] == [True] * 3
+    assert "Not run" in told[1]
+    assert "It wanted to ask a person “Your salary?”" in told[2]
+    retracted = [event["argument"] for event in flow.told("speech_restarted")]
+    assert retracted == ["ask_user.question"] * 2
+
+
+async def test_a_question_of_the_run_that_is_refused_ends_it() -> None:
+    """D01: no model asked for the plan's approval or for more budget, so nobody else could go on."""
+
+    def none(asked: Question) -> Refuse | None:
+        return Refuse("this queue has no people")
+
+    read = [call("look", where="a"), call("look", where="b")]
+    for settings in ({"confirm": "always"}, {"confirm": "never", "limits": {"tool_calls": 1}}):
+        model = one_step([*read, finish_step("x", ("s1.2", "card"))], tools=["look"])
+        flow = await play(model, [look], effects=EFFECTS, settings=settings, hooks=Hooks(before_question=[none]))
+        assert (flow.status, flow.run.outcome["code"]) == ("failed", "not_asked")  # type: ignore[index]
+        assert "A policy refuses to ask a person" in flow.run.answer
+        assert "this queue has no people" in flow.run.answer
+        assert (flow.told("question"), flow.pauses) == ([], [])
