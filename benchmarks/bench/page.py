@@ -57,8 +57,8 @@ def _rounds(label: str, scenario: str, *counts: int) -> list[Row]:
 TABLES = (
     Table(
         "A loop of model calls",
-        "CPU milliseconds a round, with a model that answers at once, and results of 500 characters. Ours plans, "
-        "proves and accounts as well; its audit, one more call of a model, is off.",
+        "CPU milliseconds per round. The model answers immediately and results have 500 characters. Ours also plans, "
+        "proves and accounts. Its audit, one more model call, is off.",
         [
             *_rounds("in memory, with a memory saver", "rounds", 10, 50, 200),
             *_rounds("in memory, peers without any saver", "unsaved", 10, 200),
@@ -70,7 +70,7 @@ TABLES = (
     ),
     Table(
         "A conversation of 300 turns",
-        "Each question is answered at once. CPU milliseconds a turn, the mean of twenty; on SQLite durably.",
+        "Each question is answered immediately. CPU milliseconds per turn, the mean of twenty turns; durably on SQLite.",
         [
             Row("turns 11 to 30 on SQLite", "talk", 300, "first"),
             Row("turns 281 to 300", "talk", 300, "last"),
@@ -80,22 +80,22 @@ TABLES = (
         ],
     ),
     Table(
-        "What it leaves and sends",
-        "Megabytes. Prompts are all requests of 200 rounds in one conversation; what is the same, providers can cache.",
+        "Storage, prompts and memory",
+        "Megabytes. Prompts are all requests of 200 rounds in one conversation. Providers can cache repeated beginnings.",
         [
             Row("stored, 10 rounds", "sqlite", 10, "mb"),
             Row("stored, 200 rounds", "sqlite", 200, "mb"),
             Row("stored, 200 rounds of a tool that writes", "durable_writes", 200, "mb"),
             Row("prompts, 200 rounds", "prompts", 200, "mb"),
-            Row("of these the same as before", "prompts", 200, "same"),
+            Row("of these a repeated beginning", "prompts", 200, "same"),
             Row("memory, 50 rounds", "memory", 50, "mb"),
             Row("memory, 500 rounds", "memory", 500, "mb"),
         ],
     ),
     Table(
-        "What is waited for",
-        "Cold start is CPU from nothing to the first request, in our environment; resuming from opening the file to "
-        "it. Of words it is the first piece that comes, in a second reply.",
+        "Waiting times",
+        "Cold start is the CPU time of a new process until its first request, in our environment. Resuming starts with "
+        "opening the file. For texts, the first piece of the second reply is measured.",
         [
             Row("cold start, ms", "cold", 0, "ms", LANGGRAPH),
             Row("resume after 10 rounds, ms", "resumed", 10, "ms"),
@@ -109,12 +109,12 @@ TABLES = (
     ),
     Table(
         "200 rounds in 20 chained steps of 10, durably",
-        "Peers have no steps; their 200 rounds are above.",
+        "Peers have no steps. Their 200 rounds are above.",
         [
             Row("CPU ms a round", "steps", 200, "ms"),
             Row("stored, MB", "steps", 200, "mb"),
             Row("prompts, MB", "steps", 200, "prompts_mb"),
-            Row("of these the same as before", "steps", 200, "same"),
+            Row("of these a repeated beginning", "steps", 200, "same"),
         ],
     ),
 )
@@ -176,14 +176,14 @@ GOALS = (
             for name in QUESTIONS
         ],
     ),
-    Goal("1 GB of CSV described, s", [("by the clock", _of("data", 1000, "described, by the clock", ""), 20)], ""),
+    Goal("1 GB of CSV described, s", [("elapsed", _of("data", 1000, "described, elapsed", ""), 20)], ""),
 )
 HEAD = """# How fast it is
 
-DoneWhen beside what one would take instead, all on one machine, taking turns, in one run of `make bench`; the best of
-{times}. Compare rows, not absolutes: {machine}, Python {python}, {day}. The last column says what ours is divided by.
-The scenarios are in `benchmarks/bench/peers`; every figure in a table comes from that run. The load of the machine was
-{load:.1f} on {cores} cores; 1 is the measurement itself.
+DoneWhen and its alternatives, measured alternately on one machine in one run of `make bench`; each figure is the best of
+{times}. Compare rows with each other, not with other machines: {machine}, Python {python}, {day}. The last column is our
+figure divided by the named peer's. The scenarios are in `benchmarks/bench/peers`. The load of the machine was {load:.1f}
+on {cores} cores, 1 of it by the measurement itself.
 
 """
 
@@ -214,8 +214,8 @@ def _table(best: Measured, table: Table, peers: Sequence[str]) -> str:
 
 def _data_table(best: Measured) -> str:
     lines = [
-        "Questions about a CSV file of seven columns, and its description, each in a process of its own: CPU seconds,",
-        "the best of three. A first question looks once at all values of the columns it names; later ones do not.",
+        "CPU seconds for questions about a CSV file of seven columns, and for its description, each in its own process;",
+        "the best of three. The first question reads all values of the columns that it names; later ones do not.",
         "",
         "| | plain DuckDB | first | later |",
         "|---|---|---|---|",
@@ -230,7 +230,7 @@ def _data_table(best: Measured) -> str:
             ]
             lines.append(f"| {name}, {mb} MB | {plain:.2f} | {' | '.join(cells)} |")
         if found:
-            clock = f"{found['described']:.2f}, {found['described, by the clock']:.1f} by the clock"
+            clock = f"{found['described']:.2f}, {found['described, elapsed']:.1f} elapsed"
             lines.append(f"| described, {mb} MB | – | {clock} | {found['described again']:.2f} |")
     return "\n".join(lines) + "\n"
 
