@@ -215,7 +215,7 @@ def _table(best: Measured, table: Table, peers: Sequence[str]) -> str:
 def _data_table(best: Measured) -> str:
     lines = [
         "CPU seconds for questions about a CSV file of seven columns, and for its description, each in its own process;",
-        "the best of three. The first question reads all values of the columns that it names; later ones do not.",
+        "the best of three. The first question reads all values of the columns it names; later ones do not.",
         "",
         "| | plain DuckDB | first | later |",
         "|---|---|---|---|",
