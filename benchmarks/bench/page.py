@@ -57,7 +57,7 @@ def _rounds(label: str, scenario: str, *counts: int) -> list[Row]:
 TABLES = (
     Table(
         "A loop of model calls",
-        "CPU milliseconds per round. The model answers immediately and results have 500 characters. Ours also plans, "
+        "CPU milliseconds per round. The model answers at once and results have 500 characters. Ours also plans, "
         "proves and accounts. Its audit, one more model call, is off.",
         [
             *_rounds("in memory, with a memory saver", "rounds", 10, 50, 200),
@@ -70,7 +70,7 @@ TABLES = (
     ),
     Table(
         "A conversation of 300 turns",
-        "Each question is answered immediately. CPU milliseconds per turn, the mean of twenty turns; durably on SQLite.",
+        "Each question is answered at once. CPU milliseconds per turn, the mean of twenty turns; durably on SQLite.",
         [
             Row("turns 11 to 30 on SQLite", "talk", 300, "first"),
             Row("turns 281 to 300", "talk", 300, "last"),
@@ -81,7 +81,7 @@ TABLES = (
     ),
     Table(
         "Storage, prompts and memory",
-        "Megabytes. Prompts are all requests of 200 rounds in one conversation. Providers can cache repeated beginnings.",
+        "Megabytes. Prompts are all requests of 200 rounds in one conversation. Providers cache repeated beginnings.",
         [
             Row("stored, 10 rounds", "sqlite", 10, "mb"),
             Row("stored, 200 rounds", "sqlite", 200, "mb"),
@@ -180,10 +180,10 @@ GOALS = (
 )
 HEAD = """# How fast it is
 
-DoneWhen and its alternatives, measured alternately on one machine in one run of `make bench`; each figure is the best of
-{times}. Compare rows with each other, not with other machines: {machine}, Python {python}, {day}. The last column is our
-figure divided by the named peer's. The scenarios are in `benchmarks/bench/peers`. The load of the machine was {load:.1f}
-on {cores} cores, 1 of it by the measurement itself.
+DoneWhen and its alternatives, measured alternately on one machine in one run of `make bench`. Each figure is the best
+of {times}. Compare rows with each other, not with other machines: {machine}, Python {python}, {day}. The last column is
+our figure divided by the named peer's. The scenarios are in `benchmarks/bench/peers`. The load of the machine was
+{load:.1f} on {cores} cores, 1 of it by the measurement itself.
 
 """
 
@@ -214,7 +214,7 @@ def _table(best: Measured, table: Table, peers: Sequence[str]) -> str:
 
 def _data_table(best: Measured) -> str:
     lines = [
-        "CPU seconds for questions about a CSV file of seven columns, and for its description, each in its own process;",
+        "CPU seconds for questions about a CSV file of seven columns, and for its description, each in a process;",
         "the best of three. The first question reads all values of the columns it names; later ones do not.",
         "",
         "| | plain DuckDB | first | later |",
