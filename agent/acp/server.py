@@ -8,14 +8,12 @@ answer. Stop stops at a clean point; “continue” goes on.
 
 import asyncio
 import os
-import re
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
-from secrets import token_hex
 from typing import Any
-from urllib.parse import unquote, urlsplit
 from uuid import uuid4
 
 import acp
@@ -25,10 +23,8 @@ from acp.schema import (
     AgentCapabilities,
     ElicitationFormSessionMode,
     ElicitationSchema,
-    ElicitationStringPropertySchema,
     Implementation,
     McpCapabilities,
-    PermissionOption,
     PromptCapabilities,
     SessionCapabilities,
     SessionCloseCapabilities,
@@ -37,23 +33,33 @@ from acp.schema import (
     SessionMode,
     SessionModeState,
     SessionResumeCapabilities,
-    ToolCallLocation,
-    ToolCallUpdate,
 )
-from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolMessage
 from pydantic import ValidationError
 
+from donewhen.agent.acp.asking import (
+    WORDS,
+    answer_form,
+    asks_again,
+    chosen_answer,
+    permission_call,
+    permission_options,
+    rejection,
+    what_instead,
+    words_in,
+)
+from donewhen.agent.acp.content import edits, goal_block, kind_of, locations, message_updates, title
+from donewhen.agent.acp.lines import EditorLines
 from donewhen.agent.agent import Agent
 from donewhen.agent.mcp.client import McpServers
+from donewhen.agent.run import Run
 from donewhen.agent.stream import RunStream
 from donewhen.agent.work.queue import ThreadInfo
-from donewhen.graph.people.tasks import TASK
-from donewhen.prompts import framed
+from donewhen.graph.tools.effects import read_all
 from donewhen.state.errors import DoneWhenError, UnknownThread
-from donewhen.state.people.payload import message_text, question_of
+from donewhen.state.people.payload import message_text, options
 from donewhen.state.run import Json
+from donewhen.state.values import store_label
 
-WHAT_INSTEAD = "What should be different?"
 MOST_UNCLEAR = 3
 """Answers in a row that are not understood, before the question waits for the next prompt."""
 MODES = {
@@ -66,10 +72,43 @@ UNASKED: Json = {"confirm": "never", "approvals": "never"}
 PAGE = 50
 """The most sessions in one answer to `session/list`."""
 MOST_LISTED = 10_000
+READ_AHEAD = 2**20
+"""The bytes that are read ahead; a line may be longer."""
 TITLE = 100
 """The most characters of a session's title."""
+BEGUN = ("donewhen", "acp")
+"""The store namespace of sessions that began without a prompt, and so are no threads yet."""
+MOST_BEGUN = 10
+"""The most of them that are kept."""
+STOPPED = "\n\nThis is not finished: “continue” goes on with it, and any other words make a new plan."
+ANSWERED = "\n\nWhat was asked here is answered already, perhaps in another window; your message was not used.\n\n"
+ONLY_WORDS = "\n\nOnly the words of your message were used: pictures and files go with a request.\n\n"
 INVALID, UNKNOWN, INTERNAL = -32602, -32002, -32603
 """JSON-RPC's code of wrong parameters, ACP's of an unknown resource, JSON-RPC's of an error in here."""
+
+
+@dataclass
+class Turn:
+    """Work on a prompt, or on the answer to what an opened session waits for."""
+
+    prompted: bool = True
+    shown: bool = False
+    """Whether the question that comes first was shown when the session was opened."""
+    cancelled: bool = False
+    """Whether Stop was pressed, or something else was typed."""
+    stream: RunStream | None = None
+    question: "asyncio.Future[Any] | None" = None
+    """What the editor is asked right now."""
+    answer: str = ""
+    """What was shown of the answer as it was written."""
+
+    def stop(self) -> None:
+        """Stop at the next clean point, and wait for no answer."""
+        self.cancelled = True
+        if self.stream:
+            self.stream.drain()
+        if self.question:
+            self.question.cancel()
 
 
 @dataclass
@@ -82,14 +121,13 @@ class Session:
     servers: McpServers | None = None
     """Those that the editor has configured."""
     mode: str = "ask"
-    stream: RunStream | None = None
-    busy: bool = False
-    cancelled: bool = False
-    """Whether Stop was pressed in this turn."""
-    answer: str = ""
-    """What was shown of the answer as it was written."""
-    rejects: bool = False
-    """Whether what is typed next says what should be different in the plan."""
+    turn: Turn | None = None
+    opened: "asyncio.Task[None] | None" = None
+    """The question that it was opened with, and the work on the answer."""
+    asked: str = ""
+    """The id of the question that was shown last."""
+    rejected: str = ""
+    """The id of the question about a plan that was rejected: what is typed next says what should be different."""
     calls: dict[str, Any] = field(default_factory=dict)
     """Calls at work, as `tool_started` tells of them."""
 
@@ -108,10 +146,17 @@ class Session:
 
     async def aclose(self) -> None:
         """Stop what is at work at a clean point, and end the servers."""
-        self.cancelled = True
+        await self.leave_opened(self.turn)
         await self.agent.aclose()
         if self.servers:
             await self.servers.aclose()
+
+    async def leave_opened(self, turn: Turn | None) -> None:
+        """Stop a turn, and wait for the one that began when the session was opened."""
+        if turn:
+            turn.stop()
+        if self.opened:
+            await asyncio.wait({self.opened})
 
 
 class AcpAgent:
@@ -161,31 +206,41 @@ class AcpAgent:
     async def new_session(self, cwd: str, mcp_servers: Sequence[Any] | None = None, **_: Any) -> Any:
         """Begin a conversation in this folder, with the MCP servers that the editor has."""
         session = await self._open(uuid4().hex, cwd, mcp_servers)
+        with _errors_for_editor():
+            await _keep_begun(session)
         return acp.NewSessionResponse(session_id=session.id, modes=_modes(session))
 
     async def load_session(self, cwd: str, session_id: str, mcp_servers: Sequence[Any] | None = None, **_: Any) -> Any:
         """Open a conversation of before, and show all of it again."""
         session = await self._reopen(session_id, cwd, mcp_servers)
         await self._replay(session)
+        self._show_open(session, replayed=True)
         return acp.LoadSessionResponse(modes=_modes(session))
 
     async def resume_session(
         self, cwd: str, session_id: str, mcp_servers: Sequence[Any] | None = None, **_: Any
     ) -> Any:
         """Open a conversation of before for an editor that still shows it."""
-        return acp.schema.ResumeSessionResponse(modes=_modes(await self._reopen(session_id, cwd, mcp_servers)))
+        session = await self._reopen(session_id, cwd, mcp_servers)
+        self._show_open(session, replayed=False)
+        return acp.schema.ResumeSessionResponse(modes=_modes(session))
 
     async def list_sessions(self, cwd: str | None = None, cursor: str | None = None, **_: Any) -> Any:
         """Return the conversations of all folders or of one, the latest first."""
         if cursor is not None and not cursor.isdecimal():
             raise RequestError(INVALID, f"{cursor!r} is no cursor of this list")
         with _errors_for_editor():
-            infos = await (await self._any_agent()).threads(MOST_LISTED)
-        first = int(cursor or 0)
-        all = [info for info in infos if (there := info.metadata.get("dir")) and cwd in (None, there)]
-        rows = [_session_info(info) for info in all[first : first + PAGE]]
-        more = str(first + PAGE) if len(all) > first + PAGE else None
-        return acp.schema.ListSessionsResponse(sessions=rows, next_cursor=more)
+            agent = await self._any_agent()
+            infos, begun = await agent.threads(MOST_LISTED), await _begun(agent)
+        threads = [_session_info(info) for info in infos if info.metadata.get("dir")]
+        known = {info.thread_id for info in infos}
+        rows = [*threads, *(row for row in begun if row.session_id not in known)]
+        found = sorted(
+            (row for row in rows if cwd in (None, row.cwd)), key=lambda row: row.updated_at or "", reverse=True
+        )
+        first = min(int(cursor or 0), MOST_LISTED)
+        more = str(first + PAGE) if len(found) > first + PAGE else None
+        return acp.schema.ListSessionsResponse(sessions=found[first : first + PAGE], next_cursor=more)
 
     async def close_session(self, session_id: str, **_: Any) -> Any:
         """Stop what is at work in a session and end its servers; it can be loaded again."""
@@ -234,23 +289,24 @@ class AcpAgent:
     async def _reopen(self, id: str, folder: str, given: Sequence[Any] | None) -> Session:
         if id in self._sessions:
             await self.close_session(id)
-        await self._info(id)
+        with _errors_for_editor():
+            await self._check_known(id)
         return await self._open(id, folder, given)
 
-    async def _info(self, id: str) -> ThreadInfo:
+    async def _check_known(self, id: str) -> None:
+        agent = await self._any_agent()
         try:
-            info = await (await self._any_agent()).info(id)
+            known = bool((await agent.info(id)).metadata.get("dir"))
         except UnknownThread:
-            info = None
-        if info is None or not info.metadata.get("dir"):
+            known = any(row.session_id == id for row in await _begun(agent))
+        if not known:
             raise RequestError(UNKNOWN, f"there is no session {id!r}; session/list has those that there are")
-        return info
 
     async def _replay(self, session: Session) -> None:
         """Show the conversation, the steps with their results, the plan, and what is still asked."""
         values = (await session.agent.graph.aget_state({"configurable": {"thread_id": session.id}})).values
         for message in values.get("messages") or ():
-            for update in _updates_of(message):
+            for update in message_updates(message):
                 await self._editor.session_update(session.id, update)
         await self._show_plan(values.get("todos") or (), session.id)
 
@@ -259,75 +315,135 @@ class AcpAgent:
     async def prompt(self, session_id: str, prompt: Any, **_: Any) -> Any:
         """Take a request, an answer, or, after Stop, how to go on; work to the end or the next question."""
         session = self._find(session_id)
-        if session.busy:
+        if session.turn and session.turn.prompted:
             raise RequestError(INVALID, f"session {session_id!r} is at work on another prompt: cancel it, or wait")
-        session.busy, session.cancelled = True, False
+        opened, turn = session.turn, Turn()
+        session.turn = turn
         try:
+            await session.leave_opened(opened)
             with _errors_for_editor():
-                return acp.PromptResponse(stop_reason=await self._work(session, prompt))
+                return acp.PromptResponse(stop_reason=await self._work(session, turn, prompt))
         except ConnectionError:  # the editor is gone; what was asked stays asked
             return acp.PromptResponse(stop_reason="cancelled")
         finally:
-            session.busy, session.stream = False, None
+            session.turn = None
 
-    async def _work(self, session: Session, prompt: Any) -> Any:
+    async def cancel(self, session_id: str, **_: Any) -> None:
+        """Stop at the next clean point, and wait for no answer."""
+        if (session := self._sessions.get(session_id)) and session.turn:
+            session.turn.stop()
+
+    def _show_open(self, session: Session, *, replayed: bool) -> None:
+        """Begin to show what a session waits for, once the editor has been told that it is open."""
+        session.turn = Turn(prompted=False, shown=True)
+        session.opened = asyncio.create_task(self._ask_open(session, session.turn, replayed))
+
+    async def _ask_open(self, session: Session, turn: Turn, replayed: bool) -> None:
+        """Ask what an opened session waits for, and work on the answer; say how to go on with one that was stopped.
+
+        An editor that still shows the conversation is only told: it may be about to prompt.
+        """
+        try:
+            run = await session.agent.get(session.id)
+            if run.pending and replayed:
+                await self._carry_on(session, turn, run)
+            elif run.pending:
+                session.asked = run.pending[0]["id"]
+                await self._say(session.id, message_text(run.pending[0]))
+            elif run.status == "running":
+                await self._say(session.id, STOPPED)
+        except UnknownThread:
+            pass
+        except DoneWhenError as error:
+            await self._say(session.id, f"\n\n{error}")
+        except ConnectionError:  # the editor is gone; what was asked stays asked
+            pass
+        finally:
+            session.turn = None if session.turn is turn else session.turn
+
+    async def _work(self, session: Session, turn: Turn, prompt: Any) -> Any:
         """Work on a prompt; return why the turn ended."""
         if session.servers:
             for problem in session.servers.missing:
                 await self._say(session.id, f"{problem}\n\n")
             session.servers.missing.clear()
-        given: Any = await self._begin(session, prompt)
-        session.rejects, unclear = False, 0
-        while given is not None:
-            session.stream, session.answer = given, ""
-            async for event in given:
-                await self._show(event, session)
-            run = given.run
-            unclear = unclear + 1 if run and run.pending and run.problem else 0
-            if unclear > MOST_UNCLEAR:  # the next prompt is the answer
-                await self._say(session.id, f"\n\n{run.problem}\n\n{message_text(run.pending[0])}")
+        return await self._carry_on(session, turn, await self._begin(session, prompt))
+
+    async def _carry_on(self, session: Session, turn: Turn, given: RunStream | Run) -> Any:
+        """Follow a run, and ask what it waits for, until it ends or the next prompt is the answer."""
+        run: Run | None = None
+        unclear, session.rejected = 0, ""
+        while not turn.cancelled:
+            run = given if isinstance(given, Run) else await self._follow(given, session, turn)
+            if run is None or not run.pending:
                 break
-            answer = await self._answer(run.pending[0], session) if run and run.pending else None
-            given = None
-            if answer is not None and not session.cancelled:
-                given = session.agent.stream_resume(run, answer, settings=session.settings())
-        stopped = session.cancelled or (run is not None and run.status == "running")
+            pause = run.pending[0]
+            session.asked = pause["id"]
+            unclear = unclear + 1 if run.problem else 0
+            if unclear > MOST_UNCLEAR:  # the next prompt is the answer
+                await self._say(session.id, f"\n\n{run.problem}\n\n{message_text(pause)}")
+                break
+            answer = await self._answer(pause, session, turn)
+            if answer is None:
+                break
+            turn.shown = False
+            given = session.agent.stream_resume(run, answer, settings=session.settings())
+        stopped = turn.cancelled or (run is not None and run.status == "running")
         return "cancelled" if stopped else "end_turn"
 
-    async def cancel(self, session_id: str, **_: Any) -> None:
-        """Stop at the next clean point."""
-        if session := self._sessions.get(session_id):
-            session.cancelled = session.busy
-            if session.stream:
-                session.stream.drain()
+    async def _follow(self, stream: RunStream, session: Session, turn: Turn) -> Run | None:
+        """Show a run until it ends or waits; return it."""
+        turn.stream, turn.answer = stream, ""
+        try:
+            async for event in stream:
+                await self._show(event, session, turn)
+                if turn.cancelled:  # perhaps while the run began
+                    stream.drain()
+        finally:
+            turn.stream = None
+        return stream.run
 
-    async def _begin(self, session: Session, prompt: Any) -> RunStream:
+    async def _begin(self, session: Session, prompt: Any) -> RunStream | Run:
+        """Return the stream of the work on a prompt, or a run that has to ask first."""
         agent, id, settings = session.agent, session.id, session.settings()
-        blocks = [_block(block, session.folder) for block in prompt]
+        blocks = [goal_block(block, session.folder) for block in prompt]
         text = "\n\n".join(block["text"] for block in blocks if block["type"] == "text")
+        is_more = any(block["type"] != "text" for block in blocks)
         try:
             run = await agent.get(id)
         except UnknownThread:
             run = None
-        if run and run.status == "running":
-            return agent.stream_resume(id, steer=text, settings=settings)
-        if run and run.pending:
-            given: Any = {"type": "reject", "message": text} if session.rejects else text
-            return agent.stream_resume(run, given, settings=settings)
-        goal: Any = blocks if any(block["type"] != "text" for block in blocks) else text
+        if run and (run.pending or run.status == "running"):
+            if is_more:
+                await self._say(id, ONLY_WORDS)
+            if run.status == "running":
+                return agent.stream_resume(id, steer=text, settings=settings)
+            return await self._take_answer(session, run, text)
+        goal: Any = blocks if is_more else text
         return agent.stream(goal, thread_id=id, settings=settings, metadata=self._metadata(session.folder))
+
+    async def _take_answer(self, session: Session, run: Run, text: str) -> RunStream | Run:
+        """Return the stream of the answer, or the run to ask it again; what was not shown cannot be answered."""
+        pause = run.pending[0]
+        if session.asked not in ("", pause["id"]):
+            await self._say(session.id, ANSWERED)
+            return run
+        if asks_again(text, pause):
+            return run
+        given = rejection(text) if session.rejected == pause["id"] else text
+        return session.agent.stream_resume(run, given, settings=session.settings())
 
     # --- what the editor is shown
 
-    async def _show(self, event: Any, session: Session) -> None:
+    async def _show(self, event: Any, session: Session, turn: Turn) -> None:
         id, kind, call = session.id, event["type"], f"{event['turn']}.{event.get('id')}"
         if kind == "todos":
             await self._show_plan(event["todos"], id)
         elif kind == "speech" and (event.get("answer") or not event.get("argument")):
-            session.answer += event["text"] if event.get("answer") else ""
+            turn.answer += event["text"] if event.get("answer") else ""
             await self._say(id, event["text"])
         elif kind == "speech_restarted" and event.get("argument") in (None, "answer.text"):
-            session.answer = ""
+            turn.answer = ""
             await self._say(id, "\n\n")
         elif kind == "thinking":
             await self._editor.session_update(id, acp.update_agent_thought_text(event["text"]))
@@ -343,7 +459,7 @@ class AcpAgent:
             await self._editor.session_update(id, acp.update_tool_call(call, status=status, content=content))
         elif kind in ("outcome", "error") and event.get("code") != "interrupted":
             text = event["text"]
-            await self._say(id, text[len(session.answer) :] if text.startswith(session.answer) else f"\n\n{text}")
+            await self._say(id, text[len(turn.answer) :] if text.startswith(turn.answer) else f"\n\n{text}")
 
     async def _say(self, id: str, text: str) -> None:
         if text:
@@ -356,54 +472,92 @@ class AcpAgent:
 
     # --- what a person is asked
 
-    async def _answer(self, pause: Any, session: Session) -> Any:
+    async def _answer(self, pause: Any, session: Session, turn: Turn) -> Any:
         """Return the answer to a pause; None where it is typed as the next prompt."""
-        if pause["kind"] not in ("plan", "tool"):
-            return await self._typed(session.id, message_text(pause), pause.get("schema"))
-        if pause["kind"] == "plan":
+        if pause["kind"] == "plan" and not turn.shown:
             await self._say(session.id, message_text(pause))
-        call = ToolCallUpdate(
-            tool_call_id=pause["tool_call_id"],
-            title=question_of(pause),
-            kind=kind_of(pause, session.agent),
-            content=list(edits(pause, session.folder)),
-            locations=locations(pause, session.folder),
-            raw_input=pause.get("arguments"),
-        )
-        options = [
-            PermissionOption(option_id="approve", name="Approve", kind="allow_once"),
-            PermissionOption(option_id="auto", name="Approve, and do not ask again here", kind="allow_always"),
-            PermissionOption(option_id="reject", name="Reject", kind="reject_once"),
-        ]
-        reply = await self._editor.request_permission(session.id, call, options)
-        if reply.outcome.outcome != "selected":
+        if pause["kind"] in ("plan", "tool"):
+            return await self._permission(pause, session, turn)
+        if self._forms and (form := answer_form(pause)):
+            return await self._filled(pause, session, turn, form)
+        if not turn.shown:
+            await self._say(session.id, f"\n\n{message_text(pause)}")
+        if pause.get("schema") or not options(pause):
             return None
-        chosen = reply.outcome.option_id
+        return chosen_answer(pause, await self._choose(pause, session, turn))
+
+    async def _permission(self, pause: Any, session: Session, turn: Turn) -> Any:
+        """Return the decision on a plan or a call; only what was offered as approval approves."""
+        chosen = await self._choose(pause, session, turn)
         if chosen == "auto":
             session.mode = chosen
             await self._editor.session_update(session.id, update_current_mode(chosen))
-        if chosen == "reject" and pause["kind"] == "plan":
-            why = await self._typed(session.id, WHAT_INSTEAD)
-            session.rejects = why is None
-            return {"type": "reject", "message": why} if why else None
-        return {"type": "reject" if chosen == "reject" else "approve"}
-
-    async def _typed(self, id: str, question: str, schema: Mapping[str, Any] | None = None) -> Any:
-        """Return the answer of a form; without forms say the question, and the next prompt is the answer.
-
-        `schema` is the form of the question itself; other questions have a field for the answer.
-        """
-        if self._forms and (form := _form(schema)):
-            mode = ElicitationFormSessionMode(session_id=id, requested_schema=form)
-            reply = await self._editor.create_elicitation(question, mode)
-            if reply.action == "accept" and schema:
-                return dict(reply.content or {})
-            if reply.action == "accept":
-                return str((reply.content or {}).get("answer") or "") or None
-            if reply.action == "decline" and schema:
-                return {"type": "ignore"}
-        await self._say(id, f"\n\n{question}")
+        if chosen in ("approve", "auto"):
+            return {"type": "approve"}
+        if chosen == "reject" and pause["kind"] == "tool":
+            return {"type": "reject"}
+        if chosen == "reject":
+            return await self._change(pause, session, turn)
+        if pause["kind"] == "tool" and not turn.shown and not turn.cancelled:
+            await self._say(session.id, f"\n\n{message_text(pause)}")
         return None
+
+    async def _change(self, pause: Any, session: Session, turn: Turn) -> Any:
+        """Return what should be different in a plan; None where it is typed as the next prompt."""
+        question = what_instead(pause)
+        if self._forms:
+            reply = await self._form(session, turn, question, WORDS)
+            if reply and reply.action == "accept" and (words := words_in(reply.content)):
+                return rejection(words)
+        if not turn.cancelled:
+            await self._say(session.id, f"\n\n{question}")
+        session.rejected = pause["id"]
+        return None
+
+    async def _filled(self, pause: Any, session: Session, turn: Turn, form: ElicitationSchema) -> Any:
+        """Return the answer in a form; None where the form was left, and the next prompt is the answer."""
+        reply = await self._form(session, turn, message_text(pause), form)
+        if reply and reply.action == "accept" and pause.get("schema"):
+            return dict(reply.content or {})
+        if reply and reply.action == "accept" and (words := words_in(reply.content)):
+            return words
+        if reply and reply.action == "decline" and pause.get("schema"):
+            return {"type": "ignore"}
+        if not turn.shown and not turn.cancelled:
+            await self._say(session.id, f"\n\n{message_text(pause)}")
+        return None
+
+    async def _choose(self, pause: Any, session: Session, turn: Turn) -> str:
+        """Return the id of the chosen option; "" if none was chosen."""
+        offered = permission_options(pause, opened=turn.shown)
+        call = permission_call(pause, session.agent, session.folder, opened=turn.shown)
+        reply = await self._ask(turn, self._editor.request_permission(session.id, call, offered))
+        chosen = reply.outcome.option_id if reply and reply.outcome.outcome == "selected" else ""
+        if chosen not in [option.option_id for option in offered]:
+            chosen = ""
+        status: Any = "failed" if chosen in ("", "reject") else "completed"
+        await self._editor.session_update(session.id, acp.update_tool_call(call.tool_call_id, status=status))
+        return chosen
+
+    async def _form(self, session: Session, turn: Turn, question: str, form: ElicitationSchema) -> Any:
+        """Return the reply to a form; None if there is none."""
+        mode = ElicitationFormSessionMode(session_id=session.id, requested_schema=form)
+        return await self._ask(turn, self._editor.create_elicitation(question, mode))
+
+    async def _ask(self, turn: Turn, asking: Awaitable[Any]) -> Any:
+        """Return the editor's reply; None if it cannot ask that, replies with nonsense, or Stop was pressed."""
+        turn.question = asyncio.ensure_future(asking)
+        try:
+            return await turn.question
+        except (RequestError, ValidationError):
+            return None
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if not turn.cancelled or (task and task.cancelling()):
+                raise
+            return None
+        finally:
+            turn.question = None
 
 
 async def serve(
@@ -412,7 +566,8 @@ async def serve(
     """Serve on stdin and stdout until the editor closes them. `make` returns a new agent for a folder."""
     server: Any = AcpAgent(make, metadata)  # the editor is told of what it leaves out that it is not there
     try:
-        await acp.run_agent(server, use_unstable_protocol=True)
+        reader, writer = await acp.stdio_streams(READ_AHEAD)
+        await acp.run_agent(server, EditorLines(reader, writer), use_unstable_protocol=True)
     finally:
         await server.aclose()
 
@@ -431,6 +586,23 @@ def _version() -> str:
         return version("donewhen")
     except PackageNotFoundError:
         return "0"
+
+
+async def _keep_begun(session: Session) -> None:
+    """Keep a session without a prompt, so that it can be loaded after a restart; forget the oldest of them."""
+    row = {"dir": session.folder, "at": datetime.now(UTC).isoformat(timespec="milliseconds")}
+    async with session.agent.storage.writer() as (_, store):
+        await store.aput((*BEGUN, store_label(session.id)), session.id, row, index=False)
+        kept = sorted(await read_all(store, BEGUN), key=lambda item: str(item.value["at"]), reverse=True)
+        for item in kept[MOST_BEGUN:]:
+            await store.adelete((*BEGUN, store_label(item.key)), item.key)
+
+
+async def _begun(agent: Agent) -> list[SessionInfo]:
+    """Return the sessions that had no prompt when they were kept."""
+    async with agent.storage.reader() as (_, store):
+        items = await read_all(store, BEGUN)
+    return [SessionInfo(session_id=item.key, cwd=item.value["dir"], updated_at=item.value["at"]) for item in items]
 
 
 def _session_info(info: ThreadInfo) -> SessionInfo:
@@ -457,95 +629,3 @@ def _connection(server: Any, folder: str) -> Json:
         raise RequestError(INVALID, f"the MCP server {server.name!r} is neither a program nor at a url")
     headers = {each.name: each.value for each in server.headers or ()}
     return {"url": server.url, "headers": headers, "type": server.type}
-
-
-def _block(block: Any, folder: str) -> Json:
-    """Return a block of a prompt as one of a goal. What is linked or embedded is named by its path in the folder."""
-    if block.type == "text":
-        return {"type": "text", "text": block.text}
-    if block.type in ("image", "audio"):
-        return {"type": block.type, "base64": block.data, "mime_type": block.mime_type}
-    if block.type == "resource_link":
-        return {"type": "text", "text": f"[{block.name}]({_place(block.uri, folder)})"}
-    resource = block.resource
-    place = _place(resource.uri, folder)
-    if hasattr(resource, "text"):
-        # A frame: what stands in a file or a page is not what the user said.
-        name = " ".join(place.replace('"', "'").split())
-        return {"type": "text", "text": framed("embedded", resource.text, token_hex(3), name=name)}
-    return {"type": "file", "base64": resource.blob, "mime_type": resource.mime_type or "", "filename": place}
-
-
-def _place(uri: Any, folder: str) -> str:
-    """Return the path in the folder that a `file:` address means; any other address as it is."""
-    parts = urlsplit(str(uri))
-    if parts.scheme != "file":
-        return str(uri)
-    path = unquote(parts.path)
-    return os.path.relpath(path, folder) if path.startswith(os.path.join(folder, "")) else path
-
-
-def _form(schema: Mapping[str, Any] | None) -> ElicitationSchema | None:
-    """Return a form as the protocol has it; None if it cannot have this one."""
-    if schema is None:
-        answer = ElicitationStringPropertySchema(type="string", title="Answer")
-        return ElicitationSchema(type="object", properties={"answer": answer}, required=["answer"])
-    try:
-        return ElicitationSchema.model_validate(dict(schema))
-    except ValidationError:
-        return None
-
-
-def _updates_of(message: AnyMessage) -> Iterator[Any]:
-    """Yield a message of the conversation as the editor would have been shown it."""
-    if isinstance(message, HumanMessage):
-        yield acp.update_user_message_text(message.text)
-    elif isinstance(message, ToolMessage) and message.name == TASK:
-        content = [acp.tool_content(acp.text_block(message.text))]
-        yield acp.update_tool_call(message.tool_call_id, status="completed", content=content)
-    elif isinstance(message, ToolMessage):
-        yield acp.update_user_message_text(message.text)
-    elif isinstance(message, AIMessage):
-        if message.text:
-            yield acp.update_agent_message_text(f"{message.text}\n\n")
-        for call in message.tool_calls:
-            if call["name"] == TASK:
-                title = f"{call['args'].get('subagent_type')}: {call['args'].get('description')}"
-                yield acp.start_tool_call(str(call["id"]), title, kind="other", status="in_progress")
-
-
-def locations(call: Any, folder: str) -> list[ToolCallLocation]:
-    """Return the file that a call is about, so that the editor can follow along."""
-    path = (call.get("arguments") or {}).get("path")
-    return [ToolCallLocation(path=os.path.join(folder, path))] if isinstance(path, str) and path else []
-
-
-def title(call: Any) -> str:
-    """Return a call in a few words."""
-    texts = [value for value in call["arguments"].values() if isinstance(value, str)]
-    about = call["arguments"].get("path") or next(iter(texts), "")
-    return f"{call['tool']} {' '.join(str(about).split())[:60]}".strip()
-
-
-def kind_of(call: Any, agent: Agent) -> Any:
-    """Return the kind that the editor draws it as, and by which its own policies may decide."""
-    if any(edits(call, "")):
-        return "edit"
-    return "read" if agent.executors.toolbox.effect(str(call.get("tool"))) == "read" else "other"
-
-
-def edits(call: Any, folder: str) -> Iterator[Any]:
-    """Yield what a call changes in a file: the passages that differ, the replaced one, or all of a new file."""
-    given = call.get("arguments") or {}
-    path = os.path.join(folder, str(given.get("path")))
-    hunks = [hunk for diff in (call.get("diffs") or {}).values() for hunk in re.split(r"(?m)^@@.*@@\n", diff)[1:]]
-    for hunk in hunks:
-        lines = hunk.rstrip("\n").split("\n")
-        old, new = ("\n".join(line[1:] for line in lines if line[:1] in kept) for kept in (" -", " +"))
-        yield acp.tool_diff_content(path, new, old)
-    if hunks or "path" not in given:
-        return
-    if "old" in given and "new" in given:
-        yield acp.tool_diff_content(path, str(given["new"]), str(given["old"]))
-    elif "content" in given:
-        yield acp.tool_diff_content(path, str(given["content"]))

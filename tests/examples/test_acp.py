@@ -24,6 +24,7 @@ from acp.schema import (
 from langchain_core.tools import StructuredTool
 
 from donewhen import Agent
+from donewhen.agent.acp.lines import EditorLines
 from donewhen.agent.acp.server import AcpAgent
 from donewhen.agent.workspace import workspace_tools
 from donewhen.testing import ScriptedModel, ask_user, call, finish_step, submit_plan
@@ -43,10 +44,15 @@ class Editor(acp.Client):
         self.modes: list[str] = []
         self.initialized: Any = None
         self.asked: list[Any] = []
+        self.decided: list[str] = []
+        self.offered: list[list[str]] = []
         self.questions: list[str] = []
+        self.shapes: list[Any] = []
         self.calls: dict[str, list[Any]] = {}
         self.at_work = asyncio.Event()
         self.permission = asyncio.Event()
+        self.decision = asyncio.Event()
+        self.heard = asyncio.Condition()
 
     async def session_update(self, session_id: str, update: Any, **_: Any) -> None:
         """Remember the plan, calls, and what is said."""
@@ -57,7 +63,12 @@ class Editor(acp.Client):
         elif update.session_update == "current_mode_update":
             self.modes.append(update.current_mode_id)
         elif update.session_update == "agent_message_chunk":
-            self.text += update.content.text
+            async with self.heard:
+                self.text += update.content.text
+                self.heard.notify_all()
+        elif update.tool_call_id in [call.tool_call_id for call in self.asked]:
+            self.decided.append(update.status)
+            self.decision.set()
         elif update.session_update in ("tool_call", "tool_call_update"):
             self.calls.setdefault(update.tool_call_id, []).append(update)
             self.at_work.set()
@@ -65,10 +76,15 @@ class Editor(acp.Client):
     async def request_permission(self, session_id: str, tool_call: Any, options: Any, **_: Any) -> Any:
         """Choose as told; without a choice never."""
         self.asked.append(tool_call)
+        self.offered.append([option.name for option in options])
         self.permission.set()
         if not self.choices:
             await asyncio.Event().wait()
         choice = self.choices.pop(0)
+        if choice == "refuse":
+            raise acp.RequestError.method_not_found("session/request_permission")
+        if choice == "nonsense":
+            return RequestPermissionResponse(outcome=AllowedOutcome(outcome="selected", option_id=choice))
         if choice == "cancel":
             await self.connection.cancel(session_id=session_id)
             return RequestPermissionResponse(outcome=DeniedOutcome(outcome="cancelled"))
@@ -78,11 +94,17 @@ class Editor(acp.Client):
     async def create_elicitation(self, message: str, mode: Any, **_: Any) -> Any:
         """Fill in the form."""
         self.questions.append(message)
+        self.shapes.append(mode.requested_schema)
         filled = self.forms.pop(0)
         if isinstance(filled, str):
             assert mode.requested_schema.required == ["answer"]
             filled = {"answer": filled}
         return AcceptElicitationResponse(action="accept", content=filled)
+
+    async def finished(self, words: str) -> None:
+        """Wait until these words were said last."""
+        async with self.heard:
+            await self.heard.wait_for(lambda: words in self.text[-200:])
 
     async def types(self, text: str, *more: Any) -> str:
         """Send a prompt, and say how the turn ended."""
@@ -130,7 +152,8 @@ async def editor(
         ends.append(await asyncio.open_connection(sock=end))
     (read, write), (their_read, their_write) = ends
     agent: Any = Server(make)
-    server = AgentSideConnection(agent, their_write, their_read, use_unstable_protocol=True)
+    lines = EditorLines(their_read, their_write)
+    server = AgentSideConnection(agent, lines, use_unstable_protocol=True)
     told = Editor(choices, forms or [])
     told.connection = acp.connect_to_agent(told, write, read, use_unstable_protocol=True)
     form = ElicitationCapabilities(form=ElicitationFormCapabilities()) if forms else None
@@ -181,22 +204,26 @@ async def test_an_editor_shows_the_plan_the_calls_and_what_they_change(tmp_path:
     assert {status for _, status in told.plans[-1]} == {"completed"}
 
 
-@pytest.mark.parametrize("forms", [["shorter", "2"], None], ids=["forms", "no forms"])
-async def test_questions_are_answered_in_a_form_or_by_the_next_prompt(tmp_path: Path, forms: list[str] | None) -> None:
-    """U10: a question, and what should be different in a plan, are typed: in a form, else as what is said next."""
+@pytest.mark.parametrize("forms", [["shorter", {"answer": "text"}], None], ids=["forms", "no forms"])
+async def test_questions_are_answered_in_the_editors_own_way(tmp_path: Path, forms: list[Any] | None) -> None:
+    """U10: what should be different is a form, else what is said next; options are a choice in a form or a request."""
     plans = [submit_plan(["first", "second"]), submit_plan(["only"])]
     rounds = {"s1": [ask_user("Which kind?", ["all", "text"]), finish_step("Text it is.", "s1.result")]}
     model = ScriptedModel(roles={"triage": plans, "execute": rounds})
-    async with editor(model, tmp_path, ["reject", "approve"], forms) as told:
+    async with editor(model, tmp_path, ["reject", "approve", "option 2"], forms) as told:
         assert await told.types("Look") == "end_turn"
         if forms is None:
-            assert told.text.endswith("What should be different?")
+            assert "What should be different?" in told.text
+            assert "steps:\n- id: s1\n  content: first" in told.text
             await told.types("shorter")
-            assert "Which kind?" in told.text
-            assert "2. text" in told.text
-            await told.types("2")
+            assert "Which kind?\n\n1. all\n2. text" in told.text
+            assert told.offered[-1] == ["I type the answer", "all", "text"]
     if forms is not None:
-        assert [question.splitlines()[0] for question in told.questions] == ["What should be different?", "Which kind?"]
+        assert [question.splitlines()[0] for question in told.questions] == [
+            "What should be different? Say it in words, or send this plan as you want it:",
+            "Which kind?",
+        ]
+        assert told.shapes[1].properties["answer"].enum == ["all", "text"]
     assert told.text.endswith("Text it is.")
 
 
@@ -220,7 +247,7 @@ async def command_in(folder: Path, choices: list[str]) -> AsyncIterator[tuple[Ed
     start = ["-c", "from donewhen.agent.cli import main; main()", "acp", "--model", "demo"]
     storage = ["--storage", f"sqlite:///{folder / 'runs.db'}"]
     command = await asyncio.create_subprocess_exec(
-        sys.executable, *start, *storage, stdin=PIPE, stdout=PIPE, env={"HOME": str(folder)}, cwd=folder
+        sys.executable, *start, *storage, stdin=PIPE, stdout=PIPE, stderr=PIPE, env={"HOME": str(folder)}, cwd=folder
     )
     told = Editor(choices, [])
     told.connection = acp.connect_to_agent(told, command.stdin, command.stdout, use_unstable_protocol=True)
@@ -239,7 +266,7 @@ async def test_the_command_is_an_agent_on_stdio(tmp_path: Path) -> None:
         command.kill()
         await command.wait()
         asking.cancel()
-    async with command_in(tmp_path, ["approve"] * 5) as (again, command):
+    async with command_in(tmp_path, []) as (again, command):
         (listed,) = (await again.connection.list_sessions(cwd=str(tmp_path))).sessions
         assert listed.session_id == told.session
         assert "count the Python files" in listed.title

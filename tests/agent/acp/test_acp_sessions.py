@@ -1,6 +1,7 @@
 """Sessions of editors over ACP: they are threads, with the editor's MCP servers, modes, and what prompts may hold."""
 
 import asyncio
+import json
 import sys
 import textwrap
 from pathlib import Path
@@ -11,9 +12,9 @@ import pytest
 from acp.exceptions import RequestError
 from acp.schema import HttpMcpServer, McpServerStdio
 
-from donewhen.testing import ScriptedModel, ask_user, call, finish_step, submit_plan
+from donewhen.testing import ScriptedModel, answer, ask_user, call, finish_step, submit_plan
 from tests.agent.mcp.test_mcp_asking import TODAY
-from tests.examples.test_acp import editor
+from tests.examples.test_acp import Editor, command_in, editor, texts
 
 ASK = submit_plan([{"content": "ask"}])
 
@@ -33,7 +34,7 @@ async def test_a_session_of_yesterday_is_listed_loaded_and_answered(tmp_path: Pa
             "execute": {"s1": [ask_user("Which kind?", ["all", "text"]), finish_step("Text.", "s1.1")]},
         }
     )
-    async with editor(model, tmp_path, ["approve"]) as told:
+    async with editor(model, tmp_path, ["approve", "type"]) as told:
         about = told.initialized
         assert about.agent_info.name == "donewhen"
         assert about.agent_info.version
@@ -48,7 +49,8 @@ async def test_a_session_of_yesterday_is_listed_loaded_and_answered(tmp_path: Pa
             -32002, f"no session {told.session!r} is open: load it with session/load, or begin a new one"
         )  # fmt: skip
     async with editor(model, tmp_path, []) as again:
-        (listed,) = (await again.connection.list_sessions()).sessions
+        begun, listed = (await again.connection.list_sessions()).sessions
+        assert (begun.session_id, begun.title) == (again.session, None)
         assert (listed.session_id, listed.cwd, listed.title) == (told.session, str(tmp_path), "Ask me")
         assert listed.updated_at
         assert not (await again.connection.list_sessions(cwd="/elsewhere")).sessions
@@ -60,7 +62,10 @@ async def test_a_session_of_yesterday_is_listed_loaded_and_answered(tmp_path: Pa
         assert again.plans[-1][0] == ("ask", "in_progress")
         (step,) = again.calls.values()
         assert step[0].title == "Step 1: ask"
+        await again.permission.wait()
+        assert again.offered == [["I type the answer", "all", "text"]]
         assert await again.types("2") == "end_turn"
+        assert again.decided == ["failed"]
         assert again.text.endswith("Text.")
     async with editor(model, tmp_path, []) as third:
         third.session = told.session
@@ -169,6 +174,139 @@ async def test_stop_while_permission_is_asked_ends_the_turn(tmp_path: Path) -> N
         told.choices.append("approve")
         assert await told.types("yes") == "end_turn"
     assert (tmp_path / "a.txt").exists()
+
+
+WRITE = submit_plan([{"content": "write", "tools": ["write_file"]}])
+WRITTEN = [call("write_file", path="a.txt", content="x"), finish_step("written", "s1.1")]
+
+
+async def loaded(told: Editor, session: str) -> None:
+    """Open a session of before, as an editor does when it is started again."""
+    told.session = session
+    await told.connection.load_session(cwd=told.folder, session_id=session, mcp_servers=[])
+
+
+async def test_a_loaded_session_asks_what_it_waits_for(tmp_path: Path) -> None:
+    """N44: permission is asked at once, and what is chosen is worked on; an editor that permits all decides nothing."""
+    model = ScriptedModel(roles={"triage": [WRITE], "execute": {"s1": WRITTEN}})
+    async with editor(model, tmp_path, ["cancel"]) as told:
+        assert await told.types("Write a") == "cancelled"
+    async with editor(model, tmp_path, ["type"]) as permissive:
+        await loaded(permissive, told.session)
+        await permissive.decision.wait()
+        assert permissive.offered == [["Not now, or I type the answer", "Approve"]]
+    assert not (tmp_path / "a.txt").exists()
+    async with editor(model, tmp_path, ["approve"]) as again:
+        await loaded(again, told.session)
+        await again.finished("written")
+        assert again.text.count("1. [s1] write") == 1
+    assert (tmp_path / "a.txt").read_text() == "x"
+
+
+async def test_a_resumed_session_says_what_it_waits_for(tmp_path: Path) -> None:
+    """N44: an editor that still shows the conversation is told; “continue” asks again, and answers nothing."""
+    work = [ask_user("Which kind?", ["all", "text"]), finish_step("Text it is.", "s1.1")]
+    model = ScriptedModel(roles={"triage": [ASK], "execute": {"s1": work}})
+    async with editor(model, tmp_path, ["approve", "type"]) as told:
+        await told.types("Ask me")
+    async with editor(model, tmp_path, ["type", "option 2"]) as again:
+        again.session = told.session
+        await again.connection.resume_session(cwd=again.folder, session_id=told.session, mcp_servers=[])
+        await again.finished("1. all\n2. text")
+        assert await again.types("continue") == "end_turn"
+        assert again.offered == [["I type the answer", "all", "text"]]
+        assert await again.types("continue") == "end_turn"
+        assert again.text.endswith("Text it is.")
+
+
+async def test_a_session_without_a_prompt_outlives_the_editor(tmp_path: Path) -> None:
+    """N44: it is listed and can be loaded after a restart; only the latest ten are kept."""
+    model = ScriptedModel(roles={"triage": [answer("Hello.")]})
+    async with editor(model, tmp_path, []) as told:
+        first = told.session
+        for _ in range(10):
+            opened = await told.connection.new_session(cwd=told.folder, mcp_servers=[])
+    async with editor(model, tmp_path, []) as again:
+        assert len((await again.connection.list_sessions()).sessions) == 10
+        await loaded(again, opened.session_id)
+        assert await again.types("Hi") == "end_turn"
+        assert again.text == "Hello."
+        titles = {row.session_id: row.title for row in (await again.connection.list_sessions()).sessions}
+        assert titles[opened.session_id] == "Hi"
+        assert (await refused(loaded(again, first)))[0] == -32002
+
+
+async def test_a_plan_is_edited_as_the_next_message(tmp_path: Path) -> None:
+    """N44: the request for permission says how; a rejected plan is shown as text, which comes back as typed."""
+    rounds = {"s1": [finish_step("looked", "s1.result")], "s2": [finish_step("noted", "s2.result")]}
+    model = ScriptedModel(roles={"triage": [submit_plan(["look", "wander"])], "execute": rounds})
+    async with editor(model, tmp_path, ["reject"]) as told:
+        assert await told.types("Look") == "end_turn"
+        assert "Reject, or change it" in texts(told.asked[0])[0]
+        assert told.offered[0][-1] == "Reject, or change it"
+        plan = told.text[told.text.rindex("```yaml") :]
+        assert await told.types(plan.replace("wander", "write a note")) == "end_turn"
+    assert [content for content, _ in told.plans[-1]] == ["look", "write a note", "Write the answer"]
+
+
+@pytest.mark.parametrize("choice", ["nonsense", "refuse", "silence"])
+async def test_only_what_was_offered_approves(choice: str, tmp_path: Path) -> None:
+    """N44: no such option, an editor without permissions, one that is stopped and says nothing: nothing is done."""
+    model = ScriptedModel(roles={"triage": [WRITE], "execute": {"s1": WRITTEN}})
+    async with editor(model, tmp_path, [choice] if choice != "silence" else []) as told:
+        turn = asyncio.ensure_future(told.types("Write a"))
+        if choice == "silence":
+            await told.permission.wait()
+            await told.connection.cancel(session_id=told.session)
+        assert await turn == ("cancelled" if choice == "silence" else "end_turn")
+        assert told.decided == ["failed"]
+        assert not (tmp_path / "a.txt").exists()
+        assert await told.types("yes") == "end_turn"
+    assert (tmp_path / "a.txt").exists()
+
+
+async def test_two_editors_on_one_thread_answer_it_once(tmp_path: Path) -> None:
+    """N44: what one of them has answered, the other is told; its own words are no answer to another question."""
+    work = [ask_user("Which kind?", ["all", "text"]), ask_user("How many?", ["2", "3"]), finish_step("Two.", "s1.2")]
+    model = ScriptedModel(roles={"triage": [ASK], "execute": {"s1": work}})
+    async with editor(model, tmp_path, ["approve", "type", "type"]) as one:
+        await one.types("Ask me")
+        async with editor(model, tmp_path, ["option 1"]) as two:
+            two.choices.append("type")
+            await loaded(two, one.session)
+            await two.finished("How many?")
+        assert await one.types("2") == "end_turn"
+        assert "is answered already" in one.text
+        assert one.text.endswith("How many?\n\n1. 2\n2. 3")
+        assert await one.types("2") == "end_turn"
+        assert one.text.endswith("Two.")
+
+
+async def test_lines_that_are_no_messages_do_no_harm(tmp_path: Path) -> None:
+    """N44: each is answered with one line that says what is wrong, or dropped; stderr stays empty."""
+    wrong = {
+        b"no json": "this line is no JSON",
+        b"[]": "a message is a JSON object",
+        b'{"id": 5}': "a message has a method",
+        b'{"id": [1], "result": 1}': "the id of a message",
+        b'{"id": 5, "method": {}}': "it must be a text",
+        b'{"id": 5, "method": "session/prompt", "params": [1]}': "params must be an object",
+        b'{"id": 5, "method": "session/prompt", "params": {"sessionId": 5}}': "sessionId: Input should be",
+        b'{"id": 5, "method": "session/nothing"}': "there is no method 'session/nothing' here",
+        b"[" * 100_000: "this line is no JSON",
+    }
+    dropped = [b'{"method": "session/cancel"}', b'{"method": "$/cancel_request"}', b'{"id": "x", "result": {}}', b"  "]
+    async with command_in(tmp_path, []) as (told, command):
+        await told.connection.close()
+        assert command.stdin
+        assert command.stdout
+        for line, said in wrong.items():
+            command.stdin.writelines([*(each + b"\n" for each in dropped), line + b"\n"])
+            assert said in json.loads(await command.stdout.readline())["error"]["message"]
+        command.stdin.close()
+        assert await command.wait() == 0
+        assert command.stderr
+        assert await command.stderr.read() == b""
 
 
 async def test_a_client_whose_forms_never_fit_is_not_asked_for_ever(tmp_path: Path) -> None:

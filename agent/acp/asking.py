@@ -1,0 +1,110 @@
+"""Questions of a run in the editor's own way: permissions, choices and forms, and what comes back."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import acp
+from acp.schema import (
+    ElicitationSchema,
+    ElicitationStringPropertySchema,
+    PermissionOption,
+    ToolCallUpdate,
+)
+from pydantic import ValidationError
+
+from donewhen.agent.acp.content import edits, kind_of, locations
+from donewhen.agent.agent import Agent
+from donewhen.state.language.texts import says_continue
+from donewhen.state.people.answers import decode_json
+from donewhen.state.people.edit import is_plan_text
+from donewhen.state.people.payload import editable_plan, options, question_of
+from donewhen.state.records import Pause
+
+APPROVE = PermissionOption(option_id="approve", name="Approve", kind="allow_once")
+AUTO = PermissionOption(option_id="auto", name="Approve, and do not ask again here", kind="allow_always")
+REJECT = PermissionOption(option_id="reject", name="Reject", kind="reject_once")
+CHANGE = PermissionOption(option_id="reject", name="Reject, or change it", kind="reject_once")
+TYPE = PermissionOption(option_id="type", name="I type the answer", kind="allow_once")
+LATER = PermissionOption(option_id="type", name="Not now, or I type the answer", kind="allow_once")
+"""These two come first: an editor that permits everything picks the first one, and must not answer for a person."""
+HOW_TO_CHANGE = "To change it, choose “Reject, or change it”: the plan is then shown as text that you can edit."
+HOW_TO_TYPE = "To change it, type the changed plan, or what should be different, as your next message."
+
+
+def permission_options(pause: Pause, *, opened: bool) -> list[PermissionOption]:
+    """Return the choices at a pause; `opened`: nobody has prompted yet, the editor has only opened the session."""
+    if pause["kind"] not in ("plan", "tool"):
+        named = _options_by_id(pause).items()
+        return [TYPE, *(PermissionOption(option_id=id, name=name, kind="allow_once") for id, name in named)]
+    if opened:
+        return [LATER, APPROVE]
+    return [APPROVE, AUTO, CHANGE if pause["kind"] == "plan" else REJECT]
+
+
+def chosen_answer(pause: Pause, chosen: str) -> str | None:
+    """Return the option of a question that was chosen; None if another answer will be typed."""
+    return _options_by_id(pause).get(chosen)
+
+
+def _options_by_id(pause: Pause) -> dict[str, str]:
+    return {f"option {at}": name for at, name in enumerate(options(pause), 1)}
+
+
+def permission_call(pause: Pause, agent: Agent, folder: str, *, opened: bool) -> ToolCallUpdate:
+    """Return what permission is asked for, as the editor draws it."""
+    content = list(edits(pause, folder))
+    if pause["kind"] == "plan":
+        content.append(acp.tool_content(acp.text_block(HOW_TO_TYPE if opened else HOW_TO_CHANGE)))
+    return ToolCallUpdate(
+        tool_call_id=pause["tool_call_id"],
+        title=question_of(pause),
+        kind=kind_of(pause, agent),
+        content=content,
+        locations=locations(pause, folder),
+        raw_input=pause.get("arguments"),
+    )
+
+
+def what_instead(pause: Pause) -> str:
+    """Return the question for what should be different in a plan, with the plan as text to edit."""
+    plan = editable_plan(pause).strip()
+    return f"What should be different? Say it in words, or send this plan as you want it:\n\n```yaml\n{plan}\n```"
+
+
+def rejection(text: str) -> Any:
+    """Return the answer to `what_instead`: an edited plan as it is, words as the reason of a rejection."""
+    is_edit = is_plan_text(text) or decode_json(text) is not text
+    return text if is_edit else {"type": "reject", "message": text}
+
+
+def asks_again(text: str, pause: Pause) -> bool:
+    """Return whether what was typed only says “continue”, and that is no option of the question."""
+    return says_continue(text) and not any(says_continue(option) for option in options(pause))
+
+
+def answer_form(pause: Pause) -> ElicitationSchema | None:
+    """Return the form of a question; None if the protocol cannot have it."""
+    if pause.get("schema"):
+        try:
+            return ElicitationSchema.model_validate(dict(pause["schema"]))
+        except ValidationError:
+            return None
+    if not (choices := list(dict.fromkeys(options(pause)))):
+        return WORDS
+    answer = ElicitationStringPropertySchema(type="string", title="Answer", enum=choices)
+    other = ElicitationStringPropertySchema(type="string", title="Another answer")
+    return ElicitationSchema(type="object", properties={"answer": answer, "other": other})
+
+
+WORDS = ElicitationSchema(
+    type="object",
+    properties={"answer": ElicitationStringPropertySchema(type="string", title="Answer")},
+    required=["answer"],
+)
+"""A form for an answer in words."""
+
+
+def words_in(filled: Mapping[str, Any] | None) -> str:
+    """Return the answer in a form: words of one's own go before a choice."""
+    given = filled or {}
+    return str(given.get("other") or given.get("answer") or "").strip()
