@@ -1,4 +1,4 @@
-"""A working run for its caller: events in order, and a session that stops when nobody listens any more."""
+"""Stream a working run to its caller: events in order, and a session that stops when nobody listens."""
 
 import asyncio
 from collections.abc import Awaitable, Callable

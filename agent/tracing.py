@@ -1,7 +1,7 @@
 """Spans of our own, by OpenTelemetry's conventions for generative AI: https://github.com/open-telemetry/semantic-conventions-genai
 
-Model calls have no span here: OpenInference and other instrumentations make one of each, and under an `Agent` these are
-in the same trace. Needs the extra `otel`: pip install 'donewhen[otel]'.
+Model calls have no span here: OpenInference and other instrumentations make one for each, in the same trace.
+Needs the extra `otel`: pip install 'donewhen[otel]'.
 """
 
 import json

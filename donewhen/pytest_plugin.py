@@ -1,6 +1,6 @@
 """The pytest fixture `replay`: a recorded run as a test. `pytest_plugins = ["donewhen.pytest_plugin"]` brings it.
 
-No entry point does: pytest would load it in every project, and rewrite the asserts of the whole package.
+It has no entry point, because pytest would then load it in every project and rewrite the asserts of the whole package.
 """
 
 from collections.abc import Callable

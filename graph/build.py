@@ -1,4 +1,4 @@
-"""The graph: every node, every edge, and the routes that choose between them."""
+"""The graph: all nodes, edges and routes."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal

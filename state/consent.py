@@ -2,7 +2,7 @@
 
 A target is an address, an id, a path, a URL or a number among a call's arguments. It is known if a person approved or
 said it, or if it is a *whole value* of a tool result: a leaf of JSON, a cell of a table, a line of a list. Parts of a
-text in a tool result are not known, because injected orders are there.
+text in a tool result are not known, because text is where injected instructions are.
 """
 
 import csv

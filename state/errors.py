@@ -2,13 +2,13 @@
 
 DoneWhenError
 ├── ConfigError      a setting, a key, a model name: what is wrong, which value, what to do
-├── GoalError        a goal nobody could work on: blank, or too long
+├── GoalError        a goal that cannot be worked on: blank, or too long
 ├── PlanError        a plan that breaks the rules; `problems` lists all of them
-├── ScheduleError    a schedule that there is not, or that may not do this now
+├── ScheduleError    a schedule that does not exist, or cannot do this now
 ├── ToolError        a tool that cannot be offered to a model
 ├── StorageError     a database that is missing, corrupt, locked or of a newer version
 ├── ModelError       a model that could not answer; `retryable` says whether trying again may help
-└── ResumeError      an answer that nothing waits for
+└── ResumeError      an answer without a matching question
     ├── UnknownThread
     ├── StaleAnswer      the id answered is not pending (any more); `pending` lists what is
     ├── ThreadBusy       another process works on this thread now

@@ -1,4 +1,4 @@
-"""Imports without the garbage collector: it would look again and again at modules that stay anyway."""
+"""Import without the garbage collector, which would repeatedly scan modules that are never freed."""
 
 import gc
 from collections.abc import Iterator

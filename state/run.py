@@ -1,7 +1,7 @@
 """The state of a run in checkpoints, as JSON and messages: every key, who writes it, and how writes combine.
 
-First come the channels, whose histories grow linearly in storage; then the keys; then the updates of nodes, which are
-applied and combined outside LangGraph exactly as its channels do, from one table of reducers.
+The channels come first; the storage for their history grows linearly. Then come the keys, and then functions that apply
+and combine updates of nodes outside LangGraph, with the same reducers as its channels.
 """
 
 from collections.abc import Callable, Mapping, Sequence

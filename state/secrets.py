@@ -1,11 +1,11 @@
 """Credentials in text: one list, two levels. `conceal` is for texts that models work on: it removes only certain
 credentials. `redact` is for logs, providers' errors and records: it also removes values under a secret's name.
 
-A certain credential is one that is known; a key in its issuer's form or with its checksum, a web token, a private key;
-a password in a URL or a netrc; a bearer or basic header; under a secret's name what was drawn at random
-(`"api_key": "…"`), and under a password's name what is no word; and all that a variable is set to on a line of its own
-(`DB_PASSWORD=…`). The number of an `authorization` and the path of a `storage_key` are none.
-Both levels are linear in the text's length.
+These are certain credentials: values known to be secret; keys in an issuer's form or with its checksum, web tokens and
+private keys; passwords in URLs and netrc files; bearer and basic headers; random values under a secret's name
+(`"api_key": "…"`); values that are not words under a password's name; and the whole value of such a variable on its own
+line (`DB_PASSWORD=…`). A number under `authorization` or a path under `storage_key` is not one.
+Both levels take time linear in the length of the text.
 """
 
 import re

@@ -1,6 +1,6 @@
 """An agent in an editor (Zed, JetBrains …) over the Agent Client Protocol. Needs the extra `acp`.
 
-A session is a thread, which any process can load, list and go on with, also after the editor was closed. The editor
+A session is a thread, which any process can load, list and continue, even after the editor was closed. The editor
 shows the plan, each call with its arguments, its result and what it changes in files, and gives permission in its own
 way. A question is a form in editors that have forms; in the others it ends the turn, and what is typed next is the
 answer. Stop stops at a clean point; “continue” goes on.

@@ -2,10 +2,10 @@
 
 The graph works with the workspace tools on DONEWHEN_DIR (default: the current folder). With DONEWHEN_TOKENS
 (`alice:token,bob:token`) every request needs a bearer token, sees what its user made, and works in the user's own
-folder below DONEWHEN_DIR. Without, the server is for one person on one machine: it answers programs, and pages of this
-machine and of LangGraph Studio. What DONEWHEN_SETTINGS names, a JSON file of settings, no client can widen; nor can one
-lower `confirm` and `approvals`, nor get around them by writing the state. More care, and less to spend, anybody may ask
-for. DONEWHEN_PROFILE and DONEWHEN_EXECUTORS are as for every agent.
+folder below DONEWHEN_DIR. Without it, the server is for one person on one machine and answers programs, local pages and
+LangGraph Studio. DONEWHEN_SETTINGS names a JSON file of settings. Clients may make these stricter and lower the limits,
+but they can neither widen them, nor lower `confirm` and `approvals`, nor bypass them by writing the state.
+DONEWHEN_PROFILE and DONEWHEN_EXECUTORS work as for every agent.
 """
 
 from donewhen.agent.server.access import auth

@@ -1,4 +1,4 @@
-"""Checkpointer and store that open a session for every operation: slower than one session, with nothing to close."""
+"""Checkpointer and store that open a session for every operation: slower, but nothing has to be closed."""
 
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager

@@ -1,7 +1,8 @@
-"""Our tables: one row per thread beside its checkpoints, so that lists, queues and sweeps never read checkpoints; and
-the marks of a database, which say its version and the key it was written with.
+"""Our tables: one row per thread, so that lists, queues and sweeps never read checkpoints, and the marks of a database,
+which hold its version and a fingerprint of its key.
 
-What a row says stands in its `info`, sealed where there is a key; the columns are copies of it that can be looked up.
+The column `info` holds everything about a thread, encrypted if there is a key. The other columns are copies for
+queries.
 """
 
 import functools

@@ -1,6 +1,6 @@
 """A recorded run, replayed offline: models reply as they did, tools return what they did, people answer as they did.
 
-The first thing that is different now fails the replay: a prompt, a call, or how the run ends.
+The first difference fails the replay: a prompt, a call, or the end of the run.
 """
 
 import json

@@ -1,7 +1,7 @@
 """Follow a run from any process: events are read from its checkpoints, so none is missed if a worker dies.
 
-These are the stream events that the state shows: speech, plan, steps, observations, questions, the outcome. Speech
-comes complete, as one event per message; its pieces, and meters, are only in the run's own stream. Within one poll a
+These are the events that can be read from the state: speech, plan, steps, observations, questions and the outcome.
+Speech arrives as one event per message; its pieces and the meters are only in the run's own stream. Within one poll, a
 step's speech comes before its observations.
 """
 

@@ -1,8 +1,8 @@
-"""Runs an allowed program: the allow-list says which, and it ends in time, with all that it started.
+"""Run a program on the allow list, and end it in time with everything it started.
 
-What a program does while it runs is not confined: it may read and write what the user of this process may, and many
-programs start others that an argument names. So a person is asked about each call, with its arguments, unless these
-very arguments were allowed.
+A running program is not confined: it may read and write whatever the user of this process may, and many programs start
+others named by an argument. So a person is asked about each call with its arguments, unless exactly these arguments
+were allowed.
 """
 
 import contextlib

@@ -1,4 +1,4 @@
-"""Reading, writing, appending and editing one text file."""
+"""Read, write, append to and edit one text file."""
 
 import io
 import itertools

@@ -1,8 +1,8 @@
 """The one folder the tools may touch, and every way to open something in it.
 
-Each path is walked name by name with `openat` and O_NOFOLLOW, so no symbolic link is ever followed, at any place
-of the path and whatever another process changes meanwhile. Hard links cannot be told apart by path: writing
-replaces the name and leaves the content under other names alone.
+Each path is opened name by name with `openat` and O_NOFOLLOW, so no symbolic link in it is ever followed, even if
+another process changes the path meanwhile. A path does not show hard links: writing replaces the file under this name
+and leaves its other names alone.
 """
 
 import contextlib

@@ -1,4 +1,4 @@
-"""Finding files by pattern and text by content. Both go through the tree once and say what they left out."""
+"""Find files by pattern and text by content. Both walk the tree once and report what they left out."""
 
 import json
 import time

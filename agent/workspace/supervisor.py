@@ -1,8 +1,8 @@
-"""Starts one program and leaves nothing of it behind. A script of its own: `python -I -S supervisor.py PROGRAM …`.
+"""Start one program and leave nothing of it running. A separate script: `python -I -S supervisor.py PROGRAM …`.
 
-It ends when the program does, or when its stdin is closed: then whoever started it has died or wants it to stop.
-Before it ends, it kills whatever the program started. On Linux that includes what left the process group with
-`setsid`: it becomes the child of this process. Elsewhere only the process group is ended.
+It ends with the program, or when its stdin is closed, which means that its parent died or wants it to stop. Before it
+ends, it kills everything that the program started. On Linux this includes processes that left the process group with
+`setsid`, because they become children of this process. Elsewhere only the process group is ended.
 """
 
 import contextlib

@@ -1,8 +1,9 @@
 """Keep what the file tools change, and put it back.
 
-An entry is a change of one file or folder: `root` and `path`; `was` and `now`, the fingerprints before and after it,
-None for nothing there; `made`, the folders that it made. A change of content has `at`, `added` and `removed`: at this
-byte, so many bytes stand in place of those removed. A move has `to`. `lost` says why a change cannot be undone.
+An entry describes the change of one file or folder: `root` and `path`; `was` and `now`, its fingerprints before and
+after, None if it did not exist; `made`, the folders created for it. A change of content has `at`, `added`, `removed`:
+`added` bytes at the position `at` replaced the bytes `removed`. A move has `to`. `lost` says why a change cannot be
+undone.
 """
 
 import base64

@@ -1,4 +1,4 @@
-"""Going through the files of a folder tree: sorted, bounded, without links and hidden folders; and patterns of names.
+"""Walk the files of a folder tree, sorted and bounded, without links and hidden folders; match patterns of names.
 
 `*.csv` means a name anywhere below, `data/**/*.csv` a path, `{a,b}` alternatives.
 """

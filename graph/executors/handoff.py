@@ -1,4 +1,4 @@
-"""A handoff to an executor that works on its own: a brief or answers go in, an output or questions come out."""
+"""A handoff to an executor that works on its own: it gets a brief or answers, and returns an output or questions."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field

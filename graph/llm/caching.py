@@ -1,8 +1,8 @@
-"""Help providers to cache the beginning of a prompt: marks on messages, and a key for the thread.
+"""Help providers cache the beginning of a prompt, by marks on messages and a key for the thread.
 
-Anthropic, and those who serve its models (Bedrock, Vertex, OpenRouter), cache up to the marked messages of a prompt,
-and nothing without marks. OpenAI and others cache by themselves; a key per conversation sends its requests to the
-server that holds its cache.
+Anthropic and other providers of its models (Bedrock, Vertex, OpenRouter) cache a prompt up to its marked messages, and
+nothing without marks. OpenAI and others cache without marks; a key per conversation routes its requests to the server
+that holds its cache.
 """
 
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Count the usage and the cost of model calls: as the provider reports them, else estimated and marked so."""
+"""Count usage and cost of model calls: as reported by the provider, otherwise estimated and marked as such."""
 
 import json
 import math

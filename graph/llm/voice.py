@@ -1,4 +1,4 @@
-"""Stream speech to people while it is written: events on `custom`, and chunks of the stored messages on `messages`.
+"""Stream speech to people while the model writes it: events on `custom`, chunks of the stored messages on `messages`.
 
 A message streams under the id that it has in state, so that clients which read both show it once.
 """

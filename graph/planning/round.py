@@ -1,4 +1,4 @@
-"""The two phases of planning: a quick triage without thinking, then, where it pays, a careful draft."""
+"""The two phases of planning: a quick triage without thinking and, where it pays, a careful draft."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Pauses that ask a person about a call: to approve it, or to say whether it took effect. Pure."""
+"""Pauses that ask a person to approve a call, or to say whether a call took effect. Pure."""
 
 from collections.abc import Mapping, Sequence
 from functools import partial

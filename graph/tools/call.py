@@ -1,4 +1,4 @@
-"""One call of one tool. Whatever the tool does, the run continues and the model learns what happened (X07).
+"""Call one tool. Whatever the tool does, the run continues and the model learns what happened (X07).
 
 A tool's return value becomes text before LangChain prints it, and no exception of a tool can end the event loop.
 """

@@ -5,8 +5,8 @@ Shapes: strings, booleans and numbers; JSON in a string or a fenced block; `{"de
 `{"__agui_cancelled__": true}` (AG-UI); `{"resume": any}` (A2A); content blocks; and
 `{"type" | "decision" | "action": word}`.
 
-Buttons, options and the few words that can mean only one thing decide. A sentence says what should be different where
-it cannot be meant as consent or refusal. Anything else changes nothing: it becomes a text that says what is accepted.
+Buttons, options and a few unambiguous words decide. A sentence is taken as feedback where it cannot be meant as consent
+or refusal. Anything else changes nothing, and the person is told what is accepted.
 """
 
 import json

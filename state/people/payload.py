@@ -1,8 +1,8 @@
 """Render a pause as an interrupt value that every known client can draw (one action, string arguments).
 
-`args` and `arguments` are the same (clients read one or the other); `reason`, `message`, `tool_call_id` and
-`response_schema` are for AG-UI; the other keys (`id`, `kind`, `options`, `plan` …) are ours. `records.Pause`
-says what a `pending` has.
+`args` and `arguments` are equal, because clients read one or the other. `reason`, `message`, `tool_call_id` and
+`response_schema` are for AG-UI. The other keys (`id`, `kind`, `options`, `plan` …) are ours. `records.Pause` describes
+`pending`.
 """
 
 import json

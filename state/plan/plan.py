@@ -1,7 +1,7 @@
 """A plan: its shape, its ids, its revision. All proposals, of models and people, pass through `read_plan`.
 
-Reading tolerates synonyms of keys and calls in place of steps. What has no place in a plan is a problem, or listed
-by `ignored_keys`.
+It accepts synonyms of keys, and calls in place of steps. Unknown keys are problems, or are listed by
+`ignored_keys`.
 """
 
 import hashlib

@@ -1,7 +1,7 @@
 """A recurring request: an interval, a time of day or a cron expression, with its zone; and the moments it names (P18).
 
-Cron's reading is that of `cronsim`, which follows Debian: where the clock is put forward, a time that is skipped comes
-right after the gap; where it is put back, a time that is there twice comes once.
+Cron expressions mean what they mean to `cronsim`, which follows Debian: when the clock is put forward, a skipped time
+comes right after the gap; when it is put back, a repeated time comes once.
 """
 
 import re

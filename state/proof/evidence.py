@@ -1,10 +1,9 @@
-"""Read what a goal_check claims, in every form in which models write it, and hold what it cites against what was
-observed, by structure alone. Pure; checks are graph's job.
+"""Read the claims of a goal_check, in every form that models write, and compare their evidence with the observations.
 
-Verdict per criterion: `proven` (a check, or a judge that looked, decided it) | `cited` (what is cited was observed and
-says what is quoted) | `unverified` | `failed`. What is cited was observed in reach of the step, did not fail (or its
-error is quoted), is not out of date, and says what is quoted. Whether it shows what the criterion means is nothing that
-code can know: that is for the audit.
+Verdicts per criterion: `proven` (decided by a check or a judge), `cited` (supported by its evidence), `unverified`,
+`failed`. Evidence supports a criterion if its observation is within the step's reach, did not fail (or its error is
+quoted), is not stale, and contains the quote. Code cannot know whether it shows what the criterion means; the audit
+decides that. Pure: `graph` makes the checks.
 """
 
 import json

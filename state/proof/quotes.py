@@ -1,11 +1,11 @@
 """Look up a quote in a text: by its words and numbers, in order and without a gap.
 
-A text is read as tokens: words, single characters of scripts without spaces, whole numbers by their value, dates,
-times and ids. Punctuation, markup and case are no tokens. A quote stands in a text if its tokens stand there one
-directly after the other: scattered words prove nothing, and a denial or a digit left out is noticed. Seconds are a
-token of their own, so a time can be quoted without them. `…` in a quote skips. What the words mean, a denial left out
-before them included, is for the audit. In scripts without spaces nobody can tell where a word ends: a quote of fewer
-than four characters stands there only by itself, between what is no character of such a script.
+A text is read as tokens: words, single characters of scripts without spaces, numbers by their value, dates, times and
+ids. Punctuation, markup and case are ignored. A text contains a quote if the quote's tokens occur in it one directly
+after the other, so scattered words do not match, and a missing “not” or digit is noticed. Seconds are a separate token,
+so a time can be quoted without them. `…` in a quote skips text. The audit judges meaning, including a “not” before the
+quote. Scripts without spaces do not show where words end, so there a quote of fewer than four characters matches only
+if no character of such a script is next to it.
 """
 
 import html

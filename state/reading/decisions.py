@@ -1,4 +1,4 @@
-"""The control tools: the names and arguments of a model's decisions. A public protocol beside the domain tools."""
+"""The control tools: names and arguments of a model's decisions. A public protocol, in addition to domain tools."""
 
 import copy
 from collections.abc import Collection, Mapping

@@ -1,8 +1,8 @@
 """The process in which DuckDB works: it reads below one folder, runs one SELECT, and can write nothing.
 
-It finds its request in a folder of its own, leaves there what it learned of files, and prints `{"text"}` or `{"error"}`
-after lines of `{"doing", "percent"}`. It imports nothing of the project but this room, and dies with its time or its
-memory, whatever the SQL does.
+It reads its request from its own folder, stores there what it learned about files, and prints lines of
+`{"doing", "percent"}`, then `{"text"}` or `{"error"}`. It imports nothing of the project outside this folder. Limits
+of time and memory end it, whatever the SQL does.
 """
 
 import contextlib

@@ -1,6 +1,6 @@
-"""Reads columns of text: exact decimals, and what could be read in two ways stays text, with a warning.
+"""Find the types of text columns: decimals are exact, and ambiguous values stay text, with a warning.
 
-DuckDB's own guesses (floats for decimals, a day for a month) are settled here by all values, not by some of them.
+All values decide the type, not a sample as in DuckDB, which reads decimals as floats and may swap day and month.
 """
 
 from dataclasses import dataclass

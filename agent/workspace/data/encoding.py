@@ -1,4 +1,4 @@
-"""Reads bytes on disk as text: byte order marks, UTF-8, and the two fallbacks that old office files need."""
+"""Read bytes as text: by byte order mark, as UTF-8, or by the two fallbacks that old office files need."""
 
 import codecs
 
