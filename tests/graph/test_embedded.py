@@ -1,5 +1,6 @@
 """The graph compiled by somebody else, with nothing but a checkpointer: answers as clients send them."""
 
+import json
 from typing import Any
 
 import pytest
@@ -29,6 +30,7 @@ def as_text(name: str = "confirm_plan", key: str = "edited_action") -> Any:
 
 
 STEPS = [{"id": "s1", "content": "work on s1"}, {"id": "s2", "content": "work no more"}]
+PLAN = {"title": "Two", "steps": STEPS}
 
 
 def two_steps() -> ScriptedModel:
@@ -57,10 +59,21 @@ async def test_an_edit_cannot_say_that_a_step_is_done() -> None:
     [
         as_text(),
         as_text(key="editedAction"),
-        [{"type": "edit", "args": {"action": "confirm_plan", "args": {"plan": {"steps": STEPS}}}}],
-        {"plan": {"title": "Two", "steps": STEPS}},
-        '{"steps": [{"id": "s1", "content": "work on s1"}, {"id": "s2", "content": "work no more"}]}',
-        {"resume": {"type": "edit", "plan": {"steps": STEPS}}},
+        lambda shown: shown.replace("on s2", "no more"),
+        lambda shown: f"```yaml\n{shown.replace('on s2', 'no more')}```",
+        [{"type": "edit", "args": {"action": "confirm_plan", "args": {"plan": PLAN}}}],
+        {"decisions": [{"type": "edit", "edited_action": {"name": "confirm_plan", "arguments": {"plan": PLAN}}}]},
+        {
+            "type": "edit",
+            "edited_action": {"name": "confirm_plan", "args": {"plan": f"```json\n{json.dumps(PLAN)}\n```"}},
+        },
+        {"type": "edit", "plan": PLAN},
+        {"type": "approve", "plan": PLAN},
+        {"plan": PLAN},
+        {"plan": json.dumps(PLAN)},
+        json.dumps(PLAN),
+        PLAN,
+        {"resume": {"type": "edit", "plan": PLAN}},
     ],
 )
 async def test_an_edit_in_every_shape(value: Any) -> None:

@@ -104,8 +104,8 @@ def asked(model: ScriptedModel, role: str, step: str | None = None) -> list[Requ
 
 
 async def test_the_prompts_are_as_they_were() -> None:
-    """P01, P03, P14, P17, X01, D02: every prompt of a run, whole: what each role is told, under which profile, with
-    which rounds. A change of wording is a change of these files."""
+    """P01, P03, P14, P17, X01, D02, N66, N69: every prompt of a run, whole: what each role is told, under which
+    profile, with which rounds. A change of wording is a change of these files."""
     model = await whole_run()
     triage, plan = asked(model, "triage"), asked(model, "plan")
     matches("triage.md", as_markdown(triage[-1]))
@@ -197,7 +197,7 @@ def test_every_legal_decision_is_explained(legal: tuple[str, ...]) -> None:
 
 
 async def test_what_the_runtime_adds_to_a_request_stays_small() -> None:
-    """K1: instructions and control tools, in characters as they are sent, without a profile or executors."""
+    """K1, N68: instructions and control tools, in characters as they are sent, without a profile or executors."""
     replies = {"triage": [submit_plan(["Look"])], "plan": [], "execute": [finish_step("seen", "s1.result")]}
     model = ScriptedModel(roles=replies)
     await Agent(model, [], storage="memory:", settings=Settings(confirm="never")).start("Look")

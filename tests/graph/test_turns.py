@@ -1,12 +1,13 @@
 """One thread, several requests: each starts with a fresh plan and fresh budgets; the conversation stays."""
 
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
 import pytest
 from langchain_core.messages import AIMessage, ToolMessage
 
-from donewhen import Agent, Limits, Run, Settings
+from donewhen import Agent, Limits, Run, Settings, StaleAnswer
 from donewhen.graph.receive import GOAL_CHARS
 from donewhen.state.errors import GoalError
 from donewhen.testing import Request, ScriptedModel, answer, ask_user, call, finish_step, recall, submit_plan
@@ -36,24 +37,27 @@ def said(request: Request) -> list[Any]:
     return [(m.type, m.text, m.tool_calls if isinstance(m, AIMessage) else None) for m in request.messages]
 
 
-async def turn(agent: Agent, thread: str, goal: str) -> tuple[Run, list[Any]]:
-    """One request to its end; the run, and the pauses."""
+async def turn(agent: Agent, thread: str, goal: str, late: Sequence[Any] = ()) -> tuple[Run, list[Any]]:
+    """One request to its end; the run, and the pauses. Nothing that answers a `late` one is taken."""
     run, pauses = await agent.start(goal, thread_id=thread), []
     for reply in ("Ann", "approve"):
         pauses.append(run.pending[0])
+        for old in late:
+            with pytest.raises(StaleAnswer):
+                await agent.resume(thread, {old["id"]: reply})
         run = await agent.resume(thread, reply)
     return run, pauses
 
 
 async def test_the_next_request_starts_afresh() -> None:
-    """D04: a second request on the thread has its own plan, budgets, journal and receipt; nothing of it collides with
-    the first, not even where both do word for word the same."""
+    """D04, C04, C08, X14: a second request on the thread has its own plan, budgets, journal and receipt; nothing of it
+    collides with the first, where both do word for word the same. Each call of a pause has its result."""
     SENT.clear()
     first, second = one_turn(), one_turn()
     model = ScriptedModel(roles={role: [*replies, *second[role]] for role, replies in first.items()})
     agent = Agent(model, [send], storage="memory:", settings=SETTINGS, effects={"send": "write"})
     one, pauses = await turn(agent, "t", "Send hello")
-    two, others = await turn(agent, "t", "Send hello")
+    two, others = await turn(agent, "t", "Send hello", late=pauses)
     model.assert_exhausted()
     assert (one.status, two.status) == ("completed", "completed")
     assert SENT == ["hello", "hello"]
@@ -63,6 +67,11 @@ async def test_the_next_request_starts_afresh() -> None:
     ids = [pause["id"] for pause in (*pauses, *others)]
     assert len(set(ids)) == 4
     assert len({pause["interrupt_id"] for pause in (*pauses, *others)}) == 4
+    messages = (await agent.graph.aget_state({"configurable": {"thread_id": "t"}})).values["messages"]
+    opened = [c["id"] for m in messages if isinstance(m, AIMessage) for c in m.tool_calls]
+    assert sorted(opened) == sorted(m.tool_call_id for m in messages if isinstance(m, ToolMessage))
+    assert len(set(opened)) == len(opened) == 6
+    assert len({m.id for m in messages}) == len(messages)
 
 
 async def test_the_conversation_stays() -> None:
@@ -104,21 +113,6 @@ async def test_the_brief_does_not_change_while_people_answer() -> None:
     assert again[0].text == asked[0].messages[0].text
     assert "<user>\nHi\n</user>\n<assistant>\nHello.\n</assistant>" in unfenced(again[1].text)
     assert "rather tell me something" in again[1].text
-
-
-async def test_every_pause_of_every_request_is_closed() -> None:
-    """D04, X14: in the conversation each call of a pause has its result, over all requests."""
-    first, second = one_turn(), one_turn()
-    model = ScriptedModel(roles={role: [*replies, *second[role]] for role, replies in first.items()})
-    agent = Agent(model, [send], storage="memory:", settings=SETTINGS, effects={"send": "write"})
-    await turn(agent, "t", "Send hello")
-    await turn(agent, "t", "Send hello")
-    messages = (await agent.graph.aget_state({"configurable": {"thread_id": "t"}})).values["messages"]
-    opened = [c["id"] for m in messages if isinstance(m, AIMessage) for c in m.tool_calls]
-    closed = [m.tool_call_id for m in messages if isinstance(m, ToolMessage)]
-    assert sorted(opened) == sorted(closed)
-    assert len(set(opened)) == len(opened) == 6
-    assert len({m.id for m in messages}) == len(messages)
 
 
 @pytest.mark.parametrize("goal", ["", "  \n", "x" * (GOAL_CHARS + 1)])

@@ -19,7 +19,10 @@ OWN = "state/private_langgraph.py"
 def private_names(path: Path) -> list[str]:
     """Return the private names of LangGraph that a file imports or spells."""
     names: list[str] = []
-    for node in ast.walk(ast.parse(path.read_text())):
+    text = path.read_text()
+    if "langgraph" not in text and "__pregel" not in text:
+        return names
+    for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("langgraph"):
             parts = [*str(node.module).split("."), *(each.name for each in node.names)]
             names += [f"{node.module}.{part}" for part in parts if part.startswith("_")]

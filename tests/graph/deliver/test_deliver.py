@@ -3,11 +3,8 @@
 from typing import Any
 
 import pytest
-from langgraph.runtime import Runtime
 
 from donewhen import Agent, Limits, Settings
-from donewhen.graph.context import Deps
-from donewhen.graph.deliver import deliver
 from donewhen.state.errors import ModelError
 from donewhen.testing import ScriptedModel, call, finish_step, give_up, reply
 from tests.kit.flows import FREE, Flow, play, steps
@@ -81,56 +78,21 @@ async def test_without_a_written_answer_code_writes_one(kind: str) -> None:
     assert "".join(e["text"] for e in flow.told("speech") if e["step"] is None) == flow.run.answer
 
 
-async def test_an_answer_printed_as_a_decision_is_unpacked() -> None:
-    """D02: models used to printing JSON print their answer so; the user reads words."""
-    model = steps(
-        ["a", "b"],
-        {"s1": [finish_step("x", "s1.result")], "s2": [finish_step("y", "s2.result")]},
-        deliver=['{"action": "deliver", "text": "There it is."}'],
-    )
-    flow = await run(model)
-    assert flow.run.answer == "There it is."
-    assert "".join(e["text"] for e in flow.told("speech") if e["step"] is None) == flow.run.answer
+PRINTED = ('{"action": "deliver", "text": "There it is."}', "There it is.")
+WHOLE = [
+    'Put this into the file:\n```json\n{"action": "answer", "text": "x"}\n```\nThen start it.',
+    'The call was {"name": "send", "arguments": {"to": "b"}} and it worked.',
+    '{"action": "deploy", "when": now}\nis what the file holds.',
+]
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        'Put this into the file:\n```json\n{"action": "answer", "text": "x"}\n```\nThen start it.',
-        'The call was {"name": "send", "arguments": {"to": "b"}} and it worked.',
-        '{"action": "deploy", "when": now}\nis what the file holds.',
-    ],
-)
-async def test_an_answer_that_holds_json_is_delivered_whole(text: str) -> None:
-    """B6: an answer is not cut at an object in it."""
+@pytest.mark.parametrize(("written", "answer"), [PRINTED, *zip(WHOLE, WHOLE, strict=True)])
+async def test_an_answer_printed_as_a_decision_is_unpacked_and_any_other_is_whole(written: str, answer: str) -> None:
+    """D02, B6: models used to printing JSON print their answer so; no other answer is cut at an object in it."""
     rounds = {"s1": [finish_step("x", "s1.result")], "s2": [finish_step("y", "s2.result")]}
-    flow = await run(steps(["a", "b"], rounds, deliver=[text]))
-    assert flow.run.answer == text
-    assert "".join(e["text"] for e in flow.told("speech") if e["step"] is None) == flow.run.answer
-
-
-async def test_an_answer_that_breaks_off_is_taken_back() -> None:
-    """D02, S02: half an answer that was streamed is retracted before the summary is said."""
-    policy = lambda *_: ModelError("broken", code="connection")  # noqa: E731
-    flow = await run(half(policy), on_failure="deliver", model_retries=0)
-    assert flow.run.answer.startswith("Step s2 (write) failed: no paper")
-
-
-async def test_one_call_is_kept_for_the_delivery() -> None:
-    """D03: out of budget, the user gets what was achieved, what not and what would come next, written with the last
-    call, which no step can use up."""
-    model = steps(TWO, {"s1": LOOKED}, deliver=["Three apples were found."])
-    flow = await run(model, limits=Limits(model_calls=4), on_exhausted="deliver")
-    model.assert_exhausted()
-    assert flow.status == "exhausted"
-    assert flow.run.spent["model_calls"] == 4
-    assert flow.run.answer.splitlines() == [
-        "Three apples were found.",
-        "",
-        "- Not done (exhausted): write — the limit of model_calls for the run was reached",
-        "",
-        "Next would be: write",
-    ]
+    flow = await run(steps(["a", "b"], rounds, deliver=[written]))
+    assert flow.run.answer == answer
+    assert "".join(e["text"] for e in flow.told("speech") if e["step"] is None) == answer
 
 
 @pytest.mark.parametrize("key", ["output_tokens", "input_tokens", "cost_usd"])
@@ -150,11 +112,17 @@ async def test_a_limit_of_tokens_or_money_is_not_broken_for_words(key: str) -> N
 
 
 async def test_an_outcome_is_never_overwritten() -> None:
-    """D01: delivering again changes nothing."""
-    runtime: Runtime[Settings] = Runtime(context=Settings())
-    deps = Deps(lambda *_: ScriptedModel())
-    outcome = {"status": "completed", "code": "answered", "text": "x", "reason": "", "receipt": {}}
-    assert await deliver({"outcome": outcome, "goal": "g"}, runtime, {}, deps=deps) == {}
+    """D01: delivering again changes nothing, and asks no model."""
+    model = half("Half.")
+    agent = Agent(
+        model, [look], storage="memory:", effects={"look": "read"}, settings={**FREE, "on_failure": "deliver"}
+    )
+    config: Any = {"configurable": {"thread_id": "t"}}
+    outcome = (await agent.start("go", thread_id="t")).outcome
+    await agent.graph.aupdate_state(config, {"feedback": "again"}, as_node="advance")
+    assert (await agent.graph.aget_state(config)).next == ("deliver",)
+    assert (await agent.graph.ainvoke(None, config))["outcome"] == outcome
+    model.assert_exhausted()
 
 
 async def test_the_outcome_has_words_for_users_and_for_logs() -> None:

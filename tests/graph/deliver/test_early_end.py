@@ -38,33 +38,22 @@ async def test_neither_is_guessed(answer: Any) -> None:
     assert (flow.status, bool(flow.run.problem)) == ("waiting", True)
 
 
-@pytest.mark.parametrize("answer", ["go on", "1", "weitermachen", "继续"])
-async def test_the_plan_goes_on(answer: Any) -> None:
-    """C04: the approved plan is what runs."""
+@pytest.mark.parametrize(
+    ("answers", "settings"),
+    [
+        *(([word], {}) for word in ("go on", "1", "weitermachen", "继续")),
+        *(([], {"on_question": policy, "default_answer": "leave it out"}) for policy in ("default", "assume", "abort")),
+        ([], {"limits": {"questions": 0}}),
+    ],
+    ids=str,
+)
+async def test_the_approved_plan_goes_on(answers: list[str], settings: Any) -> None:
+    """C04, D03: at a person's word, where nobody answers, and where nobody can be asked: no policy lets go of it."""
     model = steps(PLAN, {"s1": [EARLY], **REST})
-    flow = await play(model, settings=ASKED, answers=["approve", answer])
+    flow = await play(model, settings={**ASKED, **settings}, answers=["approve", *answers])
     model.assert_exhausted()
-    assert flow.status == "completed"
-    assert len(flow.pauses) == 2
-
-
-@pytest.mark.parametrize("policy", ["default", "assume", "abort"])
-async def test_where_nobody_answers_the_plan_goes_on(policy: str) -> None:
-    """C04: no policy lets go what a person approved."""
-    model = steps(PLAN, {"s1": [EARLY], **REST})
-    settings = {**ASKED, "on_question": policy, "default_answer": "leave it out"}
-    flow = await play(model, settings=settings, answers=["approve"])
-    model.assert_exhausted()
-    assert flow.status == "completed"
-
-
-async def test_without_questions_left_the_plan_goes_on() -> None:
-    """C04, D03"""
-    model = steps(PLAN, {"s1": [EARLY], **REST})
-    flow = await play(model, settings={**ASKED, "limits": {"questions": 0}}, answers=["approve"])
-    model.assert_exhausted()
-    assert flow.status == "completed"
-    assert any("nobody can be asked" in event["text"] for event in flow.told("note"))
+    assert (flow.status, len(flow.pauses)) == ("completed", 1 + len(answers))
+    assert any("nobody can be asked" in event["text"] for event in flow.told("note")) == ("limits" in settings)
 
 
 async def test_the_last_step_and_plans_nobody_approved_ask_nothing() -> None:

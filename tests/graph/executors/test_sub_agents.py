@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -112,8 +113,9 @@ async def test_a_run_of_ours_as_an_executor_asks_for_its_plan_and_its_question()
     assert flow.run.spent["model_calls"] == 2 + 4
 
 
-async def test_its_conversation_lasts_from_step_to_step_and_from_request_to_request() -> None:
-    """M5: what the sub-agent was told before it still knows; a step beside others has a conversation of its own."""
+async def test_its_conversation_lasts_from_step_to_step_and_from_request_to_request(tmp_path: Path) -> None:
+    """M5: what the sub-agent was told before it still knows; a step beside others has a conversation of its own. It is
+    stored with the run's thread: listed with it, deleted with it."""
     heard: list[int] = []
 
     def counts(state: MessagesState) -> dict[str, Any]:
@@ -133,26 +135,15 @@ async def test_its_conversation_lasts_from_step_to_step_and_from_request_to_requ
             "deliver": lambda *_: "Done.",
         }
     )
-    agent = Agent(model, storage="memory:", executors={"agent": graph_of(counts)}, settings=FREE)
-    await agent.start("Find papers", thread_id="t")
-    assert sorted(heard) == [1, 1, 2]
-    run = await agent.start("And again", thread_id="t")
-    assert run.status == "completed"
-    assert heard[-1] == 3
-    assert [info.thread_id for info in await agent.threads()] == ["t"]
-    await agent.delete("t")
-
-
-async def test_its_conversation_is_part_of_the_thread(tmp_path: Any) -> None:
-    """M5: it stands among the checkpoints of the run's own thread: listed with it, deleted with it."""
-    path = tmp_path / "runs.db"
-    graph = graph_of(lambda state: {"messages": [AIMessage("three papers on quasars")]})
-    model = one_step([PROOF], executor="agent")
-    async with Agent(model, storage=f"sqlite:///{path}", settings=FREE, executors={"agent": graph}) as agent:
-        run = await agent.start("find papers")
-        assert [row.thread_id for row in await agent.threads()] == [run.thread_id]
-        await agent.delete(run.thread_id)
-    assert b"quasars" not in path.read_bytes()
+    path, executors = tmp_path / "runs.db", {"agent": graph_of(counts)}
+    async with Agent(model, storage=f"sqlite:///{path}", executors=executors, settings=FREE) as agent:
+        await agent.start("Find papers", thread_id="t")
+        assert sorted(heard) == [1, 1, 2]
+        run = await agent.start("And again", thread_id="t")
+        assert (run.status, heard[-1]) == ("completed", 3)
+        assert [info.thread_id for info in await agent.threads()] == ["t"]
+        await agent.delete("t")
+    assert b"briefs" not in path.read_bytes()
 
 
 async def test_two_briefs_in_one_run_of_a_server_are_two() -> None:

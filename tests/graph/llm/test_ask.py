@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage
 from langchain_core.messages.tool import tool_call_chunk
+from langchain_core.rate_limiters import BaseRateLimiter
 
 from donewhen.agent.prices import Prices
 from donewhen.graph.context import Deps
@@ -16,8 +17,7 @@ from donewhen.graph.llm.ask import ModelReply, Question, ask
 from donewhen.graph.llm.stream import join_chunks
 from donewhen.state.reading.decisions import TRIAGE, control_tools
 from donewhen.state.settings import Settings
-from donewhen.testing import ScriptedModel, WireServer, answer, call, fault, finish_step, reply, submit_plan
-from tests.kit.flows import play
+from donewhen.testing import ScriptedModel, WireServer, answer, fault, reply
 from tests.kit.wired import wired
 
 NOW = {"Retry-After": "0"}
@@ -159,28 +159,6 @@ async def test_what_was_written_before_it_broke_off_is_charged() -> None:
     assert got.spent["input_tokens"] > 7
 
 
-async def test_faults_in_a_whole_run_do_no_harm() -> None:
-    """R01, F7: every second request fails in another way; the run ends as if none had."""
-    faults = [TRANSIENT[kind] for kind in ("rate limit", "reset in the middle", "overloaded")]
-    replies = [
-        submit_plan([{"content": "add", "tools": ["add"]}]),
-        call("add", a=2, b=3),
-        finish_step("5", "s1.1"),
-    ]
-    script = [item for pair in zip(faults, replies, strict=True) for item in pair]
-    calls = []
-
-    def add(a: int, b: int) -> int:
-        """Add."""
-        calls.append((a, b))
-        return a + b
-
-    with WireServer(script) as server:
-        flow = await play(wired(server), [add])  # type: ignore[arg-type]
-    assert (flow.status, flow.run.answer, calls) == ("completed", "5", [(2, 3)])
-    assert flow.run.spent["model_calls"] == 7
-
-
 def _chunks(*arguments: str) -> list[AIMessageChunk]:
     first = tool_call_chunk(name="write", args="", id="c1", index=0)
     rest = [AIMessageChunk("", tool_call_chunks=[tool_call_chunk(args=part, index=0)]) for part in arguments]
@@ -227,3 +205,27 @@ async def test_cancelling_ends_the_call() -> None:
         with pytest.raises(asyncio.CancelledError):
             await asking
         assert len(server.requests) == 1
+
+
+class Limiter(BaseRateLimiter):
+    """Counts who waits for it."""
+
+    def __init__(self) -> None:
+        self.waits = 0
+
+    def acquire(self, *, blocking: bool = True) -> bool:
+        raise NotImplementedError
+
+    async def aacquire(self, *, blocking: bool = True) -> bool:
+        self.waits += 1
+        return True
+
+
+@pytest.mark.parametrize("streams", [True, False, "tool_calling"], ids=str)
+async def test_a_model_is_asked_as_it_can_and_may_be(streams: Any) -> None:
+    """R01: as LangChain does for every model: in one piece where its owner said so, and at its rate limiter's pace."""
+    limiter = Limiter()
+    model = ScriptedModel(["Here."], rate_limiter=limiter, disable_streaming=streams is not True and (streams or True))
+    got = await asked(model, tools=control_tools(TRIAGE))
+    assert got.message is not None
+    assert (got.message.text, limiter.waits) == ("Here.", 1)

@@ -16,6 +16,7 @@ from tests.kit.flows import FREE
 
 PIXELS = base64.b64encode(b"\x89PNG" + bytes(range(256)) * 40).decode()
 IMAGE = {"type": "image", "base64": PIXELS, "mime_type": "image/png"}
+OLD_FORM = {"type": "file", "source_type": "base64", "data": "QQ==", "mime_type": "application/pdf"}
 BY_ADDRESS = {"type": "image_url", "image_url": {"url": "https://example.com/receipt.png"}}
 WORK = {"s1": [finish_step("a cat", "s1.result")], "s2": [finish_step("on a mat", "s2.result")]}
 PLAN = submit_plan([{"content": "look at the picture"}, {"content": "say where it is"}])
@@ -61,6 +62,15 @@ async def test_without_a_store_they_go_along() -> None:
         values = await graph.ainvoke({"messages": request(IMAGE)}, config, context=Settings(confirm="never"))
         assert values["outcome"]["status"] == "completed"
         assert [shown(each) for each in model.requests] == [[IMAGE], [IMAGE], [IMAGE], []]
+
+
+async def test_old_forms_of_files_are_translated() -> None:
+    """U6: as LangChain does for every model."""
+    model = ScriptedModel(roles={"triage": [answer("A letter.")]})
+    async with Agent(model, storage="memory:") as agent:
+        await agent.start(request(OLD_FORM))
+    (seen,) = shown(model.requests[0])
+    assert (seen["type"], seen["base64"]) == ("file", "QQ==")
 
 
 async def test_a_follow_up_still_sees_the_picture() -> None:

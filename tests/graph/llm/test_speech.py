@@ -13,9 +13,8 @@ from langchain_core.messages import AIMessage
 from donewhen.graph.llm.reply import read_reply
 from donewhen.graph.llm.stream import SpeechStream
 from donewhen.state.reading.decisions import EXECUTE
-from donewhen.testing import ScriptedModel, WireServer, answer, call, fault, finish_step, reply, submit_plan
+from donewhen.testing import ScriptedModel, answer, call, finish_step, reply
 from tests.kit.flows import one_step, play, steps
-from tests.kit.wired import wired
 
 
 class Heard:
@@ -237,25 +236,6 @@ async def test_speech_of_steps_at_once_keeps_apart() -> None:
     assert {id: output_of(flow, id) for id in texts} == texts
     order = [step for step, _ in groupby(e["step"] for e in flow.told("speech") if e["step"])]
     assert len(order) > 2
-
-
-async def test_a_reply_that_breaks_off_is_said_again() -> None:
-    """S02, R01: what was said of a reply that breaks off is retracted; the repeated reply is said from its start."""
-    text = "I am reading the file now, it has many lines in it."
-    script = [
-        submit_plan(["read"]),
-        fault(reset_after=4, reply=text),
-        reply(text),
-        finish_step("x", "s1.result"),
-    ]
-    with WireServer(script) as server:
-        flow = await play(wired(server))
-    assert [e["type"] for e in flow.events if e["type"] == "speech_restarted"] == ["speech_restarted"]
-    assert output_of(flow, "s1") == text
-    kinds = [e["type"] for e in flow.events]
-    before = [e["text"] for e in flow.events[: kinds.index("speech_restarted")] if e["type"] == "speech"]
-    assert text.startswith("".join(before))
-    assert flow.status == "completed"
 
 
 async def test_nothing_of_a_decision_is_spoken() -> None:

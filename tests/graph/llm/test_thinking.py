@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from langchain_core.messages import AIMessage
 
-from donewhen.testing import ScriptedModel, call, submit_plan
+from donewhen.testing import ScriptedModel
 from tests.kit.flows import play
 
 SHOWN: dict[str, Any] = {
@@ -28,10 +28,3 @@ async def test_thinking_is_an_event_and_never_speech(form: str) -> None:
     assert {event["step"] for event in flow.told("thinking")} == {None}
     assert "greet" not in "".join(event["text"] for event in flow.told("speech"))
     assert flow.run.answer == "Hello."
-
-
-async def test_a_model_that_shows_nothing_has_no_such_event() -> None:
-    """S04: nothing is made up, and plain text is no thinking."""
-    model = ScriptedModel(roles={"triage": [submit_plan([{"content": "a"}]), call("x")], "execute": ["I think so"] * 3})
-    flow = await play(model, settings={"confirm": "never", "limits": {"rounds": 2}, "on_exhausted": "deliver"})
-    assert flow.told("thinking") == []

@@ -89,15 +89,6 @@ async def test_all_that_is_said_streams_and_nothing_else(subgraphs: bool) -> Non
     assert "Accepted" not in str(heard)
 
 
-async def test_a_direct_answer_streams_once() -> None:
-    """U1: from inside of `answer.text`, under the id of the message that stays."""
-    client = Client(ScriptedModel([[answer(ANSWER)]]))
-    await client.run(GOAL)
-    (heard,) = client.heard.items()
-    assert (heard[0], heard[1].text) == (client.values["messages"][-1].id, ANSWER)
-    assert client.pieces[heard[0]] > 3
-
-
 @pytest.mark.parametrize("kind", ["tool", "executor"])
 async def test_models_of_tools_and_executors_are_not_heard(kind: str) -> None:
     """U1: what a tool or a graph asks a model of its own is its business; what comes of it is an observation."""

@@ -6,32 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from donewhen.graph.people.answers import ResolvedAnswer, apply_answer
 from donewhen.graph.people.pauses import (
     PAUSE_ID,
     with_id,
 )
-from donewhen.state.people.answers import Answer
 from donewhen.state.run import apply_update, combine_updates, with_migration
-from tests.kit.pauses import pending
-
-PLAN = {"steps": [{"id": "s1", "content": "one"}, {"id": "s2", "content": "two"}], "revision": "abc"}
-CALLS = [{"id": "c1", "name": "write_file", "args": {"path": "a"}}, {"id": "c2", "name": "look", "args": {}}]
-
-
-def run(**more: Any) -> dict[str, Any]:
-    """A run in which s1 failed and s2 waits with two frozen calls."""
-    records = {
-        "s1": {"status": "failed", "attempt": 1},
-        "s2": {"status": "waiting", "attempt": 1, "observed": 2, "rounds": 3, "calls": CALLS},
-    }
-    planning = {"number": 1, "transcript": "plan", "observed": 0, "rounds": 1, "open": False}
-    return {"plan": PLAN, "approval": {"plan": PLAN}, "steps": records, "planning": planning, "turn": 1, **more}
-
-
-def change(kind: str, answer: Answer, **more: Any) -> dict[str, Any]:
-    return apply_answer(run(), ResolvedAnswer(pending(kind, **{"step": "s2", **more}), answer, at="now"))
-
 
 # --- ids
 
@@ -52,9 +31,6 @@ def test_no_two_questions_of_a_thread_have_one_id(turn: int, times: int, id: str
 def test_other_keys_are_no_ids(text: str) -> None:
     """C02: an answer that is a dict of its own is not taken for answers by id."""
     assert not PAUSE_ID.fullmatch(text)
-
-
-# --- messages
 
 
 # --- updates

@@ -176,17 +176,6 @@ async def test_each_question_is_asked_in_the_language_that_it_declares() -> None
     assert [pause["language"] for pause in plain.pauses] == ["ja"]
 
 
-async def test_a_call_that_asks_does_so_in_the_language_of_the_run() -> None:
-    """Q11, P14: the question, its reason and what was answered to it."""
-    outbox = Outbox()
-    plan = submit_plan([step("s1")], language="zh")
-    model = steps([], {"s1": [call("send", to="bob", text="hi"), give_up("x")]}, triage=[plan], deliver=[])
-    goal = "请把报告发给 Bob，然后告诉我结果"
-    flow = await play(model, [outbox.tool()], effects={"send": "write"}, goal=goal, settings={}, answers=["批准", "不"])
-    assert payload(flow.pauses[1])["message"].startswith("步骤 s1（work on s1）可以调用 send 吗？ 已批准的计划没有")
-    assert outbox.sent == []
-
-
 async def test_an_answer_given_in_planning_can_be_cited() -> None:
     """N12: under the id that it is shown with, beside what planning saw itself; by a step and by an answer."""
 

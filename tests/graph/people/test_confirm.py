@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from donewhen import Agent, StaleAnswer
+from donewhen import Agent, Executor, StaleAnswer
 from donewhen.agent.run import Run
 from donewhen.testing import call, submit_plan
 from tests.kit.runs import Outbox, config, drawn, one_step, said, say_done, scripted, sending, step, values
@@ -19,10 +19,10 @@ async def paused(agent: Agent, goal: str = "do it") -> Run:
 
 
 async def test_the_plan_is_shown_whole() -> None:
-    """C01: steps, criteria, checks, tools granted, schedule and limits, in what every client draws."""
+    """C01: steps, criteria, checks, executors, tools granted, schedule and limits, as text and in what clients edit."""
     check = {"text": "it is there", "check": {"tool": "look", "arguments": {"at": "box"}, "expect": {"contains": "x"}}}
     plan = submit_plan(
-        [step("s1", "Look into the box", tools=["send"], done_when=["seen", check])],
+        [step("s1", "Look into the box", tools=["send"], executor="clerk", done_when=["seen", check])],
         title="Look",
         schedule={"at": "08:30", "timezone": "Europe/Berlin"},
     )
@@ -31,13 +31,26 @@ async def test_the_plan_is_shown_whole() -> None:
         """Look somewhere."""
         return at
 
-    agent = Agent(scripted(plan, deliver=[]), [look, Outbox().tool()], storage="memory:", effects={"look": "read"})
+    tools, executors = [look, Outbox().tool()], {"clerk": Executor("looks")}
+    settings = {"limits": {"cost_usd": 0.5}}
+    agent = Agent(
+        scripted(plan, deliver=[]),
+        tools,
+        storage="memory:",
+        effects={"look": "read"},
+        executors=executors,
+        settings=settings,
+        prices={"scripted": {"input": 0, "output": 0}},
+    )
     run = await paused(agent)
     snapshot = await agent.graph.aget_state(config(run.thread_id))
     (interrupt,) = snapshot.interrupts
     shown = interrupt.value["action_requests"][0]["args"]["plan"]
-    for part in ("Look into the box", "seen", "it is there", "look", "contains", "send", "08:30", "rounds: 200"):
-        assert part in shown
+    parts = ("Look into the box", "seen", "it is there", "look", "contains", "executor: clerk", "send", "08:30")
+    for text in (shown, snapshot.values["messages"][-1].text):
+        assert [
+            part for part in (*parts, "Europe/Berlin", "rounds", "200", "cost_usd", "0.5") if part not in text
+        ] == []
     assert interrupt.value["plan"] == run.plan == run.pending[0]["plan"]
     await drawn(agent, run)
 

@@ -156,16 +156,6 @@ async def test_a_default_answer_is_told_from_a_persons() -> None:
     assert "- Answered by default, not by you: Which colour? — blue" in flow.run.answer
 
 
-async def test_the_same_question_of_another_step_is_assumed_for_it_alone() -> None:
-    """X26: nobody is asked, and each step has an assumption of its own."""
-    finish = [finish_step("ok", f"{id}.result") for id in ("s1", "s2")]
-    model = steps(["one", "two"], {"s1": [ask_user("Which?"), finish[0]], "s2": [ask_user("which"), finish[1]]})
-    flow = await play(model, settings=ASSUMING)
-    model.assert_exhausted()
-    assert flow.run.spent["questions"] == 2
-    assert len((flow.run.receipt or {})["questions"]) == 2
-
-
 IDLE = {**ASSUMING, "limits": {"rounds": 1}}
 
 

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from donewhen import Executor, Limits, Settings
+from donewhen import Limits, Settings
 from donewhen.testing import ScriptedModel, answer, call, decline, finish_step, give_up, observed, submit_plan
-from tests.kit.flows import Flow, play, requests, say_done, steps, unfenced
+from tests.kit.flows import Flow, play, requests, steps, unfenced
 
 
 def look(x: str = "") -> str:
@@ -184,19 +184,6 @@ async def test_a_promotion_that_brings_no_plan_ends_honestly() -> None:
     model = promoted([call("look", x="a")], decline("no way", "Say what to look for."))
     flow = await play(model, TOOLS, effects=EFFECTS, settings=Settings(promote_rounds=1, confirm="never"))
     assert (flow.status, flow.run.answer.splitlines()[0]) == ("failed", "Say what to look for.")
-
-
-async def test_an_executor_that_takes_the_goal_whole_is_one_step() -> None:
-    """P16, P21: a passthrough executor is the mode's reason; its step never turns into a plan by itself."""
-    model = ScriptedModel(roles={"execute": ["Hm.", finish_step("done", "s1.result")], "deliver": say_done})
-    executors = {"translator": Executor(description="translates", passthrough=True)}
-    settings = Settings(executor="translator", confirm="never", promote_rounds=1)
-    flow = await play(model, settings=settings, executors=executors, goal="Translate")
-    assert modes(flow) == [("step", "executor")]
-    assert flow.run.receipt is not None
-    assert flow.run.receipt["modes"] == [
-        {"mode": "step", "by": "executor", "reason": "translator takes the goal whole"}
-    ]
 
 
 async def test_few_rounds_left_are_said() -> None:

@@ -7,11 +7,9 @@ import pytest
 from langchain_core.messages import HumanMessage
 from langchain_core.tools import StructuredTool
 
-from donewhen import Agent, Executor, Limits, Settings
+from donewhen import Executor, Limits, Settings
 from donewhen.testing import ScriptedModel, answer, ask_user, call, decline, finish_step, observed, reply, submit_plan
 from tests.kit.flows import Flow, play, requests, steps
-
-LEGAL = ["answer", "ask_user", "submit_plan", "decline"]
 
 
 def add(a: int, b: int) -> int:
@@ -53,21 +51,6 @@ async def test_a_simple_task_costs_one_call_per_round_and_two() -> None:
     model.assert_exhausted()
     assert flow.run.spent["model_calls"] == 2 + len(rounds)
     assert flow.run.answer == "5"
-
-
-async def test_triage_sees_little() -> None:
-    """P01: triage sees goal, conversation, tools by name, arguments and one line, its own four decisions; not
-    the schemas of tools, and all of it in few bytes."""
-    model = planning(answer("no"))
-    await play(model, [add, *tools(23)], settings=Settings(), goal="Say no")
-    (request,) = model.requests
-    assert request.role == "triage"
-    assert request.tool_names == LEGAL
-    assert "- add(a, b), write: Add two numbers.\n" in request.text
-    assert "carry the one" not in request.text
-    assert "long long" not in request.text
-    size = len(json.dumps(request.tools).encode()) + len(request.text.encode())
-    assert size < 9_500
 
 
 async def test_triage_does_not_think_and_the_draft_does() -> None:
@@ -417,45 +400,20 @@ async def test_planning_has_its_own_rounds_and_all_are_charged() -> None:
     assert flow.run.spent["input_tokens"] > 0
 
 
-async def test_the_tools_that_fit_the_goal_are_shown() -> None:
-    """P13: of many tools the planner sees the most relevant; the goal may be Chinese."""
-    weather = StructuredTool.from_function(lambda x: x, name="weather", description="查询天气预报。", args_schema=XS)
-    model = planning(answer("ok"), answer("ok"))
-    settings = Settings(tool_selection=5)
-    agent = Agent(model, [*tools(60), weather], storage="memory:", settings=settings)
-    await agent.start("明天北京天气怎么样")
-    await agent.start("do thing number 42")
-    chinese, english = (request.text for request in model.requests)
-    assert "- weather" in chinese
-    assert "- thing_42(" in english
-    assert chinese.count("\n- thing_") == 2
-    assert english.count("\n- thing_") == 3
-    assert "(58 more tools" in english
-
-
-async def test_a_tool_that_was_not_shown_may_be_planned() -> None:
-    """P13: a tool outside of the selection that the model names anyway and that exists is valid."""
-    rounds = [call("thing_59", x="y"), finish_step("y", "s1.1")]
-    model = steps([{"content": "do", "tools": ["thing_59"]}], {"s1": rounds})
-    flow = await play(model, tools(60), settings=Settings(confirm="never", tool_selection=3))
-    model.assert_exhausted()
-    assert "thing_59" not in model.requests[0].text
-    assert flow.status == "completed"
-
-
 async def test_a_passthrough_executor_gets_the_goal_unchanged() -> None:
-    """P16: one step, the goal word for word however long, and no call of the planner."""
+    """P16, P21: one step, the goal word for word however long, no call of the planner, and no plan made of it later."""
     goal = "Translate this:\n\n  " + "字 and words. " * 800
-    model = ScriptedModel(roles={"execute": [finish_step("done", "s1.result")], "deliver": lambda *_: "Done."})
+    model = ScriptedModel(roles={"execute": ["Hm.", finish_step("done", "s1.result")]})
     executors = {"translator": Executor(description="translates", passthrough=True)}
-    flow = await play(
-        model, settings=Settings(executor="translator"), executors=executors, goal=goal, answers=["approve"]
-    )
+    settings = Settings(executor="translator", promote_rounds=1)
+    flow = await play(model, settings=settings, executors=executors, goal=goal, answers=["approve"])
     model.assert_exhausted()
     assert flow.run.plan is not None
     (step,) = flow.run.plan["steps"]
     assert (step["content"], step["executor"]) == (goal.strip(), "translator")
     assert f'<step id="s1">\n{goal.strip()}\n</step>' in requests(model, "s1")[0].text
+    (mode,) = (flow.run.receipt or {})["modes"]
+    assert mode == {"mode": "step", "by": "executor", "reason": "translator takes the goal whole"}
 
 
 async def test_out_of_budget_while_planning_asks_for_more() -> None:
@@ -483,17 +441,6 @@ async def test_planning_looks_and_answers_with_what_it_saw() -> None:
     assert [(e["id"], e["text"]) for e in flow.journal] == [("p.1", "3"), ("p.2", "0")]
     assert flow.run.spent["tool_calls"] == 2
     assert "add" not in model.requests[0].tool_names, "planning only reads"
-
-
-async def test_steps_cite_what_planning_saw() -> None:
-    """P20, K4: a step is told what was seen before it, and may cite it instead of looking again."""
-    model = steps(
-        [{"content": "say how many lamps"}], {"s1": [finish_step("3", ("p.1", "3"))]},
-        triage=[call("stock", item="lamp"), submit_plan([{"content": "say how many lamps", "done_when": ["known"]}])],
-    )  # fmt: skip
-    flow = await play(model, [stock], effects={"stock": "read"}, goal="Say how many lamps")
-    assert flow.status == "completed"
-    assert '[p.1] stock {"item": "lamp"} ok: 3' in model.requests[-1].text
 
 
 def stock(item: str) -> int:

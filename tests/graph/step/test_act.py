@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from langchain_core.tools import tool
 
-from donewhen.testing import call, finish_step, recall
-from tests.kit.flows import last_told, one_step, play, requests
+from donewhen.testing import call, finish_step
+from tests.kit.flows import one_step, play, requests
 
 EFFECTS: dict[str, Any] = {"look": "read", "clock": "read", "send": "write", "ask": "read", "gather": "read"}
 
@@ -193,10 +193,3 @@ async def test_what_a_person_approves_is_done_even_if_it_was_rejected_before() -
     )
     assert flow.status == "completed"
     assert desk.calls == {"send Ann": 1}
-
-
-async def test_an_unknown_observation_cannot_be_recalled() -> None:
-    """X12"""
-    model = one_step([call("look", what="a"), recall("s9.9"), finish_step("ok", "s1.1")])
-    await play(model, Desk().tools(), effects=EFFECTS)
-    assert "no observation 's9.9' here; there are: s1.1" in last_told(model)

@@ -86,15 +86,6 @@ async def confirmed(folder: Path, answer: Any, execute: list[Any]) -> tuple[Run,
 WRITE = call("write_file", path="report.md", content="Total: 42")
 
 
-async def test_checks_are_shown_before_they_are_approved(tmp_path: Path) -> None:
-    """C01: the person sees what will decide."""
-    waiting, run = await confirmed(tmp_path, "approve", [DONE, give_up("no")])
-    shown = waiting.pending[0]["plan"]["steps"][0]["done_when"][0]
-    assert shown["check"] == REPORT
-    assert run.receipt is not None
-    assert run.receipt["steps"][0]["criteria"][0]["check"] == REPORT
-
-
 def with_criteria(*criteria: Json) -> Any:
     return lambda plan: {**plan, "steps": [{**plan["steps"][0], "done_when": list(criteria), "tools": ["write_file"]}]}
 
@@ -110,18 +101,9 @@ async def test_a_person_can_add_a_check(tmp_path: Path) -> None:
     assert run.steps["s1"]["refused"] == 1
 
 
-async def test_an_added_check_that_cannot_decide_keeps_the_pause(tmp_path: Path) -> None:
-    """C03: the same rules for people as for models."""
-    edit = with_criteria(check("write_file", path="a", content="b"))
-    _, run = await confirmed(tmp_path, edit, [DONE])
-    assert run.status == "waiting"
-    assert "is not read-only" in run.problem
-
-
 # Run by the runtime -------------------------------------------------------------------------------------------------
 
 TABLE = "name,amount\nann,40\nbob,2\n"
-READ_JSON = {"path": "data.json"}
 
 
 @pytest.mark.parametrize(
@@ -129,19 +111,12 @@ READ_JSON = {"path": "data.json"}
     [
         (check("file_exists", path="table.csv"), True),
         (check("file_exists", path="tabel.csv"), False),
-        (check("read_file", {"contains": "bob,2"}, path="table.csv"), True),
-        (check("read_file", {"matches": r"(?m)^bob,\d$"}, path="table.csv"), True),
         (check("calculate", {"equals": 42}, expression="40+2"), True),
-        (check("read_file", {"equals": {"rows": [1, 2], "ok": True}}, **READ_JSON), True),
-        (check("read_file", {"path": "$.rows[*]", "op": ">=", "value": 2}, **READ_JSON), False),
-        (check("read_file", {"path": "$.rows", "op": "contains", "value": 2}, **READ_JSON), True),
-        (check("read_file", {"path": "$.ok", "op": "exists"}, **READ_JSON), True),
+        (check("read_file", {"path": "$.rows[*]", "op": ">=", "value": 2}, path="data.json"), False),
         (
             check("query_data", {"matches": r"(?m)^42$"}, sql="SELECT sum(amount) FROM 'table.csv'"),
             True,
         ),
-        (check("read_file", {"number": 41.5, "tolerance": 0.5}, path="answer.txt"), True),
-        (check("read_file", {"number": 42}, path="table.csv"), False),
         (check("file_contains", path="answer.txt", text="42"), True),
         (check("query_data", {"contains": "true"}, sql="SELECT count(amount) = 3 FROM 'table.csv'"), False),
         (check("matches_schema", path="data.json", schema={"required": ["rows"]}), True),
@@ -152,7 +127,7 @@ READ_JSON = {"path": "data.json"}
     ids=lambda value: f"{value['check']['tool']} {value['check']['expect']}"[:60] if isinstance(value, dict) else "",
 )
 async def test_every_expectation_decides_a_real_step(tmp_path: Path, done_when: Json, holds: bool) -> None:
-    """DESIGN 5: all forms, with the workspace's own tools; the model's claim plays no part."""
+    """DESIGN 5: with the workspace's own tools; the model's claim plays no part."""
     (tmp_path / "table.csv").write_text(TABLE)
     (tmp_path / "answer.txt").write_text("42\n")
     (tmp_path / "data.json").write_text('{"rows": [1, 2], "ok": true}')

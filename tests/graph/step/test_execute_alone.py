@@ -25,18 +25,6 @@ def helper(*texts: str) -> ScriptedModel:
     return ScriptedModel([reply(text, usage=USAGE) for text in texts], model_name="helper")
 
 
-def agent_graph(model: ScriptedModel, **compiled: Any) -> Any:
-    """A graph with a `messages` key, as people bring them."""
-
-    async def think(state: MessagesState) -> dict[str, Any]:
-        return {"messages": [await model.ainvoke(state["messages"])]}
-
-    graph = StateGraph(MessagesState)
-    graph.add_node("think", think)
-    graph.add_edge(START, "think")
-    return graph.compile(**compiled)
-
-
 async def test_an_async_function_gets_the_brief_and_its_result_is_one_observation() -> None:
     """X17, X13: called by the executor's name; the model then proves the step with it."""
     briefs: list[str] = []
@@ -58,26 +46,6 @@ async def test_an_async_function_gets_the_brief_and_its_result_is_one_observatio
     said = unfenced(requests(model, "s1")[0].messages[-1].text)
     assert said.startswith("[s1.1] Researcher [1] ok\n<tool_output>\nI found")
     assert flow.run.spent["tool_calls"] == 1
-
-
-@pytest.mark.parametrize("saver", [None, "own"])
-async def test_a_compiled_graph_works_and_its_models_are_charged(saver: str | None) -> None:
-    """X17, R05: calls, tokens and money of sub-agents stand in the run's ledger; it keeps its own checkpoints."""
-    inner = helper("I found three papers.")
-    graph = agent_graph(inner, **({"checkpointer": InMemorySaver()} if saver else {}))
-    model = one_step([PROOF], executor="agent")
-    flow = await play(
-        model,
-        executors={"agent": Executor("an agent", graph=graph)},
-        prices={"helper": {"input": 1000.0, "output": 1000.0}, "scripted": {"input": 0.0, "output": 0.0}},
-    )
-    inner.assert_exhausted()
-    model.assert_exhausted()
-    assert flow.status == "completed"
-    assert "I found three papers" in flow.journal[0]["text"]
-    assert flow.run.spent["model_calls"] == 4
-    assert flow.run.spent["cost_usd"] == pytest.approx(1.05)
-    assert flow.run.spent["input_tokens"] > 1000
 
 
 def asks(state: MessagesState) -> dict[str, Any]:
@@ -169,28 +137,8 @@ async def test_nothing_runs_beside_it_unless_declared_independent() -> None:
 
 
 async def test_where_every_write_is_approved_its_work_is_too() -> None:
-    """X15: frozen with its brief; rejected, it does not happen."""
-    count = []
-
-    async def work(brief: str) -> str:
-        count.append(brief)
-        return "three papers"
-
-    executors = {"worker": Executor("works", work=work)}
-    settings = {**FREE, "approvals": "each", "on_failure": "deliver"}
-    flow = await play(one_step([PROOF], executor="worker"), executors=executors, settings=settings, answers=["approve"])
-    assert flow.status == "completed"
-    assert flow.pauses[0]["tool"] == "worker"
-    assert flow.pauses[0]["arguments"] == {"brief": count[0]}
-    model = one_step([give_up("not wanted")], executor="worker", deliver=[])
-    flow = await play(model, executors=executors, settings=settings, answers=["reject"])
-    assert len(count) == 1
-    assert "the user rejected this call" in flow.journal[0]["text"]
-
-
-async def test_a_person_may_change_its_brief() -> None:
-    """X15: and nothing else of the call."""
-    count = []
+    """X15: with the brief that was shown, or as a person changed it, and nothing else; rejected, it does not happen."""
+    count: list[str] = []
 
     async def work(brief: str) -> str:
         count.append(brief)
@@ -199,15 +147,20 @@ async def test_a_person_may_change_its_brief() -> None:
     def edit(**args: Any) -> Any:
         return {"decisions": [{"type": "edit", "edited_action": {"name": "worker", "args": args}}]}
 
-    flow = await play(
-        one_step([PROOF], executor="worker"),
-        executors={"worker": Executor("works", work=work)},
-        settings={**FREE, "approvals": "each"},
-        answers=[edit(brief=5), edit(brief="Only papers of this year")],
-    )
-    assert flow.status == "completed"
+    given: Any = {
+        "executors": {"worker": Executor("works", work=work)},
+        "settings": {**FREE, "approvals": "each", "on_failure": "deliver"},
+    }
+    flow = await play(one_step([PROOF], executor="worker"), answers=["approve"], **given)
+    assert (flow.status, flow.pauses[0]["tool"]) == ("completed", "worker")
+    assert flow.pauses[0]["arguments"] == {"brief": count[0]}
+    edits = [edit(brief=5), edit(brief="Only papers of this year")]
+    flow = await play(one_step([PROOF], executor="worker"), answers=edits, **given)
+    assert (flow.status, count[1:]) == ("completed", ["Only papers of this year"])
     assert "takes one argument, brief" in flow.pauses[1]["problem"]
-    assert count == ["Only papers of this year"]
+    flow = await play(one_step([give_up("not wanted")], executor="worker", deliver=[]), answers=["reject"], **given)
+    assert len(count) == 2
+    assert "the user rejected this call" in flow.journal[0]["text"]
 
 
 class Breaks(InMemoryStore):

@@ -111,13 +111,6 @@ async def test_while_nothing_is_planned_nothing_is_planned_anew() -> None:
     assert "replan" not in flow.pauses[1]["problem"]
 
 
-async def test_budgets_do_not_leak_from_one_step_to_another() -> None:
-    """X08"""
-    model = steps(["one", "two"], {s: ["Hm.", finish_step("ok", f"{s}.result")] for s in ("s1", "s2")})
-    flow = await play(model, settings=limited(step_limits={"rounds": 2}))
-    assert flow.status == "completed"
-
-
 async def test_the_effect_of_the_last_round_counts() -> None:
     """X08: exhaustion is decided on entry to a round, never by skipping what the last one decided."""
     desk, model = Desk(), one_step([call("send", to="Ann")], tools=["send"], deliver=[])

@@ -109,20 +109,6 @@ async def test_gates_run_in_order() -> None:
     assert not flow.journal, "nothing was done before it was approved"
 
 
-@pytest.mark.parametrize(
-    "args",
-    [{}, {"what": [5]}, {"what": "a", "when": 1}, {"what": "a", "times": "many"}],
-    ids=["less", "type", "more", "enum"],
-)
-async def test_arguments_are_checked_against_the_whole_schema(args: Any) -> None:
-    """X06: required, types, unknown keys."""
-    model = one_step([call("look", **args), call("look", what="a"), finish_step("ok", "s1.1")])
-    flow = await play(model, [look], effects=READ)
-    assert flow.status == "completed"
-    assert "look: " in flow.told("correction")[0]["text"]
-    assert len([e for e in flow.journal if e["source"] == "tool"]) == 1
-
-
 async def test_good_calls_of_a_batch_run_beside_a_bad_one() -> None:
     """X18, H10, X14: the read is made, the bad call is answered for itself, and every call has its one result."""
     batch = [call("look", what="a"), call("look", wat="b"), call("nothing"), call("look", what=5)]

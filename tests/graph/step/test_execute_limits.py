@@ -62,9 +62,8 @@ LIMITED = [
 ]
 
 
-@pytest.mark.parametrize("of", ["limits", "step_limits"])
+@pytest.mark.parametrize(("of", "calls"), [("limits", 4), ("step_limits", 4), ("limits", 0)])
 @pytest.mark.parametrize("limit", LIMITED, ids=lambda limit: next(iter(limit)))
-@pytest.mark.parametrize("calls", [0, 4], ids="calls={}".format)
 async def test_every_limit_stops_a_model_that_never_stops(of: str, limit: dict[str, Any], calls: int) -> None:
     """X08, R05: whatever limit is set; counted limits exactly, the others but for the calls in flight."""
     if calls == 0 and "tool_calls" in limit:

@@ -1,6 +1,5 @@
 """Steps that need a person: they wait without stopping others, and go on where they were."""
 
-import asyncio
 from typing import Any
 
 import pytest
@@ -53,9 +52,6 @@ async def test_a_waiting_step_stops_nobody_and_nobody_runs_again() -> None:
         "s2": [call("look", what="b"), call("look", what="c"), finish_step("two", "s2.2")],
         "s3": [finish_step("both", "s3.result")],
     }
-    flow = await play(steps(PARALLEL, replies), [look], effects=EFFECTS)
-    assert flow.status == "waiting"
-    assert [flow.step(id)["status"] for id in ("s1", "s2", "s3")] == ["waiting", "done", "pending"]
     model = steps(PARALLEL, replies)
     flow = await play(model, [look], effects=EFFECTS, answers=["this one"])
     model.assert_exhausted()
@@ -66,7 +62,7 @@ async def test_a_waiting_step_stops_nobody_and_nobody_runs_again() -> None:
 
 async def test_the_same_question_is_not_asked_twice() -> None:
     """X11: the recorded answer is given and costs no question."""
-    asks = [ask_user("Which year?"), ask_user("which year"), finish_step("2023", ("s1.1", "2023"))]
+    asks = [ask_user("Which year?"), ask_user("Ｗhich  YEAR ?!"), finish_step("2023", ("s1.1", "2023"))]
     flow = await play(model := one_step(asks), answers=["2023"])
     model.assert_exhausted()
     assert flow.status == "completed"
@@ -142,11 +138,12 @@ async def test_a_failed_step_that_is_tried_again_goes_on_where_it_was() -> None:
 
 
 async def test_a_declined_question_is_not_asked_again_either() -> None:
-    """X11"""
+    """X11, X16: it comes back as an error, which is no evidence; the step goes on without."""
     model = one_step([ask_user("Which?"), ask_user("Which?"), finish_step("any", "s1.result")])
     flow = await play(model, answers=[{"decisions": [{"type": "ignore"}]}])
     model.assert_exhausted()
     assert flow.status == "completed"
+    assert requests(model, "s1")[1].messages[-1].text.startswith("[s1.1] user error")
     assert "no answer was given" in last_told(model)
 
 
@@ -156,17 +153,6 @@ async def test_a_similar_question_about_something_else_is_asked() -> None:
     model = one_step([*replies, finish_step("ok", ["s1.1"])])
     flow = await play(model, answers=["yes", "no"])
     assert len(flow.pauses) == 2
-
-
-async def test_no_more_questions_than_allowed() -> None:
-    """R05: beyond the limit the model decides itself; nobody is asked."""
-    model = one_step([ask_user("One?"), ask_user("Two?"), finish_step("ok", "s1.1")])
-    limits = {"limits": {"rounds": 9, "questions": 1}, "on_exhausted": "deliver"}
-    flow = await play(model, answers=["1"], settings={"confirm": "never", **limits})
-    model.assert_exhausted()
-    assert flow.status == "completed"
-    assert flow.run.spent["questions"] == 1
-    assert "limit of questions is reached" in last_told(model)
 
 
 async def test_finishing_the_task_does_not_wait_for_open_questions() -> None:
@@ -198,30 +184,6 @@ async def test_a_failed_step_leaves_a_waiting_sibling_its_chance() -> None:
     model.assert_exhausted()
     assert flow.status == "partial"
     assert [flow.step(id)["status"] for id in ("s1", "s2", "s3")] == ["done", "failed", "blocked"]
-
-
-async def test_steps_declared_independent_run_at_the_same_time() -> None:
-    """X01: each waits for the other, so they would never end one after the other."""
-    arrived = {"s1": asyncio.Event(), "s2": asyncio.Event()}
-
-    async def meet(me: str, other: str) -> str:
-        """Meet somebody."""
-        arrived[me].set()
-        await asyncio.wait_for(arrived[other].wait(), 5)
-        return "met"
-
-    model = steps(
-        PARALLEL,
-        {
-            "s1": [call("meet", me="s1", other="s2"), finish_step("one", "s1.1")],
-            "s2": [call("meet", me="s2", other="s1"), finish_step("two", "s2.1")],
-            "s3": [finish_step("ok", "s3.result")],
-        },
-    )
-    plan_tools = {"meet": "read"}
-    flow = await play(model, [look, meet], effects={**EFFECTS, **plan_tools})
-    model.assert_exhausted()
-    assert flow.status == "completed"
 
 
 async def test_a_printed_question_is_answered_in_plain_text() -> None:

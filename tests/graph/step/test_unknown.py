@@ -144,8 +144,10 @@ async def test_an_answer_that_refuses(status: str, client: str) -> None:
     assert (flow.status, flow.pauses, calls) == ("completed", [], 2)
 
 
-@pytest.mark.parametrize("client", CLIENTS)
-@pytest.mark.parametrize("wrap", ["", "from", "instead", "exception of the tool"])
+WRAPS = ["", "from", "instead", "exception of the tool"]
+
+
+@pytest.mark.parametrize(("wrap", "client"), list(zip(WRAPS, cycle(CLIENTS), strict=False)))
 async def test_a_connection_that_was_never_made(client: str, wrap: str) -> None:
     """N13, X07, honest: refused by the port, also where the tool has its own name for it."""
     with server(None) as gone:

@@ -12,6 +12,13 @@ from donewhen.graph.tools.paths import path_problem, paths_of
 @pytest.mark.parametrize(
     "arguments",
     [
+        {"path": "data/../secret"},
+        {"path": "database"},
+        {"path": "/data/a.csv"},
+        {"path": "."},
+        {"file": "../data"},
+        {"out_dir": "tmp"},
+        {"files": ["data/a", "tmp/b"]},
         {"source": "data/a.csv", "destination": "/etc/cron.d/x"},
         {"source": "../secret.txt", "destination": "data/b"},
         {"filePath": "/etc/passwd"},
@@ -36,13 +43,18 @@ from donewhen.graph.tools.paths import path_problem, paths_of
     ],
 )
 def test_paths_outside_are_seen_whatever_they_are_called(arguments: dict[str, Any]) -> None:
-    """S6: at any depth, in any spelling, also as `file:` URIs."""
-    assert path_problem(arguments, ["data"]) is not None
+    """P14, S6: at any depth, in any spelling, `..` resolved, also as `file:` URIs."""
+    assert path_problem(arguments, ["data/", "reports"]) is not None
+    assert path_problem(arguments, []) is None
 
 
 @pytest.mark.parametrize(
     "arguments",
     [
+        {"path": "data/a.csv"},
+        {"path": "data"},
+        {"path": "./data/../data/a.csv"},
+        {"path": "reports/x.md", "order_id": "#7", "query": "/etc"},
         {"description": "see ../secrets/a.txt", "profile": "a/b"},
         {"xpath": "/html/body", "jsonPath": "/rows/0", "json_path": "$.rows", "css_path": "a/b"},
         {"path": "$.rows"},
@@ -62,7 +74,7 @@ def test_paths_outside_are_seen_whatever_they_are_called(arguments: dict[str, An
 )
 def test_what_is_no_path_is_left_alone(arguments: dict[str, Any]) -> None:
     """S6: no false alarms for texts, URLs, mail addresses and paths of other kinds."""
-    assert path_problem(arguments, ["data"]) is None
+    assert path_problem(arguments, ["data/", "reports"]) is None
 
 
 def tool(name: str, metadata: dict[str, Any] | None = None, **schema: Any) -> BaseTool:

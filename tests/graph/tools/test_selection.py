@@ -1,12 +1,11 @@
 """Which tools a planner is shown: relevance by words, and by pairs of characters where a script writes no spaces."""
 
-from collections import Counter
-from collections.abc import Mapping
-from time import process_time
-
 import pytest
+from langchain_core.tools import StructuredTool
 
-from donewhen.state.language.selection import scores, terms
+from donewhen import Settings
+from donewhen.testing import ScriptedModel, answer
+from tests.kit.flows import play
 
 TOOLS = {
     "read_file": "Read a text file.",
@@ -22,13 +21,16 @@ TOOLS = {
 }
 
 
-def most_relevant(query: str, texts: Mapping[str, str], top: int) -> list[str]:
-    """The names of the `top` texts that fit the query best, in their given order; ties go to the earlier."""
-    if len(texts) <= top:
-        return list(texts)
-    fit = scores(query, {name: Counter(terms(text)) for name, text in texts.items()})
-    best = set(sorted(texts, key=lambda name: -fit[name])[:top])
-    return [name for name in texts if name in best]
+async def shown(goal: str, most: int) -> list[str]:
+    """The tools that planning is offered or told of, of all of them."""
+    made = [
+        StructuredTool.from_function(str, name=name, description=text, args_schema={"type": "object", "properties": {}})
+        for name, text in TOOLS.items()
+    ]
+    model = ScriptedModel(roles={"triage": [answer("no")]})
+    await play(model, made, effects=dict.fromkeys(TOOLS, "read"), settings=Settings(tool_selection=most), goal=goal)
+    (request,) = model.requests
+    return [name for name in TOOLS if name in request.tool_names or f"\n- {name}" in request.text]
 
 
 @pytest.mark.parametrize(
@@ -46,23 +48,13 @@ def most_relevant(query: str, texts: Mapping[str, str], top: int) -> list[str]:
         ("สภาพอากาศวันนี้", "akas"),
     ],
 )
-def test_goals_find_their_tool_in_every_script(goal: str, tool: str) -> None:
+async def test_goals_find_their_tool_in_every_script(goal: str, tool: str) -> None:
     """P13: scoring works for Chinese, Japanese, Korean, Thai and for words with endings, cases and accents."""
-    described = {name: f"{name} {text}" for name, text in TOOLS.items()}
-    assert most_relevant(goal, described, 1) == [tool]
+    assert await shown(goal, 1) == [tool]
 
 
-def test_the_order_stays_and_ties_go_to_the_earlier() -> None:
+async def test_the_order_stays_and_ties_go_to_the_earlier() -> None:
     """P13: the selection keeps the given order, so that prompts stay the same; nothing is dropped below the top-k."""
-    assert most_relevant("zzz", TOOLS, 3) == list(TOOLS)[:3]
-    assert most_relevant("weather mail", TOOLS, 99) == list(TOOLS)
-    both = most_relevant("send e-mail, read file", TOOLS, 2)
-    assert both == ["read_file", "sendMail"]
-
-
-def test_many_tools_are_chosen_among_quickly() -> None:
-    """P13: five thousand tools take a moment."""
-    many = {f"tool_{n}": f"Does thing {n} for 城市{n}." for n in range(5000)}
-    began = process_time()
-    assert "tool_4321" in most_relevant("thing 4321", many, 24)
-    assert process_time() - began < 5
+    assert await shown("zzz", 5) == list(TOOLS)[:3]
+    assert await shown("weather mail", 99) == list(TOOLS)
+    assert await shown("send e-mail, read file", 4) == ["read_file", "sendMail"]

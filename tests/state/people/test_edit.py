@@ -1,6 +1,5 @@
 """Edited plans: as data, written as YAML or JSON."""
 
-import json
 from typing import Any
 
 import pytest
@@ -11,39 +10,6 @@ from donewhen.state.people.answers import Answer, edited_draft, read_answer
 from donewhen.state.people.edit import plan_document
 from donewhen.state.plan.plan import Rules, read_plan, strip_invisible
 from tests.kit.pauses import LIMITS, PLAN, edited_text, hitl, pending, with_step
-
-CHANGED = with_step(1, content="Write the sum to out.txt")
-
-
-@pytest.mark.parametrize(
-    "value",
-    [
-        {"type": "edit", "plan": CHANGED},
-        {"plan": CHANGED},
-        CHANGED,
-        json.dumps(CHANGED),
-        {"plan": json.dumps(CHANGED)},
-        {"type": "approve", "plan": CHANGED},
-        edited_text("Write the total - to", "Write the sum to"),
-        f"```yaml\n{edited_text('Write the total - to', 'Write the sum to')}```",
-        hitl("plan", plan=json.dumps(CHANGED)),
-        hitl("plan", plan=edited_text("Write the total - to", "Write the sum to")),
-        {"decisions": [{"type": "edit", "editedAction": {"name": "confirm_plan", "args": {"plan": CHANGED}}}]},
-        {"decisions": [{"type": "edit", "edited_action": {"name": "confirm_plan", "arguments": {"plan": CHANGED}}}]},
-        [{"type": "edit", "args": {"action": "confirm_plan", "args": {"plan": json.dumps(CHANGED)}}}],
-        {
-            "type": "edit",
-            "edited_action": {
-                "name": "confirm_plan",
-                "args": {"plan": f"```json\n{json.dumps(CHANGED)}\n```"},
-            },
-        },
-    ],
-    ids=lambda value: str(value)[:60],
-)
-def test_an_edited_plan_in_every_shape(value: Any) -> None:
-    """C02, C03: the whole edited plan comes out, without a revision, to be validated like a planned one."""
-    assert read_answer(value, pending("plan")) == Answer("edit", plan=CHANGED)
 
 
 def test_an_edit_that_changes_nothing_is_an_approval() -> None:

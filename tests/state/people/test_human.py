@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from donewhen.state.language.words import read_word
 from donewhen.state.people.answers import Answer, read_answer, stale_reason
 from donewhen.state.people.payload import payload, question_text
-from donewhen.state.plan.text import plan_text
-from tests.kit.pauses import KINDS, LIMITS, PLAN, pending
+from tests.kit.pauses import KINDS, PLAN, pending
 
 # --- what is shown
 
@@ -44,18 +43,6 @@ def test_a_question_has_an_empty_answer_to_edit() -> None:
     assert value["action_requests"][0]["args"]["answer"] == ""
     assert value["review_configs"][0]["allowed_decisions"] == ["edit", "respond", "reject"]
     assert "1. 2022\n2. 2023" in value["action_requests"][0]["description"]
-
-
-def test_a_plan_is_shown_whole() -> None:
-    """C01: steps, criteria, checks, executors, tools granted, dependencies, schedule, limits; as text and as data."""
-    parts = (
-        "Total the sales", "s1", "Skip", "the drafts.", "Every file was read", "list_files", "3", "executor: reader",
-        "write_file", "08:30", "Europe/Berlin", "rounds", "40", "cost_usd", "0.5",
-    )  # fmt: skip
-    editable = payload(pending("plan"))["action_requests"][0]["args"]["plan"]
-    for text in (plan_text({"plan": PLAN, "limits": LIMITS}), editable):
-        assert [part for part in parts if part not in text] == []
-    assert payload(pending("plan"))["plan"] == PLAN
 
 
 def test_a_fence_in_the_arguments_cannot_close_the_block() -> None:

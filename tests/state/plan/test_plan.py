@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from donewhen import Settings
 from donewhen.state.plan.order import needs_of
 from donewhen.state.plan.plan import ignored_keys, read_plan
 from donewhen.state.plan.rules import Rules
@@ -120,15 +119,6 @@ def test_nesting_without_end_is_refused() -> None:
     for _ in range(10_000):
         deep = [deep]
     assert "nested deeper" in problems({"content": "a", "done_when": [{"text": "t", "check": {"arguments": deep}}]})
-
-
-async def test_a_plan_too_long_is_corrected_in_a_run() -> None:
-    """P09: the model is told, and its shorter plan is taken whole."""
-    model = steps([], {"s1": [finish_step("x", "s1.result")]}, triage=[submit_plan(["a", "b"]), submit_plan(["a"])])
-    flow = await play(model, settings=Settings(confirm="never", max_steps=1))
-    model.assert_exhausted()
-    assert "at most 1 are allowed" in model.requests[1].text
-    assert flow.status == "completed"
 
 
 async def test_hundreds_of_steps_are_one_correction() -> None:

@@ -2,7 +2,6 @@
 
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -11,7 +10,6 @@ from donewhen.state.proof.journal import (
     CallHistory,
     citable_entries,
     digest,
-    find_earlier_answer,
     observation,
     shorten_entry,
 )
@@ -53,17 +51,6 @@ def test_long_results_are_compared_whole() -> None:
 
 
 # Questions ----------------------------------------------------------------------------------------------------------
-
-
-def answered(question: str, text: str = "2023", *, ok: bool = True) -> dict[str, Any]:
-    return observation("s1.1", "s1", 1, "user", text, ok=ok, arguments={"question": question})
-
-
-@pytest.mark.parametrize("again", ["Which year?", "which  YEAR", "Which year ?!", "Ｗhich year…"])
-def test_the_same_question_finds_its_answer(again: str) -> None:
-    """X11: the recorded answer is given; also that there was none."""
-    assert (find_earlier_answer([answered("Which year?")], again, step="s1") or {})["text"] == "2023"
-    assert find_earlier_answer([answered("Which year?", "(no answer)", ok=False)], again, step="s1")
 
 
 # Out of date --------------------------------------------------------------------------------------------------------

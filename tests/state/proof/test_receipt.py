@@ -147,16 +147,6 @@ def test_the_delivery_cannot_claim_what_is_not_done(whole_run: WholeRun) -> None
     assert "- Not done (failed): Sign it — there is no pen" in run.answer
 
 
-async def test_an_edited_plan_is_approved_as_edited(whole_run: WholeRun) -> None:
-    """C04: the receipt names the revision that was shown and the one that was approved."""
-    scripted = steps([{"content": "a", "done_when": ["x"]}], {"s1": [finish_step("text", "s1.result")]})
-    edit = lambda pause: {**pause["plan"], "steps": [{**pause["plan"]["steps"][0], "content": "b"}]}  # noqa: E731
-    flow = await play(scripted, answers=[edit], settings={})
-    (row,) = (flow.run.receipt or {})["approvals"]
-    assert row["decision"] == "edit"
-    assert row["revision"] != row["approved_revision"] == (flow.run.plan or {})["revision"]
-
-
 # A step that is gone from the plan ----------------------------------------------------------------------------------
 
 FIRST: Json = {"id": "s1", "content": "Look", "done_when": ["looked"], "tools": ["look"]}
@@ -275,14 +265,3 @@ def test_completed_is_impossible_while_anything_required_is_unproven(
     for row in kept["steps"]:
         assert (f": {row['content']}" in listed) == (row["status"] != "done")
         assert row["content"] in summary(kept)
-
-
-@pytest.mark.parametrize("lie", ["Everything is done.", "- Done: Write the report", ""])
-async def test_whatever_is_written_the_status_is_by_code(lie: str) -> None:
-    """D01, F9: no words of a model make a run better than it is."""
-    scripted = steps([FIRST, FAILS], {"s1": LOOKED, "s2": [give_up("no paper")]}, deliver=[lie])
-    flow = await play(
-        scripted, [look], effects={"look": "read"}, settings={"confirm": "never", "on_failure": "deliver"}
-    )
-    assert flow.status == "partial"
-    assert "- Not done (failed): Write the report — no paper" in flow.run.answer

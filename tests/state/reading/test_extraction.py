@@ -81,10 +81,27 @@ def test_recorded_replies_are_read_as_a_person_would(lists: bool) -> None:
         (HEAD + '"""two\n"quoted" lines"""}', 'two\n"quoted" lines'),
         (HEAD + '{"path": "a.md", "text": "# T\n```py\nx\n```\n",}}', {"path": "a.md", "text": "# T\n```py\nx\n```\n"}),
         (HEAD + '"say </think> and <think>"}', "say </think> and <think>"),
+        # thinking is never taken
+        (f"<think>{HEAD}0}}</think>\n{HEAD}1}}", 1),
+        (f"[THINK]{HEAD}0}}[/THINK]{HEAD}1}}", 1),
+        (f"Perhaps {HEAD}0}}? No.\n</think>\n{HEAD}1}}", 1),
+        (f"<thinking>maybe {{'action': x}}</thinking>{HEAD}1}}", 1),
+        (f"<think>{HEAD}0}}", None),
+        (f"<think>{HEAD}0}}</think>I am not sure.", None),
+        (f"So {HEAD}0}}.</think>", None),
+        # B5: behind a whole sentence at the end, behind a label, in a fence or tag, on lines of its own
+        (f"I run it now. {HEAD}1}}", 1),
+        (f"Action: {HEAD}1}}", 1),
+        (f"```json\n{HEAD}1}}\n``` and so on", 1),
+        (f"`{HEAD}1}}`", 1),
+        (f"<tool_call>{HEAD}1}}</tool_call>", 1),
+        (f"Going on.\n{HEAD}1}}\nObservation: fine", 1),
+        (f"1. {HEAD}1}}", 1),
+        (f"Not {HEAD}0}} but this:\n{HEAD}1}}", 1),
     ],
 )  # fmt: skip
 def test_a_decision_is_read_however_it_is_written(text: str, expected: Any) -> None:
-    """P10: in fences and prose, with the syntax of other languages and the slips of models."""
+    """P10, B5: in fences and prose, with the syntax of other languages and the slips of models; never a thought."""
     assert read(text) == expected
 
 
@@ -140,10 +157,11 @@ def test_missing_brackets_are_added_at_the_end_and_said_so(text: str, expected: 
 @pytest.mark.parametrize(
     "tail",
     ['"cut in the mid', "12", '{"n": 12', '{"a": 1,', '{"a":', '{"a": "b", "c', "{", "[", '["a", ', "tru", '"a\\',
-     '{"a": [1, 2}, "b": 3}', '[1, }2], "b": 3}', '[1, }', '{"a": 1}}, "b": 2}'],
+     '{"a": [1, 2}, "b": 3}', '[1, }2], "b": 3}', '[1, }', '{"a": 1}}, "b": 2}',
+     '""#W1""\n}', '""//a""\n}', '["item 1,\n  "item 2""]}', '["item 1, "item 2""]}'],
 )  # fmt: skip
-def test_a_cut_or_a_lost_bracket_that_could_change_a_value_is_refused(tail: str) -> None:
-    """P11: half a string, half a number, arguments that never came, brackets where a value could have moved."""
+def test_what_is_cut_or_lost_and_could_change_a_value_is_refused(tail: str) -> None:
+    """P11, F6: half a string, half a number, arguments that never came, brackets and quotes that could have moved."""
     assert read(HEAD + tail) is None
 
 
@@ -158,12 +176,6 @@ def test_the_first_decision_counts_and_made_up_observations_do_not() -> None:
     assert read(other + text) == 1
 
 
-@pytest.mark.parametrize("text", ['""#W1""\n}', '""//a""\n}', '["item 1,\n  "item 2""]}', '["item 1, "item 2""]}'])
-def test_a_lost_or_doubled_quote_makes_no_other_value(text: str) -> None:
-    """P10, F6: what touches a value is no comment, and the next item of a list is no quotation in the one before."""
-    assert read(HEAD + text) is None
-
-
 def test_of_a_list_the_whole_or_the_first_is_taken() -> None:
     """P10: a list of actions is taken whole where lists are accepted, else its first."""
     one, two = {"action": "a", "action_input": 1}, {"action": "b", "action_input": 2}
@@ -175,23 +187,6 @@ def test_of_a_list_the_whole_or_the_first_is_taken() -> None:
         assert find(text).value == one  # type: ignore[union-attr]
         assert find(text, lists).value == [one, two]  # type: ignore[union-attr]
     assert find(json.dumps([3, one])) is None
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        (f"<think>{HEAD}0}}</think>\n{HEAD}1}}", 1),
-        (f"[THINK]{HEAD}0}}[/THINK]{HEAD}1}}", 1),
-        (f"Perhaps {HEAD}0}}? No.\n</think>\n{HEAD}1}}", 1),
-        (f"<thinking>maybe {{'action': x}}</thinking>{HEAD}1}}", 1),
-        (f"<think>{HEAD}0}}", None),
-        (f"<think>{HEAD}0}}</think>I am not sure.", None),
-        (f"So {HEAD}0}}.</think>", None),
-    ],
-)
-def test_thinking_is_never_taken(text: str, expected: Any) -> None:
-    """P10: a decision that was only considered is none."""
-    assert read(text) == expected
 
 
 def test_where_it_was_found_and_what_was_said_before() -> None:
@@ -230,18 +225,3 @@ def test_what_was_meant_and_cannot_be_read_is_found_without_a_value() -> None:
 def test_what_stands_in_a_sentence_is_part_of_it(text: str) -> None:
     """B5: a decision that is spoken about is not made."""
     assert extract(text, is_action, KEYS) is None
-
-
-@pytest.mark.parametrize(
-    "text",
-    [f"I run it now. {HEAD}1}}", f"Action: {HEAD}1}}", f"```json\n{HEAD}1}}\n``` and so on", f"`{HEAD}1}}`",
-     f"<tool_call>{HEAD}1}}</tool_call>", f"Going on.\n{HEAD}1}}\nObservation: fine", f"1. {HEAD}1}}"],
-)  # fmt: skip
-def test_what_stands_apart_is_a_decision(text: str) -> None:
-    """P10, B5: behind a whole sentence at the end, behind a label, in a fence or tag, on lines of its own."""
-    assert read(text) == 1
-
-
-def test_the_first_that_stands_apart_counts() -> None:
-    """B5, P10: what was only mentioned does not stand in the way of what is decided."""
-    assert read(f"Not {HEAD}0}} but this:\n{HEAD}1}}") == 1

@@ -14,6 +14,8 @@ from donewhen.state.reading.extraction import prose
 from tests.state.reading.test_extraction import HEAD, find, is_action
 
 MILLION = 1_000_000
+MOST = 0.3
+"""Seconds."""
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 phrases = st.sampled_from(
@@ -140,19 +142,20 @@ HOSTILE: dict[str, str] = {
 
 
 def seconds(text: str) -> float:
-    """The best of three, in CPU time: what it costs, not what else the machine does."""
-    spent = []
+    """In CPU time, and once more where it was long: what it costs, not what else the machine does."""
+    spent = 9.0
     for _ in range(3):
-        began = process_time()
-        find(text)
-        spent.append(process_time() - began)
-    return min(spent)
+        if spent >= MOST:
+            began = process_time()
+            find(text)
+            spent = process_time() - began
+    return spent
 
 
 @pytest.mark.parametrize("name", HOSTILE)
 def test_hostile_text_is_read_in_milliseconds(name: str) -> None:
     """P11: no recursion, nothing quadratic, a bound on all work."""
-    assert seconds(HOSTILE[name]) < 0.3
+    assert seconds(HOSTILE[name]) < MOST
 
 
 @pytest.mark.parametrize("size", [1_000, 30_000, MILLION])
@@ -165,7 +168,7 @@ def test_a_soup_of_brackets_and_quotes_is_read_in_milliseconds(alphabet: str | l
     """P11: fuzz with time, seeded; nothing in a soup is a decision."""
     text = "".join(random.Random(size).choices(alphabet, k=size))
     assert find(text) is None
-    assert seconds(text) < 0.3
+    assert seconds(text) < MOST
 
 
 def test_the_limit_of_work_leaves_room_for_real_replies() -> None:
