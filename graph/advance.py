@@ -109,7 +109,7 @@ def _writers(plan: Mapping[str, Any], deps: Deps, settings: Settings) -> set[str
     def may_write(executor: str | None, tools: tuple[str, ...] | None) -> bool:
         toolbox, named = deps.tools_for(executor, settings), deps.executors.get(executor or "")
         alone = named is not None and named.works_alone
-        return alone or any(toolbox.effect(name) != "read" for name in toolbox.names if tools is None or name in tools)
+        return alone or any(toolbox.effect(name) != "read" for name in toolbox if tools is None or name in tools)
 
     steps = ((step["id"], step.get("executor"), step.get("tools")) for step in plan["steps"])
     return {id for id, name, tools in steps if may_write(name, None if tools is None else tuple(tools))}

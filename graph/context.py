@@ -1,6 +1,6 @@
 """The dependencies of nodes: models, tools, executors, prices. `build_graph` creates them once."""
 
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -47,34 +47,26 @@ class Deps:
     hooks: Hooks = field(default_factory=Hooks)
     """Policies that calls and ends have to pass."""
 
-    @property
-    def toolbox(self) -> Toolbox:
-        """All tools, including those of executors."""
-        return self.executors.toolbox
-
     def tools_for(self, executor: str | None, settings: Settings) -> Toolbox:
         """Return the tools an executor may use: its own or the shared ones, without those the profile forbids."""
         named, forbidden = self.executors.get(executor or ""), settings.profile.forbidden_tools
+        toolbox = self.executors.toolbox
         if named and named.tools is not None:
-            return self.toolbox.subset({tool.name for tool in own_tools(named)} - {*forbidden})
-        return self._all_but({*self.executors.private, *forbidden})
+            return toolbox.subset({tool.name for tool in own_tools(named)} - {*forbidden})
+        return toolbox.without({*self.executors.private, *forbidden})
 
     def reads(self, settings: Settings) -> Toolbox:
         """Return the tools that planning may call: those without an executor that only read and are not checks."""
         tools = self.tools_for(None, settings)
-        return tools.subset([n for n in tools.names if tools.effect(n) == "read" and not tools[n].is_check])
+        return tools.subset([name for name, tool in tools.items() if tool.effect == "read" and not tool.is_check])
 
     def all_tools(self, settings: Settings) -> Toolbox:
         """Return the tools that a plan and its checks may name: of all executors, without those the profile forbids."""
-        return self._all_but(settings.profile.forbidden_tools)
-
-    def _all_but(self, names: Collection[str]) -> Toolbox:
-        toolbox = self.toolbox
-        return toolbox.subset(name for name in toolbox if name not in names) if names else toolbox
+        return self.executors.toolbox.without(settings.profile.forbidden_tools)
 
     def missing_tools(self, step: Mapping[str, Any]) -> list[str]:
         """Return the tools that the plan names for a step and that are not there: removed, or of another process."""
-        return [name for name in step.get("tools") or () if name not in self.toolbox]
+        return [name for name in step.get("tools") or () if name not in self.executors.toolbox]
 
     def model(self, role: str, settings: Settings, executor: str | None = None) -> BaseChatModel:
         """Return the model for a role; an executor's own model comes first."""

@@ -67,7 +67,7 @@ class Recorder(AsyncCallbackHandler):
         for item in await read_all(self._store, self._space):
             await self._store.adelete(item.namespace, item.key)
         said = settings.model_dump(mode="json", exclude_unset=True)
-        await self.write("start", goal=goal, settings=said, tools=[_about(toolbox, name) for name in toolbox.names])
+        await self.write("start", goal=goal, settings=said, tools=[_about(toolbox, name) for name in toolbox])
 
     async def given(self, command: object) -> None:
         """Write what a person answered, if that is what the run goes on with."""

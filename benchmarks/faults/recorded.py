@@ -19,20 +19,14 @@ RECORDED = EVALS / "data" / "model_outputs.jsonl"
 SAMPLE = ROOT / "tests" / "data" / "model_outputs_sample.jsonl"
 
 
-class AnyArguments(KnownTool):
-    """A tool of which only the name was recorded: it takes any arguments."""
-
-    def read(self, arguments: Any) -> tuple[Any, list[str]]:
-        return arguments, []
-
-
 class Names(Toolbox):
-    """Tools of which only the names were recorded, whatever they are."""
+    """Tools of which only the names were recorded, whatever they are: they take any arguments."""
 
     def __init__(self, names: Iterable[str]) -> None:
         super().__init__([])
-        tool = StructuredTool(name="recorded", description="Recorded.", args_schema={"type": "object"}, func=print)
-        self._tools = {name: AnyArguments(tool) for name in names}
+        schema = {"type": "object", "additionalProperties": True}
+        known = KnownTool(StructuredTool(name="recorded", description="Recorded.", args_schema=schema, func=print))
+        self.update(dict.fromkeys(names, known))
 
 
 def recorded(path: Path = RECORDED) -> list[dict[str, Any]]:

@@ -242,7 +242,7 @@ def executor_problem(name: str | None, executors: Executors) -> str | None:
 
 def profile_problem(profile: Profile, executors: Executors) -> str | None:
     """Return which hard constraint of a profile cannot be enforced, because it names nothing known; None if all can."""
-    known = {*executors.toolbox.names, *executors.elsewhere}
+    known = {*executors.toolbox, *executors.elsewhere}
     for name in profile.forbidden_tools:
         if name not in known:
             return f"profile.forbidden_tools names tools exactly: there is no tool {name!r}{near(name, known)}"

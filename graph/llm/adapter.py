@@ -18,7 +18,6 @@ from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import AIMessage
 from langchain_core.runnables import RunnableBinding
 
 from donewhen.graph.llm.caching import mark_kind, takes_key
@@ -61,10 +60,6 @@ class ModelQuirks:
     """True once the model called a tool; it is never told to print calls then."""
     window: int | None = None
     """The context window in tokens, estimated after the server refused a longer request."""
-
-    def learn(self, message: AIMessage) -> None:
-        """Remember whether this reply to a request with tools made a call."""
-        self.calls_tools = self.calls_tools or bool(message.tool_calls or message.invalid_tool_calls)
 
 
 class PreparedModel(NamedTuple):

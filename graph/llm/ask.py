@@ -19,7 +19,7 @@ from donewhen.graph.llm.caching import key_options, mark_kind, mark_messages
 from donewhen.graph.llm.cost import cost_of, is_priced, missing_price_text
 from donewhen.graph.llm.errors import classify
 from donewhen.graph.llm.history import compact_request, count_tokens, fits, has_native_call, has_only_spoken, window_of
-from donewhen.graph.llm.stream import Retract, Say, SpeechStream, chunk_chars, join_chunks, stream_reply, thinking_in
+from donewhen.graph.llm.stream import Retract, Say, SpeechStream, join_chunks, stream_reply, thinking_in
 from donewhen.state.errors import DoneWhenError, ModelError
 from donewhen.state.ledger import Amounts, add, exhausted
 from donewhen.state.proof.journal import round_seconds
@@ -89,33 +89,14 @@ async def ask(deps: Deps, settings: Settings, question: Question) -> ModelReply:
     message, failure = None, None
     try:
         model = deps.model(question.role, settings, question.executor)
-        request = _Request(deps, model, deps.adapter.quirks_of(model), question, settings, speech, spent, started)
-        request.check_price()
-        message = await _ask_with_retries(request, settings)
+        quirks = deps.adapter.quirks_of(model)
+        message = await _Request(deps, model, quirks, question, settings, speech, spent, started).answer()
     except DoneWhenError as error:
         failure = error if isinstance(error, ModelError) else ModelError(str(error), code="config")
     except Exception as error:  # the model cannot be made, or its tools cannot be bound
         failure = classify(error)
     seconds = {"active_seconds": round_seconds(time.monotonic() - started)}
     return ModelReply(message, add(spent, seconds), failure, speech if message else None)
-
-
-async def _ask_with_retries(request: "_Request", settings: Settings) -> AIMessage:
-    number = 1
-    while True:
-        try:
-            return await request.attempt_once()
-        except ModelError as error:
-            wait = _wait_before_retry(error, number, request.deps.adapter.first_wait)
-            if (
-                not error.retryable
-                or number > settings.model_retries
-                or settings.is_late()
-                or request.out_of_budget(wait)
-            ):
-                raise
-        await asyncio.sleep(wait)
-        number += 1
 
 
 def _wait_before_retry(error: ModelError, number: int, first: float) -> float:
@@ -144,7 +125,21 @@ class _Request:
     messages: Sequence[BaseMessage] = ()
     """The messages that are sent: the question's own, shortened if they exceed the context window."""
 
-    def fit(self, window: int | None) -> None:
+    async def answer(self) -> AIMessage:
+        """Return the model's reply, after as many attempts as the settings and the allowance permit."""
+        if "cost_usd" in self.question.allowance and not is_priced(self.quirks.name, self.deps.prices):
+            raise ModelError(missing_price_text(self.quirks.name), code="unpriced")
+        while True:
+            try:
+                return await self._attempt()
+            except ModelError as error:
+                wait = _wait_before_retry(error, self.attempt, self.deps.adapter.first_wait)
+                used_up = self.attempt > self.settings.model_retries or self.settings.is_late()
+                if not error.retryable or used_up or self._out_of_budget(wait):
+                    raise
+            await asyncio.sleep(wait)
+
+    def _fit(self, window: int | None) -> None:
         """Shorten the messages if they exceed the window. Raises ModelError if they cannot be shortened enough."""
         question, sent = self.question, self.messages or self.question.messages
         if window is not None and not fits(sent, question.tools, window):
@@ -156,13 +151,13 @@ class _Request:
             sent = shorter
         self.messages = sent
 
-    async def attempt_once(self) -> AIMessage:
+    async def _attempt(self) -> AIMessage:
         """Make one attempt; repeat it at once without parameters that the server does not take. Raises ModelError."""
         question, adapter, quirks = self.question, self.deps.adapter, self.quirks
         self.attempt += 1
         most = self.settings.max_tokens.get(question.role) or _most_tokens(self.model, question.role)
         known = [each for each in (window_of(self.model, self.settings), quirks.window) if each is not None]
-        self.fit(min(known, default=None))
+        self._fit(min(known, default=None))
         printing = not quirks.calls_tools and has_only_spoken(question.messages)
         self.speech.prints = not (quirks.calls_tools or has_native_call(question.messages))
         left_out = set[str]()
@@ -171,9 +166,9 @@ class _Request:
                 self.model, quirks, question.tools, must_call=question.must_call, max_tokens=most, printing=printing
             )
             try:
-                message = await self._answer(prepared)
+                message = await self._stream(prepared)
             except ModelError as error:
-                lasting = not error.retryable and not self.out_of_budget(0)
+                lasting = not error.retryable and not self._out_of_budget(0)
                 if lasting and error.code == TOO_LONG:
                     # The window is smaller than declared; remember that, so that later requests need not find out.
                     smaller = int(count_tokens(self.messages, question.tools) * SHORTER_BY)
@@ -188,10 +183,11 @@ class _Request:
                     quirks.unsupported -= left_out
                 raise
             if "tools" in prepared.sent:
-                quirks.learn(message)
+                quirks.calls_tools |= bool(message.tool_calls or message.invalid_tool_calls)
             return message
 
-    async def _answer(self, prepared: PreparedModel) -> AIMessage:
+    async def _stream(self, prepared: PreparedModel) -> AIMessage:
+        """Return the reply that the model streams, and charge it, or what came of it. Raises ModelError."""
         self.spent.update(add(self.spent, {"model_calls": 1}))
         chunks: list[BaseMessage] = []
         try:
@@ -231,11 +227,12 @@ class _Request:
                     if (chunk := await anext(stream, None)) is None:
                         return
                     chunks.append(chunk)
-                    size += chunk_chars(chunk)
+                    size += len(chunk.text)
                     self.speech.feed(chunk.text)
                     if self.question.think and (thought := thinking_in(chunk)):
                         self.question.think(thought)
                     for part in chunk.tool_call_chunks if isinstance(chunk, AIMessageChunk) else ():
+                        size += len(part["args"] or "")
                         self.speech.feed_call(part)
         except TimeoutError:
             if time.monotonic() < ends or not chunks:
@@ -268,12 +265,7 @@ class _Request:
         sent = partial(count_tokens, self.messages, self.question.tools)
         self.spent.update(add(self.spent, cost_of(message, sent, self.quirks.name, self.deps.prices)))
 
-    def check_price(self) -> None:
-        """Raise ModelError before the first call if money is limited and the model has no known price."""
-        if "cost_usd" in self.question.allowance and not is_priced(self.quirks.name, self.deps.prices):
-            raise ModelError(missing_price_text(self.quirks.name), code="unpriced")
-
-    def out_of_budget(self, seconds: float) -> bool:
+    def _out_of_budget(self, seconds: float) -> bool:
         """Return True if the attempts so far leave no allowance for another one in that many seconds."""
         running = add(self.spent, {"active_seconds": time.monotonic() - self.started + seconds})
         left = {key: amount - running.get(key, 0) for key, amount in self.question.allowance.items()}

@@ -157,7 +157,7 @@ def _executor_line(name: str, card: Card, deps: Deps, settings: Settings) -> str
     skills = "; ".join(" ".join(skill.split()) for skill in card.skills)[:CARD_CHARS]
     parts += [f"Skills: {skills}."] if skills else []
     if deps.executors[name].tools is not None:
-        parts += [f"Its tools: {', '.join(deps.tools_for(name, settings).names) or 'none'}."]
+        parts += [f"Its tools: {', '.join(deps.tools_for(name, settings)) or 'none'}."]
     return f"- {name}: {' '.join(parts)}"
 
 

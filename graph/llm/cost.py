@@ -37,29 +37,23 @@ def usage_of(message: AIMessage, prompt: Prompt) -> dict[str, int]:
 
     Read from `usage_metadata`, which LangChain's packages fill, else estimated from the texts.
     """
-    reported = _reported_usage(message)
-    if reported is not None:
-        return reported
-    sent = prompt() if callable(prompt) else prompt
-    return {"input_tokens": sent, "cached_tokens": 0, "output_tokens": _estimate_written(message), "estimated": True}
+    usage: Mapping[str, Any] = message.usage_metadata or {}
+    given, written = (max(0, usage.get(key) or 0) for key in ("input_tokens", "output_tokens"))
+    if not (given or written):  # nothing is reported, or only zeros, as some servers do
+        sent, written = prompt() if callable(prompt) else prompt, _estimate_written(message)
+        return {"input_tokens": sent, "cached_tokens": 0, "output_tokens": written, "estimated": True}
+    details: Mapping[str, Any] = usage.get("input_token_details") or {}
+    cached = min(details.get("cache_read") or 0, given)
+    counted = {"input_tokens": given, "cached_tokens": cached, "output_tokens": written}
+    if stored := min(sum(details.get(key) or 0 for key in _CACHE_WRITES), given - cached):
+        counted[CACHE_WRITES] = stored
+    return {**counted, "estimated": False}
 
 
 def estimate_tokens(text: str) -> int:
     """Estimate the tokens of a text: one per CJK character or emoji, one per four other characters."""
     wide = sum(1 for _ in _WIDE.finditer(text))
     return wide + math.ceil((len(text) - wide) / _CHARS_PER_TOKEN)
-
-
-def _reported_usage(message: AIMessage) -> dict[str, int] | None:
-    """Return the reported usage; None if there is none, or only zeros, as some servers send."""
-    usage: Mapping[str, Any] = message.usage_metadata or {}
-    given, written = (max(0, usage.get(key) or 0) for key in ("input_tokens", "output_tokens"))
-    details: Mapping[str, Any] = usage.get("input_token_details") or {}
-    cached = min(details.get("cache_read") or 0, given)
-    counted = {"input_tokens": given, "cached_tokens": cached, "output_tokens": written}
-    if stored := min(sum(details.get(key) or 0 for key in _CACHE_WRITES), given - cached):
-        counted[CACHE_WRITES] = stored
-    return {**counted, "estimated": False} if given or written else None
 
 
 def _estimate_written(message: AIMessage) -> int:

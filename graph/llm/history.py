@@ -143,12 +143,8 @@ def rounds_of(state: Mapping[str, Any]) -> list[AnyMessage]:
 
 def _message_chars(message: AnyMessage) -> int:
     calls = message.tool_calls if isinstance(message, AIMessage) else ()
-    return len(_message_text(message)) + sum(len(str(call["args"])) for call in calls)
-
-
-def _message_text(message: AnyMessage) -> str:
-    content = message.content
-    return content if isinstance(content, str) else str(message.text)
+    text = message.content if isinstance(message.content, str) else message.text
+    return len(text) + sum(len(str(call["args"])) for call in calls)
 
 
 def _note_of_rounds(gone: Sequence[AnyMessage], limit: int, fence: str) -> str:
@@ -168,7 +164,7 @@ def _lines_of_rounds(gone: Sequence[AnyMessage]) -> Iterator[tuple[str, str]]:
     """Yield the id of each observation, or "", with the line about it."""
     calls: dict[str, Any] = {}
     for message in gone:
-        text = _message_text(message)
+        text = str(message.text)
         if message.id == EARLIER:
             yield from _lines_of_note(text)
             continue

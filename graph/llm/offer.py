@@ -57,7 +57,7 @@ async def offer_for_planning(deps: Deps, settings: Settings, goal: str, planning
     named = {name for step in (planning.get("proposal") or {}).get("steps", ()) for name in step.get("tools") or ()}
     reads, most = deps.reads(settings), settings.tool_selection
     if len(toolbox) <= most:
-        return Offer(reads.names, [name for name in toolbox.names if name not in reads])
+        return Offer([*reads], [name for name in toolbox if name not in reads])
     bound = await deps.finder.choose(goal, reads, max(most // 2 - 2, 1), _users_words(reads))
     shown = await deps.finder.choose(goal, toolbox, max(most - 2, 1), {*bound, *named})
     new = [name for name in seen if name in toolbox and name not in shown]
@@ -67,7 +67,7 @@ async def offer_for_planning(deps: Deps, settings: Settings, goal: str, planning
 
 def _users_words(toolbox: Toolbox) -> list[str]:
     """Return the tools that read the user's own words, such as skills; they are always offered."""
-    return [name for name in toolbox.names if toolbox[name].users_text]
+    return [name for name in toolbox if toolbox[name].users_text]
 
 
 async def offer_for_step(deps: Deps, settings: Settings, toolbox: Toolbox, state: Step) -> Offer:
@@ -80,7 +80,7 @@ async def offer_for_step(deps: Deps, settings: Settings, toolbox: Toolbox, state
     listed = step.get("tools")
     if listed is not None and not listed:
         return Offer(_users_words(toolbox))
-    work = [name for name in toolbox.names if not toolbox[name].is_check or name in (listed or ())]
+    work = [name for name in toolbox if not toolbox[name].is_check or name in (listed or ())]
     useful = [name for name in work if name in (listed or ()) or toolbox.effect(name) == "read"]
     others = [name for name in work if name not in useful] if listed is None else []
     fit, more = useful, len(others)
@@ -95,7 +95,7 @@ async def offer_for_step(deps: Deps, settings: Settings, toolbox: Toolbox, state
 
 async def find_tools(deps: Deps, toolbox: Toolbox, call: FrozenCall, known: Collection[str], fence: str) -> Json:
     """Answer a `find_tools` call: return `text` for the model, and the `names` of tools to offer from now on."""
-    rest = toolbox.subset([name for name in toolbox.names if name not in known and not toolbox[name].is_check])
+    rest = toolbox.subset([name for name in toolbox if name not in known and not toolbox[name].is_check])
     names = (await deps.finder.best(str(call["args"]["query"]), rest))[:MOST_FOUND]
     lines = [
         f"- {name} ({rest.effect(name)}): {rest[name].one_line} "

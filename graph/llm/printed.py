@@ -8,7 +8,7 @@ Both forms of the protocol become calls:
    "tool_call"}`.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -73,7 +73,7 @@ class PrintedDecision:
     """The decision is to say something and continue."""
 
 
-def read_printed(text: str, legal: Sequence[str], tools: Sequence[str] = ()) -> PrintedDecision:
+def read_printed(text: str, legal: Sequence[str], tools: Collection[str] = ()) -> PrintedDecision:
     """Read the decision in a text; without one, all of it is speech. `legal` and `tools` name what may be called."""
     names = _Vocabulary(legal, tools)
     found = extract(text, names.are_decision, DECISION_KEYS, HINT_KEYS)
@@ -107,7 +107,7 @@ class _Vocabulary:
     """The names that may be called, and their synonyms. A tool's own name takes precedence over any other meaning."""
 
     legal: Sequence[str]
-    tools: Sequence[str]
+    tools: Collection[str]
 
     def word(self, value: Mapping[str, Any]) -> str:
         """Return the name that an object calls; "" if it names nothing."""

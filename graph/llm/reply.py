@@ -33,6 +33,8 @@ MOST_CALLS = 32
 LENGTH_REASONS = frozenset({"length", "max_tokens", "MAX_TOKENS", "max_output_tokens"})
 """Finish reasons of a reply that reached the output limit."""
 CLAIMS = ("finish_step", "finish_task")
+DECIDING = frozenset(NAMES) - frozenset(LOOKUPS)
+"""Control tools that end the round."""
 LOOK_FIRST = "Look first: you wrote this {name} before the results of the other calls. Call it again if they agree."
 ALONE = "{name} must be the only call of a reply; act on results after you saw them"
 
@@ -87,11 +89,6 @@ class _Call:
     spoken: str = ""
     """Speech in one of the arguments of a decision."""
 
-    @property
-    def decides(self) -> bool:
-        """True for a control tool that ends the round."""
-        return self.name in NAMES and self.name not in LOOKUPS
-
 
 def read_reply(
     message: AIMessage, legal: Sequence[str], toolbox: Toolbox | None = None, *, printed: bool = True, result: str = ""
@@ -105,7 +102,7 @@ def read_reply(
     calls, speech, problems = _native_calls(message), prose(text, None), []
     native = bool(calls)
     if not native and printed:
-        found = read_printed(text, legal, toolbox.names if toolbox else ())
+        found = read_printed(text, legal, toolbox if toolbox is not None else ())
         calls, speech, problems = [_Call(**call) for call in found.calls], found.speech, found.problems
         if found.goes_on:
             return Decision("speak", {"goes_on": True}, speech=speech)
@@ -168,7 +165,7 @@ def _unquote(raw: str) -> str:
 
 def _check_call(call: _Call, legal: Sequence[str], toolbox: Toolbox | None, speech: str) -> None:
     """Check a call: note its problems in it, and coerce its arguments to the schema if nothing is lost by that."""
-    name, tools = call.name, toolbox.names if toolbox else ()
+    name, tools = call.name, toolbox if toolbox is not None else ()
     if call.problems:
         return
     if name not in legal and name in NAMES:
@@ -185,7 +182,7 @@ def _check_call(call: _Call, legal: Sequence[str], toolbox: Toolbox | None, spee
             call.args, problems = read_control(name, call.args, speech)
         else:
             assert toolbox is not None
-            call.args, problems = toolbox[name].read(call.args)
+            call.args, problems = toolbox[name].arguments.read(call.args)
         call.problems = [f"{name}: {problem}" for problem in problems]
 
 
@@ -196,7 +193,7 @@ def _choose(calls: Sequence[_Call], toolbox: Toolbox | None, speech: str, native
     with "look first" (X19), because it was written before the results were known. A claim beside nothing but changes
     is checked after they are made.
     """
-    deciding = [call for call in calls if call.decides]
+    deciding = [call for call in calls if call.name in DECIDING]
     if len(calls) == 1 and deciding and not calls[0].problems:
         return Decision(calls[0].name, calls[0].args, speech=speech, id=calls[0].id if native else "")  # type: ignore[arg-type]
     reads = any(call.name not in CLAIMS for call in deciding)
@@ -204,7 +201,7 @@ def _choose(calls: Sequence[_Call], toolbox: Toolbox | None, speech: str, native
     for call in calls:
         if call.problems:
             refused[call.id] = f"Correction: this call was not made.\n{_as_list(call.problems)}"
-        elif call.decides:
+        elif call.name in DECIDING:
             refused[call.id] = LOOK_FIRST.format(name=call.name)
         elif reads and call.name not in LOOKUPS and (toolbox is None or toolbox.effect(call.name) != "read"):
             refused[call.id] = f"Not made, because {deciding[0].name} stood beside it; decide one of them."
@@ -226,7 +223,7 @@ def _claim_beside_changes(
     calls: Sequence[_Call], deciding: Sequence[_Call], toolbox: Toolbox | None
 ) -> Decision | None:
     """Return the claim of a reply whose other calls are all changes, so that it depends on no result; else None."""
-    others = [call for call in calls if not call.decides]
+    others = [call for call in calls if call.name not in DECIDING]
     writes = toolbox is not None and all(c.name not in LOOKUPS and toolbox.effect(c.name) != "read" for c in others)
     if len(deciding) != 1 or deciding[0].name not in CLAIMS or not writes or any(call.problems for call in calls):
         return None

@@ -59,23 +59,18 @@ def stream_reply(
 ) -> AsyncIterator[BaseMessage]:
     """Return the chunks of a reply, all with one id, as `model.astream` yields them."""
     config = ensure_config(config)
-    direct = isinstance(model, BaseChatModel) and _changes_nothing(model, messages, config, options)
-    return _stream_directly(model, messages, options) if direct else model.astream(messages, config=config, **options)
-
-
-def _changes_nothing(
-    model: BaseChatModel, messages: Sequence[BaseMessage], config: RunnableConfig, options: Mapping[str, Any]
-) -> bool:
-    """Return whether LangChain would pass messages and chunks on unchanged, and nothing listens to model calls.
-
-    Listeners are a callback of the run or the model, or a global tracer.
-    """
-    own = type(model).astream is BaseChatModel.astream and model.output_version != "v1"
-    listed = (block for message in messages if isinstance(message.content, list) for block in message.content)
-    translated = any(isinstance(block, dict) and block.get("type") in _TRANSLATED_BLOCKS for block in listed)
-    if not own or translated or not model._should_stream(async_api=True, **{**options, "stream": True}):
-        return False
-    return not AsyncCallbackManager.configure(config.get("callbacks"), model.callbacks, model.verbose).handlers
+    if isinstance(model, BaseChatModel) and type(model).astream is BaseChatModel.astream:
+        # Would LangChain pass messages and chunks on unchanged, and does nothing listen to model calls? Listeners are
+        # a callback of the run or the model, or a global tracer.
+        listed = (block for message in messages if isinstance(message.content, list) for block in message.content)
+        translated = any(isinstance(block, dict) and block.get("type") in _TRANSLATED_BLOCKS for block in listed)
+        streams = model._should_stream(async_api=True, **{**options, "stream": True})
+        if model.output_version != "v1" and not translated and streams:
+            listeners = AsyncCallbackManager.configure(config.get("callbacks"), model.callbacks, model.verbose)
+            if not listeners.handlers:
+                return _stream_directly(model, messages, options)
+    chunks: AsyncIterator[BaseMessage] = model.astream(messages, config=config, **options)
+    return chunks
 
 
 async def _stream_directly(
@@ -89,12 +84,6 @@ async def _stream_directly(
         message.id = message.id or id
         message.response_metadata = {**(chunk.generation_info or {}), **message.response_metadata}
         yield message
-
-
-def chunk_chars(chunk: BaseMessage) -> int:
-    """Return the number of characters of text and arguments in a chunk."""
-    calls = chunk.tool_call_chunks if isinstance(chunk, AIMessageChunk) else []
-    return len(chunk.text) + sum(len(call["args"] or "") for call in calls)
 
 
 def thinking_in(chunk: BaseMessage) -> str:
@@ -131,39 +120,31 @@ def _parse_calls(whole: AIMessageChunk) -> tuple[list[ToolCall], list[InvalidToo
     broken: list[InvalidToolCall] = []
     for chunk in whole.tool_call_chunks:
         name, raw, id = chunk["name"] or "", chunk["args"] or "", chunk["id"]
-        arguments = _parse_object(raw)
-        if arguments is None or not name:
-            broken.append(invalid_tool_call(name=name, args=raw, id=id, error="not a JSON object"))
-        else:
+        try:
+            arguments = json.loads(raw, strict=False) if raw.strip() else {}
+        except (ValueError, RecursionError):
+            arguments = None
+        if isinstance(arguments, dict) and name:
             calls.append(tool_call(name=name, args=arguments, id=id))
+        else:
+            broken.append(invalid_tool_call(name=name, args=raw, id=id, error="not a JSON object"))
     return calls, broken
-
-
-def _parse_object(raw: str) -> dict[str, Any] | None:
-    if not raw.strip():
-        return {}
-    try:
-        value = json.loads(raw, strict=False)
-    except (ValueError, RecursionError):
-        return None
-    return value if isinstance(value, dict) else None
 
 
 def _with_call_ids(message: AIMessage) -> AIMessage:
     """Give every call a unique id, which its result refers to; some servers send none, or the same for all."""
-    used: set[str] = set()
-
-    def unique(id: str | None) -> str:
+    given = [call["id"] for call in (*message.tool_calls, *message.invalid_tool_calls)]
+    ids: dict[str, None] = {}  # in order
+    for id in given:
         number, chosen = 1, id or f"call_{message.id or 'reply'}"
-        while chosen in used:
+        while chosen in ids:
             number, chosen = number + 1, f"{id or message.id or 'call'}_{number}"
-        used.add(chosen)
-        return chosen
-
-    calls: list[ToolCall] = [{**call, "id": unique(call["id"])} for call in message.tool_calls]
-    broken: list[InvalidToolCall] = [{**call, "id": unique(call["id"])} for call in message.invalid_tool_calls]
-    if calls == message.tool_calls and broken == message.invalid_tool_calls:
+        ids[chosen] = None
+    if [*ids] == given:
         return message
+    unique = iter(ids)
+    calls: list[ToolCall] = [{**call, "id": next(unique)} for call in message.tool_calls]
+    broken: list[InvalidToolCall] = [{**call, "id": next(unique)} for call in message.invalid_tool_calls]
     return message.model_copy(update={"tool_calls": calls, "invalid_tool_calls": broken})
 
 

@@ -141,8 +141,8 @@ def _find_problem(pause: Pause, arguments: Json, deps: Deps) -> str:
         return f"the edited arguments cannot be stored: something {unfit}"
     if pause.get("relayed"):
         return ""
-    if (name := pause["tool"]) in deps.toolbox:
-        return "; ".join(deps.toolbox[name].problems(arguments))
+    if (name := pause["tool"]) in deps.executors.toolbox:
+        return "; ".join(deps.executors.toolbox[name].arguments.problems(arguments))
     fits = set(arguments) == {"brief"} and isinstance(arguments["brief"], str)
     return "" if fits else f"{name} takes one argument, brief, a text"
 

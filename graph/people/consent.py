@@ -40,12 +40,12 @@ def plan_rules(
     paths = settings.profile.allowed_paths
     checks = {n: partial(_check_problems, tool, paths) for n, tool in toolbox.items() if tool.effect == "read"}
     return Rules(
-        tools=frozenset(deps.toolbox.names),
+        tools=frozenset(deps.executors.toolbox),
         executors=deps.executors.active,
-        executor_tools={name: deps.tools_for(name, settings).names for name in ("", *deps.executors.active)},
+        executor_tools={name: deps.tools_for(name, settings) for name in ("", *deps.executors.active)},
         executor=settings.executor,
         checks=checks,
-        read_call=lambda name, arguments: toolbox[name].read(arguments),
+        read_call=lambda name, arguments: toolbox[name].arguments.read(arguments),
         max_steps=settings.max_steps,
         forbidden=settings.profile.forbidden_tools,
         finished=finished or {},
@@ -58,7 +58,7 @@ def plan_rules(
 
 def _check_problems(tool: KnownTool, paths: Sequence[str], arguments: Any) -> list[str]:
     outside = tool.path_problem(arguments, paths) if isinstance(arguments, Mapping) else None
-    return [*tool.problems(arguments), *([outside] if outside else [])]
+    return [*tool.arguments.problems(arguments), *([outside] if outside else [])]
 
 
 def approval_record(plan: Json, by: str) -> Approval:
@@ -82,7 +82,7 @@ class PlanEffects:
 def plan_effects(plan: Json, deps: Deps, settings: Settings) -> PlanEffects:
     """Return which tools of a plan have effects, and which of their calls its approval covers."""
     toolbox = deps.all_tools(settings)
-    listed = {name for step in plan["steps"] for name in step.get("tools") or () if name in toolbox.names}
+    listed = {name for step in plan["steps"] for name in step.get("tools") or () if name in toolbox}
     changes = sorted(name for name in listed if toolbox.effect(name) != "read")
     executors = [deps.executors.get(step.get("executor") or "") for step in plan["steps"]]
     alone = any(executor is not None and executor.works_alone for executor in executors)

@@ -124,7 +124,10 @@ async def _question(turn: PlanningRound, cards: Mapping[str, Card], voice: Voice
     used = {"executor": cards, "id": again, "replaces": again, "drop": again, "need_thinking": quick, "reason": False}
     used |= {"schedule": deps.repeats}
     own = {"submit_plan": plan_tool(*(name for name, use in used.items() if not use))}
-    tools = [*control_tools(turn.legal, own | (form.tools if form else {})), *deps.toolbox.openai(turn.offer.bound)]
+    tools = [
+        *control_tools(turn.legal, own | (form.tools if form else {})),
+        *deps.executors.toolbox.openai(turn.offer.bound),
+    ]
     return Question(
         role,
         messages,
@@ -166,7 +169,7 @@ async def _act_on(turn: PlanningRound, reply: ModelReply) -> Planning:
     # A printed decision is no answer either, if the model can call tools.
     no_answer = echo or not alone or was_cut_off(message) or _is_decision(outcome.speech, legal)
     may_answer = not no_answer and "answer" in legal and any(map(str.isalnum, outcome.speech))
-    if may_answer and (planning.get("texts") or not turn.deps.all_tools(settings).names):
+    if may_answer and (planning.get("texts") or not turn.deps.all_tools(settings)):
         outcome, alone = Decision("answer", {"text": outcome.speech}), False
     # A text alone decides nothing and is repeated with the decision, so it is not shown twice.
     said = "" if alone else outcome.speech

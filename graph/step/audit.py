@@ -101,7 +101,7 @@ async def audit(context: CallContext, subject: Subject, *, reserve: int = 0) -> 
     claims = split_claims(subject.text, subject.output, str(subject.run.get("language") or ""))
     toolbox = deps.reads(settings)
     used = {e["tool"] for e in subject.journal if is_tool_call(e) and e["effect"] == "read"}
-    reads = toolbox.subset([name for name in toolbox.names if name in used][:READS])
+    reads = toolbox.subset([name for name in toolbox if name in used][:READS])
     tools = [*control_tools(AUDIT), *reads.openai()]
     messages: list[AnyMessage] = [
         SystemMessage(instructions("audit")),

@@ -329,7 +329,7 @@ async def evidence_scope(context: CallContext, claim: StepClaim, claims: dict[in
         entries,
         step["id"],
         str(claim["arguments"].get("result", "")),
-        writes_text=granted == [] or not toolbox.names or (granted is None and not used),
+        writes_text=granted == [] or not toolbox or (granted is None and not used),
         unchanged=bool(writing) and not any(map(is_change, own)),
         recalled=state["record"].get("recalled") or {},
     )

@@ -122,7 +122,7 @@ class StepRound:
             decision = outcome if isinstance(outcome, Decision) else Decision("speak")
             reply.speech.finish(outcome.speech, decision.kind, decision.arguments)
         if isinstance(outcome, Decision) and outcome.kind == "speak" and not printed:
-            calls = read_printed(str(reply.message.text), legal, toolbox.names).calls
+            calls = read_printed(str(reply.message.text), legal, toolbox).calls
             outcome = replace(outcome, arguments={"printed": bool(calls)})
         message, common = storable_reply(reply.message), Step(spent=self.spent, messages=self.voice.messages())
         if isinstance(outcome, UnusableReply):

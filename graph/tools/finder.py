@@ -30,7 +30,7 @@ class ToolFinder:
 
     async def best(self, query: str, toolbox: Toolbox) -> list[str]:
         """Return the names of all tools of the toolbox, best first; ties go to the earlier."""
-        fit = scores(query, {name: toolbox[name].terms for name in toolbox.names})
+        fit = scores(query, {name: toolbox[name].terms for name in toolbox})
         by_words = sorted(fit, key=lambda name: -fit[name])
         if self._embeddings is None or not query.strip():
             return by_words
@@ -46,7 +46,7 @@ class ToolFinder:
         return sorted(by_words, key=lambda name: -fused[name])
 
     async def _similarities(self, embeddings: Embeddings, query: str, toolbox: Toolbox) -> dict[str, float]:
-        texts = {name: toolbox[name].description for name in toolbox.names}
+        texts = {name: toolbox[name].description for name in toolbox}
         if new := [text for text in dict.fromkeys(texts.values()) if text not in self._texts]:
             self._texts |= zip(new, await embeddings.aembed_documents(new), strict=True)
         if query not in self._queries:
@@ -59,11 +59,11 @@ class ToolFinder:
     async def choose(self, query: str, toolbox: Toolbox, top: int, always: Collection[str] = ()) -> list[str]:
         """Return the `top` best names, those in `always` first, in the toolbox's order; all if there are few."""
         if len(toolbox) <= top:
-            return list(toolbox.names)
+            return list(toolbox)
         order = await self.best(query, toolbox)
         first = [name for name in order if name in always]
         best = {*first, *[name for name in order if name not in always][: max(top - len(first), 0)]}
-        return [name for name in toolbox.names if name in best]
+        return [name for name in toolbox if name in best]
 
 
 def _cosine(one: Sequence[float], other: Sequence[float]) -> float:

@@ -8,7 +8,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal
 
 from langchain_core.tools import BaseTool, StructuredTool
 
@@ -39,7 +39,7 @@ _LANGCHAINS = ("self", "config", "run_manager")
 _SENTENCE_END = pattern(r"(?<=[.!?])\s|(?<=[。！？])|\n\s*\n")
 
 
-class Toolbox(Mapping[str, "KnownTool"]):
+class Toolbox(dict[str, "KnownTool"]):
     """The tools that may be used, by name; it never changes.
 
     `effects` overrides the tools' own declarations. `reserved` are the control tools' names, which no tool may have.
@@ -52,47 +52,37 @@ class Toolbox(Mapping[str, "KnownTool"]):
         effects: Mapping[str, EffectKind] | None = None,
         reserved: Collection[str] = (),
     ) -> None:
-        self._tools: dict[str, KnownTool] = {}
+        super().__init__()
         for tool in tools:
             if not isinstance(tool, BaseTool):
                 raise ToolError(f"{tool!r} cannot be used as a tool: pass a LangChain tool or a function")
-            _check_name(tool.name, self._tools, reserved)
-            self._tools[tool.name] = KnownTool(tool, (effects or {}).get(tool.name))
-        if unknown := [str(name) for name in effects or () if name not in self._tools]:
-            known = ", ".join(self._tools) or "none"
+            _check_name(tool.name, self, reserved)
+            self[tool.name] = KnownTool(tool, (effects or {}).get(tool.name))
+        if unknown := [str(name) for name in effects or () if name not in self]:
+            known = ", ".join(self) or "none"
             raise ConfigError(f"effects names no tool that there is: {', '.join(unknown)}; there are: {known}")
-
-    def __getitem__(self, name: str) -> "KnownTool":
-        return self._tools[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._tools)
-
-    def __len__(self) -> int:
-        return len(self._tools)
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The names of all tools, in the order in which they were given."""
-        return tuple(self._tools)
 
     def effect(self, name: str) -> EffectKind:
         """Return the tool's effect on the world; an unknown tool counts as `write`."""
-        return self._tools[name].effect if name in self._tools else "write"
+        return self[name].effect if name in self else "write"
 
     def openai(self, names: Iterable[str] | None = None) -> list[dict[str, Any]]:
         """Return the definitions of the named tools (default: all); the same objects each time, do not change them."""
-        return [self._tools[name].definition for name in (self.names if names is None else names)]
+        return [self[name].definition for name in (self if names is None else names)]
 
-    def subset(self, names: Iterable[str]) -> Self:
+    def subset(self, names: Iterable[str]) -> "Toolbox":
         """Return a toolbox with only these tools, in its own order. Raises ToolError for an unknown one."""
         wanted = set(names)
-        if unknown := sorted(wanted - self._tools.keys()):
-            raise ToolError(f"no such tool: {', '.join(unknown)}; there are {', '.join(self._tools) or 'none'}")
-        if len(wanted) == len(self._tools):
+        if unknown := sorted(wanted - self.keys()):
+            raise ToolError(f"no such tool: {', '.join(unknown)}; there are {', '.join(self) or 'none'}")
+        return self.without(self.keys() - wanted)
+
+    def without(self, names: Collection[str]) -> "Toolbox":
+        """Return a toolbox without the tools of these names."""
+        if self.keys().isdisjoint(names):
             return self
-        chosen = copy.copy(self)
-        chosen._tools = {name: entry for name, entry in self._tools.items() if name in wanted}
+        chosen = Toolbox(())
+        chosen.update((name, tool) for name, tool in self.items() if name not in names)
         return chosen
 
 
@@ -163,14 +153,6 @@ class KnownTool:
     def path_problem(self, arguments: Mapping[str, Any], allowed: Sequence[str]) -> str | None:
         """Return why a call with these arguments breaks `Profile.allowed_paths`; None if it does not."""
         return path_problem(arguments, allowed, self.tool, self.parameters) if allowed else None
-
-    def read(self, arguments: Any) -> tuple[Any, list[str]]:
-        """Return the arguments, coerced where nothing is lost, and the remaining problems."""
-        return self.arguments.read(arguments)
-
-    def problems(self, arguments: Any) -> list[str]:
-        """Return the problems of a call's arguments, for the model; [] if they fit the JSON Schema."""
-        return self.arguments.problems(arguments)
 
     @functools.cached_property
     def schema(self) -> Schema:

@@ -92,7 +92,13 @@ def prose(text: str, extracted: Extracted | None) -> str:
     written before anything was carried out, as made-up
     observations and false success are. With None: the whole text without its thinking.
     """
-    said = _without_thinking(text if extracted is None else text[: extracted.start]).rstrip()
+    if extracted is not None:
+        text = text[: extracted.start]
+    kept, position = [], 0
+    while opening := _OPEN_THINKING.search(text, position):
+        kept.append(text[position : opening.start()])
+        position = _end_of_thinking(text, opening.start())
+    said = _CLOSE_THINKING.split("".join([*kept, text[position:]]))[-1].rstrip()
     return (said if extracted is None else _LABEL.sub("", said)).strip()
 
 
@@ -142,12 +148,3 @@ def _end_of_orphan_close(text: str, position: int) -> int:
     if close is None or _OPEN_THINKING.search(text, position, close.start()):
         return 0
     return close.end()
-
-
-def _without_thinking(text: str) -> str:
-    kept, position = [], 0
-    while opening := _OPEN_THINKING.search(text, position):
-        kept.append(text[position : opening.start()])
-        position = _end_of_thinking(text, opening.start())
-    kept.append(text[position:])
-    return _CLOSE_THINKING.split("".join(kept))[-1]

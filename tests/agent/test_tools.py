@@ -61,10 +61,10 @@ async def test_functions_become_tools_by_signature_and_docstring() -> None:
     """Synchronous, asynchronous and bound functions; descriptions of arguments from the docstring."""
     tools = as_tools([add, shout, Shop().price, ready])
     box = Toolbox(tools)
-    assert box.names == ("add", "shout", "price", "ready")
+    assert tuple(box) == ("add", "shout", "price", "ready")
     assert box["ready"].tool is ready
     assert box["add"].schema["properties"]["first"] == {"title": "First", "type": "integer", "description": "the one"}
-    assert box["add"].problems({"first": "x"}) == ["first: 'x' is not of type 'integer'"]
+    assert box["add"].arguments.problems({"first": "x"}) == ["first: 'x' is not of type 'integer'"]
     assert box["add"].one_line == "Add two numbers."
     given = [{"first": 1}, {"text": "a"}, {"thing": "tea"}, {}]
     results = [
@@ -91,7 +91,7 @@ async def test_descriptions_become_tools_that_the_caller_carries_out(given: Any,
     (made,) = as_tools(given, caller=caller)
     box = Toolbox([made])
     assert box["search"].one_line == "Search the web."
-    assert box["search"].problems({"q": 3}) != []
+    assert box["search"].arguments.problems({"q": 3}) != []
     assert (await call_tool(ToolCall(made, {"q": "tea"}, timeout=5))).text == '{"name": "search", "q": "tea"}'
 
 

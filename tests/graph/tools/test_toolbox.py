@@ -22,7 +22,7 @@ def described(name: str, schema: Any, description: str = "", **metadata: Any) ->
 
 
 def problems(schema: dict[str, Any], arguments: Any) -> list[str]:
-    return Toolbox([described("t", schema)])["t"].problems(arguments)
+    return Toolbox([described("t", schema)])["t"].arguments.problems(arguments)
 
 
 def an_object(**properties: Any) -> dict[str, Any]:
@@ -90,15 +90,15 @@ GOOD = {"items": [{"sku": "a", "amount": 1}]}
 )  # fmt: skip
 def test_problems_say_where_what_was_given_and_what_is_expected(arguments: Any, said: list[str]) -> None:
     """X06: required, types, unknown keys, enums, also nested, in words a model can act on."""
-    assert ORDER["order"].problems(arguments) == said
+    assert ORDER["order"].arguments.problems(arguments) == said
 
 
 def test_arguments_that_fit_have_no_problems() -> None:
     """X06: what the schema allows passes: free objects, recursion, unions, null."""
     tree = {"name": "a", "children": [{"name": "b"}]}
     whole = {"unit": "F", "note": None, "tree": tree, "pet": {"kind": "cat", "lives": 9}, "extra": {"any": ["thing"]}}
-    assert ORDER["order"].problems(GOOD) == []
-    assert ORDER["order"].problems({**GOOD, **whole}) == []
+    assert ORDER["order"].arguments.problems(GOOD) == []
+    assert ORDER["order"].arguments.problems({**GOOD, **whole}) == []
 
 
 @pytest.mark.parametrize(
@@ -178,7 +178,7 @@ def test_hostile_schemas_and_arguments_are_decided_quickly(schema: Any, argument
     """X06, F8: slow patterns, huge and deep values, schemas that double: an answer in seconds, never an exception."""
     box = Toolbox([described("t", schema)])
     started = time.process_time()
-    lines = box["t"].problems(arguments)
+    lines = box["t"].arguments.problems(arguments)
     assert time.process_time() - started < 5
     assert fine is None or (lines == []) == fine
     assert all(len(line) < 1_000 for line in lines)
@@ -234,9 +234,9 @@ def test_what_the_runtime_fills_is_hidden_from_the_model() -> None:
     for name, shown in (("pay", ["amount"]), ("raw", ["x"])):
         assert list(box[name].schema["properties"]) == shown
         assert list(box.openai([name])[0]["function"]["parameters"]["properties"]) == shown
-    assert box["pay"].problems({"amount": 1}) == []
-    assert box["raw"].problems({}) == []
-    assert box["pay"].problems({"amount": 1, "idempotency_key": "mine"}) != []
+    assert box["pay"].arguments.problems({"amount": 1}) == []
+    assert box["raw"].arguments.problems({}) == []
+    assert box["pay"].arguments.problems({"amount": 1, "idempotency_key": "mine"}) != []
 
 
 @pytest.mark.parametrize("mark", [InjectedState, InjectedState("messages"), InjectedToolArg])
