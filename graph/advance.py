@@ -7,7 +7,7 @@ from typing import Any, Literal
 from langgraph.runtime import Runtime
 
 from donewhen.graph.context import Deps
-from donewhen.graph.events import emit, emit_mode, now
+from donewhen.graph.events import emit, now
 from donewhen.graph.people.answers import ResolvedAnswer, apply_answer
 from donewhen.graph.people.budget import (
     budget_pause,
@@ -202,7 +202,7 @@ def _promote(values: Json, move: Move, code: str, runtime: Runtime[Settings]) ->
     (id, *_), record = move.steps, values["steps"][move.steps[0]]
     said = f"it failed twice: {record.get('reason', '')}" if code.endswith("failed") else str(record.get("reason", ""))
     row = mode_row("plan", "promotion", say(values.get("language", "en"), "mode", "promoted", said=said))
-    emit_mode(runtime, row)
+    emit(runtime, "mode", **row)
     planning = start_replanning(values, _describe_failure(values, id), promoted=code)
     return {"planning": planning, "modes": [dict(row)], "spent": {"replans": 1}}
 

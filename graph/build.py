@@ -10,9 +10,8 @@ from langgraph.graph import END, START, StateGraph
 from langgraph.types import Send
 
 from donewhen.graph.advance import advance
-from donewhen.graph.ask_user import ask_user
 from donewhen.graph.binding import Node, add_route
-from donewhen.graph.confirm import confirm
+from donewhen.graph.confirm import ask_user, confirm
 from donewhen.graph.context import Background, Deps, ModelOf, PriceOf
 from donewhen.graph.deliver import deliver
 from donewhen.graph.executors.executor import ExecutorInput, Executors
@@ -75,7 +74,7 @@ def build_graph(
         executors = Executors(executors, tools=as_tools(tools), effects=effects)
     sources = {"agents_md": agents_md, "context": context, "memory": memory}
     deps = Deps(
-        _model_source(model, models or {}),
+        model,
         executors,
         prices,
         tuple(secrets),
@@ -163,17 +162,6 @@ def after_execute(state: RunState) -> Literal["advance"]:
 def after_deliver(state: RunState) -> Literal["__end__"]:
     """End the run."""
     return "__end__"
-
-
-def _model_source(model: BaseChatModel | ModelOf, models: Mapping[str, BaseChatModel]) -> ModelOf:
-    def source(role: str, name: str | None) -> BaseChatModel:
-        if name is not None and name in models:
-            return models[name]
-        if role in models and name is None:
-            return models[role]
-        return model if isinstance(model, BaseChatModel) else model(role, name)
-
-    return source
 
 
 def as_tools(tools: Sequence[BaseTool | Callable[..., Any]]) -> list[BaseTool]:

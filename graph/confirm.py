@@ -1,11 +1,15 @@
-"""The confirm node shows a person the whole plan. It does nothing before its only interrupt."""
+"""The nodes that wait for a person: `confirm` shows the whole plan, `ask_user` asks one question.
+
+Neither does anything before its only interrupt, because it runs again from its beginning when the answer comes.
+`graph/people/answers.py` says what an answer changes.
+"""
 
 from langgraph.runtime import Runtime
 
 from donewhen.graph.context import Deps
 from donewhen.graph.llm.attachments import with_typed_attachments
-from donewhen.graph.people.answers import take_answer
-from donewhen.graph.people.pauses import current_pause, wait_for_answer
+from donewhen.graph.people.answers import OVERDUE, take_answer
+from donewhen.graph.people.pauses import current_pause, typed_reply, wait_for_answer
 from donewhen.state.run import RunState
 from donewhen.state.settings import Settings
 
@@ -15,3 +19,12 @@ async def confirm(state: RunState, runtime: Runtime[Settings], *, deps: Deps) ->
     pending = current_pause(state)
     update = take_answer(state, pending, wait_for_answer(state, pending), deps, runtime.context)
     return await with_typed_attachments(state, update, runtime)
+
+
+async def ask_user(state: RunState, runtime: Runtime[Settings], *, deps: Deps) -> RunState:
+    """Apply the answer to the pending question, and any answers to other open questions sent with it."""
+    pending, settings = current_pause(state), runtime.context
+    # Without a person, the policy answers questions at once.
+    policy = pending["kind"] == "question" and settings.alone and typed_reply(state["messages"]) is None
+    value = OVERDUE if policy else wait_for_answer(state, pending)
+    return await with_typed_attachments(state, take_answer(state, pending, value, deps, settings), runtime)

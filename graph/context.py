@@ -28,7 +28,8 @@ Background = str | Callable[[str, str], str | Awaitable[str]]
 class Deps:
     """The dependencies of all nodes."""
 
-    models: ModelOf
+    models: ModelOf | BaseChatModel
+    """A model for all roles, or a function that returns one."""
     executors: Executors = field(default_factory=Executors)
     """Executors by name, and all tools."""
     prices: PriceOf | None = None
@@ -42,6 +43,8 @@ class Deps:
     """Prepares models and remembers their quirks."""
     background: Mapping[str, Background] = field(default_factory=dict)
     """The sources of `context` and `memory`, which are added to every request."""
+    own_models: Mapping[str, BaseChatModel] = field(default_factory=dict)
+    """Other models, by role or by a name that the settings use."""
     settings: Settings = field(default_factory=Settings)
     """The graph's default settings; those of a run override them."""
     hooks: Hooks = field(default_factory=Hooks)
@@ -49,8 +52,8 @@ class Deps:
 
     def tools_for(self, executor: str | None, settings: Settings) -> Toolbox:
         """Return the tools an executor may use: its own or the shared ones, without those the profile forbids."""
-        named, forbidden = self.executors.get(executor or ""), settings.profile.forbidden_tools
-        toolbox = self.executors.toolbox
+        toolbox, forbidden = self.executors.toolbox, settings.profile.forbidden_tools
+        named = self.executors.get(executor) if executor else None
         if named and named.tools is not None:
             return toolbox.subset({tool.name for tool in own_tools(named)} - {*forbidden})
         return toolbox.without({*self.executors.private, *forbidden})
@@ -70,13 +73,14 @@ class Deps:
 
     def model(self, role: str, settings: Settings, executor: str | None = None) -> BaseChatModel:
         """Return the model for a role; an executor's own model comes first."""
-        named = self.executors.get(executor or "")
+        named = self.executors.get(executor) if executor else None
         own = named.model if named else None
-        if isinstance(own, str):
-            return self.models(role, own)
-        if own is not None:
+        if isinstance(own, BaseChatModel):
             return own
-        return self.models(role, settings.models.get(role))
+        name = own or settings.models.get(role)
+        if chosen := self.own_models.get(role if name is None else name):
+            return chosen
+        return self.models if isinstance(self.models, BaseChatModel) else self.models(role, name)
 
 
 def with_settings(runtime: Runtime[Any], deps: Deps) -> Runtime[Settings]:

@@ -22,8 +22,7 @@ from donewhen.graph.llm.voice import Voice, push_rest
 from donewhen.graph.people.pauses import close_pause
 from donewhen.graph.people.tasks import checklist, close_tasks
 from donewhen.graph.step.audit import Subject, audit, is_audit_due
-from donewhen.graph.step.calls import CallContext
-from donewhen.graph.step.ending import ask_before_end
+from donewhen.graph.step.calls import CallContext, ask_before_end
 from donewhen.graph.step.prove import Proof, check_criteria, evidence_scope, sources_of
 from donewhen.graph.tools.effects import Place, unknown_writes
 from donewhen.graph.tools.hooks import REFUSES

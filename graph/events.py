@@ -11,7 +11,7 @@ from typing import Any
 from langgraph.runtime import Runtime
 from pydantic_core import to_jsonable_python
 
-from donewhen.state.records import ModeRow, Pause
+from donewhen.state.records import Pause
 from donewhen.state.run import Json
 from donewhen.state.settings import Settings
 
@@ -41,17 +41,14 @@ class _Place:
 _places: OrderedDict[str, _Place] = OrderedDict()
 
 
-def _place(thread_id: str) -> _Place:
+def set_turn(thread_id: str, turn: int) -> _Place:
+    """Set the turn that the thread's next events belong to."""
     place = _places.setdefault(thread_id, _Place())
+    place.turn = turn
     _places.move_to_end(thread_id)
     if len(_places) > MOST_THREADS:
         _places.popitem(last=False)
     return place
-
-
-def set_turn(thread_id: str, turn: int) -> None:
-    """Set the turn that the thread's next events belong to."""
-    _place(thread_id).turn = turn
 
 
 def stamp_event(thread_id: str, event: Mapping[str, Any]) -> Any:
@@ -59,7 +56,7 @@ def stamp_event(thread_id: str, event: Mapping[str, Any]) -> Any:
 
     `seq` is the time in microseconds, or the last one plus one, so it keeps growing across processes.
     """
-    place = _place(thread_id)
+    place = _places.get(thread_id) or set_turn(thread_id, 1)
     before, place.last = place.last, max(place.last + 1, time.time_ns() // 1000)
     return {**event, "thread_id": thread_id, "turn": place.turn, "seq": place.last, "after": before}
 
@@ -95,11 +92,6 @@ def emit(runtime: Runtime[Settings], type: str, **fields: Any) -> None:
         _log.log(level, "%s %s: %s", event["thread_id"], type, said, extra={"event": event})
 
 
-def emit_mode(runtime: Runtime[Settings], row: ModeRow) -> None:
-    """Send the mode that was chosen."""
-    emit(runtime, "mode", **row)
-
-
 def emit_observation(runtime: Runtime[Settings], entry: Mapping[str, Any]) -> None:
     """Send a tool's result."""
     fields = {key: entry[key] for key in ("id", "step", "tool", "ok", "seconds")}
@@ -117,11 +109,6 @@ def emit_question(runtime: Runtime[Settings], pending: Pause) -> None:
     fields = {key: pending.get(key) for key in ("kind", "step", "question", "tool_call_id")}
     options, problem = list(pending.get("options") or ()), str(pending.get("problem") or "")
     emit(runtime, "question", **fields, options=options, problem=problem)
-
-
-def emit_decision(runtime: Runtime[Settings], step: str | None, kind: str, tools: Sequence[str] = ()) -> None:
-    """Send the decision of a reply."""
-    emit(runtime, "decision", step=step, kind=kind, tools=list(tools))
 
 
 def emit_verdicts(runtime: Runtime[Settings], step: str | None, verdicts: Sequence[Json], *, accepted: bool) -> None:

@@ -11,7 +11,7 @@ from langgraph.runtime import Runtime
 from langgraph.types import Overwrite
 
 from donewhen.graph.context import Deps
-from donewhen.graph.events import emit, emit_mode, set_turn, thread_of
+from donewhen.graph.events import emit, set_turn, thread_of
 from donewhen.graph.executors.executor import executor_problem, profile_problem
 from donewhen.graph.llm.attachments import attach, attachment_problem, blocks_of
 from donewhen.graph.llm.briefs import conversation_text
@@ -65,12 +65,12 @@ async def receive(state: RunState, runtime: Runtime[Settings], config: RunnableC
     emit(runtime, "goal", text=goal[:2000])
     emit(runtime, "spent", meter=meter({}, settings.limits, {}))
     if (saved := await _load_given_plan(state, runtime, config)) is not None:
-        emit_mode(runtime, row := mode_row("plan", "settings", say(update["language"], "mode", "given")))
+        emit(runtime, "mode", **(row := mode_row("plan", "settings", say(update["language"], "mode", "given"))))
         update["modes"] = Overwrite([dict(row)])
         return {**update, **_use_given_plan(saved, goal, runtime, deps)}
     if named and named.passthrough:
         reason = say(update["language"], "mode", "whole", name=settings.executor)
-        emit_mode(runtime, row := mode_row("step", "executor", reason))
+        emit(runtime, "mode", **(row := mode_row("step", "executor", reason)))
         update["modes"] = Overwrite([dict(row)])
         return {**update, **_whole_goal_plan(goal, settings, deps)}
     return update

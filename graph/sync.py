@@ -6,7 +6,7 @@ import functools
 import os
 import threading
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Iterator
-from concurrent.futures import Future
+from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
 from dataclasses import dataclass
 from queue import SimpleQueue
@@ -153,23 +153,13 @@ class WorkEnd:
 
 def start_in_thread(work: Callable[[], Any]) -> asyncio.Future[WorkEnd]:
     """Start the work in a thread with the caller's context variables; return a future of its end."""
-    loop = asyncio.get_running_loop()
-    future: asyncio.Future[WorkEnd] = loop.create_future()
-
-    def settle(ended: WorkEnd) -> None:
-        if not future.done():
-            future.set_result(ended)
-
-    def tell(ended: WorkEnd) -> None:
-        with suppress(RuntimeError):  # the loop is closed, so nobody waits
-            loop.call_soon_threadsafe(settle, ended)
-
+    future: Future[WorkEnd] = Future()
     try:
         worker = _idle.pop()
     except IndexError:
         worker = _Worker()
-    worker.given.put((functools.partial(contextvars.copy_context().run, work), tell))
-    return future
+    worker.given.put((functools.partial(contextvars.copy_context().run, work), future))
+    return asyncio.wrap_future(future)
 
 
 async def run_in_thread(work: Callable[[], Any]) -> Any:
@@ -189,27 +179,24 @@ class _Worker:
     """A thread that does one piece of work after another. If it hangs, it is not used again."""
 
     def __init__(self) -> None:
-        self.given: SimpleQueue[tuple[Callable[[], Any], Callable[[WorkEnd], None]]] = SimpleQueue()
+        self.given: SimpleQueue[tuple[Callable[[], Any], Future[WorkEnd]]] = SimpleQueue()
         threading.Thread(target=self._work, name="donewhen tools", daemon=True).start()
 
     def _work(self) -> None:
         goes_on = True
         while goes_on:
-            work, tell = self.given.get()
-            ended = _run_to_end(work)
+            work, future = self.given.get()
+            try:
+                ended = WorkEnd(work())
+            except StopIteration:
+                ended = WorkEnd(error=RuntimeError("StopIteration"))  # a coroutine cannot raise one
+            except BaseException as error:
+                ended = WorkEnd(error=error)
             if goes_on := len(_idle) < MOST_IDLE:
                 _idle.append(self)
-            tell(ended)
-            del work, tell, ended  # release them while idle
-
-
-def _run_to_end(work: Callable[[], Any]) -> WorkEnd:
-    try:
-        return WorkEnd(work())
-    except StopIteration:
-        return WorkEnd(error=RuntimeError("StopIteration"))  # a coroutine cannot raise one
-    except BaseException as error:
-        return WorkEnd(error=error)
+            with suppress(InvalidStateError):  # nobody waits any more
+                future.set_result(ended)
+            del work, future, ended  # release them while idle
 
 
 _idle: list[_Worker] = []

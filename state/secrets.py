@@ -165,7 +165,7 @@ def _remove_spans(text: str, spans: Sequence[Span]) -> str:
 
 
 def _find_credentials(text: str, known: Sequence[str], *, wide: bool = False) -> list[Span]:
-    lower = _lower_ascii(text)
+    lower = text.lower() if text.isascii() else text.translate(_LOWER)  # so that positions are kept
     spans = [span for secret in known for span in _places(text, secret)]
     if "PRIVATE KEY" in text:
         spans += [found.span() for found in _PEM.finditer(text)]
@@ -180,18 +180,14 @@ def _find_credentials(text: str, known: Sequence[str], *, wide: bool = False) ->
     if "password" in text:
         spans += [found.span(1) for found in _NETRC.finditer(text) if found[1] != REDACTED]
     if "bearer" in lower or "basic" in lower:
-        spans += _headers(text, 6 if wide else 12)
+        spans += _headers(text, lower, 6 if wide else 12)
     if any(stem in lower for stem in _STEMS):
-        spans += [*_find_assigned(text, wide=False), *(_find_assigned(text, wide=True) if wide else ())]
+        spans += [
+            span for level in ((False, True) if wide else (False,)) for span in _find_assigned(text, lower, wide=level)
+        ]
     if wide and "sk-" in text:
         spans += [found.span() for found in _MASKED.finditer(text)]
     return spans
-
-
-@lru_cache(maxsize=2)
-def _lower_ascii(text: str) -> str:
-    """Return the text with ASCII letters in lower case, so that positions are kept."""
-    return text.lower() if text.isascii() else text.translate(_LOWER)
 
 
 def _places(text: str, word: str) -> Iterator[Span]:
@@ -201,17 +197,17 @@ def _places(text: str, word: str) -> Iterator[Span]:
         at = text.find(word, at + len(word))
 
 
-def _headers(text: str, shortest: int) -> Iterator[Span]:
+def _headers(text: str, lower: str, shortest: int) -> Iterator[Span]:
     for word in ("bearer", "basic"):
-        for start, _ in _places(_lower_ascii(text), word):
+        for start, _ in _places(lower, word):
             found = None if text[start - 1 : start].isalnum() else _HEADER.match(text, start)
             if found and len(found[1]) >= shortest and (_is_random(found[1]) or len(found[1]) >= 24):
                 yield found.span(1)
 
 
-def _find_assigned(text: str, *, wide: bool) -> Iterator[Span]:
+def _find_assigned(text: str, lower: str, *, wide: bool) -> Iterator[Span]:
     """Yield values assigned to a secret's name."""
-    ended, lower = 0, _lower_ascii(text)
+    ended = 0
     for stem in _STEM.finditer(lower):
         if stem.start() < ended:
             continue

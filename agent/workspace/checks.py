@@ -10,7 +10,7 @@ from pydantic import Field
 
 from donewhen.agent.workspace.files import FilePath, open_text
 from donewhen.agent.workspace.root import Root
-from donewhen.state.criteria.patterns import pattern_problem
+from donewhen.state.criteria import pattern_problem
 
 CHUNK_CHARS = 65_536
 MAX_JSON_BYTES = 20_000_000

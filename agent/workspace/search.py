@@ -11,7 +11,7 @@ from pydantic import Field
 from donewhen.agent.workspace.files import open_text
 from donewhen.agent.workspace.root import Root, display_path
 from donewhen.agent.workspace.walk import FileEntry, Walk, path_matcher, walk_of
-from donewhen.state.criteria.patterns import PATTERN_CHARS, pattern_problem
+from donewhen.state.criteria import PATTERN_CHARS, pattern_problem
 
 SECONDS = 20.0
 LINE_CHARS = 10_000

@@ -12,10 +12,10 @@ from donewhen.graph.llm.history import SEEN_ROOM, earlier_index, observation_ind
 from donewhen.graph.llm.offer import Offer
 from donewhen.graph.tools.toolbox import Toolbox
 from donewhen.prompts import brief, framed, section
+from donewhen.state.criteria import criteria_of
 from donewhen.state.plan.order import ancestors
 from donewhen.state.plan.steps import transcript_key
 from donewhen.state.plan.text import check_text
-from donewhen.state.proof.evidence import criteria_of
 from donewhen.state.proof.journal import user_statements
 from donewhen.state.run import PLANNING, SAID
 from donewhen.state.settings import Profile, Settings

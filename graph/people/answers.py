@@ -98,11 +98,6 @@ def take_answer(state: RunState, pending: Pause, value: Any, deps: Deps, setting
     return {**draft.update, **_close_asked_pause(state, pending, said, ended="ending" in draft.update)}  # type: ignore[typeddict-item]
 
 
-def is_left_to_policy(pending: Pause, settings: Settings) -> bool:
-    """Return whether nobody is asked: the policy answers questions at once."""
-    return pending["kind"] == "question" and settings.alone
-
-
 def _understand(state: RunState, pause: Pause, value: Any, deps: Deps, settings: Settings) -> Answer | str:
     """Return the meaning of an answer to this pause, or why it cannot be accepted."""
     answer = read_form(value, pause) if "schema" in pause else read_answer(value, pause)

@@ -10,7 +10,7 @@ from langgraph.runtime import Runtime
 
 from donewhen.graph.asking import NOT_ASKED, ask_before_question
 from donewhen.graph.context import Deps
-from donewhen.graph.events import emit, emit_charge, emit_mode
+from donewhen.graph.events import emit, emit_charge
 from donewhen.graph.llm.history import render_observation, reply_messages
 from donewhen.graph.llm.offer import Offer
 from donewhen.graph.llm.output import OutputForm
@@ -20,8 +20,7 @@ from donewhen.graph.people.budget import Account, budget_pause
 from donewhen.graph.people.consent import Proposal, propose_plan
 from donewhen.graph.people.pauses import make_pause, pause_message
 from donewhen.graph.step.audit import Subject, audit, is_audit_due
-from donewhen.graph.step.calls import CallContext
-from donewhen.graph.step.ending import ask_before_end
+from donewhen.graph.step.calls import CallContext, ask_before_end
 from donewhen.graph.tools.hooks import OPTIONS
 from donewhen.state.language.texts import say
 from donewhen.state.ledger import add, allowance_left
@@ -184,7 +183,7 @@ def _record_mode(turn: PlanningRound, mode: Mode, reason: str) -> Planning:
         return {}
     by = "triage" if turn.planning["phase"] == "triage" else "plan"
     row = mode_row(mode, by if turn.settings.wanted_mode == "auto" else "settings", reason)
-    emit_mode(turn.runtime, row)
+    emit(turn.runtime, "mode", **row)
     return {"modes": [dict(row)]}
 
 

@@ -9,7 +9,7 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.runtime import Runtime
 
 from donewhen.graph.context import Deps
-from donewhen.graph.events import emit, emit_charge, emit_decision, thread_of
+from donewhen.graph.events import emit, emit_charge, thread_of
 from donewhen.graph.executors.executor import Card
 from donewhen.graph.llm.ask import ModelReply, Question, ask
 from donewhen.graph.llm.attachments import brief_message
@@ -192,7 +192,7 @@ async def _act_on(turn: PlanningRound, reply: ModelReply) -> Planning:
         reply.speech.finish(said, taken.kind, taken.arguments)
     if isinstance(outcome, UnusableReply):
         return send_correction(turn, message, outcome)
-    emit_decision(turn.runtime, None, outcome.kind, [call["name"] for call in outcome.calls])
+    emit(turn.runtime, "decision", step=None, kind=outcome.kind, tools=[call["name"] for call in outcome.calls])
     if plan:
         return await take_plan(turn, message, outcome, plan)
     if outcome.kind == "answer":

@@ -19,10 +19,11 @@ from donewhen.graph.llm.history import observation_limit, render_observation, re
 from donewhen.graph.llm.reply import Decision, UnusableReply, read_reply
 from donewhen.graph.step.calls import CallContext, make_reading, recall, with_whole_text
 from donewhen.prompts import brief, framed, instructions, section
+from donewhen.state.criteria import criteria_of
 from donewhen.state.errors import DoneWhenError
 from donewhen.state.ledger import add, exhausted
 from donewhen.state.proof.audit import read_audit, split_claims, unaudited
-from donewhen.state.proof.evidence import WRITES, criteria_of, passage
+from donewhen.state.proof.evidence import WRITES, passage
 from donewhen.state.proof.journal import call_key, is_tool_call, user_statements
 from donewhen.state.proof.receipt import AuditRow
 from donewhen.state.reading.decisions import AUDIT, control_tools

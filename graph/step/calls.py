@@ -4,10 +4,10 @@ Planning, checks and the judge make their calls here too; only steps ask a perso
 """
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from typing import Any, Self, cast
+from typing import Any, cast
 
 from langchain_core.messages import AnyMessage, HumanMessage, ToolMessage
 from langchain_core.runnables import RunnableConfig
@@ -26,7 +26,7 @@ from donewhen.graph.llm.reply import LOOK_FIRST
 from donewhen.graph.llm.voice import without_listeners
 from donewhen.graph.people.interjections import new_interjections
 from donewhen.graph.step.approvals import NewTargets, Reason, approval_pause, relay_pause, unknown_effect_pause
-from donewhen.graph.step.leave import count_silence, leave, silence_hint
+from donewhen.graph.step.leave import leave
 from donewhen.graph.tools.call import CallResult, ToolCall, call_tool, seconds_for
 from donewhen.graph.tools.changes import keep_changes
 from donewhen.graph.tools.effects import (
@@ -41,13 +41,14 @@ from donewhen.graph.tools.effects import (
     shorten_text,
     storable_artifact,
 )
-from donewhen.graph.tools.hooks import Call, HookDecision, ask_hooks
+from donewhen.graph.tools.hooks import OPTIONS, Call, End, HookDecision, ask_hooks
 from donewhen.graph.tools.rendering import cut_before
 from donewhen.graph.tools.toolbox import KnownTool
 from donewhen.prompts import framed
 from donewhen.state.consent import KnownTargets
 from donewhen.state.ledger import Amounts, add, exhausted, subtract
 from donewhen.state.plan.planning import PROMOTED
+from donewhen.state.plan.steps import SILENT_ROUNDS
 from donewhen.state.private_langgraph import with_resume_values
 from donewhen.state.proof.journal import (
     INLINE_CHARS,
@@ -95,7 +96,7 @@ Outcome = CallOutcome | RecallResult | UnknownEffect
 async def act(state: Step, runtime: Runtime[Settings], config: RunnableConfig, *, deps: Deps) -> Step:
     """Make the calls in the step's record; stop at the first that needs a person or more budget."""
     tools = deps.tools_for(state["step"].get("executor"), runtime.context)
-    return await CallBatch.of(CallContext(state, runtime, config, deps, tools)).run()
+    return await CallBatch(CallContext(state, runtime, config, deps, tools)).run()
 
 
 @dataclass
@@ -121,10 +122,15 @@ class CallContext:
     """The settings of the run."""
     seconds: float | None = field(init=False)
     """The time limit of one call, unless its tool declares a longer one."""
+    thread: str = field(init=False)
+    """The id of the thread."""
+    place: Place = field(init=False)
+    """The place of the run on its thread, which is part of every effect's key."""
 
     def __post_init__(self) -> None:
         self.settings = self.runtime.context
         self.seconds = self.settings.tool_seconds
+        self.thread, self.place = thread_of(self.runtime), Place.of(self.config, depth=2)
 
     def left(self) -> Amounts:
         """Return what the step may still spend, minus the spending of these calls."""
@@ -162,10 +168,10 @@ class CallBatch:
     """The calls of one decision that are still to be made, and the results of the others."""
 
     context: CallContext
-    calls: Sequence[FrozenCall]
-    number: int
+    calls: Sequence[FrozenCall] = ()
+    number: int = 0
     """The number of the last observation."""
-    held: list[str]
+    held: list[str] = field(default_factory=list)
     """Results of printed calls, which are sent back in one message when all are there."""
     entries: list[JournalEntry] = field(default_factory=list)
     """The observations as journal entries."""
@@ -180,15 +186,11 @@ class CallBatch:
     learned: bool = False
     """True once a call returned something new to the step."""
 
-    @classmethod
-    def of(cls, context: CallContext) -> Self:
-        """Return the batch of the calls in the step's record."""
-        record = context.state["record"]
-        return cls(context, list(record["calls"]), record["observed"], list(record.get("held") or ()))
-
     async def run(self) -> Step:
-        """Make the calls; leave the step at the first call that may not be made now."""
+        """Make the calls in the step's record; leave the step at the first call that may not be made now."""
         context, state = self.context, self.context.state
+        self.calls, self.number = list(state["record"]["calls"]), state["record"]["observed"]
+        self.held = list(state["record"].get("held") or ())
         while self.calls:
             if ask := open_ask(self.calls[0]):
                 return self._halt(relay_pause(self.calls[0], ask, state))
@@ -495,6 +497,23 @@ class CallBatch:
         }
 
 
+def count_silence(record: StepRecord, new: bool) -> StepRecord:
+    """Return the record's change after a round: the current and the longest series of rounds without anything new."""
+    rounds = 0 if new else record.get("silent", 0) + 1
+    return {"silent": rounds, "silent_most": max(rounds, record.get("silent_most", 0))}
+
+
+def silence_hint(state: Step, runtime: Runtime[Settings], record: StepRecord) -> str:
+    """Return a hint for the model after several rounds without anything new, else ""; tell the user once."""
+    rounds = record["silent"]
+    if rounds < SILENT_ROUNDS:
+        return ""
+    if rounds == SILENT_ROUNDS:
+        emit(runtime, "note", text=f"Step {state['step']['id']}: nothing new in {rounds} rounds.")
+    said = f"Nothing new was observed in {rounds} rounds."
+    return f"{said} Unless you wait for something: do something else, finish, ask, or give up."
+
+
 def open_ask(call: FrozenCall) -> Pause | None:
     """Return the first unanswered question of a call."""
     asks, answers = call.get("asks") or [], call.get("answers") or []
@@ -556,6 +575,34 @@ async def _ask_before_questions(context: CallContext, call: FrozenCall, result: 
             text = f"It wanted to ask a person “{ask['question'][:500]}”, and {refused}"
             return replace(result, ok=False, text=text, artifact=None, error="interrupt")
     return result
+
+
+async def ask_before_end(
+    context: CallContext,
+    text: str,
+    answers: Iterable[Mapping[str, Any]],
+    status: str = "completed",
+    output: Any = None,
+) -> HookDecision:
+    """Return the word of the hooks on this end; `output` is the structured result.
+
+    A question of theirs that a person answered in this run agrees or refuses.
+    """
+    if not (hooks := context.deps.hooks.before_end):
+        return HookDecision()
+    state = context.state
+    end = End(thread_of(context.runtime), state["step"]["id"], state["goal"], text, status, output)
+    verdict = await ask_hooks(hooks, end, partial(tell_people, context))
+    if verdict.refused or not verdict.question:
+        return HookDecision(verdict.refused)
+    for entry in answers:
+        if entry["source"] == "user" and entry["arguments"].get("question") == verdict.question:
+            said = str(entry["text"]).strip()
+            agreed = said.casefold() == OPTIONS[0] and entry["arguments"].get("by") == "user"
+            refused = "" if agreed else f"a person was asked “{verdict.question}” and said: {said[:500]}"
+            verdict = HookDecision(refused)
+            break
+    return verdict
 
 
 async def store_notes(context: CallContext, first: int, notes: Sequence[str]) -> list[JournalEntry]:

@@ -60,7 +60,7 @@ async def delegate(state: Step, runtime: Runtime[Settings], config: RunnableConf
     worker = ExecutorAsTool(executor, handoff, calls[0], deps.secrets)
     context = CallContext(now, runtime, config, deps, {name: worker.as_tool()})
     context.seconds = executor.seconds or allowance_left(state).get("active_seconds")
-    update = await CallBatch.of(context).run()
+    update = await CallBatch(context).run()
     return await _take_output(now, update, runtime) if whole else update
 
 

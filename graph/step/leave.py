@@ -1,4 +1,4 @@
-"""Leave a step: the updates with which it ends or waits, and the corrections and hints for a stuck model."""
+"""Leave a step: the updates with which it ends or waits, and the corrections of unusable replies."""
 
 from collections.abc import Mapping, Sequence
 
@@ -8,7 +8,7 @@ from langgraph.runtime import Runtime
 from donewhen.graph.events import emit, now
 from donewhen.state.ledger import add
 from donewhen.state.people.amounts import format_count
-from donewhen.state.plan.steps import SILENT_ROUNDS, transcript_key
+from donewhen.state.plan.steps import transcript_key
 from donewhen.state.proof.outcome import FINAL
 from donewhen.state.records import StepRecord
 from donewhen.state.run import Step
@@ -72,20 +72,3 @@ def send_correction(
         failed: StepRecord = {**record, "status": "failed", "code": "unusable", "reason": reason}
         return leave(state, runtime, failed, messages, spent)
     return {"record": record, "transcript": list(messages), "decision": None}
-
-
-def count_silence(record: StepRecord, new: bool) -> StepRecord:
-    """Return the record's change after a round: the current and the longest series of rounds without anything new."""
-    rounds = 0 if new else record.get("silent", 0) + 1
-    return {"silent": rounds, "silent_most": max(rounds, record.get("silent_most", 0))}
-
-
-def silence_hint(state: Step, runtime: Runtime[Settings], record: StepRecord) -> str:
-    """Return a hint for the model after several rounds without anything new, else ""; tell the user once."""
-    rounds = record["silent"]
-    if rounds < SILENT_ROUNDS:
-        return ""
-    if rounds == SILENT_ROUNDS:
-        emit(runtime, "note", text=f"Step {state['step']['id']}: nothing new in {rounds} rounds.")
-    said = f"Nothing new was observed in {rounds} rounds."
-    return f"{said} Unless you wait for something: do something else, finish, ask, or give up."

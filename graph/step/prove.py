@@ -17,12 +17,18 @@ from donewhen.graph.llm.output import form_of
 from donewhen.graph.people.interjections import interjection_entries, new_interjections
 from donewhen.graph.people.pauses import make_pause
 from donewhen.graph.step.audit import Subject, audit, is_audit_due
-from donewhen.graph.step.calls import CallContext, known_entries, make_reading, store_entry, with_whole_text
-from donewhen.graph.step.ending import READ_ON, ask_before_end
+from donewhen.graph.step.calls import (
+    CallContext,
+    ask_before_end,
+    known_entries,
+    make_reading,
+    store_entry,
+    with_whole_text,
+)
 from donewhen.graph.step.leave import leave, send_correction
 from donewhen.graph.sync import run_aside
 from donewhen.graph.tools.hooks import OPTIONS
-from donewhen.state.criteria.expect import meets
+from donewhen.state.criteria import criteria_of, meets
 from donewhen.state.ledger import exhausted
 from donewhen.state.people.amounts import format_count
 from donewhen.state.plan.next import RESERVE
@@ -30,7 +36,6 @@ from donewhen.state.plan.steps import transcript_key
 from donewhen.state.proof.audit import NO_DOUBT, doubts_to_send_back, findings, reasons
 from donewhen.state.proof.evidence import (
     EvidenceScope,
-    criteria_of,
     enough,
     ground_claim,
     is_change,
@@ -47,6 +52,7 @@ UNCHANGED = (
     "no call of this step changed anything, though it was granted tools for that: make the change, or finish with "
     "`unchanged`: why nothing had to be changed"
 )
+READ_ON = "A person is asked first. Finish again when you have read the answer."
 MOST_AGAIN = 10
 """The most reads that one goal_check repeats."""
 FORM_CORRECTIONS = 2

@@ -12,7 +12,7 @@ from langgraph.runtime import Runtime
 
 from donewhen.graph.asking import NOT_ASKED, ask_before_question
 from donewhen.graph.context import Deps
-from donewhen.graph.events import emit_charge, emit_decision, thread_of
+from donewhen.graph.events import emit, emit_charge, thread_of
 from donewhen.graph.executors.executor import executor_problem
 from donewhen.graph.llm.ask import Question, ask
 from donewhen.graph.llm.attachments import brief_message
@@ -31,8 +31,8 @@ from donewhen.graph.llm.reply import Decision, UnusableReply, read_reply
 from donewhen.graph.llm.voice import Voice
 from donewhen.graph.people.interjections import with_interjections
 from donewhen.graph.people.pauses import make_pause
-from donewhen.graph.step.calls import CallBatch, CallContext, known_entries
-from donewhen.graph.step.leave import count_silence, leave, send_correction, silence_hint
+from donewhen.graph.step.calls import CallBatch, CallContext, count_silence, known_entries, silence_hint
+from donewhen.graph.step.leave import leave, send_correction
 from donewhen.graph.tools.toolbox import Toolbox
 from donewhen.prompts import instructions
 from donewhen.state.errors import ModelError
@@ -71,7 +71,7 @@ async def decide(state: Step, runtime: Runtime[Settings], config: RunnableConfig
     after: Step = apply_update(before, update)  # type: ignore[assignment]
     calls = after["record"]["status"] == "running" and after["record"].get("calls")
     if calls and (saved or await _save_reply(before, runtime, update)):
-        update = combine_updates(update, await CallBatch.of(CallContext(after, runtime, config, deps, toolbox)).run())  # type: ignore[assignment]
+        update = combine_updates(update, await CallBatch(CallContext(after, runtime, config, deps, toolbox)).run())  # type: ignore[assignment]
     return update if shown is rounds else {**update, "transcript": [*shown, *update.get("transcript", ())]}
 
 
@@ -131,13 +131,15 @@ class StepRound:
             messages = [message, *reply_messages(message, partial(outcome.text, offered))]
             said = "; ".join(outcome.problems)
             return {**common, **send_correction(self.state, self.runtime, said, messages, self.spent)}
-        emit_decision(self.runtime, state["step"]["id"], outcome.kind, [call["name"] for call in outcome.calls])
+        tools = [call["name"] for call in outcome.calls]
+        emit(self.runtime, "decision", step=state["step"]["id"], kind=outcome.kind, tools=tools)
         return {**common, **await self._take(message, outcome)}
 
     def _obstacle(self, settings: Settings) -> StepRecord | None:
         """Return the record's change if the step must leave instead of asking; it may be exhausted (X08)."""
         state, most = self.state, settings.most_alone
-        if gone := executor_problem(state["step"].get("executor"), self.deps.executors):
+        executor = state["step"].get("executor")
+        if executor and (gone := executor_problem(executor, self.deps.executors)):
             return {"status": "failed", "code": "no_executor", "reason": gone}
         if settings.is_late():
             return {"status": "ready", "code": "deadline"}
@@ -150,16 +152,21 @@ class StepRound:
     async def _question(self, settings: Settings, tools: list[Json]) -> Question:
         """Return the request: instructions, tools, the brief, the rounds. Earlier parts never change."""
         state, step, left = self.state, self.state["step"], allowance_left(self.state)
-        named = self.deps.executors.get(step.get("executor") or "")
-        profile = profile_text(settings.profile, named.profile if named else "", settings.speaks)
-        model = partial(self.deps.model, "execute", settings, step.get("executor"))
-        brief = await brief_message(state["brief"], state.get("attachments", ()), self.runtime, model)
-        ending = _rounds_left(left, state.get("allowance") or {})
+        executor, attached = step.get("executor"), state.get("attachments")
+        own = self.deps.executors[executor].profile if executor else ""
+        profile, brief = profile_text(settings.profile, own, settings.speaks), HumanMessage(state["brief"])
+        if attached:
+            model = partial(self.deps.model, "execute", settings, executor)
+            brief = await brief_message(state["brief"], attached, self.runtime, model)
+        ending, rounds = [], left.get("rounds")
+        if rounds is not None and (rounds <= FEW_ROUNDS or rounds == state["allowance"]["rounds"] // 2):
+            # It comes last and is not kept, so that earlier messages never change.
+            ending = [HumanMessage(f"(Rounds left in this step, this one included: {rounds:g}.)")]
         return Question(
             "execute",
             [SystemMessage(instructions("execute", profile)), brief, *rounds_of(state), *ending],
             tools,
-            step.get("executor"),
+            executor,
             left,
             self.voice.say,
             self.voice.retract,
@@ -236,16 +243,6 @@ class StepRound:
         """Return the record after a round without anything new."""
         record = self.state["record"]
         return {**record, **count_silence(record, new=False), "corrections": 0}
-
-
-def _rounds_left(left: Amounts, allowance: Amounts) -> list[HumanMessage]:
-    """Return a note on the remaining rounds, at half of them and when few are left.
-
-    It comes last and is not kept, so that earlier messages never change.
-    """
-    if (rounds := left.get("rounds")) is None or not (rounds <= FEW_ROUNDS or rounds == allowance["rounds"] // 2):
-        return []
-    return [HumanMessage(f"(Rounds left in this step, this one included: {rounds:g}.)")]
 
 
 # The reply of a round is saved before it is acted on: one round is one checkpoint, and after a crash in it no model is

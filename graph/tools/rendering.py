@@ -66,15 +66,11 @@ def _as_data(value: Any) -> Any:
 
 def cap_text(text: str, limit: int) -> str:
     """Return the text in a form that every database accepts; beyond `limit`, its head and a note of its length."""
-    if len(text) <= limit:
-        return storable_text(text)
-    note = f"\n… the result had {len(text):,} characters; the rest was not kept"
-    return storable_text(text[: cut_before(text, max(limit - len(note), 0))]) + note
-
-
-def storable_text(text: str) -> str:
-    """Return the text without lone surrogates and NUL, which UTF-8 and Postgres do not accept."""
-    return clean_text(text).replace("\0", "␀")
+    note = ""
+    if len(text) > limit:
+        note = f"\n… the result had {len(text):,} characters; the rest was not kept"
+        text = text[: cut_before(text, max(limit - len(note), 0))]
+    return clean_text(text).replace("\0", "␀") + note  # UTF-8 takes no lone surrogate, and PostgreSQL no NUL
 
 
 def cut_before(text: str, position: int) -> int:

@@ -14,7 +14,7 @@ from typing import Annotated, Any, ClassVar, Literal, NotRequired
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 from typing_extensions import TypedDict
 
-from donewhen.state.criteria.criterion import Criteria, NotBlank
+from donewhen.state.criteria import Criteria, NotBlank
 from donewhen.state.errors import validation_problems
 from donewhen.state.pattern import pattern
 from donewhen.state.plan.order import avoid_circles

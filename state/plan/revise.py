@@ -11,10 +11,10 @@ from functools import partial
 from types import MappingProxyType
 from typing import Any
 
+from donewhen.state.criteria import criteria_of
 from donewhen.state.language.texts import say
 from donewhen.state.plan.order import avoid_circles, dependants, find_circle, needs_of
 from donewhen.state.plan.rules import Rules, fold_text
-from donewhen.state.proof.evidence import criteria_of
 from donewhen.state.values import Json, near
 
 Speak = Callable[..., str]

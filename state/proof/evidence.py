@@ -32,11 +32,6 @@ WRITES = ("write", "idempotent")
 Entry = Mapping[str, Any]
 
 
-def criteria_of(step: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the step's criteria; without any, its content is the criterion."""
-    return list(step.get("done_when") or []) or [{"text": f"Done: {step['content']}", "check": None, "judge": False}]
-
-
 def read_goal_check(
     goal_check: Any, criteria: Sequence[Mapping[str, Any]], level: str, standing: Mapping[int, Any] | None = None
 ) -> dict[int, dict[str, Any]] | list[str]:

@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import dropwhile, groupby
 from typing import Any, Literal, Unpack
 
@@ -61,12 +61,10 @@ def shorten_entry(entry: JournalEntry, limit: int) -> JournalEntry:
     return {**entry, "text": text, "stored": True}
 
 
-_canonical = json.JSONEncoder(sort_keys=True, ensure_ascii=False, separators=(",", ":"), default=str).encode
-
-
-def canonical_json(arguments: Any) -> str:
-    """Return arguments as canonical JSON, independent of the order of keys."""
-    return _canonical(arguments)
+canonical_json: Callable[[Any], str] = json.JSONEncoder(
+    sort_keys=True, ensure_ascii=False, separators=(",", ":"), default=str
+).encode
+"""Return arguments as canonical JSON, independent of the order of keys."""
 
 
 def call_key(tool: str, arguments: Any) -> str:

@@ -4,10 +4,11 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
+from donewhen.state.criteria import criteria_of
 from donewhen.state.language.texts import catalogue, say
 from donewhen.state.ledger import meter
 from donewhen.state.proof.audit import DOUBTFUL
-from donewhen.state.proof.evidence import criteria_of, enough
+from donewhen.state.proof.evidence import enough
 from donewhen.state.proof.journal import call_key, canonical_json, is_tool_call, repeated_calls
 from donewhen.state.proof.receipt import CriterionRow, EffectRow, QuestionRow, Receipt, ReplacedRow, Status, StepRow
 from donewhen.state.records import StepRecord

@@ -20,7 +20,7 @@ from pydantic import (
     model_validator,
 )
 
-from donewhen.state.criteria.criterion import Criteria
+from donewhen.state.criteria import Criteria
 from donewhen.state.errors import ConfigError
 from donewhen.state.ledger import Limits
 from donewhen.state.options import Options, option_problems

@@ -14,7 +14,7 @@ from langchain_core.tools import ToolException
 from donewhen import Agent, Settings
 from donewhen.agent.workspace import workspace_tools
 from donewhen.agent.workspace.data.tables import QUIET_NS, SNIFFED_ROWS
-from donewhen.state.criteria.expect import meets
+from donewhen.state.criteria import meets
 from donewhen.testing import call, finish_step
 from tests.kit.flows import FREE, one_step
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from donewhen.state.criteria.expect import Expectation, meets
+from donewhen.state.criteria import Expectation, meets
 
 ROWS = '{"rows": 3, "ok": true, "names": ["a", "b"], "items": [{"n": 1}, {"n": 2}], "none": null, "text": "a3"}'
 

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from donewhen.state.proof.evidence import criteria_of, enough, read_goal_check, read_references
+from donewhen.state.criteria import criteria_of
+from donewhen.state.proof.evidence import enough, read_goal_check, read_references
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers(-3, 9) | st.floats() | st.text(max_size=8),

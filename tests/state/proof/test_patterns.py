@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from donewhen import Agent
-from donewhen.state.criteria.expect import Expectation
-from donewhen.state.criteria.patterns import count_elements, path_problem, pattern_problem
+from donewhen.state.criteria import Expectation, count_elements, path_problem, pattern_problem
 from donewhen.testing import ScriptedModel, submit_plan
 from tests.kit.runs import step
 

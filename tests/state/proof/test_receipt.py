@@ -14,7 +14,7 @@ from pydantic import TypeAdapter
 from donewhen import Agent
 from donewhen.agent.run import Run
 from donewhen.agent.workspace import workspace_tools
-from donewhen.state.proof.evidence import criteria_of
+from donewhen.state.criteria import criteria_of
 from donewhen.state.proof.outcome import CODES, FINAL, receipt, status_of, summary, unfinished_lines
 from donewhen.state.proof.quotes import SearchedText
 from donewhen.state.proof.receipt import Receipt

@@ -1,12 +1,20 @@
-"""Compare a tool's result with the expectation of a check. Pure; `graph` runs the tool."""
+"""Criteria: their form, the expectations of their checks, and how a tool's result is compared with one.
+
+`graph` runs the tools. Regular expressions and JSON paths of models that would exhaust memory or never end are refused:
+counted repeats are expanded when a pattern is compiled, so nested ones multiply; every group keeps all its matches; and
+regular expressions within a path cannot be stopped.
+"""
 
 import json
 import math
+import re
 from collections.abc import Mapping
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import (
+    AfterValidator,
     BaseModel,
+    BeforeValidator,
     ConfigDict,
     Field,
     FiniteFloat,
@@ -16,8 +24,19 @@ from pydantic import (
     model_validator,
 )
 
-from donewhen.state.criteria.patterns import PATTERN_CHARS, path_problem, pattern_problem
 from donewhen.state.pattern import pattern
+
+PATTERN_CHARS = 500
+PATTERN_SIZE = 10_000
+"""The most elements of a pattern with its counted repeats expanded; about 300 bytes each."""
+PATTERN_GROUPS = 5
+PATH_CHARS = 500
+
+_TOKEN = pattern(
+    r"(?P<comment>\(\?\#[^)]*\))|\\.|\[\^?\]?(?:\\.|[^\]\\]){0,500}\]|\{(?P<least>[0-9]*)(?:,[0-9]*)?\}|.", re.DOTALL
+)
+_VERBOSE = pattern(r"\(\?[a-zA-Z0-9]*x")
+_GROUP = pattern(r"\((?!\?)|\(\?P?<(?![=!])")
 
 Operator = Literal["==", "!=", ">", ">=", "<", "<=", "contains", "exists"]
 NUMBER = pattern(r"[-+]?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?(?:[eE][-+]?\d{1,3})?")
@@ -65,6 +84,45 @@ class Check(BaseModel):
     tool: str
     arguments: dict[str, JsonValue] = Field(default_factory=dict)
     expect: Literal["ok"] | Expectation = "ok"
+
+
+def _not_blank(text: str) -> str:
+    if not (trimmed := text.strip()):
+        raise ValueError("is blank")
+    return trimmed
+
+
+NotBlank = Annotated[str, AfterValidator(_not_blank)]
+
+
+class Criterion(BaseModel):
+    """One thing that must hold when the step is done, and optionally the check that decides it."""
+
+    model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid", defer_build=True)
+
+    text: NotBlank
+    check: Check | None = Field(
+        default=None, description="read-only tool call that the runtime makes to decide this criterion"
+    )
+    judge: bool = Field(default=False, description="let a second model decide this criterion from the evidence")
+
+
+def _criteria(value: Any) -> Any:
+    if value is None:
+        return []
+    items = value if isinstance(value, list) else [value]
+    return [{"text": item} if isinstance(item, str) else item for item in items]
+
+
+Criteria = Annotated[list[Criterion], BeforeValidator(_criteria)]
+
+
+def criteria_of(step: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the step's criteria; without any, its content is the criterion."""
+    return list(step.get("done_when") or []) or [{"text": f"Done: {step['content']}", "check": None, "judge": False}]
+
+
+# A result and an expectation --------------------------------------------------------------------------------------
 
 
 def meets(expect: str | Mapping[str, Any], ok: bool, text: str) -> tuple[bool, str]:
@@ -160,3 +218,68 @@ def _contains(found: Any, value: Any) -> bool:
 
 def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+# Patterns and paths of models --------------------------------------------------------------------------------------
+
+
+def pattern_problem(pattern: str, groups: int = PATTERN_GROUPS) -> str | None:
+    """Return why this regular expression is refused, in words for its author; None if it is not.
+
+    `groups` is the most capturing groups; for short texts more do no harm.
+    """
+    if _VERBOSE.search(pattern):
+        return f"{pattern[:80]!r} has the flag x; write the pattern without it"
+    if count_elements(pattern) > PATTERN_SIZE:
+        return (
+            f"{pattern[:80]!r} repeats too much: with its counted repeats written out it has more than "
+            f"{PATTERN_SIZE:,} elements; use smaller counts, or * and +"
+        )
+    if len(_GROUP.findall(pattern)) > groups:
+        return f"{pattern[:80]!r} has more than {groups} groups that capture; write (?:…) where none is needed"
+    import regex  # 8 ms, for the few plans that have a pattern
+
+    try:
+        regex.compile(pattern)
+    except regex.error as error:
+        return f"{pattern[:80]!r} is not a regular expression: {error}"
+    return None
+
+
+def count_elements(pattern: str) -> int:
+    """Return the number of elements of a pattern with its counted repeats expanded; linear, without compiling."""
+    open_groups, last = [0], 0
+    for token in _TOKEN.finditer(pattern):
+        text, least = token[0], token["least"]
+        if least is not None:
+            times = max(int(least or 0), 1)
+            open_groups[-1] += last * (times - 1)
+            last *= times
+        elif text == "(":
+            open_groups.append(1)
+        elif text == ")":
+            last = open_groups.pop()
+            open_groups = open_groups or [0]
+            open_groups[-1] += last
+        elif not token["comment"]:
+            open_groups[-1] += 1
+            last = 1
+    return sum(open_groups)
+
+
+def path_problem(path: str) -> str | None:
+    """Return why this JSON path is refused; None if it is not."""
+    if len(path) > PATH_CHARS:
+        return f"a path has at most {PATH_CHARS} characters; this one has {len(path):,}"
+    if "=~" in path or "sub(" in path:
+        return f"{path[:80]!r} holds a regular expression, which a path cannot; use matches"
+    if path.count("..") > 1:
+        return f"{path[:80]!r} is a path that descends with .. more than once; name the keys on the way"
+    from jsonpath_ng.exceptions import JSONPathError  # 14 ms, for the few plans that have a path
+    from jsonpath_ng.ext.parser import parse
+
+    try:
+        parse(path)
+    except (JSONPathError, ValueError, AttributeError, TypeError) as error:
+        return f"{path!r} is not a JSON path, such as $.rows or $[?(@.id=='a')].n: {error}"
+    return None
