@@ -538,7 +538,7 @@ def _people_note(call: FrozenCall) -> str:
 
 def _call_for_hooks(context: CallContext, made: GatedCall) -> Call:
     state, name, effect = context.state, made.call["name"], made.tool.effect if made.tool else "write"
-    place = (thread_of(context.runtime), state["step"]["id"], state["goal"])
+    place = (context.thread, state["step"]["id"], state["goal"])
     return Call(*place, name, made.call["args"], effect)
 
 
@@ -591,7 +591,7 @@ async def ask_before_end(
     if not (hooks := context.deps.hooks.before_end):
         return HookDecision()
     state = context.state
-    end = End(thread_of(context.runtime), state["step"]["id"], state["goal"], text, status, output)
+    end = End(context.thread, state["step"]["id"], state["goal"], text, status, output)
     verdict = await ask_hooks(hooks, end, partial(tell_people, context))
     if verdict.refused or not verdict.question:
         return HookDecision(verdict.refused)
@@ -623,23 +623,16 @@ async def make_call(context: CallContext, made: GatedCall) -> None:
     Its outcome is an UnknownEffect if a person must decide whether to make it. Hooks that were not asked at a gate are
     asked here; then neither they nor the tool can ask a person.
     """
-    state, thread, store, call, known = (
-        context.state,
-        thread_of(context.runtime),
-        context.runtime.store,
-        made.call,
-        made.tool,
-    )
+    state, store, call, known = context.state, context.runtime.store, made.call, made.tool
     assert known is not None, call["name"]
     said = made.verdict or await ask_before_call(context, made)
     refused = said.refused
     if said.question and made.verdict is None:
         refused = f"a person would have to agree, in a step: {said.question}"
     record, id, turn = state["record"], state["step"]["id"], state.get("turn", 1)
-    place = Place.of(context.config, depth=2)
     again = (call["asked"],) if call.get("asked") else ()
-    where = (thread, turn, id, record["attempt"], record["rounds"], call.get("position", 0), *again)
-    key = effect_key(place.scope, *where, tool=call["name"], arguments=call["args"])
+    where = (context.thread, turn, id, record["attempt"], record["rounds"], call.get("position", 0), *again)
+    key = effect_key(context.place.scope, *where, tool=call["name"], arguments=call["args"])
     meter = Meter(context.left, context.deps.prices)
     config = without_listeners(context.config, meter)
 
@@ -649,7 +642,7 @@ async def make_call(context: CallContext, made: GatedCall) -> None:
         if refused:
             result = CallResult(False, f"Not run: {refused}", 0.0, error="refused")
         else:
-            with keep_changes(store, thread, changed, context.deps.secrets):
+            with keep_changes(store, context.thread, changed, context.deps.secrets):
                 result = await _call_tool(context, made, {**config, "metadata": about}, key)
             result = await _ask_before_questions(context, call, result)
         if not _is_asking(call, result):
@@ -671,7 +664,9 @@ async def make_call(context: CallContext, made: GatedCall) -> None:
         handoff=bool(call.get("delegated")),
     )
     own = {*record.get("wrote", ()), *state.get("wrote", ()), *context.wrote}
-    log = EffectLog(store, thread, place, step=id, settled=state.get("settled_writes", ()), own=own, turn=turn)
+    log = EffectLog(
+        store, context.thread, context.place, step=id, settled=state.get("settled_writes", ()), own=own, turn=turn
+    )
     made.outcome = outcome = await perform(log, effect, run)
     if isinstance(outcome, UnknownEffect):
         return
@@ -694,7 +689,8 @@ async def _call_tool(context: CallContext, made: GatedCall, config: RunnableConf
         seconds = seconds_for(tool, call["args"], context.seconds)
         if call.get("answers"):
             config = with_resume_values(config, [*resume_values(call).values()])
-        return await call_tool(ToolCall(tool, call["args"], seconds, config, key, call["id"] or None, secrets=secrets))
+        about: Any = {"secrets": secrets, "callee": made.tool.callee}
+        return await call_tool(ToolCall(tool, call["args"], seconds, config, key, call["id"] or None, **about))
     except GraphInterrupt as pause:
         interrupts = pause.args[0] if pause.args else ()
         if may_ask and interrupts and call.get("asked", 0) >= MOST_ASKED:

@@ -13,7 +13,7 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, get_args, get_origin, get_type_hints
+from typing import Any, cast, get_args, get_origin, get_type_hints
 
 from langchain_core.messages import ToolMessage
 from langchain_core.runnables import RunnableConfig
@@ -108,6 +108,33 @@ def seconds_for(tool: BaseTool, arguments: Mapping[str, Any], usual: float | Non
 
 
 @dataclass(frozen=True)
+class Callee:
+    """What every call of a tool needs to know about it, found out once."""
+
+    guarded: BaseTool
+    """The same tool, including its state, with a guard around its body."""
+    in_thread: bool
+    """True if LangChain would run it in the loop's thread pool, where a few hanging tools block all."""
+    injected: Mapping[str, Any]
+    """The annotations of arguments that no model fills, by name."""
+    takes_key: bool
+    """True if it declares an `idempotency_key`."""
+
+    @classmethod
+    def of(cls, tool: BaseTool) -> "Callee":
+        """Find it out."""
+        declared, kind = _declared(tool), cast("Any", type(tool))
+        wraps_function = "func" in kind.model_fields and "coroutine" in kind.model_fields
+        if kind.arun is not BaseTool.arun or (kind.ainvoke is not BaseTool.ainvoke and not wraps_function):
+            in_thread = False
+        elif wraps_function:
+            in_thread = getattr(tool, "coroutine", None) is None
+        else:
+            in_thread = kind._arun is BaseTool._arun
+        return cls(guard(tool), in_thread, declared.injected, declared.takes_key)
+
+
+@dataclass(frozen=True)
 class ToolCall:
     """A call that is about to be made."""
 
@@ -123,6 +150,8 @@ class ToolCall:
     """The most characters of the result."""
     secrets: Sequence[str] = ()
     """Values that the result must not contain, besides recognized credentials."""
+    callee: Callee | None = None
+    """What is known about the tool; if None, it is found out."""
 
 
 async def call_tool(call: ToolCall) -> CallResult:
@@ -134,12 +163,13 @@ async def call_tool(call: ToolCall) -> CallResult:
     need them.
     """
     started, id = time.perf_counter(), call.call_id or f"call_{uuid.uuid4().hex}"
+    callee = call.callee or Callee.of(call.tool)
     try:
-        arguments = with_injected(call.tool, call.arguments, call.idempotency_key, id, call.config)
+        arguments = _with_injected(call, callee, id)
     except Exception as error:
         result = CallResult(False, cap_text(str(error), call.limit), 0.0, error="refused")
     else:
-        result = await _run(call, {"type": "tool_call", "id": id, "name": call.tool.name, "args": arguments})
+        result = await _run(call, callee, {"type": "tool_call", "id": id, "name": call.tool.name, "args": arguments})
     result = replace(result, seconds=time.perf_counter() - started)
     if (call.tool.metadata or {}).get("secrets") is True:
         return result
@@ -149,40 +179,39 @@ async def call_tool(call: ToolCall) -> CallResult:
     return await run_aside(size, partial(_conceal, result, files, call.secrets))
 
 
-async def _run(call: ToolCall, message: dict[str, Any]) -> CallResult:
+async def _run(call: ToolCall, callee: Callee, message: dict[str, Any]) -> CallResult:
     """Pass the tool its call as LangChain's message, wait for the end, and read what came of it.
 
     It runs in a thread or in a task of its own, so that nothing in it can end ours.
     """
-    tool, body, guarded = call.tool, _Body(call.limit), guard(call.tool)
+    body = _Body(call.limit)
 
     def invoke() -> Any:
         _body.set(body)
-        return guarded.invoke(message, call.config)
+        return callee.guarded.invoke(message, call.config)
 
     async def ainvoke() -> WorkEnd:
         _body.set(body)
         try:
-            return WorkEnd(await guarded.ainvoke(message, call.config))
+            return WorkEnd(await callee.guarded.ainvoke(message, call.config))
         except BaseException as error:  # a SystemExit in a task would end the event loop
             return WorkEnd(error=error)
 
-    in_thread = is_synchronous(tool)
-    run = start_in_thread(invoke) if in_thread else asyncio.create_task(ainvoke())
+    run = start_in_thread(invoke) if callee.in_thread else asyncio.create_task(ainvoke())
     _running.add(run)
     run.add_done_callback(_running.discard)
     why = None
     try:
         await asyncio.wait({run}, timeout=call.timeout)
         if run.done():
-            return _read(run.result(), body, tool)
+            return _read(run.result(), body, call.tool)
         why = TIMED_OUT
     finally:
         if not run.done():
             run.cancel(why) if isinstance(run, asyncio.Task) else run.cancel()
             await asyncio.wait({run}, timeout=GRACE)
     late = f"no result after {call.timeout:g} seconds; the "
-    late += "tool runs in a thread that cannot be stopped" if in_thread else "call was cancelled"
+    late += "tool runs in a thread that cannot be stopped" if callee.in_thread else "call was cancelled"
     return CallResult(False, late, 0.0, error="timeout", unknown=True)
 
 
@@ -258,15 +287,6 @@ def _is_watched(tool: BaseTool) -> bool:
     return guard(tool) is not tool
 
 
-def is_synchronous(tool: BaseTool) -> bool:
-    """Return whether LangChain would run the tool in the loop's thread pool, where a few hanging tools block all."""
-    kind: Any = type(tool)
-    wraps_function = "func" in kind.model_fields and "coroutine" in kind.model_fields
-    if kind.arun is not BaseTool.arun or (kind.ainvoke is not BaseTool.ainvoke and not wraps_function):
-        return False
-    return getattr(tool, "coroutine", None) is None if wraps_function else kind._arun is BaseTool._arun
-
-
 @functools.lru_cache(maxsize=256)
 def _guarded_class(kind: Any) -> Any:
     return wrap_bodies(kind, _watch, lambda tool, value: _to_text(value, tool.response_format))
@@ -331,26 +351,23 @@ def _to_text(value: Any, response_format: str) -> Any:
 # Arguments that no model fills: the idempotency key, the call's id, LangGraph's store and runtime
 
 
-def with_injected(
-    tool: BaseTool, arguments: Mapping[str, Any], key: str | None, call_id: str, config: RunnableConfig | None
-) -> dict[str, Any]:
+def _with_injected(call: ToolCall, callee: Callee, id: str) -> dict[str, Any]:
     """Return the arguments with all injected ones; values that the caller set for those are dropped.
 
     Raises ValueError if the tool needs a store and there is none.
     """
-    declared = _declared(tool)
-    full = {name: value for name, value in arguments.items() if name not in declared.injected}
-    if key is not None and declared.takes_key:
-        full[RUNTIME_ARGUMENT] = key
-    for name, annotation in declared.injected.items():
+    full = {name: value for name, value in call.arguments.items() if name not in callee.injected}
+    if call.idempotency_key is not None and callee.takes_key:
+        full[RUNTIME_ARGUMENT] = call.idempotency_key
+    for name, annotation in callee.injected.items():
         if name == RUNTIME_ARGUMENT or _has(annotation, InjectedToolCallId):
             continue  # set above; LangChain itself sets the id of the call
         if _has(annotation, ToolRuntime):
-            full[name] = _tool_runtime(call_id, config)
+            full[name] = _tool_runtime(id, call.config)
         elif _has(annotation, InjectedStore) and (store := _runtime().store) is not None:
             full[name] = store
-        elif not _has_default(tool, name):
-            raise ValueError(f"the tool {tool.name!r} wants a store in {name!r}, and this run has none")
+        elif not _has_default(call.tool, name):
+            raise ValueError(f"the tool {call.tool.name!r} wants a store in {name!r}, and this run has none")
     return full
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from langchain_core.tools import BaseTool, StructuredTool
 
-from donewhen.graph.tools.call import check_injection
+from donewhen.graph.tools.call import Callee, check_injection
 from donewhen.graph.tools.paths import path_problem, paths_of
 from donewhen.graph.tools.schema import Schema, close_schema, parameters_of, schema_for_model
 from donewhen.state.consent import KnownTargets
@@ -196,6 +196,11 @@ class KnownTool:
         from donewhen.graph.tools.arguments import Arguments
 
         return Arguments(self.closed, closed=False)
+
+    @functools.cached_property
+    def callee(self) -> Callee:
+        """What every call of the tool needs."""
+        return Callee.of(self.tool)
 
     @functools.cached_property
     def terms(self) -> Counter[str]:
