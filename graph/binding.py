@@ -5,7 +5,7 @@ A subgraph gets its inputs by reference, from the configuration. They are not st
 
 import inspect
 from collections.abc import Awaitable, Callable, Hashable, Mapping
-from typing import Any
+from typing import Any, cast
 
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda
 from langgraph.graph import StateGraph
@@ -179,22 +179,20 @@ class Subgraph(RunnableLambda[Any, Any]):
         self._deps = deps
 
     def invoke(self, input: Any, config: RunnableConfig | None = None, **options: Any) -> Any:
-        run, inputs = self._prepare(input, config)
-        return _of_subgraph(run, self._graph.invoke({"id": inputs["id"]}, self._configure(inputs, config), **options))
+        run, started, config = self._prepare(input, config)
+        return _of_subgraph(run, self._graph.invoke(started, config, **options))
 
     async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **options: Any) -> Any:
-        run, inputs = self._prepare(input, config)
-        update = await self._graph.ainvoke({"id": inputs["id"]}, self._configure(inputs, config), **options)
-        return _of_subgraph(run, update)
+        run, started, config = self._prepare(input, config)
+        return _of_subgraph(run, await self._graph.ainvoke(started, config, **options))
 
-    def _prepare(self, sent: Json, config: RunnableConfig | None) -> tuple[Json, Json]:
-        """Return the run's state and the subgraph's inputs."""
-        run = migrate((config or {})["configurable"][READ_KEY](list(RunState.__annotations__), False))
-        return run, self._inputs_of(run, sent, with_settings(get_runtime(), self._deps).context, self._deps)
-
-    def _configure(self, inputs: Json, config: RunnableConfig | None) -> RunnableConfig:
-        configurable = {**(config or {})["configurable"], INPUTS: inputs, DEPS: self._deps}
-        return {**(config or {}), "configurable": configurable}
+    def _prepare(self, sent: Json, config: RunnableConfig | None) -> tuple[Json, Json, RunnableConfig]:
+        """Return the run's state, what the subgraph stores of it, and a configuration with its inputs."""
+        configurable = (config or {})["configurable"]
+        run = migrate(configurable[READ_KEY](list(RunState.__annotations__), False))
+        inputs = self._inputs_of(run, sent, with_settings(get_runtime(), self._deps).context, self._deps)
+        given = {**(config or {}), "configurable": {**configurable, INPUTS: inputs, DEPS: self._deps}}
+        return run, {"id": inputs["id"]}, cast("RunnableConfig", given)
 
 
 def _of_subgraph(run: Json, output: Json) -> Update:

@@ -106,13 +106,15 @@ def share(left: Mapping[str, float], parts: int, reserve: Mapping[str, float]) -
 
     Whole numbers are split as evenly as possible; the first parts take the remainder.
     """
-    split = {key: _split(_less(amount, reserve.get(key, 0)), parts) for key, amount in left.items()}
+    split: dict[str, list[float]] = {}
+    for key, amount in left.items():
+        kept = reserve.get(key, 0)
+        free = max(0, amount - (math.ceil(kept) if isinstance(amount, int) else kept))
+        if isinstance(free, int):
+            split[key] = [free // parts + (1 if index < free % parts else 0) for index in range(parts)]
+        else:  # rounded down: a quotient rounded up would add up to more than there is
+            split[key] = [free] if parts == 1 else [math.nextafter(free / parts, 0.0)] * parts
     return [{key: amounts[index] for key, amounts in split.items()} for index in range(parts)]
-
-
-def _less(amount: float, reserve: float) -> float:
-    """Subtract; whole amounts stay whole."""
-    return max(0, amount - (math.ceil(reserve) if isinstance(amount, int) else reserve))
 
 
 def estimate_in_flight(spent: Mapping[str, float] | None, calls: int) -> Amounts:
@@ -124,13 +126,6 @@ def estimate_in_flight(spent: Mapping[str, float] | None, calls: int) -> Amounts
     made = (spent or {}).get("model_calls", 0)
     known = {key: (spent or {}).get(key, 0) for key in ALWAYS}
     return {key: 2 * calls * amount / made for key, amount in known.items() if amount} if made and calls else {}
-
-
-def _split(amount: float, parts: int) -> list[float]:
-    if isinstance(amount, int):
-        return [amount // parts + (1 if index < amount % parts else 0) for index in range(parts)]
-    # Rounded down: a quotient rounded up would add up to more than there is.
-    return [amount] if parts == 1 else [math.nextafter(amount / parts, 0.0)] * parts
 
 
 def meter(spent: Mapping[str, float] | None, limits: Limits, granted: Mapping[str, float] | None) -> list[MeterRow]:

@@ -101,6 +101,7 @@ def planning_brief(deps: Deps, settings: Settings, facts: Mapping[str, Any], off
     """
     toolbox, fence = deps.all_tools(settings), facts.get("fence") or ""
     schema = facts.get("output_schema") if full else None
+    said = [each for each in facts.get("said") or () if each["text"] != facts.get("feedback")]
     lines = [MORE_TOOLS] if offer.bound and offer.listed else []
     lines += [_tool_line(toolbox, name) for name in offer.listed]
     lines += [f"({offer.more} more tools, less likely to fit; find_tools finds them)"] if offer.more else []
@@ -119,7 +120,7 @@ def planning_brief(deps: Deps, settings: Settings, facts: Mapping[str, Any], off
         section("approved_plan", _json_text(_without_defaults(facts.get("approved_plan"))), fence),
         section("failure", facts.get("failure") or "", fence),
         section("proposal", _json_text(_without_defaults(facts.get("proposal"))), fence),
-        user_said_section([said for said in facts.get("said") or () if said["text"] != facts.get("feedback")]),
+        section("user_said", _statement_lines(said)),
         section("feedback", facts.get("feedback") or ""),
         section("output_schema", _json_text(schema)),
         section("criteria", "\n".join(f"- {criterion.text}" for criterion in settings.done_when)),
@@ -185,6 +186,7 @@ def step_brief(values: Mapping[str, Any], step: Mapping[str, Any], today: str = 
     criteria = [_criterion_line(number, criterion) for number, criterion in enumerate(criteria_of(step), 1)]
     gathered = "\n".join(part for part in shown if part)
     journal = values.get("journal") or ()
+    said = user_statements(values, transcript_key(step["id"], records.get(step["id"], {})))
     seen = [
         observation_index(journal, {PLANNING, *gone}, fence),
         observation_index(journal, before, fence, max(SEEN_ROOM // len(plan["steps"]), LEAST_SEEN_CHARS)),
@@ -196,7 +198,7 @@ def step_brief(values: Mapping[str, Any], step: Mapping[str, Any], today: str = 
         section("earlier", earlier_index(values), fence),
         *_background_sections(values, fence),
         section("goal", values["goal"]),
-        user_said_section(user_statements(values, transcript_key(step["id"], records.get(step["id"], {})))),
+        section("user_said", _statement_lines(said)),
         f"<results>\n{gathered}\n</results>" if gathered else "",
         section("seen", "\n".join(part for part in seen if part), fence),
         section("step", step["content"], id=step["id"]),
@@ -258,12 +260,8 @@ def _background_sections(values: Mapping[str, Any], fence: str) -> list[str]:
     return [section(name, text, "" if name == "agents_md" else fence) for name, text in given.items()]
 
 
-def user_said_section(said: Sequence[Mapping[str, str]]) -> str:
-    """Render the user's own words in this run, not framed as data, because they are to be followed (C10)."""
-    return section("user_said", _statement_lines(said))
-
-
 def _statement_lines(said: Sequence[Mapping[str, str]]) -> str:
+    """Render the user's own words in this run. They are not framed as data, because they are to be followed (C10)."""
     lines = []
     for one in said:
         asked = " ".join(one.get("question", "").split())[:QUESTION_CHARS]
@@ -304,7 +302,7 @@ def delivery_brief(
     return brief(
         section("fence", fence),
         section("goal", values["goal"]),
-        user_said_section(user_statements(values)),
+        section("user_said", _statement_lines(user_statements(values))),
         section(
             "done_when",
             "\n".join(_criterion_line(number, criterion) for number, criterion in enumerate(goal_criteria, 1)),

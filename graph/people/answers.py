@@ -61,10 +61,6 @@ class ResolvedAnswer:
         """The step that asked; "" for planning and the run."""
         return self.pause["step"] or ""
 
-    def row(self) -> Json:
-        """Return the answer's row in the receipt."""
-        return decision_row(self.pause, self.answer.kind, self.answer.text, self.by, self.at)
-
 
 def take_answer(state: RunState, pending: Pause, value: Any, deps: Deps, settings: Settings) -> RunState:
     """Return the update for an answer to `pending`, or for answers by id to any open questions.
@@ -170,21 +166,16 @@ def _close_asked_pause(state: RunState, pending: Pause, answer: Answer | None, *
     """Close the current question; without an answer it stays open, or is asked again later."""
     messages = state["messages"]
     if answer is not None or ended:
-        return {"pending": None, "messages": close_pause(messages, pending, _describe(pending, answer))}
+        text = (answer.text or answer.kind) if answer else "Ended."
+        if answer and pending["kind"] == "plan":
+            fixed = {"approve": "Approved.", "edit": "Approved with changes.", "cancel": "Cancelled."}
+            text = fixed.get(answer.kind) or f"Rejected: {answer.text}".rstrip(": ")
+        return {"pending": None, "messages": close_pause(messages, pending, text)}
     if pending["step"] is not None or pending["kind"] == "budget":
         # Answered steps continue first; this question is asked again afterwards.
         return {"pending": None, "messages": close_pause(messages, pending, "Asked again later.")}
     kept = with_fresh_call(messages, {**pending, "problem": "", "draft": None})
     return {"pending": kept, "messages": [*close_pause(messages, pending, "Asked again."), pause_message(kept)]}
-
-
-def _describe(pending: Pause, answer: Answer | None) -> str:
-    if answer is None:
-        return "Ended."
-    if pending["kind"] == "plan":
-        fixed = {"approve": "Approved.", "edit": "Approved with changes.", "cancel": "Cancelled."}
-        return fixed.get(answer.kind) or f"Rejected: {answer.text}".rstrip(": ")
-    return answer.text or answer.kind
 
 
 # --- what an answer changes, by the kind of pause
@@ -195,7 +186,7 @@ def apply_answer(values: Mapping[str, Any], taken: ResolvedAnswer) -> Json:
     pending, answer = taken.pause, taken.answer
     if pending["kind"] == "plan":
         return _apply_to_plan(values, taken)
-    row = taken.row()
+    row = decision_row(pending, answer.kind, answer.text, taken.by, taken.at)
     if pending["kind"] == "tool" and answer.kind == "edit":
         row["edited"] = redact_json(answer.arguments or {})
     if answer.kind == "cancel":
@@ -218,7 +209,8 @@ def _cancel_reason(pending: Pause) -> str:
 
 def _apply_to_plan(values: Mapping[str, Any], taken: ResolvedAnswer) -> Json:
     pending, answer, approval = taken.pause, taken.answer, values.get("approval")
-    row = {**taken.row(), "revision": pending["revision"]}
+    row = decision_row(pending, answer.kind, answer.text, taken.by, taken.at)
+    row["revision"] = pending["revision"]
     row |= {"limits": answer.amounts} if answer.amounts else {}
     granted = {key: amount - pending["limits"][key] for key, amount in answer.amounts.items()}
     if answer.kind in ("approve", "edit"):

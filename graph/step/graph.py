@@ -1,6 +1,5 @@
 """The execute node, a subgraph for one step: (delegate →) decide → decide … → goal_check. `act` makes delayed calls."""
 
-from collections.abc import Mapping
 from functools import cache, partial
 from typing import Any, Literal
 
@@ -24,6 +23,9 @@ from donewhen.state.proof.journal import CallHistory, citable_entries
 from donewhen.state.proof.outcome import FINAL
 from donewhen.state.run import PLANNING, Json, Step, StepOutput, StepStored
 from donewhen.state.settings import Settings
+
+AT_WORK = ("running", "waiting", "ready")
+"""Statuses of steps whose attempts may still end well, so that their writes are accounted for."""
 
 
 def build_execute(deps: Deps) -> Subgraph:
@@ -84,6 +86,8 @@ def step_input(run: Json, sent: Json, settings: Settings, deps: Deps) -> Json:
     plan, records, journal = run["plan"] or {}, run.get("steps") or {}, run.get("journal") or []
     record, step = records[id], find_step(plan, id)
     gone = records.keys() - {each["id"] for each in plan["steps"]}
+    others = [other for key, other in records.items() if key != id]
+    wrote = [key for other in others if other.get("status") in AT_WORK for key in other.get("wrote") or ()]
     executor = deps.executors.active.get(step.get("executor") or "")
     return {
         "id": id,
@@ -104,7 +108,7 @@ def step_input(run: Json, sent: Json, settings: Settings, deps: Deps) -> Json:
         "interjection_cursor": run.get("interjection_cursor") or "",
         "asked": [entry for entry in journal if entry["source"] == "user"],
         "rejected": {key: why for each in records.values() for key, why in (each.get("rejected") or {}).items()},
-        "settled_writes": [*(run.get("settled_writes") or ()), *_writes_of_others(records, id)],
+        "settled_writes": [*(run.get("settled_writes") or ()), *wrote],
         "earlier": (run.get("transcripts") or {}).get(transcript_key(id, record), []),
         "length": TranscriptLength(),
         "call_history": CallHistory(),
@@ -114,10 +118,3 @@ def step_input(run: Json, sent: Json, settings: Settings, deps: Deps) -> Json:
         "record": record,
         "run": run,
     }
-
-
-def _writes_of_others(records: Mapping[str, Json], id: str) -> list[str]:
-    """Return the writes of other steps that are at work or wait: their attempts may still end well."""
-    at_work = ("running", "waiting", "ready")
-    others = (record for other, record in records.items() if other != id and record.get("status") in at_work)
-    return [claim for record in others for claim in record.get("wrote") or ()]

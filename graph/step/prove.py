@@ -168,7 +168,11 @@ async def _audit_result(proof: Proof) -> list[str]:
     with it. Where a judge decides a criterion, the step is done only without doubts.
     """
     context, settings, state = proof.context, proof.context.settings, proof.context.state
-    decides = [n for n, verdict in proof.verdicts.items() if _needs_judge(verdict, proof.criteria[n - 1], settings)]
+    decides = list[int]()  # a judge cannot accept what structure rejects
+    for number, verdict in proof.verdicts.items():
+        criterion, cited = proof.criteria[number - 1], verdict["verdict"] == "cited"
+        if cited and not criterion.get("check") and not enough("cited", criterion, settings.verification):
+            decides.append(number)
     known, cursor = known_entries(state), state["record"].get("interjection_cursor") or ""
     said = await new_interjections(context.runtime, settings, state.get("interjection_cursor") or "")
     said = [each for each in said if each["key"] <= cursor]
@@ -191,15 +195,6 @@ async def _audit_result(proof: Proof) -> list[str]:
     doubts = [] if proof.doubted else doubts_to_send_back(found)
     proof.doubted = proof.doubted or bool(doubts)
     return doubts
-
-
-def _needs_judge(verdict: Json, criterion: Json, settings: Settings) -> bool:
-    """Return whether a judge must decide this criterion. A judge cannot accept what structure rejects."""
-    return (
-        verdict["verdict"] == "cited"
-        and not criterion.get("check")
-        and not enough(verdict["verdict"], criterion, settings.verification)
-    )
 
 
 def _answer(claim: StepClaim, text: str) -> AnyMessage:
@@ -362,23 +357,21 @@ async def check_criteria(proof: Proof) -> str | None:
     for number, criterion in enumerate(proof.criteria, 1):
         if number in proof.verdicts:
             continue
-        if proof.claims[number]["met"] and criterion.get("check"):
+        claim = proof.claims[number]
+        open_verdict: Json = {"criterion": number, "text": criterion["text"], "claimed": claim["met"]}
+        open_verdict |= {"evidence": [], "note": ""}
+        if claim["met"] and criterion.get("check"):
             if exhausted(proof.context.left(), ("tool_calls",)):
                 return "tool_calls"
-            proof.verdicts[number] = await _check(proof, number, criterion)
+            proof.verdicts[number] = await _check(proof, criterion["check"], open_verdict)
         else:
-            look_up = partial(_ground, proof, number, criterion, proof.claims[number])
-            proof.verdicts[number] = await run_aside(proof.scope.size, look_up)
+            proof.verdicts[number] = await run_aside(proof.scope.size, partial(_ground, proof, claim, open_verdict))
     return None
 
 
-def _verdict(number: int, criterion: Json, claimed: bool) -> Json:
-    return {"criterion": number, "text": criterion["text"], "claimed": claimed, "evidence": [], "note": ""}
-
-
-def _ground(proof: Proof, number: int, criterion: Json, claim: Json) -> Json:
+def _ground(proof: Proof, claim: Json, verdict: Json) -> Json:
     """Return the verdict on the cited observations."""
-    verdict, level = _verdict(number, criterion, claim["met"]), proof.context.settings.verification
+    level = proof.context.settings.verification
     if not claim["met"]:
         note = "the model itself says that it is not met"
         return {**verdict, "verdict": "failed", "note": note}
@@ -389,15 +382,14 @@ def _ground(proof: Proof, number: int, criterion: Json, claim: Json) -> Json:
     if found.problems:
         return {**verdict, "evidence": [], "verdict": "unverified", "note": "; ".join(found.problems)}
     if found.imprecise:
-        told = (proof.record.get("imprecise") or {}).get(str(number), 0)
+        told = (proof.record.get("imprecise") or {}).get(str(verdict["criterion"]), 0)
         end = {"stays": True} if told >= FORM_CORRECTIONS and found.evidence else {"form": True}
         return {**verdict, "verdict": "unverified", "note": "; ".join(found.imprecise), **end}
     return {**verdict, "verdict": "cited"}
 
 
-async def _check(proof: Proof, number: int, criterion: Json) -> Json:
+async def _check(proof: Proof, check: Json, verdict: Json) -> Json:
     """Return the verdict of the runtime's own check; the model's claim plays no part."""
-    verdict, check = _verdict(number, criterion, True), criterion["check"]
     reading = await make_reading(proof.context, check["tool"], check["arguments"])
     if isinstance(reading, str):
         return {**verdict, "verdict": "unverified", "note": reading}

@@ -132,7 +132,11 @@ def _dispatch(situation: Situation, ready: Sequence[str], late: bool) -> Move:
     if not able:
         short = next(id for id in ready if exhausted(own[id], needs[id]))
         return situation.move("budget", [short], key=exhausted(own[short], needs[short]) or "", scope=short)
-    chosen = _choose_together(situation, able)[: situation.settings.max_parallel]
+    # A step that may write and declares no dependencies runs alone.
+    declared = {step["id"] for step in situation.plan["steps"] if step.get("depends_on") is not None}
+    alone = [id for id in able if id in situation.writers and id not in declared]
+    chosen = alone[:1] if alone[:1] == able[:1] else [id for id in able if id not in alone]
+    chosen = chosen[: situation.settings.max_parallel]
     while True:
         # Each may exceed its share by the call in flight, all together by no more than one call.
         reserve = add(RESERVE, estimate_in_flight(situation.spent, len(chosen) - 1))
@@ -142,12 +146,3 @@ def _dispatch(situation: Situation, ready: Sequence[str], late: bool) -> Move:
         chosen = chosen[:-1]
     allowances = tuple(tightest(part, own[id]) for id, part in parts.items())
     return situation.move("dispatch", chosen, allowances=allowances)
-
-
-def _choose_together(situation: Situation, ready: Sequence[str]) -> list[str]:
-    """Return the steps that may run together: a step that may write and declares no dependencies runs alone."""
-    declared = {step["id"] for step in situation.plan["steps"] if step.get("depends_on") is not None}
-    alone = [id for id in ready if id in situation.writers and id not in declared]
-    if alone and alone[0] == ready[0]:
-        return [alone[0]]
-    return [id for id in ready if id not in alone]

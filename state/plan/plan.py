@@ -204,12 +204,11 @@ def read_plan(value: Any, rules: Rules) -> dict[str, Any] | list[str]:
     elif len(data["steps"]) == 1:
         _move_criteria_to_step(data)
     stored = {key: item for key, item in data.items() if key in PlanJson.__annotations__}
-    stored["steps"] = [_stored_step(step) for step in stored["steps"]]
+    stored["steps"] = [
+        {key: item for key, item in step.items() if key != "replaces" and (key != "calls" or item)}
+        for step in stored["steps"]
+    ]
     return {**stored, "revision": revision_of(stored), **change}
-
-
-def _stored_step(step: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: item for key, item in step.items() if key != "replaces" and (key != "calls" or item)}
 
 
 def _move_criteria_to_step(data: dict[str, Any]) -> None:
@@ -307,12 +306,12 @@ def revision_of(plan: Mapping[str, Any]) -> str:
 # --- as models and people write it
 
 
-def _read_fields(value: Any, used: Collection[str]) -> tuple[dict[str, Any], list[str]]:
-    """Return the fields of a plan with synonyms resolved, and the problems. `used` are ids of other steps.
+def _read_fields(value: Mapping[str, Any], used: Collection[str]) -> tuple[dict[str, Any], list[str]]:
+    """Return the fields of an unwrapped plan with synonyms resolved, and the problems. `used` are ids of other steps.
 
     Ids are returned as texts, and assigned where missing.
     """
-    value = strip_invisible(unwrap_plan(value))
+    value = strip_invisible(value)
     fields = {key: item for key, item in value.items() if key in Plan.model_fields and item is not None}
     schedule = fields.get("schedule")
     if isinstance(schedule, Mapping) and all(
@@ -323,7 +322,10 @@ def _read_fields(value: Any, used: Collection[str]) -> tuple[dict[str, Any], lis
         return fields, []
     problems = [f"step {number}: {said}" for number, step in enumerate(steps, 1) for said in _find_misnamed(step)]
     fields["steps"] = _assign_ids([_read_step(step) for step in steps], used)
-    fields["title"] = _choose_title(fields)
+    title, first = fields.get("title"), next(iter(fields["steps"]), None)
+    if (title is None or title == "") and isinstance(first, Mapping) and isinstance(first.get("content"), str):
+        title = first["content"].strip().partition("\n")[0][:80]
+    fields["title"] = title[:TITLE_CHARS] if isinstance(title, str) else title
     return fields, problems
 
 
@@ -380,9 +382,14 @@ def _read_step(step: Any) -> Any:
     for key in ("tools", "replaces"):
         if isinstance(fields.get(key), str):
             fields[key] = [fields[key]]
-    calls = [_read_call(step)] if _is_call(step) else [_read_call(call) for call in _calls_in_step(step)]
-    if not calls:
+    listed: list[Any] = next((step[key] for key in CALLS if isinstance(step.get(key), list)), [])
+    if _is_call(step):
+        listed = [step]
+    elif not all(isinstance(call, Mapping) and _is_call(call) for call in listed):
+        listed = []
+    if not listed:
         return fields
+    calls = [_read_call(call) for call in listed]
     told = "; ".join(
         f"{call['tool']} with {json.dumps(call['arguments'], ensure_ascii=False)}"
         if call["arguments"]
@@ -392,12 +399,6 @@ def _read_step(step: Any) -> Any:
     said, names = fields.get("content"), [*(fields.get("tools") or ()), *(call["tool"] for call in calls)]
     content = f"{said} ({told})" if said else f"Call {told}"
     return {**fields, "content": content, "tools": list(dict.fromkeys(names)), "calls": calls}
-
-
-def _calls_in_step(step: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """Return the concrete calls that a step lists; [] unless all items are calls."""
-    listed: list[Any] = next((step[key] for key in CALLS if isinstance(step.get(key), list)), [])
-    return listed if all(isinstance(call, Mapping) and _is_call(call) for call in listed) else []
 
 
 def _read_call(written: Mapping[str, Any]) -> dict[str, Any]:
@@ -431,11 +432,3 @@ def _as_id(id: Any) -> Any:
     """Return a number as an id."""
     plain = isinstance(id, int) and not isinstance(id, bool)
     return f"s{id}" if plain or (isinstance(id, str) and id.isascii() and id.isdecimal()) else id
-
-
-def _choose_title(fields: Mapping[str, Any]) -> Any:
-    """Return the title, or that of the first step."""
-    title, first = fields.get("title"), next(iter(fields["steps"]), None)
-    if (title is None or title == "") and isinstance(first, Mapping) and isinstance(first.get("content"), str):
-        return first["content"].strip().partition("\n")[0][:80]
-    return title[:TITLE_CHARS] if isinstance(title, str) else title

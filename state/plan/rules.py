@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import chain, islice
 from typing import Any
 
@@ -53,7 +54,7 @@ class Rules:
     binding: bool = False
     """True if no criterion of the goal may be dropped, because nobody is asked."""
 
-    @property
+    @cached_property
     def known(self) -> list[str]:
         """The ids that a new step may refer to."""
         return list(dict.fromkeys([*self.finished, *(step["id"] for step in (self.approved or {}).get("steps", ()))]))
@@ -61,22 +62,36 @@ class Rules:
 
 def broken_rules(steps: Sequence[PlannedStep], goal: Sequence[Mapping[str, Any]], rules: Rules) -> list[str]:
     """Return the problems of a plan's steps and the goal's criteria, at most 20 sentences."""
-    problems = chain(_check_criteria("the goal", goal, rules), _check_steps(steps, rules))
+    ids = {step["id"] for step in steps}
+    of_steps = chain.from_iterable(_check_step(step, ids, rules) for step in steps)
+    problems = chain(_check_criteria("the goal", goal, rules), _check_ids(steps, rules), of_steps)
     if found := list(islice(problems, MOST_PROBLEMS)):
         return found
     return [f"the steps {' → '.join(circle)} depend on each other"] if (circle := find_circle(steps)) else []
 
 
-def _check_steps(steps: Sequence[PlannedStep], rules: Rules) -> Iterator[str]:
-    ids = {step["id"] for step in steps}
-    yield from _check_ids(steps, rules)
-    for step in steps:
-        where = f"step {step['id']}"
-        if (length := len(step["content"])) > rules.content_chars:
-            yield f"{where} has a content of {length:,} characters; at most {rules.content_chars:,}"
-        yield from (f"{where} depends on {problem}" for problem in _check_needs(step, ids, rules))
-        yield from (f"{where} {problem}" for problem in _check_executor(step, rules))
-        yield from _check_criteria(where, step["done_when"], rules)
+def _check_step(step: PlannedStep, ids: Collection[str], rules: Rules) -> Iterator[str]:
+    """Yield the problems of a step's content, needs, executor, tools and criteria; `ids` are those of all steps."""
+    where, executor = f"step {step['id']}", step["executor"]
+    if (length := len(step["content"])) > rules.content_chars:
+        yield f"{where} has a content of {length:,} characters; at most {rules.content_chars:,}"
+    for other in step["depends_on"] or ():
+        if other == step["id"]:
+            yield f"{where} depends on itself"
+        elif other not in ids and other not in rules.known:
+            yield f"{where} depends on {other[:60]!r}, which is not a step{near(other, [*ids, *rules.known])}"
+    if executor is not None and executor not in rules.executors:
+        yield f"{where} names the executor {executor[:60]!r}, which does not exist{near(executor, rules.executors)}"
+    own = rules.executor_tools.get(executor or "")
+    for tool in step["tools"] or ():
+        if tool in rules.forbidden:
+            yield f"{where} lists the tool {tool!r}, which the profile forbids"
+        elif tool not in rules.tools:
+            yield f"{where} lists the tool {tool[:60]!r}, which does not exist{near(tool, rules.tools)}"
+        elif own is not None and tool not in own:
+            who, hint = _who(executor), _executor_hint(tool, own, rules)
+            yield f"{where} lists the tool {tool!r}, which {who} does not have{hint}"
+    yield from _check_criteria(where, step["done_when"], rules)
 
 
 def _check_ids(steps: Sequence[PlannedStep], rules: Rules) -> Iterator[str]:
@@ -122,30 +137,8 @@ def _check_criteria(where: str, criteria: Sequence[Mapping[str, Any]], rules: Ru
         if len(criterion["text"]) > CONTENT_CHARS:
             length = f"{len(criterion['text']):,} characters"
             yield f"{where} has a criterion {number} of {length}; at most {CONTENT_CHARS:,}"
-        yield from (f"{where}, criterion {number}: {problem}" for problem in _check_check(criterion["check"], rules))
-
-
-def _check_needs(step: PlannedStep, ids: set[str], rules: Rules) -> Iterator[str]:
-    for other in step["depends_on"] or ():
-        if other == step["id"]:
-            yield "itself"
-        elif other not in ids and other not in rules.known:
-            yield f"{other[:60]!r}, which is not a step{near(other, [*ids, *rules.known])}"
-
-
-def _check_executor(step: PlannedStep, rules: Rules) -> Iterator[str]:
-    """Yield the problems of a step's executor and tools."""
-    executor = step["executor"]
-    if executor is not None and executor not in rules.executors:
-        yield f"names the executor {executor[:60]!r}, which does not exist{near(executor, rules.executors)}"
-    own = rules.executor_tools.get(executor or "")
-    for tool in step["tools"] or ():
-        if tool in rules.forbidden:
-            yield f"lists the tool {tool!r}, which the profile forbids"
-        elif tool not in rules.tools:
-            yield f"lists the tool {tool[:60]!r}, which does not exist{near(tool, rules.tools)}"
-        elif own is not None and tool not in own:
-            yield f"lists the tool {tool!r}, which {_who(executor)} does not have{_executor_hint(tool, own, rules)}"
+        if check := criterion["check"]:
+            yield from (f"{where}, criterion {number}: {problem}" for problem in _check_check(check, rules))
 
 
 def read_calls(step: PlannedStep, rules: Rules) -> Iterator[str]:
@@ -181,9 +174,7 @@ def _executor_hint(tool: str, own: Collection[str], rules: Rules) -> str:
     return f"; give the step the executor {' or '.join(map(repr, having))}" if having else near(tool, own)
 
 
-def _check_check(check: Mapping[str, Any] | None, rules: Rules) -> Iterator[str]:
-    if check is None:
-        return
+def _check_check(check: Mapping[str, Any], rules: Rules) -> Iterator[str]:
     tool = check["tool"]
     if tool in rules.checks:
         yield from (f"the check's arguments: {problem}" for problem in rules.checks[tool](check["arguments"]))

@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from donewhen.state.reading.decisions import LOOKUPS
-from donewhen.state.records import FrozenCall, StepRecord
+from donewhen.state.records import StepRecord
 
 ROUND = ("rounds", "model_calls")
 """The amounts of which a round takes one."""
@@ -61,28 +61,27 @@ def fresh_records(
 ) -> dict[str, StepRecord]:
     """Return records for a newly approved plan; finished and unchanged steps keep theirs, except `stale` ones."""
     old = {step["id"]: step for step in (before or {}).get("steps", ())}
-
-    def stays(step: Mapping[str, Any]) -> bool:
-        status = records.get(step["id"], {}).get("status")
-        return status == "done" or (old.get(step["id"]) == step and status in ("waiting", "ready", "pending"))
-
-    return {
-        step["id"]: _record_with_calls(step, records.get(step["id"]))
-        for step in plan["steps"]
-        if step["id"] in stale or not stays(step)
-    }
-
-
-def _record_with_calls(step: Mapping[str, Any], before: Mapping[str, Any] | None) -> StepRecord:
-    """Return the record of a step that has not started, with the calls that its plan specifies."""
-    record = fresh_record(before)
-    if not step.get("calls") or (before and (before["rounds"] or before["observed"])):
-        return record
-    calls: list[FrozenCall] = [
-        {"id": "", "name": call["tool"], "args": call["arguments"], "native": False, "position": n, "planned": True}
-        for n, call in enumerate(step["calls"])
-    ]
-    return {**record, "calls": calls}
+    fresh: dict[str, StepRecord] = {}
+    for step in plan["steps"]:
+        earlier = records.get(step["id"])
+        status = (earlier or {}).get("status")
+        stays = status == "done" or (old.get(step["id"]) == step and status in ("waiting", "ready", "pending"))
+        if stays and step["id"] not in stale:
+            continue
+        record = fresh[step["id"]] = fresh_record(earlier)
+        if step.get("calls") and not (earlier and (earlier["rounds"] or earlier["observed"])):
+            record["calls"] = [  # the plan specifies them
+                {
+                    "id": "",
+                    "name": call["tool"],
+                    "args": call["arguments"],
+                    "native": False,
+                    "position": n,
+                    "planned": True,
+                }
+                for n, call in enumerate(step["calls"])
+            ]
+    return fresh
 
 
 def next_needs(record: StepRecord) -> tuple[str, ...]:

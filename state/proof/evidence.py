@@ -48,7 +48,8 @@ def read_goal_check(
     problems = []
     items = goal_check if isinstance(goal_check, list) else [goal_check] if isinstance(goal_check, Mapping) else []
     numbers = [_number(item, criteria) for item in items]
-    if _count_from_zero(numbers, count):
+    known = [number for number in numbers if number is not None]
+    if 0 in known and len(set(known)) == len(known) and max(known) < count:  # they must count from 0
         numbers = [number + 1 if number is not None else None for number in numbers]
     for position, (item, number) in enumerate(zip(items, numbers, strict=True), 1):
         met = {"true": True, "false": False}.get(str(item.get("met", True)).strip().casefold()) if number else None
@@ -98,12 +99,6 @@ def _number(item: Any, criteria: Sequence[Mapping[str, Any]]) -> int | None:
 
 def _fold_text(text: str) -> str:
     return " ".join(text.split()).strip(" .\"'“”").casefold()
-
-
-def _count_from_zero(numbers: Sequence[int | None], count: int) -> bool:
-    """Return whether the numbers must count from 0: they include 0, and not the last number from 1."""
-    known = [number for number in numbers if number is not None]
-    return 0 in known and len(set(known)) == len(known) and max(known) < count
 
 
 def _plain_words(goal_check: Any) -> str:
@@ -175,6 +170,8 @@ class EvidenceScope:
     """Reads that the runtime repeated because their subject changed: id → new id."""
     recalled: Mapping[str, Sequence[list[int]]] = field(default_factory=dict)
     """Ranges of long observations that the step recalled, by id."""
+    size: int = field(init=False)
+    """The number of characters to search."""
     index: dict[str, int] = field(init=False)
     texts: dict[str, SearchedText] = field(init=False, default_factory=dict)
     """Searched texts, read once."""
@@ -182,11 +179,7 @@ class EvidenceScope:
     def __post_init__(self) -> None:
         citable = {e["id"]: number for number, e in enumerate(self.entries) if not e.get("outside")}
         object.__setattr__(self, "index", citable)
-
-    @property
-    def size(self) -> int:
-        """The number of characters to search."""
-        return sum(len(entry["text"]) for entry in self.entries) + len(self.result)
+        object.__setattr__(self, "size", sum(len(entry["text"]) for entry in self.entries) + len(self.result))
 
     def entry(self, id: str) -> Entry:
         """Return the citable observation with this id."""

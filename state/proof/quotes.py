@@ -124,14 +124,10 @@ def tokens(text: str, signs: Collection[str] = (), *, commas_part: bool = False)
 
 
 def regroup_digits(text: str) -> str:
-    """Return the text with grouped digits as one number: `1 299`, a phone number, and those that `undotted` joins."""
-    return join_dotted(_LONG.sub(_run, _SPACED.sub(lambda number: number[0].replace(" ", ""), text)))
-
-
-def join_dotted(text: str) -> str:
-    """Return the text with `9.870` as 9870, if it writes 12.340,5 elsewhere."""
-    grouped = _GROUPED_BY_DOTS.search(text)
-    return _DOTTED.sub(lambda number: number[0].replace(".", ""), text) if grouped else text
+    """Return the text with grouped digits as one number: `1 299`, a phone number, `9.870` if 12.340,5 is elsewhere."""
+    joined = _LONG.sub(_run, _SPACED.sub(lambda number: number[0].replace(" ", ""), text))
+    grouped = _GROUPED_BY_DOTS.search(joined)
+    return _DOTTED.sub(lambda number: number[0].replace(".", ""), joined) if grouped else joined
 
 
 def _run(groups: re.Match[str]) -> str:
