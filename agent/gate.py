@@ -47,7 +47,7 @@ def address(run: Run, row: Json, answer: Any, shown: Run | str) -> Json:
     if not pauses:
         hint = "; without an answer it goes on, and by `steer` in another way" if run.status == "running" else ""
         raise StaleAnswer(f"thread {run.thread_id} waits for no answer: it is {run.status}{hint}")
-    answers = _by_id(run, answer) or {_choose(run, row.get("answered") or {}, answer, shown): answer}
+    answers = _with_pause_ids(run, answer) or {_choose(run, row.get("answered") or {}, answer, shown): answer}
     if unknown := [str(id) for id in answers if id not in pauses]:
         raise StaleAnswer(f"nothing waits under {', '.join(unknown)}; open: {', '.join(pauses)}", list(pauses))
     answers = {id: _storable(value) for id, value in answers.items()}
@@ -69,8 +69,8 @@ def check_understood(run: Run, answers: Json) -> None:
                 raise ResumeError(read, [pause["id"]])
 
 
-def _by_id(run: Run, answer: Any) -> Json | None:
-    """Return the answers by pause id if `answer` is a mapping by ids; an interrupt id stands for its pause."""
+def _with_pause_ids(run: Run, answer: Any) -> Json | None:
+    """Return answers by id with the pause's id for that of LangGraph's interrupt; None if they are not by id."""
     if not isinstance(answer, Mapping) or not answer or not all(isinstance(key, str) for key in answer):
         return None
     first = run.pending[0]

@@ -420,7 +420,12 @@ async def _write_text(delivery: Delivery) -> str:
         if more:
             delivery.say(more)
         return by_code + more
-    if not done or ending.get("text") or ending["code"] in BY_CODE or exhausted(context.left(), ("model_calls",)):
+    if (
+        not done
+        or ending.get("text")
+        or ending["code"] in BY_CODE
+        or exhausted(context.amounts_left(), ("model_calls",))
+    ):
         return delivery.say(by_code)
     if answer := await _ask_for_answer(delivery):
         return answer
@@ -441,7 +446,7 @@ async def _ask_for_answer(delivery: Delivery) -> str:
     goal: list[Json] = list(plan.get("done_when") or ())
     answer = ""
     for again in (True, False):
-        reply = await ask(context.deps, settings, replace(question, allowance=context.left()))
+        reply = await ask(context.deps, settings, replace(question, allowance=context.amounts_left()))
         context.spent = add(context.spent, reply.spent)
         if reply.message is None or not (written := _read_text(reply.message)):
             break
@@ -454,7 +459,7 @@ async def _ask_for_answer(delivery: Delivery) -> str:
         worth = delivery.draft["status"] in ("completed", "partial") and is_audit_due(settings, delivery.values)
         if worth and (not open_ones or not again):
             open_ones += (doubts := await _audit(delivery, written))
-        if not open_ones or not again or exhausted(context.left(), ("model_calls",)):
+        if not open_ones or not again or exhausted(context.amounts_left(), ("model_calls",)):
             answer = "\n".join([answer, *await delivery.closing_notes(criteria_rows(goal, delivery.verdicts))])
             if reply.speech:
                 reply.speech.finish_with(answer)
@@ -492,7 +497,7 @@ def _question(delivery: Delivery) -> Question:
         "deliver",
         [SystemMessage(instructions("deliver", profile)), HumanMessage(told)],
         control_tools(DELIVER, delivery.form.tools if delivery.form else {}),
-        allowance=context.left(),
+        allowance=context.amounts_left(),
         say=delivery.voice.say,
         retract=delivery.voice.retract,
         think=delivery.voice.think,

@@ -158,6 +158,10 @@ def with_request_last(state: RunState) -> list[AnyMessage]:
 
 
 def _fresh_request(state: RunState, settings: Settings, goal: str, messages: Sequence[AnyMessage]) -> Json:
+    """Return the update that begins a request: all keys of the last one are reset, and those of this one set.
+
+    The conversation goes on, and the last requests' observations stay readable.
+    """
     nothing: Json = {"plan": None, "pending": None, "approval": None, "feedback": None, "ending": None, "outcome": None}
     nothing["interjection_cursor"] = ""
     lists: Json = {key: Overwrite([]) for key in ("journal", "approvals", "modes", "todos")} | {"attachments": []}

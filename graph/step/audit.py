@@ -111,7 +111,7 @@ async def audit(context: CallContext, subject: Subject, *, reserve: int = 0) -> 
     place = {"step": context.state["step"]["id"], "round": context.state["record"]["rounds"]}
     looks, corrections, problem = settings.audit_calls, 0, ""
     while True:
-        left = context.left()
+        left = context.amounts_left()
         if "model_calls" in left:
             left = {**left, "model_calls": left["model_calls"] + reserve}
         if exhausted(left, ("model_calls",)):
@@ -203,7 +203,7 @@ async def _look_up(
             piece = await recall(cast("FrozenCall", call), seen, list(context.noted), context.runtime)
             told[call["id"]] = piece.text
             continue
-        if exhausted(context.left(), ("tool_calls",)):
+        if exhausted(context.amounts_left(), ("tool_calls",)):
             told[call["id"]] = "Not made: the limit of tool calls is reached."
             continue
         reading = await make_reading(context, call["name"], call["args"])

@@ -89,10 +89,6 @@ class RecallResult:
     span: tuple[int, int] = (0, 0)
 
 
-Outcome = CallOutcome | RecallResult | UnknownEffect
-"""The result of a call or a look-up, or a question whether the call took effect before."""
-
-
 async def act(state: Step, runtime: Runtime[Settings], config: RunnableConfig, *, deps: Deps) -> Step:
     """Make the calls in the step's record; stop at the first that needs a person or more budget."""
     tools = deps.tools_for(state["step"].get("executor"), runtime.context)
@@ -132,7 +128,7 @@ class CallContext:
         self.seconds = self.settings.tool_seconds
         self.thread, self.place = thread_of(self.runtime), Place.of(self.config, depth=2)
 
-    def left(self) -> Amounts:
+    def amounts_left(self) -> Amounts:
         """Return what the step may still spend, minus the spending of these calls."""
         running = add(self.state.get("spent"), self.spent)
         for meter in self.meters:
@@ -153,8 +149,8 @@ class GatedCall:
     """Why it is not made, in words for the model."""
     verdict: HookDecision | None = None
     """The word of the hooks; None if nobody can be asked about this call, neither by a hook nor by its tool."""
-    outcome: Outcome | None = None
-    """What came of it; None if it was not made."""
+    outcome: CallOutcome | RecallResult | UnknownEffect | None = None
+    """What came of it, of a look-up too, or why a person must say whether it took effect; None if it was not made."""
     result: CallResult | None = None
     """The result, if there is one."""
     artifact: Json = field(default_factory=dict)
@@ -192,8 +188,8 @@ class CallBatch:
         self.calls, self.number = list(state["record"]["calls"]), state["record"]["observed"]
         self.held = list(state["record"].get("held") or ())
         while self.calls:
-            if ask := open_ask(self.calls[0]):
-                return self._halt(relay_pause(self.calls[0], ask, state))
+            if question := open_question(self.calls[0]):
+                return self._halt(relay_pause(self.calls[0], question, state))
             group = [await self._at_gates(n, call) for n, call in enumerate(self._next_group(), self.number + 1)]
             first = group[0]
             refused = first.refusal or (first.verdict and first.verdict.refused)
@@ -218,18 +214,18 @@ class CallBatch:
             seconds = max((each.result.seconds for each in group if each.result), default=0.0)
             context.spent = add(context.spent, {"active_seconds": seconds})
             self.calls = [*asking, *self.calls[len(group) :]]
-            if asking and (ask := open_ask(asking[0])):
-                return self._halt(relay_pause(asking[0], ask, state))
+            if asking and (question := open_question(asking[0])):
+                return self._halt(relay_pause(asking[0], question, state))
         return self._finish()
 
     def _next_group(self) -> Sequence[FrozenCall]:
         """Return the calls to make together: consecutive different reads within the budget, or one other call."""
         keys: set[str] = set()
-        room = self.context.left().get("tool_calls", len(self.calls))
+        room = self.context.amounts_left().get("tool_calls", len(self.calls))
         for call in self.calls:
             key, tool = call_key(call["name"], call["args"]), self.context.tools.get(call["name"])
             reads = tool is not None and tool.effect == "read"
-            if not reads or key in keys or len(keys) >= room or open_ask(call):
+            if not reads or key in keys or len(keys) >= room or open_question(call):
                 break
             keys.add(key)
         return self.calls[: max(len(keys), 1)]
@@ -267,7 +263,7 @@ class CallBatch:
         call, state, hooked = gated.call, self.context.state, gated.verdict.question if gated.verdict else ""
         if gated.tool is None:
             return None
-        if key := exhausted(self.context.left(), ("tool_calls",)):
+        if key := exhausted(self.context.amounts_left(), ("tool_calls",)):
             return {"status": "ready", "code": f"allowance:{key}"}
         reason = self._approval_reason(call)
         new = await self._new_targets(gated) if reason == "new" else {}
@@ -362,21 +358,21 @@ class CallBatch:
         self.learned = self.learned or bool(came["names"])
         return RecallResult(str(came["text"]))
 
-    async def _record(self, made: GatedCall) -> None:
+    async def _record(self, gated: GatedCall) -> None:
         """Charge the call, store its observation, and add what the model is shown of it; one that asks is not over."""
-        context, call, outcome = self.context, made.call, made.outcome
+        context, call, outcome = self.context, gated.call, gated.outcome
         if isinstance(outcome, CallOutcome):
-            charge: Amounts = {} if made.asks and call.get("delegated") else {"tool_calls": 1}
+            charge: Amounts = {} if gated.asks and call.get("delegated") else {"tool_calls": 1}
             context.spent = add(add(context.spent, outcome.spent), charge)
         if isinstance(outcome, RecallResult):
             self._record_recall(call, outcome)
-        if made.asks or isinstance(outcome, RecallResult):
+        if gated.asks or isinstance(outcome, RecallResult):
             return
         self.number += 1
         self.acted = self.acted or isinstance(outcome, CallOutcome) or "response" in call
-        self.files.update(made.artifact.get("files", {}))
-        made.id = f"{context.state['step']['id']}.{self.number}"
-        entry = observe(context.state, made)
+        self.files.update(gated.artifact.get("files", {}))
+        gated.id = f"{context.state['step']['id']}.{self.number}"
+        entry = observe(context.state, gated)
         history, called = context.state["call_history"], is_tool_call(entry)
         history.read([*known_entries(context.state), *self.entries])
         before, changed = history.before(entry) if called else (None, False)
@@ -474,8 +470,8 @@ class CallBatch:
         after = {**after, "corrections": 0} if self.acted else after
         if claim := record.get("then"):
             after["then"] = None
-            made = [entry for entry in self.entries if entry["source"] == "tool"]
-            if made and all(entry["ok"] and is_tool_call(entry) for entry in made):
+            called = [entry for entry in self.entries if entry["source"] == "tool"]
+            if called and all(entry["ok"] and is_tool_call(entry) for entry in called):
                 return {**update, "record": after, "decision": dict(claim)}
             self._send_back(claim)
         return {**update, "record": after}
@@ -514,7 +510,7 @@ def silence_hint(state: Step, runtime: Runtime[Settings], record: StepRecord) ->
     return f"{said} Unless you wait for something: do something else, finish, ask, or give up."
 
 
-def open_ask(call: FrozenCall) -> Pause | None:
+def open_question(call: FrozenCall) -> Pause | None:
     """Return the first unanswered question of a call."""
     asks, answers = call.get("asks") or [], call.get("answers") or []
     return asks[len(answers)] if len(answers) < len(asks) else None
@@ -531,15 +527,15 @@ def _people_note(call: FrozenCall) -> str:
     if call.get("delegated"):
         return ""
     notes = [f"the user changed the arguments to {canonical_json(call['args'])[:500]}"] if call.get("edited") else []
-    for ask, answer in zip(call.get("asks") or (), call.get("answers") or (), strict=False):
-        notes.append(f"the tool asked the user “{ask['question'][:500]}”; they said {canonical_json(answer)[:500]}")
+    for asked, answer in zip(call.get("asks") or (), call.get("answers") or (), strict=False):
+        notes.append(f"the tool asked the user “{asked['question'][:500]}”; they said {canonical_json(answer)[:500]}")
     return " ".join(f"Note: {note}." for note in notes)
 
 
-def _call_for_hooks(context: CallContext, made: GatedCall) -> Call:
-    state, name, effect = context.state, made.call["name"], made.tool.effect if made.tool else "write"
+def _call_for_hooks(context: CallContext, gated: GatedCall) -> Call:
+    state, name, effect = context.state, gated.call["name"], gated.tool.effect if gated.tool else "write"
     place = (context.thread, state["step"]["id"], state["goal"])
-    return Call(*place, name, made.call["args"], effect)
+    return Call(*place, name, gated.call["args"], effect)
 
 
 def tell_people(context: CallContext, text: str) -> None:
@@ -547,16 +543,16 @@ def tell_people(context: CallContext, text: str) -> None:
     emit(context.runtime, "note", text=text)
 
 
-async def ask_before_call(context: CallContext, made: GatedCall) -> HookDecision:
+async def ask_before_call(context: CallContext, gated: GatedCall) -> HookDecision:
     """Return the verdict of the hooks on a call that is about to be made."""
     if not (hooks := context.deps.hooks.before_call):
         return HookDecision()
-    return await ask_hooks(hooks, _call_for_hooks(context, made), partial(tell_people, context))
+    return await ask_hooks(hooks, _call_for_hooks(context, gated), partial(tell_people, context))
 
 
-async def _ask_after_call(context: CallContext, made: GatedCall, result: CallResult) -> CallResult:
+async def _ask_after_call(context: CallContext, gated: GatedCall, result: CallResult) -> CallResult:
     """Return the result after the hooks; a withheld result is stored nowhere, and the call's effect remains."""
-    about = replace(_call_for_hooks(context, made), ok=result.ok, text=result.text)
+    about = replace(_call_for_hooks(context, gated), ok=result.ok, text=result.text)
     verdict = await ask_hooks(context.deps.hooks.after_call, about, partial(tell_people, context))
     if refused := verdict.refused or (verdict.question and f"a person would have to agree: {verdict.question}"):
         ok = result.ok and about.effect != "read"
@@ -617,40 +613,40 @@ async def store_notes(context: CallContext, first: int, notes: Sequence[str]) ->
     return [await store_entry(context.runtime, state, entry) for entry in said]
 
 
-async def make_call(context: CallContext, made: GatedCall) -> None:
+async def make_call(context: CallContext, gated: GatedCall) -> None:
     """Make the call, or replay it if it was made before a crash.
 
     Its outcome is an UnknownEffect if a person must decide whether to make it. Hooks that were not asked at a gate are
     asked here; then neither they nor the tool can ask a person.
     """
-    state, store, call, known = context.state, context.runtime.store, made.call, made.tool
+    state, store, call, known = context.state, context.runtime.store, gated.call, gated.tool
     assert known is not None, call["name"]
-    said = made.verdict or await ask_before_call(context, made)
+    said = gated.verdict or await ask_before_call(context, gated)
     refused = said.refused
-    if said.question and made.verdict is None:
+    if said.question and gated.verdict is None:
         refused = f"a person would have to agree, in a step: {said.question}"
     record, id, turn = state["record"], state["step"]["id"], state.get("turn", 1)
     again = (call["asked"],) if call.get("asked") else ()
     where = (context.thread, turn, id, record["attempt"], record["rounds"], call.get("position", 0), *again)
     key = effect_key(context.place.scope, *where, tool=call["name"], arguments=call["args"])
-    meter = Meter(context.left, context.deps.prices)
+    meter = Meter(context.amounts_left, context.deps.prices)
     config = without_listeners(context.config, meter)
 
     async def run(key: str) -> CallOutcome:
-        changed = {"turn": turn, "step": id, "id": made.id, "tool": call["name"]}
+        changed = {"turn": turn, "step": id, "id": gated.id, "tool": call["name"]}
         about = {**config["metadata"], "step": id, "attempt": record["attempt"], EFFECT: key}
         if refused:
             result = CallResult(False, f"Not run: {refused}", 0.0, error="refused")
         else:
             with keep_changes(store, context.thread, changed, context.deps.secrets):
-                result = await _call_tool(context, made, {**config, "metadata": about}, key)
+                result = await _call_tool(context, gated, {**config, "metadata": about}, key)
             result = await _ask_before_questions(context, call, result)
         if not _is_asking(call, result):
             result = replace(result, notes=said.notes) if said.notes else result
-            result = await _ask_after_call(context, made, result) if context.deps.hooks.after_call else result
+            result = await _ask_after_call(context, gated, result) if context.deps.hooks.after_call else result
         meter.close()
         if known.effect != "read":
-            await store_text(context.runtime, state, made.id, result.text)
+            await store_text(context.runtime, state, gated.id, result.text)
         return CallOutcome(result, meter.spent)
 
     context.meters.append(meter)
@@ -667,29 +663,29 @@ async def make_call(context: CallContext, made: GatedCall) -> None:
     log = EffectLog(
         store, context.thread, context.place, step=id, settled=state.get("settled_writes", ()), own=own, turn=turn
     )
-    made.outcome = outcome = await perform(log, effect, run)
+    gated.outcome = outcome = await perform(log, effect, run)
     if isinstance(outcome, UnknownEffect):
         return
     if outcome.key:
         context.wrote.append(outcome.key)
-    made.result, made.artifact = outcome.result, storable_artifact(outcome.result) or {}
-    made.asks = _is_asking(call, outcome.result)
+    gated.result, gated.artifact = outcome.result, storable_artifact(outcome.result) or {}
+    gated.asks = _is_asking(call, outcome.result)
     # The id may belong to another text, from another branch of the history.
-    whole = None if outcome.whole else await load_text(context.runtime, state, made.id)
+    whole = None if outcome.whole else await load_text(context.runtime, state, gated.id)
     if whole and shorten_text(whole) == outcome.result.text:
-        made.result = replace(outcome.result, text=whole)
+        gated.result = replace(outcome.result, text=whole)
 
 
-async def _call_tool(context: CallContext, made: GatedCall, config: RunnableConfig, key: str) -> CallResult:
+async def _call_tool(context: CallContext, gated: GatedCall, config: RunnableConfig, key: str) -> CallResult:
     """Call the tool with the answers that people gave it so far. Pauses of the graph happen at the top level."""
-    assert made.tool is not None
-    call, tool, may_ask, secrets = made.call, made.tool.tool, made.verdict is not None, context.deps.secrets
+    assert gated.tool is not None
+    call, tool, may_ask, secrets = gated.call, gated.tool.tool, gated.verdict is not None, context.deps.secrets
     answered_asks.set((call.get("asks") or [])[: len(call.get("answers") or ())])
     try:
         seconds = seconds_for(tool, call["args"], context.seconds)
         if call.get("answers"):
             config = with_resume_values(config, [*resume_values(call).values()])
-        about: Any = {"secrets": secrets, "callee": made.tool.callee}
+        about: Any = {"secrets": secrets, "callee": gated.tool.callee}
         return await call_tool(ToolCall(tool, call["args"], seconds, config, key, call["id"] or None, **about))
     except GraphInterrupt as pause:
         interrupts = pause.args[0] if pause.args else ()
@@ -709,15 +705,15 @@ async def _call_tool(context: CallContext, made: GatedCall, config: RunnableConf
         return CallResult(False, text, 0.0, error="command")
 
 
-def observe(state: Step, made: GatedCall, source: Source = "tool") -> JournalEntry:
+def observe(state: Step, gated: GatedCall, source: Source = "tool") -> JournalEntry:
     """Return the observation of a call of this step: its result, or why it was not made."""
-    call, result, tool = made.call, made.result, made.tool if made.result else None
+    call, result, tool = gated.call, gated.result, gated.tool if gated.result else None
     entry = observation(
-        made.id,
+        gated.id,
         state["step"]["id"],
         state["record"]["rounds"],
         source,
-        result.text if result else f"Not run: {made.refusal}",
+        result.text if result else f"Not run: {gated.refusal}",
         ok=result.ok if result else "response" in call,
         tool=call["name"],
         arguments=call["args"],
@@ -732,7 +728,7 @@ def observe(state: Step, made: GatedCall, source: Source = "tool") -> JournalEnt
         entry["users_text"] = True
     if result and call.get("delegated"):
         entry["delegated"] = True
-        if transcript := made.artifact.get("transcript"):
+        if transcript := gated.artifact.get("transcript"):
             entry["transcript"] = transcript
     return entry
 
@@ -747,15 +743,15 @@ async def make_reading(context: CallContext, name: str, arguments: Json) -> tupl
         return f"the check's tool {name} is not available as a read-only tool"
     if outside := tool.path_problem(arguments, context.settings.profile.allowed_paths):
         return f"the check may not run: {outside}"
-    made = GatedCall({"id": "", "name": name, "args": arguments}, tool, f"{state['step']['id']}.{number}")
-    await make_call(context, made)
+    gated = GatedCall({"id": "", "name": name, "args": arguments}, tool, f"{state['step']['id']}.{number}")
+    await make_call(context, gated)
     context.meters.clear()
-    assert isinstance(made.outcome, CallOutcome), "the outcome of a read is never unknown"
-    assert made.result is not None
-    result = made.result
+    assert isinstance(gated.outcome, CallOutcome), "the outcome of a read is never unknown"
+    assert gated.result is not None
+    result = gated.result
     spent: Amounts = {"tool_calls": 1, "active_seconds": result.seconds}
-    context.spent = add(add(context.spent, made.outcome.spent), spent)
-    entry = await store_entry(context.runtime, state, observe(state, made, "check"))
+    context.spent = add(add(context.spent, gated.outcome.spent), spent)
+    entry = await store_entry(context.runtime, state, observe(state, gated, "check"))
     emit_observation(context.runtime, entry)
     context.noted += [entry, *await store_notes(context, number + 1, result.notes)]
     return entry, result

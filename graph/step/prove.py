@@ -280,7 +280,7 @@ def _leave_for_budget(proof: Proof, needs: str) -> Step:
     """Leave because the budget ran out during the proof, which continues from here with more budget."""
     context = proof.context
     decided = {str(number): verdict for number, verdict in proof.verdicts.items()}
-    key = exhausted(context.left(), (needs,))
+    key = exhausted(context.amounts_left(), (needs,))
     change: StepRecord = {**_change(proof), "status": "ready", "code": f"allowance:{key}"}
     change["claim"] = {**proof.claim, "decided": decided, "needs": needs}
     return {
@@ -341,7 +341,7 @@ async def refresh_stale_reads(proof: Proof) -> None:
     context, scope = proof.context, proof.scope
     fresh: dict[str, Json] = {}
     for id in stale_reads(proof.claims, scope)[:MOST_AGAIN]:
-        if exhausted(context.left(), ("tool_calls",)):
+        if exhausted(context.amounts_left(), ("tool_calls",)):
             break
         old = scope.entry(id)
         reading = await make_reading(context, old["tool"], old["arguments"])
@@ -361,7 +361,7 @@ async def check_criteria(proof: Proof) -> str | None:
         open_verdict: Json = {"criterion": number, "text": criterion["text"], "claimed": claim["met"]}
         open_verdict |= {"evidence": [], "note": ""}
         if claim["met"] and criterion.get("check"):
-            if exhausted(proof.context.left(), ("tool_calls",)):
+            if exhausted(proof.context.amounts_left(), ("tool_calls",)):
                 return "tool_calls"
             proof.verdicts[number] = await _check(proof, criterion["check"], open_verdict)
         else:

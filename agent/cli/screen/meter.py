@@ -18,7 +18,7 @@ _FORMS = {
 }
 """The formats of amounts in the table; the others are whole numbers."""
 NEAR = 0.8
-"""The share of a limit from which it is highlighted."""
+"""From this share of its limit on, an amount is yellow: a fifth is left, so there is still time to raise the limit."""
 
 
 @dataclass(frozen=True)
