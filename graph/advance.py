@@ -107,7 +107,7 @@ def _writers(plan: Mapping[str, Any], deps: Deps, settings: Settings) -> set[str
 
     @cache
     def may_write(executor: str | None, tools: tuple[str, ...] | None) -> bool:
-        toolbox, named = deps.tools_for(executor, settings), deps.executors.get(executor or "")
+        toolbox, named = deps.tools_for(executor, settings), deps.executors.get(executor) if executor else None
         alone = named is not None and named.works_alone
         return alone or any(toolbox.effect(name) != "read" for name in toolbox if tools is None or name in tools)
 

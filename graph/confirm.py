@@ -18,13 +18,15 @@ async def confirm(state: RunState, runtime: Runtime[Settings], *, deps: Deps) ->
     """Apply the person's answer: approve, edit, reject with feedback, or cancel. Any other answer keeps the pause."""
     pending = current_pause(state)
     update = take_answer(state, pending, wait_for_answer(state, pending), deps, runtime.context)
-    return await with_typed_attachments(state, update, runtime)
+    typed = typed_reply(state["messages"]) is not None
+    return await with_typed_attachments(state, update, runtime) if typed else update
 
 
 async def ask_user(state: RunState, runtime: Runtime[Settings], *, deps: Deps) -> RunState:
     """Apply the answer to the pending question, and any answers to other open questions sent with it."""
     pending, settings = current_pause(state), runtime.context
-    # Without a person, the policy answers questions at once.
-    policy = pending["kind"] == "question" and settings.alone and typed_reply(state["messages"]) is None
+    typed = typed_reply(state["messages"]) is not None
+    policy = pending["kind"] == "question" and settings.alone and not typed  # it answers questions at once
     value = OVERDUE if policy else wait_for_answer(state, pending)
-    return await with_typed_attachments(state, take_answer(state, pending, value, deps, settings), runtime)
+    update = take_answer(state, pending, value, deps, settings)
+    return await with_typed_attachments(state, update, runtime) if typed else update

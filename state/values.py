@@ -32,7 +32,7 @@ def flaw(value: Any) -> str | None:
         if items > MOST_ITEMS:
             return f"holds more than {MOST_ITEMS:,} values"
         if isinstance(current, str):
-            if not _is_encodable(current):
+            if clean_text(current) != current:
                 return "holds half a character (a lone surrogate such as \\ud83d)"
         elif isinstance(current, float):
             if not math.isfinite(current):
@@ -49,17 +49,13 @@ def flaw(value: Any) -> str | None:
     return None
 
 
-def _is_encodable(text: str) -> bool:
+def clean_text(text: str) -> str:
+    """Return the text with lone surrogates replaced, so that it can be stored and sent."""
     try:
         text.encode()
     except UnicodeEncodeError:
-        return False
-    return True
-
-
-def clean_text(text: str) -> str:
-    """Return the text with lone surrogates replaced, so that it can be stored and sent."""
-    return text if _is_encodable(text) else text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return text
 
 
 def similar(name: str, names: Iterable[str], cutoff: float = 0.6) -> list[str]:

@@ -560,10 +560,8 @@ async def _ask_after_call(context: CallContext, gated: GatedCall, result: CallRe
     return replace(result, notes=[*result.notes, *verdict.notes])
 
 
-async def _ask_before_questions(context: CallContext, call: FrozenCall, result: CallResult) -> CallResult:
+async def _ask_before_questions(context: CallContext, result: CallResult) -> CallResult:
     """Return the result of a call whose executor or tool asks people, or a failed one if hooks refuse a question."""
-    if not _is_asking(call, result):
-        return result
     asked: Mapping[str, Any] = result.artifact
     for ask in asked["asks"][len(asked.get("answers") or ()) :]:
         pending = cast("Pause", {**ask, "step": context.state["step"]["id"]})
@@ -640,7 +638,8 @@ async def make_call(context: CallContext, gated: GatedCall) -> None:
         else:
             with keep_changes(store, context.thread, changed, context.deps.secrets):
                 result = await _call_tool(context, gated, {**config, "metadata": about}, key)
-            result = await _ask_before_questions(context, call, result)
+            if _is_asking(call, result):
+                result = await _ask_before_questions(context, result)
         if not _is_asking(call, result):
             result = replace(result, notes=said.notes) if said.notes else result
             result = await _ask_after_call(context, gated, result) if context.deps.hooks.after_call else result

@@ -88,7 +88,8 @@ def step_input(run: Json, sent: Json, settings: Settings, deps: Deps) -> Json:
     gone = records.keys() - {each["id"] for each in plan["steps"]}
     others = [other for key, other in records.items() if key != id]
     wrote = [key for other in others if other.get("status") in AT_WORK for key in other.get("wrote") or ()]
-    executor = deps.executors.active.get(step.get("executor") or "")
+    name = step.get("executor")
+    executor = deps.executors.active.get(name) if name else None
     return {
         "id": id,
         "fence": run.get("fence", ""),

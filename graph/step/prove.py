@@ -173,12 +173,14 @@ async def _audit_result(proof: Proof) -> list[str]:
         criterion, cited = proof.criteria[number - 1], verdict["verdict"] == "cited"
         if cited and not criterion.get("check") and not enough("cited", criterion, settings.verification):
             decides.append(number)
+    only = proof.is_answer
+    if not (decides or only):
+        return []
     known, cursor = known_entries(state), state["record"].get("interjection_cursor") or ""
     said = await new_interjections(context.runtime, settings, state.get("interjection_cursor") or "")
     said = [each for each in said if each["key"] <= cursor]
     journal = [*known, *interjection_entries(said, known), *context.noted]
-    only = proof.is_answer
-    if not decides and not (only and is_audit_due(settings, state["run"], journal)):
+    if not decides and not is_audit_due(settings, state["run"], journal):
         return []
     id, result = state["step"]["id"], str(proof.claim["arguments"]["result"]).strip()
     record: Json = {**proof.record, "status": "done", "unchanged": proof.claim["arguments"].get("unchanged")}

@@ -245,7 +245,9 @@ def edit_plan(
         return unclear("edit", reasons="; ".join(said))
     if plan.get("schedule") and "schedule" not in given:
         return unclear("schedule_left_out")
-    changed_limits = _read_changed_limits(edit.get("limits"), limits)
+    changed_limits: dict[str, float] | Unclear = {}
+    if (written := edit.get("limits")) is not None:
+        changed_limits = _read_changed_limits(written, limits)
     if isinstance(changed_limits, Unclear):
         return changed_limits
     before = {key: item for key, item in plan.items() if key != "revision"}
