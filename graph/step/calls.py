@@ -120,13 +120,16 @@ class CallContext:
     """The time limit of one call, unless its tool declares a longer one."""
     thread: str = field(init=False)
     """The id of the thread."""
-    place: Place = field(init=False)
-    """The place of the run on its thread, which is part of every effect's key."""
 
     def __post_init__(self) -> None:
         self.settings = self.runtime.context
         self.seconds = self.settings.tool_seconds
-        self.thread, self.place = thread_of(self.runtime), Place.of(self.config, depth=2)
+        self.thread = thread_of(self.runtime)
+
+    @cached_property
+    def place(self) -> Place:
+        """The place of the run on its thread, which is part of every effect's key."""
+        return Place.of(self.config, depth=2)
 
     def amounts_left(self) -> Amounts:
         """Return what the step may still spend, minus the spending of these calls."""

@@ -1,11 +1,12 @@
 """The decide node: one round, one checkpoint. It asks the model, reads the reply, and makes the calls."""
 
 import base64
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import cast
 
-from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
+from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, SystemMessage, ToolMessage
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.runtime import Runtime
@@ -67,7 +68,7 @@ async def decide(state: Step, runtime: Runtime[Settings], config: RunnableConfig
     shown = fit_transcript(rounds, settings.transcript_chars, state.get("fence", ""), state["length"])
     before: Step = state if shown is rounds else {**state, "transcript": shown}
     saved = await _load_reply(before, runtime)
-    update = saved or await _ask_model(before, runtime, deps, toolbox)
+    update = saved or await _ask_model(before, shown, runtime, deps, toolbox)
     after: Step = apply_update(before, update)  # type: ignore[assignment]
     calls = after["record"]["status"] == "running" and after["record"].get("calls")
     if calls and (saved or await _save_reply(before, runtime, update)):
@@ -75,13 +76,15 @@ async def decide(state: Step, runtime: Runtime[Settings], config: RunnableConfig
     return update if shown is rounds else {**update, "transcript": [*shown, *update.get("transcript", ())]}
 
 
-async def _ask_model(state: Step, runtime: Runtime[Settings], deps: Deps, toolbox: Toolbox) -> Step:
-    """Return the update of one round, including what the user said in the meantime."""
+async def _ask_model(
+    state: Step, rounds: Sequence[AnyMessage], runtime: Runtime[Settings], deps: Deps, toolbox: Toolbox
+) -> Step:
+    """Return the update of the round after these, including what the user said in the meantime."""
     cursor = max(state["record"].get("interjection_cursor") or "", state.get("interjection_cursor") or "")
     now, said = await with_interjections(state, "record", cursor, runtime)
     task = "" if now["record"].get("answers") else str(now["record"].get("task") or "")
     voice = Voice(runtime, now["step"]["id"], task=task, inside=True)
-    update = await StepRound(now, runtime, deps, toolbox, voice).run()
+    update = await StepRound(now, runtime, deps, toolbox, voice, [*rounds, *said]).run()
     return {**update, "transcript": [*said, *update.get("transcript", ())]} if said else update
 
 
@@ -94,6 +97,8 @@ class StepRound:
     deps: Deps
     toolbox: Toolbox
     voice: Voice
+    rounds: Sequence[AnyMessage]
+    """The rounds so far, as the model is shown them."""
     spent: Amounts = field(default_factory=dict)
 
     async def run(self) -> Step:
@@ -116,7 +121,7 @@ class StepRound:
         self.state = {**state, "record": {**record, "rounds": record["rounds"] + 1}}
         if reply.message is None:
             return self._give_up_asking(settings, reply.error)
-        printed = not has_native_call(rounds_of(state))
+        printed = not has_native_call(self.rounds)
         outcome = read_reply(reply.message, legal, toolbox, printed=printed, result=record.get("draft", ""))
         if reply.speech:
             decision = outcome if isinstance(outcome, Decision) else Decision("speak")
@@ -164,7 +169,7 @@ class StepRound:
             ending = [HumanMessage(f"(Rounds left in this step, this one included: {rounds:g}.)")]
         return Question(
             "execute",
-            [SystemMessage(instructions("execute", profile)), brief, *rounds_of(state), *ending],
+            [SystemMessage(instructions("execute", profile)), brief, *self.rounds, *ending],
             tools,
             executor,
             left,
