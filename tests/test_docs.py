@@ -24,10 +24,10 @@ import yaml
 import donewhen
 from benchmarks.pythons import PROMISED
 from donewhen import Limits, Settings, event_schema, hooks, servers, testing, workspace
-from donewhen.agent.cli.app import app
 from donewhen.testing import ScriptedModel, WireServer, call, finish_step, submit_plan
 from scripts import site
 from tests.kit.places import ROOT
+from tests.kit.screens.shell import app
 
 PUBLIC = (donewhen, hooks, servers, testing, workspace)
 

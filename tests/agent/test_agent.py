@@ -22,13 +22,13 @@ from donewhen import (
     ConfigError,
     GoalError,
     Limits,
+    Run,
     Settings,
     ThreadInfo,
     UnknownThread,
     build_graph,
     wait,
 )
-from donewhen.agent.run import Run
 from donewhen.testing import ScriptedModel, answer, call, submit_plan
 from tests.kit.places import ROOT
 from tests.kit.runs import Outbox, config, one_step, said, scripted, sending, step
@@ -50,67 +50,88 @@ from donewhen.agent.models import ModelSource
 ModelSource("openai:gpt-5-mini")
 print({"langchain_openai", "openai", "genai_prices", "langchain"} & set(loaded()))
 """
+COLLECTOR = """
+import gc, donewhen
+for was in (gc.disable, gc.enable):
+    was()
+    before = gc.isenabled()
+    donewhen.Limits if before else donewhen.Settings
+    print(gc.isenabled() == before)
+"""
+FIRST_REQUEST = """
+import asyncio, os, sys
+from langchain_core.language_models import FakeListChatModel
+from donewhen import Agent
+from donewhen.state.plan.plan import Plan
+from donewhen.state.proof import quotes
+late = ("jsonschema", "regex", "jsonpath_ng", "tomllib", "openai", "psycopg", "a2a")
+class Model(FakeListChatModel):
+    def bind_tools(self, *_, **__):
+        return self
+    def _astream(self, *_, **__):
+        compiled = "findall" in vars(quotes._TOKEN)
+        print([m for m in late if m in sys.modules], Plan.__pydantic_complete__, compiled, flush=True)
+        os._exit(0)
+def look(what: str) -> str:
+    "Look."
+    return what
+asyncio.run(Agent(Model(responses=[]), tools=[look], storage="memory:").start("hello"))
+"""
+COMMAND = """
+import gc, os, sys
+late = ("jsonschema", "regex", "jsonpath_ng", "duckdb", "genai_prices", "psycopg", "a2a", "starlette")
+def heard(event, arguments):
+    if event == "socket.connect":
+        print([m for m in late if m in sys.modules], gc.get_stats()[2]["collections"], flush=True)
+        os._exit(0)
+sys.addaudithook(heard)
+sys.argv = ["donewhen", "run", "Count"]
+from donewhen.agent.cli import main
+main()
+"""
+HELP = """
+import sys
+sys.argv = ["donewhen", "run", "--help"]
+from donewhen.agent.cli import main
+try:
+    main()
+except SystemExit:
+    print(sorted({m.partition(".")[0] for m in sys.modules} & {"langgraph", "langchain_core", "openai"}))
+"""
+SCHEMAS = """
+import sys
+from donewhen import Agent
+about = {"description": "d", "input_schema": {"type": "object", "required": ["a"], "properties": {
+    "a": {"type": "array", "items": {"type": "string", "enum": ["x"], "title": "A", "default": "x"}},
+    "b": {"type": "object", "additionalProperties": {"type": "integer", "description": "B"}}}}}
+Agent("demo", {"t": about}, caller=print, storage="memory:")
+print("jsonschema" in sys.modules)
+"""
+STARTS = {
+    "imports: the package nothing heavy, the model for tests no runtime, a model's name no provider's library": (
+        IMPORTS,
+        ["[]", "False set()", "True", "set()"],
+    ),
+    "the garbage collector is left as its owner set it": (COLLECTOR, ["True", "True"]),
+    "the first request waits for nothing that checks calls and paths, reads catalogues or validates plans": (
+        FIRST_REQUEST,
+        ["[] False False"],
+    ),
+    "the command's first request, which never looks for garbage among modules": (COMMAND, ["[] 0"]),
+    "--help loads neither LangGraph nor a provider's library": (HELP, ["[]"]),
+    "ordinary schemas, as MCP servers have them by the hundred, need no jsonschema": (SCHEMAS, ["False"]),
+}
 
 
-def test_importing_costs_nothing() -> None:
-    """P19: the package imports nothing heavy, the model for tests no runtime, a model's name no provider's library."""
-    done = subprocess.run([sys.executable, "-W", "error", "-c", IMPORTS], cwd=ROOT, capture_output=True, text=True)
-    assert done.stdout.splitlines() == ["[]", "False set()", "True", "set()"], done.stderr
-
-
-@pytest.mark.parametrize("before", ["enable", "disable"])
-def test_importing_leaves_the_garbage_collector_as_it_was(before: str) -> None:
-    """T (cold start): it is off while a public name is imported, and then as its owner set it."""
-    program = f"import gc, donewhen; gc.{before}(); was = gc.isenabled(); donewhen.Limits; print(gc.isenabled() == was)"
-    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
-    assert done.stdout == "True\n"
-
-
-def test_the_first_request_waits_for_no_library_that_later_ones_need() -> None:
-    """T (cold start): what checks calls and paths, reads catalogues, validates plans: it comes when it is used."""
-    program = (
-        "import asyncio, os, sys\n"
-        "from langchain_core.language_models import FakeListChatModel\n"
-        "from donewhen import Agent\n"
-        "from donewhen.state.plan.plan import Plan\n"
-        "from donewhen.state.proof import quotes\n"
-        "late = ('jsonschema', 'regex', 'jsonpath_ng', 'tomllib', 'openai', 'psycopg', 'a2a')\n"
-        "class Model(FakeListChatModel):\n"
-        "    def bind_tools(self, *_, **__):\n"
-        "        return self\n"
-        "    def _astream(self, *_, **__):\n"
-        "        compiled = 'findall' in vars(quotes._TOKEN)\n"
-        "        print([m for m in late if m in sys.modules], Plan.__pydantic_complete__, compiled, flush=True)\n"
-        "        os._exit(0)\n"
-        "def look(what: str) -> str:\n"
-        "    'Look.'\n"
-        "    return what\n"
-        "asyncio.run(Agent(Model(responses=[]), tools=[look], storage='memory:').start('hello'))\n"
-    )
-    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
-    assert done.stdout == "[] False False\n"
-
-
-def test_the_command_comes_to_its_first_request_without_detours(tmp_path: Path) -> None:
-    """T (cold start): it imports nothing that only later requests need, and never looks for garbage among modules."""
-    program = (
-        "import gc, os, sys\n"
-        "late = ('jsonschema', 'regex', 'jsonpath_ng', 'duckdb', 'genai_prices', 'psycopg', 'a2a', 'starlette')\n"
-        "def heard(event, arguments):\n"
-        "    if event == 'socket.connect':\n"
-        "        print([m for m in late if m in sys.modules], gc.get_stats()[2]['collections'], flush=True)\n"
-        "        os._exit(0)\n"
-        "sys.addaudithook(heard)\n"
-        f"sys.argv = ['donewhen', 'run', 'Count', '--dir', {str(tmp_path)!r}]\n"
-        "from donewhen.agent.cli import main\n"
-        "main()\n"
-    )
+@pytest.mark.parametrize("start", STARTS)
+def test_a_start_loads_only_what_it_needs(start: str, tmp_path: Path) -> None:
+    """P19, T (cold start), R (500 tools): what only later requests need comes with them."""
+    program, printed = STARTS[start]
     variables = {"OPENAI_BASE_URL": "http://127.0.0.1:9/v1", "DONEWHEN_MODEL": "openai:scripted"}
-    environment = {**os.environ, **variables, "DONEWHEN_STORAGE": str(tmp_path / "runs.db")}
-    done = subprocess.run(
-        [sys.executable, "-c", program], cwd=ROOT, env=environment, capture_output=True, text=True, check=True
-    )
-    assert done.stdout == "[] 0\n"
+    environment = {**os.environ, **variables, "DONEWHEN_STORAGE": str(tmp_path / "runs.db"), "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-W", "error", "-c", program]
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert done.stdout.splitlines()[-len(printed) :] == printed, done.stderr
 
 
 class CountedTool(StructuredTool):
@@ -133,21 +154,6 @@ async def test_an_agent_with_many_tools_makes_their_schemas_when_they_are_first_
         for _ in range(2):
             assert (await agent.start("hello")).status == "completed"
     assert len(CountedTool.made) == len(set(CountedTool.made))
-
-
-def test_ordinary_schemas_are_checked_without_a_library() -> None:
-    """R (500 tools): described tools, as MCP servers have them by the hundred, need no jsonschema to be accepted."""
-    program = (
-        "import sys\n"
-        "from donewhen import Agent\n"
-        "about = {'description': 'd', 'input_schema': {'type': 'object', 'required': ['a'], 'properties': {\n"
-        "    'a': {'type': 'array', 'items': {'type': 'string', 'enum': ['x'], 'title': 'A', 'default': 'x'}},\n"
-        "    'b': {'type': 'object', 'additionalProperties': {'type': 'integer', 'description': 'B'}}}}}\n"
-        "Agent('demo', {'t': about}, caller=print, storage='memory:')\n"
-        "print('jsonschema' in sys.modules)\n"
-    )
-    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
-    assert done.stdout == "False\n"
 
 
 async def test_start_resume_get_receipt_delete() -> None:

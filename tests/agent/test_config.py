@@ -4,9 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from donewhen import Agent
+from donewhen import Agent, ConfigError
 from donewhen.agent.config import DEFAULT_MODEL, DEMO, read_config
-from donewhen.state.errors import ConfigError
 
 
 def test_without_anything_no_model_and_a_file_in_the_users_state_folder() -> None:

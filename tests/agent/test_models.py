@@ -10,10 +10,9 @@ import pytest
 from langchain_core.language_models import BaseChatModel
 from langchain_openai import ChatOpenAI
 
-from donewhen import Agent
+from donewhen import Agent, ConfigError
 from donewhen.agent.config import Config
 from donewhen.agent.models import ROLES, ModelSource
-from donewhen.state.errors import ConfigError
 from donewhen.testing import ScriptedModel, WireServer
 
 TOOL = {"type": "function", "function": {"name": "look", "parameters": {"type": "object", "properties": {}}}}

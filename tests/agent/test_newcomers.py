@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 from donewhen import (
     Agent,
     ConfigError,
+    DoneWhenError,
     Executor,
     Limits,
     Profile,
@@ -25,13 +26,12 @@ from donewhen import (
     ToolError,
     wait,
 )
-from donewhen.agent.cli.app import app
 from donewhen.agent.config import read_profile
 from donewhen.agent.page.serving import listen
 from donewhen.hooks import Hooks, Refuse
-from donewhen.state.errors import DoneWhenError
 from donewhen.testing import ScriptedModel, WireServer, call, fault, finish_step, submit_plan
 from donewhen.workspace import workspace_tools
+from tests.kit.screens.shell import app
 
 
 def undescribed(x: str) -> str:
@@ -79,6 +79,10 @@ MISTAKES: dict[str, tuple[Callable[[], object], str]] = {
         "settings: models.planner: There is no role 'planner'; did you mean plan?",
     ),
     "executors as a list": (lambda: Agent("demo", executors=[1]), "executors is a dict of name → Executor"),  # type: ignore[arg-type]
+    "an executor that is no address": (
+        lambda: Agent("demo", executors={"far": "somewhere"}),
+        "no address of an A2A agent",
+    ),
     "hooks as a list": (lambda: Agent("demo", hooks=[print]), "write Hooks(before_call=[…]"),  # type: ignore[arg-type]
     "skills as a path": (lambda: Agent("demo", skills="work"), "write Skills('work')"),  # type: ignore[arg-type]
     "a profile that is not there": (

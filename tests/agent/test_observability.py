@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from donewhen import ConfigError
 from donewhen.agent.logs import JsonLines, set_up
-from donewhen.state.errors import ConfigError
 from donewhen.testing import ScriptedModel, answer
 from tests.kit.flows import play
 from tests.kit.places import ROOT

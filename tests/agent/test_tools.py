@@ -8,10 +8,10 @@ import pytest
 from langchain_core.tools import ToolException, tool
 from mcp.types import Tool
 
+from donewhen import ToolError
 from donewhen.agent.tools import as_tools
 from donewhen.graph.tools.call import ToolCall, call_tool
 from donewhen.graph.tools.toolbox import Toolbox
-from donewhen.state.errors import ToolError
 
 SEARCH = {"description": "Search the web.", "input_schema": {"type": "object", "properties": {"q": {"type": "string"}}}}
 OPENAI = {"description": SEARCH["description"], "parameters": SEARCH["input_schema"]}

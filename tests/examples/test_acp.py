@@ -26,8 +26,8 @@ from langchain_core.tools import StructuredTool
 from donewhen import Agent
 from donewhen.agent.acp.lines import EditorLines
 from donewhen.agent.acp.server import AcpAgent
-from donewhen.agent.workspace import workspace_tools
 from donewhen.testing import ScriptedModel, ask_user, call, finish_step, submit_plan
+from donewhen.workspace import workspace_tools
 
 
 class Editor(acp.Client):

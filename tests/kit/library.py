@@ -1,16 +1,13 @@
 """A remote agent over A2A: `a2a_server` as a process, and what arrived there."""
 
-import time
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
-import httpx
-
 from donewhen import Executor, RemoteAgent
 from tests.kit.a2a_server import serve
 from tests.kit.forking import forks
-from tests.kit.serving import free_port
+from tests.kit.serving import free_port, wait_until_it_answers
 
 
 class Library:
@@ -26,15 +23,7 @@ class Library:
         self.log.write_text("")
         self._process = forks.Process(target=serve, args=(str(self.port), str(self.log), *more), daemon=True)
         self._process.start()
-        for _ in range(600):
-            try:
-                if httpx.get(f"{self.url}/.well-known/agent-card.json", timeout=1).status_code == 200:
-                    return
-            except httpx.HTTPError:
-                pass
-            assert self._process.is_alive(), "the server ended"
-            time.sleep(0.05)
-        raise AssertionError("the server does not answer")
+        wait_until_it_answers(self._process, f"{self.url}/.well-known/agent-card.json")
 
     def stop(self) -> None:
         """End it, and only it."""

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from dataclasses import dataclass
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 import httpx
@@ -37,6 +38,19 @@ def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
+
+
+def wait_until_it_answers(process: BaseProcess, url: str) -> None:
+    """Wait until a server that was started says yes to a request for `url`; fail if it ends before."""
+    for _ in range(600):
+        try:
+            if httpx.get(url, timeout=1).status_code == 200:
+                return
+        except httpx.HTTPError:
+            pass
+        assert process.is_alive(), "the server ended"
+        time.sleep(0.05)
+    raise AssertionError("the server does not answer")
 
 
 def started(folder: Path, base_url: str, **environment: str) -> tuple[subprocess.Popen[bytes], str]:

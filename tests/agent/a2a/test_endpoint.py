@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -41,7 +40,7 @@ from examples import a2a_server as example
 from tests.kit.a2a_endpoint import serve
 from tests.kit.flows import FREE
 from tests.kit.forking import forks
-from tests.kit.serving import free_port
+from tests.kit.serving import free_port, wait_until_it_answers
 
 WAITS, DONE = TaskState.TASK_STATE_INPUT_REQUIRED, TaskState.TASK_STATE_COMPLETED
 
@@ -57,15 +56,7 @@ class Endpoint:
         """Ready to answer."""
         self.process = forks.Process(target=serve, args=(str(self.port), str(self.folder)), daemon=True)
         self.process.start()
-        for _ in range(600):
-            try:
-                if httpx.get(f"{self.url}/.well-known/agent-card.json", timeout=1).status_code == 200:
-                    return
-            except httpx.HTTPError:
-                pass
-            assert self.process.is_alive(), "the server ended"
-            time.sleep(0.05)
-        raise AssertionError("the server does not answer")
+        wait_until_it_answers(self.process, f"{self.url}/.well-known/agent-card.json")
 
     def kill(self) -> None:
         """End it at once, and only it."""

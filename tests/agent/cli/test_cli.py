@@ -2,8 +2,6 @@
 
 import json
 import shlex
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,9 +9,7 @@ from typing import Any
 import pytest
 from typer.testing import Result
 
-from donewhen import wait
-from donewhen.agent.cli.result import Exit, run_guarded
-from donewhen.state.errors import (
+from donewhen import (
     ConfigError,
     GoalError,
     ModelError,
@@ -23,7 +19,9 @@ from donewhen.state.errors import (
     ThreadBusy,
     ThreadWaiting,
     UnknownThread,
+    wait,
 )
+from donewhen.agent.cli.result import run_guarded
 from donewhen.state.people.edit import plan_document
 from donewhen.testing import (
     Recording,
@@ -37,8 +35,7 @@ from donewhen.testing import (
     give_up,
     submit_plan,
 )
-from tests.kit.screens.shell import Shell, one_object, scripted
-from tests.kit.screens.terminal import ROOT
+from tests.kit.screens.shell import Exit, Shell, one_object, scripted
 
 COUNT = {"content": "Count the files", "done_when": ["there is a count"], "tools": ["list_files"]}
 WRITE = {"content": "Write it down", "done_when": ["out.txt exists"], "tools": ["write_file"]}
@@ -414,25 +411,6 @@ def test_an_unexpected_error_shows_no_secret_and_a_traceback_only_on_request(
     monkeypatch.setenv("DONEWHEN_DEBUG", "1")
     run_guarded(raising(ValueError("boom")), json=False)
     assert "Traceback" in capsys.readouterr().err
-
-
-# --- start-up
-
-
-def test_help_loads_nothing_heavy() -> None:
-    """`--help` answers at once: neither LangGraph nor a provider's library is imported."""
-    code = (
-        "import sys; sys.argv = ['donewhen', 'run', '--help']\n"
-        "from donewhen.agent.cli import main\n"
-        "try: main()\n"
-        "except SystemExit: pass\n"
-        "print(sorted({m.partition('.')[0] for m in sys.modules} & {'langgraph', 'langchain_core', 'openai'}))"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, timeout=100, check=True
-    )
-    assert "--allow-command" in done.stdout
-    assert done.stdout.endswith("[]\n")
 
 
 def test_a_schema_and_an_image_come_with_the_goal(shell: Shell, tmp_path: Path) -> None:

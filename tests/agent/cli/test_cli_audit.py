@@ -3,9 +3,8 @@
 from pathlib import Path
 
 from donewhen import Agent
-from donewhen.agent.cli.result import Exit
 from donewhen.testing import ScriptedModel, audit, call, finish_step, submit_plan
-from tests.kit.screens.shell import Shell, one_object, scripted, user_in
+from tests.kit.screens.shell import Exit, Shell, one_object, scripted, user_in
 
 COUNT = {"content": "Count the files", "done_when": ["there is a count"], "tools": ["list_files"]}
 SAID = "There are 3 files. All of them are mine."

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from donewhen.agent.cli.result import Exit
 from donewhen.testing import call, finish_step, submit_plan
 from tests.agent.cli.test_cli_terminal import scripted
 from tests.agent.mcp.test_mcp_asking import BEFORE
+from tests.kit.screens.shell import Exit
 from tests.kit.screens.terminal import Session, piped
 
 pytestmark = pytest.mark.timeout(120)

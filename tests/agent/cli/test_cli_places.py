@@ -10,10 +10,9 @@ from pathlib import Path
 import pytest
 
 from donewhen import Agent
-from donewhen.agent.cli.result import Exit
 from donewhen.testing import ScriptedModel, answer, ask_user
 from tests.kit.painting import Painting
-from tests.kit.screens.shell import Shell
+from tests.kit.screens.shell import Exit, Shell
 from tests.kit.screens.terminal import COMMAND, environment, piped
 
 

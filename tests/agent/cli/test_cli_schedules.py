@@ -2,9 +2,8 @@
 
 import json
 
-from donewhen.agent.cli.result import Exit
 from donewhen.testing import submit_plan
-from tests.kit.screens.shell import Shell, scripted
+from tests.kit.screens.shell import Exit, Shell, scripted
 
 PLAN = submit_plan(
     [{"content": "count the files", "tools": []}],

@@ -11,10 +11,9 @@ from pathlib import Path
 import pytest
 
 from donewhen import Agent
-from donewhen.agent.cli.result import Exit
 from donewhen.agent.cli.screen.drawing import draw_pause
 from donewhen.testing import ScriptedModel, submit_plan
-from tests.kit.screens.shell import Shell
+from tests.kit.screens.shell import Exit, Shell
 from tests.kit.screens.terminal import COMMAND, Session, environment, screen, written
 
 GOAL = "how many files are there?"

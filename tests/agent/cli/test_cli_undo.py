@@ -1,8 +1,7 @@
 """`donewhen undo THREAD`: what a run changed comes back, in a process that has neither its model nor its folder."""
 
-from donewhen.agent.cli.result import Exit
 from donewhen.testing import call, finish_step, submit_plan
-from tests.kit.screens.shell import Shell, one_object, scripted
+from tests.kit.screens.shell import Exit, Shell, one_object, scripted
 
 WRITE = {"content": "Change the files", "done_when": ["they are changed"], "tools": ["write_file", "move_file"]}
 CHANGES = [

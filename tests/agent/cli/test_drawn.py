@@ -9,7 +9,6 @@ import pytest
 from rich.cells import cell_len
 from rich.text import Text
 
-from donewhen.agent.cli.result import Exit
 from donewhen.agent.cli.screen.drawing import AnswerText, draw_pause
 from donewhen.agent.cli.screen.terminal import TAB
 from donewhen.agent.cli.screen.views import Progress, View
@@ -18,7 +17,7 @@ from donewhen.testing import ask_user, call, finish_step, submit_plan
 from tests.agent.cli.test_cli_terminal import COUNT, COUNTED, Hanging, scripted
 from tests.agent.cli.test_cli_views import asked, script
 from tests.kit.pauses import LIMITS, pending
-from tests.kit.screens.shell import Shell
+from tests.kit.screens.shell import Exit, Shell
 from tests.kit.screens.shell import scripted as in_shell
 from tests.kit.screens.terminal import ESCAPES, Session, drawn, environment, piped, screen, written
 

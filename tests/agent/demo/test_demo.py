@@ -8,11 +8,10 @@ from typing import Any
 import pytest
 
 from donewhen import Agent, Run
-from donewhen.agent.cli.result import Exit
 from donewhen.agent.demo import DemoModel
 from donewhen.agent.demo.goals import read_goal
-from donewhen.agent.workspace import workspace_tools
-from tests.kit.screens.shell import user_in
+from donewhen.workspace import workspace_tools
+from tests.kit.screens.shell import Exit, user_in
 from tests.kit.screens.terminal import ROOT
 
 GOAL = "count the Python files, then total the amount in sales.csv by region, then write a report to report.md"

@@ -12,12 +12,11 @@ from typing import Any
 
 import pytest
 
-from donewhen import Agent, McpServers, wait
+from donewhen import Agent, ConfigError, McpServers, wait
 from donewhen.agent.config import read_servers
 from donewhen.graph.sync import run_in_shared_loop
 from donewhen.graph.tools.call import CallResult, ToolCall, call_tool
 from donewhen.graph.tools.toolbox import Toolbox
-from donewhen.state.errors import ConfigError
 from donewhen.testing import ScriptedModel, call, finish_step, submit_plan
 
 SERVER = """

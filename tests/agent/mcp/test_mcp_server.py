@@ -8,7 +8,7 @@ from mcp import Client, StdioServerParameters
 from mcp.client.stdio import stdio_client
 
 from donewhen import Agent
-from donewhen.agent.mcp.server import mcp_server
+from donewhen.servers import mcp_server
 from donewhen.testing import ScriptedModel, ask_user, finish_step, submit_plan
 
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from donewhen import Agent
-from donewhen.agent.workspace import workspace_tools
 from donewhen.testing import ScriptedModel, answer, ask_user, call, finish_step, submit_plan
+from donewhen.workspace import workspace_tools
 from tests.agent.page.test_page import READ, READING, agent
 from tests.kit.places import ROOT
 from tests.kit.screens.browser import DESKTOP, MARKS, PHONE, browser, picture, playwright, say

@@ -12,8 +12,8 @@ import pytest
 from donewhen import Agent
 from donewhen.agent.page.conversations import DEMO_GOALS
 from donewhen.agent.page.serving import Address
-from donewhen.agent.workspace import workspace_tools
 from donewhen.testing import ScriptedModel, answer, ask_user, call, finish_step, submit_plan
+from donewhen.workspace import workspace_tools
 from tests.kit.places import ROOT
 from tests.kit.screens.pages import TOKEN, Gate, Json, served
 from tests.kit.screens.terminal import Session, environment

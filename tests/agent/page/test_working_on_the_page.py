@@ -11,8 +11,8 @@ from langgraph.types import interrupt
 from pydantic import BaseModel, Field
 
 from donewhen import Agent
-from donewhen.agent.workspace import workspace_tools
 from donewhen.testing import ScriptedModel, answer, ask_user, call, finish_step, submit_plan
+from donewhen.workspace import workspace_tools
 from tests.agent.page.test_page import READ, READING, agent
 from tests.kit.screens.browser import DESKTOP, MARKS, PHONE, axe, browser, picture, playwright, say, timed
 from tests.kit.screens.pages import Gate, served

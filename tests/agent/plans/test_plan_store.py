@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from donewhen import Agent, PlanError, PlanStore, plan_tools
-from donewhen.agent.storage import Storage
 from donewhen.testing import ScriptedModel, call, finish_step, submit_plan
 from tests.kit.screens.shell import user_in
+from tests.kit.storage.cases import Storage
 
 STEPS = ["look", "write", "send"]
 

@@ -7,13 +7,11 @@ from typing import Any
 import pytest
 from langgraph.types import Command
 
-from donewhen import Agent, StaleAnswer, ThreadBusy, ThreadWaiting, UnknownThread, wait
-from donewhen.agent.run import Run
-from donewhen.agent.storage import Storage
+from donewhen import Agent, Run, StaleAnswer, ThreadBusy, ThreadWaiting, UnknownThread, wait
 from donewhen.testing import ScriptedModel, call, finish_step, submit_plan
 from tests.kit.forking import forks
 from tests.kit.runs import Outbox, config, last_seen, one_step, said, scripted, sending, step
-from tests.kit.storage.cases import fresh_url
+from tests.kit.storage.cases import Storage, fresh_url
 
 HI = call("send", to="ann", text="hi")
 

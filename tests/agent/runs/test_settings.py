@@ -9,9 +9,10 @@ from langchain_core.messages import HumanMessage
 
 from donewhen import Agent, ConfigError, GoalError, Limits, Profile, Settings, build_graph
 from donewhen.agent.config import Config
-from donewhen.agent.workspace import WORKSPACE_TOOLS, workspace_tools
+from donewhen.agent.workspace import WORKSPACE_TOOLS
 from donewhen.state.settings import CARE, confine_settings, merge_settings, read_settings, stored_settings
 from donewhen.testing import ScriptedModel, answer, ask_user, call, submit_plan
+from donewhen.workspace import workspace_tools
 from tests.kit.runs import Outbox, one_step, sending
 
 

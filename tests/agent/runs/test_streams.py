@@ -13,12 +13,11 @@ from typing import Any
 import pytest
 
 from donewhen import Agent, DoneWhenError, RunStream, ThreadBusy, wait
-from donewhen.agent.storage import Storage, open_storage
 from donewhen.testing import call
 from tests.kit.forking import forks
 from tests.kit.places import ROOT
 from tests.kit.runs import Outbox, one_step, sending
-from tests.kit.storage.cases import fresh_url
+from tests.kit.storage.cases import Storage, fresh_url, open_storage
 
 ALONE = {"confirm": "never"}
 HI, BYE = call("send", to="ann", text="hi"), call("send", to="ann", text="bye")

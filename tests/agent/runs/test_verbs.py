@@ -9,9 +9,9 @@ from langgraph.graph import END, START, MessagesState, StateGraph
 from langgraph.types import Command
 
 from donewhen import Agent, Settings, StaleAnswer, ThreadBusy, UnknownThread
-from donewhen.agent.storage import Storage
 from donewhen.testing import ScriptedModel, answer, submit_plan
 from tests.kit.runs import config, one_step, said, scripted, step, two_questions
+from tests.kit.storage.cases import Storage
 
 ALONE = Settings(confirm="never")
 

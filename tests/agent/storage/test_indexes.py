@@ -6,10 +6,9 @@ from typing import Any
 
 import pytest
 
-from donewhen.agent.storage import open_storage
 from donewhen.agent.storage.store import POSTGRES_KINDS, SQLITE_KINDS, deletion_statements
 from donewhen.agent.storage.table import ThreadTable
-from tests.kit.storage.cases import DATABASES, fresh_url
+from tests.kit.storage.cases import DATABASES, fresh_url, open_storage
 
 
 @pytest.mark.parametrize("kind", DATABASES)

@@ -10,14 +10,13 @@ from typing import Any
 import psycopg
 import pytest
 
-from donewhen import Agent, ThreadBusy
-from donewhen.agent.storage import Storage, open_storage
+from donewhen import Agent, StorageError, ThreadBusy
 from donewhen.agent.storage.postgres import locks
 from donewhen.agent.storage.table import TABLES
-from donewhen.state.errors import StorageError
 from donewhen.testing import ScriptedModel, answer, call
 from tests.kit.runs import sending
 from tests.kit.screens.shell import scripted, user_in
+from tests.kit.storage.cases import Storage, open_storage
 from tests.kit.storage.servers import LOCALES, fresh_postgres_url, pooled, postgres_url
 from tests.kit.storage.workers import working
 

@@ -14,12 +14,21 @@ from langgraph.checkpoint.base import Checkpoint, empty_checkpoint
 from langgraph.store.base import BaseStore, GetOp
 from langgraph.types import Command
 
-from donewhen.agent.storage import Storage, open_storage
+from donewhen import ConfigError, StorageError, ThreadBusy
 from donewhen.agent.storage.rounds import SOON
-from donewhen.state.errors import ConfigError, StorageError, ThreadBusy
 from donewhen.state.run import REPLIES as NAMESPACE
 from donewhen.state.values import store_label
-from tests.kit.storage.cases import DATABASES, JOURNAL, STORAGES, config, fresh_url, graph, key_of
+from tests.kit.storage.cases import (
+    DATABASES,
+    JOURNAL,
+    STORAGES,
+    Storage,
+    config,
+    fresh_url,
+    graph,
+    key_of,
+    open_storage,
+)
 
 THREAD_IDS = [
     "plain",

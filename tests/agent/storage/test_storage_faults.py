@@ -10,11 +10,11 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from donewhen.agent.storage import open_storage
+from donewhen import ConfigError, StorageError
 from donewhen.agent.storage.sqlite import SqliteDatabase
 from donewhen.agent.storage.storage import Storage, parse_url
 from donewhen.agent.storage.table import TABLES
-from donewhen.state.errors import ConfigError, StorageError
+from tests.kit.storage.cases import open_storage
 from tests.kit.storage.servers import fresh_postgres_url
 
 # URLs ---------------------------------------------------------------------------------------------------------

@@ -6,10 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from donewhen.agent.storage import open_storage
+from donewhen import ThreadBusy
 from donewhen.agent.storage.sqlite import FileLock
-from donewhen.state.errors import ThreadBusy
-from tests.kit.storage.cases import DATABASES, fresh_url
+from tests.kit.storage.cases import DATABASES, fresh_url, open_storage
 from tests.kit.storage.workers import working
 
 

@@ -12,11 +12,10 @@ import pytest
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 from langgraph.checkpoint.serde.jsonplus import EXT_PYDANTIC_V2, JsonPlusSerializer
 
-from donewhen.agent.storage import open_storage
+from donewhen import ConfigError, StorageError
 from donewhen.agent.storage.cipher import StrictSerializer
-from donewhen.state.errors import ConfigError, StorageError
 from donewhen.state.private_langgraph import DeltaSnapshot
-from tests.kit.storage.cases import DATABASES, JOURNAL, KEY, config, fresh_url, graph
+from tests.kit.storage.cases import DATABASES, JOURNAL, KEY, config, fresh_url, graph, open_storage
 from tests.kit.storage.raw import cells, database, row, values
 
 SECRET = "attack at dawn"

@@ -9,7 +9,6 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.store.memory import InMemoryStore
 
 from donewhen import Agent, StorageError
-from donewhen.agent.storage import open_storage
 from donewhen.agent.testing.crash import STORAGE
 from donewhen.agent.testing.everywhere import tool_boundaries
 from donewhen.testing import (
@@ -32,7 +31,7 @@ from donewhen.testing import (
     resume_equals_uninterrupted,
     submit_plan,
 )
-from tests.kit.storage.cases import JOURNAL, config, graph
+from tests.kit.storage.cases import JOURNAL, config, graph, open_storage
 
 PLAN = submit_plan([{"content": "Send it", "done_when": ["sent"], "tools": ["send"]}])
 

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from donewhen import Agent, ConfigError, StorageError, ThreadWaiting, Webhook
-from donewhen.agent.storage import Storage, open_storage
 from donewhen.agent.work import news
 from donewhen.testing import Crash, ScriptedModel, answer, ask_user, crashing, decline, submit_plan
+from tests.kit.storage.cases import Storage, open_storage
 
 Json = dict[str, Any]
 

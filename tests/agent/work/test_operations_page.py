@@ -10,11 +10,11 @@ from typing import Any
 import yaml
 from typer.testing import CliRunner
 
-from donewhen.agent.cli.app import app
 from donewhen.agent.config import read_config
 from donewhen.agent.storage.storage import parse_url
 from donewhen.agent.work.worker import GRACE
 from tests.kit.places import ROOT
+from tests.kit.screens.shell import app
 
 DEPLOY = ROOT / "deploy"
 

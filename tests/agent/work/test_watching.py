@@ -7,12 +7,10 @@ from typing import Any
 
 import pytest
 
-from donewhen import Agent, ConfigError
-from donewhen.agent.run import Run
-from donewhen.agent.storage import open_storage
+from donewhen import Agent, ConfigError, Run
 from donewhen.agent.work.watch import watch_run
 from donewhen.testing import ScriptedModel, answer, call, criterion, finish_step, reply, submit_plan
-from tests.kit.storage.cases import fresh_url, key_of
+from tests.kit.storage.cases import fresh_url, key_of, open_storage
 
 FREE: dict[str, Any] = {"confirm": "never", "approvals": "never", "verification": "claimed"}
 TOLD = ("step_started", "observation", "step_finished")

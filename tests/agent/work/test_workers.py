@@ -20,7 +20,6 @@ from langgraph.types import Command
 
 from donewhen import Agent, ConfigError, StaleAnswer, StorageError, ThreadBusy, ThreadWaiting, UnknownThread
 from donewhen.agent.cli.jobs import IDLE_AGENTS
-from donewhen.agent.storage import open_storage
 from donewhen.agent.work.queue import QUEUE, settings_in
 from donewhen.agent.work.worker import Worker
 from donewhen.testing import ScriptedModel, answer, ask_user, call, finish_step, reply, submit_plan
@@ -28,7 +27,7 @@ from tests.kit.forking import CommandProcess, forks
 from tests.kit.painting import Painting
 from tests.kit.screens.shell import Shell, user_in
 from tests.kit.screens.terminal import SECONDS, environment
-from tests.kit.storage.cases import fresh_url
+from tests.kit.storage.cases import fresh_url, open_storage
 
 FREE: dict[str, Any] = {"confirm": "never"}
 

@@ -12,25 +12,26 @@ import pytest
 from langchain_core.tools import ToolException
 
 from donewhen import Agent, Settings
-from donewhen.agent.workspace import workspace_tools
 from donewhen.agent.workspace.data.tables import QUIET_NS, SNIFFED_ROWS
 from donewhen.state.criteria import meets
 from donewhen.testing import call, finish_step
+from donewhen.workspace import workspace_tools
 from tests.kit.flows import FREE, one_step
+from tests.kit.workspace import Tools, by_name
 
 Ask = Callable[[str], str]
 
 
 @pytest.fixture
 def describe(tmp_path: Path) -> Ask:
-    tools = {tool.name: tool for tool in workspace_tools(tmp_path)}
-    return lambda path: str(tools["describe_data"].invoke({"path": path}))
+    tool = by_name(tmp_path)["describe_data"]
+    return lambda path: str(tool.invoke({"path": path}))
 
 
 @pytest.fixture
 def query(tmp_path: Path) -> Ask:
-    tools = {tool.name: tool for tool in workspace_tools(tmp_path)}
-    return lambda sql: str(tools["query_data"].invoke({"sql": sql}))
+    tool = by_name(tmp_path)["query_data"]
+    return lambda sql: str(tool.invoke({"sql": sql}))
 
 
 def shop(root: Path) -> None:
@@ -109,15 +110,6 @@ def test_ids_are_no_amounts(tmp_path: Path, describe: Ask) -> None:
     assert [line[:5] for line in told if "looks like numbers" in line] == ['- "v"']
 
 
-def test_types_come_from_all_rows(tmp_path: Path, describe: Ask, query: Ask) -> None:
-    """D1: decimals in the last of many rows; sums are exact."""
-    (tmp_path / "a.csv").write_text("id,v\n" + "".join(f"{n},1\n" for n in range(60_000)) + "x,0.1\ny,0.2\n")
-    told = describe("a.csv")
-    assert '"v" DECIMAL(18,1)' in told
-    assert "2 of 60002 values are none, such as" in told
-    assert query("SELECT sum(v) AS total FROM 'a.csv'") == "60000.3"
-
-
 EMPTY = {
     "one column": ("a,b\n1,\n2,\n", 2, '- "b" without a value; 2 null'),
     "quoted": ('a,b\n1,""\n2,""\n', 2, '- "b" without a value; 2 null'),
@@ -185,7 +177,7 @@ def test_a_linked_folder_is_refused_in_words(tmp_path: Path, describe: Ask, quer
     (inside / "out").symlink_to(outside)
     (inside / "in").symlink_to("real")
     (inside / "x.csv").symlink_to("real/x.csv")
-    tools = {tool.name: tool for tool in workspace_tools(inside)}
+    tools = by_name(inside)
     wanted = {
         f"{how}{path}": ("query_data", {"sql": f"SELECT * FROM {how}{path}'{')' * ('(' in how)}"})
         for path in ("out/x.csv", "out/*.csv", "out", "out/", "o*/x.csv")
@@ -254,8 +246,6 @@ def test_old_encodings_and_other_formats(tmp_path: Path, describe: Ask, query: A
 
 
 def test_parquet_is_read(tmp_path: Path, describe: Ask, query: Ask) -> None:
-    import duckdb
-
     duckdb.sql("SELECT 1 AS id, '$5' AS price").write_parquet(str(tmp_path / "a.parquet"))
     told = describe("a.parquet")
     assert '"id" INTEGER; 0 null; e.g. 1' in told
@@ -304,8 +294,7 @@ def test_a_file_is_read_once_to_settle_its_types_and_then_only_by_its_queries(tm
         (("query_data", "SELECT nothing FROM 'big.csv'"), 2.9),
         (("describe_data", "big.csv"), 2.6),
     ):
-        tools = {tool.name: tool for tool in workspace_tools(tmp_path)}
-        idle = 0
+        tools, idle = by_name(tmp_path), 0
         idle = int(reads("query_data", "SELECT 1") * size)
         assert reads(*first) < most
         assert reads("query_data", total) < 1.6
@@ -336,9 +325,8 @@ def test_a_column_is_looked_at_when_a_query_needs_it(tmp_path: Path, query: Ask,
     assert query(sql).splitlines()[: len(rows)] == rows
 
 
-def test_a_file_that_has_changed_is_read_anew(tmp_path: Path) -> None:
+def test_a_file_that_has_changed_is_read_anew(tmp_path: Path, tools: Tools) -> None:
     """N51: in place, with the same size and time of change, and replaced by another."""
-    tools = {tool.name: tool for tool in workspace_tools(tmp_path)}
     path = tmp_path / "a.csv"
 
     def describe() -> str:
@@ -488,7 +476,7 @@ def test_a_table_that_is_not_there_names_the_near_ones(tmp_path: Path, query: As
 @pytest.mark.skipif(sys.platform != "linux", reason="looks for the process in /proc")
 async def test_a_cancelled_query_ends(tmp_path: Path) -> None:
     """D1: whatever it computes."""
-    tool = next(tool for tool in workspace_tools(tmp_path) if tool.name == "query_data")
+    tool = by_name(tmp_path)["query_data"]
     sql = "SELECT count(*) FROM range(100000000000) a, range(10000) b WHERE a.range * 7 = b.range"
     task = asyncio.create_task(tool.ainvoke({"sql": sql}))
     await asyncio.sleep(0.3)

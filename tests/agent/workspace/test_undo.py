@@ -17,14 +17,13 @@ from langchain_core.messages import AIMessage
 from langgraph.graph import START, MessagesState, StateGraph
 
 from donewhen import Agent, ConfigError, Settings, ThreadBusy, ThreadWaiting, UnknownThread
-from donewhen.agent.storage import Storage, open_storage
 from donewhen.agent.workspace.undo import undo_change
 from donewhen.graph.tools.changes import read_changes
 from donewhen.testing import ScriptedModel, call, finish_step, submit_plan
 from donewhen.workspace import workspace_tools
 from tests.kit.places import ROOT
 from tests.kit.runs import asking, last_seen, scripted, sending, step
-from tests.kit.storage.cases import DATABASES, fresh_url
+from tests.kit.storage.cases import DATABASES, Storage, fresh_url, open_storage
 
 ALONE = Settings(confirm="never", approvals="never")
 WRITERS = ["write_file", "append_file", "edit_file", "move_file", "copy_file", "delete_file"]

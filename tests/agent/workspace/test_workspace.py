@@ -5,16 +5,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from langchain_core.tools import BaseTool
 from langchain_core.utils.function_calling import convert_to_openai_tool
 
-from donewhen.agent.workspace import workspace_tools
-
-Tools = dict[str, BaseTool]
-
-
-def by_name(root: Path, **options: Any) -> Tools:
-    return {tool.name: tool for tool in workspace_tools(root, **options)}
+from tests.kit.workspace import by_name
 
 
 def test_every_tool_declares_its_effect_and_its_object(tmp_path: Path) -> None:

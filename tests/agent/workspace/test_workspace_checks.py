@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from langchain_core.tools import BaseTool, ToolException
+from langchain_core.tools import ToolException
 
-from donewhen.agent.workspace import workspace_tools
 from donewhen.agent.workspace.arithmetic import calculate
+from tests.kit.workspace import Tools, by_name
+from tests.kit.workspace import refusal as said
 
-Tools = dict[str, BaseTool]
 ORDERS = {"orders": [{"id": "A-1", "total": 3}, {"id": "A-2", "total": -1}]}
 
 
@@ -24,13 +24,7 @@ def tools(tmp_path: Path) -> Tools:
     (tmp_path / "report.md").write_text("# 总结\r\nTotal: 42\r\n", encoding="utf-8")
     (tmp_path / "orders.json").write_text(json.dumps(ORDERS))
     (tmp_path / "table.csv").write_text("name,total\na,1\nb,2\n")
-    return {tool.name: tool for tool in workspace_tools(tmp_path)}
-
-
-def said(tool: BaseTool, **arguments: Any) -> str:
-    with pytest.raises(ToolException) as caught:
-        tool.invoke(arguments)
-    return str(caught.value)
+    return by_name(tmp_path)
 
 
 def test_file_predicates(tools: Tools, tmp_path: Path) -> None:

@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 from langchain_core.tools import BaseTool, ToolException
 
-from donewhen.agent.workspace import workspace_tools
+from donewhen import ConfigError
 from donewhen.graph.tools.call import seconds_for
-from donewhen.state.errors import ConfigError
 from donewhen.testing import ScriptedModel, call, finish_step, submit_plan
+from donewhen.workspace import workspace_tools
 from tests.kit.flows import play
 
 PYTHON = os.path.basename(sys.executable)

@@ -9,24 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from langchain_core.messages import ToolMessage
-from langchain_core.tools import BaseTool, ToolException
+from langchain_core.tools import BaseTool
 from pydantic import ValidationError
 
-from donewhen.agent.workspace import workspace_tools
-
-Tools = dict[str, BaseTool]
-
-
-@pytest.fixture
-def tools(tmp_path: Path) -> Tools:
-    return {tool.name: tool for tool in workspace_tools(tmp_path)}
-
-
-def said(tool: BaseTool, **arguments: Any) -> str:
-    """What the tool says when it refuses."""
-    with pytest.raises(ToolException) as caught:
-        tool.invoke(arguments)
-    return str(caught.value)
+from tests.kit.workspace import Tools, by_name
+from tests.kit.workspace import refusal as said
 
 
 def artifact(tool: BaseTool, **arguments: Any) -> tuple[str, dict[str, str]]:
@@ -227,7 +214,7 @@ def test_a_name_that_cannot_be_made_is_a_tool_error(tools: Tools, tmp_path: Path
 )
 def test_any_text_survives(tmp_path_factory: pytest.TempPathFactory, content: str, cut: int) -> None:
     """S03: written in two pieces and read in two pieces, the text is the same, whatever is in it."""
-    tools = {tool.name: tool for tool in workspace_tools(tmp_path_factory.getbasetemp())}
+    tools = by_name(tmp_path_factory.getbasetemp())
     text = "start " + content
     tools["write_file"].invoke({"path": "any.txt", "content": text[:cut]})
     tools["append_file"].invoke({"path": "any.txt", "content": text[cut:]})

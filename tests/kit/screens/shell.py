@@ -10,7 +10,8 @@ from typing import Any
 
 from typer.testing import CliRunner, Result
 
-from donewhen.agent.cli.app import app
+from donewhen.agent.cli.app import app as app  # tests take both from here, so that they can move
+from donewhen.agent.cli.result import Exit as Exit
 from donewhen.testing import ScriptedModel, WireServer
 
 

@@ -11,6 +11,8 @@ from langgraph.graph.message import add_messages
 from langgraph.types import Send, interrupt
 from typing_extensions import TypedDict
 
+from donewhen.agent.storage import Storage as Storage  # tests take it from here, so that it can move
+from donewhen.agent.storage import open_storage as open_storage
 from tests.kit.storage.servers import fresh_postgres_url, pooled
 
 KEY = bytes(range(32))
