@@ -5,16 +5,17 @@ see the same thread, and may answer its questions. Tasks are kept in the agent's
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 try:
     import httpx
-    from a2a.helpers import get_data_parts, new_data_part, new_task_from_user_message, new_text_part
+    from a2a.helpers import get_data_parts, get_message_text, new_data_part, new_task_from_user_message, new_text_part
     from a2a.server.agent_execution import AgentExecutor, RequestContext
     from a2a.server.context import ServerCallContext
-    from a2a.server.events import EventQueue
+    from a2a.server.events import Event, EventQueue
     from a2a.server.owner_resolver import resolve_user_scope
     from a2a.server.request_handlers import DefaultRequestHandler
     from a2a.server.routes import create_agent_card_routes, create_jsonrpc_routes
@@ -32,10 +33,12 @@ try:
         Message,
         Part,
         Role,
+        SendMessageRequest,
         Task,
         TaskPushNotificationConfig,
         TaskState,
     )
+    from a2a.utils.errors import ContentTypeNotSupportedError, UnsupportedOperationError
     from a2a.utils.proto_utils import to_stream_response
     from a2a.utils.push_url_validator import validate_push_notification_url
     from google.protobuf.json_format import MessageToDict, ParseDict
@@ -45,8 +48,10 @@ except ImportError as error:
         f"an A2A endpoint needs {error.name}: pip install 'donewhen[a2a]' 'a2a-sdk[http-server]'"
     ) from None
 
+from donewhen.agent.request import read_goal
 from donewhen.agent.run import Run
 from donewhen.agent.storage import Storage
+from donewhen.agent.storage.storage import check_thread_id
 from donewhen.agent.stream import RunStream
 from donewhen.graph.tools.effects import read_all
 from donewhen.state.errors import DoneWhenError, UnknownThread
@@ -74,6 +79,9 @@ STATES = {
     "partial": TaskState.TASK_STATE_COMPLETED,
 }
 OPEN = (TaskState.TASK_STATE_SUBMITTED, TaskState.TASK_STATE_WORKING)
+ENDED = {state for state in STATES.values() if state != TaskState.TASK_STATE_INPUT_REQUIRED}
+SHOWN = "donewhen.shown"
+"""The key of a call's state with the run that waited when its answer arrived."""
 
 
 class PushNotifications:
@@ -277,20 +285,22 @@ class _Runs(AgentExecutor):
         thread, owner = context.context_id, resolve_user_scope(context.call_context)
         if task is None:
             task = new_task_from_user_message(message)
-            await self._check_owner(thread, owner)
+            await check_owner(self._agent, thread, owner)
             await event_queue.enqueue_event(task)
             goal = context.get_user_input()
             stream = self._agent.stream(goal, thread_id=thread, owner=owner, metadata={MARK: task.id})
+        elif task.status.state in ENDED:  # another answer was first; the task says what came of it
+            return
         else:
-            data = [*get_data_parts(message.parts)]
-            stream = self._agent.stream_resume(thread, data[0] if data else context.get_user_input())
+            data, shown = [*get_data_parts(message.parts)], context.call_context.state.get(SHOWN, thread)
+            stream = self._agent.stream_resume(shown, data[0] if data else context.get_user_input())
         updater = TaskUpdater(event_queue, task.id, thread)
         await updater.start_work()
         working = self._working[task.id] = asyncio.create_task(self._follow(stream, updater))
         try:
             run = await working
         except DoneWhenError as error:
-            await updater.failed(updater.new_agent_message([new_text_part(str(error))]))
+            await self._tell_refusal(updater, context.current_task, str(error))
         except asyncio.CancelledError:
             if task.id not in self._cancelled:
                 raise
@@ -317,12 +327,15 @@ class _Runs(AgentExecutor):
             await updater.add_artifact(list(artifact.parts), artifact_id=artifact.artifact_id, name=artifact.name)
         await updater.update_status(task.status.state, task.status.message)
 
-    async def _check_owner(self, thread: str, owner: str) -> None:
-        """Refuse a conversation that is somebody else's, or that did not begin here."""
-        with suppress(UnknownThread):
-            info = await self._agent.info(thread)
-            if info.owner != owner or MARK not in info.metadata:
-                raise InvalidParamsError(message=f"there is no context {thread}")
+    async def _tell_refusal(self, updater: TaskUpdater, answered: Task | None, text: str) -> None:
+        """Send why there is no run: a new task has failed; one that was answered is as its run is now."""
+        said = updater.new_agent_message([new_text_part(text)])
+        if answered is None:
+            return await updater.failed(said)
+        run = await self._agent.get(answered.context_id)
+        if run.status in STATES:
+            return await self._tell(updater, with_run(answered, replace(run, problem=text)))
+        return await updater.start_work(said)
 
     async def cancel(self, context: RequestContext, event_queue: EventQueue) -> None:
         """Cancel the run of a task; a call that takes longer is cut off."""
@@ -333,6 +346,63 @@ class _Runs(AgentExecutor):
         if not (await asyncio.wait({cancelling}, timeout=PATIENCE))[0] and task.id in self._working:
             self._working[task.id].cancel()
         await self._tell(TaskUpdater(event_queue, task.id, task.context_id), with_run(task, await cancelling))
+
+
+class _Requests(DefaultRequestHandler):
+    """Refuses what cannot become a run, before a task is made of it."""
+
+    def __init__(self, agent: "Agent", tasks: _Tasks, card: AgentCard, **options: Any) -> None:
+        super().__init__(_Runs(agent), tasks, card, **options)
+        self._served, self._kept = agent, tasks
+
+    async def on_message_send(self, params: SendMessageRequest, context: ServerCallContext) -> Message | Task:
+        await self._check(params.message, context)
+        sent: Message | Task = await super().on_message_send(params, context)
+        return sent
+
+    async def on_message_send_stream(
+        self, params: SendMessageRequest, context: ServerCallContext
+    ) -> AsyncGenerator[Event, None]:
+        await self._check(params.message, context)
+        async for event in super().on_message_send_stream(params, context):
+            yield event
+
+    async def _check(self, message: Message, context: ServerCallContext) -> None:
+        if any(part.HasField("raw") or part.HasField("url") for part in message.parts):
+            raise ContentTypeNotSupportedError(message="files and links are not read here: send what matters as text")
+        try:
+            if message.task_id:
+                await self._check_answer(message, context)
+            elif message.parts:  # else the protocol's own error says so
+                read_goal(get_message_text(message))
+                await check_owner(self._served, message.context_id, resolve_user_scope(context))
+        except DoneWhenError as error:
+            raise InvalidParamsError(message=str(error)) from None
+
+    async def _check_answer(self, message: Message, context: ServerCallContext) -> None:
+        """Remember what an answer is for: what is asked when it arrives."""
+        if (task := await self._kept.get(message.task_id, context)) is None:
+            return
+        if task.status.state in OPEN:
+            raise UnsupportedOperationError(
+                message=f"task {task.id} is at work and asks nothing: wait until it does, or cancel it"
+            )
+        context.state[SHOWN] = await self._served.get(task.context_id)
+
+
+async def check_owner(agent: "Agent", thread: str, owner: str) -> None:
+    """Refuse a conversation that is somebody else's, that did not begin here, or that waits for an answer."""
+    if not thread:
+        return
+    with suppress(UnknownThread):
+        info = await agent.info(check_thread_id(thread))
+        if info.owner != owner or MARK not in info.metadata:
+            raise InvalidParamsError(message=f"there is no context {thread}")
+        if info.status == "waiting":
+            task = info.metadata[MARK]
+            raise InvalidParamsError(
+                message=f"context {thread} waits for the answer to its task {task}: send it with this taskId"
+            )
 
 
 def a2a_app(
@@ -364,8 +434,8 @@ def a2a_app(
     tasks = _Tasks(agent)
     if push:
         push.bind(agent.storage)
-    handler = DefaultRequestHandler(
-        _Runs(agent),
+    handler = _Requests(
+        agent,
         tasks,
         card,
         push_config_store=_Pushes(agent.storage) if push else None,

@@ -55,7 +55,7 @@ from donewhen.agent.run import Run
 from donewhen.agent.stream import RunStream
 from donewhen.agent.work.queue import ThreadInfo
 from donewhen.graph.tools.effects import read_all
-from donewhen.state.errors import DoneWhenError, UnknownThread
+from donewhen.state.errors import DoneWhenError, GoalError, UnknownThread
 from donewhen.state.people.payload import message_text, options
 from donewhen.state.run import Json
 from donewhen.state.values import store_label
@@ -287,10 +287,11 @@ class AcpAgent:
         return session
 
     async def _reopen(self, id: str, folder: str, given: Sequence[Any] | None) -> Session:
-        if id in self._sessions:
-            await self.close_session(id)
+        _check_folder(folder)
         with _errors_for_editor():
             await self._check_known(id)
+        if id in self._sessions:
+            await self.close_session(id)
         return await self._open(id, folder, given)
 
     async def _check_known(self, id: str) -> None:
@@ -578,7 +579,7 @@ def _errors_for_editor() -> Iterator[None]:
     try:
         yield
     except DoneWhenError as error:
-        raise RequestError(INTERNAL, str(error)) from error
+        raise RequestError(INVALID if isinstance(error, GoalError) else INTERNAL, str(error)) from error
 
 
 def _version() -> str:

@@ -244,6 +244,32 @@ async def test_tasks_belong_to_their_users(endpoint: Endpoint) -> None:
         assert (await ann.get_task(GetTaskRequest(id=asked.id))).status.state == WAITS
 
 
+async def test_an_answer_that_comes_twice_is_taken_once(endpoint: Endpoint) -> None:
+    """U9: two answers at once: both callers are told what came of it, and the task stays completed."""
+    async with client_of(endpoint, streaming=False) as client:
+        waiting = await sent(client, request_of("paint it"))
+        assert waiting.status.state == WAITS
+        both = await asyncio.gather(*(sent(client, request_of("green", waiting)) for _ in range(2)))
+        assert [get_artifact_text(task.artifacts[0]) for task in both] == ["It is green now."] * 2
+        assert (await client.get_task(GetTaskRequest(id=waiting.id))).status.state == DONE
+
+
+async def test_what_cannot_become_a_run_is_refused_before_there_is_a_task(endpoint: Endpoint) -> None:
+    """U9: each refusal says what to do, and the question that waits still waits."""
+    async with client_of(endpoint, "carl", streaming=False) as client:
+        waiting = await sent(client, request_of("paint it"))
+        picture, elsewhere, long = request_of("look"), request_of("hello"), request_of("hello")
+        picture.message.parts.add(raw=b"png", media_type="image/png")
+        elsewhere.message.context_id = waiting.context_id
+        long.message.context_id = "x" * 300
+        wrong = [(request_of(" "), "goal is empty"), (picture, "send what matters as text"), (long, "255 are allowed")]
+        for request, said in [*wrong, (elsewhere, f"its task {waiting.id}: send it with this taskId")]:
+            with pytest.raises(A2AError, match=said):
+                await sent(client, request)
+        assert [task.id for task in (await client.list_tasks(ListTasksRequest())).tasks] == [waiting.id]
+        assert (await sent(client, request_of("green", waiting))).status.state == DONE
+
+
 async def test_a_killed_server_goes_on(tmp_path: Path) -> None:
     """R02, M5: SIGKILL in the middle of a call: the next process goes on, tells the address, and knows the tasks."""
     endpoint = Endpoint(tmp_path)

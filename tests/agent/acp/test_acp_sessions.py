@@ -81,6 +81,9 @@ async def test_what_an_editor_asks_wrongly_is_a_clear_error(tmp_path: Path) -> N
     async with editor(at_once, tmp_path, []) as told:
         code, words = await refused(told.connection.new_session(cwd="relative", mcp_servers=[]))
         assert (code, words) == (-32602, "cwd is 'relative'; it must be the absolute path of a folder")
+        again = told.connection.load_session(cwd="relative", session_id=told.session, mcp_servers=[])
+        assert (await refused(again))[0] == -32602  # the session stays open
+        assert await refused(told.types(" ")) == (-32602, "The goal is empty. Say what you want done.")
         assert (await refused(told.connection.list_sessions(cursor="x")))[1] == "'x' is no cursor of this list"
         mode = told.connection.set_session_mode(session_id=told.session, mode_id="yolo")
         assert (await refused(mode))[1] == "there is no mode 'yolo'; there are ask, auto"
