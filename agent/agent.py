@@ -41,6 +41,7 @@ from donewhen.agent.work.queue import (
     request_cancel,
     settings_in,
 )
+from donewhen.agent.work.recorder import describe_models, record_hooks
 from donewhen.agent.work.schedules import Schedules
 from donewhen.agent.work.watch import watch_run
 from donewhen.agent.work.worker import Worker, status_of
@@ -154,17 +155,19 @@ class Agent:
         self.tools: AgentTools = AgentTools(self.executors, own, sources)
         """The tools; add and remove them at any time."""
         self.models.check(each.model for each in self.executors.values() if isinstance(each.model, str))
+        record, every_hook = record or config.record, load_hooks(config.hooks) + (hooks or Hooks())
+        cost = Prices({**config.prices, **(prices or {})}).cost
         self._builder = partial(
             build_graph,
             self.models,
-            prices=Prices({**config.prices, **(prices or {})}).cost,
+            prices=cost,
             secrets=config.secrets,
             repeats=True,
             context=context,
             memory=memory,
             embeddings=embeddings,
             agents_md=skills.agents_md if skills else None,
-            hooks=load_hooks(config.hooks) + (hooks or Hooks()),
+            hooks=record_hooks(every_hook) if record else every_hook,
         )
         self._compiled: Compiled = self._builder(executors=self.executors).compile(name="donewhen")
         self._with_tools: dict[str, tuple[Compiled, Executors]] = {}
@@ -186,7 +189,7 @@ class Agent:
             queue,
             self.executors,
             notifier=self._notifier,
-            record=record or config.record,
+            record=partial(describe_models, self.models, cost) if record else None,
             tracing=tracing,
             prepare=lambda settings: self.models.prepare(("triage", "execute"), settings.models),
         )

@@ -65,13 +65,13 @@ from donewhen.agent.work.queue import (
     write_crash,
     write_stand,
 )
-from donewhen.agent.work.recorder import Recorder
+from donewhen.agent.work.recorder import Recorder, recording
 from donewhen.agent.work.schedules import keep_schedule
 from donewhen.graph.deliver import cancel_without_receipt, note_undone
 from donewhen.graph.events import now, set_turn, stamp_event, to_event
 from donewhen.graph.executors.executor import Executors, profile_problem
 from donewhen.graph.llm.output import FORM_KEY, OutputForm
-from donewhen.graph.people.interjections import read_interjections
+from donewhen.graph.people.interjections import hearing, read_interjections
 from donewhen.graph.people.pauses import close_for_new_request, open_pauses
 from donewhen.graph.receive import end_at_once, plan_key
 from donewhen.state.errors import ConfigError, DoneWhenError, StaleAnswer, StorageError, ThreadBusy, UnknownThread
@@ -79,7 +79,7 @@ from donewhen.state.ledger import with_granted
 from donewhen.state.private_langgraph import STRICT_RESUME_KEY
 from donewhen.state.proof.receipt import UndoneRow
 from donewhen.state.run import Json
-from donewhen.state.settings import Settings, SettingsLike, merge_settings
+from donewhen.state.settings import Settings, SettingsLike, merge_settings, read_settings
 from donewhen.state.versions import migrate
 
 if TYPE_CHECKING:
@@ -164,6 +164,21 @@ def traced(
     stored = "" if fresh else str(held.row.get("trace") or "")
     with tracing.invocation(held.thread_id, stored, current=current) as made:
         yield with_callback(config, tracing), "" if stored else made
+
+
+@contextmanager
+def recorded(record: bool, held: HeldThread, config: RunnableConfig) -> Iterator[RunnableConfig]:
+    """Record the graph's call inside, if that is wanted; yield its configuration."""
+    if not record:
+        yield config
+        return
+    recorder = Recorder(held.store, held.thread_id)
+    here, heard = recording.set(recorder), hearing.set(recorder.hear)
+    try:
+        yield with_callback(config, recorder)
+    finally:
+        recording.reset(here)
+        hearing.reset(heard)
 
 
 def on_saver(graph: Compiled, saver: BaseCheckpointSaver[Any], store: BaseStore) -> Compiled:
@@ -288,8 +303,8 @@ class Runner:
     """The queue whose workers carry out submitted and scheduled runs."""
     executors: Executors = field(default_factory=Executors)
     cancels: CancelListener = field(default_factory=CancelListener)
-    record: bool = False
-    """Whether runs are written down, to be replayed as tests."""
+    record: Callable[[Settings], Json] | None = None
+    """If runs are written down, to be replayed as tests: describes the models of a run with these settings."""
     notifier: Notifier | None = None
     """Delivers the news of the runs that are held here, if anybody wants them."""
     tracing: "Tracing | None" = None
@@ -400,7 +415,11 @@ class Runner:
         }
         await update_row(held.store, thread_id, held.row, **noted)
         if self.record:
-            await Recorder(held.store, thread_id).begin(request.goal, request.settings, self.executors.toolbox)
+            turn = (snapshot.values.get("turn", 0) if snapshot else last_turn(held.row)) + 1
+            recorder = Recorder(held.store, thread_id)
+            if snapshot:
+                await recorder.end(snapshot)
+            await recorder.begin(turn, request, self.executors, self.record(request.settings))
         if snapshot:
             await self._put_away(held, snapshot)
         await session.tell(stamp_event(thread_id, {"type": "started", "goal": request.goal}))
@@ -489,6 +508,8 @@ class Runner:
         await update_row(
             held.store, run.thread_id, held.row, goal=run.goal or None, **noted, **self._notification_state
         )
+        if self.record:
+            await Recorder(held.store, run.thread_id).go_on(command, noted.get("settings"))
         return await self._drive(held, session, command, settings)
 
     async def audit(self, session: Session, given: SettingsLike) -> Run:
@@ -503,6 +524,10 @@ class Runner:
             await update_row(held.store, thread_id, held.row)
             await held.graph.aupdate_state(make_config(thread_id), {"ending": ending}, as_node="advance")
             await session.tell(stamp_event(thread_id, {"type": "started", "goal": values.get("goal", "")}))
+            if self.record:
+                await Recorder(held.store, thread_id).write(
+                    "audit", settings=read_settings(given).model_dump(mode="json", exclude_unset=True)
+                )
             return await self._drive(held, session, None, settings)
 
     async def undo(self, thread_id: str, step: str | None, *, dry_run: bool) -> UndoReport:
@@ -522,6 +547,8 @@ class Runner:
             ]
             if rows:
                 await update_row(held.store, thread_id, held.row)
+                if self.record:
+                    await Recorder(held.store, thread_id).write("undone", rows=rows)
                 update = note_undone(values, rows)
                 await held.graph.aupdate_state(make_config(thread_id), update, as_node="deliver")
                 snapshot = await held.read()
@@ -531,11 +558,10 @@ class Runner:
     async def _drive(self, held: HeldThread, session: Session, given: Any, settings: Settings) -> Run:
         """Run the graph to its next pause or end, or to its end if it is cancelled; pass its events to the session."""
         config = make_config(held.thread_id, session.config, self.form)
-        if self.record:
-            recorder = Recorder(held.store, held.thread_id)
-            await recorder.given(given)
-            config = with_callback(config, recorder)
-        with traced(self.tracing, held, config, fresh=isinstance(given, dict)) as (config, trace):
+        with (
+            recorded(self.record is not None, held, config) as config,
+            traced(self.tracing, held, config, fresh=isinstance(given, dict)) as (config, trace),
+        ):
             if trace:
                 await update_row(held.store, held.thread_id, trace=trace)
             return await self._call_graph(held, session, given, settings, config)
@@ -572,6 +598,8 @@ class Runner:
         if not listening.cancelled():
             return await self._cancel(held, listening.result())
         snapshot = snapshot or await graph.aget_state(config, subgraphs=True)
+        if self.record:
+            await Recorder(store, thread_id).end(snapshot)
         run = read_run(thread_id, snapshot, settings, self.form)
         if drained and not _was_taken(given, run, snapshot) and await return_to_queue(store, thread_id):
             return replace(run, status="queued")
@@ -651,6 +679,8 @@ class Runner:
         run, unbegun = read_run(thread_id, snapshot, settings, self.form), is_not_begun(row, snapshot.values)
         if unbegun or (snapshot.created_at and run.status in ("waiting", "running")):
             await update_row(store, thread_id, row)
+            if self.record and not unbegun:
+                await Recorder(store, thread_id).write("cancel", reason=reason, waiting=run.status == "waiting")
             if unbegun:
                 await self._put_away(held, snapshot)
                 values: Any = migrate((await held.read()).values)
@@ -663,7 +693,10 @@ class Runner:
                     ending = {**(snapshot.values["ending"] or {}), "again": False}
                 await graph.aupdate_state(make_config(thread_id), {"ending": ending}, as_node="advance")
             await cancel_asking(store, thread_id, self.executors)
-            run = read_run(thread_id, await self._deliver(held, settings, reason), settings, self.form)
+            snapshot = await self._deliver(held, settings, reason)
+            if self.record:
+                await Recorder(store, thread_id).end(snapshot)
+            run = read_run(thread_id, snapshot, settings, self.form)
         else:
             require_thread(thread_id, snapshot)
         run = await write_end(store, run, snapshot.values)
@@ -674,7 +707,8 @@ class Runner:
         """Deliver a run whose ending is decided; without a full receipt if none can be made."""
         config = make_config(held.thread_id)
         try:
-            await held.graph.ainvoke(None, config, context=settings, durability="sync")
+            with recorded(self.record is not None, held, config) as config:
+                await held.graph.ainvoke(None, config, context=settings, durability="sync")
         except DoneWhenError:
             raise
         except Exception:

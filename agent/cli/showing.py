@@ -160,7 +160,7 @@ def save_recording(archive: Archive, thread: str, out: Path) -> int:
 
     async def collect(agent: Agent) -> list[Json]:
         snapshot = await agent.graph.aget_state({"configurable": {"thread_id": info.thread_id}})
-        return await collect_rows(agent.storage, info.thread_id, snapshot.values)
+        return await collect_rows(agent.storage, info.thread_id, snapshot)
 
     rows = archive.ask(collect)
     save_rows(rows, out)

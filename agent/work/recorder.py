@@ -1,9 +1,17 @@
-"""Write down, beside a thread, what its models were asked and replied and what people answered, to be replayed."""
+"""Write down, beside a thread, all that its runs met from outside, so that they can be replayed.
+
+That is: requests, replies of models, results and questions of tools and executors, answers of people and what they said
+meanwhile, decisions of hooks, and what was done with an ended run.
+"""
 
 import hashlib
 import json
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from contextvars import ContextVar
+from dataclasses import fields
+from functools import wraps
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -11,20 +19,30 @@ from uuid import UUID
 from langchain_core.callbacks import AsyncCallbackHandler
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 from langchain_core.outputs import ChatGeneration, LLMResult
+from langgraph.errors import GraphInterrupt
 from langgraph.store.base import BaseStore
-from langgraph.types import Command
+from langgraph.types import Command, StateSnapshot
 
+from donewhen.agent.models import ModelSource
+from donewhen.agent.request import Request
 from donewhen.agent.storage import Storage
-from donewhen.graph.step.calls import stored_text
+from donewhen.graph.context import PriceOf
+from donewhen.graph.executors.executor import Executor, Executors, own_tools
+from donewhen.graph.executors.relay import interrupt_value
+from donewhen.graph.llm.adapter import model_name
+from donewhen.graph.llm.errors import classify
+from donewhen.graph.step.calls import OBSERVATION, stored_text
 from donewhen.graph.tools.effects import read_all
+from donewhen.graph.tools.hooks import Hooks, call_hook
 from donewhen.graph.tools.toolbox import Toolbox
-from donewhen.state.errors import ConfigError
+from donewhen.state.errors import ConfigError, DoneWhenError
+from donewhen.state.ledger import CACHE_WRITES
 from donewhen.state.run import Json
 from donewhen.state.secrets import redact
-from donewhen.state.settings import Settings
+from donewhen.state.settings import ROLES, Settings
 from donewhen.state.values import map_texts, store_label
 
-VERSION = 1
+VERSION = 2
 METADATA = ("asks", "targets", "target", "paths", "check", "seconds")
 """Of a tool, what decides how it is worked with."""
 
@@ -33,10 +51,8 @@ def _space(thread_id: str) -> tuple[str, ...]:
     return ("donewhen", "recorded", store_label(thread_id))
 
 
-async def read_rows(store: BaseStore, thread_id: str) -> list[Json]:
-    """Return what was written down of the thread's last request, in its order."""
-    items = await read_all(store, _space(thread_id))
-    return [dict(item.value) for item in sorted(items, key=lambda item: item.key)]
+async def _read_items(store: BaseStore, thread_id: str) -> list[Any]:
+    return sorted(await read_all(store, _space(thread_id)), key=lambda item: item.key)
 
 
 def plain_message(message: BaseMessage) -> Json:
@@ -49,96 +65,253 @@ def plain_message(message: BaseMessage) -> Json:
     return plain
 
 
+recording: ContextVar["Recorder | None"] = ContextVar("recording", default=None)
+"""The recorder of the run that works in this context."""
+
+
 class Recorder(AsyncCallbackHandler):
     """Writes rows into a store while a run works."""
 
     def __init__(self, store: BaseStore, thread_id: str) -> None:
-        self._store, self._space = store, _space(thread_id)
+        self._store, self._thread_id = store, thread_id
         self._asked: dict[UUID, list[Json]] = {}
+        self._calls: dict[UUID, str] = {}
+        """The observations of the calls of tools that are under way."""
         self._known: set[str] = set()
+        self._heard: set[tuple[str, str]] = set()
 
     async def write(self, kind: str, **facts: Any) -> None:
         """Write one row."""
         row = json.loads(json.dumps({"kind": kind, **facts}, default=str))
-        await self._store.aput(self._space, f"{time.time_ns():020}", row, index=False)
+        await self._store.aput(_space(self._thread_id), f"{time.time_ns():020}", row, index=False)
 
-    async def begin(self, goal: str, settings: Settings, toolbox: Toolbox) -> None:
-        """Write how a request begins; what was recorded of an earlier one is deleted."""
-        for item in await read_all(self._store, self._space):
+    async def begin(self, turn: int, request: Request, executors: Executors, models: Json) -> None:
+        """Write how a request begins; a beginning that a crash cut off is deleted."""
+        items = await _read_items(self._store, self._thread_id)
+        cut = next((n for n, item in enumerate(items) if item.value.get("turn") == turn), len(items))
+        for item in items[cut:]:
             await self._store.adelete(item.namespace, item.key)
-        said = settings.model_dump(mode="json", exclude_unset=True)
-        await self.write("start", goal=goal, settings=said, tools=[_about(toolbox, name) for name in toolbox])
+        cards, toolbox = await executors.cards(), executors.toolbox
+        known = {
+            name: {"description": card.description, "skills": list(card.skills), **_about_executor(executors[name])}
+            for name, card in cards.items()
+        }
+        tools = [{**_about_tool(toolbox, name), "private": name in executors.private} for name in toolbox]
+        settings = request.settings.model_dump(mode="json", exclude_unset=True)
+        given = {"goal": request.goal, "request": request.to_json(), "settings": settings, "models": models}
+        await self.write("start", turn=turn, **given, tools=tools, executors=known)
 
-    async def given(self, command: object) -> None:
-        """Write what a person answered, if that is what the run goes on with."""
+    async def end(self, snapshot: StateSnapshot) -> None:
+        """Write what the tools of a request returned, and how it ended if it did; only once for the same end."""
+        rows = [item.value for item in await _read_items(self._store, self._thread_id)]
+        for row in await _rows_of_end(self._store, self._thread_id, snapshot, _rows_of_last(rows)):
+            await self.write(**row)
+
+    async def go_on(self, command: Any, settings: Settings | None) -> None:
+        """Write what a stopped or waiting run goes on with: an answer, or the words of `steer`."""
+        changed = {"settings": settings.model_dump(mode="json", exclude_unset=True)} if settings else {}
         if isinstance(command, Command) and isinstance(command.resume, Mapping):
             for answer in command.resume.values():
-                await self.write("answer", answer=answer)
+                await self.write("answer", answer=answer, **changed)
+        elif command:
+            await self.write("steer", text=command["messages"][-1].text, **changed)
+
+    async def hear(self, place: str, said: list[Json]) -> list[Json]:
+        """Write what the user said to a working run, where it is read for the first time."""
+        new = [row for row in said if (place, row["key"]) not in self._heard]
+        self._heard |= {(place, row["key"]) for row in new}
+        if new:
+            await self.write("heard", place=place, said=new)
+        return said
 
     async def on_chat_model_start(
-        self, serialized: dict[str, Any], messages: list[list[BaseMessage]], *, run_id: UUID, **_: Any
+        self,
+        serialized: dict[str, Any],
+        messages: list[list[BaseMessage]],
+        *,
+        run_id: UUID,
+        metadata: dict[str, Any] | None = None,
+        **_: Any,
     ) -> None:
-        """Remember what a model is asked."""
-        self._asked[run_id] = [plain_message(message) for message in messages[0]]
+        """Remember what a model is asked; not what tools and executors ask, which do not work in a replay."""
+        if OBSERVATION not in (metadata or {}):
+            self._asked[run_id] = [plain_message(message) for message in messages[0]]
 
     async def on_llm_error(self, error: BaseException, *, run_id: UUID, **_: Any) -> None:
-        """Forget what a model was asked that did not reply: it is asked again."""
-        self._asked.pop(run_id, None)
+        """Write that a model did not reply, unless the caller was cut off."""
+        if (asked := self._asked.pop(run_id, None)) is not None and isinstance(error, Exception):
+            found = classify(error)
+            await self._write_reply(asked, error={"code": found.code, "text": str(found)})
 
     async def on_llm_end(self, response: LLMResult, *, run_id: UUID, **_: Any) -> None:
-        """Write request and reply; each message of a conversation once."""
+        """Write request and reply."""
         generation = response.generations[0][0] if response.generations and response.generations[0] else None
         asked = self._asked.pop(run_id, None)
         if asked is None or not isinstance(generation, ChatGeneration) or not isinstance(generation.message, AIMessage):
             return
+        reply = generation.message
+        ended = reply.response_metadata.get("finish_reason") or reply.response_metadata.get("stop_reason")
+        said = {**plain_message(reply), "usage": reply.usage_metadata, "id": reply.id, "ended": ended}
+        await self._write_reply(asked, reply=said)
+
+    async def _write_reply(self, asked: list[Json], **facts: Json) -> None:
+        """Write a request to a model and what came of it; each message of a conversation once."""
         named = {_digest(message): message for message in asked}
         new = {key: message for key, message in named.items() if key not in self._known}
         self._known |= new.keys()
-        reply = generation.message
-        said = {**plain_message(reply), "usage": reply.usage_metadata, "id": reply.id}
-        await self.write("reply", asked=[_digest(message) for message in asked], new=new, reply=said)
+        await self.write("reply", asked=[_digest(message) for message in asked], new=new, **facts)
+
+    async def on_tool_start(
+        self, serialized: Any, input_str: str, *, run_id: UUID, metadata: dict[str, Any] | None = None, **_: Any
+    ) -> None:
+        """Remember which observation a call is for; a tool that a tool calls has none of its own."""
+        id = (metadata or {}).get(OBSERVATION)
+        if id and id not in self._calls.values():
+            self._calls[run_id] = str(id)
+
+    async def on_tool_end(self, output: Any, *, run_id: UUID, **_: Any) -> None:
+        """Write what an executor asks."""
+        id = self._calls.pop(run_id, None)
+        artifact = getattr(output, "artifact", None)
+        if id and isinstance(artifact, Mapping) and artifact.get("asks") and "first" in artifact:
+            asks = [_as_interrupt(ask) for ask in artifact["asks"]]
+            await self.write("asks", observation=id, asks=asks)
+
+    async def on_tool_error(self, error: BaseException, *, run_id: UUID, **_: Any) -> None:
+        """Write what a tool asks."""
+        id = self._calls.pop(run_id, None)
+        if id and isinstance(error, GraphInterrupt) and error.args and error.args[0]:
+            asks = [{"id": str(one.id), "value": interrupt_value(one)} for one in error.args[0]]
+            await self.write("asks", observation=id, asks=asks)
+
+
+def _as_interrupt(ask: Mapping[str, Any]) -> Json:
+    """Return a question of an executor as the interrupt that asks it."""
+    if ask["kind"] == "tool":
+        action = {"name": ask["tool"], "args": ask["arguments"], "description": ask["question"]}
+        return {"id": ask["id"], "value": {"action_requests": [action]}}
+    return {"id": ask["id"], "value": {key: ask[key] for key in ("question", "options", "schema") if key in ask}}
 
 
 def _digest(message: Json) -> str:
     return hashlib.sha256(json.dumps(message, sort_keys=True, default=str).encode()).hexdigest()[:16]
 
 
-def _about(toolbox: Toolbox, name: str) -> Json:
+def _about_tool(toolbox: Toolbox, name: str) -> Json:
     known = toolbox[name]
     metadata: Mapping[str, Any] = known.tool.metadata or {}
     kept = {
         key: metadata[key] for key in METADATA if isinstance(metadata.get(key), bool | str | int | float | Sequence)
     }
     described = {"name": name, "description": known.tool.description, "input_schema": known.schema}
-    return {**described, "effect": known.effect, "metadata": kept}
+    return {**described, "effect": known.effect, "metadata": kept, "users_text": known.users_text}
 
 
-# The recording of a request ------------------------------------------------------------------------------------------
+def _about_executor(one: Executor) -> Json:
+    tools = None if one.tools is None else [tool.name for tool in own_tools(one)]
+    kind = "remote" if one.remote else "alone" if one.works_alone else ""
+    return {"kind": kind, "tools": tools, **{key: getattr(one, key) for key in ("profile", "passthrough")}}
 
 
-async def collect_rows(storage: Storage, thread_id: str, values: Mapping[str, Any]) -> list[Json]:
-    """Return all rows of a thread's request that has ended, its results among them. Raises ConfigError."""
+def describe_models(models: ModelSource, cost: PriceOf, settings: Settings) -> Json:
+    """Return, by role, what of a model decides how it is worked with; its prices only where money is limited."""
+    priced = settings.limits.cost_usd is not None or settings.step_limits.cost_usd is not None
+    known: Json = {}
+    for role in ROLES:
+        with suppress(DoneWhenError):  # a model that cannot be made is reported when it is asked
+            model = models(role, settings.models.get(role))
+            name = model_name(model)
+            known[role] = {"name": name, "profile": dict(getattr(model, "profile", None) or {})}
+            known[role] |= {"rates": _rates_of(cost, name)} if priced else {}
+    return known
+
+
+def _rates_of(cost: PriceOf, name: str) -> Json:
+    """Return a model's prices per million tokens, as `Agent(prices=…)` takes them; {} if they are unknown."""
+    million = 1_000_000
+    read = {"input": {}, "cached": {"cached_tokens": million}, "cache_write": {CACHE_WRITES: million}}
+    found = {rate: cost(name, {"input_tokens": million, **part}) for rate, part in read.items()}
+    found["output"] = cost(name, {"output_tokens": million})
+    return {} if None in found.values() else found
+
+
+def record_hooks(hooks: Hooks) -> Hooks:
+    """Return hooks that decide alike; while a run is recorded, what they decide is written down."""
+
+    def recorded(moment: str, number: int, hook: Any) -> Any:
+        @wraps(hook)
+        async def decide(about: Any) -> Any:
+            said = await call_hook(hook, about)
+            if recorder := recording.get():
+                decision = {"type": type(said).__name__, **vars(said)} if said else None
+                await recorder.write("decision", hook=decision_key(moment, number, about), decision=decision)
+            return said
+
+        return decide
+
+    each = {field.name: getattr(hooks, field.name) for field in fields(hooks)}
+    return Hooks(**{moment: [recorded(moment, n, hook) for n, hook in enumerate(all)] for moment, all in each.items()})
+
+
+def decision_key(moment: str, number: int, about: Any) -> Json:
+    """Return what tells a hook's decision apart from others of a request; nothing that a hook may withhold."""
+    call = {key: getattr(about, key, None) for key in ("tool", "arguments")}
+    return {"moment": moment, "number": number, "step": about.step, **call}
+
+
+# The recording of a thread -------------------------------------------------------------------------------------------
+
+
+def _rows_of_last(rows: Sequence[Json]) -> list[Json]:
+    """Return the rows of the last request."""
+    starts = [n for n, row in enumerate(rows) if row["kind"] == "start"]
+    return list(rows[starts[-1] :]) if starts else []
+
+
+async def _rows_of_end(store: BaseStore, thread_id: str, snapshot: StateSnapshot, before: Sequence[Json]) -> list[Json]:
+    """Return the rows of a request's end that are missing: results, background, and the end itself."""
+    rows: list[Json] = []
+    values = snapshot.values
+    if not before or before[0]["turn"] != values.get("turn"):
+        return rows
+    for entry in _read_journal(snapshot):
+        if entry["source"] in ("tool", "check") and entry.get("effect") is not None:
+            text = await stored_text(store, thread_id, values, entry["id"]) or entry["text"]
+            kept = {key: entry[key] for key in ("id", "tool", "arguments", "ok")}
+            rows.append({"kind": "result", **kept, "text": text})
+    if background := values.get("background"):
+        rows.append({"kind": "background", "texts": background})
+    if outcome := values.get("outcome"):
+        rows.append({"kind": "end", **{key: outcome[key] for key in ("status", "code", "text")}})
+    return [row for row in rows if row not in before]
+
+
+def _read_journal(snapshot: StateSnapshot) -> Iterator[Mapping[str, Any]]:
+    """Yield the observations of a run, with those of steps that were stopped."""
+    yield from snapshot.values.get("journal") or ()
+    for task in snapshot.tasks:
+        if isinstance(task.state, StateSnapshot):
+            yield from _read_journal(task.state)
+
+
+async def collect_rows(storage: Storage, thread_id: str, snapshot: StateSnapshot) -> list[Json]:
+    """Return all rows of a thread whose last request has ended. Raises ConfigError."""
     async with storage.reader() as (_, store):
-        rows = await read_rows(store, thread_id)
-        results = [
-            {
-                "kind": "result",
-                "tool": entry["tool"],
-                "arguments": entry["arguments"],
-                "ok": entry["ok"],
-                "text": await stored_text(store, thread_id, values, entry["id"]) or entry["text"],
-            }
-            for entry in values.get("journal") or ()
-            if entry["source"] in ("tool", "check") and entry.get("effect") is not None
-        ]
-    if not rows or not (outcome := values.get("outcome")):
+        rows = [dict(item.value) for item in await _read_items(store, thread_id)]
+        last = _rows_of_last(rows)
+        if not any(row["kind"] == "end" for row in last):
+            rows += await _rows_of_end(store, thread_id, snapshot, last)
+    values = snapshot.values
+    turns = [row["turn"] for row in rows if row["kind"] == "start"]
+    if not turns or turns[-1] != values.get("turn", 1) or not values.get("outcome"):
         raise ConfigError(
             f"thread {thread_id} was not recorded to its end: start it with DONEWHEN_RECORD=1 or record=True"
         )
-    if values.get("turn", 1) > 1:
-        raise ConfigError(f"thread {thread_id} had earlier requests, which are in its prompts: record a new thread")
-    end = {"kind": "end", "status": outcome["status"], "code": outcome["code"], "text": outcome["text"]}
-    return [{"kind": "recording", "version": VERSION}, *rows, *results, end]
+    if turns != [*range(1, len(turns) + 1)]:
+        raise ConfigError(
+            f"thread {thread_id} had requests that were not recorded, and they are in its prompts: record a new thread"
+        )
+    return [{"kind": "recording", "version": VERSION}, *rows]
 
 
 def save_rows(rows: Sequence[Json], path: str | Path, change: Callable[[str], str] = redact) -> None:

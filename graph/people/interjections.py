@@ -1,7 +1,8 @@
 """Interjections: messages of the user to a working run, stored beside the thread and read in the next round."""
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from contextvars import ContextVar
 from typing import Any, Literal
 
 from langchain_core.messages import AnyMessage, HumanMessage
@@ -20,6 +21,12 @@ AT_WORK = (
     "The user says this while you work. Follow it from now on; if it makes the plan or finished work wrong, "
     "give_up with kind replan."
 )
+
+
+hearing: ContextVar[Callable[[str, list[Json]], Awaitable[list[Json]]] | None] = ContextVar("hearing", default=None)
+"""A function of the place that reads and of what it finds; its result is read instead. It records, or replays."""
+RUN, PLANNING = "run", "planning"
+"""The places that read interjections, besides the steps, which are called by their ids."""
 
 
 def _namespace(thread_id: str) -> tuple[str, ...]:
@@ -45,11 +52,17 @@ async def delete_interjection(store: BaseStore, thread_id: str, key: str) -> Non
     await store.adelete(_namespace(thread_id), key)
 
 
-async def new_interjections(runtime: Runtime[Settings], settings: Settings, cursor: str) -> list[Json]:
-    """Return `{key, text, at}` of everything said after `cursor`, in order; [] if the settings refuse it."""
+async def new_interjections(runtime: Runtime[Settings], settings: Settings, cursor: str, place: str) -> list[Json]:
+    """Return `{key, text, at}` of everything said after `cursor`, in order; [] if the settings refuse it.
+
+    `place`: who reads: the id of a step, RUN or PLANNING.
+    """
     if runtime.store is None or settings.when_busy != "next_round":
         return []
-    return await read_interjections(runtime.store, thread_of(runtime), cursor)
+    said = await read_interjections(runtime.store, thread_of(runtime), cursor)
+    if hear := hearing.get():
+        said = await hear(place, said)
+    return [row for row in said if row["key"] > cursor]
 
 
 async def delete_interjections(store: BaseStore, thread_id: str) -> None:
@@ -68,7 +81,8 @@ async def with_interjections(
     state: Any, record: Literal["record", "planning"], cursor: str, runtime: Runtime[Settings], then: str = AT_WORK
 ) -> tuple[Any, list[AnyMessage]]:
     """Return a round's state with the user's interjections since `cursor`, and the message that was added, if any."""
-    if not (interjections := await new_interjections(runtime, runtime.context, cursor)):
+    place = PLANNING if record == "planning" else state["step"]["id"]
+    if not (interjections := await new_interjections(runtime, runtime.context, cursor, place)):
         return state, []
     said = interjection_message(interjections, then)
     now = {

@@ -72,6 +72,8 @@ HEADER_CHARS = 200
 """Characters that `recall` reserves for its header."""
 EFFECT = "donewhen_effect"
 """Metadata key of a call for its effect's key, which is the same when the call is repeated after a crash."""
+OBSERVATION = "donewhen_observation"
+"""Metadata key of a call for the id of the observation that it becomes."""
 MOST_ASKED = 20
 """Times that the tool of one call may ask, also where nobody is asked because a policy answers."""
 SETTLED = {"approved", "refused", "response", "known"}
@@ -322,7 +324,8 @@ class CallBatch:
             return {}
         for id in known.long:
             known.read(id, await load_text(context.runtime, state, id) or "")
-        for said in await new_interjections(context.runtime, context.settings, state.get("interjection_cursor") or ""):
+        cursor, place = state.get("interjection_cursor") or "", state["step"]["id"]
+        for said in await new_interjections(context.runtime, context.settings, cursor, place):
             known.say(said["text"])
         return {
             each.get("position", 0): new
@@ -635,7 +638,7 @@ async def make_call(context: CallContext, gated: GatedCall) -> None:
 
     async def run(key: str) -> CallOutcome:
         changed = {"turn": turn, "step": id, "id": gated.id, "tool": call["name"]}
-        about = {**config["metadata"], "step": id, "attempt": record["attempt"], EFFECT: key}
+        about = {**config["metadata"], "step": id, "attempt": record["attempt"], EFFECT: key, OBSERVATION: gated.id}
         if refused:
             result = CallResult(False, f"Not run: {refused}", 0.0, error="refused")
         else:

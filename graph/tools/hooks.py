@@ -140,6 +140,12 @@ class HookDecision:
     notes: list[str] = field(default_factory=list)
 
 
+async def call_hook(hook: Callable[[Any], Any], about: Call | End) -> Any:
+    """Return what a hook returns, async or not."""
+    said = await hook(about) if is_async(hook) else await run_in_thread(partial(hook, about))
+    return await said if inspect.isawaitable(said) else said
+
+
 async def ask_hooks(
     hooks: Sequence[Callable[[Any], Any]], about: Call | Question | End, tell: Callable[[str], None]
 ) -> HookDecision:
@@ -148,9 +154,7 @@ async def ask_hooks(
     for hook in hooks:
         name = getattr(hook, "__name__", type(hook).__name__)
         try:
-            given = copy.deepcopy(about)
-            said = await hook(given) if is_async(hook) else await run_in_thread(partial(hook, given))
-            said = await said if inspect.isawaitable(said) else said
+            said = await call_hook(hook, copy.deepcopy(about))
             if not (said is None or isinstance(said, Refuse | Ask | Note)):
                 raise TypeError(f"it returned {said!r:.200}; a hook returns Refuse, Ask, Note or None")
         except Exception as error:

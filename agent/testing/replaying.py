@@ -1,0 +1,395 @@
+"""What replays one request of a recording: a model, tools, executors, hooks and a listener that do as was recorded.
+
+Each finds what it is to do by its place: the step, the observation, the reply's number in its step. So the order in
+which parallel things happen does not matter.
+"""
+
+import json
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from difflib import unified_diff
+from functools import partial
+from typing import Any
+
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
+from langchain_core.runnables import RunnableConfig, RunnableLambda
+from langchain_core.runnables.config import ensure_config
+from langchain_core.tools import BaseTool, ToolException
+from langgraph.errors import GraphInterrupt
+from langgraph.types import Interrupt
+
+from donewhen.agent.request import Request, read_goal
+from donewhen.agent.testing.script import Policy, read_request
+from donewhen.agent.testing.scripted import ScriptedModel
+from donewhen.agent.tools import described_tool
+from donewhen.agent.work.recorder import decision_key, plain_message
+from donewhen.agent.workspace.skills import Skills
+from donewhen.graph.executors.executor import Card, Executor
+from donewhen.graph.executors.handoff import Handoff, Report
+from donewhen.graph.people.interjections import PLANNING, RUN
+from donewhen.graph.step.calls import OBSERVATION
+from donewhen.graph.tools.hooks import Ask, Hooks, Note, Refuse
+from donewhen.graph.tools.toolbox import USERS_TEXT
+from donewhen.state.errors import ModelError
+from donewhen.state.proof.journal import call_key
+from donewhen.state.run import Json
+from donewhen.state.settings import ROLES, Settings
+
+MOST_LINES = 60
+"""Of a difference, what is shown."""
+FREE = {"input": 0, "output": 0}
+ACTS = ("start", "answer", "steer", "audit", "undone", "cancel")
+DECISIONS = {each.__name__: each for each in (Refuse, Ask, Note)}
+
+
+@dataclass
+class RequestReplay:
+    """One request of a recording, while it is replayed."""
+
+    rows: list[Json]
+    """From its start to its end."""
+    differences: list[str]
+    """What was different, in its order; the model, the tools and the executors add to it."""
+    stop: Callable[[], None] = lambda: None
+    """Stops the run at its next clean point."""
+    stop_after: int | None = None
+    """The number of replies after which a run was stopped, to be steered or cancelled."""
+    served: Counter[Any] = field(default_factory=Counter)
+    """How many replies there were so far, by role and step."""
+
+    def __post_init__(self) -> None:
+        """Sort the rows by what they are for."""
+        self.start = self.rows[0]
+        self._results = self.of("result")
+        self._used = [False] * len(self._results)
+        self._asks: dict[str, list[list[Json]]] = {}
+        for row in self.of("asks"):
+            self._asks.setdefault(row["observation"], []).append(row["asks"])
+        self._decisions: dict[str, list[Json | None]] = {}
+        for row in self.of("decision"):
+            self._decisions.setdefault(_key(row["hook"]), []).append(row["decision"])
+
+    def of(self, kind: str) -> list[Json]:
+        """Return the rows of a kind."""
+        return [row for row in self.rows if row["kind"] == kind]
+
+    @staticmethod
+    def settings_of(row: Json) -> Settings:
+        """Return the settings in a row; models and a deadline are of the past."""
+        said = {key: value for key, value in row["settings"].items() if key not in ("models", "deadline")}
+        return Settings.model_validate(said)
+
+    def replies_before_stop(self, at: int) -> int | None:
+        """Return the number of replies after which the run was stopped that this row carries on; None if it was not."""
+        after = next((n for n, row in enumerate(self.rows) if n > at and row["kind"] in ACTS), None)
+        if after is None or self.rows[at]["kind"] not in ACTS:
+            return self.stop_after
+        stopped = self.rows[after]["kind"] == "steer" or self.rows[after].get("waiting") is False
+        before = {id(row) for row in self.rows[:after]}
+        places = {place.key for row, _, place in self._read_replies() if id(row) in before}
+        return len(places) if stopped else None
+
+    def request(self, settings: Settings) -> Request:
+        """Return the request as it was, with these settings."""
+        if "request" not in self.start:  # of version 1
+            return Request(read_goal(self.start["goal"]), settings)
+        return Request.from_row(self.start, settings)
+
+    def background(self) -> Json:
+        """Return options of an agent: what it knew besides the request."""
+        texts = {name: text for row in self.of("background") for name, text in row["texts"].items()}
+        given: Json = {name: texts[name] for name in ("context", "memory") if name in texts}
+        return {**given, "skills": _RecordedSkills(texts["agents_md"])} if "agents_md" in texts else given
+
+    # Models ------------------------------------------------------------------------------------------------------
+
+    def model(self, *, prompts: bool) -> ScriptedModel:
+        """Return a model that replies as recorded, by role and step; `prompts=False` takes any prompt."""
+        roles: dict[str, dict[Any, dict[str, Policy]]] = {"judge": {}}
+        for row, asked, place in self._read_replies():
+            queue = roles.setdefault(place.role, {}).setdefault(place.step, {})
+            number = [*queue, place.key].index(place.key) + 1
+            queue[place.key] = self._reply(place, number, asked if prompts else None, row)
+        scripts = {role: {step: [*of.values()] for step, of in by.items()} for role, by in roles.items()}
+        return ScriptedModel(roles={**scripts, "judge": scripts["judge"] or []})
+
+    def _read_replies(self) -> Iterable[tuple[Json, list[Json], "_Place"]]:
+        messages: dict[str, Json] = {}
+        acts = 0
+        for row in self.rows:
+            acts += row["kind"] in ACTS
+            if row["kind"] != "reply":
+                continue
+            messages |= row["new"]
+            asked = [messages[key] for key in row["asked"]]
+            found = read_request([_restore(each) for each in asked], None, {})
+            if found.role is not None:
+                yield row, asked, _Place(found.role, found.step, _key([acts, found.role, row["asked"]]))
+
+    def _reply(self, place: "_Place", number: int, asked: list[Json] | None, row: Json) -> Policy:
+        def reply(messages: list[BaseMessage], tools: list[Json]) -> Any:
+            now = [plain_message(each) for each in messages]
+            if asked is not None and (found := _difference(asked, now)):
+                self.differences.append(f"reply {number} of {place.name}: the prompt is another one: {found}")
+            self.served.update((place.role, (place.role, place.step), RUN))
+            if self.served[RUN] == self.stop_after:
+                self.stop()
+            if "error" in row:
+                return ModelError(row["error"]["text"], code=row["error"]["code"])
+            return _message(row["reply"])
+
+        return reply
+
+    def models(self, model: ScriptedModel) -> Json:
+        """Return options of an agent: the model in each role, with the name, the price and the limits that it had."""
+        known: Mapping[str, Json] = self.start.get("models") or {}
+        named = {
+            role: model.model_copy(update={"model_name": about["name"], "profile": about["profile"] or None})
+            for role, about in known.items()
+            if role in ROLES
+        }
+        priced = {about["name"]: about.get("rates") or FREE for about in known.values()}
+        return {"models": named, "prices": {"scripted": FREE, **priced}}
+
+    # What the user said meanwhile --------------------------------------------------------------------------------
+
+    async def hear(self, place: str, _: list[Json]) -> list[Json]:
+        """Return what this place had heard when it had this number of replies."""
+        return [row for number, row in self._heard().get(place, ()) if number <= self._count(self.served, place)]
+
+    def _heard(self) -> dict[str, list[tuple[int, Json]]]:
+        """Return, by place, what it heard, each with the number of replies before."""
+        counts: Counter[Any] = Counter()
+        heard: dict[str, list[tuple[int, Json]]] = {}
+        replies = {id(row): place for row, _, place in self._read_replies()}
+        seen: set[str] = set()
+        for row in self.rows:
+            if row["kind"] == "heard":
+                said = [(self._count(counts, row["place"]), each) for each in row["said"]]
+                heard.setdefault(row["place"], []).extend(said)
+            elif (place := replies.get(id(row))) and place.key not in seen:
+                seen.add(place.key)
+                counts.update((place.role, (place.role, place.step), RUN))
+        return heard
+
+    @staticmethod
+    def _count(counts: Counter[Any], place: str) -> int:
+        if place == PLANNING:
+            return counts["triage"] + counts["plan"]
+        return counts[RUN] if place == RUN else counts["execute", place]
+
+    # Tools and executors -----------------------------------------------------------------------------------------
+
+    def tools(self) -> dict[str, BaseTool]:
+        """Return tools in place of those there were, by name: each call returns what it did return."""
+        made: dict[str, BaseTool] = {}
+        for about in self.start["tools"]:
+            tool: BaseTool = described_tool(about["name"], about, self._call)
+            own = {"users_text": USERS_TEXT} if about.get("users_text") else {}
+            tool.metadata = {**(tool.metadata or {}), **about["metadata"], **own}
+            made[about["name"]] = tool
+        return made
+
+    def common_tools(self, tools: Mapping[str, BaseTool]) -> list[BaseTool]:
+        """Return those that are not an executor's alone."""
+        private = {about["name"] for about in self.start["tools"] if about.get("private")}
+        return [tool for name, tool in tools.items() if name not in private]
+
+    def executors(self, tools: Mapping[str, BaseTool]) -> dict[str, Executor]:
+        """Return executors in place of those there were, with these tools."""
+        made: dict[str, Executor] = {}
+        for name, about in (self.start.get("executors") or {}).items():
+            kept: Json = {key: about[key] for key in ("description", "profile", "passthrough")}
+            works = _RecordedExecutor(Card(about["description"], tuple(about["skills"])), name, self)
+            if about["kind"] == "remote":
+                kept["remote"] = works
+            elif about["kind"] == "alone":
+                kept["graph"] = RunnableLambda(works.invoke)
+            elif about["tools"] is not None:
+                kept["tools"] = [tools[each] for each in about["tools"] if each in tools]
+            made[name] = Executor(**kept, skills=tuple(about["skills"]))
+        return made
+
+    async def _call(self, name: str, arguments: Json) -> str:
+        """Return what a call returned, or raise what it asked."""
+        id = str((ensure_config().get("metadata") or {}).get(OBSERVATION) or "")
+        if asks := self.next_asks(id):
+            raise GraphInterrupt(tuple(Interrupt(ask["value"], id=ask["id"]) for ask in asks))
+        row = self.result(id, name, arguments)
+        if row is None:
+            self.differences.append(f"{name} is called with {json.dumps(arguments)[:500]}, which was not recorded")
+            raise ToolException("not recorded")
+        if not row["ok"]:
+            raise ToolException(row["text"])
+        return str(row["text"])
+
+    def next_asks(self, observation: str) -> list[Json]:
+        """Return what the call of this observation asks now; [] if it goes on."""
+        asks = self._asks.get(observation)
+        return asks.pop(0) if asks else []
+
+    def result(self, observation: str, name: str, arguments: Json | None) -> Json | None:
+        """Return the result of a call: that of its observation, else the next one of the same call."""
+        wanted = None if arguments is None else call_key(name, arguments)
+        same = [
+            n
+            for n, row in enumerate(self._results)
+            if row["tool"] == name and wanted in (None, call_key(name, row["arguments"]))
+        ]
+        if not same:
+            return None
+        here = [n for n in same if self._results[n].get("id") == observation]
+        fresh = [n for n in here or same if not self._used[n]]
+        found = (fresh or here or same[-1:])[0]
+        self._used[found] = True
+        return self._results[found]
+
+    # Hooks -------------------------------------------------------------------------------------------------------
+
+    def hooks(self) -> Hooks:
+        """Return hooks that decide as those did that there were."""
+        numbers: dict[str, int] = {}
+        for row in self.of("decision"):
+            moment, number = row["hook"]["moment"], row["hook"]["number"]
+            numbers[moment] = max(numbers.get(moment, 0), number + 1)
+        each = {moment: [partial(self._decide, moment, n) for n in range(count)] for moment, count in numbers.items()}
+        return Hooks(**each)
+
+    async def _decide(self, moment: str, number: int, about: Any) -> Any:
+        decisions = self._decisions.get(_key(json.loads(json.dumps(decision_key(moment, number, about), default=str))))
+        said = (decisions.pop(0) if len(decisions) > 1 else decisions[0]) if decisions else None
+        if said is None:
+            return None
+        return DECISIONS[said["type"]](**{key: value for key, value in said.items() if key != "type"})
+
+
+@dataclass(frozen=True)
+class _Place:
+    """Where a reply stands."""
+
+    role: str
+    step: str | None
+    key: str
+    """The same for the same request again: that of a process that died before it acted on the reply."""
+
+    @property
+    def name(self) -> str:
+        return f"{self.role}{f' {self.step}' if self.step else ''}"
+
+
+class _RecordedSkills(Skills):
+    """The AGENTS.md of a workspace, as it was; the tool that reads skills is among the recorded tools."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(user=None)
+        self._text = text
+
+    @property
+    def agents_md(self) -> str:
+        return self._text
+
+
+@dataclass(frozen=True)
+class _RecordedExecutor:
+    """An executor that works on its own, as it did."""
+
+    about: Card
+    name: str
+    request: RequestReplay
+
+    async def card(self) -> Card:
+        return self.about
+
+    async def work(self, handoff: Handoff) -> Report:
+        return self._report(handoff.config)
+
+    async def invoke(self, given: Json, config: RunnableConfig) -> Json:
+        report = self._report(config)
+        if report.failed:
+            raise ToolException(report.failed)
+        pauses = [Interrupt(value, id=id) for id, value in report.asks]
+        return {"__interrupt__": pauses} if pauses else {"messages": [AIMessage(report.output)]}
+
+    def _report(self, config: RunnableConfig) -> Report:
+        id = str((config.get("metadata") or {}).get(OBSERVATION) or "")
+        if asks := self.request.next_asks(id):
+            return Report(asks=[(ask["id"], ask["value"]) for ask in asks])
+        row = self.request.result(id, self.name, None)
+        if row is None:
+            self.request.differences.append(f"the executor {self.name} gets a step, which was not recorded")
+            return Report(failed="not recorded")
+        return Report(output=row["text"]) if row["ok"] else Report(failed=row["text"])
+
+    async def lookup(self, handoff: Handoff) -> Report | None:
+        return None
+
+
+def _key(value: Any) -> str:
+    return json.dumps(value, sort_keys=True)
+
+
+def _message(said: Json) -> AIMessage:
+    calls = said.get("calls") or ()
+    return AIMessage(
+        said["text"],
+        id=said.get("id"),
+        usage_metadata=said.get("usage"),
+        response_metadata={"finish_reason": said["ended"]} if said.get("ended") else {},
+        tool_calls=[{**_call(each), "type": "tool_call"} for each in calls if isinstance(each["args"], Mapping)],
+        invalid_tool_calls=[
+            {**_call(each), "error": each.get("error"), "type": "invalid_tool_call"}
+            for each in calls
+            if not isinstance(each["args"], Mapping)
+        ],
+    )
+
+
+def _call(call: Json) -> Any:
+    return {key: call.get(key) for key in ("name", "args", "id")}
+
+
+def _restore(plain: Json) -> BaseMessage:
+    """Return a message by which a request is told apart."""
+    return (SystemMessage if plain["type"] == "system" else HumanMessage)(plain["text"])
+
+
+# Differences -------------------------------------------------------------------------------------------------------
+
+
+def _difference(recorded: Sequence[Json], now: Sequence[Json]) -> str:
+    """Return the first message that is another one; "" if all are the same but for the day and a thread's own word."""
+    before, after = _texts(recorded), _texts(now)
+    for number, (one, other) in enumerate(zip(before, after, strict=False), 1):
+        if one != other:
+            return f"message {number} of {len(before)}, {now[number - 1]['type']}\n{diff(one, other)}"
+    if len(before) == len(after):
+        return ""
+    longer, what = (after, "new") if len(after) > len(before) else (before, "missing")
+    first = longer[min(len(before), len(after))]
+    return f"it has {len(after)} messages; recorded: {len(before)}. The first {what} one:\n{first[:500]}"
+
+
+def _texts(messages: Iterable[Json]) -> list[str]:
+    plain = [dict(message) for message in messages]
+    said = [
+        json.dumps(each.get("calls"), sort_keys=True, ensure_ascii=False) if each.get("calls") else "" for each in plain
+    ]
+    whole = "\0".join(f"{each['type']}: {each['text']}\n{calls}" for each, calls in zip(plain, said, strict=True))
+    return masked(whole).split("\0")
+
+
+def masked(text: str) -> str:
+    """Return the text without what no two runs have in common: the word of its frames, and the day."""
+    for tag in ("fence", "today"):
+        for word in set(re.findall(rf"<{tag}>\n(.+)\n</{tag}>", text)):
+            text = text.replace(word, tag)
+    return text
+
+
+def diff(before: str, now: str) -> str:
+    """Return the lines in which two texts differ."""
+    lines = list(unified_diff(before.splitlines(), now.splitlines(), "recorded", "now", n=1, lineterm=""))
+    more = [f"… {len(lines) - MOST_LINES} more lines"] if len(lines) > MOST_LINES else []
+    return "\n".join([*lines[:MOST_LINES], *more])
