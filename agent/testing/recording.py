@@ -20,7 +20,7 @@ from donewhen.agent.testing.replaying import RequestReplay, diff, masked
 from donewhen.agent.testing.script import ScriptError, ScriptUnfinished
 from donewhen.agent.testing.scripted import ScriptedModel
 from donewhen.agent.work.queue import QUEUE, enqueue
-from donewhen.agent.work.recorder import VERSION, collect_rows, save_rows
+from donewhen.agent.work.recorder import VERSION, collect_rows, save_rows, without_moments
 from donewhen.graph.deliver import note_undone
 from donewhen.graph.executors.executor import Executor
 from donewhen.graph.people.interjections import hearing
@@ -175,10 +175,11 @@ class _Replay:
 
     def _check_end(self, model: ScriptedModel, run: Run | None, end: Json) -> Run:
         run = self._check(model, run, end["status"])
-        code = run.outcome["code"] if run.outcome else ""
-        if code != end["code"]:
+        assert run.outcome is not None, "it has ended"
+        if (code := run.outcome["code"]) != end["code"]:
             raise ReplayDifference(f"it ended with {code!r}; recorded: {end['code']!r}")
-        if found := diff(masked(end["text"]), masked(run.answer)):
+        text = without_moments(run.answer, run.outcome, run.plan)
+        if found := diff(masked(end["text"]), masked(text)):
             raise ReplayDifference(f"the answer is another one:\n{found}")
         return run
 

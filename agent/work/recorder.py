@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from contextvars import ContextVar
 from dataclasses import fields
+from datetime import datetime
 from functools import wraps
 from pathlib import Path
 from typing import Any
@@ -37,6 +38,8 @@ from donewhen.graph.tools.hooks import Hooks, call_hook
 from donewhen.graph.tools.toolbox import Toolbox
 from donewhen.state.errors import ConfigError, DoneWhenError
 from donewhen.state.ledger import CACHE_WRITES
+from donewhen.state.plan.schedule import next_moments
+from donewhen.state.plan.text import moments_text
 from donewhen.state.run import Json
 from donewhen.state.secrets import redact
 from donewhen.state.settings import ROLES, Settings
@@ -282,8 +285,17 @@ async def _rows_of_end(store: BaseStore, thread_id: str, snapshot: StateSnapshot
     if background := values.get("background"):
         rows.append({"kind": "background", "texts": background})
     if outcome := values.get("outcome"):
-        rows.append({"kind": "end", **{key: outcome[key] for key in ("status", "code", "text")}})
+        text = without_moments(outcome["text"], outcome, values.get("plan"))
+        rows.append({"kind": "end", "status": outcome["status"], "code": outcome["code"], "text": text})
     return [row for row in rows if row not in before]
+
+
+def without_moments(text: str, outcome: Mapping[str, Any], plan: Json | None) -> str:
+    """Return the answer of a run without the times that it names if it made a schedule: they follow from its day."""
+    if outcome["code"] != "scheduled" or not plan or not plan.get("schedule"):
+        return text
+    confirmed = datetime.fromisoformat(outcome["receipt"]["approvals"][-1]["at"])
+    return text.replace(moments_text(next_moments(plan["schedule"], confirmed)), "…")
 
 
 def _read_journal(snapshot: StateSnapshot) -> Iterator[Mapping[str, Any]]:

@@ -1,6 +1,7 @@
 """Every kind of run is recorded, saved, and replayed with the same end and no difference, with nothing but the file."""
 
 import asyncio
+import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -11,9 +12,10 @@ from langchain_core.messages import AIMessage
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.types import interrupt
 
-from donewhen import Agent, Executor, Run, wait
+from donewhen import Agent, Executor, McpServers, Run, wait
 from donewhen.hooks import Ask, Call, End, Hooks, Note, Refuse
 from donewhen.testing import Recording, ScriptedModel, answer, audit, call, deliver, finish_step, submit_plan
+from tests.agent.mcp.test_mcp_asking import TODAY, shop
 
 EFFECTS: Any = {"look": "read", "send": "write"}
 ONCE: Any = {"confirm": "never"}
@@ -168,6 +170,17 @@ async def tool_asks() -> tuple[Run, Recording]:
         return run, await Recording.of(made, run)
 
 
+async def server_asks() -> tuple[Run, Recording]:
+    """An MCP server asks with a form."""
+    work = [call("order", what="shirt"), finish_step("Ordered", ("s1.2", "1 shirt in L"))]
+    with tempfile.TemporaryDirectory() as folder:
+        async with McpServers(shop(TODAY, Path(folder))) as servers:
+            settings = {**ONCE, "approvals": "never"}
+            async with agent(script(work=work), servers, settings=settings, effects=None) as made:
+                run = await made.resume(await made.start("Order a shirt"), "size: L")
+                return run, await Recording.of(made, run)
+
+
 async def budget() -> tuple[Run, Recording]:
     """Money is limited, and a person grants more."""
     settings = {**ONCE, "limits": {"cost_usd": 0.01}, "on_exhausted": "ask"}
@@ -262,6 +275,7 @@ KINDS: list[Callable[[], Awaitable[tuple[Run, Recording]]]] = [
     same_name,
     executors,
     tool_asks,
+    server_asks,
     budget,
     conversation,
     hooks,
