@@ -290,7 +290,7 @@ async def _rows_of_end(store: BaseStore, thread_id: str, snapshot: StateSnapshot
     return [row for row in rows if row not in before]
 
 
-def without_moments(text: str, outcome: Mapping[str, Any], plan: Json | None) -> str:
+def without_moments(text: str, outcome: Mapping[str, Any], plan: Mapping[str, Any] | None) -> str:
     """Return the answer of a run without the times that it names if it made a schedule: they follow from its day."""
     if outcome["code"] != "scheduled" or not plan or not plan.get("schedule"):
         return text
