@@ -140,7 +140,7 @@ class HookDecision:
     notes: list[str] = field(default_factory=list)
 
 
-async def call_hook(hook: Callable[[Any], Any], about: Call | End) -> Any:
+async def call_hook(hook: Callable[[Any], Any], about: Call | Question | End) -> Any:
     """Return what a hook returns, async or not."""
     said = await hook(about) if is_async(hook) else await run_in_thread(partial(hook, about))
     return await said if inspect.isawaitable(said) else said
