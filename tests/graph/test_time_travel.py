@@ -177,7 +177,7 @@ async def test_the_same_write_of_another_step_or_request_is_the_same_write() -> 
 
 
 async def test_without_a_fork_nobody_is_asked_about_a_second_time() -> None:
-    """R03: twice in a step, in two steps side by side, and in the next request: all of it was decided here."""
+    """R03, X20, X23: twice in a step, in two steps side by side, in the next request: all of it was decided here."""
     whim, outbox = Whim(*(step(id, tools=["send", "look"], depends_on=[]) for id in ("s1", "s2"))), Outbox()
     whim.rounds = {"s1": [SEND, LOOK, SEND], "s2": [[SEND, SEND]]}
     agent, _ = await at_work(whim, outbox)

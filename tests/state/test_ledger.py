@@ -46,17 +46,20 @@ def test_spent_and_limits_share_their_names() -> None:
 
 
 @pytest.mark.parametrize(
-    ("key", "amount", "text"),
+    ("key", "amount", "language", "text"),
     [
-        ("model_calls", 1, "1 model call"),
-        ("rounds", 5, "5 rounds"),
-        ("input_tokens", 10000, "10,000 input tokens"),
-        ("cost_usd", 0.5004, "$0.5004"),
-        ("active_seconds", 0.5, "0.5 active seconds"),
+        ("model_calls", 1, "en", "1 model call"),
+        ("rounds", 5, "en", "5 rounds"),
+        ("rounds", 5, "de", "5 Runden"),
+        ("input_tokens", 10000, "en", "10,000 input tokens"),
+        ("cost_usd", 0.5004, "en", "$0.5004"),
+        ("cost_usd", 0.5, "ja", "$0.5"),
+        ("active_seconds", 0.5, "en", "0.5 active seconds"),
     ],
 )
-def test_amounts_in_words(key: str, amount: float, text: str) -> None:
-    assert format_amount(key, amount) == text
+def test_amounts_in_words(key: str, amount: float, language: str, text: str) -> None:
+    """Q11."""
+    assert format_amount(key, amount, language) == text
 
 
 def test_the_page_about_budgets_names_everything_that_is_counted() -> None:

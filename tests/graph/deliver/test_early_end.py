@@ -57,7 +57,7 @@ async def test_the_approved_plan_goes_on(answers: list[str], settings: Any) -> N
 
 
 async def test_the_last_step_and_plans_nobody_approved_ask_nothing() -> None:
-    """X04: with approvals by plan, what is left is skipped with the reason."""
+    """X04: to finish in the last step is simply to finish; with approvals by plan, the rest is skipped and said so."""
     last = steps(["find it"], {"s1": [EARLY]})
     assert (await play(last, settings=ASKED, answers=["approve"])).status == "completed"
     for settings, answers in ((FREE, []), ({"confirm": "always"}, ["approve"])):

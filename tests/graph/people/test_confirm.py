@@ -146,8 +146,7 @@ async def test_the_same_plan_again_is_another_question() -> None:
 
 @pytest.mark.parametrize(
     "value",
-    ["", ["approve", "reject"], 2**70, pytest.param({"a": object()}, id="an-object"), {"a": float("nan")}, "\ud83d",
-     b"yes", {"type": "approve", "message": "but not step 2"}, {"approved": True, "rejected": True}, "{broken"],
+    ["", 2**70, pytest.param({"a": object()}, id="an-object"), "\ud83d", b"yes", {"approved": True, "rejected": True}],
     ids=repr,
 )  # fmt: skip
 async def test_what_is_not_understood_keeps_the_pause(value: Any) -> None:

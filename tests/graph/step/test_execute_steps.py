@@ -13,7 +13,6 @@ from donewhen.testing import (
     broken_call,
     call,
     finish_step,
-    finish_task,
     give_up,
     reply,
     submit_plan,
@@ -75,19 +74,8 @@ async def test_several_calls_in_one_decision() -> None:
     assert [m.text.split("\n")[0] for m in results] == ["[s1.1] look ok", "[s1.2] total ok", "[s1.3] look ok"]
 
 
-async def test_several_printed_calls_come_back_in_one_message() -> None:
-    """X02, X14"""
-    work = '[{"name": "look", "arguments": {"what": "a"}}, {"name": "look", "arguments": {"what": "b"}}]'
-    model = one_step([work, finish_step("ok", "s1.2")], tools=["look"])
-    await play(model, [look], effects=READ)
-    messages = requests(model, "s1")[-1].messages
-    assert [m.type for m in messages] == ["system", "human", "ai", "human"]
-    assert "[s1.1] look ok" in messages[-1].text
-    assert "[s1.2] look ok" in messages[-1].text
-
-
 async def test_printed_calls_that_a_person_stops_come_back_in_one_message_too() -> None:
-    """X02, X15: what was done before the pause is told together with what is done after it."""
+    """X02, X14, X15: what was done before the pause is told together with what is done after it."""
 
     def send(to: str) -> str:
         """Send a letter."""
@@ -100,12 +88,6 @@ async def test_printed_calls_that_a_person_stops_come_back_in_one_message_too() 
     messages = requests(model, "s1")[-1].messages
     assert [m.type for m in messages] == ["system", "human", "ai", "human"]
     assert messages[-1].text.index("[s1.1] look ok") < messages[-1].text.index("[s1.2] send ok")
-
-
-async def test_finishing_the_task_in_the_last_step_is_simply_finishing() -> None:
-    """X04"""
-    model = one_step([finish_task("found", "s1.result", reason="that was all")])
-    assert (await play(model)).status == "completed"
 
 
 @pytest.mark.parametrize(("kind", "status"), [("blocked", "blocked"), ("failed", "failed"), ("replan", "failed")])

@@ -102,14 +102,6 @@ async def test_what_an_unfinished_attempt_did_is_not_repeated_unasked(
     assert (flow.status, len(outbox.sent)) == ("completed", times)
 
 
-async def test_equal_writes_of_a_step_that_goes_well_ask_nobody() -> None:
-    """X20, X23: the same reminder twice, because the step says so; and once more in the next step."""
-    outbox = Outbox()
-    plan = [{"content": "remind ann twice", "tools": ["send"]}, {"content": "remind ann", "tools": ["send"]}]
-    flow = await play(steps(plan, {"s1": [[HELLO, HELLO], HELLO, done], "s2": [HELLO, done]}), [outbox.tool()])
-    assert (flow.status, flow.pauses, len(outbox.sent)) == ("completed", [], 4)
-
-
 async def test_a_write_that_failed_for_certain_may_be_tried_again() -> None:
     """X20, X07: also by the next attempt; it was not made."""
     tries: list[str] = []

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from donewhen.state.language.texts import LANGUAGES, catalogue, known_language
-from donewhen.state.people.amounts import format_amount
 from donewhen.state.people.answers import Answer, accepted_answers, read_answer
 from donewhen.state.people.payload import options, payload
 from donewhen.state.proof.outcome import summary
@@ -77,12 +76,6 @@ def test_the_plan_is_read_back_in_every_language(language: str) -> None:
 def test_the_first_declared_language_that_there_are_texts_of(tags: Any, language: str) -> None:
     """P14: languages are declared as BCP 47 tags, and never told from words."""
     assert known_language(*tags) == language
-
-
-def test_amounts_in_words() -> None:
-    """Q11."""
-    assert format_amount("rounds", 5, "de") == "5 Runden"
-    assert format_amount("cost_usd", 0.5, "ja") == "$0.5"
 
 
 def row(id: str, status: str) -> dict[str, Any]:

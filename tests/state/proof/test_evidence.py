@@ -40,22 +40,6 @@ def cites(*evidence: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    "evidence",
-    [
-        {"observation": "s2.1"},
-        {"observation": "s2.1", "quote": "THE  sum is 5"},
-        {"observation": "[s2.1]", "quote": ""},
-        {"observation": "s1.4", "quote": None},
-        "s2.1",
-    ],
-)
-def test_an_observation_that_was_ok_is_evidence(evidence: Any) -> None:
-    good, problems = weighed(cites(evidence), seen(tool("s1.4"), tool("s2.1")))
-    assert not problems
-    assert [e["observation"] for e in good] in (["s2.1"], ["s1.4"])
-
-
-@pytest.mark.parametrize(
     ("evidence", "said"),
     [
         ({"observation": "s2.9"}, "no observation 's2.9'"),

@@ -8,7 +8,6 @@ from donewhen.state.proof.outcome import (
     CODES,
     next_step_lines,
     receipt,
-    schedule_of,
     status_of,
     summary,
 )
@@ -66,21 +65,6 @@ def _receipt(second: dict[str, Any], status: str = "partial", **values: Any) -> 
     return receipt({"plan": PLAN, "steps": {"s1": done(), "s2": second}, **values}, GROUNDED, status, "worked")
 
 
-def test_a_summary_counts_only_what_is_finished() -> None:
-    """D02, X04: the mechanical summary counts finished steps only, and never quotes a result that was not accepted."""
-    text = summary(_receipt(ended("failed")), "The disk is full.")
-    assert text.splitlines() == [
-        "The disk is full.",
-        "",
-        "1 of 2 steps done.",
-        "",
-        "- Done: count — 3",
-        "- Not done (failed): write — it failed",
-        "",
-        "Next would be: write",
-    ]
-
-
 @pytest.mark.parametrize("status", ["pending", "running", "ready", "waiting"])
 def test_a_step_under_way_is_not_started_for_the_user(status: str) -> None:
     """D02: whatever it was doing, a step that did not end is not done."""
@@ -94,11 +78,3 @@ def test_nothing_is_said_to_come_next_where_nothing_would() -> None:
     assert next_step_lines(_receipt(ended("exhausted"), status="cancelled")) == []
     assert next_step_lines(_receipt(done())) == []
     assert summary({"steps": [], "status": "failed"}) == "Nothing was done."
-
-
-def test_a_schedule_counts_only_as_approved() -> None:
-    """P18: the schedule of the receipt is the one in the approved plan, not in a proposed one."""
-    time = {"every_minutes": 5, "at": None, "timezone": None}
-    assert schedule_of({"plan": {**PLAN, "schedule": time}}) is None
-    assert schedule_of({"plan": PLAN, "approval": {"plan": {**PLAN, "schedule": time}}}) == time
-    assert _receipt(done())["schedule"] is None
