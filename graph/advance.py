@@ -178,7 +178,8 @@ def _handle_failure(values: Json, move: Move, settings: Settings, runtime: Runti
         emit(runtime, "note", text="A step failed; looking for another way.")
         return {"steps": handled, "planning": start_replanning(values, failure), "spent": {"replans": 1}}
     if asks:
-        question = f"{failure}\n\n{say(values.get('language', 'en'), 'ask', 'failure')}"
+        shown = "\n".join(_describe_failure(values, id) + _last_seen(values, id) for id in move.steps)
+        question = f"{shown}\n\n{say(values.get('language', 'en'), 'ask', 'failure')}"
         granted = {} if free else {"replans": 1}
         return _ask_about(
             values, move, "failure", question, failed=list(move.steps), failure=failure, with_replan=granted
@@ -232,11 +233,15 @@ def _ask_about(values: Json, move: Move, about: Literal["failure", "early"], que
 
 def _describe_failure(values: Json, id: str) -> str:
     record = values["steps"][id]
-    seen = [e for e in values.get("journal") or () if e["step"] == id][-3:]
-    tail = "".join(f"\n- seen: {e['tool'] or e['source']}: {_indent(e['text'][:300])}" for e in seen)
     content = find_step(values["plan"], id)["content"][:200]
     why = "; ".join(filter(None, (record.get("reason"), standstill(record))))
-    return f"Step {id} ({content}) {record['status']}: {_indent(why)}{tail}"
+    return f"Step {id} ({content}) {record['status']}: {_indent(why)}"
+
+
+def _last_seen(values: Json, id: str) -> str:
+    """List the last observations of a step, for a person; the planner has them all."""
+    seen = [e for e in values.get("journal") or () if e["step"] == id][-3:]
+    return "".join(f"\n- seen: {e['tool'] or e['source']}: {_indent(e['text'][:300])}" for e in seen)
 
 
 def _handle_limit(values: Json, move: Move, settings: Settings, runtime: Runtime[Settings]) -> Json:

@@ -10,6 +10,7 @@ from donewhen.graph.context import Deps
 from donewhen.graph.executors.executor import Card
 from donewhen.graph.llm.history import SEEN_ROOM, earlier_index, observation_index
 from donewhen.graph.llm.offer import Offer
+from donewhen.graph.llm.output import schema_form
 from donewhen.graph.tools.toolbox import Toolbox
 from donewhen.prompts import brief, framed, section
 from donewhen.state.criteria import criteria_of
@@ -40,6 +41,7 @@ NOTES = {
     "what is new in it. A step that replaces others names them in `replaces`; if a finished one no longer holds, for "
     "example because the user corrects what it rests on, what was built on it is done again by itself. `drop` has "
     "what should go.",
+    "only_step": "Its only step has the criteria of the goal: name them again, in their words, or `drop` them.",
     "edited": "The user edited this plan: what it says is what they want.",
     "failure": "Find another way than the one that failed, or ask, or decline.",
     "feedback": "Change what the user says under `<feedback>`, and keep the rest of the plan.",
@@ -102,6 +104,8 @@ def planning_brief(deps: Deps, settings: Settings, facts: Mapping[str, Any], off
     toolbox, fence = deps.all_tools(settings), facts.get("fence") or ""
     schema = facts.get("output_schema") if full else None
     said = [each for each in facts.get("said") or () if each["text"] != facts.get("feedback")]
+    steps = (facts.get("approved_plan") or {}).get("steps") or ()
+    only_step = len(steps) == 1 and "done_when" not in steps[0]
     lines = [MORE_TOOLS] if offer.bound and offer.listed else []
     lines += [_tool_line(toolbox, name) for name in offer.listed]
     lines += [f"({offer.more} more tools, less likely to fit; find_tools finds them)"] if offer.more else []
@@ -122,14 +126,14 @@ def planning_brief(deps: Deps, settings: Settings, facts: Mapping[str, Any], off
         section("proposal", _json_text(_without_defaults(facts.get("proposal"))), fence),
         section("user_said", _statement_lines(said)),
         section("feedback", facts.get("feedback") or ""),
-        section("output_schema", _json_text(schema)),
+        section("output_schema", schema_form(schema).text if schema else ""),
         section("criteria", "\n".join(f"- {criterion.text}" for criterion in settings.done_when)),
         section(
             "note",
             "\n".join(
                 NOTES[name]
                 for name in NOTES
-                if {**facts, "output_schema": schema, "criteria": settings.done_when}.get(name)
+                if {**facts, "output_schema": schema, "criteria": settings.done_when, "only_step": only_step}.get(name)
             ),
         ),
     )
@@ -249,9 +253,9 @@ def _quoted(text: str) -> str:
     return "\n".join(f"> {line}" for line in text.strip().splitlines())
 
 
-def only_step_note(schema: Mapping[str, Any] | None) -> str:
+def only_step_note(schema: dict[str, Any] | None) -> str:
     """Return the note about the result for the executor of a plan's only step."""
-    return f"{ONLY_STEP} {RESULT_AS_DATA}{_json_text(schema)}" if schema else ONLY_STEP
+    return f"{ONLY_STEP} {RESULT_AS_DATA}{schema_form(schema).text}" if schema else ONLY_STEP
 
 
 def _background_sections(values: Mapping[str, Any], fence: str) -> list[str]:

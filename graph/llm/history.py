@@ -47,14 +47,17 @@ QUERY_CHARS = 1_000
 """The most characters of the arguments of a call that is shown whole; a query has its conditions at the end."""
 
 
-def render_observation(entry: Mapping[str, Any], limit: int, hint: str = "", fence: str = "") -> str:
+def render_observation(
+    entry: Mapping[str, Any], limit: int, hint: str = "", fence: str = "", *, planning: bool = False
+) -> str:
     """Return the text of an observation for a model: `[s2.3] tool ok`, then the output, framed as data.
 
-    The words of people, and of the runtime about a call that was not made, are not framed.
+    The words of people, and of the runtime about a call that was not made, are not framed. With `planning`, the note
+    of a cut does not name `recall`, which only steps and judges can call.
     """
     status = "ok" if entry["ok"] else "error"
     head = f"[{entry['id']}] {entry['tool'] or entry['source']} {status}"
-    text = shorten(entry["text"], limit, entry["id"])
+    text = shorten(entry["text"], limit, "" if planning else entry["id"])
     foreign = is_tool_call(entry) or entry["source"] in ("check", "result")
     body = framed("tool_output", text, fence) if foreign and not entry.get("users_text") else text
     return "\n".join(part for part in (head, body, hint) if part)
@@ -64,7 +67,7 @@ def shorten(text: str, limit: int, recall_id: str) -> str:
     """Return head and end of a text, at most `limit` characters with a note between on how to read the rest (X12).
 
     Cuts are made between lines if the lines are short enough. The offset in the note is the end of the head, so that
-    `recall` continues without a gap.
+    `recall` continues without a gap. Without `recall_id`, the note says that a step can read the rest.
     """
     if (span := omitted_span(text, limit, recall_id)) is None:
         return text
@@ -84,7 +87,8 @@ def omitted_span(text: str, limit: int, recall_id: str) -> tuple[int, int] | Non
 
 
 def _omission_note(count: int, offset: int, recall_id: str) -> str:
-    return f'\n… {count:,} characters left out; recall(observation="{recall_id}", offset={offset}) reads them …\n'
+    how = f'recall(observation="{recall_id}", offset={offset}) reads them' if recall_id else "a step can read them"
+    return f"\n… {count:,} characters left out; {how} …\n"
 
 
 class TranscriptLength:

@@ -71,7 +71,7 @@ class UnusableReply:
 
     def text(self, legal: Collection[str], id: str = "") -> str:
         """Return the correction for the model, or the answer to this call of its reply."""
-        tools = ", or calls of the tools you have" if "finish_step" in legal else ""
+        tools = ", or calls of the tools you have" if {"finish_step", "decline"} & {*legal} else ""
         how = ' Call it, or print {"action": "<name>", "arguments": {…}}.' if self.printed else ""
         said = _as_list(self.by_call.get(id) or self.problems)
         hint = f"\n{self.hint}" if self.hint else ""

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
+from functools import partial
 
 from langchain_core.messages import AnyMessage, HumanMessage, ToolMessage
 from langchain_core.runnables import RunnableConfig
@@ -45,12 +46,11 @@ async def look(state: Planning, runtime: Runtime[Settings], config: RunnableConf
     spent = add(context.spent, {"tool_calls": len(entries), "active_seconds": seconds})
     emit_charge(runtime, None, spent)
     limit = observation_limit(deps, settings, "triage" if planning["phase"] == "triage" else "plan")
-    texts = [render_observation(entry, limit, fence=state["brief"].get("fence", "")) for entry in entries]
+    render = partial(render_observation, limit=limit, fence=state["brief"].get("fence", ""), planning=True)
+    texts = [render(entry) for entry in entries]
     notes = await store_notes(context, first + len(entries), [note for _, observed in made for note in observed])
     if notes:
-        texts[-1] = "\n".join(
-            [texts[-1], *(render_observation(note, limit, fence=state["brief"].get("fence", "")) for note in notes)]
-        )
+        texts[-1] = "\n".join([texts[-1], *map(render, notes)])
     texts += ["Not run: the limit of tool calls is reached."] * (len(calls) - len(entries))
     told |= {call["position"]: text for call, text in zip(calls, texts, strict=True)}
     return {

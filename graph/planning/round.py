@@ -44,8 +44,9 @@ from donewhen.state.records import PlanningRecord
 from donewhen.state.run import Json, Planning
 from donewhen.state.settings import Settings
 
-ALONE = "a text alone decides nothing here; if it is your answer, make the call `answer` with it"
-KEEP = "name it in the `done_when` of the plan or of a step that reaches it, or in `drop` with the reason"
+ALONE = "a text alone decides nothing: make one of the calls"
+ANSWER = ", `answer` if it is your answer"
+KEEP = "name each in its words in the `done_when` of the plan or of a step that reaches it, or in `drop` with the reason"
 _KEYS = pattern(r"[\"'](?:action|plan_steps|tool_calls?|done_when)[\"']\s*:|\bsubmit_plan\b|\bask_user\b")
 """Only a printed decision contains these, however broken it is."""
 ECHO = "this repeats what you were given; decide by one call"
@@ -174,7 +175,8 @@ async def _act_on(turn: PlanningRound, reply: ModelReply) -> Planning:
     # A text alone decides nothing and is repeated with the decision, so it is not shown twice.
     said = "" if alone else outcome.speech
     if alone:
-        turn, outcome = turn.with_record(texts=1), UnusableReply([ECHO if echo else ALONE], printed=not native)
+        no_call = ECHO if echo else ALONE + (ANSWER if "answer" in legal else "")
+        turn, outcome = turn.with_record(texts=1), UnusableReply([no_call], printed=not native)
     plan: Json = {}
     if isinstance(outcome, Decision) and outcome.kind == "submit_plan":
         found = _read_plan(turn, outcome.arguments)
@@ -240,7 +242,8 @@ def _lost_criteria(turn: PlanningRound, plan: Json | list[str]) -> list[str]:
     """Return corrections for criteria of the goal that a new plan leaves out; the planner is told once."""
     texts = plan.get("change", {}).get("came_back", []) if isinstance(plan, dict) else []
     told = turn.planning.get("lost_told") or turn.planning["corrections"] + 1 >= turn.settings.max_corrections
-    return [] if told else [f"“{text[:200]}” was to be reached: {KEEP}" for text in texts]
+    named = ", ".join(f"“{text[:200]}”" for text in texts)
+    return [f"to be reached were {named}: {KEEP}"] if texts and not told else []
 
 
 def _wrong_language(turn: PlanningRound, said: Json) -> bool:

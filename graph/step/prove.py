@@ -55,6 +55,7 @@ UNCHANGED = (
 READ_ON = "A person is asked first. Finish again when you have read the answer."
 MOST_AGAIN = 10
 """The most reads that one goal_check repeats."""
+KEPT = "Your result is kept: leave it empty unless it changes."
 FORM_CORRECTIONS = 2
 """The most corrections of a criterion for imprecise quotes alone; then it stays unverified."""
 SOURCE_CHARS = 2_000_000
@@ -130,7 +131,7 @@ async def _prove(claim: StepClaim, context: CallContext) -> Step:
     standing = {int(number): stands for number, stands in (record.get("standing") or {}).items()}
     claims = read_goal_check(claim["arguments"].get("goal_check"), criteria, settings.verification, standing)
     if isinstance(claims, list):
-        messages = [_answer(claim, _correction(claims, "Send the goal_check again."))]
+        messages = [_answer(claim, _correction(claims, f"Send the goal_check again. {KEPT}"))]
         draft: StepRecord = {"claim": None, "draft": claim["arguments"]["result"]}
         return send_correction(state, runtime, "; ".join(claims), messages, {}, draft)
     proof = Proof(context, claim, criteria, claims, await evidence_scope(context, claim, claims))
@@ -243,7 +244,7 @@ def _refuse(proof: Proof, bad: Sequence[Json], unchanged: list[str], doubted: li
     else:
         then = "Work on what is missing, or cite what proves it, then finish_step again, or give_up."
     then += f" Shown, and to be left out: criterion {', '.join(change['standing'])}." if change["standing"] else ""
-    then += " Your result is kept: leave it empty unless it changes." if not doubted else ""
+    then += f" {KEPT}" if not doubted else ""
     only_form = len(forms) == len(bad) and not unchanged and not doubted
     only_doubt = bool(doubted) and proof.verdicts.keys() == {int(n) for n in change["standing"]} and not unchanged
     decided = any(verdict["verdict"] == "unverified" for verdict in proof.rows)  # a judge rejected the claim

@@ -117,6 +117,8 @@ def standing_plan(values: Mapping[str, Any]) -> Json | None:
         else {**step, "status": records.get(step["id"], {}).get("status", "pending")}
         for step in approved["steps"]
     ]
+    if len(steps) == 1 and not approved.get("done_when"):
+        steps = [{key: value for key, value in steps[0].items() if key != "done_when"}]  # they are the goal's
     return {"done_when": goal_criteria(approved), "steps": steps}
 
 

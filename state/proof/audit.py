@@ -4,6 +4,7 @@ A judge only doubts: it cannot make anything count as done that structure does n
 unaudited, which is never `completed`.
 """
 
+import json
 import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal, cast
@@ -25,10 +26,19 @@ WHY_CHARS = 500
 
 def split_claims(text: str, output: Any = None, language: str = "") -> list[str]:
     """Return the sentences of a text, in any script, and the values of the structured result."""
-    claims = [sentence for line in text.splitlines() for sentence in _sentences(line.strip(), language)]
+    lines = [] if _is_json(text, output) else text.splitlines()
+    claims = [sentence for line in lines for sentence in _sentences(line.strip(), language)]
     claims += [f"{path or 'output'} = {value}" for path, _, value in leaf_values(output)]
     each = -(-len(claims) // MOST_CLAIMS)
     return claims if each <= 1 else [" ".join(claims[at : at + each]) for at in range(0, len(claims), each)]
+
+
+def _is_json(text: str, output: Any) -> bool:
+    """Return True if the text is the structured result itself, whose values are claims already."""
+    try:
+        return isinstance(output, dict | list) and bool(output == json.loads(text))
+    except (ValueError, RecursionError):
+        return False
 
 
 def _sentences(line: str, language: str) -> Iterator[str]:

@@ -301,13 +301,13 @@ def _find_outdated(cited: str, quote: Any, later: Entry, scope: EvidenceScope) -
     """Return what is wrong with a read from before a change; None if a later read has the same result."""
     was = f"{cited} was read before {later['id']} ({later['tool']}) changed {', '.join(later['targets'])}"
     if (new := scope.again.get(cited)) is None:
-        return f'{was}; look again, or, if it is meant as it was then, add "before": true to the evidence'
+        return f'{was}; look again, or cite it with "before": true as it was then'
     now, same = scope.entry(new), scope.entry(new)["text"] == scope.entry(cited)["text"]
     if quote and isinstance(quote, str) and not scope.is_in_arguments(cited, quote):
         same = same or scope.text(new, now["text"]).says(quote)
     if now["ok"] and same:
         return None
-    return f'{was}; read again, as {new}, it says something else; "before": true says that it is meant as it was'
+    return f'{was}; read again, as {new}, it says something else: cite that, or this with "before": true as it was then'
 
 
 def stale_reads(claims: Mapping[int, Any], scope: EvidenceScope) -> list[str]:
@@ -342,6 +342,8 @@ def passage(text: str, quote: str, around: int) -> str:
         if found is None:
             break
         start, end = found
+    if start or end < len(text):  # the quote may stand at the very edge
+        start, end = max(start - around, 0), min(end + around, len(text))
     end = min(end, start + 2 * least) if not quote else end
     head = f"[… {start:,} characters before] " if start else ""
     tail = f" [… {len(text) - end:,} characters after]" if end < len(text) else ""

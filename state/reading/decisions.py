@@ -13,25 +13,24 @@ _CITED = {
     "observation": {**_TEXT, "description": "id of a result, such as p.1"},
     "quote": {**_TEXT, "description": "short, word for word, from it or its call"},
 }
-_BEFORE = {"type": "boolean", "description": "as it was before a change, on purpose"}
+_BEFORE = {"type": "boolean", "description": "true: cited as it was before a later change"}
 
 
 def _evidence(**properties: Any) -> dict[str, Any]:
     return {"type": "array", "items": {"type": "object", "properties": properties, "required": ["observation"]}}
 
 
-_GOAL_CHECK = {
-    "type": "array",
-    "items": {
-        "type": "object",
-        "properties": {
-            "criterion": {"type": "integer"},
-            "met": {"type": "boolean"},
-            "evidence": _evidence(**_CITED, before=_BEFORE),
-        },
-        "required": ["criterion", "met", "evidence"],
-    },
-}
+def _goal_check(**more: Any) -> dict[str, Any]:
+    properties = {
+        "criterion": {"type": "integer"},
+        "met": {"type": "boolean"},
+        "evidence": _evidence(**_CITED, **more),
+    }
+    item = {"type": "object", "properties": properties, "required": ["criterion", "met", "evidence"]}
+    return {"type": "array", "items": item}
+
+
+_GOAL_CHECK = _goal_check(before=_BEFORE)
 _CRITERIA = {"type": "array", "items": {"anyOf": [_TEXT, {"type": "object"}]}}
 _STEP = {
     "type": "object",
@@ -122,7 +121,7 @@ _ALL = {
             reason=_TEXT,
             kind={"type": "string", "enum": ["blocked", "failed", "replan"]},
         ),
-        _tool("deliver", "Deliver the answer to the user.", ["text"], text=_TEXT, goal_check=_GOAL_CHECK),
+        _tool("deliver", "Deliver the answer to the user.", ["text"], text=_TEXT, goal_check=_goal_check()),
         _tool(
             "audit",
             "Say of every sentence whether it is shown, and whether the goal is met.",
