@@ -104,7 +104,7 @@ def planning_brief(deps: Deps, settings: Settings, facts: Mapping[str, Any], off
     toolbox, fence = deps.all_tools(settings), facts.get("fence") or ""
     schema = facts.get("output_schema") if full else None
     said = [each for each in facts.get("said") or () if each["text"] != facts.get("feedback")]
-    steps = (facts.get("approved_plan") or {}).get("steps") or ()
+    steps: Sequence[Any] = (facts.get("approved_plan") or {}).get("steps") or ()
     only_step = len(steps) == 1 and "done_when" not in steps[0]
     lines = [MORE_TOOLS] if offer.bound and offer.listed else []
     lines += [_tool_line(toolbox, name) for name in offer.listed]

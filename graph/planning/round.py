@@ -46,7 +46,7 @@ from donewhen.state.settings import Settings
 
 ALONE = "a text alone decides nothing: make one of the calls"
 ANSWER = ", `answer` if it is your answer"
-KEEP = "name each in its words in the `done_when` of the plan or of a step that reaches it, or in `drop` with the reason"
+KEEP = "name each in its words, in the `done_when` of the plan or of a step that reaches it, or in `drop` and why"
 _KEYS = pattern(r"[\"'](?:action|plan_steps|tool_calls?|done_when)[\"']\s*:|\bsubmit_plan\b|\bask_user\b")
 """Only a printed decision contains these, however broken it is."""
 ECHO = "this repeats what you were given; decide by one call"

@@ -139,12 +139,16 @@ async def test_it_is_redacted_as_one_likes(tmp_path: Path) -> None:
     assert run.answer.splitlines()[0] == "Eve knows of 3 lamps."
 
 
-REAL = {"real_best_region": 1, "real_refunds": 3, "real_failing_test": 3, "real_refund_german": 2}
-"""Jobs that a language model worked on, and their steps. `donewhen record` recorded the first one, with its audit.
+REAL = {
+    "real_best_region": 1, "real_report_replanned": 1, "real_two_bugs": 1, "real_refund_as_data": 1,
+    "real_refunds": 3, "real_failing_test": 3, "real_refund_german": 2,
+}  # fmt: skip
+"""Jobs that a language model worked on, and their steps. `donewhen record` recorded the first four, with their audit.
 
 The others are older, and nobody audited them. What the model said is as it was, but for replies that a version of then
 asked for again and this one does not.
 """
+AUDITED = list(REAL)[:4]
 
 
 @pytest.mark.parametrize("name", REAL)
@@ -154,7 +158,7 @@ def test_jobs_of_a_real_model_replay(name: str, replay: Any) -> None:
     assert (run.status, len(run.receipt["steps"])) == ("completed", REAL[name])
     verdicts = {row["verdict"] for step in run.receipt["steps"] for row in step["criteria"]}
     assert verdicts <= {"cited", "proven"}
-    if name == "real_best_region":
+    if name in AUDITED:
         assert run.receipt["audit"]["met"] == "yes"
 
 
