@@ -234,7 +234,7 @@ class Agent:
         Pass settings as `context=`; without it, the settings of the run or of this agent apply. It is as strict as
         `resume`.
         """
-        return ThreadGraph(self._compiled, self.storage, self.settings, self._runner.tracing)
+        return ThreadGraph(self._compiled, self.storage, self.settings, self.executors, self._runner.tracing)
 
     # Runs ------------------------------------------------------------------------------------------------------
 

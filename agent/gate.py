@@ -11,9 +11,10 @@ from langchain_core.messages import HumanMessage
 from langgraph.types import Command
 
 from donewhen.agent.run import Run, ThreadId
-from donewhen.graph.people.answers import BY_POLICY, OVERDUE
+from donewhen.graph.executors.executor import Executors
+from donewhen.graph.people.answers import BY_POLICY, OVERDUE, missing_tools
 from donewhen.graph.people.pauses import PAUSE_ID
-from donewhen.state.errors import ResumeError, StaleAnswer
+from donewhen.state.errors import ResumeError, StaleAnswer, ToolMissing
 from donewhen.state.language.texts import says_continue
 from donewhen.state.people.answers import read_answer, stale_reason
 from donewhen.state.run import Json
@@ -100,10 +101,19 @@ def _storable(value: Any) -> Any:
     return {"unreadable": problem} if (problem := flaw(value)) else value
 
 
-def resume_command(run: Run, answers: Json) -> Command[Any]:
-    """Return the command that gives these answers to the current question."""
+def resume_command(
+    run: Run, answers: Json, values: Mapping[str, Any], executors: Executors, settings: Settings
+) -> Command[Any] | None:
+    """Return the command that gives these answers to the current question; None if there are none.
+
+    Raises ToolMissing if the `executors` lack a tool that the step of a question is about to call.
+    """
+    if not answers:
+        return None
     first = run.pending[0]
     given = answers[first["id"]] if list(answers) == [first["id"]] else {"answers": answers}
+    if missing := missing_tools(values, run.pending, given, executors, settings):
+        raise ToolMissing(missing)
     return Command(resume={first["interrupt_id"]: given})
 
 

@@ -458,11 +458,12 @@ class Runner:
             noted: Json = {"settings": settings if given.settings else None}
             if given.steer:
                 command: Any = steer_input(run, given.steer)
-            elif given.answer is not MISSING:
-                answers = admit(run, row, given.answer, given.shown)
-                command, noted["answered"] = resume_command(run, answers), digests(answers, given.answer)
             else:
-                command = _overdue_command(run, settings)
+                answers = overdue_answers(run, settings)
+                if given.answer is not MISSING:
+                    answers = admit(run, row, given.answer, given.shown)
+                    noted["answered"] = digests(answers, given.answer)
+                command = resume_command(run, answers, snapshot.values, self.executors, settings)
             if command is not None or run.status == "running":
                 self.prepare(settings)  # before the answer is taken: without a key the run would fail
             return await self._go_on(held, session, run, command, settings, noted)
@@ -484,9 +485,10 @@ class Runner:
         open_ids = {pause["id"] for pause in run.pending}
         if answers := {id: value for id, value in queued_answers(row).items() if id in open_ids}:
             answers = address(run, row, answers, held.thread_id)
-            command: Any = resume_command(run, answers)
             noted["answered"] = digests(answers)
-        elif (command := _overdue_command(run, settings)) is None and run.status != "running":
+        answers = answers or overdue_answers(run, settings)
+        command = resume_command(run, answers, snapshot.values, self.executors, settings)
+        if command is None and run.status != "running":
             return await write_end(held.store, run, snapshot.values)
         return await self._go_on(held, session, run, command, settings, noted)
 
@@ -754,11 +756,6 @@ class Runner:
                 if len(undone) < AT_ONCE:
                     return
                 undone, before = await store.threads.find_unsettled(AT_ONCE), set(undone)
-
-
-def _overdue_command(run: Run, settings: Settings) -> Command[Any] | None:
-    answers = overdue_answers(run, settings) if run.status == "waiting" else {}
-    return resume_command(run, answers) if answers else None
 
 
 def _address_open(run: Run, row: Json, answer: Any, shown: str | Run) -> Json:

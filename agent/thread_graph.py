@@ -18,6 +18,7 @@ from donewhen.agent.storage import Storage
 from donewhen.agent.storage.direct import direct
 from donewhen.agent.storage.storage import Worked
 from donewhen.agent.work.queue import settings_in, update_row
+from donewhen.graph.executors.executor import Executors
 from donewhen.graph.sync import iterate, wait
 from donewhen.state.errors import StorageError
 from donewhen.state.private_langgraph import READ_KEY
@@ -37,16 +38,24 @@ class ThreadGraph(CompiledStateGraph[Any, Settings, Any, Any]):
     Checkpoints are written before the next step starts, unless `durability` says otherwise.
     """
 
-    def __init__(self, graph: Compiled, storage: Storage, settings: Settings, tracing: "Tracing | None" = None) -> None:
-        """Put `graph` on `storage`, without opening it."""
+    def __init__(
+        self,
+        graph: Compiled,
+        storage: Storage,
+        settings: Settings,
+        executors: Executors,
+        tracing: "Tracing | None" = None,
+    ) -> None:
+        """Put `graph`, with these `executors`, on `storage`, without opening it."""
         super().__init__(**vars(on_saver(graph, *direct(storage))))
         self.plain: Compiled = graph
         self.storage: Storage = storage
         self.settings: Settings = settings
+        self.executors: Executors = executors
         self.tracing: Tracing | None = tracing
 
     def copy(self, update: dict[str, Any] | None = None) -> Self:
-        return type(self)(self.plain.copy(update), self.storage, self.settings, self.tracing)
+        return type(self)(self.plain.copy(update), self.storage, self.settings, self.executors, self.tracing)
 
     async def astream(self, input: Any, config: RunnableConfig | None = None, **options: Any) -> AsyncGenerator[Any]:
         if (thread := self._thread(config)) is None:
@@ -110,13 +119,14 @@ class ThreadGraph(CompiledStateGraph[Any, Settings, Any, Any]):
             travels = bool(where["configurable"].get("checkpoint_id"))
             snapshot = await held.graph.aget_state(where)
             migrate(snapshot.values)
+            settings = self._settings(options.get("context"), held, snapshot)
             answered: dict[str, Any] | None = None if input is None else {}
             if isinstance(input, Command) and input.resume is not None and not travels:
                 run = read_run(thread, require_thread(thread, snapshot))
                 check_begun(thread, held.row, snapshot.values)
                 answers = admit(run, held.row, input.resume, where["configurable"]["thread_id"])
-                input, answered = replace(input, resume=resume_command(run, answers).resume), digests(answers)
-            settings = self._settings(options.get("context"), held, snapshot)
+                command = resume_command(run, answers, snapshot.values, self.executors, settings)
+                input, answered = replace(input, resume=command and command.resume), digests(answers)
             chosen = {**options, "context": settings, "durability": options.get("durability") or "sync"}
             fresh = isinstance(input, Mapping) and not snapshot.tasks
             with traced(self.tracing, held, config or {}, fresh=fresh, current=False) as (given, trace):

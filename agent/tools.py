@@ -108,7 +108,7 @@ class AgentTools(Collection[BaseTool]):
         """Take what the sources have now; where that cannot be offered, keep what was there."""
         with self._lock:
             try:
-                self._set(self._fixed, self._sources)
+                self._set(self._fixed, self._sources, by_owner=False)
             except ToolError as error:
                 log.warning("changed tools are not taken over: %s", error)
 
@@ -117,8 +117,10 @@ class AgentTools(Collection[BaseTool]):
         fixed: list[BaseTool],
         sources: list[ToolSource],
         effects: Mapping[str, EffectKind] | None = None,
+        *,
+        by_owner: bool = True,
     ) -> None:
-        self._executors.set_tools(self._all(fixed, sources), effects)
+        self._executors.set_tools(self._all(fixed, sources), effects, by_owner=by_owner)
         self._fixed, self._sources = fixed, sources
 
     @staticmethod

@@ -7,7 +7,7 @@ from typing import Any
 from langchain_core.language_models import BaseChatModel
 from langgraph.runtime import Runtime
 
-from donewhen.graph.executors.executor import Executors, own_tools
+from donewhen.graph.executors.executor import Executors
 from donewhen.graph.llm.adapter import Adapter
 from donewhen.graph.tools.finder import ToolFinder
 from donewhen.graph.tools.hooks import Hooks
@@ -52,11 +52,7 @@ class Deps:
 
     def tools_for(self, executor: str | None, settings: Settings) -> Toolbox:
         """Return the tools an executor may use: its own or the shared ones, without those the profile forbids."""
-        toolbox, forbidden = self.executors.toolbox, settings.profile.forbidden_tools
-        named = self.executors.get(executor) if executor else None
-        if named and named.tools is not None:
-            return toolbox.subset({tool.name for tool in own_tools(named)} - {*forbidden})
-        return toolbox.without({*self.executors.private, *forbidden})
+        return self.executors.tools_of(executor).without(settings.profile.forbidden_tools)
 
     def reads(self, settings: Settings) -> Toolbox:
         """Return the tools that planning may call: those without an executor that only read and are not checks."""

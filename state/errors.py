@@ -2,6 +2,7 @@
 
 DoneWhenError
 ├── ConfigError      a setting, a key, a model name: what is wrong, which value, what to do
+│   └── ToolMissing      an answer is for a call whose tool or executor this agent does not have
 ├── GoalError        a goal that cannot be worked on: blank, or too long
 ├── PlanError        a plan that breaks the rules; `problems` lists all of them
 ├── ScheduleError    a schedule that does not exist, or cannot do this now
@@ -27,6 +28,10 @@ class DoneWhenError(Exception):
 
 class ConfigError(DoneWhenError):
     """A setting, a key or a name is wrong; the message says which value and what to do."""
+
+
+class ToolMissing(ConfigError):
+    """An answer is for a call whose tool, or executor, the agent lacks. The question stays open."""
 
 
 class GoalError(DoneWhenError):

@@ -37,7 +37,7 @@ from donewhen.agent.work.queue import (
     write_crash,
 )
 from donewhen.agent.work.schedules import Schedules
-from donewhen.state.errors import DoneWhenError, StorageError, ThreadBusy, UnknownThread
+from donewhen.state.errors import DoneWhenError, StorageError, ThreadBusy, ToolMissing, UnknownThread
 from donewhen.state.run import Json
 
 POLL = 0.5
@@ -52,6 +52,8 @@ SWEPT = 10_000
 """The most running threads that one sweep examines."""
 ELSEWHERE = 1.0
 """Seconds for which a thread that another worker just took is skipped, until its row says so."""
+LACKING = 30.0
+"""Seconds for which a thread is skipped whose tools this worker lacks."""
 GRACE = 15.0
 """Seconds that current work has to end after a drain, before it is cut off."""
 ALIVE = 30.0
@@ -78,8 +80,8 @@ class Worker:
     `await run()` works until `drain()` or SIGTERM; `async with` works beside the block and drains at its end. Owners
     take turns: each one's first thread comes before anybody's second. A run that a worker drains, or leaves by dying,
     is taken up by the next worker that looks. One that fails by an error is tried again later, five times, then left to
-    a person (`resume`), with the reason in `Run.problem`. `tell` hears, by thread, what happens; what goes wrong is a
-    warning of the logger `donewhen.work`.
+    a person (`resume`), with the reason in `Run.problem`. An answer whose tools a worker lacks is left to another one,
+    or for later. `tell` hears, by thread, what happens; what goes wrong is a warning of the logger `donewhen.work`.
     """
 
     def __init__(
@@ -268,6 +270,11 @@ class Worker:
         except (ThreadBusy, UnknownThread):  # another worker is at it, or it was deleted
             self._elsewhere[thread_id] = asyncio.get_running_loop().time() + ELSEWHERE
             self.tell(thread_id, "let go")
+        except ToolMissing as error:
+            self._elsewhere[thread_id] = asyncio.get_running_loop().time() + LACKING
+            self.tell(thread_id, "left to a worker that has what it needs")
+            with suppress(DoneWhenError):
+                await self._leave_to_others(thread_id, str(error))
         except Exception as error:
             _log.warning("%s: %s: %s", thread_id, type(error).__name__, error)
             with suppress(DoneWhenError):  # then it is as cut off, and taken up again
@@ -276,6 +283,16 @@ class Worker:
             self._active.pop(thread_id, None)
             self._owners.pop(thread_id, None)
             self._wake.set()
+
+    async def _leave_to_others(self, thread_id: str, problem: str) -> None:
+        """Leave an answer unused in the queue, behind other work, because its tools are not here; say which."""
+        async with self.storage.session(thread_id) as (_, store):
+            row = await store.threads.get(thread_id) or {}
+            if row.get("status") in ("queued", "waiting"):
+                if row.get("problem") != problem:
+                    _log.warning("%s: %s", thread_id, problem)
+                due = (datetime.now(UTC) + timedelta(seconds=1)).isoformat(timespec="milliseconds")
+                await store.threads.put(thread_id, {**row, "due": due, "problem": problem})
 
     async def _postpone(self, thread_id: str, error: Exception) -> None:
         """Retry later; after five times, or if it can never work, leave it to a person."""

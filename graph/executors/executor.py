@@ -12,7 +12,7 @@ from langchain_core.tools import BaseTool
 from donewhen.graph.executors.handoff import Handoff, Report
 from donewhen.graph.tools.toolbox import EffectKind, Toolbox, from_function
 from donewhen.state.errors import ConfigError, ToolError
-from donewhen.state.reading.decisions import NAMES
+from donewhen.state.reading.decisions import LOOKUPS, NAMES
 from donewhen.state.settings import Profile
 from donewhen.state.values import near, similar
 
@@ -114,6 +114,8 @@ class Executors(MutableMapping[str, Executor]):
         elsewhere: Iterable[str] = (),
     ) -> None:
         self._common, self._connect = tuple(tools), connect
+        self._removed: frozenset[str] = frozenset()
+        """Names of tools and executors that the owner of the agent took away."""
         self.elsewhere: frozenset[str] = frozenset(elsewhere)
         """Names of tools that a profile may forbid although they are not here."""
         self._effects: dict[str, EffectKind] = {**(effects or {})}
@@ -161,24 +163,43 @@ class Executors(MutableMapping[str, Executor]):
         more: Any = {"effects": self._effects, "connect": self._connect, "elsewhere": self.elsewhere}
         made = Executors(tools=[*self._common, *tools], **more)
         made._change(self._all)
+        made._removed = self._removed
         return made
 
-    def set_tools(self, tools: Sequence[BaseTool], effects: Mapping[str, EffectKind] | None = None) -> None:
+    def tools_of(self, name: str | None) -> Toolbox:
+        """Return the tools of an executor: its own, or those that all without their own share."""
+        named = self._all.get(name or "")
+        if named and named.tools is not None:
+            return self.toolbox.subset(tool.name for tool in own_tools(named))
+        return self.toolbox.without(self.private)
+
+    def missing(self, executor: str | None, tools: Iterable[str]) -> list[str]:
+        """Return which of an executor, and of the tools that its step calls, are not here and were not taken away."""
+        if executor and executor not in self._all:
+            return [] if executor in self._removed else [executor]
+        here = {*self.tools_of(executor), *self._removed, *LOOKUPS, executor}
+        return [name for name in dict.fromkeys(tools) if name not in here]
+
+    def set_tools(
+        self, tools: Sequence[BaseTool], effects: Mapping[str, EffectKind] | None = None, *, by_owner: bool = True
+    ) -> None:
         """Replace the tools of all executors without their own. Raises ToolError as the constructor; nothing changes
-        then.
+        then. `by_owner`: whether the owner of the agent wanted it, and no server changed.
         """
         before = self._common, self._effects
         self._common, self._effects = tuple(tools), {**self._effects, **(effects or {})}
         try:
-            self._change(self._all)
+            self._change(self._all, by_owner=by_owner)
         except Exception:
             self._common, self._effects = before
             raise
         self.elsewhere |= {tool.name for tool in before[0]}  # what a profile forbids may go
 
-    def _change(self, given: dict[str, Executor]) -> None:
+    def _change(self, given: dict[str, Executor], *, by_owner: bool = True) -> None:
         names = {tool.name for tool in [*self._common, *_own_tools(given)]}
+        before = {*self.toolbox, *self._all} if by_owner else {}
         self._take(given, {name: effect for name, effect in self._effects.items() if name in names})
+        self._removed = self._removed.union(before).difference(names, given)
 
     def _take(self, given: dict[str, Executor], effects: Mapping[str, EffectKind]) -> None:
         own, common = _own_tools(given), {tool.name for tool in self._common}

@@ -4,7 +4,7 @@ An answer is applied whole or not at all. `confirm` and `ask_user` receive it; `
 state.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, cast
@@ -13,6 +13,7 @@ from langchain_core.messages import BaseMessage, HumanMessage, ToolMessage
 
 from donewhen.graph.context import Deps
 from donewhen.graph.events import now
+from donewhen.graph.executors.executor import Executors
 from donewhen.graph.executors.relay import decision, read_form
 from donewhen.graph.llm.history import render_observation
 from donewhen.graph.people.consent import approval_record, decision_row, plan_rules
@@ -43,6 +44,8 @@ OVERDUE = {"overdue": True}
 """Stands for the answer to a question that was open longer than `Settings.question_seconds`; the policy answers it."""
 BY_POLICY = ("question", "budget")
 """Kinds of pauses that a policy may answer; plans, calls and effects are left to people."""
+NEED_TOOLS = ("approve", "edit", "answer", "happened", "not_happened", "extend")
+"""Kinds of answers after which a step makes the calls that it was about to make."""
 
 
 @dataclass(frozen=True)
@@ -67,20 +70,18 @@ def take_answer(state: RunState, pending: Pause, value: Any, deps: Deps, setting
 
     If any of them is not understood, none is applied and the pause stays open. Unanswered questions stay open.
     """
-    by_id: Json | str = {}
-    if value != OVERDUE and not fills_form(value, pending):
-        by_id = answers_by_id(value, [pause["id"] for pause in (pending, *pending["others"])])
-    if isinstance(by_id, str):
-        return ask_again(state, pending, by_id, value)
-    pauses = {pause["id"]: pause for pause in (open_pauses(state) if by_id else [pending])}
-    answers, at = by_id or {pending["id"]: value}, now("milliseconds")
+    answers = _split_answers(value, pending, [pause["id"] for pause in (pending, *pending["others"])])
+    if isinstance(answers, str):
+        return ask_again(state, pending, answers, value)
+    pauses, at = {**{pause["id"]: pause for pause in open_pauses(state)}, pending["id"]: pending}, now("milliseconds")
     taken: list[ResolvedAnswer] = []
     problems: list[str] = []
     for id, given in answers.items():
-        pause = pauses[id]
-        by_policy = given == OVERDUE and pause["kind"] in BY_POLICY and settings.on_question != "wait"
-        read = _answer_by_policy(pause, settings) if by_policy else None
-        answer = read or _understand(state, pause, given, deps, settings)
+        pause, by_policy = pauses[id], _is_by_policy(pauses[id], given, settings)
+        answer: Answer | str = _missing_tools(state, pause, given, deps.executors, settings)
+        answer = answer or _read_answer(pause, given, settings)
+        if isinstance(answer, Answer) and not by_policy:
+            answer = _check_answer(state, pause, answer, deps, settings)
         if isinstance(answer, str):
             problems.append(answer if len(answers) == 1 else f"{id}: {answer}")
         elif answer.kind != "later":
@@ -94,11 +95,61 @@ def take_answer(state: RunState, pending: Pause, value: Any, deps: Deps, setting
     return {**draft.update, **_close_asked_pause(state, pending, said, ended="ending" in draft.update)}  # type: ignore[typeddict-item]
 
 
-def _understand(state: RunState, pause: Pause, value: Any, deps: Deps, settings: Settings) -> Answer | str:
-    """Return the meaning of an answer to this pause, or why it cannot be accepted."""
-    answer = read_form(value, pause) if "schema" in pause else read_answer(value, pause)
-    if isinstance(answer, str):
-        return answer
+def missing_tools(
+    values: Mapping[str, Any], pauses: Sequence[Pause], value: Any, executors: Executors, settings: Settings
+) -> str:
+    """Return which tools an answer to the first of these open questions, or answers by id, need and are not here.
+
+    Such an answer would be used up, and its call refused. To reject the call or to cancel needs no tool.
+    """
+    by_id = {pause["id"]: pause for pause in pauses}
+    answers = _split_answers(value, pauses[0], [*by_id])
+    if isinstance(answers, str):
+        return ""
+    found = (_missing_tools(values, by_id[id], given, executors, settings) for id, given in answers.items())
+    return "; ".join(filter(None, found))
+
+
+def _missing_tools(
+    values: Mapping[str, Any], pause: Pause, value: Any, executors: Executors, settings: Settings
+) -> str:
+    answer = _read_answer(pause, value, settings)
+    needs = (*NEED_TOOLS, "declined") if _is_by_policy(pause, value, settings) else NEED_TOOLS
+    steps = ((values.get("approval") or {}).get("plan") or {}).get("steps", ())
+    step = next((each for each in steps if each["id"] == pause["step"]), None)
+    if isinstance(answer, str) or answer.kind not in needs or step is None:
+        return ""
+    calls = (values.get("steps") or {}).get(step["id"], {}).get("calls") or ()
+    names = [call["name"] for call in calls if "refused" not in call and "response" not in call]
+    if not (missing := executors.missing(step.get("executor"), names)):
+        return ""
+    return (
+        f"the answer to {pause['id']} needs {', '.join(missing)}, which this agent does not have: give it the tool (or "
+        "the MCP server, the executor), and answer again; or reject the call, or cancel the run"
+    )
+
+
+def _split_answers(value: Any, pending: Pause, open_ids: Collection[str]) -> Json | str:
+    """Return the answers in a value by the ids of their questions; one without ids is for `pending`."""
+    if value == OVERDUE or fills_form(value, pending):
+        return {pending["id"]: value}
+    by_id = answers_by_id(value, open_ids)
+    return by_id if isinstance(by_id, str) else by_id or {pending["id"]: value}
+
+
+def _is_by_policy(pause: Pause, value: Any, settings: Settings) -> bool:
+    return value == OVERDUE and pause["kind"] in BY_POLICY and settings.on_question != "wait"
+
+
+def _read_answer(pause: Pause, value: Any, settings: Settings) -> Answer | str:
+    """Return what an answer to this pause means, or why it cannot be understood."""
+    if _is_by_policy(pause, value, settings):
+        return _answer_by_policy(pause, settings)
+    return read_form(value, pause) if "schema" in pause else read_answer(value, pause)
+
+
+def _check_answer(state: RunState, pause: Pause, answer: Answer, deps: Deps, settings: Settings) -> Answer | str:
+    """Return the person's answer, with an edited plan as it will be carried out, or why it cannot be accepted."""
     if answer.text == JUDGEMENT and _was_last_approved(state) and not pause.get("problem"):
         return AGAIN
     if answer.plan is not None:

@@ -1,0 +1,196 @@
+"""An answer is not used up where the tool that asked, or its executor, is missing: it can be given again."""
+
+import asyncio
+from collections.abc import Callable
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import httpx
+import pytest
+from a2a.client import ClientConfig, create_client
+from a2a.helpers import get_message_text, new_text_part
+from a2a.types import Message, Role, SendMessageRequest, TaskState
+from langchain_core.tools import StructuredTool
+from langgraph.types import Command, interrupt
+
+from donewhen import Agent, ConfigError, Executor
+from donewhen.agent.a2a.server import a2a_app
+from donewhen.testing import ScriptedModel, call, finish_step
+from tests.kit.flows import FREE, one_step
+from tests.kit.forking import forks
+
+EACH: dict[str, Any] = {"confirm": "never", "approvals": "each", "verification": "grounded"}
+
+
+def take(what: str) -> str:
+    """Take something."""
+    return f"took {what}"
+
+
+def choose(what: str) -> str:
+    """Choose one."""
+    return f"chose {interrupt(f'Which {what}?')}"
+
+
+def taking() -> ScriptedModel:
+    """Takes an apple."""
+    return one_step([call("take", what="an apple"), finish_step("taken", ("s1.1", "took an apple"))], tools=["take"])
+
+
+async def ask_to_take(storage: str) -> str:
+    """Begin a run that waits for the approval of a call, in an agent with the tool; return its thread."""
+    async with Agent(taking(), [take], storage=storage, settings=EACH) as agent:
+        run = await agent.start("Take an apple")
+        assert run.pending[0]["tool"] == "take"
+        return str(run.thread_id)
+
+
+async def finish(storage: str, thread: str) -> None:
+    """Answer in an agent that has the tool."""
+    rest = ScriptedModel(roles={"execute": {"s1": [finish_step("taken", ("s1.1", "took an apple"))]}})
+    async with Agent(rest, [take], storage=storage) as agent:
+        run = await agent.resume(thread, "approve")
+        assert (run.status, run.answer) == ("completed", "taken")
+
+
+WAYS: dict[str, Callable[[Agent, str], Any]] = {
+    "resume": lambda agent, thread: agent.resume(thread, "approve"),
+    "stream": lambda agent, thread: agent.stream_resume(thread, "approve").result(),
+    "edited": lambda agent, thread: agent.resume(thread, {"type": "edit", "arguments": {"what": "two"}}),
+    "graph": lambda agent, thread: agent.graph.ainvoke(
+        Command(resume="approve"), {"configurable": {"thread_id": thread}}
+    ),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+async def test_an_answer_is_refused_where_its_tool_is_missing(way: str, tmp_path: Path) -> None:
+    """X15, C08: the error names the tool and what to do; the question stays open, and the answer is good later."""
+    storage = f"sqlite:///{tmp_path}/runs.db"
+    thread = await ask_to_take(storage)
+    async with Agent(ScriptedModel(), storage=storage) as agent:
+        before = await agent.get(thread)
+        with pytest.raises(
+            ConfigError, match=r"needs take, which this agent does not have: give it the tool .* reject"
+        ):
+            await WAYS[way](agent, thread)
+        assert (await agent.get(thread)).to_dict() == before.to_dict()
+    await finish(storage, thread)
+
+
+class Source:
+    """A server whose tools go and come."""
+
+    def __init__(self, *tools: Any) -> None:
+        self.tools = list(tools)
+        self._changed: list[Callable[[], None]] = []
+
+    def subscribe(self, changed: Callable[[], None]) -> None:
+        self._changed.append(changed)
+
+    def change(self, *tools: Any) -> None:
+        """Have other tools."""
+        self.tools = list(tools)
+        for each in self._changed:
+            each()
+
+
+async def test_an_answer_over_a2a_waits_for_the_server_of_its_tool() -> None:
+    """M5, N42: the task stays input-required and says why; when the server is back, the same answer is taken."""
+    source = Source(tool := StructuredTool.from_function(take))
+    agent = Agent(taking(), source, storage="memory:", settings=EACH)
+    transport = httpx.ASGITransport(a2a_app(agent, "http://agent.test"))
+    async with agent, httpx.AsyncClient(transport=transport) as http:
+        client = await create_client("http://agent.test", ClientConfig(streaming=False, httpx_client=http))
+
+        async def send(text: str, **place: str) -> Any:
+            message = Message(role=Role.ROLE_USER, message_id=uuid4().hex, parts=[new_text_part(text)], **place)
+            return [event async for event in client.send_message(SendMessageRequest(message=message))][-1].task
+
+        asked = await send("Take an apple")
+        assert asked.status.state == TaskState.TASK_STATE_INPUT_REQUIRED
+        place = {"context_id": asked.context_id, "task_id": asked.id}
+        source.change()
+        refused = await send("approve", **place)
+        assert refused.status.state == TaskState.TASK_STATE_INPUT_REQUIRED
+        assert "needs take" in get_message_text(refused.status.message)
+        source.change(tool)
+        assert (await send("approve", **place)).status.state == TaskState.TASK_STATE_COMPLETED
+
+
+def answer_without_tool(storage: str, thread: str, pipe: Connection) -> None:
+    """Be a process whose agent was made without tools."""
+
+    async def main() -> str:
+        async with Agent(ScriptedModel(), storage=storage) as agent:
+            try:
+                return (await agent.resume(thread, "approve")).status
+            except ConfigError as error:
+                return str(error)
+
+    pipe.send(asyncio.run(main()))
+
+
+async def test_another_process_without_the_tool_uses_nothing_up(tmp_path: Path) -> None:
+    """R02: a script that makes its agent without `tools` cannot spoil a run."""
+    storage = f"sqlite:///{tmp_path}/runs.db"
+    thread = await ask_to_take(storage)
+    ours, theirs = forks.Pipe()
+    process = forks.Process(target=answer_without_tool, args=(storage, thread, theirs))
+    process.start()
+    assert "needs take" in await asyncio.to_thread(ours.recv)
+    process.join()
+    await finish(storage, thread)
+
+
+@pytest.mark.parametrize("said", ["reject", {"type": "respond", "message": "I took it"}, "cancel", "later"])
+async def test_what_needs_no_tool_is_taken_without_it(said: Any, tmp_path: Path) -> None:
+    """C02: to reject, to answer in the tool's place, to cancel and to put off needs no tool."""
+    storage = f"sqlite:///{tmp_path}/runs.db"
+    thread = await ask_to_take(storage)
+    rest = ScriptedModel(roles={"execute": {"s1": [finish_step("not taken", "s1.1")] * 3}, "deliver": ["No."] * 2})
+    async with Agent(rest, storage=storage, settings={"limits": {"model_calls": 4}, "on_exhausted": "stop"}) as agent:
+        run = await agent.resume(thread, said)
+        assert run.problem == ""
+        assert (run.status == "waiting") == (said == "later")
+
+
+@pytest.mark.parametrize("asks", ["a tool", "an executor"])
+async def test_a_question_of_what_is_missing_is_not_answered(asks: str, tmp_path: Path) -> None:
+    """N42, M5: a question of a tool, or of an executor, is answered where that is."""
+    storage, name = f"sqlite:///{tmp_path}/runs.db", {"a tool": "choose", "an executor": "market"}[asks]
+    step: dict[str, Any] = {"tools": ["choose"]}
+    here: dict[str, Any] = {"tools": [choose]}
+    if asks == "an executor":
+        step["executor"], here = "market", {"executors": {"market": Executor("Chooses", tools=[choose])}}
+    model = one_step([call("choose", what="apple"), finish_step("chosen", ("s1.2", "chose the red one"))], **step)
+    async with Agent(model, storage=storage, settings=FREE, **here) as agent:
+        run = await agent.start("Choose an apple")
+    assert run.pending[0]["question"] == "Which apple?"
+    async with Agent(ScriptedModel(), storage=storage) as agent:
+        with pytest.raises(ConfigError, match=f"needs {name}"):
+            await agent.resume(run, "the red one")
+    async with Agent(model, storage=storage, **here) as agent:
+        assert (await agent.resume(run, "the red one")).status == "completed"
+
+
+async def test_a_worker_leaves_an_answer_to_one_that_has_the_tool(tmp_path: Path) -> None:
+    """R02, X15: the answer stays in the queue, the problem says why, and a worker with the tool carries it out."""
+    storage = f"sqlite:///{tmp_path}/runs.db"
+    thread = await ask_to_take(storage)
+    async with Agent(ScriptedModel(), storage=storage) as lacking:
+        left, worker = asyncio.Event(), lacking.worker()
+        worker.tell = lambda _, said: left.set() if "left to a worker" in said else None
+        async with worker:
+            await lacking.submit_answer(thread, "approve")
+            await left.wait()
+        info = await lacking.info(thread)
+        assert (info.status, info.queue) == ("queued", "agents")
+        assert "needs take" in info.problem
+    rest = ScriptedModel(roles={"execute": {"s1": [finish_step("taken", ("s1.1", "took an apple"))]}})
+    async with Agent(rest, [take], storage=storage) as agent, agent.worker():
+        *_, (event, _) = [each async for each in agent.watch(thread)]
+        assert (event["type"], event["status"]) == ("outcome", "completed")
+        assert (await agent.info(thread)).problem == ""
