@@ -4,8 +4,10 @@ Model calls have no span here: OpenInference and other instrumentations make one
 Needs the extra `otel`: pip install 'donewhen[otel]'.
 """
 
+import functools
 import json
 import time
+import warnings
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -20,6 +22,7 @@ from langchain_core.outputs import ChatGeneration, LLMResult
 from langgraph.errors import GraphBubbleUp
 
 from donewhen.agent.config import Config
+from donewhen.state.errors import ConfigError
 from donewhen.state.run import Json
 from donewhen.state.secrets import conceal, redact_json
 from donewhen.state.values import map_texts
@@ -34,6 +37,14 @@ except ImportError:
     raise ImportError("tracing needs the extra otel: pip install 'donewhen[otel]'") from None
 
 NAME = "donewhen"
+ENDPOINTS = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
+TIMEOUTS = ("OTEL_EXPORTER_OTLP_TIMEOUT", "OTEL_EXPORTER_OTLP_TRACES_TIMEOUT", "OTEL_EXPORTER_OTLP_LOGS_TIMEOUT")
+EXPORT_SECONDS = 2.0
+"""The longest that a missing collector holds up the end of a process, for spans and for events, unless TIMEOUTS say."""
+NOWHERE = (
+    "tracing is asked for, and nothing takes the traces: set DONEWHEN_TRACE=1 and OTEL_EXPORTER_OTLP_ENDPOINT to your "
+    "collector (such as http://localhost:4318), or OpenTelemetry's TracerProvider in your program"
+)
 EVALUATION = "gen_ai.evaluation.result"
 HOLDS = ("proven", "cited")
 """The verdicts of a criterion that holds."""
@@ -115,6 +126,8 @@ class Tracing(BaseCallbackHandler):
         `stored`: the traceparent of the request's first invocation, in any process; this one continues that trace.
         `current`: instrumentations of others make theirs below it; not in a generator, whose context is its caller's.
         """
+        if self._tracers is None and isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider):
+            _warn_once(NOWHERE)
         made = self._begin(thread_id, stored)
         made.ours = False
         here, carrier = trace.set_span_in_context(made.span), dict[str, str]()
@@ -350,6 +363,11 @@ class Tracing(BaseCallbackHandler):
         return shown if isinstance(shown, str) else json.dumps(shown, ensure_ascii=False)
 
 
+@functools.cache
+def _warn_once(text: str) -> None:
+    warnings.warn(text, UserWarning, stacklevel=1)
+
+
 def _end(scope: _Scope) -> None:
     """End the scope's span, if it has one of its own."""
     if scope.kind != "step" or scope.executor:
@@ -371,13 +389,16 @@ def tracing_of(asked: Tracing | bool, config: Config) -> Tracing | None:
     if isinstance(asked, Tracing):
         return asked
     if config.trace:
-        _export({} if config.variables.get("OTEL_SERVICE_NAME") else {"service.name": NAME})
+        _export(config.variables)
     wanted = asked or bool(config.trace)
     return Tracing(content=config.trace == "content", secrets=config.secrets) if wanted else None
 
 
-def _export(about: Mapping[str, str]) -> None:
-    """Send spans and events to an OTLP collector, unless the process sends them somewhere already."""
+def _export(variables: Mapping[str, str]) -> None:
+    """Send spans and events to an OTLP collector, unless the process sends them somewhere already.
+
+    Raises ConfigError if nothing says where the collector is.
+    """
     from opentelemetry._logs import get_logger_provider, set_logger_provider
     from opentelemetry.exporter.otlp.proto.http._log_exporter import OTLPLogExporter
     from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
@@ -387,12 +408,15 @@ def _export(about: Mapping[str, str]) -> None:
     from opentelemetry.sdk.resources import Resource
     from opentelemetry.sdk.trace.export import BatchSpanProcessor
 
-    resource = Resource.create(about)
+    resource = Resource.create({} if variables.get("OTEL_SERVICE_NAME") else {"service.name": NAME})
+    seconds = None if any(variables.get(name) for name in TIMEOUTS) else EXPORT_SECONDS
     if not isinstance(trace.get_tracer_provider(), traces.TracerProvider):
+        if not any(variables.get(name) for name in ENDPOINTS):
+            raise ConfigError(NOWHERE)
         tracers = traces.TracerProvider(resource=resource)
-        tracers.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
+        tracers.add_span_processor(BatchSpanProcessor(OTLPSpanExporter(timeout=seconds)))
         trace.set_tracer_provider(tracers)
     if not isinstance(get_logger_provider(), Loggers):
         loggers = Loggers(resource=resource)
-        loggers.add_log_record_processor(BatchLogRecordProcessor(OTLPLogExporter()))
+        loggers.add_log_record_processor(BatchLogRecordProcessor(OTLPLogExporter(timeout=seconds)))
         set_logger_provider(loggers)

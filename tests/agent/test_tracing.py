@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -30,6 +31,7 @@ from donewhen.testing import ScriptedModel, call, finish_step, give_up, submit_p
 from tests.kit.flows import FREE, one_step
 from tests.kit.places import ROOT
 from tests.kit.screens.shell import scripted, user_in
+from tests.kit.serving import free_port
 
 KEY = "sk-verysecretkey1234567890abcd"
 Json = dict[str, Any]
@@ -288,3 +290,38 @@ def test_without_the_extra_it_is_said_what_to_install() -> None:
     assert done.stderr.splitlines()[-1] == "ImportError: tracing needs the extra otel: pip install 'donewhen[otel]'"
     with pytest.raises(ConfigError, match="DONEWHEN_TRACE is 'loud': use 1, or content"):
         read_config({"DONEWHEN_TRACE": "loud"})
+
+
+@pytest.mark.parametrize(
+    ("variables", "said"),
+    [
+        ({}, "UserWarning: tracing is asked for, and nothing takes the traces: set DONEWHEN_TRACE=1 and OTEL_EXPORTER"),
+        (
+            {"DONEWHEN_TRACE": "1"},
+            "ConfigError: tracing is asked for, and nothing takes the traces: set DONEWHEN_TRACE",
+        ),
+    ],
+)
+def test_traces_that_go_nowhere_are_named(variables: dict[str, str], said: str) -> None:
+    """U11: nothing is sent silently to nobody; what to set is said once."""
+    code = (
+        "from donewhen import Agent, wait\n"
+        "agent = Agent('demo', storage='memory:', trace=True)\n"
+        "for _ in range(2): wait(agent.start('hello'))"
+    )
+    env = {**os.environ, **variables}
+    done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=False)
+    assert done.stderr.count(said) == 1, done.stderr
+
+
+def test_a_missing_collector_holds_up_nobody(tmp_path: Path) -> None:
+    """U11, A02: the process ends soon after its run, although nobody takes the spans."""
+    code = (
+        "import time\n"
+        "from donewhen import Agent, wait\n"
+        "wait(Agent('demo', storage='memory:').start('hello'))\n"
+        "print(time.time())"
+    )
+    env = {**os.environ, "DONEWHEN_TRACE": "1", "OTEL_EXPORTER_OTLP_ENDPOINT": f"http://127.0.0.1:{free_port()}"}
+    done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True)
+    assert time.time() - float(done.stdout) < 7
