@@ -244,6 +244,8 @@ a remote one.
 """
 
 _VARIABLE = re.compile(r"\$\{(?:env:)?(\w+)(?::-([^}]*))?\}")
+LOGIN = ("client_id", "client_secret", "issuer", "scope")
+"""The fields of `auth` of a remote MCP server."""
 _TRANSPORTS = {
     "http": "streamable_http", "streamable-http": "streamable_http", "streamable_http": "streamable_http",
     "sse": "sse",
@@ -296,11 +298,24 @@ def _connection(name: str, server: Any, environment: Mapping[str, str]) -> McpSe
         connection = {"transport": _TRANSPORTS[kind], "url": server["url"]}
         if server.get("trust") is True:
             connection["trust"] = True
+        if "auth" in server:
+            connection["auth"] = _client_credentials(name, server["auth"])
         if server.get("headers"):
             connection["headers"] = _named_texts(name, "headers", server["headers"])
     else:
         raise ConfigError(f"the MCP server {name!r} needs a command (a local program) or a url (a remote server)")
     return {key: _fill(name, value, environment) for key, value in connection.items()}
+
+
+def _client_credentials(name: str, given: Any) -> dict[str, str]:
+    """Return the credentials with which a program logs in (OAuth's client credentials)."""
+    fields = _named_texts(name, "auth", given)
+    if {"client_id", "client_secret", "issuer"} - fields.keys() or fields.keys() - {*LOGIN}:
+        raise ConfigError(
+            f"auth of the MCP server {name!r} has {', '.join(LOGIN[:3])} and perhaps {LOGIN[3]}; a fixed token goes "
+            "into headers, and a login by a person is McpServers(…, auth=…)"
+        )
+    return fields
 
 
 def _texts(name: str, key: str, value: Any) -> list[str]:

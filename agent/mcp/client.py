@@ -27,6 +27,7 @@ from donewhen.state.reading.decisions import NAMES
 from donewhen.state.secrets import redact
 
 if TYPE_CHECKING:
+    import httpx2
     from mcp import Client
     from mcp.client import ClientRequestContext
     from mcp.types import CallToolResult, ContentBlock, ElicitRequestParams, ElicitResult, ErrorData, Tool
@@ -42,6 +43,7 @@ READ_SECONDS = 300.0
 YES = "yes"
 """The option with which a person agrees to what a server asks without a form."""
 ENDED = "it ended without an answer"
+REFUSED = "; it demands a login: give a token in headers, or auth"
 SLOW_SECONDS = 2.0
 """Seconds after which people are told that a server is still starting."""
 log: logging.Logger = logging.getLogger("donewhen.tools")
@@ -67,8 +69,9 @@ class McpServers:
     and the few that every program needs, nothing else. A tool whose name another server's tool has, or that is
     in `reserved`, is called `server_tool`. Raises ConfigError, naming the server, if one does not start within
     `start_seconds`, and stops the others; with `optional`, those that do not start are left out and named in `missing`.
-    `slow` is told the name of one that takes longer than 2 seconds. Given to `Agent` or `agent.tools.add` itself, the
-    agent has the tools that the servers have now, also when they change.
+    `slow` is told the name of one that takes longer than 2 seconds. `auth`: by server, how to log in, such as the MCP
+    SDK's `OAuthClientProvider`, which keeps the tokens. Given to `Agent` or `agent.tools.add` itself, the agent has the
+    tools that the servers have now, also when they change.
     Sessions live in the event loop of `wait`, so that their tools answer in any loop, also in one that is blocked by a
     `wait`. A server that dies later makes the calls at work fail, nothing else; the next call starts it again. That a
     tool only reads is believed of stdio servers, which have the user's rights anyway, and of remote ones with
@@ -85,8 +88,13 @@ class McpServers:
         start_seconds: float = 30.0,
         slow: Callable[[str], None] = lambda name: None,
         optional: bool = False,
+        auth: "Mapping[str, httpx2.Auth] | None" = None,
     ) -> None:
         connections = read_servers(config, environment or {})
+        for name, login in (auth or {}).items():
+            if "url" not in connections.get(name, {}):
+                raise ConfigError(f"auth names {name!r}, which is no remote MCP server of the configuration")
+            connections[name]["auth"] = login
         self._servers = [_Server(name, each, slow, self._refresh) for name, each in connections.items()]
         self._subscribers: list[Callable[[], None]] = []
         self._optional = optional
@@ -169,7 +177,7 @@ class _Server:
         self._connection = {key: value for key, value in connection.items() if key != "trust"}
         self._starting = asyncio.Lock()
         self._seconds = 0.0
-        self._lost = self._stopped = False
+        self._lost = self._stopped = self._refused = False
         self._client: Client | None = None
         self._line = _Line()
         self._owner: asyncio.Task[None] | None = None
@@ -242,6 +250,7 @@ class _Server:
                         tasks.cancel_scope.cancel()
             except BaseException as error:  # a task's end must not take the run along
                 why = self._problem or (ENDED if _has_ended(error) else describe_error(error, 500))
+                why += REFUSED if self._refused else ""
                 self._problem, self._fault = redact(why + errors.last_words()), error
             finally:
                 self._client = None
@@ -267,6 +276,10 @@ class _Server:
                 else:
                     if self.listed != before:
                         self._changed()
+
+    async def on_response(self, response: "httpx2.Response") -> None:
+        """Note whether the server refuses who asks."""
+        self._refused = response.status_code in (401, 403)
 
     async def on_message(self, message: Any) -> None:
         """Take a notification of the server."""
@@ -518,10 +531,11 @@ async def _connect(connection: McpServer, errors: IO[str], line: "_Line", server
         if "command" in connection:
             transport = stdio_client(StdioServerParameters(**connection), errlog=errors)  # type: ignore[arg-type]
         elif connection["transport"] == "sse":
-            transport = sse_client(connection["url"], headers=connection.get("headers"))
+            transport = sse_client(connection["url"], headers=connection.get("headers"), auth=_login(connection))
         else:
             seconds = httpx2.Timeout(30, read=READ_SECONDS)
-            http = httpx2.AsyncClient(headers=connection.get("headers"), timeout=seconds)
+            about: Any = {"headers": connection.get("headers"), "auth": _login(connection)}
+            http = httpx2.AsyncClient(timeout=seconds, event_hooks={"response": [server.on_response]}, **about)
             await stack.enter_async_context(http)
             transport = streamable_http_client(connection["url"], http_client=http)
         heard: Any = {"elicitation_callback": server.on_question, "message_handler": server.on_message}
@@ -530,6 +544,35 @@ async def _connect(connection: McpServer, errors: IO[str], line: "_Line", server
             # A result that does not fit the schema that its server gave it is still what the call came to.
             client.session.validate_tool_result = _accept  # type: ignore[method-assign]
             yield client
+
+
+def _login(connection: McpServer) -> "httpx2.Auth | None":
+    """Return how to log in to a remote server: as the program says, or with a client's credentials."""
+    given = connection.get("auth")
+    if not isinstance(given, Mapping):
+        return given
+    from mcp.client.auth.extensions.client_credentials import ClientCredentialsOAuthProvider
+
+    return ClientCredentialsOAuthProvider(connection["url"], _Tokens(), **given)
+
+
+class _Tokens:
+    """The tokens of a session, in memory only."""
+
+    tokens: Any = None
+    client: Any = None
+
+    async def get_tokens(self) -> Any:
+        return self.tokens
+
+    async def set_tokens(self, tokens: Any) -> None:
+        self.tokens = tokens
+
+    async def get_client_info(self) -> Any:
+        return self.client
+
+    async def set_client_info(self, client_info: Any) -> None:
+        self.client = client_info
 
 
 async def _accept(name: str, result: "CallToolResult") -> None:

@@ -159,10 +159,15 @@ class Notifier:
             self._task = asyncio.create_task(self._work(), name="donewhen news")
 
     async def aclose(self, patience: float) -> None:
-        """Wait for current deliveries; the others are left to the next process."""
+        """Deliver what can be delivered within `patience` seconds, with retries; leave the rest to the next process."""
         if self._task is not None and not self._task.done():
+            ends = asyncio.get_running_loop().time() + patience
             with suppress(TimeoutError, asyncio.CancelledError):
-                await asyncio.wait_for(self.deliver(), patience)
+                async with asyncio.timeout(patience):
+                    while (pause := await self.deliver()) is not None:
+                        if asyncio.get_running_loop().time() + pause > ends:
+                            break
+                        await asyncio.sleep(pause)
             self._task.cancel()
             await asyncio.wait([self._task])
 

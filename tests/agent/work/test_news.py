@@ -94,6 +94,13 @@ async def test_a_webhook_is_signed_and_tried_again(post: Post, monkeypatch: pyte
     assert "hush" not in repr(hook)
 
 
+async def test_a_job_that_ends_after_its_run_tries_again(post: Post) -> None:
+    """R01: the webhook refuses the first post; the process delivers it again before it ends."""
+    async with Agent(ScriptedModel(roles={"triage": [answer("Hi.")]}), storage="memory:", notify=post.url) as agent:
+        await agent.start("Hello")
+    assert [json.loads(body)["type"] for _, body in post.got] == ["donewhen.run.finished"] * 2
+
+
 async def test_no_secret_leaves() -> None:
     """R02: credentials in a question or an answer are redacted, those of the environment too."""
     heard: list[Json] = []
@@ -129,6 +136,7 @@ async def test_what_one_process_could_not_deliver_another_does() -> None:
 
     async with Agent(asking(), storage=storage, notify=broken) as agent:
         await agent.start("Paint it")
+        await agent.aclose(patience=1)
     await _make_due(storage)
 
     async def take(event: Json) -> None:
