@@ -35,12 +35,11 @@ class Offer:
         """Return these control tools, with `find_tools` if there are further tools."""
         return (*names, FIND_TOOLS) if self.more else tuple(names)
 
-    def find_tools(self, toolbox: Toolbox) -> dict[str, Json]:
-        """Return by its name the definition of `find_tools` with the lines of listed tools; {} if there are none."""
-        if not self.listed:
-            return {}
-        lines = [f"- {name}: {toolbox[name].one_line}" for name in self.listed]
-        return {FIND_TOOLS: _find_tools_among("\n".join(lines))}
+    def definitions(self, controls: Collection[str], toolbox: Toolbox) -> list[Json]:
+        """Return what a model is bound: these control tools, with the listed tools in `find_tools`, and its tools."""
+        lines = "\n".join(f"- {name}: {toolbox[name].one_line}" for name in self.listed)
+        instead = {FIND_TOOLS: _find_tools_among(lines)} if lines else {}
+        return [*control_tools(controls, instead), *toolbox.openai(self.bound)]
 
 
 @lru_cache(maxsize=256)

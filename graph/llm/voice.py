@@ -55,7 +55,10 @@ class Voice:
         marked = {"answer": True} if self._answer or argument == ANSWER else {}
         emit(self._runtime, "speech", step=self._step, text=text, id=saying.id, **where, **marked)
         if piece := saying.add(text):
-            push_chunk(saying.chunk(piece), inside=self._inside)
+            shown: BaseMessageChunk = AIMessageChunk(content=piece, id=saying.id)
+            if saying.task:
+                shown = ToolMessageChunk(content=piece, tool_call_id=saying.task, id=saying.id)
+            push_chunk(shown, inside=self._inside)
 
     def retract(self, argument: str = "") -> None:
         """Declare speech void; it may come again under another id."""
@@ -86,7 +89,7 @@ class _Utterance:
 
     def __init__(self, id: str, task: str) -> None:
         self.id = id
-        self._task = task
+        self.task = task
         self._pieces: list[str] = []
         self._held = ""
 
@@ -102,11 +105,6 @@ class _Utterance:
         if piece:
             self._pieces.append(piece)
         return piece
-
-    def chunk(self, piece: str) -> BaseMessageChunk:
-        if self._task:
-            return ToolMessageChunk(content=piece, tool_call_id=self._task, id=self.id)
-        return AIMessageChunk(content=piece, id=self.id)
 
 
 def push_rest(message: AIMessage, said: str, *, inside: bool) -> None:

@@ -42,21 +42,21 @@ def approval_pause(
     return _call_pause("tool", call, state, question, options=["approve", "edit", "reject"], **more)
 
 
-def relay_pause(call: FrozenCall, ask: Pause, state: Step) -> StepRecord:
+def relay_pause(call: FrozenCall, asked: Pause, state: Step) -> StepRecord:
     """Return the record's change with which a step waits for an answer to its executor or tool, in its words."""
     record, id = state["record"], state["step"]["id"]
-    number, said = record.get("questions", 0) + 1, ask["question"]
-    if ask["kind"] == "tool":
-        said = f"{call['name']}: {_permission_question(ask['tool'], state)} {said}".strip()
-    if why := ask.get("unreached"):
+    number, said = record.get("questions", 0) + 1, asked["question"]
+    if asked["kind"] == "tool":
+        said = f"{call['name']}: {_permission_question(asked['tool'], state)} {said}".strip()
+    if why := asked.get("unreached"):
         said += f"\n\n{say(state.get('language', 'en'), 'call', 'unreached', name=call['name'], why=why)}"
-    if ask["kind"] == "tool":
+    if asked["kind"] == "tool":
         position = 100 * call.get("position", 0) + len(call.get("answers") or ())
-        its: FrozenCall = {"name": ask["tool"], "args": ask["arguments"], "position": position}
-        pause: Pause = {**ask, **_call_pause("tool", its, state, said, options=ask["options"], relayed=True)}
+        its: FrozenCall = {"name": asked["tool"], "args": asked["arguments"], "position": position}
+        pause: Pause = {**asked, **_call_pause("tool", its, state, said, options=asked["options"], relayed=True)}
         return {"status": "waiting", "waiting": pause}
     name = f"{transcript_key(id, record)}.q{number}"
-    pause = {**ask, **make_pause("question", name, said, step=id, options=ask["options"], relayed=True)}
+    pause = {**asked, **make_pause("question", name, said, step=id, options=asked["options"], relayed=True)}
     return {"status": "waiting", "waiting": pause, "questions": number}
 
 

@@ -42,7 +42,7 @@ from donewhen.state.ledger import Amounts, add, allowance_left, exhausted
 from donewhen.state.plan.planning import PROMOTED
 from donewhen.state.plan.steps import transcript_key
 from donewhen.state.proof.journal import find_earlier_answer
-from donewhen.state.reading.decisions import EXECUTE, control_tools
+from donewhen.state.reading.decisions import EXECUTE
 from donewhen.state.records import FrozenCall, StepClaim, StepRecord, StepStatus
 from donewhen.state.run import REPLIES, Json, Step, apply_update, combine_updates
 from donewhen.state.settings import Settings
@@ -112,9 +112,7 @@ class StepRound:
         offered = [name for name in legal if name != "finish_task"]
         if not state.get("last"):  # for the last step it equals finish_step (K1); it stays legal
             offered.append("finish_task")
-        question = await self._question(
-            settings, [*control_tools(offered, offer.find_tools(toolbox)), *toolbox.openai(offer.bound)]
-        )
+        question = await self._question(settings, offer.definitions(offered, toolbox))
         reply = await ask(deps, settings, question)
         self.spent = add(reply.spent, {"rounds": 1})
         emit_charge(self.runtime, state["step"]["id"], self.spent)
