@@ -571,6 +571,10 @@ class Runner:
     async def _call_graph(
         self, held: HeldThread, session: Session, given: Any, settings: Settings, config: RunnableConfig
     ) -> Run:
+        """Call the graph until it pauses or ends: with the input, then without one if its last route was not stored.
+
+        A cancellation that arrives meanwhile ends the run; a worker that has to stop returns it to the queue.
+        """
         graph, store, thread_id = held.graph, held.store, held.thread_id
         modes: Any = {"stream_mode": ["values"] if session.muted else ["values", "custom"], "version": "v2"}
         modes |= {"subgraphs": not session.muted, "durability": "sync", "control": session.control}
