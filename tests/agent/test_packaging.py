@@ -152,13 +152,12 @@ def test_no_link_of_the_readme_is_dead_on_a_package_index(artifacts: dict[str, P
     )
 
 
-@pytest.mark.parametrize("kind", ["sdist", "wheel of the sdist"])
 def test_what_is_installed_runs_the_readme_beside_modules_of_the_same_names(
-    artifacts: dict[str, Path], kind: str, tmp_path: Path, theirs: Path, provider: WireServer
+    artifacts: dict[str, Path], tmp_path: Path, theirs: Path, provider: WireServer
 ) -> None:
     """N25, R10, L5: `import agent` is theirs, `from donewhen import Agent` is ours; the README's programs run."""
     python = fresh_venv(tmp_path / "venv")
-    install(python, str(artifacts[kind]))
+    install(python, str(artifacts["wheel of the sdist"]))
     assert run_program(python, theirs / "main.py").startswith(str(tmp_path / "venv"))
     demo, offers = readme_code()
     (theirs / "readme.py").write_text(demo + offers.replace("input(", "str('approve' or "))

@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-import subprocess
+import os
 import time
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -11,20 +11,21 @@ import pytest
 
 from donewhen import Agent
 from donewhen.testing import ScriptedModel, answer, ask_user
+from tests.kit.forking import CommandProcess
 from tests.kit.painting import Painting
 from tests.kit.screens.shell import Exit, Shell
-from tests.kit.screens.terminal import COMMAND, environment, piped
+from tests.kit.screens.terminal import SECONDS, environment, piped
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="a device that is always full")
 def test_output_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
     """C4: no traceback, with --json neither."""
-    words = [*COMMAND, "threads", "--json"]
-    with open("/dev/full", "w") as full:
-        ended = subprocess.run(
-            words, env=environment(tmp_path), cwd=tmp_path, stdout=full, stderr=subprocess.PIPE, text=True, check=False
-        )
-    assert (ended.returncode, ended.stderr) == (1, "donewhen: the output cannot be written: the disk is full\n")
+    with open("/dev/full", "w") as full, open(os.devnull) as nothing, open(tmp_path / "said", "w+") as said:
+        files = {"stdin": nothing.fileno(), "stdout": full.fileno(), "stderr": said.fileno()}
+        command = CommandProcess("threads", "--json", env=environment(tmp_path), cwd=tmp_path, **files)
+        assert command.wait(SECONDS) == 1
+        said.seek(0)
+        assert said.read() == "donewhen: the output cannot be written: the disk is full\n"
 
 
 def test_a_width_that_nobody_knows_hides_nothing(shell: Shell) -> None:

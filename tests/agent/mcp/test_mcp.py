@@ -4,7 +4,6 @@ import asyncio
 import json
 import os
 import signal
-import socket
 import sys
 import textwrap
 from pathlib import Path
@@ -18,6 +17,7 @@ from donewhen.graph.sync import run_in_shared_loop
 from donewhen.graph.tools.call import CallResult, ToolCall, call_tool
 from donewhen.graph.tools.toolbox import Toolbox
 from donewhen.testing import ScriptedModel, call, finish_step, submit_plan
+from tests.kit.serving import free_port
 
 SERVER = """
     import asyncio, os, sys
@@ -195,9 +195,7 @@ async def test_a_server_says_hints_and_nothing_else(tmp_path: Path) -> None:
 
 async def test_a_remote_server_is_believed_where_it_is_trusted(tmp_path: Path) -> None:
     """S4: with `"trust": true`; else its tools are writes, whatever it says."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     command = python(tmp_path, BOLD % ("streamable-http", {"port": port}))
     process = await asyncio.create_subprocess_exec(
         command["command"], *command["args"], stderr=asyncio.subprocess.DEVNULL

@@ -1,7 +1,6 @@
 """MCP servers that die in the middle of a write: real processes, over every transport; nothing is repeated unasked."""
 
 import asyncio
-import socket
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -16,6 +15,7 @@ from donewhen.graph.tools.call import ToolCall, call_tool
 from donewhen.testing import call, finish_step
 from tests.kit.flows import FREE, Flow, one_step, play
 from tests.kit.runs import last_seen
+from tests.kit.serving import free_port
 
 BANK = """
     import os, pathlib, sys
@@ -65,9 +65,7 @@ async def bank(kind: str, folder: Path) -> AsyncIterator[dict[str, Any]]:
     if kind == "stdio":
         yield {"command": sys.executable, "args": [*command, "0", str(folder)]}
         return
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
 
     async def keep() -> None:
         while True:

@@ -47,26 +47,44 @@ async def test_who_comes_late_is_told_in_the_order_in_which_it_happened(tmp_path
     assert heard == [(kind, id) for id in ("s1", "s2", "s3") for kind in ("step_started", "speech", "step_finished")]
 
 
-async def test_what_ended_while_others_worked_is_told_between_what_they_saw() -> None:
-    """R04: steps that do not build on each other are told by the clock."""
+BEGAN, SAW, ENDED = TOLD
+ORDERS: dict[str, tuple[list[tuple[str, int]], dict[str, int], list[tuple[str, str]]]] = {
+    "steps that do not build on each other, by the clock": (
+        [("s1.1", 5), ("s2.1", 10), ("s2.2", 20)],
+        {"s1": 15, "s2": 30},
+        [(BEGAN, "s1"), (SAW, "s1.1"), (BEGAN, "s2"), (SAW, "s2.1"), (ENDED, "s1"), (SAW, "s2.2"), (ENDED, "s2")],
+    ),
+    "reads side by side that end in another order, each once": (
+        [("p.1", 9), ("p.2", 5), ("p.3", 12)],
+        {},
+        [(SAW, "p.1"), (SAW, "p.2"), (SAW, "p.3")],
+    ),
+}
+"""Observations with their second, steps with that of their end, and what a late watcher is told."""
 
-    def entry(id: str, second: int) -> dict[str, Any]:
-        row = {"id": id, "step": id[:2], "tool": "send", "ok": True, "seconds": 0.0, "text": "sent"}
-        return {**row, "at": f"2026-11-22T10:00:{second:02}+00:00"}
 
-    plan: Any = {"revision": "r", "steps": [{"id": id, "content": id, "depends_on": []} for id in ("s1", "s2")]}
-    over: Any = {id: {"status": "done", "ended": f"2026-11-22T10:00:{at}+00:00"} for id, at in (("s1", 15), ("s2", 30))}
-    journal = [entry("s1.1", 5), entry("s2.1", 10), entry("s2.2", 20)]
-    run = Run("thread", "completed", "goal", plan, over, outcome={"status": "", "code": "", "text": ""})  # type: ignore[typeddict-item]
+@pytest.mark.parametrize("case", ORDERS)
+async def test_what_happened_side_by_side_is_told_once_and_in_order(case: str) -> None:
+    """R04: none is missed: by the clock alone the second read came first, and the first was taken as told."""
+    observed, ended, expected = ORDERS[case]
+
+    def at(second: int) -> str:
+        return f"2026-11-22T10:00:{second:02}+00:00"
+
+    rest = {"tool": "send", "ok": True, "seconds": 0.0, "text": "sent"}
+    journal = [{"id": id, "step": id.split(".")[0], "at": at(second), **rest} for id, second in observed]
+    plan: Any = {"revision": "r", "steps": [{"id": id, "content": id, "depends_on": []} for id in ended]}
+    over: Any = {id: {"status": "done", "ended": at(second)} for id, second in ended.items()}
+    end: Any = {"status": "", "code": "", "text": ""}
+    run = Run("thread", "completed", "goal", plan if ended else None, over, outcome=end)
     snapshot: Any = SimpleNamespace(values={"turn": 1, "journal": journal}, tasks=())
 
     async def look() -> Any:
         return run, snapshot
 
-    told = [event async for event, _ in watch_run(look, None)]
-    began, saw, ended = TOLD
-    first = [(began, "s1"), (saw, "s1"), (began, "s2"), (saw, "s2"), (ended, "s1"), (saw, "s2"), (ended, "s2")]
-    assert order(told) == first
+    events: list[Any] = [event async for event, _ in watch_run(look, None)]
+    told = [(each["type"], each.get("id") or each["step"]) for each in events if each["type"] in TOLD]
+    assert told == expected
 
 
 async def test_a_cursor_is_of_its_thread(tmp_path: Path) -> None:
@@ -95,21 +113,3 @@ async def test_a_run_at_work_is_read_whole(tmp_path: Path) -> None:
         while not carried.done():
             assert (await agent.get(thread)).goal == "write letters"
         assert (await carried).status == "completed"
-
-
-async def test_reads_side_by_side_that_end_in_another_order() -> None:
-    """R04: none is missed, and each comes once: by the clock the second came first, and the first was taken as told."""
-
-    def entry(number: int, second: int) -> dict[str, Any]:
-        row = {"id": f"p.{number}", "step": "p", "tool": "read", "ok": True, "seconds": 0.0, "text": "read"}
-        return {**row, "at": f"2026-11-22T10:00:{second:02}+00:00"}
-
-    journal = [entry(1, 9), entry(2, 5), entry(3, 12)]
-    run = Run("thread", "completed", "goal", outcome={"status": "", "code": "", "text": ""})  # type: ignore[typeddict-item]
-    snapshot: Any = SimpleNamespace(values={"turn": 1, "journal": journal}, tasks=())
-
-    async def look() -> Any:
-        return run, snapshot
-
-    told = [event["id"] async for event, _ in watch_run(look, None) if event["type"] == "observation"]
-    assert told == ["p.1", "p.2", "p.3"]

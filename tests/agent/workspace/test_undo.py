@@ -3,8 +3,6 @@
 import asyncio
 import os
 import sqlite3
-import subprocess
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -19,9 +17,10 @@ from langgraph.graph import START, MessagesState, StateGraph
 from donewhen import Agent, ConfigError, Settings, ThreadBusy, ThreadWaiting, UnknownThread
 from donewhen.agent.workspace.undo import undo_change
 from donewhen.graph.tools.changes import read_changes
+from donewhen.hooks import Hooks
 from donewhen.testing import ScriptedModel, call, finish_step, submit_plan
 from donewhen.workspace import workspace_tools
-from tests.kit.places import ROOT
+from tests.kit.forking import forks
 from tests.kit.runs import asking, last_seen, scripted, sending, step
 from tests.kit.storage.cases import DATABASES, Storage, fresh_url, open_storage
 
@@ -393,30 +392,25 @@ def test_whatever_was_called_comes_back(calls: list[Any], cut: bool) -> None:
         asyncio.run(undo_all(Path(folder)))
 
 
-KILLED = """
-import asyncio, os, sys
-from donewhen import Agent
-from donewhen.hooks import Hooks
-from tests.agent.workspace.test_undo import ALONE, WRITERS, sending, workspace_tools
-from donewhen.testing import call
+def change_and_die(work: Path, url: str) -> None:
+    """Write a file, and be killed before anybody knows that it was written."""
 
-def die(_):
-    os._exit(9)
+    def die(_: Any) -> None:
+        os._exit(9)
 
-model = sending(call(sys.argv[3], path="log.txt", content="two\\n"), tools=WRITERS)
-agent = Agent(model, workspace_tools(sys.argv[1]), storage=sys.argv[2], settings=ALONE, hooks=Hooks(after_call=[die]))
-asyncio.run(agent.start("change it", thread_id="t"))
-"""
+    model = sending(call("write_file", path="log.txt", content="two\n"), tools=WRITERS)
+    agent = Agent(model, workspace_tools(work), storage=url, settings=ALONE, hooks=Hooks(after_call=[die]))
+    asyncio.run(agent.start("change it", thread_id="t"))
 
 
 @pytest.mark.parametrize("ending", ["cancel", "resume"])
 async def test_a_run_killed_right_after_its_change_can_be_undone(work: Path, folder: Path, ending: str) -> None:
     """0071, R02: what was there is stored before the change, and a repetition of the call does not replace it."""
     url = f"sqlite:///{folder}/runs.db"
-    died = subprocess.run(  # noqa: ASYNC221
-        [sys.executable, "-c", KILLED, str(work), url, "write_file"], cwd=ROOT, capture_output=True, text=True
-    )
-    assert died.returncode == 9, died.stderr
+    killed = forks.Process(target=change_and_die, args=(work, url))
+    killed.start()
+    await asyncio.to_thread(killed.join)
+    assert killed.exitcode == 9
     assert (work / "log.txt").read_text() == "two\n"
     model = ScriptedModel(roles={"execute": {"s1": [finish]}, "deliver": lambda *_: "Done."}, strict=False)
     async with an_agent(model, work, url) as agent:
