@@ -8,6 +8,7 @@ from starlette.applications import Starlette
 
 from donewhen import Agent
 from donewhen.servers import PushNotifications, a2a_app
+from donewhen.workspace import workspace_tools
 
 URL = "http://127.0.0.1:8000/"
 
@@ -18,4 +19,4 @@ def serve(agent: Agent, push: PushNotifications) -> Starlette:
 
 
 push = PushNotifications(inside=True)  # addresses on this machine too; leave it out where strangers may register them
-app = serve(Agent("demo", notify=push), push)
+app = serve(Agent("demo", workspace_tools("."), notify=push), push)

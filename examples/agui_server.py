@@ -1,6 +1,7 @@
 """An AG-UI endpoint, for CopilotKit and other AG-UI clients. Run: uvicorn agui_server:app
 
-Needs ag-ui-langgraph and fastapi. Pauses come as interrupts with everything to draw them; any shape of answer resumes.
+Needs ag-ui-langgraph and fastapi, and works in the folder where it is started. Pauses come as interrupts with
+everything to draw them; any shape of answer resumes.
 What is said streams as the messages that stay, under their ids; all other events come as CUSTOM, `donewhen.plan` …
 The end is AG-UI 1.0's: an outcome (success, interrupt or cancelled), the tokens by model, RUN_ERROR for a failed run.
 """
@@ -21,8 +22,10 @@ from ag_ui.core import (
 from ag_ui_langgraph import LangGraphAgent, add_langgraph_fastapi_endpoint
 from fastapi import FastAPI
 from langchain_core.messages import AIMessageChunk
+from langgraph.types import Command
 
 from donewhen import Agent
+from donewhen.workspace import workspace_tools
 
 MESSAGES = (None, "submit_plan.speak", "ask_user.question", "answer.text")
 """What is said as a message of its own; the result of a step is that of its card."""
@@ -67,7 +70,13 @@ def _spoken(kind: str, id: str, **data: Any) -> dict[str, Any]:
 
 
 class Endpoint(LangGraphAgent):
-    """The adapter, which does not say by itself how a run ended, nor which version of the protocol it speaks."""
+    """The adapter, which by itself says neither how a run ended nor the version, and reads no ids of answers."""
+
+    def _build_command_from_agui_resume(self, entries: list[Any], **_: Any) -> Command[Any]:
+        """The adapter's hook for answers: each is for the interrupt that it names, and for no other."""
+        cancelled = {"__agui_cancelled__": True}
+        answers = {one.interrupt_id: one.payload if one.status == "resolved" else cancelled for one in entries}
+        return Command(resume=answers)
 
     async def run(self, input: RunAgentInput) -> AsyncIterator[Any]:
         """The adapter's events, with the version at the start and the outcome at the end."""
@@ -97,4 +106,4 @@ def serve(agent: Agent) -> FastAPI:
     return app
 
 
-app = serve(Agent("demo"))
+app = serve(Agent("demo", workspace_tools(".")))

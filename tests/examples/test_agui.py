@@ -96,6 +96,22 @@ async def test_a_run_pauses_and_is_resumed_over_agui() -> None:
 
 
 @pytest.mark.filterwarnings("ignore:.*get_config_jsonschema")
+async def test_an_answer_is_only_for_the_interrupt_that_it_names_over_agui() -> None:
+    """U10: an answer to another interrupt, and one that comes again, are refused in words; nothing is done twice."""
+    agent = Agent(model(), [look], storage="memory:", effects={"look": "read"})
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app=serve(agent)), base_url="http://test") as client:
+        (interrupt,) = (await told(client))[-1]["outcome"]["interrupts"]
+        approve = {"status": "resolved", "payload": {"approved": True}}
+        other = (await told(client, resume=[{"interruptId": "0" * 32, **approve}]))[-1]
+        assert (other["type"], (await agent.get("t1")).status) == ("RUN_ERROR", "waiting")
+        assert "nothing waits under" in other["message"]
+        resume = [{"interruptId": interrupt["id"], **approve}]
+        assert (await told(client, resume=resume))[-1]["outcome"]["type"] == "success"
+        again = (await told(client, resume=resume))[-1]
+        assert "waits for no answer" in again["message"]
+
+
+@pytest.mark.filterwarnings("ignore:.*get_config_jsonschema")
 async def test_text_inside_decisions_streams_as_messages_over_agui() -> None:
     """U1: a question and an answer stand in arguments of decisions; they come piece by piece, once, under their ids."""
     words = "Which of the two kinds do you mean?"
