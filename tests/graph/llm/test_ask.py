@@ -221,11 +221,21 @@ class Limiter(BaseRateLimiter):
         return True
 
 
-@pytest.mark.parametrize("streams", [True, False, "tool_calling"], ids=str)
-async def test_a_model_is_asked_as_it_can_and_may_be(streams: Any) -> None:
+class Whole(ScriptedModel):
+    """Counts the replies that it gave in one piece."""
+
+    pieces: int = 0
+
+    async def _agenerate(self, *args: Any, **kwargs: Any) -> Any:
+        self.pieces += 1
+        return await super()._agenerate(*args, **kwargs)
+
+
+@pytest.mark.parametrize("disabled", [False, True, "tool_calling"], ids=str)
+async def test_a_model_is_asked_as_it_can_and_may_be(disabled: Any) -> None:
     """R01: as LangChain does for every model: in one piece where its owner said so, and at its rate limiter's pace."""
-    limiter = Limiter()
-    model = ScriptedModel(["Here."], rate_limiter=limiter, disable_streaming=streams is not True and (streams or True))
+    limiter, model = Limiter(), Whole(["Here."])
+    model.rate_limiter, model.disable_streaming = limiter, disabled
     got = await asked(model, tools=control_tools(TRIAGE))
     assert got.message is not None
-    assert (got.message.text, limiter.waits) == ("Here.", 1)
+    assert (got.message.text, limiter.waits, model.pieces) == ("Here.", 1, int(bool(disabled)))

@@ -155,6 +155,17 @@ async def test_a_similar_question_about_something_else_is_asked() -> None:
     assert len(flow.pauses) == 2
 
 
+async def test_no_more_questions_than_allowed() -> None:
+    """R05: beyond the limit the model decides itself; nobody is asked."""
+    model = one_step([ask_user("One?"), ask_user("Two?"), finish_step("ok", "s1.1")])
+    limits = {"limits": {"rounds": 9, "questions": 1}, "on_exhausted": "deliver"}
+    flow = await play(model, answers=["1"], settings={"confirm": "never", **limits})
+    model.assert_exhausted()
+    assert flow.status == "completed"
+    assert flow.run.spent["questions"] == 1
+    assert "limit of questions is reached" in last_told(model)
+
+
 async def test_finishing_the_task_does_not_wait_for_open_questions() -> None:
     """X04: a step that waits is skipped, with the reason."""
     model = steps(
