@@ -87,6 +87,16 @@ async def test_a_small_window_cuts_observations_and_knows_it() -> None:
     assert flow.run.receipt["steps"][0]["criteria"][0]["evidence"] == [{"observation": "s1.1", "part": True}]
 
 
+async def test_planning_is_not_told_of_recall() -> None:
+    """X12: a planner has no `recall`; of what was cut it is told that a step can read it."""
+    model = ScriptedModel(roles={"triage": [call("read", path="f"), answer("I saw a part of it.")]})
+    await play(model, [read], effects=READ, settings={**FREE, "context_tokens": 5_000})
+    shown = model.requests[1]
+    assert "characters left out; a step can read them …" in shown.text
+    assert "recall" not in shown.text
+    assert "recall" not in str(shown.tools)
+
+
 def test_the_last_round_is_cut_where_nothing_else_is_left() -> None:
     """M10, X14: calls and results stay pairs; results of one round that are too long together are cut in the middle."""
     calls = [{"name": "read", "args": {"path": str(n)}, "id": f"c{n}"} for n in range(4)]

@@ -324,7 +324,10 @@ async def test_what_one_step_was_to_reach_is_asked_about_once() -> None:
     model = steps([{"content": "save it", "done_when": ["saved"]}], script, draft=[other, other])
     flow = await play(model)
     model.assert_exhausted()
-    assert "to be reached were “saved”: name each" in requests_of_planner(model)[1].text
+    first, second = requests_of_planner(model)
+    assert "Its only step has the criteria of the goal: name them again" in first.text
+    assert first.text.count('"saved"') == 1
+    assert "to be reached were “saved”: name each" in second.text
     assert flow.status == "partial"
     assert [(row["text"], row["verdict"]) for row in (flow.run.receipt or {})["criteria"]] == [("saved", "unverified")]
     assert flow.run.answer.startswith("Done.")

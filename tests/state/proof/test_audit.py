@@ -73,6 +73,8 @@ def test_data_is_a_set_of_claims_as_well() -> None:
     claims = split_claims("Acme is the cheapest.", {"vendor": "Acme", "offers": [{"price": 18.4}], "note": None})
     assert claims == ["Acme is the cheapest.", "vendor = Acme", "offers[0].price = 18.4"]
     assert split_claims("", "Acme") == ["output = Acme"]
+    said_once = split_claims('{"vendor": "Acme", "price": 18.4}', {"vendor": "Acme", "price": 18.4})
+    assert said_once == ["vendor = Acme", "price = 18.4"]
 
 
 # What a judge says --------------------------------------------------------------------------------------------------
