@@ -511,7 +511,7 @@ class Runner:
             held.store, run.thread_id, held.row, goal=run.goal or None, **noted, **self._notification_state
         )
         if self.record:
-            await Recorder(held.store, run.thread_id).go_on(command, noted.get("settings"))
+            await Recorder(held.store, run.thread_id).go_on(command, run.pending, noted.get("settings"))
         return await self._drive(held, session, command, settings)
 
     async def audit(self, session: Session, given: SettingsLike) -> Run:

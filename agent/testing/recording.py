@@ -4,6 +4,7 @@ The first difference fails the replay: a prompt, a call, or the end of a request
 """
 
 import json
+import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -20,7 +21,7 @@ from donewhen.agent.testing.replaying import RequestReplay, diff, masked
 from donewhen.agent.testing.script import ScriptError, ScriptUnfinished
 from donewhen.agent.testing.scripted import ScriptedModel
 from donewhen.agent.work.queue import QUEUE, enqueue
-from donewhen.agent.work.recorder import VERSION, collect_rows, save_rows, without_moments
+from donewhen.agent.work.recorder import VERSION, collect_rows, describe_tool, save_rows, without_moments
 from donewhen.graph.deliver import note_undone
 from donewhen.graph.executors.executor import Executor
 from donewhen.graph.people.interjections import hearing
@@ -29,6 +30,9 @@ from donewhen.state.errors import ConfigError
 from donewhen.state.run import Json
 from donewhen.state.secrets import redact
 from donewhen.state.settings import merge_settings
+
+QUESTION_CHARS = 300
+"""Of a question or an answer, in a difference."""
 
 
 class ReplayDifference(AssertionError):
@@ -109,6 +113,8 @@ class _Replay:
         try:
             async with self._agent(model) as agent:
                 request.stop = agent.drain
+                if self.prompts and (self.tools is not None or self.options.get("executors")):
+                    self._check_tools(agent)
                 for at, row in enumerate(request.rows):
                     request.stop_after = request.replies_before_stop(at)
                     run = await self._act(agent, model, row, run)
@@ -132,6 +138,18 @@ class _Replay:
         made |= {"config": Config(), **self.options}
         return Agent(model, tools, **{**made, "storage": self.storage, "executors": executors})
 
+    def _check_tools(self, agent: Agent) -> None:
+        """Raise ReplayDifference for the first tool that is missing, new, or not described as it was."""
+        before = {about["name"]: about for about in self.request.start["tools"]}
+        toolbox = agent.executors.toolbox
+        now = {name: describe_tool(toolbox, name) for name in toolbox}
+        for name in [*before, *now]:
+            if name not in now or name not in before:
+                raise ReplayDifference(f"the tool {name} is {'missing' if name in before else 'new'}")
+            for key in ("description", "effect", "input_schema"):
+                if (one := _lines(before[name][key])) != (other := _lines(now[name][key])):
+                    raise ReplayDifference(f"the tool {name} has another {key}:\n{diff(one, other)}")
+
     async def _act(self, agent: Agent, model: ScriptedModel, row: Json, run: Run | None) -> Run | None:
         """Do what a row says and return the run; the rows that the model, the tools and the hooks read do nothing."""
         match row["kind"]:
@@ -142,6 +160,7 @@ class _Replay:
                 return await agent.run_submitted(self.thread_id)
             case "answer":
                 run = self._check(model, run, "waiting")
+                _check_asked(row.get("asked"), run.pending[0])
                 changed = merge_settings(self.request.settings_of(row), agent.settings) if "settings" in row else None
                 return await agent.resume(run, row["answer"], settings=changed)
             case "steer":
@@ -169,8 +188,8 @@ class _Replay:
         if said := [*self.request.differences, *failed]:
             raise ReplayDifference(said[0])
         if run.status != status:
-            asked = f": {run.pending[0]['question']}" if run.pending else f" ({run.answer})" if run.answer else ""
-            raise ReplayDifference(f"the run is {run.status}{asked}; recorded: {status}")
+            shown = _shorten(run.pending[0]["question"] if run.pending else run.answer)
+            raise ReplayDifference(f"the run is {run.status} ({shown}); recorded: {status}")
         return run
 
     def _check_end(self, model: ScriptedModel, run: Run | None, end: Json) -> Run:
@@ -182,6 +201,24 @@ class _Replay:
         if found := diff(masked(end["text"]), masked(text)):
             raise ReplayDifference(f"the answer is another one:\n{found}")
         return run
+
+
+def _shorten(text: str) -> str:
+    return textwrap.shorten(text, QUESTION_CHARS, placeholder=" …")
+
+
+def _lines(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, indent=1, sort_keys=True)
+
+
+def _check_asked(recorded: Mapping[str, Any] | None, pending: Mapping[str, Any]) -> None:
+    """Raise ReplayDifference if a person is asked something of another kind, or for another step, than was recorded."""
+    if recorded and any(recorded[key] != pending.get(key) for key in ("kind", "step")):
+        before, now = (
+            f"{each['kind']} of {each.get('step') or 'the run'}: {_shorten(each['question'])}"
+            for each in (recorded, pending)
+        )
+        raise ReplayDifference(f"another question is asked ({now}); recorded: {before}")
 
 
 def _with_recorded(given: Any, recorded: Mapping[str, BaseTool]) -> Any:

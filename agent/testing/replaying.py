@@ -39,6 +39,8 @@ from donewhen.state.settings import ROLES, Settings
 
 MOST_LINES = 60
 """Of a difference, what is shown."""
+CONTEXT_CHARS = 100
+"""Of a line that is the same, in a difference."""
 FREE = {"input": 0, "output": 0}
 ACTS = ("start", "answer", "steer", "audit", "undone", "cancel")
 DECISIONS = {each.__name__: each for each in (Refuse, Ask, Note)}
@@ -113,7 +115,9 @@ class RequestReplay:
             number = [*queue, place.key].index(place.key) + 1
             queue[place.key] = self._reply(place, number, asked if prompts else None, row)
         scripts = {role: {step: [*of.values()] for step, of in by.items()} for role, by in roles.items()}
-        return ScriptedModel(roles={**scripts, "judge": scripts["judge"] or []})
+        model = ScriptedModel(roles={**scripts, "judge": scripts["judge"] or []})
+        model.script.place = "the recording"
+        return model
 
     def _read_replies(self) -> Iterable[tuple[Json, list[Json], "_Place"]]:
         messages: dict[str, Json] = {}
@@ -391,5 +395,8 @@ def masked(text: str) -> str:
 def diff(before: str, now: str) -> str:
     """Return the lines in which two texts differ."""
     lines = list(unified_diff(before.splitlines(), now.splitlines(), "recorded", "now", n=1, lineterm=""))
+    lines = [
+        f"{line[:CONTEXT_CHARS]} …" if line.startswith(" ") and len(line) > CONTEXT_CHARS else line for line in lines
+    ]
     more = [f"… {len(lines) - MOST_LINES} more lines"] if len(lines) > MOST_LINES else []
     return "\n".join([*lines[:MOST_LINES], *more])

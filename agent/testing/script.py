@@ -2,10 +2,12 @@
 
 import hashlib
 import re
+import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, TypeAlias
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
@@ -126,13 +128,17 @@ class Turn:
     message_id: str
     call_prefix: str
     first_call: int
+    place: str = ""
+    """Which reply it is, of which script, and what it answers; for errors."""
 
 
 class Script:
     """The cursor that all copies of a model share; safe to draw from several threads."""
 
-    def __init__(self, queues: dict[tuple[str | None, str | None], Queue], strict: bool) -> None:
+    def __init__(self, queues: dict[tuple[str | None, str | None], Queue], strict: bool, place: str = "") -> None:
         self.queues = queues
+        self.place = place
+        """Where the script stands: `test_mail.py:12`."""
         self.strict = strict
         self.requests: list[Request] = []
         self.audits: list[Request] = []
@@ -166,8 +172,10 @@ class Script:
             try:
                 reply = queue.take(self.strict)
             except IndexError:
-                raise ScriptExhausted(_too_often(queue, request)) from None
-            return Turn(request, reply, _message_id(queue, request), *self._next_call(key[1], request))
+                raise ScriptExhausted(_too_often(queue, request, self.place)) from None
+            last = request.messages[-1].type if request.messages else "none"
+            place = f"reply {queue.used} of {queue.name} ({self.place}), to a message of type {last}"
+            return Turn(request, reply, _message_id(queue, request), *self._next_call(key[1], request), place)
 
     def number_calls(self, turn: Turn, count: int) -> list[str]:
         """Return ids for `count` tool calls: `call_1`, …, or `call_s1_1`, … if the step has its own script."""
@@ -221,7 +229,15 @@ def build_script(replies: Replies, roles: Roles | None, strict: bool, times: int
             queues[role, step] = Queue(_name(role, step), of_step)
     for queue in queues.values():
         _check_kinds(queue)
-    return Script(queues, strict)
+    return Script(queues, strict, place_of_caller())
+
+
+def place_of_caller() -> str:
+    """Return file and line of the code that called into this package."""
+    frame = sys._getframe(1)
+    while frame.f_back and str(frame.f_globals.get("__name__", "")).startswith("donewhen.agent.testing."):
+        frame = frame.f_back
+    return f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno}"
 
 
 def playing(replies: Sequence[Any]) -> Policy:
@@ -231,9 +247,12 @@ def playing(replies: Sequence[Any]) -> Policy:
     that any process can continue.
     """
 
+    written = place_of_caller()
+
     def reply(messages: list[BaseMessage], tools: list[dict[str, Any]]) -> Any:
-        place = sum(isinstance(message, AIMessage) for message in messages)
-        assert place < len(replies), f"asked for reply {place + 1} of {len(replies)}: {messages[-1].text[:300]}"
+        place, last = sum(isinstance(message, AIMessage) for message in messages), messages[-1]
+        asked = f"playing(…) of {written} was asked for reply {place + 1} of {len(replies)}"
+        assert place < len(replies), f"{asked}.{_shown(last)}"
         return replies[place]
 
     return reply
@@ -276,13 +295,16 @@ def _count(number: int, one: str, many: str) -> str:
     return f"{number} {one if number == 1 else many}"
 
 
-def _too_often(queue: Queue, request: Request) -> str:
-    last = request.messages[-1] if request.messages else None
-    shown = f" The last message ({last.type}) was: {str(last.text)[:200]!r}" if last else ""
+def _too_often(queue: Queue, request: Request, place: str) -> str:
+    shown = _shown(request.messages[-1]) if request.messages else ""
     asked = _name(request.role, request.step)
-    source = "" if queue.name == asked else f" ({queue.name})"
+    source = place if queue.name == asked else f"{queue.name}, {place}"
     count = _count(queue.size or 0, "reply", "replies")
-    return f"{asked} was called again, but its script{source} has {count}.{shown}"
+    return f"{asked} was called again, but its script ({source}) has {count}.{shown}"
+
+
+def _shown(last: BaseMessage) -> str:
+    return f" The last message ({last.type}) was: {str(last.text)[:200]!r}"
 
 
 def _message_id(queue: Queue, request: Request) -> str:

@@ -181,11 +181,15 @@ class ScriptedModel(BaseChatModel):
 async def settle(turn: Turn) -> AIMessage | BaseException:
     """Call policies until there is a message, or raise the exception they return."""
     item: Any = turn.reply
-    while is_policy(item):
-        item = item(turn.request.messages, turn.request.tools)
-        if inspect.isawaitable(item):
-            item = await item
-    return _message(item)
+    try:
+        while is_policy(item):
+            item = item(turn.request.messages, turn.request.tools)
+            if inspect.isawaitable(item):
+                item = await item
+    except Exception as error:
+        error.add_note(f"This was {turn.place}.")
+        raise
+    return _message(item, turn.place)
 
 
 def is_policy(item: object) -> bool:
@@ -216,7 +220,7 @@ def finished(message: AIMessage, turn: Turn, script: Script, model_name: str) ->
     return whole
 
 
-def _message(item: object) -> AIMessage | BaseException:
+def _message(item: object, place: str) -> AIMessage | BaseException:
     if isinstance(item, type) and issubclass(item, BaseException):
         return item()
     if isinstance(item, BaseException | AIMessage):
@@ -225,7 +229,7 @@ def _message(item: object) -> AIMessage | BaseException:
         return reply(item)
     if isinstance(item, list | tuple | Mapping) and is_reply(item):
         return reply(calls=cast(list[Call], [item] if isinstance(item, Mapping) else item))
-    raise ScriptError(f"a policy returned no reply but {kind(item)}; see ScriptedModel")
+    raise ScriptError(f"a policy returned no reply but {kind(item)}, in {place}; see ScriptedModel")
 
 
 def _estimate(request: Request, message: AIMessage) -> UsageMetadata:

@@ -99,7 +99,7 @@ class Recorder(AsyncCallbackHandler):
             name: {"description": card.description, "skills": list(card.skills), **_about_executor(executors[name])}
             for name, card in cards.items()
         }
-        tools = [{**_about_tool(toolbox, name), "private": name in executors.private} for name in toolbox]
+        tools = [{**describe_tool(toolbox, name), "private": name in executors.private} for name in toolbox]
         settings = request.settings.model_dump(mode="json", exclude_unset=True)
         given = {"goal": request.goal, "request": request.to_json(), "settings": settings, "models": models}
         await self.write("start", turn=turn, **given, tools=tools, executors=known)
@@ -110,12 +110,13 @@ class Recorder(AsyncCallbackHandler):
         for row in await _rows_of_end(self._store, self._thread_id, snapshot, _rows_of_last(rows)):
             await self.write(**row)
 
-    async def go_on(self, command: Any, settings: Settings | None) -> None:
+    async def go_on(self, command: Any, asked: Sequence[Mapping[str, Any]], settings: Settings | None) -> None:
         """Write what a stopped or waiting run goes on with: an answer, or the words of `steer`."""
         changed = {"settings": settings.model_dump(mode="json", exclude_unset=True)} if settings else {}
         if isinstance(command, Command) and isinstance(command.resume, Mapping):
+            question = {key: asked[0].get(key) for key in ("kind", "step", "question")}
             for answer in command.resume.values():
-                await self.write("answer", answer=answer, **changed)
+                await self.write("answer", answer=answer, asked=question, **changed)
         elif command:
             await self.write("steer", text=command["messages"][-1].text, **changed)
 
@@ -200,7 +201,8 @@ def _digest(message: Json) -> str:
     return hashlib.sha256(json.dumps(message, sort_keys=True, default=str).encode()).hexdigest()[:16]
 
 
-def _about_tool(toolbox: Toolbox, name: str) -> Json:
+def describe_tool(toolbox: Toolbox, name: str) -> Json:
+    """Return what models and the runtime know of a tool."""
     known = toolbox[name]
     metadata: Mapping[str, Any] = known.tool.metadata or {}
     kept = {

@@ -95,12 +95,24 @@ async def test_tools_of_ones_own_are_really_called() -> None:
     with pytest.raises(ReplayDifference, match="the prompt is another one"):
         await recording.replay(instructions="Be brief.")
 
+    def more(where: str, floor: int = 0) -> str:
+        """Look somewhere."""
+        return where
+
+    more.__name__ = "look"
+    with pytest.raises(ReplayDifference, match=r'the tool look has another input_schema:(.|\n)*\+  "floor"'):
+        await recording.replay(tools=[more, send], effects=EFFECTS)
+    with pytest.raises(ReplayDifference, match="the tool send is missing"):
+        await recording.replay(tools=[look], effects={"look": "read"})
+    with pytest.raises(ReplayDifference, match=r"another question is asked \(question of s1: To .*recorded: plan"):
+        await recording.replay(settings={"confirm": "never"})
+
 
 async def test_the_first_difference_is_named() -> None:
     """R02: another call, another end and a reply too many, each in words that say what was recorded."""
     for change, said in (
         ({"kind": "result"}, "look is called with"),
-        ({"kind": "answer"}, "the run is waiting: .* recorded: completed"),
+        ({"kind": "answer"}, r"the run is waiting \(Approve.* recorded: completed"),
         ({"kind": "end", "code": "other"}, "recorded: 'other'"),
         ({"kind": "end", "text": "Ann knows nothing."}, r"\+Ann knows of 3 lamps"),
     ):

@@ -1,7 +1,10 @@
 """ScriptedModel: the one fake of the one outer seam. It fails when called too often or too seldom."""
 
 import asyncio
+import inspect
+import re
 from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,6 +20,7 @@ from donewhen.testing import (
     ScriptUnfinished,
     call,
     finish_step,
+    playing,
     reply,
 )
 
@@ -83,6 +87,25 @@ async def test_called_too_often_names_role_count_and_last_message() -> None:
     assert "2 replies" in said
     assert long.text[:200] in said
     assert long.text[:201] not in said
+
+
+async def test_errors_of_a_script_name_its_place_and_the_reply() -> None:
+    """P19: the script's file and line, the number of the reply, and to what it was."""
+
+    def fails(messages: Any, tools: Any) -> Any:
+        raise KeyError("offer")
+
+    one = f"{Path(__file__).name}:{inspect.currentframe().f_lineno + 1}"  # type: ignore[union-attr]
+    model = ScriptedModel(["one", fails, lambda messages, tools: 3, playing([])])
+    await model.ainvoke("go on")
+    with pytest.raises(KeyError) as caught:
+        await model.ainvoke("go on")
+    assert caught.value.__notes__ == [f"This was reply 2 of the script ({one}), to a message of type human."]
+    for said in (f"int, in reply 3 of the script ({one}), to a", f"playing(…) of {one} was asked for reply 1 of 0"):
+        with pytest.raises(AssertionError, match=re.escape(said)):
+            await model.ainvoke("go on")
+    with pytest.raises(ScriptExhausted, match=re.escape(f"the script, {one})")):
+        await model.ainvoke([*asked("execute", "s1")])
 
 
 async def test_a_runtime_that_swallows_the_exhaustion_cannot_hide_it() -> None:
