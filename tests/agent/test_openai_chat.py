@@ -58,6 +58,7 @@ REQUESTS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "one's own messages": ({}, {"extra_body": {"messages": [{"role": "user", "content": "mine"}]}}),
     "streamed": ({"streaming": True, "stream_usage": True}, {}),
     "Responses API": ({"use_responses_api": True}, {}),
+    "structured output": ({}, {"response_format": Found}),
 }
 
 
@@ -91,12 +92,6 @@ async def test_the_body_is_the_ordinary_one(name: str, tools: list[Any]) -> None
     ordinary = await bodies(ChatOpenAI, given, options, tools)
     assert len(ordinary) == 2
     assert await bodies(OpenAIChat, given, options, tools) == ordinary
-
-
-async def test_structured_output_goes_the_ordinary_way() -> None:
-    """N53: a request with a response format is made by OpenAI's own client."""
-    form = {"response_format": Found}
-    assert await bodies(OpenAIChat, {}, form, []) == await bodies(ChatOpenAI, {}, form, [])
 
 
 def test_messages_and_tools_are_not_looked_at_again() -> None:

@@ -50,7 +50,7 @@ async def test_the_checklist_has_the_order_of_the_plan_that_runs() -> None:
 
 
 async def test_a_refused_edit_keeps_what_was_edited() -> None:
-    """N38, C03: the reason stands above the form, which is as it was left; mended, it runs."""
+    """N38, C02, C03, U3: the reason stands above the form, which is as it was left; mended, it runs as edited."""
     execute = [call("read_note", path="a.txt"), finish_step("seven", ["s1.1", "s1.1"])]
     async with served(agent(triage=[submit_plan([READ])], execute=execute)) as page, browser(page) as tab:
         await asked(tab)
@@ -58,6 +58,8 @@ async def test_a_refused_edit_keeps_what_was_edited() -> None:
         await tab.locator(".edit .crit textarea").nth(1).fill("the number is named")
         await tab.fill(".edit .row > textarea", "")
         await tab.locator(".limits input").first.fill("7")
+        await tab.click("text=Add a step")
+        await tab.locator(".edit .row").nth(1).locator("[aria-label=Remove]").click()
         await tab.click("text=Run it as edited")
         await tab.wait_for_selector(".card.ask .problem")
         assert await tab.input_value(".edit .crit:nth-child(2) textarea") == "the number is named"
@@ -67,6 +69,8 @@ async def test_a_refused_edit_keeps_what_was_edited() -> None:
         await tab.wait_for_selector(".receipt")
         assert await tab.inner_text(".step .what") == "Read it all"
         assert "2/7 rounds" in await tab.inner_text("#meter")
+        await tab.click(".receipt > summary")
+        assert "the number is named" in await tab.inner_text(".receipt")
 
 
 async def test_the_text_of_a_plan_follows_its_list() -> None:
