@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from langchain_core.messages import AIMessage
 from langchain_core.tools import StructuredTool
 
-from donewhen.graph.llm.history import storable_reply
+from donewhen.graph.llm.history import TEXT_CHARS, storable_reply
 from donewhen.graph.llm.reply import CALLS_CHARS, QUESTION, Decision, UnusableReply, read_reply
 from donewhen.graph.llm.stream import join_chunks
 from donewhen.graph.tools.toolbox import Toolbox
@@ -191,6 +191,13 @@ def test_a_decision_too_long_is_refused_and_a_long_call_kept_without_its_argumen
     assert decision(writing).calls[0]["args"]["path"] == "a"
     assert storable_reply(writing).tool_calls == []
     assert len(storable_reply(writing).text) < 100
+
+
+def test_of_a_huge_reply_the_transcript_keeps_head_and_tail() -> None:
+    """F6, X12: and says that something was left out."""
+    short = storable_reply(AIMessage("All work and no play. " * 230_000))
+    assert len(short.text) < TEXT_CHARS + 100
+    assert "characters left out" in short.text
 
 
 def test_what_cannot_be_stored_is_not_kept() -> None:
