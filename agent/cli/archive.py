@@ -12,8 +12,7 @@ from donewhen.agent.cli.result import MEMORY, SCHEMA_VERSION, Exit, print_json
 from donewhen.agent.cli.screen.terminal import clean
 from donewhen.agent.config import DEMO, Config, read_config
 from donewhen.agent.logs import set_up
-from donewhen.agent.storage import open_storage
-from donewhen.agent.storage.storage import parse_url
+from donewhen.agent.storage import open_storage, parse_url
 from donewhen.agent.work.queue import ThreadInfo, list_threads
 from donewhen.state.errors import ConfigError, UnknownThread
 

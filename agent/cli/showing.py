@@ -24,8 +24,7 @@ from donewhen.agent.cli.screen.terminal import Terminal, Text, clean, open_termi
 from donewhen.agent.cli.screen.views import Progress, mode_text
 from donewhen.agent.config import DEMO, Config
 from donewhen.agent.run import Run
-from donewhen.agent.storage import open_storage
-from donewhen.agent.storage.storage import parse_url
+from donewhen.agent.storage import open_storage, parse_url
 from donewhen.agent.work.queue import ThreadInfo
 from donewhen.agent.work.recorder import collect_rows, save_rows
 from donewhen.state.errors import DoneWhenError

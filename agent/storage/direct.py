@@ -14,10 +14,10 @@ from langgraph.checkpoint.base import (
 )
 from langgraph.store.base import BaseStore, Op, Result
 
-from donewhen.agent.storage.storage import Opened, Storage
+from donewhen.agent.storage.storage import Storage, Worked
 from donewhen.graph.sync import wait
 
-Opener = Callable[[str | None], AbstractAsyncContextManager[Opened]]
+Opener = Callable[[str | None], AbstractAsyncContextManager[Worked]]
 """Opens a session to write on a thread, or a reader for None."""
 PATIENCE = 10.0
 """Seconds that a write waits for its turn; a run holds its thread for longer."""
@@ -26,7 +26,7 @@ PATIENCE = 10.0
 def direct(storage: Storage) -> tuple["DirectSaver", "DirectStore"]:
     """Return checkpointer and store of a storage; a write to a thread that is worked on raises ThreadBusy."""
 
-    def opener(thread_id: str | None) -> AbstractAsyncContextManager[Opened]:
+    def opener(thread_id: str | None) -> AbstractAsyncContextManager[Worked]:
         return storage.reader() if thread_id is None else storage.session(thread_id, patience=PATIENCE)
 
     return DirectSaver(opener, storage.next_version), DirectStore(lambda _: storage.writer())

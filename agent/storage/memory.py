@@ -11,13 +11,13 @@ from langgraph.store.memory import InMemoryStore
 
 from donewhen.agent.storage.cipher import StrictSerializer
 from donewhen.agent.storage.storage import Hear, Opened, wait_unnotified
-from donewhen.agent.storage.store import escape_namespace
+from donewhen.agent.storage.store import RowStore, escape_namespace
 from donewhen.agent.storage.table import TABLE
 from donewhen.state.errors import StorageError, ThreadBusy
 from donewhen.state.values import store_label
 
 
-class MemoryStore(InMemoryStore):
+class MemoryStore(InMemoryStore, RowStore):
     """LangGraph's store, with the thread table."""
 
     def __init__(self) -> None:
@@ -30,7 +30,6 @@ class MemoryStore(InMemoryStore):
         self._rows.close()
 
     async def rows(self, sql: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
-        """Execute one statement on the thread table."""
         return self._rows.execute(sql, values).fetchall()
 
 

@@ -24,11 +24,12 @@ from langgraph.checkpoint.base import (
     CheckpointTuple,
 )
 from langgraph.checkpoint.sqlite import SqliteSaver
-from langgraph.store.base import BaseStore, Op, PutOp, Result
+from langgraph.store.base import Op, PutOp, Result
 from langgraph.store.sqlite import SqliteStore
 
 from donewhen.agent.storage.cipher import StrictSerializer
 from donewhen.agent.storage.rounds import Rounds, finish
+from donewhen.agent.storage.store import RowStore
 
 MOST_FREE = 0.25
 """The largest share of free pages that is kept when the last user closes the file."""
@@ -74,15 +75,6 @@ class _Call:
         except BaseException as error:
             self.error = error
         return self.error is None
-
-    def tell(self) -> None:
-        """Pass the result to the caller, if it still waits."""
-        if self.future.done():
-            return
-        if self.error is not None:
-            self.future.set_exception(self.error)
-        else:
-            self.future.set_result(self.answer)
 
 
 class SqliteFile:
@@ -196,8 +188,14 @@ def _answer(calls: list[_Call]) -> None:
 
 
 def _tell(calls: list[_Call]) -> None:
+    """Pass results to those callers that still wait."""
     for call in calls:
-        call.tell()
+        if call.future.done():
+            continue
+        if call.error is not None:
+            call.future.set_exception(call.error)
+        else:
+            call.future.set_result(call.answer)
 
 
 _files: dict[tuple[int, Path, int], SqliteFile] = {}
@@ -343,7 +341,7 @@ class FileSaver(BaseCheckpointSaver[Any]):
         return self._next_version(current)
 
 
-class FileStore(BaseStore):
+class FileStore(RowStore):
     """The store beside it."""
 
     def __init__(self, session: FileSession) -> None:
@@ -369,7 +367,6 @@ class FileStore(BaseStore):
         return asyncio.run_coroutine_threadsafe(self.abatch(ops), self._loop).result()
 
     async def rows(self, sql: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
-        """Execute one statement on the thread table."""
         if sql.startswith("INSERT"):
             self.session.recorder.execute(sql, values)
             await self.session.commit()

@@ -1,86 +1,23 @@
-"""Storage URLs, and one interface for every database: sessions with a lock per thread, readers without."""
+"""One interface for every database: sessions with a lock per thread, readers without."""
 
 import asyncio
 import os
 import random
-import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
-from dataclasses import dataclass
-from pathlib import Path
 from time import monotonic
-from typing import Any, Literal, Protocol
+from typing import Any, Protocol
 from weakref import WeakSet
 
 from langgraph.checkpoint.base import BaseCheckpointSaver
-from langgraph.store.base import BaseStore
 
 from donewhen.agent.storage.cipher import Cipher
 from donewhen.agent.storage.sealed_saver import SealedSaver
-from donewhen.agent.storage.store import AT_ONCE, ThreadStore
+from donewhen.agent.storage.store import AT_ONCE, RowStore, ThreadStore
 from donewhen.state.errors import ConfigError, DoneWhenError, StorageError, ThreadBusy
 
 LONGEST_THREAD_ID = 255
 """The most characters of a thread id, because database indexes limit keys."""
-
-_SCHEME = re.compile(r"\A([A-Za-z][A-Za-z0-9+.-]+):")
-_FORMS = "memory:, sqlite:///runs.db, a path such as runs.db, or postgresql://user@host/database"
-
-
-@dataclass(frozen=True)
-class Location:
-    """A parsed storage URL."""
-
-    kind: Literal["memory", "sqlite", "postgres"]
-    url: str
-    """As given; may contain a password."""
-    display: str
-    """Safe for logs and errors."""
-    path: Path = Path()
-    """The file of a SQLite database, absolute, symbolic links followed."""
-
-
-def parse_url(url: str) -> Location:
-    """Return the location of `url`. Raises ConfigError for an invalid one."""
-    if not url.strip() or "\0" in url:
-        raise ConfigError(f"storage {url!r} is not a storage URL: use {_FORMS}")
-    match = _SCHEME.match(url)
-    scheme = match.group(1).lower() if match else ""
-    if scheme == "memory":
-        if url.split(":", 1)[1].strip("/"):
-            raise ConfigError(f"storage {url!r}: memory: takes nothing after it")
-        return Location("memory", url, "memory:")
-    if scheme in ("postgres", "postgresql"):
-        return Location("postgres", url, without_password(url))
-    if scheme == "sqlite":
-        return _file(url, _sqlite_path(url))
-    if scheme and (url[len(scheme) + 1 :].startswith("/") or not Path(url).exists()):
-        raise ConfigError(f"storage {without_password(url)!r} is of an unknown kind: use {_FORMS}")
-    return _file(url, url)
-
-
-def _sqlite_path(url: str) -> str:
-    rest = url.split(":", 1)[1]
-    path = rest[3:] if rest.startswith("///") else rest
-    return "" if path.startswith("//") else path
-
-
-def _file(url: str, path: str) -> Location:
-    if not path.strip("/") or path.endswith(":memory:"):
-        raise ConfigError(
-            f"storage {url!r} names no file: use sqlite:///runs.db, sqlite:////absolute/runs.db or memory:"
-        )
-    try:
-        resolved = Path(path).expanduser().resolve()
-    except (OSError, RuntimeError) as error:
-        raise ConfigError(f"storage {url!r}: {error}") from error
-    return Location("sqlite", url, f"sqlite:///{resolved}", resolved)
-
-
-def without_password(url: str) -> str:
-    """Return `url` with every password replaced by `***`."""
-    url = re.sub(r"^([^:/?#]+://[^:@/?#]*):.*@", r"\1:***@", url, flags=re.DOTALL)
-    return re.sub(r"(?i)([?&][^=&]*password=)[^&]*", r"\1***", url)
 
 
 def check_thread_id(thread_id: object) -> str:
@@ -96,7 +33,7 @@ def check_thread_id(thread_id: object) -> str:
     return thread_id
 
 
-Opened = tuple[BaseCheckpointSaver[Any], BaseStore]
+Opened = tuple[BaseCheckpointSaver[Any], RowStore]
 """The saver and store that a database opens; a Storage wraps the store in a `ThreadStore`."""
 Worked = tuple[BaseCheckpointSaver[Any], ThreadStore]
 locks: WeakSet[Any] = WeakSet()

@@ -3,6 +3,7 @@
 import asyncio
 import math
 import re
+from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar
@@ -50,6 +51,20 @@ _ALL = 1_000_000_000
 _UNSTORABLE = pattern("[\0\ud800-\udfff]")
 
 
+class RowStore(BaseStore):
+    """The store of a database: LangGraph's, that also executes the SQL of our own tables."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    async def rows(self, sql: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
+        """Execute one statement, with `?` for its values, in a transaction of its own; return the rows it reads.
+
+        The statements are those of `table.py`, in the SQL that SQLite and PostgreSQL have in common. An INSERT is
+        committed after all that this session wrote before.
+        """
+
+
 class ThreadStore(BaseStore):
     """Stores refuse dots in labels, and thread ids are labels here: labels are escaped on the way in and out.
 
@@ -59,10 +74,10 @@ class ThreadStore(BaseStore):
     a read would be a write.
     """
 
-    def __init__(self, inner: BaseStore, cipher: Cipher | None = None) -> None:
+    def __init__(self, inner: RowStore, cipher: Cipher | None = None) -> None:
         self._inner = inner
         self._cipher = cipher
-        self.threads: ThreadTable = ThreadTable(getattr(inner, "rows"), cipher)  # noqa: B009
+        self.threads: ThreadTable = ThreadTable(inner.rows, cipher)
         """The thread table."""
         self.sealed: bool = cipher is not None
         """Whether values are encrypted."""

@@ -8,10 +8,11 @@ from contextlib import asynccontextmanager, contextmanager
 from typing import Any, cast
 
 from langgraph.checkpoint.base import BaseCheckpointSaver
-from langgraph.store.base import BaseStore, Op, PutOp, Result, TTLConfig
+from langgraph.store.base import Op, PutOp, Result, TTLConfig
 
 from donewhen.agent.storage import Storage, open_storage
 from donewhen.agent.storage.storage import Database, Opened
+from donewhen.agent.storage.store import RowStore
 from donewhen.agent.testing.crash import Crash, Crashed
 from donewhen.state.errors import StorageError
 
@@ -78,21 +79,20 @@ def _reach_around(write: Callable[..., Any], operation: str, crash: Crash) -> Ca
     return awaited if inspect.iscoroutinefunction(write) else plain
 
 
-class CrashingStore(BaseStore):
+class CrashingStore(RowStore):
     """A store that reaches `store` before each batch that writes and `store.done` after it."""
 
-    def __init__(self, inner: BaseStore, crash: Crash) -> None:
+    def __init__(self, inner: RowStore, crash: Crash) -> None:
         self._inner = inner
         self._crash = crash
         self.supports_ttl: bool = inner.supports_ttl
         self.ttl_config: TTLConfig | None = inner.ttl_config
 
-    async def rows(self, sql: str, values: Sequence[Any]) -> Any:
-        inner: Any = self._inner
+    async def rows(self, sql: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
         if sql.startswith("SELECT"):
-            return await inner.rows(sql, values)
+            return await self._inner.rows(sql, values)
         with _around(self._crash, "store"):
-            return await inner.rows(sql, values)
+            return await self._inner.rows(sql, values)
 
     async def abatch(self, ops: Iterable[Op]) -> list[Result]:
         ops = list(ops)

@@ -27,7 +27,7 @@ from donewhen.agent.storage.cipher import StrictSerializer
 from donewhen.agent.storage.postgres.connections import PgConnection
 from donewhen.agent.storage.rounds import Rounds
 from donewhen.agent.storage.storage import unique_version
-from donewhen.agent.storage.store import stop_batching
+from donewhen.agent.storage.store import RowStore, stop_batching
 from donewhen.state.private_langgraph import DeltaSnapshot
 
 Part = tuple[str, Sequence[Any]]
@@ -155,7 +155,7 @@ class SessionSaver(AsyncPostgresSaver):
             yield cursor
 
 
-class SessionStore(AsyncPostgresStore):
+class SessionStore(AsyncPostgresStore, RowStore):
     """LangGraph's query for `get` also updates times to live, which a reader may not do, so it is replaced."""
 
     saver: SessionSaver
@@ -210,7 +210,7 @@ class SessionStore(AsyncPostgresStore):
         ]
 
     async def rows(self, sql: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
-        """Execute one statement on the thread table, and notify workers of queued work."""
+        """Execute one statement, and notify workers of queued work."""
         if sql.startswith("INSERT"):
             await self.saver.commit()  # whoever reads where a thread is reads its checkpoint next
         if sql.startswith("INSERT") and values[1] == "queued":

@@ -11,8 +11,8 @@ import psycopg
 import pytest
 
 from donewhen import ConfigError, StorageError
+from donewhen.agent.storage import Storage, parse_url
 from donewhen.agent.storage.sqlite import SqliteDatabase
-from donewhen.agent.storage.storage import Storage, parse_url
 from donewhen.agent.storage.table import TABLES
 from tests.kit.storage.cases import open_storage
 from tests.kit.storage.servers import fresh_postgres_url

@@ -11,7 +11,7 @@ import yaml
 from typer.testing import CliRunner
 
 from donewhen.agent.config import read_config
-from donewhen.agent.storage.storage import parse_url
+from donewhen.agent.storage import parse_url
 from donewhen.agent.work.worker import GRACE
 from tests.kit.places import ROOT
 from tests.kit.screens.shell import app
