@@ -10,7 +10,7 @@ import typer
 from donewhen.state.imports import pause_collection
 
 if TYPE_CHECKING:
-    from donewhen.agent.cli import jobs, options, session, showing
+    from donewhen.agent.cli import jobs, options, runs, showing
     from donewhen.agent.cli.archive import Archive
 
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")]
@@ -82,7 +82,7 @@ def at(storage: str | None, json: bool, command: Callable[["Archive"], int]) -> 
 
 
 if not TYPE_CHECKING:
-    jobs, options, session, showing = Lazy("jobs"), Lazy("options"), Lazy("session"), Lazy("showing")
+    jobs, options, runs, showing = Lazy("jobs"), Lazy("options"), Lazy("runs"), Lazy("showing")
 
 
 app: typer.Typer = typer.Typer(
@@ -234,7 +234,7 @@ def run(
             values,
             trust_skills,
         )
-        return session.run_goal(request, options.OutputOptions(archive, yes, events, quiet, once))
+        return runs.run_goal(request, options.OutputOptions(archive, yes, events, quiet, once))
 
     at(storage, json or events, command)
 
@@ -272,7 +272,7 @@ def resume(
     def command(archive: "Archive") -> int:
         reply = options.AnswerOptions(answer, approve, reject, cancel, answer_file, id, steer)
         output = options.OutputOptions(archive, yes, events, quiet, once)
-        return session.resume_thread(thread, reply, output, model=model, dir=dir, detach=detach)
+        return runs.resume_thread(thread, reply, output, model=model, dir=dir, detach=detach)
 
     at(storage, json or events, command)
 
@@ -305,7 +305,7 @@ def chat(
     def command(archive: "Archive") -> int:
         settings = {"limits": limit or [], "confirm": confirm, "approvals": approvals, "when_busy": "next_round"}
         request = options.RunOptions("", dir, model, None, allow_command or [], False, settings, mcp=mcp)
-        return session.serve_page(archive, request, port=port or 0, browser=browser)
+        return runs.serve_page(archive, request, port=port or 0, browser=browser)
 
     at(storage, False, command)
 
@@ -319,7 +319,7 @@ def serve_as_mcp(
     """Be an MCP server on stdin and stdout: run, resume with the user's answer, show."""
 
     def command(archive: "Archive") -> int:
-        return session.serve_mcp(archive, options.RunOptions("", dir, model, None, [], False, {}))
+        return runs.serve_mcp(archive, options.RunOptions("", dir, model, None, [], False, {}))
 
     at(storage, False, command)
 
@@ -332,7 +332,7 @@ def serve_as_acp(
     """Be an agent of an editor over ACP, on stdin and stdout, in the folder that the editor has open."""
 
     def command(archive: "Archive") -> int:
-        return session.serve_acp(archive, options.RunOptions("", Path("."), model, None, [], False, {}))
+        return runs.serve_acp(archive, options.RunOptions("", Path("."), model, None, [], False, {}))
 
     at(storage, False, command)
 
@@ -366,7 +366,7 @@ def audit(
     json: AsJson = False,
 ) -> None:
     """Have a judge doubt what a finished run delivered, where nobody did or once more."""
-    at(storage, json, lambda archive: session.audit_thread(thread, options.OutputOptions(archive, once=True), judge))
+    at(storage, json, lambda archive: runs.audit_thread(thread, options.OutputOptions(archive, once=True), judge))
 
 
 @app.command()

@@ -16,9 +16,9 @@ from donewhen.agent.agent import Agent
 from donewhen.agent.cli.archive import Archive
 from donewhen.agent.cli.options import Choices, read_values
 from donewhen.agent.cli.result import STATUSES, Exit, local_time, print_json, report, run_object, short_id
+from donewhen.agent.cli.runs import QUEUE, open_agent
 from donewhen.agent.cli.screen.terminal import clean, open_terminal, shorten
 from donewhen.agent.cli.screen.views import Progress, View
-from donewhen.agent.cli.session import QUEUE, open_agent
 from donewhen.agent.config import Config
 from donewhen.agent.run import Run
 from donewhen.agent.storage import open_storage
