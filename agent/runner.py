@@ -217,8 +217,8 @@ async def write_end(store: ThreadStore, run: Run, values: Json, **change: Any) -
     change |= {"turn": values.get("turn", 0), "version": values.get("version", 0)}
     await write_stand(store, run, row, **change)
     if run.outcome and (row.get("settings") or {}).get("when_busy") == "next_round":
-        late = await read_interjections(store, run.thread_id, str(values.get("interjection_cursor") or ""))
-        if said := "\n".join(str(one["text"]) for one in late):
+        left = await read_interjections(store, run.thread_id, str(values.get("interjection_cursor") or ""))
+        if said := "\n".join(str(one["text"]) for one in left if not one.get("heard")):
             run = replace(run, problem=f"said when the work was done already, and not followed: {said[:LATE_CHARS]}")
             await write_stand(store, run, row, **{**change, "problem": run.problem})
     return await enqueue_left_answers(store, run)

@@ -18,7 +18,7 @@ from donewhen.graph.people.budget import (
     step_remaining,
 )
 from donewhen.graph.people.consent import activate_plan, check_for_changes
-from donewhen.graph.people.interjections import RUN, interjection_entries, new_interjections
+from donewhen.graph.people.interjections import RUN, hear, interjection_entries, new_interjections
 from donewhen.graph.people.pauses import ask_person, current_pause, make_pause
 from donewhen.graph.people.tasks import checklist, close_tasks, open_tasks
 from donewhen.state.language.texts import option_texts, say
@@ -46,6 +46,8 @@ async def advance(state: RunState, runtime: Runtime[Settings], *, deps: Deps) ->
         return {}
     draft = Draft(state)
     if said := await new_interjections(runtime, settings, state.get("interjection_cursor") or "", RUN):
+        marked = {row["key"]: row for row in await hear(runtime, said, None)}
+        said = [marked.get(row["key"], row) for row in said]
         entries = interjection_entries(said, state.get("journal") or ())
         draft.add({"journal": entries, "interjection_cursor": said[-1]["key"]})
     if changed := check_for_changes(draft.values, deps, settings):

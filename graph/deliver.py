@@ -19,6 +19,7 @@ from donewhen.graph.llm.output import OutputForm, form_of
 from donewhen.graph.llm.printed import read_printed
 from donewhen.graph.llm.reply import Decision, read_reply
 from donewhen.graph.llm.voice import Voice, push_rest
+from donewhen.graph.people.interjections import heard_interjections, interjection_entries
 from donewhen.graph.people.pauses import close_pause
 from donewhen.graph.people.tasks import checklist, close_tasks
 from donewhen.graph.step.audit import Subject, audit, is_audit_due
@@ -152,7 +153,11 @@ async def deliver(state: RunState, runtime: Runtime[Settings], config: RunnableC
         return await _audit_again(state, runtime, config, deps) if again else {}
     settings, ending = runtime.context, state.get("ending") or {"code": "worked", "reason": ""}
     code, steps = ending["code"], _end_open_steps(state.get("steps") or {}, ending)
-    values: Json = {**state, "steps": steps, "plan": _plan_of_request(state, code)}
+    # What was heard last, such as by a planner that answers at once, is not in the journal yet.
+    heard = await heard_interjections(runtime, state.get("interjection_cursor") or "")
+    said = interjection_entries(heard, state.get("journal") or ())
+    before = [*(state.get("journal") or ()), *said]
+    values: Json = {**state, "steps": steps, "plan": _plan_of_request(state, code), "journal": before}
     values["unknown"] = await _find_unknown_writes(state, runtime, Place.of(config, depth=1).scope)
     status = status_of(code, values["plan"], steps, settings)
     observed = sum(entry["step"] == GOAL for entry in state.get("journal") or ())
@@ -181,7 +186,7 @@ async def deliver(state: RunState, runtime: Runtime[Settings], config: RunnableC
         status, code, reason = ("partial" if status == "completed" else status), "refused", refused
     row = delivery.draft["output"] or await delivery.row()
     values = {**values, "verdicts": delivery.verdicts, "output_row": row, "audit": delivery.audit}
-    values["journal"] = [*(state.get("journal") or ()), *context.noted]
+    values["journal"] = [*before, *context.noted]
     spent = context.spent
     final = receipt({**values, "spent": add(state.get("spent"), spent)}, settings, status, code)
     rows = checklist(values["plan"], steps, delivery.language, answered=True)
@@ -190,19 +195,20 @@ async def deliver(state: RunState, runtime: Runtime[Settings], config: RunnableC
     pending = state.get("pending")
     results, shut = close_tasks(steps, delivery.language)
     shown = close_pause(state.get("messages") or (), pending, "Ended.") if pending else []
-    said: list[AnyMessage] = [*shown, *results, delivery.message(text)]
+    messages: list[AnyMessage] = [*shown, *results, delivery.message(text)]
     emit(runtime, "outcome", status=status, code=code, text=text)
     data: Json = {"output": delivery.data} if form and not delivery.flaw else {}
     data |= {"looked": final["looked"], "changed": final["changed"]}
     data["missing"] = (delivery.audit or {}).get("missing", [])
     return {
-        "messages": said,
+        "messages": messages,
         "outcome": {"status": status, "code": code, "text": text, "reason": reason, **data, "receipt": final},
         "steps": merge_records(steps, shut),
         "pending": None,
         "spent": spent,
-        "journal": context.noted,
+        "journal": [*said, *context.noted],
         "todos": changed_todos(state.get("todos") or (), rows),
+        **({"interjection_cursor": heard[-1]["key"]} if heard else {}),
     }
 
 

@@ -17,7 +17,8 @@ from donewhen.state.settings import Settings
 
 LEVELS = {
     **dict.fromkeys(
-        ("goal", "mode", "revision", "step_started", "step_finished", "question", "outcome", "stalled"), logging.INFO
+        ("goal", "heard", "mode", "revision", "step_started", "step_finished", "question", "outcome", "stalled"),
+        logging.INFO,
     ),
     **dict.fromkeys(("note", "correction"), logging.WARNING),
 }

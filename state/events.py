@@ -137,6 +137,17 @@ class Asked(Placed):
     """The tool call that shows the question in the conversation."""
 
 
+class Heard(Placed):
+    """What the user said while the run worked (`tell`) was heard: a round of planning or of a step includes it now."""
+
+    type: Literal["heard"]
+    step: str | None
+    """The step whose round was the first to include it; None for planning, and for what comes between steps."""
+    text: str
+    at: str
+    """When it was said, ISO 8601, UTC."""
+
+
 class Todos(Placed):
     """The current checklist: rows of id, content and status."""
 
@@ -263,8 +274,8 @@ class Failed(Placed):
 
 Event = Annotated[
     Started | Goal | Note | ModeChosen | Planned | Revised | Todos | StepStarted | Decided | ToolStarted | Observed
-    | Speech | SpeechRestarted | Stalled | Thinking | Asked | Correction | Judged | Audited | StepFinished | Charged
-    | Spent | Custom | Waiting | Ended | Failed,
+    | Speech | SpeechRestarted | Stalled | Thinking | Asked | Heard | Correction | Judged | Audited | StepFinished
+    | Charged | Spent | Custom | Waiting | Ended | Failed,
     Discriminator("type"),
 ]  # fmt: skip
 """One event of a stream: a plain dict that dumps to JSON, distinguished by `type`."""

@@ -165,6 +165,8 @@ class JournalEntry(TypedDict, total=False):
     """True if it is unknown whether the write took effect."""
     same_as: str
     """The observation with the same result."""
+    heard: Json
+    """Of an interjection: its key, and the step and time at which it was heard."""
     users_text: bool
     """True if it holds words of the user, such as a skill, which are not framed as untrusted data."""
 
@@ -191,6 +193,8 @@ class PlanningRecord(TypedDict, total=False):
     """Tools found in addition to the offered ones."""
     interjection_cursor: str
     """The last interjection that its rounds include."""
+    heard: list[Json]
+    """The interjections that its rounds were the first to hear: rows of `key`, `text`, `at` and `heard`."""
     language: str
     """The language of its last decision, if there are texts in that language."""
     mode: str
@@ -386,6 +390,8 @@ class StepRecord(TypedDict, total=False):
     """The message in which its result was streamed."""
     interjection_cursor: str
     """The last interjection that its rounds include."""
+    heard: list[Json]
+    """The interjections that its rounds were the first to hear: rows of `key`, `text`, `at` and `heard`."""
     handled: bool
     """True if its failure was handled."""
     finished_task: str | None

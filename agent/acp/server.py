@@ -446,6 +446,8 @@ class AcpAgent:
         elif kind == "speech_restarted" and event.get("argument") in (None, "answer.text"):
             turn.answer = ""
             await self._say(id, "\n\n")
+        elif kind == "heard":
+            await self._editor.session_update(id, acp.update_user_message_text(event["text"]))
         elif kind == "thinking":
             await self._editor.session_update(id, acp.update_agent_thought_text(event["text"]))
         elif kind == "tool_started":

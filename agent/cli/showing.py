@@ -21,7 +21,7 @@ from donewhen.agent.cli.result import Exit, local_time, proof_texts, receipt_lin
 from donewhen.agent.cli.screen.drawing import AnswerText, draw_pause
 from donewhen.agent.cli.screen.meter import table
 from donewhen.agent.cli.screen.terminal import Terminal, Text, clean, open_terminal, shorten
-from donewhen.agent.cli.screen.views import Progress, mode_text
+from donewhen.agent.cli.screen.views import Progress, heard_text, mode_text
 from donewhen.agent.config import DEMO, Config
 from donewhen.agent.run import Run
 from donewhen.agent.storage import open_storage, parse_url
@@ -98,6 +98,8 @@ def _show(run: Run, terminal: Terminal, *, at_work: bool, hint: str | None) -> N
         terminal.line(text, style)
     for asked in run.receipt["questions"] if run.receipt else ():
         terminal.line(*_question_line(asked, terminal))
+    for said in run.receipt.get("heard", ()) if run.receipt else ():
+        terminal.line(heard_text(said, terminal))
     for pending in run.pending:
         terminal.line(f"\n{say('waiting')} {pending['id']}", "bold")
         terminal.show(draw_pause(pending, terminal))

@@ -1,7 +1,7 @@
 """Follow a run from any process: events are read from its checkpoints, so none is missed if a worker dies.
 
-These are the events that can be read from the state: speech, plan, steps, observations, questions and the outcome.
-Speech arrives as one event per message; its pieces and the meters are only in the run's own stream. Within one poll, a
+These are the events that can be read from the state: speech, plan, steps, observations, what users say
+meanwhile, questions and the outcome. Speech arrives as one event per message; its pieces and the meters are only in the run's own stream. Within one poll, a
 step's speech comes before its observations.
 """
 
@@ -88,6 +88,10 @@ def _news(run: Run, snapshot: StateSnapshot, seen: Json) -> Iterator[Json]:
         yield {"type": "plan", "plan": plan}
     steps = _Steps(run, plan or {}, speech, seen)
     for entry in _journal(snapshot):
+        if entry.get("heard"):
+            yield from steps.tell_before({"step": entry["heard"].get("step") or "", "at": _moment(entry)})
+            yield from _heard_events(entry, seen)
+            continue
         name, _, number = str(entry["id"]).rpartition(".")
         if number.isdecimal() and int(number) > seen["observed"].get(name, 0):
             yield from steps.tell_before(entry)
@@ -143,17 +147,36 @@ class _Steps:
             yield {"type": "step_finished", "step": id, "status": record["status"], **told}
 
 
+def _moment(entry: Mapping[str, Any]) -> str:
+    """Return when something was observed; of what a user said, when it was heard."""
+    return _second((entry.get("heard") or {}).get("at") or entry["at"])
+
+
 def _second(at: str | None) -> str:
     """Return a moment in whole seconds, as in all records."""
     return (at or "")[:19]
 
 
 def _speech_events(step: str | None, message: AnyMessage, seen: Json) -> Iterator[Json]:
-    """Yield a message that was not yielded yet; the cursor has eight characters of each id."""
-    mark, known = str(message.id)[-8:], seen.setdefault("said", "")
-    if mark not in (known[at : at + 8] for at in range(0, len(known), 8)):
-        seen["said"] = known + mark
+    """Yield a message that was not yielded yet."""
+    if _is_new(str(message.id), seen):
         yield {"type": "speech", "step": step, "text": f"{message.text.strip()}\n", "id": message.id}
+
+
+def _heard_events(entry: Mapping[str, Any], seen: Json) -> Iterator[Json]:
+    """Yield what a user said and the run heard, if it was not yielded yet."""
+    heard = entry["heard"]
+    if _is_new(heard["key"], seen):
+        yield {"type": "heard", "step": heard.get("step"), "text": entry["text"], "at": entry["at"]}
+
+
+def _is_new(id: str, seen: Json) -> bool:
+    """Return whether this message was not yielded yet, and note it; the cursor has eight characters of each id."""
+    mark, known = id[-8:], seen.setdefault("said", "")
+    if mark in (known[at : at + 8] for at in range(0, len(known), 8)):
+        return False
+    seen["said"] = known + mark
+    return True
 
 
 def _speech(snapshot: StateSnapshot, run: Run, plan: Mapping[str, Any] | None) -> list[tuple[str | None, AnyMessage]]:
@@ -195,15 +218,23 @@ def _step_of(card: Mapping[str, Any], ids: Sequence[str]) -> str | None:
 def _journal(snapshot: StateSnapshot) -> list[Json]:
     """Return all observations, including those of working steps, by time, and within a step by number."""
     entries = list(snapshot.values.get("journal") or ())
+    records = [snapshot.values.get("planning") or {}, *(snapshot.values.get("steps") or {}).values()]
     for task in snapshot.tasks:
         if isinstance(task.state, StateSnapshot):
             entries += task.state.values.get("journal") or ()
+            records += [task.state.values.get(key) or {} for key in ("planning", "record")]
+    # The journal gets what rounds have heard after their step or planning.
+    entries += [
+        {**row, "id": "said", "heard": {"key": row["key"], **row["heard"]}}
+        for record in records
+        for row in record.get("heard") or ()
+    ]
     latest: dict[str, str] = {}
 
     def moment(entry: Json) -> str:
         """Return a time not before that of lower numbers, because of parallel reads a later one may end first."""
         name = str(entry["id"]).rpartition(".")[0]
-        latest[name] = max(latest.get(name, ""), _second(entry["at"]))
+        latest[name] = max(latest.get(name, ""), _moment(entry))
         return latest[name]
 
     return sorted(entries, key=moment)

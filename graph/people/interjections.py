@@ -9,7 +9,7 @@ from langchain_core.messages import AnyMessage, HumanMessage
 from langgraph.runtime import Runtime
 from langgraph.store.base import BaseStore
 
-from donewhen.graph.events import now, thread_of
+from donewhen.graph.events import emit, now, thread_of
 from donewhen.graph.tools.effects import read_all
 from donewhen.state.proof.journal import observation
 from donewhen.state.records import JournalEntry
@@ -45,6 +45,43 @@ async def read_interjections(store: BaseStore, thread_id: str, cursor: str) -> l
     items = await read_all(store, _namespace(thread_id))
     rows = [{"key": item.key, **item.value} for item in items if item.key > cursor]
     return sorted(rows, key=lambda row: row["key"])
+
+
+_hearing: set[tuple[str, str]] = set()
+"""The interjections that a round of this process is just marking as heard, by thread and key."""
+
+
+async def hear(runtime: Runtime[Settings], rows: Sequence[Json], step: str | None) -> list[Json]:
+    """Mark interjections as heard, emit those that nobody heard before, and return them; `step` as in the event.
+
+    Steps side by side hear the same words, and so does a round that a crash repeats: the first one tells it. The mark
+    is kept before the event, so nothing is told twice; who watches late reads it from the state.
+    """
+    store, thread, first = runtime.store, thread_of(runtime), []
+    for row in rows:
+        place = thread, str(row["key"])
+        if store is None or row.get("heard") or place in _hearing:
+            continue
+        _hearing.add(place)
+        try:
+            item = await store.aget(_namespace(thread), place[1])
+            kept = item.value if item else {"text": row["text"], "at": row["at"]}  # what is replayed is not there
+            if kept.get("heard"):
+                continue
+            heard = {"step": step, "at": now("milliseconds")}
+            await store.aput(_namespace(thread), place[1], {**kept, "heard": heard}, index=False)
+        finally:
+            _hearing.discard(place)
+        emit(runtime, "heard", step=step, text=row["text"], at=row["at"])
+        first.append({**row, "heard": heard})
+    return first
+
+
+async def heard_interjections(runtime: Runtime[Settings], cursor: str) -> list[Json]:
+    """Return the interjections after `cursor` that some round has heard."""
+    if runtime.store is None or runtime.context.when_busy != "next_round":
+        return []
+    return [row for row in await read_interjections(runtime.store, thread_of(runtime), cursor) if row.get("heard")]
 
 
 async def delete_interjection(store: BaseStore, thread_id: str, key: str) -> None:
@@ -84,9 +121,11 @@ async def with_interjections(
     place = PLANNING if record == "planning" else state["step"]["id"]
     if not (interjections := await new_interjections(runtime, runtime.context, cursor, place)):
         return state, []
+    first = await hear(runtime, interjections, None if record == "planning" else state["step"]["id"])
     said = interjection_message(interjections, then)
+    heard = [*state[record].get("heard", ()), *first]
     now = {
-        record: {**state[record], "interjection_cursor": interjections[-1]["key"]},
+        record: {**state[record], "interjection_cursor": interjections[-1]["key"], "heard": heard},
         "transcript": [*state.get("transcript", ()), said],
     }
     return {**state, **now}, [said]
@@ -95,10 +134,14 @@ async def with_interjections(
 def interjection_entries(
     interjections: Sequence[Mapping[str, Any]], journal: Iterable[Mapping[str, Any]]
 ) -> list[JournalEntry]:
-    """Return interjections as journal entries, numbered after the existing ones, for all later work."""
+    """Return interjections as journal entries, numbered after the existing ones, for all later work.
+
+    Each has the time and the step at which it was heard, if it was.
+    """
     said = {"question": "", "by": "user"}
     first = 1 + sum(entry["id"].startswith("said.") for entry in journal)
-    return [
-        observation(f"said.{n}", "plan", 0, "user", row["text"], arguments=said, at=row["at"])
-        for n, row in enumerate(interjections, first)
-    ]
+    entries = list[JournalEntry]()
+    for n, row in enumerate(interjections, first):
+        entry = observation(f"said.{n}", "plan", 0, "user", row["text"], arguments=said, at=row["at"])
+        entries.append({**entry, "heard": {"key": row["key"], **(row.get("heard") or {})}})
+    return entries

@@ -10,7 +10,16 @@ from donewhen.state.ledger import meter
 from donewhen.state.proof.audit import DOUBTFUL
 from donewhen.state.proof.evidence import enough
 from donewhen.state.proof.journal import call_key, canonical_json, is_tool_call, repeated_calls
-from donewhen.state.proof.receipt import CriterionRow, EffectRow, QuestionRow, Receipt, ReplacedRow, Status, StepRow
+from donewhen.state.proof.receipt import (
+    CriterionRow,
+    EffectRow,
+    HeardRow,
+    QuestionRow,
+    Receipt,
+    ReplacedRow,
+    Status,
+    StepRow,
+)
 from donewhen.state.records import StepRecord
 from donewhen.state.secrets import redact_json
 from donewhen.state.settings import Settings
@@ -83,7 +92,8 @@ def receipt(values: Mapping[str, Any], settings: Settings, status: Status, code:
         "steps": [_step_row(step, records.get(step["id"], {}), journal) for step in plan.get("steps", ())],
         "replaced": _replaced_rows(plan, records),
         "approvals": list(values.get("approvals") or ()),
-        "questions": [_question_row(e, plan, records) for e in journal if e["source"] == "user"],
+        "questions": [_question_row(e, plan, records) for e in journal if e["source"] == "user" and not e.get("heard")],
+        "heard": [_heard_row(e) for e in journal if e.get("heard")],
         "modes": list(values.get("modes") or ()),
         "effects": [*_effects(effects), *map(_unknown_row, values.get("unknown") or ())],
         "output": values.get("output_row"),
@@ -162,6 +172,10 @@ def _question_row(entry: Mapping[str, Any], plan: Mapping[str, Any], records: Ma
         "assumed": assumed,
         "assumption": str(said or "") if assumed else "",
     }
+
+
+def _heard_row(entry: Mapping[str, Any]) -> HeardRow:
+    return {"id": entry["id"], "text": entry["text"], "at": entry["at"], "step": entry["heard"].get("step")}
 
 
 def criteria_rows(criteria: Sequence[Mapping[str, Any]], verdicts: Sequence[Mapping[str, Any]]) -> list[CriterionRow]:

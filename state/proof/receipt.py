@@ -127,6 +127,16 @@ class QuestionRow(TypedDict):
     """The assumption, from the step's result, or from the plan if the planner asked; "" if none was stated."""
 
 
+class HeardRow(TypedDict):
+    """What the user said while the run worked, with `tell`."""
+
+    id: str
+    text: str
+    at: str
+    step: str | None
+    """The step that heard it first; None for planning, and for what came between steps."""
+
+
 class EffectRow(TypedDict):
     """A call that had an effect, or may have had one."""
 
@@ -214,6 +224,8 @@ class Receipt(TypedDict):
     replaced: list[ReplacedRow]
     approvals: list[ApprovalRow]
     questions: list[QuestionRow]
+    heard: NotRequired[list[HeardRow]]
+    """What the user said to the working run; older receipts have it among the questions."""
     modes: list[ModeRow]
     """The decisions about the mode; the last one counted."""
     effects: list[EffectRow]

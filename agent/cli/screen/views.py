@@ -124,6 +124,12 @@ def mode_text(row: Mapping[str, Any], terminal: Terminal) -> str:
     return terminal.say("line", "mode", mode=words[row["mode"]], by=words[f"by_{by}"], reason=row["reason"])
 
 
+def heard_text(row: Mapping[str, Any], terminal: Terminal) -> str:
+    """Return what the user said while the run worked, and where it was heard."""
+    heard = terminal.say("heard_step", "page", step=row["step"]) if row["step"] else terminal.say("heard", "page")
+    return f"> {terminal.shorten(str(row['text']), 200)}  ({heard})"
+
+
 def call_text(call: Mapping[str, Any]) -> str:
     """Return a call on one line: `read_file(path="a.csv")`. Long texts have their own lines and are only named."""
     if (given := call.get("arguments")) is None:
@@ -182,6 +188,8 @@ class View:
         kind, step, terminal = event.get("type"), str(event.get("step") or "plan"), self.terminal
         if kind == "note":
             yield str(event.get("text")), "dim"
+        elif kind == "heard":
+            yield heard_text(event, terminal), "bold"
         elif kind == "mode":
             yield mode_text(event, terminal), "dim"
         elif kind == "step_started":

@@ -1,6 +1,6 @@
 // One thread as its events tell it: the talk, the plan that fills, calls, questions, the answer and its receipt.
 import { Answer } from "/answer.js";
-import { $, argumentsOf, button, copyButton, dialog, el, name, wholeText, words } from "/draw.js";
+import { $, argumentsOf, button, copyButton, dialog, el, fill, name, wholeText, words } from "/draw.js";
 import { formOf } from "/forms.js";
 import { markdown } from "/markdown.js";
 import { ENDED, Step, callNode, meterPart, receiptNode, undoNodes } from "/rows.js";
@@ -18,6 +18,7 @@ export class View {
     this.made = new Map(); // observation → element of the call that is over
     this.talk = new Map(); // step → element of what it says now
     this.meter = new Map();
+    this.told = []; // [text, note] of what was said and is not heard yet
     this.pending = []; // open questions, the one asked now first
     this.working = false;
     this.stalled = 0;
@@ -31,7 +32,8 @@ export class View {
       case "started": this.working = true; this.answered(); break;
       case "goal": this.goal(event.text); break;
       case "answered": this.exchange(event.question, event.text); break;
-      case "told": this.person(event.text, words.heard_next); break;
+      case "told": this.told.push([event.text, this.person(event.text, words.heard_next)]); break;
+      case "heard": this.heard(event); break;
       case "note": this.add(el("div", { className: "note", dir: "auto" }, event.text)); break;
       case "plan": this.showPlan(event.plan); this.last("plan"); break;
       case "revision": this.showPlan(event.plan); break;
@@ -96,7 +98,15 @@ export class View {
 
   person(text, note = "") {
     this.add(el("div", { className: "user said", dir: "auto" }, text));
-    if (note) this.add(el("div", { className: "note end" }, note));
+    return note && this.add(el("div", { className: "note end", role: "status" }, note));
+  }
+
+  // What was said to the working run, here or elsewhere, is in one of its rounds now.
+  heard({ text, step }) {
+    const note = step ? fill(words.heard_step, { step }) : words.heard;
+    const at = this.told.findIndex(([said]) => said === text);
+    if (at < 0) this.person(text, note);
+    else this.told.splice(at, 1)[0][1].textContent = note;
   }
 
   // A question that was answered: it stays as it was asked, and the answer follows.

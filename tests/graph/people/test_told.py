@@ -4,10 +4,11 @@ import asyncio
 from typing import Any
 
 import pytest
+from pydantic import TypeAdapter
 
-from donewhen import Agent, Settings
+from donewhen import Agent, Event, Settings
 from donewhen.state.errors import GoalError, ResumeError, ThreadBusy, UnknownThread
-from donewhen.testing import ScriptedModel, audit, call, finish_step, submit_plan
+from donewhen.testing import Crash, ScriptedModel, answer, audit, call, crashing, finish_step, submit_plan
 from tests.kit.flows import requests
 
 NEXT = Settings(confirm="never", when_busy="next_round")
@@ -61,7 +62,8 @@ async def test_what_is_said_at_work_is_taken_at_the_next_round() -> None:
     assert third.text.count("In euros, please.") == 1
     assert "- In euros, please." in requests(scripted, "s2")[0].messages[1].text
     assert run.receipt is not None
-    assert [(row["answer"], row["by"]) for row in run.receipt["questions"]] == [("In euros, please.", "user")]
+    assert [(row["text"], row["step"]) for row in run.receipt["heard"]] == [("In euros, please.", "s1")]
+    assert run.receipt["questions"] == []
 
 
 async def test_the_judge_knows_what_the_user_said_at_work() -> None:
@@ -91,7 +93,7 @@ async def test_two_messages_reach_steps_side_by_side_once_each() -> None:
         assert requests(scripted, id)[-1].text.count("First.") == 1
         assert requests(scripted, id)[-1].text.count("Second.") == 1
     assert run.receipt is not None
-    assert [row["answer"] for row in run.receipt["questions"]] == ["First.", "Second."]
+    assert [row["text"] for row in run.receipt["heard"]] == ["First.", "Second."]
 
 
 async def test_by_default_a_message_at_work_is_refused_clearly() -> None:
@@ -148,5 +150,73 @@ async def test_however_much_is_said_all_of_it_is_heard() -> None:
     agent = Agent(scripted, [work], storage="memory:", settings=NEXT, effects={"work": "read"})
     run = await agent.start("Work", thread_id="t")
     assert run.receipt is not None
-    assert [row["answer"] for row in run.receipt["questions"]] == lines
+    assert [row["text"] for row in run.receipt["heard"]] == lines
     assert "\n".join(lines) in requests(scripted, "s1")[1].messages[-1].text
+
+
+SHAPE: TypeAdapter[Any] = TypeAdapter(Event)
+
+
+def heard(events: list[Any]) -> list[tuple[str, str | None]]:
+    """What was heard, and where; each event is of its type."""
+    found = [SHAPE.validate_python(each, strict=True, extra="forbid") for each in events if each["type"] == "heard"]
+    return [(each["text"], each["step"]) for each in found]
+
+
+async def test_what_was_heard_has_one_event_and_a_line_in_the_receipt() -> None:
+    """S01, D04: by planning, by one of two steps side by side, by a planner that answers at once: told once, where."""
+    sides = [{"content": f"work {n}", "tools": ["work"], "depends_on": []} for n in (1, 2)]
+    pair = {id: [call("work", part=id), finish_step("did", f"{id}.1")] for id in ("s1", "s2")}
+    planned = ScriptedModel(
+        roles={
+            "triage": [call("work", part="p"), submit_plan(["a"])],
+            "execute": {"s1": [finish_step("x", "s1.result")]},
+        }
+    )
+    answered = ScriptedModel(roles={"triage": [call("work", part="p"), answer("It is done.")]})
+    cases = [(planned, {None}), (model(sides, **pair), {"s1", "s2"}), (answered, {None})]
+    for scripted, places in cases:
+        speaker = Speaker(NEXT, "In euros.")
+        run = await speaker.run(scripted)
+        events = [event async for event, _ in speaker.agent.watch("t")]
+        assert run.receipt is not None
+        assert [row["text"] for row in run.receipt["heard"]] == ["In euros."]
+        assert heard(events) == [("In euros.", run.receipt["heard"][0]["step"])]
+        assert run.receipt["heard"][0]["step"] in places
+        assert (run.status, run.problem) == ("completed", "")
+
+
+def by_what_is_there(messages: Any, _: Any) -> Any:
+    """The next reply of the first step, however often it is asked."""
+    said = "\n".join(str(message.text) for message in messages)
+    if "did b" in said:
+        return finish_step("did b", "s1.2")
+    return call("work", part="b" if "did a" in said else "a")
+
+
+@pytest.mark.parametrize("nth", [1, 2, 3])
+@pytest.mark.parametrize("point", ["store", "store.done", "put", "put_writes.done"])
+async def test_what_was_heard_is_told_once_across_a_crash(point: str, nth: int) -> None:
+    """S01, R02: never twice, whatever is written when the process dies; who watches late has it, within its step."""
+    crash, said = Crash(None, only=[point]), ["In euros."]
+
+    async def work(part: str) -> str:
+        """Work."""
+        if said:
+            await agent.tell("t", said.pop())
+            crash.at = len(crash.trace) + nth
+        return f"did {part}"
+
+    scripted = model(PLAN, **{**WORK, "s1": by_what_is_there})
+    storage = crashing("memory:", crash)
+    agent = Agent(scripted, [work], storage=storage, settings=NEXT, effects={"work": "read"})
+    told: list[Any] = [event async for event in agent.stream("Work", thread_id="t")]
+    assert told[-1]["type"] == "error"
+    told += [event async for event in agent.stream_resume("t")]
+    assert told[-1].get("status") == "completed", told[-1]["text"]
+    missed = (point, nth) == ("store.done", 1)  # it died between the mark in the store and the event
+    assert heard(told) == ([] if missed else [("In euros.", "s1")])
+    late = [event async for event, _ in agent.watch("t")]
+    assert heard(late) == [("In euros.", "s1")]
+    kinds = [event["type"] for event in late if event["type"] in ("step_started", "heard", "step_finished")]
+    assert kinds[:3] == ["step_started", "heard", "step_finished"]
