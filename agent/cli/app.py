@@ -132,7 +132,8 @@ def run(
         ModeOption | None, typer.Option(help="Answer, one step or a plan. [default: the planner decides]")
     ] = None,
     when_busy: Annotated[
-        WhenBusy | None, typer.Option(help="Handling of a `tell` while it works. [default: refuse]")
+        WhenBusy | None,
+        typer.Option(help="Handling of a `tell` while it works. [default: next_round at a terminal, else refuse]"),
     ] = None,
     verification: Annotated[Proof | None, typer.Option(help="Level of proof. [default: audited]")] = None,
     max_rounds: Annotated[int | None, typer.Option(min=1, help="Model decisions for the whole run.")] = None,

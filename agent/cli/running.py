@@ -6,9 +6,10 @@ People are asked outside the event loop, so that Ctrl-C works while they think.
 import asyncio
 import logging
 import signal
+import sys
 import threading
-from collections.abc import Callable, Collection, Coroutine, Iterator, Mapping
-from contextlib import AsyncExitStack, contextmanager
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from types import FrameType
@@ -19,6 +20,7 @@ from donewhen.agent.cli.options import OutputOptions
 from donewhen.agent.cli.result import Exit, next_text, print_json, report, resume_words
 from donewhen.agent.cli.screen.asking import PROMPT, Later, Person
 from donewhen.agent.cli.screen.terminal import Terminal
+from donewhen.agent.cli.screen.typing import Keyboard
 from donewhen.agent.cli.screen.views import Progress, View
 from donewhen.agent.run import Run
 from donewhen.agent.stream import RunStream
@@ -183,19 +185,49 @@ def _carry_on(carry: Carry, agent: Agent, begin: Begin, desk: Desk, ended: Calla
 
 def _follow_events(carry: Carry, agent: Agent, events: RunStream, desk: Desk) -> Run:
     with View(desk.terminal, desk.progress, quiet=desk.output.archive.json or desk.output.quiet) as view:
-        carry(_follow(events, view, told=desk.output.events))
+        carry(_follow(events, view, agent, desk))
     end = desk.progress.end or {}
     if end.get("type") == "error":
         raise _error(end)
     return events.run or carry(agent.get(desk.progress.thread_id))
 
 
-async def _follow(events: RunStream, view: View, *, told: bool) -> None:
-    async with events:
+async def _follow(events: RunStream, view: View, agent: Agent, desk: Desk) -> None:
+    async with events, _listening(view, agent, desk):
         async for event in events:
             view.show(event)
-            if told:
+            if desk.output.events:
                 print_json(event)
+
+
+@asynccontextmanager
+async def _listening(view: View, agent: Agent, desk: Desk) -> AsyncIterator[None]:
+    """Tell the run what a person types meanwhile, line by line; show what was not sent in the end."""
+    if view.live is None or not view.terminal.listens:
+        yield
+        return
+    sending, in_order = list[asyncio.Task[None]](), asyncio.Lock()
+
+    async def send(text: str) -> None:
+        async with in_order:
+            try:
+                await agent.tell(desk.progress.thread_id, text)
+            except errors.DoneWhenError as error:
+                desk.terminal.line(desk.terminal.say("not_sent", text=text, why=error), "yellow")
+            else:
+                desk.terminal.line(desk.terminal.say("sent", text=text), "dim")
+
+    with Keyboard(sys.stdin.fileno(), lambda text: sending.append(asyncio.create_task(send(text)))) as keyboard:
+        view.draft = lambda: keyboard.draft
+        try:
+            yield
+        finally:
+            view.draft = str
+    await asyncio.gather(*sending)
+    if keyboard.draft.strip():
+        desk.terminal.line(
+            desk.terminal.say("not_sent", text=keyboard.draft, why=desk.terminal.say("no_enter")), "yellow"
+        )
 
 
 def _error(event: Mapping[str, Any]) -> errors.DoneWhenError:

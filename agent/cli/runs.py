@@ -91,6 +91,8 @@ def run_goal(request: RunOptions, output: OutputOptions) -> int:
     if not output.quiet:
         _say_demo(terminal, choices, config)
         _ask_to_trust(terminal, choices)
+    if terminal.listens:
+        choices.settings.setdefault("when_busy", "next_round")
 
     given: Any = [{"type": "text", "text": goal}, *images] if images else goal or None
     more: Any = {"thread_id": thread, "metadata": asdict(choices)}

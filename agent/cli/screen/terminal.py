@@ -79,6 +79,11 @@ class Terminal:
     answers_here: bool = False
     """True if stdout is shown on this terminal too, so that an answer may be shown as it comes."""
 
+    @property
+    def listens(self) -> bool:
+        """Return whether a person can talk to a run while it works: the line that they type has to be redrawn."""
+        return self.live and self.interactive
+
     def in_language(self, language: str) -> "Terminal":
         """Return the same terminal with texts in this language."""
         return replace(self, language=language)

@@ -1,7 +1,7 @@
 """A working run on stderr: a line for every event and, on a terminal, a live view below."""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Self
 
@@ -147,6 +147,8 @@ class View:
         self.quiet: bool = quiet
         self.said: str = ""
         self.speaker: str | None = None
+        self.draft: Callable[[], str] = str
+        """Returns what a person has typed and not sent."""
         moves = terminal.live and not quiet
         self.live: Live | None = (
             Live(self, console=terminal.console, refresh_per_second=REDRAWS, transient=True) if moves else None
@@ -252,4 +254,6 @@ class View:
         meter = Text(style="dim", overflow="ellipsis", no_wrap=True)
         for number, part in enumerate(meter_parts(self.progress.spent, self.progress.limits, terminal.language)):
             meter.append(f" {terminal.marks['dot']} " if number else "").append(part.text, part.style or None)
+        if typed := clean(self.draft()):
+            rows.append(Text(f"> {typed}", style="bold"))
         return Group(*rows, meter)

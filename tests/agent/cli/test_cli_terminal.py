@@ -185,8 +185,39 @@ def test_a_budget_at_a_terminal(tmp_path: Path) -> None:
     assert "tokens in " in shown
 
 
-def test_what_is_typed_while_it_works_answers_nothing(tmp_path: Path) -> None:
-    """C02, L14: a line typed during the work is neither consent nor the next goal, and how to redirect it is said."""
+def test_what_is_typed_while_it_works_is_told_to_the_run(tmp_path: Path) -> None:
+    """C02, D04, L14: a line typed during the work is heard at the next round, and an unfinished one is shown and
+    dropped: neither is an answer to the question that comes."""
+    asked, go = threading.Event(), threading.Event()
+
+    def wait(*_: Any) -> Any:
+        asked.set()
+        assert go.wait(SECONDS)
+        return [call("list_files")]
+
+    def plan(messages: Any, _: Any) -> Any:
+        assert "Count the text files, not all" in messages[-1].text
+        return submit_plan([COUNT])
+
+    with scripted(tmp_path, triage=[wait, plan], execute=[[call("list_files")], COUNTED]) as env:
+        session = Session.start("run", "count", env=env, cwd=tmp_path)
+        assert asked.wait(SECONDS)
+        session.press(b"Count the text filez")
+        session.press(b"\x7fs, not all\n")
+        session.expect("Sent, heard at the next round: Count the text files, not all")
+        session.press(b"a")
+        session.expect("> a")
+        go.set()
+        shown = session.asked()
+        assert "> Count the text files, not all  (Heard.)" in shown
+        assert "Not sent: a (Enter was not pressed)" in shown
+        session.type("y")
+        assert session.end() == (0, "3 files\n")
+    assert session.raw.count("(Heard.)") == 1
+
+
+def test_a_run_that_refuses_to_be_told_says_so(tmp_path: Path) -> None:
+    """C02, L14: with --when-busy refuse a typed line is shown as not sent, with the reason; it answers nothing."""
     asked, go = threading.Event(), threading.Event()
 
     def plan(*_: Any) -> Any:
@@ -195,7 +226,27 @@ def test_what_is_typed_while_it_works_answers_nothing(tmp_path: Path) -> None:
         return submit_plan([COUNT])
 
     with scripted(tmp_path, triage=[plan], execute=[[call("list_files")], COUNTED]) as env:
-        session = Session.start("run", "count", env=env, cwd=tmp_path)
+        session = Session.start("run", "count", "--when-busy", "refuse", env=env, cwd=tmp_path)
+        assert asked.wait(SECONDS)
+        session.type("y")
+        session.expect("Not sent: y")
+        go.set()
+        assert "s1. Count the [bold]files" in session.asked()
+        session.type("y")
+        assert session.end() == (0, "3 files\n")
+
+
+def test_what_is_typed_at_a_plain_terminal_answers_nothing(tmp_path: Path) -> None:
+    """C02, L14: where no line can be redrawn, what is typed during the work is discarded, with a word."""
+    asked, go = threading.Event(), threading.Event()
+
+    def plan(*_: Any) -> Any:
+        asked.set()
+        assert go.wait(SECONDS)
+        return submit_plan([COUNT])
+
+    with scripted(tmp_path, triage=[plan], execute=[[call("list_files")], COUNTED]) as env:
+        session = Session.start("run", "count", env={**env, "TERM": "dumb"}, cwd=tmp_path)
         assert asked.wait(SECONDS)
         session.type("y")
         go.set()
