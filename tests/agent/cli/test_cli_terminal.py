@@ -250,7 +250,7 @@ def test_what_is_typed_at_a_plain_terminal_answers_nothing(tmp_path: Path) -> No
         assert asked.wait(SECONDS)
         session.type("y")
         go.set()
-        shown = session.asked()
+        shown = session.expect("[l] later")
         assert "What was typed while it worked was not read." in shown
         assert '--steer "…"' in shown
         session.type("y")
