@@ -1,8 +1,8 @@
 """Follow a run from any process: events are read from its checkpoints, so none is missed if a worker dies.
 
-These are the events that can be read from the state: speech, plan, steps, observations, what users say
-meanwhile, questions and the outcome. Speech arrives as one event per message; its pieces and the meters are only in the run's own stream. Within one poll, a
-step's speech comes before its observations.
+These are the events that can be read from the state: speech, plan, steps, observations, what users say meanwhile,
+questions and the outcome. Speech arrives as one event per message; its pieces and the meters are only in the run's own
+stream. Within one poll, a step's speech comes before its observations.
 """
 
 import asyncio
