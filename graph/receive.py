@@ -21,6 +21,7 @@ from donewhen.graph.people.consent import Proposal, approval_record, plan_rules,
 from donewhen.graph.people.interjections import delete_interjections
 from donewhen.graph.people.pauses import PUT_AWAY, typed_reply
 from donewhen.graph.people.tasks import close_tasks
+from donewhen.graph.tools.schema import load_jsonschema
 from donewhen.state.errors import ConfigError
 from donewhen.state.language.texts import known_language, say, says_continue
 from donewhen.state.ledger import meter
@@ -49,6 +50,8 @@ async def receive(state: RunState, runtime: Runtime[Settings], config: RunnableC
     goal = clean_text((typed_reply(messages) or "").strip())
     if was_cut_off(state) and goal:
         return _go_on(state, goal, runtime)
+    if settings.output_schema is not None or settings.done_when:
+        await load_jsonschema()
     update = _fresh_request(state, settings, goal[:GOAL_CHARS], messages)
     problem = goal_problem(goal) or executor_problem(settings.executor, deps.executors) or _schema_problem(settings)
     problem = problem or profile_problem(settings.profile, deps.executors)

@@ -20,6 +20,7 @@ from donewhen.graph.llm.cost import cost_of, is_priced, missing_price_text
 from donewhen.graph.llm.errors import classify
 from donewhen.graph.llm.history import compact_request, count_tokens, fits, has_native_call, has_only_spoken, window_of
 from donewhen.graph.llm.stream import Retract, Say, SpeechStream, join_chunks, stream_reply, thinking_in
+from donewhen.graph.tools.schema import load_jsonschema
 from donewhen.state.errors import DoneWhenError, ModelError
 from donewhen.state.ledger import Amounts, add, exhausted
 from donewhen.state.proof.journal import round_seconds
@@ -95,6 +96,7 @@ async def ask(deps: Deps, settings: Settings, question: Question) -> ModelReply:
         failure = error if isinstance(error, ModelError) else ModelError(str(error), code="config")
     except Exception as error:  # the model cannot be made, or its tools cannot be bound
         failure = classify(error)
+    await load_jsonschema()  # the reply is read by it
     seconds = {"active_seconds": round_seconds(time.monotonic() - started)}
     return ModelReply(message, add(spent, seconds), failure, speech if message else None)
 

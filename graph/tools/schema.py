@@ -1,6 +1,9 @@
 """JSON Schemas of tools: the form shown to models, and the stricter form that checks their calls."""
 
+import asyncio
+import importlib
 import json
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -82,6 +85,12 @@ def check_schema(schema: Schema) -> None:
             _check_by_library(schema)
     except RecursionError as error:
         raise ValueError("its schema is nested too deeply") from error
+
+
+async def load_jsonschema() -> None:
+    """Import jsonschema in a thread, if it is not imported yet: it lists files, and servers refuse that in their loop."""
+    if "jsonschema" not in sys.modules:
+        await asyncio.to_thread(importlib.import_module, "jsonschema")
 
 
 def _check_by_library(schema: Schema) -> None:
