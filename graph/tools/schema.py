@@ -88,7 +88,7 @@ def check_schema(schema: Schema) -> None:
 
 
 async def load_jsonschema() -> None:
-    """Import jsonschema in a thread, if it is not imported yet: it lists files, and servers refuse that in their loop."""
+    """Import jsonschema in a thread, because it lists files, which servers refuse in their event loop."""
     if "jsonschema" not in sys.modules:
         await asyncio.to_thread(importlib.import_module, "jsonschema")
 

@@ -1,6 +1,8 @@
 """The graph compiled by somebody else, with nothing but a checkpointer: answers as clients send them."""
 
 import json
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -135,3 +137,29 @@ async def test_a_store_without_async_methods(way: str) -> None:
         out = await run if way == "ainvoke" else run
         assert out["outcome"]["status"] == "completed"
         assert store.search(("donewhen",))
+
+
+IMPORTED = """
+import asyncio, sys, threading
+from importlib.abc import MetaPathFinder
+
+class Finder(MetaPathFinder):
+    def find_spec(self, name, path, target=None):
+        if name == "jsonschema":
+            print("loop" if threading.current_thread() is threading.main_thread() else "thread")
+
+from donewhen import Settings, build_graph
+from donewhen.testing import ScriptedModel, answer
+graph = build_graph(ScriptedModel([answer("It is so.")])).compile()
+sys.meta_path.insert(0, Finder())
+given = {"messages": [{"role": "user", "content": "is it?"}]}
+asyncio.run(graph.ainvoke(given, context=Settings(output_schema=OUTPUT)))
+"""
+
+
+@pytest.mark.parametrize("output", [None, {"type": "object", "patternProperties": {"a": {"type": "string"}}}])
+def test_nothing_that_lists_files_is_imported_in_the_loop(output: Any) -> None:
+    """Servers refuse blocking calls in their event loop; jsonschema lists files when it is imported (Python 3.13)."""
+    script = IMPORTED.replace("OUTPUT", repr(output))
+    found = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120)
+    assert found.stdout.split() == ["thread"], found.stderr
