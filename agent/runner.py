@@ -619,33 +619,31 @@ class Runner:
         If a worker is working on the thread, the answer is left to that worker. Raises the errors of `resume`.
         """
         thread_id = str(shown.thread_id if isinstance(shown, Run) else shown)
-        left: Json = {}
-        for patience in (0.0, SUBMIT_PATIENCE):
-            try:
-                async with self.storage.session(thread_id, patience=patience) as (saver, store):
-                    if left:  # and not seen by whoever worked on the thread
-                        row, snapshot = await self._read_unheld(saver, store, thread_id)
-                        await enqueue_left_answers(store, read_run(thread_id, snapshot), queued_answers(row))
-                        return thread_id
-                    run, row = await self._read_open(saver, store, thread_id, alone=True)
-                    answers = _address_open(run, row, answer, shown)
-                    if run.status == "running":
-                        await leave_answers(store, thread_id, queue_of(row, self.queue), answers)
-                    else:
-                        await enqueue(store, thread_id, queue_of(row, self.queue), {**queued_answers(row), **answers})
-                    return thread_id
-            except ThreadBusy as error:
-                busy = error
-            async with self.storage.writer() as (saver, store):
-                if not left:
-                    run, row = await self._read_open(saver, store, thread_id, alone=False)
-                    left = _address_open(run, row, answer, shown)
-                    await leave_answers(store, thread_id, queue_of(row, self.queue), left)
-                if (await store.threads.get(thread_id) or {}).get("status") == "running":
-                    return thread_id
-        async with self.storage.writer() as (_, store):
-            await withdraw_answers(store, thread_id, left)
-        raise busy
+        with suppress(ThreadBusy):
+            async with self.storage.session(thread_id) as (saver, store):
+                run, row = await self._read_open(saver, store, thread_id, alone=True)
+                answers, queue = _address_open(run, row, answer, shown), queue_of(row, self.queue)
+                if run.status == "running":
+                    await leave_answers(store, thread_id, queue, answers)
+                else:
+                    await enqueue(store, thread_id, queue, {**queued_answers(row), **answers})
+                return thread_id
+        async with self.storage.writer() as (saver, store):
+            run, row = await self._read_open(saver, store, thread_id, alone=False)
+            left = _address_open(run, row, answer, shown)
+            await leave_answers(store, thread_id, queue_of(row, self.queue), left)
+            if await _is_running(store, thread_id):
+                return thread_id
+        try:  # whoever holds the thread is beginning, or ending without having seen them
+            async with self.storage.session(thread_id, patience=SUBMIT_PATIENCE) as (saver, store):
+                row, snapshot = await self._read_unheld(saver, store, thread_id)
+                await enqueue_left_answers(store, read_run(thread_id, snapshot), queued_answers(row))
+        except ThreadBusy:
+            async with self.storage.writer() as (_, store):
+                if not await _is_running(store, thread_id):
+                    await withdraw_answers(store, thread_id, left)
+                    raise
+        return thread_id
 
     async def _read_unheld(
         self, saver: BaseCheckpointSaver[Any], store: ThreadStore, thread_id: str
@@ -760,6 +758,10 @@ class Runner:
                 if len(undone) < AT_ONCE:
                     return
                 undone, before = await store.threads.find_unsettled(AT_ONCE), set(undone)
+
+
+async def _is_running(store: ThreadStore, thread_id: str) -> bool:
+    return (await store.threads.get(thread_id) or {}).get("status") == "running"
 
 
 def _address_open(run: Run, row: Json, answer: Any, shown: str | Run) -> Json:
