@@ -57,6 +57,7 @@ class Person:
         self.terminal.show(draw_pause(cast(Pause, shown), self.terminal))
         if pending.get("problem"):
             self._warn("not_understood", problem=pending["problem"])
+        self.terminal.discard_typed()  # typed before it was drawn whole
         before = str(pending.get("said") or "")
         while True:
             value = self._once(pending)
