@@ -279,7 +279,7 @@ def test_the_public_names() -> None:
     assert all(getattr(testing, name) for name in testing.__all__)
     assert workspace.__all__ == ["Skills", "workspace_tools"]
     assert workspace.workspace_tools
-    assert hooks.__all__ == ["Ask", "Call", "End", "Hooks", "Note", "Refuse"]
+    assert hooks.__all__ == ["Ask", "Call", "End", "Hooks", "Note", "Question", "Refuse"]
     assert servers.__all__ == ["PushNotifications", "a2a_app", "mcp_server", "serve_acp"]
     assert all(getattr(servers, name) for name in servers.__all__)
     for module in (donewhen, hooks, servers, testing, workspace):

@@ -15,6 +15,7 @@ from langgraph.types import interrupt
 from donewhen import Agent, Executor, McpServers, Run, wait
 from donewhen.hooks import Ask, Call, End, Hooks, Note, Refuse
 from donewhen.testing import Recording, ScriptedModel, answer, audit, call, deliver, finish_step, submit_plan
+from donewhen.workspace import workspace_tools
 from tests.agent.mcp.test_mcp_asking import TODAY, shop
 
 EFFECTS: Any = {"look": "read", "send": "write"}
@@ -193,7 +194,7 @@ async def budget() -> tuple[Run, Recording]:
 
 
 async def conversation() -> tuple[Run, Recording]:
-    """Three requests on a thread, an undo and an audit in between."""
+    """Three requests on a thread, and an audit in between."""
     roles = {
         "triage": [answer("Hello."), call("look", where="shop"), answer("3 lamps."), answer("As I said, 3.")],
         "judge": [audit()],
@@ -204,6 +205,18 @@ async def conversation() -> tuple[Run, Recording]:
             if goal == "How many lamps?":
                 await made.audit(run)
         return run, await Recording.of(made, run)
+
+
+async def undone() -> tuple[Run, Recording]:
+    """What a request wrote is undone, and the next one is about that."""
+    work = [call("write_file", path="a.txt", content="3 lamps"), finish_step("Written", "s1.1")]
+    roles = {"triage": [submit_plan([{**STEP, "tools": ["write_file"]}]), answer("Undone.")], "execute": work}
+    with tempfile.TemporaryDirectory() as folder:
+        async with agent(roles, workspace_tools(folder), settings=ONCE, effects=None) as made:
+            run = await made.start("Write it down", thread_id="undone")
+            assert (await made.undo(run)).status == "undone"
+            run = await made.start("What became of it?", thread_id="undone")
+            return run, await Recording.of(made, run)
 
 
 async def hooks() -> tuple[Run, Recording]:
@@ -278,6 +291,7 @@ KINDS: list[Callable[[], Awaitable[tuple[Run, Recording]]]] = [
     server_asks,
     budget,
     conversation,
+    undone,
     hooks,
     parallel,
     typed,
