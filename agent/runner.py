@@ -9,6 +9,7 @@ completes that worker's bookkeeping.
 
 import asyncio
 import logging
+import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import aclosing, asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field, replace
@@ -88,7 +89,7 @@ if TYPE_CHECKING:
 Compiled = CompiledStateGraph[Any, Settings, Any, Any]
 TRIES = 3
 SUBMIT_PATIENCE = 2.0
-"""Seconds that an answer waits for a worker that is starting or finishing work on the thread."""
+"""Seconds to wait for another process that is starting or finishing work on the thread."""
 LATE_CHARS = 1000
 """The most characters of late messages that a run's problem quotes."""
 WAIT_FOR_IT = "; `watch` follows it, `tell` redirects it, `cancel` ends it"
@@ -362,10 +363,16 @@ class Runner:
         return thread_id
 
     async def _read_delivered(self, thread_id: str, id: str) -> Run | None:
-        """Return the run of a thread that somebody works on, if it has the request with this id; else None."""
-        async with self.storage.reader() as (saver, store):
-            row, snapshot = await self._read_unheld(saver, store, thread_id)
-            return self._read_row(thread_id, row, snapshot) if is_delivered(id, row, snapshot.values) else None
+        """Return the run of a busy thread that has the request with this id, or gets it in a moment; else None."""
+        deadline = time.monotonic() + SUBMIT_PATIENCE
+        while True:
+            async with self.storage.reader() as (saver, store):
+                row, snapshot = await self._read_unheld(saver, store, thread_id)
+            if is_delivered(id, row, snapshot.values):
+                return self._read_row(thread_id, row, snapshot)
+            if time.monotonic() >= deadline:
+                return None
+            await asyncio.sleep(0.05)
 
     def _read_row(self, thread_id: str, row: Json, snapshot: StateSnapshot) -> Run:
         return read_run_of_row(thread_id, row, snapshot, settings_in(row), self.form)

@@ -294,3 +294,15 @@ async def test_an_answer_goes_to_the_workers_that_have_the_tools(storage: Storag
     waiting = await Agent(one_step(), storage=storage, queue="desk").start("do it", thread_id="u")
     await Agent("demo", storage=storage).submit_answer(waiting, "approve")
     assert (await desk.info("u")).queue == "desk"
+
+
+async def test_two_deliveries_of_a_request_at_once_are_one_run(storage: Storage) -> None:
+    """C06: the delivery that finds the thread held waits until the other one has stored the request."""
+    outbox = Outbox()
+    agent = Agent(sending(HI), [outbox.tool()], storage=storage)
+    async with storage.session("desk"):  # as another process that has not stored it yet
+        late = asyncio.create_task(agent.submit("do it", thread_id="desk", request_id="17"))
+        with pytest.raises(asyncio.TimeoutError):
+            await asyncio.wait_for(asyncio.shield(late), 0.3)
+    await agent.submit("do it", thread_id="desk", request_id="17")
+    assert await late == "desk"
