@@ -222,7 +222,7 @@ async def _listening(view: View, agent: Agent, desk: Desk) -> AsyncIterator[None
         try:
             yield
         finally:
-            view.draft = str
+            view.draft = None
     await asyncio.gather(*sending)
     if keyboard.draft.strip():
         desk.terminal.line(

@@ -147,8 +147,8 @@ class View:
         self.quiet: bool = quiet
         self.said: str = ""
         self.speaker: str | None = None
-        self.draft: Callable[[], str] = str
-        """Returns what a person has typed and not sent."""
+        self.draft: Callable[[], str] | None = None
+        """Returns what a person has typed and not sent; None where typing has no effect."""
         moves = terminal.live and not quiet
         self.live: Live | None = (
             Live(self, console=terminal.console, refresh_per_second=REDRAWS, transient=True) if moves else None
@@ -254,6 +254,8 @@ class View:
         meter = Text(style="dim", overflow="ellipsis", no_wrap=True)
         for number, part in enumerate(meter_parts(self.progress.spent, self.progress.limits, terminal.language)):
             meter.append(f" {terminal.marks['dot']} " if number else "").append(part.text, part.style or None)
-        if typed := clean(self.draft()):
+        if self.draft and (typed := clean(self.draft())):
             rows.append(Text(f"> {typed}", style="bold"))
+        elif self.draft:
+            meter.append(f" {terminal.marks['dot']} {terminal.say('type_to_tell')}")
         return Group(*rows, meter)
