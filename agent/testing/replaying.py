@@ -150,7 +150,13 @@ class RequestReplay:
         """Return options of an agent: the model in each role, with the name, the price and the limits that it had."""
         known: Mapping[str, Json] = self.start.get("models") or {}
         named = {
-            role: model.model_copy(update={"model_name": about["name"], "profile": about["profile"] or None})
+            role: model.model_copy(
+                update={
+                    "model_name": about["name"],
+                    "profile": about["profile"] or None,
+                    "judges": about.get("judges", True),
+                }
+            )
             for role, about in known.items()
             if role in ROLES
         }

@@ -54,6 +54,8 @@ class ScriptedModel(BaseChatModel):
 
     model_name: str = "scripted"
     """Reported in `response_metadata`; name a real model to have its price."""
+    judges: bool = True
+    """False for a model that cannot judge; nobody audits its runs."""
     script: Script = Field(repr=False)
     cache: Any = False
     # A global cache would answer instead of the script.

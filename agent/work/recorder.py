@@ -228,6 +228,7 @@ def describe_models(models: ModelSource, cost: PriceOf, settings: Settings) -> J
             name = model_name(model)
             known[role] = {"name": name, "profile": dict(getattr(model, "profile", None) or {})}
             known[role] |= {"rates": _rates_of(cost, name)} if priced else {}
+            known[role] |= {} if getattr(model, "judges", True) else {"judges": False}
     return known
 
 

@@ -103,7 +103,7 @@ async def test_the_tools_of_a_server_work_like_any_other(tmp_path: Path, monkeyp
         box = Toolbox(servers.tools)
         assert [box.effect(name) for name in ("price", "stock", "fail")] == ["read", "idempotent", "write"]
         assert box["price"].one_line == "Look up a price."
-        assert box["price"].problems({"thing": 3}) == ["thing: 3 is not of type 'string'"]
+        assert box["price"].arguments.problems({"thing": 3}) == ["thing: 3 is not of type 'string'"]
 
         priced = await called(servers, "price", {"thing": "tea", "config": "gold", "runtime": "fast"})
         assert (priced.ok, priced.text) == (True, "tea costs 3 (gold, fast)")
