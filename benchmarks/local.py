@@ -142,7 +142,7 @@ class Score:
     """Of the tokens sent, those that the server had read before."""
     slowest: float = 0.0
     broken: list[str] = field(default_factory=list)
-    """What must not be: a run without an end, over its limits, or a call that outlived its time."""
+    """Violations: a run without an end, over its limits, or a call that outlived its time."""
 
     def add(self, goal: str, run: Any, events: list[dict[str, Any]], clock: Clock) -> None:
         spent = run.spent if run else {}
@@ -224,7 +224,7 @@ def write(scores: dict[str, Score]) -> None:
         f"({packages}). A run may make {CALLS} calls, a call may take {SECONDS * 5:.0f} seconds. Such a model cannot "
         "do the work; what is held is that every run ends honestly within its limits, and that no call outlives its "
         "time. The server keeps what it has read of a prompt: what is new in a request stands at its end.\n\n"
-        f"{table(head, rows)}\n\nWhat must not be, and was: {kept}\n",
+        f"{table(head, rows)}\n\nViolations: {kept}\n",
         "utf-8",
     )
 

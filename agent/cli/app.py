@@ -256,7 +256,10 @@ def resume(
     answer_file: Annotated[Path | None, typer.Option(help="A file with the answer; “-” is stdin.")] = None,
     id: Annotated[str | None, typer.Option(metavar="ID", help="The question to answer; default: the first.")] = None,
     steer: Annotated[
-        str, typer.Option(metavar="TEXT", help="Plan a stopped run anew by these words; finished steps are kept.")
+        str,
+        typer.Option(
+            metavar="TEXT", help="Plan a stopped run again by this instruction; finished steps are kept."
+        ),
     ] = "",
     model: Annotated[str | None, typer.Option(help="Another provider:model than it was started with.")] = None,
     dir: Annotated[Path | None, typer.Option("--dir", "-d", help="Another folder, if it was moved.")] = None,
@@ -317,7 +320,7 @@ def serve_as_mcp(
     model: Annotated[str | None, typer.Option(help="provider:model, or demo. [default: DONEWHEN_MODEL]")] = None,
     storage: StorageUrl = None,
 ) -> None:
-    """Be an MCP server on stdin and stdout: run, resume with the user's answer, show."""
+    """Serve an agent over MCP on stdin and stdout: run, resume with the user's answer, show."""
 
     def command(archive: "Archive") -> int:
         return runs.serve_mcp(archive, options.RunOptions("", dir, model, None, [], False, {}))
@@ -330,7 +333,7 @@ def serve_as_acp(
     model: Annotated[str | None, typer.Option(help="provider:model, or demo. [default: DONEWHEN_MODEL]")] = None,
     storage: StorageUrl = None,
 ) -> None:
-    """Be an agent of an editor over ACP, on stdin and stdout, in the folder that the editor has open."""
+    """Serve an agent to an editor over ACP, on stdin and stdout, in the folder that the editor has open."""
 
     def command(archive: "Archive") -> int:
         return runs.serve_acp(archive, options.RunOptions("", Path("."), model, None, [], False, {}))
@@ -366,7 +369,7 @@ def audit(
     storage: StorageUrl = None,
     json: AsJson = False,
 ) -> None:
-    """Have a judge doubt what a finished run delivered, where nobody did or once more."""
+    """Audit the answer of a finished run, for the first time or again."""
     at(storage, json, lambda archive: runs.audit_thread(thread, options.OutputOptions(archive, once=True), judge))
 
 
@@ -490,7 +493,12 @@ def tell(
 
 @app.command()
 def prune(
-    older: Annotated[str, typer.Option(metavar="TIME", help="Ended and unchanged for so long: 30d, 12h, 45m.")],
+    older: Annotated[
+        str,
+        typer.Option(
+            metavar="TIME", help="Unchanged for at least this long: 30d, 12h, 45m."
+        ),
+    ],
     storage: StorageUrl = None,
     json: AsJson = False,
 ) -> None:

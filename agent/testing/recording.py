@@ -67,7 +67,7 @@ class Recording:
         return cls(rows)
 
     def save(self, path: str | Path, redact: Callable[[str], str] = redact) -> None:
-        """Write it, a row a line; `redact` goes over every text in it, and takes credentials out by default."""
+        """Write the recording as JSON Lines. `redact` is applied to every text; by default it removes credentials."""
         save_rows(self.rows, path, redact)
 
     def _requests(self) -> list[RequestReplay]:
