@@ -257,9 +257,7 @@ def resume(
     id: Annotated[str | None, typer.Option(metavar="ID", help="The question to answer; default: the first.")] = None,
     steer: Annotated[
         str,
-        typer.Option(
-            metavar="TEXT", help="Plan a stopped run again by this instruction; finished steps are kept."
-        ),
+        typer.Option(metavar="TEXT", help="Plan a stopped run again by this instruction; finished steps are kept."),
     ] = "",
     model: Annotated[str | None, typer.Option(help="Another provider:model than it was started with.")] = None,
     dir: Annotated[Path | None, typer.Option("--dir", "-d", help="Another folder, if it was moved.")] = None,
@@ -495,9 +493,7 @@ def tell(
 def prune(
     older: Annotated[
         str,
-        typer.Option(
-            metavar="TIME", help="Unchanged for at least this long: 30d, 12h, 45m."
-        ),
+        typer.Option(metavar="TIME", help="Unchanged for at least this long: 30d, 12h, 45m."),
     ],
     storage: StorageUrl = None,
     json: AsJson = False,
