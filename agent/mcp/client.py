@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Self
 
@@ -108,6 +109,7 @@ class McpServers:
         """Why servers did not start, with `optional`."""
 
     async def __aenter__(self) -> Self:
+        _check_extra()
         await run_in_shared_loop(self._open())
         return self
 
@@ -424,6 +426,16 @@ class _Server:
         return f"the MCP server {self.name!r} is not there any more{why}"
 
 
+def _check_extra() -> None:
+    """Raise ConfigError if the extra is not installed; nothing is imported yet."""
+    try:
+        installed = find_spec("mcp")
+    except ValueError:
+        installed = None
+    if installed is None:
+        raise ConfigError("MCP servers need the extra: pip install 'donewhen[mcp]'")
+
+
 def _has_ended(error: BaseException) -> bool:
     """Return whether an error only says that the other side is gone."""
     import anyio
@@ -519,14 +531,12 @@ async def _send(client: "Client", call: _Call) -> "CallToolResult":
 @asynccontextmanager
 async def _connect(connection: McpServer, errors: IO[str], line: "_Line", server: _Server) -> "AsyncIterator[Client]":
     """Yield an open client that tells `server` what it hears. A local server's stderr is kept from the screen."""
-    try:
-        import httpx2
-        from mcp import Client, StdioServerParameters
-        from mcp.client.sse import sse_client
-        from mcp.client.stdio import stdio_client
-        from mcp.client.streamable_http import streamable_http_client
-    except ImportError as error:
-        raise ConfigError("MCP servers need the extra: pip install 'donewhen[mcp]'") from error
+    import httpx2
+    from mcp import Client, StdioServerParameters
+    from mcp.client.sse import sse_client
+    from mcp.client.stdio import stdio_client
+    from mcp.client.streamable_http import streamable_http_client
+
     async with AsyncExitStack() as stack:
         if "command" in connection:
             transport = stdio_client(StdioServerParameters(**connection), errlog=errors)  # type: ignore[arg-type]

@@ -109,6 +109,7 @@ def test_a_mistake_is_one_line_that_says_what_to_do(mistake: str) -> None:
     ("module", "make", "extra"),
     [
         ("mcp.server.mcpserver", ["mcp"], "mcp"),
+        ("mcp", ["run", "hello", "-n", "--mcp", "servers.json"], "mcp"),
         ("acp", ["acp"], "acp"),
         ("uvicorn", ["chat", "--no-browser"], "ui"),
         ("psycopg", ["threads", "--storage", "postgresql://localhost/db"], "postgres"),
@@ -120,6 +121,7 @@ def test_an_extra_that_is_missing_is_named(
     """L14: the command says which extra it needs, in one line."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    Path("servers.json").write_text('{"mcpServers": {"shop": {"command": "true"}}}')
     ours = (f"donewhen.agent.storage.{extra}", f"donewhen.agent.{extra}.server")
     for name in [name for name in sys.modules if name == module or name.startswith(ours)]:
         monkeypatch.delitem(sys.modules, name)
