@@ -196,6 +196,8 @@ class Agent:
         self._workers = WeakSet[Worker]()
 
     async def __aenter__(self) -> Self:
+        if self._notifier:  # an earlier process may have left notifications
+            self._notifier.wake()
         return self
 
     async def __aexit__(self, *_: object) -> None:

@@ -7,6 +7,7 @@ import hmac
 import json
 import threading
 from collections.abc import Iterator
+from contextlib import nullcontext
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import Any
 
@@ -127,8 +128,9 @@ async def test_an_answer_that_is_not_taken_is_no_news() -> None:
     assert kinds(heard) == ["waiting"]
 
 
-async def test_what_one_process_could_not_deliver_another_does() -> None:
-    """R02: the function of the first failed, and the process ended; an idle worker of the second delivers it."""
+@pytest.mark.parametrize("works", [True, False])
+async def test_what_one_process_could_not_deliver_another_does(works: bool) -> None:
+    """R02: the function of the first failed, and the process ended; the second delivers it, idle as it is."""
     storage, heard, there = open_storage("memory:"), list[Json](), asyncio.Event()
 
     def broken(event: Json) -> None:
@@ -143,7 +145,7 @@ async def test_what_one_process_could_not_deliver_another_does() -> None:
         heard.append(event)
         there.set()
 
-    async with Agent(asking(), storage=storage, notify=take) as agent, agent.worker():
+    async with Agent(asking(), storage=storage, notify=take) as agent, agent.worker() if works else nullcontext():
         await asyncio.wait_for(there.wait(), 60)
     assert kinds(heard) == ["waiting"]
 
