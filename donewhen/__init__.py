@@ -43,6 +43,7 @@ if TYPE_CHECKING:
         ThreadBusy,
         ThreadWaiting,
         ToolError,
+        ToolMissing,
         UnknownThread,
     )
     from donewhen.state.events import Event, event_schema
@@ -56,8 +57,8 @@ __all__ = [
     "Agent", "ConfigError", "DoneWhenError", "Event", "Executor", "Executors", "GoalError", "Limits",
     "McpServers", "ModelError", "Outcome", "Pause", "PlanError", "PlanJson", "PlanStore", "Profile", "Receipt",
     "RemoteAgent", "ResumeError", "Run", "RunStream", "ScheduleError", "Settings", "StaleAnswer", "StepRecord",
-    "StorageError", "ThreadBusy", "ThreadInfo", "ThreadWaiting", "ToolError", "Tracing", "UnknownThread", "Webhook",
-    "build_graph", "event_schema", "plan_tools", "wait",
+    "StorageError", "ThreadBusy", "ThreadInfo", "ThreadWaiting", "ToolError", "ToolMissing", "Tracing", "UnknownThread",
+    "Webhook", "build_graph", "event_schema", "plan_tools", "wait",
 ]  # fmt: skip
 
 _HOME = {

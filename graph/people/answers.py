@@ -45,7 +45,7 @@ OVERDUE = {"overdue": True}
 BY_POLICY = ("question", "budget")
 """Kinds of pauses that a policy may answer; plans, calls and effects are left to people."""
 NEED_TOOLS = ("approve", "edit", "answer", "happened", "not_happened", "extend")
-"""Kinds of answers after which a step makes the calls that it was about to make."""
+"""Kinds of answers after which steps make calls."""
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,7 @@ def missing_tools(
 ) -> str:
     """Return which tools an answer to the first of these open questions, or answers by id, need and are not here.
 
-    Such an answer would be used up, and its call refused. To reject the call or to cancel needs no tool.
+    Such an answer would be used up, and the calls refused. To reject or to cancel needs no tool.
     """
     by_id = {pause["id"]: pause for pause in pauses}
     answers = _split_answers(value, pauses[0], [*by_id])
@@ -115,18 +115,40 @@ def _missing_tools(
 ) -> str:
     answer = _read_answer(pause, value, settings)
     needs = (*NEED_TOOLS, "declined") if _is_by_policy(pause, value, settings) else NEED_TOOLS
-    steps = ((values.get("approval") or {}).get("plan") or {}).get("steps", ())
-    step = next((each for each in steps if each["id"] == pause["step"]), None)
-    if isinstance(answer, str) or answer.kind not in needs or step is None:
+    if isinstance(answer, str) or answer.kind not in needs:
         return ""
-    calls = (values.get("steps") or {}).get(step["id"], {}).get("calls") or ()
-    names = [call["name"] for call in calls if "refused" not in call and "response" not in call]
-    if not (missing := executors.missing(step.get("executor"), names)):
+    found = (executors.missing(executor, tools) for executor, tools in _tools_after(values, pause, answer))
+    if not (missing := dict.fromkeys(name for names in found for name in names)):
         return ""
     return (
         f"the answer to {pause['id']} needs {', '.join(missing)}, which this agent does not have: give it the tool (or "
-        "the MCP server, the executor), and answer again; or reject the call, or cancel the run"
+        "the MCP server, the executor), and answer again; or reject what is asked, or cancel the run"
     )
+
+
+def _tools_after(values: Mapping[str, Any], pause: Pause, answer: Answer) -> list[tuple[str | None, Sequence[str]]]:
+    """Return the executor and the tools of each step that goes on with this answer.
+
+    A step that asked needs the calls that it was about to make; the approval of a plan, what its steps list. An edited
+    plan is checked by the rules for plans, and one with a schedule starts nothing now.
+    """
+    records = values.get("steps") or {}
+    if pause["kind"] == "plan":
+        plan = pause["plan"]
+        if answer.kind != "approve" or plan.get("schedule"):
+            return []
+        left = (step for step in plan["steps"] if records.get(step["id"], {}).get("status") != "done")
+        return [(step.get("executor"), step.get("tools") or ()) for step in left]
+    steps = ((values.get("approval") or {}).get("plan") or {}).get("steps", ())
+    calls = {id: record.get("calls") or () for id, record in records.items()}
+    return [
+        (
+            step.get("executor"),
+            [call["name"] for call in calls.get(step["id"], ()) if not {"refused", "response"} & call.keys()],
+        )
+        for step in steps
+        if step["id"] == pause["step"]
+    ]
 
 
 def _split_answers(value: Any, pending: Pause, open_ids: Collection[str]) -> Json | str:

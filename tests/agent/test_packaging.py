@@ -263,8 +263,8 @@ def test_the_public_names() -> None:
         "Agent", "ConfigError", "DoneWhenError", "Event", "Executor", "Executors", "GoalError", "Limits", "McpServers",
         "ModelError", "Outcome", "Pause", "PlanError", "PlanJson", "PlanStore", "Profile", "Receipt", "RemoteAgent",
         "ResumeError", "Run", "RunStream", "ScheduleError", "Settings", "StaleAnswer", "StepRecord", "StorageError",
-        "ThreadBusy", "ThreadInfo", "ThreadWaiting", "ToolError", "Tracing", "UnknownThread", "Webhook", "build_graph",
-        "event_schema", "plan_tools", "wait",
+        "ThreadBusy", "ThreadInfo", "ThreadWaiting", "ToolError", "ToolMissing", "Tracing", "UnknownThread", "Webhook",
+        "build_graph", "event_schema", "plan_tools", "wait",
     ]  # fmt: skip
     assert all(getattr(donewhen, name) for name in donewhen.__all__)
     assert testing.__all__ == [

@@ -15,7 +15,7 @@ from a2a.types import Message, Role, SendMessageRequest, TaskState
 from langchain_core.tools import StructuredTool
 from langgraph.types import Command, interrupt
 
-from donewhen import Agent, ConfigError, Executor
+from donewhen import Agent, ConfigError, Executor, ToolMissing
 from donewhen.agent.a2a.server import a2a_app
 from donewhen.testing import ScriptedModel, call, finish_step
 from tests.kit.flows import FREE, one_step
@@ -78,6 +78,23 @@ async def test_an_answer_is_refused_where_its_tool_is_missing(way: str, tmp_path
             await WAYS[way](agent, thread)
         assert (await agent.get(thread)).to_dict() == before.to_dict()
     await finish(storage, thread)
+
+
+async def test_a_plan_is_not_approved_where_its_tools_are_missing(tmp_path: Path) -> None:
+    """X15, C08: the plan stays open for an agent that has them; to reject it needs no tool."""
+    storage = f"sqlite:///{tmp_path}/runs.db"
+    for thread in (threads := ["t", "u"]):
+        async with Agent(taking(), [take], storage=storage) as agent:
+            await agent.start("Take an apple", thread_id=thread)
+    async with Agent(ScriptedModel(), storage=storage) as agent:
+        before = await agent.get(threads[0])
+        with pytest.raises(ToolMissing, match="needs take"):
+            await agent.resume(threads[0], "approve")
+        assert (await agent.get(threads[0])).to_dict() == before.to_dict()
+        assert (await agent.resume(threads[1], "cancel")).status == "cancelled"
+    async with Agent(taking(), [take], storage=storage) as agent:
+        run = await agent.resume(threads[0], "approve")
+        assert (run.status, run.answer) == ("completed", "taken")
 
 
 class Source:
