@@ -11,7 +11,7 @@ from donewhen.state.run import Json
 from donewhen.state.settings import Settings
 
 INTERNAL = (*OTHER_KEYS, "name", "call", "tool_call_id", "message_id", "asked_at", "digest")
-"""Fields of a pause that are no details of its question."""
+"""Fields of a pause that hooks are not shown."""
 NOT_ASKED = "No question was asked: {why}. Go on without the answer, or ask something else."
 
 

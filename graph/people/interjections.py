@@ -24,7 +24,7 @@ AT_WORK = (
 
 
 hearing: ContextVar[Callable[[str, list[Json]], Awaitable[list[Json]]] | None] = ContextVar("hearing", default=None)
-"""A function of the place that reads and of what it finds; its result is read instead. It records, or replays."""
+"""Called with the reader's place and the interjections found; returns those to use. For recording and replaying."""
 RUN, PLANNING = "run", "planning"
 """The places that read interjections, besides the steps, which are called by their ids."""
 
@@ -48,14 +48,14 @@ async def read_interjections(store: BaseStore, thread_id: str, cursor: str) -> l
 
 
 _hearing: set[tuple[str, str]] = set()
-"""The interjections that a round of this process is just marking as heard, by thread and key."""
+"""Interjections that a round of this process is marking as heard right now, by thread and key."""
 
 
 async def hear(runtime: Runtime[Settings], rows: Sequence[Json], step: str | None) -> list[Json]:
     """Mark interjections as heard, emit those that nobody heard before, and return them; `step` as in the event.
 
-    Steps side by side hear the same words, and so does a round that a crash repeats: the first one tells it. The mark
-    is kept before the event, so nothing is told twice; who watches late reads it from the state.
+    Parallel steps hear the same words, and so does a round that is repeated after a crash; only the first emits the
+    event. The mark is stored before the event, so it is never emitted twice. Late watchers read it from the state.
     """
     store, thread, first = runtime.store, thread_of(runtime), []
     for row in rows:
@@ -92,7 +92,7 @@ async def delete_interjection(store: BaseStore, thread_id: str, key: str) -> Non
 async def new_interjections(runtime: Runtime[Settings], settings: Settings, cursor: str, place: str) -> list[Json]:
     """Return `{key, text, at}` of everything said after `cursor`, in order; [] if the settings refuse it.
 
-    `place`: who reads: the id of a step, RUN or PLANNING.
+    `place` is the reader: the id of a step, RUN or PLANNING.
     """
     if runtime.store is None or settings.when_busy != "next_round":
         return []

@@ -288,7 +288,7 @@ class CallBatch:
         return {"status": "waiting", "waiting": waiting}
 
     async def _refused_question(self, change: StepRecord) -> str:
-        """Return why hooks refuse to ask people what the step would wait for; "" if they agree, or it waits not."""
+        """Return why hooks refuse to ask people what the step would wait for; "" if they agree or it does not wait."""
         if not (waiting := change.get("waiting")):
             return ""
         context = self.context

@@ -185,29 +185,36 @@ def test_a_budget_at_a_terminal(tmp_path: Path) -> None:
     assert "tokens in " in shown
 
 
+class Held:
+    """A model's reply that is given only after `go`; `asked` says that it was asked for."""
+
+    def __init__(self, reply: Any) -> None:
+        self.asked, self.go, self._reply = threading.Event(), threading.Event(), reply
+
+    def __call__(self, *_: Any) -> Any:
+        self.asked.set()
+        assert self.go.wait(SECONDS)
+        return self._reply
+
+
 def test_what_is_typed_while_it_works_is_told_to_the_run(tmp_path: Path) -> None:
     """C02, D04, L14: a line typed during the work is heard at the next round, and an unfinished one is shown and
     dropped: neither is an answer to the question that comes."""
-    asked, go = threading.Event(), threading.Event()
-
-    def wait(*_: Any) -> Any:
-        asked.set()
-        assert go.wait(SECONDS)
-        return [call("list_files")]
+    held = Held([call("list_files")])
 
     def plan(messages: Any, _: Any) -> Any:
         assert "Count the text files, not all" in messages[-1].text
         return submit_plan([COUNT])
 
-    with scripted(tmp_path, triage=[wait, plan], execute=[[call("list_files")], COUNTED]) as env:
+    with scripted(tmp_path, triage=[held, plan], execute=[[call("list_files")], COUNTED]) as env:
         session = Session.start("run", "count", env=env, cwd=tmp_path)
-        assert asked.wait(SECONDS)
+        assert held.asked.wait(SECONDS)
         session.press(b"Count the text filez")
         session.press(b"\x7fs, not all\n")
         session.expect("Sent, heard at the next round: Count the text files, not all")
         session.press(b"a")
         session.expect("> a")
-        go.set()
+        held.go.set()
         shown = session.asked()
         assert "> Count the text files, not all  (Heard.)" in shown
         assert "Not sent: a (Enter was not pressed)" in shown
@@ -218,19 +225,14 @@ def test_what_is_typed_while_it_works_is_told_to_the_run(tmp_path: Path) -> None
 
 def test_a_run_that_refuses_to_be_told_says_so(tmp_path: Path) -> None:
     """C02, L14: with --when-busy refuse a typed line is shown as not sent, with the reason; it answers nothing."""
-    asked, go = threading.Event(), threading.Event()
+    held = Held(submit_plan([COUNT]))
 
-    def plan(*_: Any) -> Any:
-        asked.set()
-        assert go.wait(SECONDS)
-        return submit_plan([COUNT])
-
-    with scripted(tmp_path, triage=[plan], execute=[[call("list_files")], COUNTED]) as env:
+    with scripted(tmp_path, triage=[held], execute=[[call("list_files")], COUNTED]) as env:
         session = Session.start("run", "count", "--when-busy", "refuse", env=env, cwd=tmp_path)
-        assert asked.wait(SECONDS)
+        assert held.asked.wait(SECONDS)
         session.type("y")
         session.expect("Not sent: y")
-        go.set()
+        held.go.set()
         assert "s1. Count the [bold]files" in session.asked()
         session.type("y")
         assert session.end() == (0, "3 files\n")
@@ -238,18 +240,13 @@ def test_a_run_that_refuses_to_be_told_says_so(tmp_path: Path) -> None:
 
 def test_what_is_typed_at_a_plain_terminal_answers_nothing(tmp_path: Path) -> None:
     """C02, L14: where no line can be redrawn, what is typed during the work is discarded, with a word."""
-    asked, go = threading.Event(), threading.Event()
+    held = Held(submit_plan([COUNT]))
 
-    def plan(*_: Any) -> Any:
-        asked.set()
-        assert go.wait(SECONDS)
-        return submit_plan([COUNT])
-
-    with scripted(tmp_path, triage=[plan], execute=[[call("list_files")], COUNTED]) as env:
+    with scripted(tmp_path, triage=[held], execute=[[call("list_files")], COUNTED]) as env:
         session = Session.start("run", "count", env={**env, "TERM": "dumb"}, cwd=tmp_path)
-        assert asked.wait(SECONDS)
+        assert held.asked.wait(SECONDS)
         session.type("y")
-        go.set()
+        held.go.set()
         shown = session.expect("[l] later")
         assert "What was typed while it worked was not read." in shown
         assert '--steer "…"' in shown
