@@ -196,8 +196,8 @@ class Agent:
         self._workers = WeakSet[Worker]()
 
     async def __aenter__(self) -> Self:
-        if self._notifier:  # an earlier process may have left notifications
-            self._notifier.wake()
+        if self._notifier:
+            self._notifier.wake(left=True)
         return self
 
     async def __aexit__(self, *_: object) -> None:

@@ -150,17 +150,20 @@ class Notifier:
             raise ConfigError(f"notify: an address, a Webhook or a function, not {type(notify).__name__}")
         self._task: asyncio.Task[None] | None = None
         self._again = False
+        self._has_news = False
+        """Whether a run ended or paused here; what others left is worth no waiting at the end."""
         self._lock = asyncio.Lock()
 
-    def wake(self) -> None:
-        """Deliver now, in the background."""
-        self._again = True
+    def wake(self, *, left: bool = False) -> None:
+        """Deliver now, in the background; `left`: only what an earlier process may have left."""
+        self._again, self._has_news = True, self._has_news or not left
         if self._task is None or self._task.done():
             self._task = asyncio.create_task(self._work(), name="donewhen news")
 
     async def aclose(self, patience: float) -> None:
         """Deliver what can be delivered within `patience` seconds, with retries; leave the rest to the next process."""
         if self._task is not None and not self._task.done():
+            patience = patience if self._has_news else 0.0
             ends = asyncio.get_running_loop().time() + patience
             with suppress(TimeoutError, asyncio.CancelledError):
                 async with asyncio.timeout(patience):

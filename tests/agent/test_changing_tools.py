@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from donewhen import Agent, McpServers, ToolError
-from donewhen.testing import ScriptedModel, call, finish_step, submit_plan
+from donewhen.testing import ScriptedModel, ask_user, call, finish_step, submit_plan
 from tests.kit.flows import FREE, one_step
 
 PLAN = submit_plan([{"content": "look", "tools": ["look"]}, {"content": "take", "tools": ["take"]}])
@@ -75,10 +75,11 @@ async def test_a_tool_that_a_profile_forbids_may_go_and_come() -> None:
 async def test_a_tool_of_the_plan_that_went_away_is_named(tmp_path: Path) -> None:
     """N45: in the process that goes on, people and the model are told which tool is not there; a call is corrected."""
     storage = f"sqlite:///{tmp_path}/runs.db"
-    async with Agent(ScriptedModel(roles={"triage": [PLAN]}), [look, take], storage=storage) as agent:
-        run = await agent.start("Look and take", settings={"approvals": "plan"})
+    first = ScriptedModel(roles={"triage": [PLAN], "execute": {"s1": [ask_user("Which basket?")]}})
+    async with Agent(first, [look, take], storage=storage, settings={"confirm": "never"}) as agent:
+        run = await agent.start("Look and take")
     work = {
-        "s1": [call("look"), finish_step("three apples", ("s1.1", "three"))],
+        "s1": [call("look"), finish_step("three apples", ("s1.2", "three"))],
         "s2": [call("take", what="an apple"), call("take_apple", what="an apple"), finish_step("took it", "s2.1")],
     }
     model = ScriptedModel(roles={"execute": work, "deliver": ["Done."]})
@@ -89,7 +90,7 @@ async def test_a_tool_of_the_plan_that_went_away_is_named(tmp_path: Path) -> Non
 
     async with Agent(model, [look], storage=storage) as agent:
         agent.tools.add(take_apple)
-        stream = agent.stream_resume(run, "approve", settings={"approvals": "never"})
+        stream = agent.stream_resume(run, "the red one", settings={"approvals": "never"})
         told = notes([event async for event in stream])
     assert "Step s2 names tools that are not here: take." in told
     assert any("there is no tool 'take'" in text for text in told)
