@@ -74,7 +74,7 @@ class Skills:
             self._skills.setdefault(skill.name, skill)
 
     def _read_project(self, workspace: Path) -> None:
-        skills, text = list(_find_skills(workspace / FOLDER)), _read_text(workspace / "AGENTS.md")
+        skills, text = list(_find_skills(workspace / FOLDER)), _read_agents_md(workspace / "AGENTS.md")
         if not skills and not text.strip():
             return
         digest = hashlib.sha256(json.dumps([text, [dict(each.files) for each in skills]]).encode()).hexdigest()
@@ -185,19 +185,35 @@ def _read_bytes(path: Path) -> bytes | None:
 
 
 def _read_text(path: Path) -> str:
-    return (_read_bytes(path) or b"").decode("utf-8-sig", "replace")
+    """Return a text with the line ends of Unix. Raises ValueError if it cannot be read."""
+    if (data := _read_bytes(path)) is None:
+        raise ValueError(f"{path.name} is not a readable file of at most {MOST_BYTES} bytes; links are not followed")
+    return data.decode("utf-8-sig", "replace").replace("\r\n", "\n")
+
+
+def _read_agents_md(path: Path) -> str:
+    """Return the text; "" if there is none, or none that can be read."""
+    try:
+        return _read_text(path) if os.path.lexists(path) else ""
+    except ValueError as error:
+        _log.warning("%s is left out: %s", path, error)
+        return ""
 
 
 def _find_skills(folder: Path) -> Iterator[Skill]:
     """Yield the skills of a folder, by name."""
-    if not folder.is_dir():
+    try:
+        places = sorted(folder.iterdir()) if folder.is_dir() else []
+    except OSError as error:
+        _log.warning("The skills in %s are left out: %s", folder, error)
         return
-    for place in sorted(folder.iterdir())[:MOST_SKILLS]:
-        if place.is_symlink() or not (place / FILE).is_file():
-            continue
+    if len(places) > MOST_SKILLS:
+        _log.warning("The skills in %s after the first %d are left out", folder, MOST_SKILLS)
+    for place in places[:MOST_SKILLS]:
         try:
-            yield _read_skill(place)
-        except ValueError as error:
+            if not place.is_symlink() and (place / FILE).is_file():
+                yield _read_skill(place)
+        except (ValueError, OSError) as error:
             _log.warning("The skill in %s is left out: %s", place, error)
 
 

@@ -141,6 +141,25 @@ def test_what_follows_no_specification_is_left_out(tmp_path: Path, caplog: pytes
         assert said in caplog.text
 
 
+def test_what_cannot_be_read_is_named_and_ends_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """P19, X21: links, a file that is too large, and a closed folder are left out, each with a reason."""
+    folder = tmp_path / "work" / ".agents" / "skills"
+    (write_skill(folder, "large") / "SKILL.md").write_text("---\n" + "x" * 20_000_001)
+    (write_skill(folder, "linked") / "SKILL.md").unlink()
+    os.symlink("/etc/passwd", folder / "linked" / "SKILL.md")
+    os.symlink("/etc/passwd", tmp_path / "work" / "AGENTS.md")
+    write_skill(folder, "closed").chmod(0)
+    write_skill(folder, "windows")
+    text = (folder / "windows" / "SKILL.md").read_text().replace("\n", "\r\n")
+    (folder / "windows" / "SKILL.md").write_bytes(text.encode())
+    skills = Skills(tmp_path / "work", trust=True)
+    assert "windows" in skills.names
+    assert not {"large", "linked"} & {*skills.names}
+    assert skills.agents_md == ""
+    assert caplog.text.count("not a readable file") == 3
+    assert os.geteuid() == 0 or "closed" in caplog.text
+
+
 def test_the_user_has_skills_of_their_own(tmp_path: Path) -> None:
     """P19: those in ~/.agents/skills need no trust, for nobody else writes there."""
     write_skill(tmp_path / "home" / ".agents" / "skills", "mine")
