@@ -6,7 +6,7 @@ Planning, checks and the judge make their calls here too; only steps ask a perso
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any, cast
 
 from langchain_core.messages import AnyMessage, HumanMessage, ToolMessage
@@ -15,7 +15,7 @@ from langgraph.errors import GraphInterrupt, ParentCommand
 from langgraph.runtime import Runtime
 from langgraph.store.base import BaseStore
 
-from donewhen.graph.asking import ask_before_question
+from donewhen.graph.asking import ask_before_question, consult_hooks
 from donewhen.graph.context import Deps
 from donewhen.graph.events import emit, emit_charge, emit_observation, now, thread_of
 from donewhen.graph.executors.relay import answered_asks, conceal_ask, interrupt_value, questions_of, resume_values
@@ -41,7 +41,7 @@ from donewhen.graph.tools.effects import (
     shorten_text,
     storable_artifact,
 )
-from donewhen.graph.tools.hooks import OPTIONS, Call, End, HookDecision, ask_hooks
+from donewhen.graph.tools.hooks import OPTIONS, Call, End, HookDecision
 from donewhen.graph.tools.rendering import cut_before
 from donewhen.graph.tools.toolbox import KnownTool
 from donewhen.prompts import framed
@@ -544,22 +544,17 @@ def _call_for_hooks(context: CallContext, gated: GatedCall) -> Call:
     return Call(*place, name, gated.call["args"], effect)
 
 
-def tell_people(context: CallContext, text: str) -> None:
-    """Send a note to the people who watch the run."""
-    emit(context.runtime, "note", text=text)
-
-
 async def ask_before_call(context: CallContext, gated: GatedCall) -> HookDecision:
     """Return the verdict of the hooks on a call that is about to be made."""
     if not (hooks := context.deps.hooks.before_call):
         return HookDecision()
-    return await ask_hooks(hooks, _call_for_hooks(context, gated), partial(tell_people, context))
+    return await consult_hooks(context.runtime, context.deps, hooks, _call_for_hooks(context, gated))
 
 
 async def _ask_after_call(context: CallContext, gated: GatedCall, result: CallResult) -> CallResult:
     """Return the result after the hooks; a withheld result is stored nowhere, and the call's effect remains."""
     about = replace(_call_for_hooks(context, gated), ok=result.ok, text=result.text)
-    verdict = await ask_hooks(context.deps.hooks.after_call, about, partial(tell_people, context))
+    verdict = await consult_hooks(context.runtime, context.deps, context.deps.hooks.after_call, about)
     if refused := verdict.refused or (verdict.question and f"a person would have to agree: {verdict.question}"):
         ok = result.ok and about.effect != "read"
         result = replace(result, ok=ok, text=f"The call was made; its result is withheld: {refused}", artifact=None)
@@ -592,7 +587,7 @@ async def ask_before_end(
         return HookDecision()
     state = context.state
     end = End(context.thread, state["step"]["id"], state["goal"], text, status, output)
-    verdict = await ask_hooks(hooks, end, partial(tell_people, context))
+    verdict = await consult_hooks(context.runtime, context.deps, hooks, end)
     if verdict.refused or not verdict.question:
         return HookDecision(verdict.refused)
     for entry in answers:

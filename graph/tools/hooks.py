@@ -3,6 +3,7 @@
 A hook that fails refuses, because a policy that cannot be asked has not agreed.
 """
 
+import asyncio
 import copy
 import inspect
 import logging
@@ -146,18 +147,29 @@ async def call_hook(hook: Callable[[Any], Any], about: Call | Question | End) ->
     return await said if inspect.isawaitable(said) else said
 
 
+async def _call_in_time(hook: Callable[[Any], Any], about: Call | Question | End, seconds: float) -> Any:
+    """Return what a hook returns. Raises TimeoutError if it takes longer; its thread, if any, is left to itself."""
+    try:
+        async with asyncio.timeout(seconds) as limit:
+            return await call_hook(hook, about)
+    except TimeoutError:
+        if limit.expired():
+            raise TimeoutError(f"it took longer than {seconds:g} seconds") from None
+        raise
+
+
 async def ask_hooks(
-    hooks: Sequence[Callable[[Any], Any]], about: Call | Question | End, tell: Callable[[str], None]
+    hooks: Sequence[Callable[[Any], Any]], about: Call | Question | End, tell: Callable[[str], None], seconds: float
 ) -> HookDecision:
-    """Call every hook. A hook that raises or returns another type refuses, and `tell` reports that to people."""
+    """Call every hook. One that raises, takes too long or returns another type refuses; `tell` reports it to people."""
     verdict = HookDecision()
     for hook in hooks:
         name = getattr(hook, "__name__", type(hook).__name__)
         try:
-            said = await call_hook(hook, copy.deepcopy(about))
+            said = await _call_in_time(hook, copy.deepcopy(about), seconds)
             if not (said is None or isinstance(said, Refuse | Ask | Note)):
                 raise TypeError(f"it returned {said!r:.200}; a hook returns Refuse, Ask, Note or None")
-        except Exception as error:
+        except (Exception, SystemExit) as error:  # which in a task would end the event loop
             _log.exception("The hook %s failed; what it was asked about is refused", name)
             tell(f"The hook {name} failed, so this is refused: {type(error).__name__}: {error}"[:500])
             said = Refuse(f"the policy {name} could not be asked")

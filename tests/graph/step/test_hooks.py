@@ -1,5 +1,9 @@
 """Hooks: an organisation's policies refuse, ask and observe, wherever a call is made and a run ends."""
 
+import asyncio
+import sys
+import threading
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -163,6 +167,64 @@ async def test_a_hook_that_fails_refuses_and_says_so(caplog: pytest.LogCaptureFi
     assert "The hook broken failed" in caplog.text
     with pytest.raises(ConfigError, match="before_call is a list of functions"):
         Hooks(before_call=["only_ours"])  # type: ignore[list-item]
+
+
+async def hangs(made: Call) -> None:
+    await asyncio.Event().wait()
+
+
+def hangs_in_a_thread(made: Call) -> None:
+    _NEVER.wait()
+
+
+def exits(made: Call) -> None:
+    sys.exit(1)
+
+
+def tells_a_secret(made: Call) -> None:
+    raise ValueError(SECRET)
+
+
+SECRET = "password=Tr0ub4dor-3-horse"
+_NEVER = threading.Event()
+
+
+@pytest.fixture
+def _end_of_threads() -> Iterator[None]:
+    yield
+    _NEVER.set()
+    _NEVER.clear()
+
+
+@pytest.mark.parametrize(
+    "hooks",
+    [
+        Hooks(before_call=[lambda made: Refuse(SECRET)]),
+        Hooks(before_call=[lambda made: Note(SECRET)]),
+        Hooks(before_call=[lambda made: Ask(SECRET)]),
+        Hooks(after_call=[lambda made: Refuse(SECRET)]),
+        Hooks(before_end=[lambda end: Ask(SECRET)]),
+    ],
+)
+async def test_no_credential_gets_out_by_what_a_hook_says(hooks: Hooks) -> None:
+    """R02: a hook sees arguments with their credentials; its words go to models, people and the storage without."""
+    replies = [call("send", to="a"), finish_step("Sent.", "s1.1"), give_up("it is refused")]
+    model = one_step(replies, tools=["send"])
+    flow = await play(model, [send], effects=EFFECTS, hooks=hooks)
+    assert "Tr0ub4dor" not in str((flow.events, flow.values, flow.run.pending, model.requests))
+
+
+@pytest.mark.usefixtures("_end_of_threads")
+@pytest.mark.parametrize("hook", [hangs, hangs_in_a_thread, exits, tells_a_secret])
+async def test_a_hook_that_never_returns_or_exits_only_refuses(hook: Any) -> None:
+    """V10, X07: it has the time of a tool call; the process and its other runs go on, and no credential is shown."""
+    replies = [call("send", to="a"), finish_step("No.", ("s1.1", "Not run"), unchanged="refused")]
+    hooks, settings = Hooks(before_call=[hook]), {**FREE, "tool_seconds": 0.05}
+    flow = await play(one_step(replies, tools=["send"]), [send], effects=EFFECTS, hooks=hooks, settings=settings)
+    assert (flow.status, SENT) == ("completed", [])
+    (note,) = flow.told("note")
+    assert f"The hook {hook.__name__} failed" in note["text"]
+    assert "Tr0ub4dor" not in str((flow.events, flow.values))
 
 
 async def test_an_end_that_is_refused_goes_back_to_the_model() -> None:
