@@ -93,6 +93,8 @@ class PushNotifications:
     def __init__(self, *, inside: bool = False) -> None:
         self.inside = inside
         self._storage: Storage | None = None
+        self._told: dict[str, set[str]] = {}
+        """By notification that some address did not accept: the addresses that did."""
 
     def bind(self, storage: Storage) -> None:
         """Read the addresses from this storage; `a2a_app` does it, in a process without it whoever makes the agent."""
@@ -103,7 +105,7 @@ class PushNotifications:
         return self.inside or bool(await validate_push_notification_url(url))
 
     async def __call__(self, event: Json) -> None:
-        """Post the task of a run to each address. Raises if one does not take it."""
+        """Post the task of a run to each address. Raises if one does not accept it; the others are not told again."""
         assert self._storage is not None, "PushNotifications: give it to a2a_app too, or call bind(agent.storage)"
         async with self._storage.reader() as (_, store):
             row = await store.threads.get(event["subject"]) or {}
@@ -113,11 +115,27 @@ class PushNotifications:
         if found is None or not pushes:
             return
         task = with_news(_task_of(found.value), event)
-        body = MessageToDict(to_stream_response(task))
+        body, problem = MessageToDict(to_stream_response(task)), ""
+        told = self._told.setdefault(event["id"], set())
         async with httpx.AsyncClient(timeout=SECONDS) as http:
             for push in pushes:
-                if await self.allows(push.url):
-                    (await http.post(push.url, json=body, headers=_headers(push))).raise_for_status()
+                if push.id not in told and (failed := await self._post(http, push, body)):
+                    problem = f"{push.url}: {failed}"
+                else:
+                    told.add(push.id)
+        if problem:
+            raise ConnectionError(problem)
+        del self._told[event["id"]]
+
+    async def _post(self, http: httpx.AsyncClient, push: TaskPushNotificationConfig, body: Json) -> str:
+        """Post to one address; return why it did not accept it, or ""."""
+        if not await self.allows(push.url):
+            return "it is not found, or in a private network"
+        try:
+            reply = await http.post(push.url, json=body, headers=_headers(push))
+        except httpx.HTTPError as error:
+            return f"{type(error).__name__}: {error}"
+        return "" if reply.is_success or reply.status_code == httpx.codes.GONE else f"it answers {reply.status_code}"
 
 
 def _headers(push: TaskPushNotificationConfig) -> dict[str, str]:

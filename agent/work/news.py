@@ -38,7 +38,9 @@ SPACE = ("donewhen", "news")
 SECONDS = 10.0
 """Seconds that a webhook has to answer."""
 LEASE = 30.0
-"""Seconds for which other processes skip notifications in delivery."""
+"""Seconds that a delivery may take; other processes skip it for as long."""
+HELD = 4
+"""Attempts, over half a minute, for which a notification holds back later ones of its thread."""
 LONGEST_PAUSE, GIVE_UP = 3600.0, timedelta(days=3)
 """The longest pause between two attempts, in seconds; and the age at which they are dropped, with an error
 in the log.
@@ -194,10 +196,15 @@ class Notifier:
     async def _deliver_all(self) -> float | None:
         async with self._storage.reader() as (_, store):
             items = await store.asearch((*SPACE, self.queue), limit=1_000)
-        now, dues = now_text(), list[str]()
+        now, dues, held = now_text(), list[str](), set[str]()
         for item in sorted(items, key=lambda item: str(item.value["event"]["time"])):
+            if (thread_id := item.value["event"]["subject"]) in held:
+                continue
             due = item.value["due"] if item.value["due"] > now else await self._deliver(item.key, item.value)
-            dues += [due] if due else []
+            if due:
+                dues.append(due)
+            if due and item.value["tries"] < HELD:
+                held.add(thread_id)
         if not dues:
             return None
         first = datetime.fromisoformat(min(dues)) - datetime.now(UTC)
@@ -208,9 +215,10 @@ class Notifier:
         await self._write(id, {**kept, "due": _later(LEASE)})
         event = map_texts(kept["event"], lambda text: conceal(text, self._secrets))
         try:
-            said = self._tell(event) if is_async(self._tell) else await run_in_thread(partial(self._tell, event))
-            if inspect.isawaitable(said):
-                await said
+            async with asyncio.timeout(LEASE):
+                said = self._tell(event) if is_async(self._tell) else await run_in_thread(partial(self._tell, event))
+                if inspect.isawaitable(said):
+                    await said
         except Exception as error:
             age = datetime.now(UTC) - datetime.fromisoformat(event["time"])
             gone = isinstance(error, urllib.error.HTTPError) and error.code == 410

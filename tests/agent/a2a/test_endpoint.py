@@ -214,6 +214,24 @@ async def test_push_notifications_rest_on_the_news(endpoint: Endpoint) -> None:
             assert set(late) <= {"TASK_STATE_INPUT_REQUIRED"}
 
 
+async def test_an_address_that_is_not_there_keeps_nothing_from_the_others(endpoint: Endpoint) -> None:
+    """S01: the second address is told, and only once, while the first is tried again."""
+    with hook() as (url, arrived):
+        async with client_of(endpoint, streaming=False) as client:
+            asked = await sent(client, request_of("paint it"))
+            for id, address in (("a", f"http://127.0.0.1:{free_port()}/"), ("b", url)):
+                await client.create_task_push_notification_config(
+                    TaskPushNotificationConfig(task_id=asked.id, id=id, url=address)
+                )
+            await sent(client, request_of("green", asked))
+            states: list[str] = []
+            while "TASK_STATE_COMPLETED" not in states:  # the question may be on its way while its task ends
+                body, _ = await asyncio.to_thread(arrived.get, timeout=60)
+                states.append(body["task"]["status"]["state"])
+            states += await asyncio.to_thread(later, arrived)
+            assert len(states) == len(set(states))
+
+
 def later(arrived: Queue[tuple[Any, Any]]) -> list[str]:
     """The states that arrive until nothing has for a second: a question may be on its way while its task ends."""
     states: list[str] = []

@@ -102,6 +102,39 @@ async def test_a_job_that_ends_after_its_run_tries_again(post: Post) -> None:
     assert [json.loads(body)["type"] for _, body in post.got] == ["donewhen.run.finished"] * 2
 
 
+async def test_what_is_tried_again_comes_before_what_follows_it() -> None:
+    """S01: nobody reads of a question after they read how the run ended."""
+    heard: list[Json] = []
+
+    def refuse_once(event: Json) -> None:
+        heard.append(event)
+        if len(heard) == 1:
+            raise OSError("busy")
+
+    async with Agent(asking(), storage="memory:", notify=refuse_once) as agent:
+        run = await agent.start("Paint it")
+        await agent.resume(run, "blue")
+    assert [event["data"]["status"] for event in heard] == ["waiting", "waiting", "completed"]
+
+
+async def test_a_function_that_hangs_keeps_nothing_from_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """S01, X07: it has failed after some time, and is tried again; other threads' notifications are delivered."""
+    monkeypatch.setattr(news, "LEASE", 0.05)
+    heard: asyncio.Queue[str] = asyncio.Queue()
+
+    async def hang(event: Json) -> None:
+        if event["subject"] == "first":
+            await asyncio.Event().wait()
+        heard.put_nowait(event["subject"])
+
+    model = ScriptedModel(roles={"triage": [answer("Hi."), answer("Hi.")]})
+    async with Agent(model, storage="memory:", notify=hang) as agent:
+        await agent.start("Hello", thread_id="first")
+        await agent.start("Hello", thread_id="second")
+        assert await asyncio.wait_for(heard.get(), 30) == "second"
+        await agent.aclose(patience=0)
+
+
 async def test_no_secret_leaves() -> None:
     """R02: credentials in a question or an answer are redacted, those of the environment too."""
     heard: list[Json] = []
