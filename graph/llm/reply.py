@@ -71,11 +71,11 @@ class UnusableReply:
 
     def text(self, legal: Collection[str], id: str = "") -> str:
         """Return the correction for the model, or the answer to this call of its reply."""
-        tools = ", or calls of the tools you have" if {"finish_step", "decline"} & {*legal} else ""
-        how = ' Call it, or print {"action": "<name>", "arguments": {…}}.' if self.printed else ""
+        tools = ", or the tools you have" if {"finish_step", "decline"} & {*legal} else ""
+        how = ' If you cannot call, print {"action": "<name>", "arguments": {…}}.' if self.printed else ""
         said = _as_list(self.by_call.get(id) or self.problems)
         hint = f"\n{self.hint}" if self.hint else ""
-        return f"Correction: nothing was done.\n{said}\nLegal now: {', '.join(legal)}{tools}.{how}{hint}"
+        return f"Correction: nothing was done.\n{said}\nCall one of these: {', '.join(legal)}{tools}.{how}{hint}"
 
 
 @dataclass

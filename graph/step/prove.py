@@ -243,7 +243,7 @@ def _refuse(proof: Proof, bad: Sequence[Json], unchanged: list[str], doubted: li
         then = "A judge doubts this. Find out or do what is missing, or say only what was shown; then finish again."
     else:
         then = "Work on what is missing, or cite what proves it, then finish_step again, or give_up."
-    then += f" Shown, and to be left out: criterion {', '.join(change['standing'])}." if change["standing"] else ""
+    then += f" Leave out what is shown already: criterion {', '.join(change['standing'])}." if change["standing"] else ""
     then += f" {KEPT}" if not doubted else ""
     only_form = len(forms) == len(bad) and not unchanged and not doubted
     only_doubt = bool(doubted) and proof.verdicts.keys() == {int(n) for n in change["standing"]} and not unchanged

@@ -301,13 +301,13 @@ def _find_outdated(cited: str, quote: Any, later: Entry, scope: EvidenceScope) -
     """Return what is wrong with a read from before a change; None if a later read has the same result."""
     was = f"{cited} was read before {later['id']} ({later['tool']}) changed {', '.join(later['targets'])}"
     if (new := scope.again.get(cited)) is None:
-        return f'{was}; look again, or cite it with "before": true as it was then'
+        return f'{was}; look again, or add "before": true if you mean it as it was'
     now, same = scope.entry(new), scope.entry(new)["text"] == scope.entry(cited)["text"]
     if quote and isinstance(quote, str) and not scope.is_in_arguments(cited, quote):
         same = same or scope.text(new, now["text"]).says(quote)
     if now["ok"] and same:
         return None
-    return f'{was}; read again, as {new}, it says something else: cite that, or this with "before": true as it was then'
+    return f'{was}; read again, as {new}, it says something else: cite that, or add "before": true if you mean it as it was'
 
 
 def stale_reads(claims: Mapping[int, Any], scope: EvidenceScope) -> list[str]:

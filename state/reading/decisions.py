@@ -9,11 +9,12 @@ from typing import Any
 _TEXT: dict[str, Any] = {"type": "string"}
 _TEXTS = {"type": "array", "items": _TEXT}
 _LANGUAGE = {**_TEXT, "description": "BCP 47"}
+_UNCHANGED = {**_TEXT, "description": "why nothing had to be changed, if tools for that were granted"}
 _CITED = {
-    "observation": {**_TEXT, "description": "id of a result, such as p.1"},
+    "observation": {**_TEXT, "description": "its id in brackets, such as p.1"},
     "quote": {**_TEXT, "description": "short, word for word, from it or its call"},
 }
-_BEFORE = {"type": "boolean", "description": "true: cited as it was before a later change"}
+_BEFORE = {"type": "boolean", "description": "true for what it said before a later change, such as an error that is mended now"}
 
 
 def _evidence(**properties: Any) -> dict[str, Any]:
@@ -103,7 +104,7 @@ _ALL = {
             ["result", "goal_check"],
             result=_TEXT,
             goal_check=_GOAL_CHECK,
-            unchanged=_TEXT,
+            unchanged=_UNCHANGED,
         ),
         _tool(
             "finish_task",
@@ -112,7 +113,7 @@ _ALL = {
             result=_TEXT,
             goal_check={"type": "array", "items": {"type": "object"}, "description": "as in finish_step"},
             reason=_TEXT,
-            unchanged=_TEXT,
+            unchanged=_UNCHANGED,
         ),
         _tool(
             "give_up",
@@ -133,8 +134,8 @@ _ALL = {
                     "properties": {
                         "n": {"type": "integer"},
                         "shown": {"type": "string", "enum": ["yes", "no", "contradicted"]},
-                        "by": {**_TEXTS, "description": "ids of observations"},
-                        "why": {**_TEXT, "description": "where it is not yes"},
+                        "by": {**_TEXTS, "description": "ids of the observations that it rests on"},
+                        "why": {**_TEXT, "description": "unless yes: short, in the user's language"},
                     },
                     "required": ["n", "shown"],
                 },
@@ -143,7 +144,7 @@ _ALL = {
                 "type": "object",
                 "properties": {
                     "met": {"type": "string", "enum": ["yes", "part", "no"]},
-                    "missing": {**_TEXTS, "description": "of what the user asked for; [] if nothing is"},
+                    "missing": {**_TEXTS, "description": "[] if nothing is"},
                 },
                 "required": ["met", "missing"],
             },

@@ -85,7 +85,7 @@ def test_anything_else_is_a_correction_that_says_what_is_legal(message: AIMessag
     text = correction(message)
     assert text.startswith("Correction: nothing was done.\n- ")
     assert problem in text
-    assert "Legal now: ask_user, finish_step, finish_task, give_up, recall, or calls of the tools you have." in text
+    assert "Call one of these: ask_user, finish_step, finish_task, give_up, recall, or the tools you have." in text
 
 
 def test_where_every_call_is_wrong_each_is_told_its_own() -> None:
