@@ -14,6 +14,7 @@ from donewhen.graph.events import now
 from donewhen.graph.sync import run_in_thread
 from donewhen.graph.tools.changes import mark_undone, read_changes
 from donewhen.state.errors import ConfigError, ThreadWaiting
+from donewhen.state.records import WRITES
 from donewhen.state.run import Json
 
 UNSEEN = "undo does not see what it changed"
@@ -144,4 +145,4 @@ def _names(values: Json, journal: Sequence[Mapping[str, Any]], made: Sequence[Js
 
 
 def _had_effect(entry: Mapping[str, Any]) -> bool:
-    return entry.get("effect") in ("write", "idempotent") and bool(entry["ok"] or entry.get("unknown"))
+    return entry.get("effect") in WRITES and bool(entry["ok"] or entry.get("unknown"))

@@ -28,8 +28,7 @@ from donewhen.state.plan.next import Move, next_move
 from donewhen.state.plan.plan import find_step
 from donewhen.state.plan.planning import PROMOTED, mode_row, promotion_reasons, start_replanning
 from donewhen.state.plan.steps import next_needs, standstill
-from donewhen.state.proof.outcome import FINAL
-from donewhen.state.records import Pause
+from donewhen.state.records import FINAL, Pause
 from donewhen.state.run import Draft, Json, RunState, changed_todos, merge_records
 from donewhen.state.settings import Settings
 

@@ -33,12 +33,9 @@ from donewhen.state.ledger import add, exhausted, meter, remaining
 from donewhen.state.proof.audit import NO_DOUBT, audited_status, doubts_to_send_back, reasons
 from donewhen.state.proof.evidence import enough, read_goal_check
 from donewhen.state.proof.journal import call_key, is_tool_call
-from donewhen.state.proof.leaves import trace_values
 from donewhen.state.proof.outcome import (
-    criteria_rows,
     is_goal_reached,
     notes,
-    receipt,
     status_of,
     summary,
     to_markdown,
@@ -46,7 +43,8 @@ from donewhen.state.proof.outcome import (
     with_notes,
     without_notes,
 )
-from donewhen.state.proof.receipt import CriterionRow, OutputRow, Receipt, Status, UndoneRow
+from donewhen.state.proof.output import trace_values
+from donewhen.state.proof.receipt import CriterionRow, OutputRow, Receipt, Status, UndoneRow, criteria_rows, receipt
 from donewhen.state.reading.decisions import DELIVER, control_tools
 from donewhen.state.reading.extraction import prose
 from donewhen.state.records import Ending, JournalEntry, StepClaim

@@ -17,6 +17,7 @@ from typing import Any, Literal
 from langchain_core.messages import HumanMessage
 
 from donewhen.state.pattern import pattern
+from donewhen.state.records import WRITES
 
 PROSE_WORDS = 12
 """A text with more plain words is prose, such as the body of a mail, and contains no targets."""
@@ -219,7 +220,7 @@ class KnownTargets:
             return
         number = len(self._seen)
         given = _fold(" ".join(_texts(entry["arguments"])))
-        if entry.get("effect") in ("write", "idempotent"):
+        if entry.get("effect") in WRITES:
             self._wrote.append((number, given))
         if not entry["ok"] or entry.get("effect") is None:
             return

@@ -11,9 +11,13 @@ from donewhen.state.values import Json
 StepStatus = Literal[
     "pending", "running", "waiting", "ready", "done", "failed", "blocked", "skipped", "exhausted", "stale"
 ]  # fmt: skip
-"""A `ready` step continues on its own; a `waiting` one needs a person. All statuses from `done` on are final. A `stale`
-step was done, but its result no longer holds and another step repeats it.
+"""A `ready` step continues on its own; a `waiting` one needs a person. A `stale` step was done, but its result no
+longer holds and another step repeats it.
 """
+UNFINISHED = ("pending", "running", "waiting", "ready")
+FINAL = ("done", "failed", "blocked", "skipped", "exhausted")
+WRITES = ("write", "idempotent")
+"""The effects of tools that change something."""
 PauseKind = Literal["plan", "question", "tool", "budget", "effect"]
 
 

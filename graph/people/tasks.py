@@ -10,8 +10,7 @@ from uuid import uuid4
 from langchain_core.messages import AIMessage, AnyMessage, ToolMessage
 
 from donewhen.state.language.texts import catalogue, say
-from donewhen.state.proof.outcome import FINAL
-from donewhen.state.records import StepRecord
+from donewhen.state.records import FINAL, StepRecord
 from donewhen.state.run import Json
 
 TASK = "task"

@@ -23,11 +23,11 @@ from donewhen.state.criteria import criteria_of
 from donewhen.state.errors import DoneWhenError
 from donewhen.state.ledger import add, exhausted
 from donewhen.state.proof.audit import read_audit, split_claims, unaudited
-from donewhen.state.proof.evidence import WRITES, passage
+from donewhen.state.proof.evidence import passage
 from donewhen.state.proof.journal import call_key, is_tool_call, user_statements
 from donewhen.state.proof.receipt import AuditRow
 from donewhen.state.reading.decisions import AUDIT, control_tools
-from donewhen.state.records import FrozenCall
+from donewhen.state.records import WRITES, FrozenCall
 from donewhen.state.run import Json
 from donewhen.state.settings import Settings
 

@@ -20,7 +20,7 @@ from donewhen.state.plan.plan import find_step
 from donewhen.state.plan.planning import promotion_reasons
 from donewhen.state.plan.steps import transcript_key
 from donewhen.state.proof.journal import CallHistory, citable_entries
-from donewhen.state.proof.outcome import FINAL
+from donewhen.state.records import FINAL
 from donewhen.state.run import PLANNING, Json, Step, StepOutput, StepStored
 from donewhen.state.settings import Settings
 

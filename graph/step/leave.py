@@ -9,8 +9,7 @@ from donewhen.graph.events import emit, now
 from donewhen.state.ledger import add
 from donewhen.state.people.amounts import format_count
 from donewhen.state.plan.steps import transcript_key
-from donewhen.state.proof.outcome import FINAL
-from donewhen.state.records import StepRecord
+from donewhen.state.records import FINAL, StepRecord
 from donewhen.state.run import Step
 from donewhen.state.secrets import redact
 from donewhen.state.settings import Settings

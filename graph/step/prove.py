@@ -43,7 +43,7 @@ from donewhen.state.proof.evidence import (
     stale_reads,
 )
 from donewhen.state.proof.journal import observation
-from donewhen.state.proof.leaves import SourceText
+from donewhen.state.proof.output import SourceText
 from donewhen.state.records import Pause, StepClaim, StepRecord
 from donewhen.state.run import Json, Step
 from donewhen.state.settings import Settings
@@ -243,7 +243,7 @@ def _refuse(proof: Proof, bad: Sequence[Json], unchanged: list[str], doubted: li
         then = "A judge doubts this. Find out or do what is missing, or say only what was shown; then finish again."
     else:
         then = "Work on what is missing, or cite what proves it, then finish_step again, or give_up."
-    then += f" Leave out what is shown already: criterion {', '.join(change['standing'])}." if change["standing"] else ""
+    then += f" Leave out criterion {', '.join(change['standing'])}: shown already." if change["standing"] else ""
     then += f" {KEPT}" if not doubted else ""
     only_form = len(forms) == len(bad) and not unchanged and not doubted
     only_doubt = bool(doubted) and proof.verdicts.keys() == {int(n) for n in change["standing"]} and not unchanged

@@ -11,8 +11,7 @@ from typing import Any, Literal
 from donewhen.state.ledger import Amounts, add, estimate_in_flight, exhausted, remaining, share, tightest
 from donewhen.state.plan.order import needs_of, steps_after
 from donewhen.state.plan.steps import next_needs
-from donewhen.state.proof.outcome import FINAL
-from donewhen.state.records import StepRecord
+from donewhen.state.records import FINAL, StepRecord
 from donewhen.state.settings import Settings
 
 Records = Mapping[str, StepRecord]

@@ -9,7 +9,7 @@ import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal, cast
 
-from donewhen.state.proof.leaves import leaf_values
+from donewhen.state.proof.output import leaf_values
 from donewhen.state.proof.receipt import AuditRow, SentenceRow, Status
 
 MOST_CLAIMS = 150

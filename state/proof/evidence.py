@@ -15,6 +15,7 @@ from typing import Any, Literal
 from donewhen.state.pattern import pattern
 from donewhen.state.proof.journal import find_later_change, was_read_whole
 from donewhen.state.proof.quotes import SearchedText
+from donewhen.state.records import WRITES
 
 Verdict = Literal["proven", "cited", "unverified", "failed"]
 RANK = {"failed": 0, "unverified": 1, "cited": 2, "proven": 3}
@@ -27,7 +28,6 @@ MOST_EVIDENCE = 50
 """The most items of evidence for one criterion; each may be searched in a megabyte of text."""
 QUOTE_CHARS = 1000
 """The most characters of a quote in a verdict; the full quote was checked."""
-WRITES = ("write", "idempotent")
 
 Entry = Mapping[str, Any]
 
@@ -307,7 +307,8 @@ def _find_outdated(cited: str, quote: Any, later: Entry, scope: EvidenceScope) -
         same = same or scope.text(new, now["text"]).says(quote)
     if now["ok"] and same:
         return None
-    return f'{was}; read again, as {new}, it says something else: cite that, or add "before": true if you mean it as it was'
+    then = 'cite that, or add "before": true if you mean it as it was'
+    return f"{was}; read again, as {new}, it says something else: {then}"
 
 
 def stale_reads(claims: Mapping[int, Any], scope: EvidenceScope) -> list[str]:

@@ -7,7 +7,7 @@ from itertools import dropwhile, groupby
 from typing import Any, Literal, Unpack
 
 from donewhen.state.proof.quotes import fold
-from donewhen.state.records import CallFacts, JournalEntry
+from donewhen.state.records import WRITES, CallFacts, JournalEntry
 
 Source = Literal["tool", "user", "check", "result"]
 INLINE_CHARS = 16_000
@@ -131,7 +131,7 @@ def find_later_change(journal: Sequence[Mapping[str, Any]], index: int) -> Mappi
         return None
     targets = entry.get("targets") or ()
     for later in journal[index + 1 :] if targets else ():
-        if later.get("effect") in ("write", "idempotent") and any(
+        if later.get("effect") in WRITES and any(
             _overlap(changed, target) for changed in later.get("targets") or () for target in targets
         ):
             return later
@@ -161,7 +161,7 @@ def citable_entries(journal: Sequence[dict[str, Any]], steps: Iterable[str]) -> 
     for entry in journal:
         if entry["step"] in scope:
             found.append(entry)
-        elif entry.get("effect") in ("write", "idempotent") and entry.get("targets"):
+        elif entry.get("effect") in WRITES and entry.get("targets"):
             found.append({**entry, "text": "", "arguments": {}, "outside": True})
     return found
 

@@ -1,4 +1,4 @@
-"""The endings of a run, and the receipt that explains them. All terminal reasons are listed here."""
+"""The endings of a run: their codes, the status that follows, and what an answer must say of them."""
 
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -6,22 +6,11 @@ from typing import Any
 
 from donewhen.state.criteria import criteria_of
 from donewhen.state.language.texts import catalogue, say
-from donewhen.state.ledger import meter
 from donewhen.state.proof.audit import DOUBTFUL
 from donewhen.state.proof.evidence import enough
-from donewhen.state.proof.journal import call_key, canonical_json, is_tool_call, repeated_calls
-from donewhen.state.proof.receipt import (
-    CriterionRow,
-    EffectRow,
-    HeardRow,
-    QuestionRow,
-    Receipt,
-    ReplacedRow,
-    Status,
-    StepRow,
-)
-from donewhen.state.records import StepRecord
-from donewhen.state.secrets import redact_json
+from donewhen.state.proof.journal import canonical_json
+from donewhen.state.proof.receipt import Status, criteria_rows, replaced_rows
+from donewhen.state.records import UNFINISHED, StepRecord
 from donewhen.state.settings import Settings
 
 CODES: dict[str, Status | None] = {
@@ -49,7 +38,6 @@ ASSUMPTION_CHARS = 300
 """The most characters of an assumption in the answer; the receipt has all of it."""
 UNDONE_NAMED = 20
 """The most files whose undone changes are named in the answer."""
-FINAL = ("done", "failed", "blocked", "skipped", "exhausted")
 
 
 def is_step_proven(step: Mapping[str, Any], record: StepRecord, level: str) -> bool:
@@ -69,160 +57,17 @@ def status_of(code: str, plan: Mapping[str, Any] | None, steps: Mapping[str, Any
         return "partial" if fixed == "completed" and not all(good) else fixed
     if rows and all(good) and code == "worked":
         # What nobody but a policy dropped, with nothing in its place, was part of the work.
-        dropped = any(row["by"] == "policy" and not row["instead"] for row in _replaced_rows(plan or {}, steps))
+        dropped = any(row["by"] == "policy" and not row["instead"] for row in replaced_rows(plan or {}, steps))
         return "partial" if dropped else "completed"
     if any(record.get("status") == "exhausted" for _, record in rows):
         return "exhausted"
     return "partial" if any(record.get("status") == "done" for _, record in rows) else "failed"
 
 
-def receipt(values: Mapping[str, Any], settings: Settings, status: Status, code: str) -> Receipt:
-    """Return the receipt as JSON: what was planned, executed, claimed and verified."""
-    plan, records = values.get("plan") or {}, values.get("steps") or {}
-    journal = values.get("journal") or []
-    effects = [e for e in journal if e["source"] == "tool" and e.get("effect") in ("write", "idempotent")]
-    return {
-        "goal": values.get("goal", ""),
-        "status": status,
-        "code": code,
-        "plan": {"title": plan.get("title"), "revision": plan.get("revision")} if plan else None,
-        "schedule": schedule_of(values),
-        "verification": settings.verification,
-        "criteria": criteria_rows(plan.get("done_when") or (), values.get("verdicts") or ()),
-        "steps": [_step_row(step, records.get(step["id"], {}), journal) for step in plan.get("steps", ())],
-        "replaced": _replaced_rows(plan, records),
-        "approvals": list(values.get("approvals") or ()),
-        "questions": [_question_row(e, plan, records) for e in journal if e["source"] == "user" and not e.get("heard")],
-        "heard": [_heard_row(e) for e in journal if e.get("heard")],
-        "modes": list(values.get("modes") or ()),
-        "effects": [*_effects(effects), *map(_unknown_row, values.get("unknown") or ())],
-        "output": values.get("output_row"),
-        "audit": values.get("audit"),
-        "looked": any(is_tool_call(e) and e["effect"] == "read" for e in journal),
-        "changed": any(e["ok"] or e.get("unknown") for e in effects) or bool(values.get("unknown")),
-        "background": [*(values.get("background") or ())],
-        "spent": dict(values.get("spent") or {}),
-        "meter": meter(values.get("spent"), settings.limits, values.get("granted")),
-    }
-
-
-def _effects(entries: Sequence[Mapping[str, Any]]) -> list[EffectRow]:
-    """Return the rows of calls with effects. An unknown outcome is resolved if an equal call succeeded later."""
-    rows: list[EffectRow] = []
-    later: set[str] = set()
-    for entry in reversed(entries):
-        row: EffectRow = {
-            "id": entry["id"],
-            "tool": entry["tool"],
-            "arguments": redact_json(entry["arguments"]),
-            "ok": entry["ok"],
-            "effect": entry["effect"],
-        }
-        call = call_key(entry["tool"], entry["arguments"])
-        rows.append({**row, "unknown": True} if entry.get("unknown") and call not in later else row)
-        if entry["ok"]:
-            later.add(call)
-    return rows[::-1]
-
-
-def _unknown_row(call: Mapping[str, Any]) -> EffectRow:
-    arguments = redact_json(call["arguments"])
-    row: EffectRow = {
-        "id": call["step"],
-        "tool": call["tool"],
-        "arguments": arguments,
-        "ok": False,
-        "effect": call["kind"],
-    }
-    return {**row, "unknown": True}
-
-
-def _replaced_rows(plan: Mapping[str, Any], records: Mapping[str, Any]) -> list[ReplacedRow]:
-    """Return the steps of earlier plans of this request that were neither done nor kept."""
-    ids = {step["id"] for step in plan.get("steps", ())}
-    return [
-        {
-            "id": id,
-            "content": record["replaced"]["content"],
-            "status": record.get("status", "skipped"),
-            "reason": record.get("reason", ""),
-            "by": record["replaced"]["by"],
-            "instead": record["replaced"]["instead"],
-        }
-        for id, record in records.items()
-        if id not in ids and record.get("replaced")
-    ]
-
-
-def schedule_of(values: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return the schedule, if a person saw and approved one."""
-    approved = (values.get("approval") or {}).get("plan") or {}
-    return dict(approved["schedule"]) if approved.get("schedule") else None
-
-
-def _question_row(entry: Mapping[str, Any], plan: Mapping[str, Any], records: Mapping[str, Any]) -> QuestionRow:
-    asked = entry["arguments"]
-    assumed = asked.get("by") == "policy" and not entry["ok"]
-    said = plan.get("speak") if entry["step"] in ("p", "plan") else records.get(entry["step"], {}).get("result")
-    return {
-        "id": entry["id"],
-        "question": asked.get("question"),
-        "answer": entry["text"],
-        "by": asked.get("by", "user"),
-        "assumed": assumed,
-        "assumption": str(said or "") if assumed else "",
-    }
-
-
-def _heard_row(entry: Mapping[str, Any]) -> HeardRow:
-    return {"id": entry["id"], "text": entry["text"], "at": entry["at"], "step": entry["heard"].get("step")}
-
-
-def criteria_rows(criteria: Sequence[Mapping[str, Any]], verdicts: Sequence[Mapping[str, Any]]) -> list[CriterionRow]:
-    """Return the criteria with their verdicts; unverified if there is none."""
-    found = {verdict["criterion"]: verdict for verdict in verdicts}
-    return [
-        {
-            "criterion": number,
-            "text": criterion["text"],
-            "check": criterion.get("check"),
-            "claimed": found.get(number, {}).get("claimed"),
-            "verdict": found.get(number, {}).get("verdict", "unverified"),
-            "evidence": found.get(number, {}).get("evidence", []),
-            "note": found.get(number, {}).get("note", ""),
-        }
-        for number, criterion in enumerate(criteria, 1)
-    ]
-
-
 def is_goal_reached(goal: Sequence[Mapping[str, Any]], verdicts: Sequence[Mapping[str, Any]], level: str) -> bool:
     """Return whether all of the goal's own criteria satisfy the level (D06)."""
     rows = zip(goal, criteria_rows(goal, verdicts), strict=True)
     return all(enough(row["verdict"], criterion, level) for criterion, row in rows)
-
-
-def _step_row(step: Mapping[str, Any], record: StepRecord, journal: Sequence[Mapping[str, Any]]) -> StepRow:
-    said = [row for e in journal if e["step"] == step["id"] for row in e.get("transcript") or ()]
-    row: StepRow = {
-        "id": step["id"],
-        "content": step["content"],
-        "status": record.get("status", "pending"),
-        "reason": record.get("reason", ""),
-        "result": record.get("result", ""),
-        "rounds": record.get("rounds", 0),
-        "started": record.get("started", ""),
-        "ended": record.get("ended", ""),
-        "spent": dict(record.get("spent") or {}),
-        "unchanged": record.get("unchanged") or "",
-        "silent_rounds": record.get("silent_most", 0),
-        "repeated": redact_json(repeated_calls(journal, step["id"])),
-        "criteria": criteria_rows(criteria_of(step), record.get("verdicts") or ()),
-    }
-    if step.get("executor"):
-        row["executor"] = step["executor"]
-    if said:
-        row["transcript"] = redact_json(said)
-    return row
 
 
 def summary(receipt: Mapping[str, Any], reason: str = "", language: str = "en") -> str:
@@ -232,12 +77,8 @@ def summary(receipt: Mapping[str, Any], reason: str = "", language: str = "en") 
     lines = [reason] if reason else []
     if rows:
         lines.append(say(language, "summary", "steps_done", done=len(done), all=len(rows)))
-    for row in done:
-        result = f" — {row['result']}" if row["result"] else ""
-        lines.append(f"- {say(language, 'summary', 'done')}: {row['content']}{result}")
-    lines += [*unproven_lines(receipt, language), *unasked_lines(receipt, language)]
-    lines += [*unfinished_lines(receipt, language), *next_step_lines(receipt, language)]
-    return to_markdown(lines) or say(language, "summary", "nothing")
+    lines += [f"- {say(language, 'summary', 'done')}: {row['content']}{_because(row['result'])}" for row in done]
+    return to_markdown([*lines, *notes(receipt, language)]) or say(language, "summary", "nothing")
 
 
 def to_markdown(lines: Sequence[str]) -> str:
@@ -248,18 +89,9 @@ def to_markdown(lines: Sequence[str]) -> str:
 
 
 def notes(receipt: Mapping[str, Any], language: str = "en") -> list[str]:
-    """Return what an answer must not omit: unproven criteria, assumptions, unfinished work, and next steps."""
-    before = [*unproven_lines(receipt, language), *unasked_lines(receipt, language)]
-    after = [*unfinished_lines(receipt, language), *next_step_lines(receipt, language)]
-    return [*before, *after, *undone_lines(receipt, language)]
-
-
-def undone_lines(receipt: Mapping[str, Any], language: str = "en") -> list[str]:
-    """Return the line that names the files whose changes were undone after the run."""
-    paths = [*dict.fromkeys(row["path"] for row in receipt.get("undone") or ())]
-    more = [f"… ({len(paths)})"] if len(paths) > UNDONE_NAMED else []
-    named = ", ".join([*paths[:UNDONE_NAMED], *more])
-    return [f"- {say(language, 'summary', 'undone')}: {named}"] if paths else []
+    """Return what an answer must not omit: what is unproven, assumed, unfinished, next, or was undone."""
+    kinds = (unproven_lines, _unasked_lines, unfinished_lines, next_step_lines, _undone_lines)
+    return [line for lines in kinds for line in lines(receipt, language)]
 
 
 def without_notes(text: str, receipt: Mapping[str, Any], language: str = "en") -> str:
@@ -282,14 +114,17 @@ def unproven_lines(receipt: Mapping[str, Any], language: str = "en") -> list[str
         return _audit_lines(receipt.get("audit"), language)
     for item in receipt.get("criteria") or ():
         if item["verdict"] in ("unverified", "failed"):
-            lines.append(f"- {speak('not_verified')}: {item['text']}" + (f" — {item['note']}" if item["note"] else ""))
+            lines.append(f"- {speak('not_verified')}: {item['text']}{_because(item['note'])}")
     for row in receipt["steps"]:
         open_ones = [item for item in row.get("criteria") or () if item["verdict"] == "unverified" and item["note"]]
         if row["status"] == "done":
             lines += [f"- {speak('not_verified')}: {item['text']} — {item['note']}" for item in open_ones]
             if row.get("unchanged"):
                 lines.append(f"- {speak('unchanged', content=row['content'])} — {row['unchanged']}")
-    return [*lines, *_data_lines(receipt.get("output"), language), *_audit_lines(receipt.get("audit"), language)]
+    output = receipt.get("output")
+    if output and output["problem"]:
+        lines.append(f"- {speak('no_output', problem=output['problem'])}")
+    return [*lines, *_audit_lines(receipt.get("audit"), language)]
 
 
 def _audit_lines(audit: Mapping[str, Any] | None, language: str) -> list[str]:
@@ -302,14 +137,8 @@ def _audit_lines(audit: Mapping[str, Any] | None, language: str) -> list[str]:
     for row in audit["sentences"]:
         if row["shown"] in DOUBTFUL:
             key = "contradicted" if row["shown"] == "contradicted" else "not_shown"
-            why = f" — {row['why']}" if row["why"] else ""
-            lines.append(f"- {say(language, 'summary', key)}: “{row['text'][:200]}”{why}")
+            lines.append(f"- {say(language, 'summary', key)}: “{row['text'][:200]}”{_because(row['why'])}")
     return lines
-
-
-def _data_lines(row: Mapping[str, Any] | None, language: str) -> list[str]:
-    """Return a line if the structured result is missing."""
-    return [f"- {say(language, 'summary', 'no_output', problem=row['problem'])}"] if row and row["problem"] else []
 
 
 def unfinished_lines(receipt: Mapping[str, Any], language: str = "en") -> list[str]:
@@ -324,9 +153,8 @@ def unfinished_lines(receipt: Mapping[str, Any], language: str = "en") -> list[s
     ended = {row["id"]: row["status"] for row in receipt["steps"]}
     for row in receipt["steps"]:
         if row["status"] != "done":
-            status = "not_started" if row["status"] in ("pending", "running", "ready", "waiting") else row["status"]
-            why = f" — {row['reason']}" if row["reason"] else ""
-            lines.append(f"- {speak('not_done')} ({speak(status)}): {row['content']}{why}")
+            status = "not_started" if row["status"] in UNFINISHED else row["status"]
+            lines.append(f"- {speak('not_done')} ({speak(status)}): {row['content']}{_because(row['reason'])}")
     for row in receipt.get("replaced", ()):
         if row["instead"] and all(ended.get(id) == "done" for id in row["instead"]):
             continue
@@ -336,26 +164,33 @@ def unfinished_lines(receipt: Mapping[str, Any], language: str = "en") -> list[s
     return lines
 
 
-def unasked_lines(receipt: Mapping[str, Any], language: str = "en") -> list[str]:
+def _unasked_lines(receipt: Mapping[str, Any], language: str) -> list[str]:
     """Return a line for every question that no person answered."""
-    rows = [row for row in receipt.get("questions", ()) if row["by"] == "policy"]
-    return [
-        f"- {say(language, 'summary', 'assumed', question=row['question'])}{_assumption(row)}"
-        if row["assumed"]
-        else f"- {say(language, 'summary', 'by_default', question=row['question'])} — {row['answer']}"
-        for row in rows
-    ]
-
-
-def _assumption(row: Mapping[str, Any]) -> str:
-    said = " ".join(row["assumption"].split())[:ASSUMPTION_CHARS]
-    return f" — {said}" if said else ""
+    speak, lines = partial(say, language, "summary"), list[str]()
+    for row in receipt.get("questions", ()):
+        if row["by"] == "policy" and row["assumed"]:
+            assumption = " ".join(row["assumption"].split())[:ASSUMPTION_CHARS]
+            lines.append(f"- {speak('assumed', question=row['question'])}{_because(assumption)}")
+        elif row["by"] == "policy":
+            lines.append(f"- {speak('by_default', question=row['question'])} — {row['answer']}")
+    return lines
 
 
 def next_step_lines(receipt: Mapping[str, Any], language: str = "en") -> list[str]:
     """Return the first step that could still be done; [] if there is none, or the user ended the run."""
-    open_ends = ("pending", "running", "ready", "waiting", "exhausted", "failed")
-    left = [row for row in receipt["steps"] if row["status"] in open_ends]
+    left = [row for row in receipt["steps"] if row["status"] in (*UNFINISHED, "exhausted", "failed")]
     if not left or receipt["status"] == "cancelled":
         return []
     return [say(language, "summary", "next", step=left[0]["content"])]
+
+
+def _undone_lines(receipt: Mapping[str, Any], language: str) -> list[str]:
+    """Return the line that names the files whose changes were undone after the run."""
+    paths = [*dict.fromkeys(row["path"] for row in receipt.get("undone") or ())]
+    more = [f"… ({len(paths)})"] if len(paths) > UNDONE_NAMED else []
+    named = ", ".join([*paths[:UNDONE_NAMED], *more])
+    return [f"- {say(language, 'summary', 'undone')}: {named}"] if paths else []
+
+
+def _because(why: str) -> str:
+    return f" — {why}" if why else ""

@@ -1,12 +1,18 @@
-"""The structure of a receipt: everything needed to check a run, as JSON in the outcome."""
+"""The receipt of a run: everything needed to check it, as JSON in the outcome."""
 
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NotRequired
 
 from typing_extensions import TypedDict
 
-from donewhen.state.ledger import MeterRow
+from donewhen.state.criteria import criteria_of
+from donewhen.state.ledger import MeterRow, meter
 from donewhen.state.proof.evidence import Verdict
-from donewhen.state.records import ModeRow, StepStatus
+from donewhen.state.proof.journal import call_key, is_tool_call, repeated_calls
+from donewhen.state.records import WRITES, ModeRow, StepRecord, StepStatus
+from donewhen.state.run import PLANNING, Json
+from donewhen.state.secrets import redact_json
+from donewhen.state.settings import Settings
 
 Status = Literal["completed", "partial", "failed", "cancelled", "exhausted"]
 
@@ -283,3 +289,139 @@ class Outcome(TypedDict):
     output: NotRequired[Any]
     """The structured result, if one was requested and it fits the schema."""
     receipt: Receipt
+
+
+def receipt(values: Mapping[str, Any], settings: Settings, status: Status, code: str) -> Receipt:
+    """Return the receipt as JSON: what was planned, executed, claimed and verified."""
+    plan, records = values.get("plan") or {}, values.get("steps") or {}
+    journal = values.get("journal") or []
+    effects = [e for e in journal if e["source"] == "tool" and e.get("effect") in WRITES]
+    return {
+        "goal": values.get("goal", ""),
+        "status": status,
+        "code": code,
+        "plan": {"title": plan.get("title"), "revision": plan.get("revision")} if plan else None,
+        "schedule": schedule_of(values),
+        "verification": settings.verification,
+        "criteria": criteria_rows(plan.get("done_when") or (), values.get("verdicts") or ()),
+        "steps": [_step_row(step, records.get(step["id"], {}), journal) for step in plan.get("steps", ())],
+        "replaced": replaced_rows(plan, records),
+        "approvals": list(values.get("approvals") or ()),
+        "questions": [_question_row(e, plan, records) for e in journal if e["source"] == "user" and not e.get("heard")],
+        "heard": [_heard_row(e) for e in journal if e.get("heard")],
+        "modes": list(values.get("modes") or ()),
+        "effects": [*_effect_rows(effects), *_effect_rows([*map(_as_unknown, values.get("unknown") or ())])],
+        "output": values.get("output_row"),
+        "audit": values.get("audit"),
+        "looked": any(is_tool_call(e) and e["effect"] == "read" for e in journal),
+        "changed": any(e["ok"] or e.get("unknown") for e in effects) or bool(values.get("unknown")),
+        "background": [*(values.get("background") or ())],
+        "spent": dict(values.get("spent") or {}),
+        "meter": meter(values.get("spent"), settings.limits, values.get("granted")),
+    }
+
+
+def _effect_rows(calls: Sequence[Mapping[str, Any]]) -> list[EffectRow]:
+    """Return the rows of calls with effects. An unknown outcome is resolved if an equal call succeeded later."""
+    rows: list[EffectRow] = []
+    succeeded: set[str] = set()
+    for call in reversed(calls):
+        row: EffectRow = {
+            "id": call["id"],
+            "tool": call["tool"],
+            "arguments": redact_json(call["arguments"]),
+            "ok": call["ok"],
+            "effect": call["effect"],
+        }
+        key = call_key(call["tool"], call["arguments"])
+        rows.append({**row, "unknown": True} if call.get("unknown") and key not in succeeded else row)
+        if call["ok"]:
+            succeeded.add(key)
+    return rows[::-1]
+
+
+def _as_unknown(call: Mapping[str, Any]) -> Json:
+    """Return a call that was interrupted and never observed in the form of an observation."""
+    return {**call, "id": call["step"], "ok": False, "effect": call["kind"], "unknown": True}
+
+
+def replaced_rows(plan: Mapping[str, Any], records: Mapping[str, Any]) -> list[ReplacedRow]:
+    """Return the steps of earlier plans of this request that were neither done nor kept."""
+    ids = {step["id"] for step in plan.get("steps", ())}
+    return [
+        {
+            "id": id,
+            "content": record["replaced"]["content"],
+            "status": record.get("status", "skipped"),
+            "reason": record.get("reason", ""),
+            "by": record["replaced"]["by"],
+            "instead": record["replaced"]["instead"],
+        }
+        for id, record in records.items()
+        if id not in ids and record.get("replaced")
+    ]
+
+
+def schedule_of(values: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return the schedule, if a person saw and approved one."""
+    approved = (values.get("approval") or {}).get("plan") or {}
+    return dict(approved["schedule"]) if approved.get("schedule") else None
+
+
+def _question_row(entry: Mapping[str, Any], plan: Mapping[str, Any], records: Mapping[str, Any]) -> QuestionRow:
+    asked = entry["arguments"]
+    assumed = asked.get("by") == "policy" and not entry["ok"]
+    said = plan.get("speak") if entry["step"] == PLANNING else records.get(entry["step"], {}).get("result")
+    return {
+        "id": entry["id"],
+        "question": asked.get("question"),
+        "answer": entry["text"],
+        "by": asked.get("by", "user"),
+        "assumed": assumed,
+        "assumption": str(said or "") if assumed else "",
+    }
+
+
+def _heard_row(entry: Mapping[str, Any]) -> HeardRow:
+    return {"id": entry["id"], "text": entry["text"], "at": entry["at"], "step": entry["heard"].get("step")}
+
+
+def criteria_rows(criteria: Sequence[Mapping[str, Any]], verdicts: Sequence[Mapping[str, Any]]) -> list[CriterionRow]:
+    """Return the criteria with their verdicts; unverified if there is none."""
+    found = {verdict["criterion"]: verdict for verdict in verdicts}
+    return [
+        {
+            "criterion": number,
+            "text": criterion["text"],
+            "check": criterion.get("check"),
+            "claimed": found.get(number, {}).get("claimed"),
+            "verdict": found.get(number, {}).get("verdict", "unverified"),
+            "evidence": found.get(number, {}).get("evidence", []),
+            "note": found.get(number, {}).get("note", ""),
+        }
+        for number, criterion in enumerate(criteria, 1)
+    ]
+
+
+def _step_row(step: Mapping[str, Any], record: StepRecord, journal: Sequence[Mapping[str, Any]]) -> StepRow:
+    said = [row for e in journal if e["step"] == step["id"] for row in e.get("transcript") or ()]
+    row: StepRow = {
+        "id": step["id"],
+        "content": step["content"],
+        "status": record.get("status", "pending"),
+        "reason": record.get("reason", ""),
+        "result": record.get("result", ""),
+        "rounds": record.get("rounds", 0),
+        "started": record.get("started", ""),
+        "ended": record.get("ended", ""),
+        "spent": dict(record.get("spent") or {}),
+        "unchanged": record.get("unchanged") or "",
+        "silent_rounds": record.get("silent_most", 0),
+        "repeated": redact_json(repeated_calls(journal, step["id"])),
+        "criteria": criteria_rows(criteria_of(step), record.get("verdicts") or ()),
+    }
+    if step.get("executor"):
+        row["executor"] = step["executor"]
+    if said:
+        row["transcript"] = redact_json(said)
+    return row

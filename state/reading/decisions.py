@@ -14,7 +14,10 @@ _CITED = {
     "observation": {**_TEXT, "description": "its id in brackets, such as p.1"},
     "quote": {**_TEXT, "description": "short, word for word, from it or its call"},
 }
-_BEFORE = {"type": "boolean", "description": "true for what it said before a later change, such as an error that is mended now"}
+_BEFORE = {
+    "type": "boolean",
+    "description": "true: as it was before a later change, such as a bug fixed since",
+}
 
 
 def _evidence(**properties: Any) -> dict[str, Any]:

@@ -12,8 +12,7 @@ from pydantic import TypeAdapter
 from donewhen import Agent, Settings, StorageError, build_graph
 from donewhen.state.plan.steps import fresh_record
 from donewhen.state.proof.journal import observation
-from donewhen.state.proof.outcome import receipt
-from donewhen.state.proof.receipt import Outcome
+from donewhen.state.proof.receipt import Outcome, receipt
 from donewhen.state.run import VERSION
 from donewhen.state.versions import MIGRATIONS, migrate
 from donewhen.testing import ask_user, submit_plan

@@ -114,7 +114,7 @@ async def test_what_was_read_before_a_change_is_read_again_by_the_runtime() -> N
     assert flow.status == "completed"
     told = requests(model, "s1")[3].messages[-1].text
     assert "s1.1 was read before s1.2 (write) changed a; read again, as s1.3, it says something else" in told
-    assert "Leave out what is shown already: criterion 2." in told
+    assert "Leave out criterion 2: shown already." in told
 
 
 BEFORE = {"observation": "s1.1", "quote": "old", "before": True}

@@ -7,10 +7,10 @@ import pytest
 from donewhen.state.proof.outcome import (
     CODES,
     next_step_lines,
-    receipt,
     status_of,
     summary,
 )
+from donewhen.state.proof.receipt import receipt
 from donewhen.state.settings import Settings
 
 GROUNDED = Settings()

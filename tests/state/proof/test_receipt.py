@@ -15,9 +15,10 @@ from donewhen import Agent
 from donewhen.agent.run import Run
 from donewhen.agent.workspace import workspace_tools
 from donewhen.state.criteria import criteria_of
-from donewhen.state.proof.outcome import CODES, FINAL, receipt, status_of, summary, unfinished_lines
+from donewhen.state.proof.outcome import CODES, status_of, summary, unfinished_lines
 from donewhen.state.proof.quotes import SearchedText
-from donewhen.state.proof.receipt import Receipt
+from donewhen.state.proof.receipt import Receipt, receipt
+from donewhen.state.records import FINAL, UNFINISHED
 from donewhen.state.settings import Settings
 from donewhen.testing import ScriptedModel, ask_user, call, criterion, finish_step, give_up, submit_plan
 from tests.kit.flows import play, steps
@@ -221,7 +222,7 @@ VERDICTS = st.sampled_from(["proven", "cited", "unverified", "failed"])
 CRITERION = st.fixed_dictionaries(
     {"text": st.just("it is so"), "check": st.sampled_from([None, CHECK]), "judge": st.booleans()}
 )
-STATUSES = st.sampled_from([*FINAL, "pending", "running", "waiting", "ready"])
+STATUSES = st.sampled_from([*FINAL, *UNFINISHED])
 RECORD = st.fixed_dictionaries(
     {
         "status": STATUSES,

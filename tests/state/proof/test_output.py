@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from donewhen.state.proof.leaves import SourceText, leaf_values, trace_values
+from donewhen.state.proof.output import SourceText, leaf_values, trace_values
 
 OFFERS = SourceText("s1.1", 'vendor,price,until\nAcme,18.40,2026-11-30\nBolt,"1,020.15",2026-12-24\nstock: 7\n')
 MAIL = SourceText("s1.2", '{"from": "Mira M\\u00fcller", "note": "Acme delivers on 30 November 2026, at 18.40"}')
