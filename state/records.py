@@ -1,6 +1,5 @@
 """The records of a run: pauses, frozen calls, claims, and steps. All are JSON."""
 
-from collections.abc import Iterable, Mapping
 from typing import Any, Literal
 
 from typing_extensions import TypedDict
@@ -123,7 +122,7 @@ class CallFacts(TypedDict, total=False):
     """An observation's facts about its call, or about the answered question."""
 
     tool: str | None
-    arguments: Mapping[str, Any]
+    arguments: Json
     """The arguments of the call; for an answer the question, who answered, and the pause."""
     ok: bool
     """True if missing."""
@@ -132,11 +131,11 @@ class CallFacts(TypedDict, total=False):
     seconds: float
     at: str
     """ISO 8601, UTC."""
-    targets: Iterable[str]
+    targets: list[str]
     """The targets of a call, as declared by its tool."""
 
 
-class JournalEntry(TypedDict, total=False):
+class JournalEntry(CallFacts, total=False):
     """An observation."""
 
     id: str
@@ -144,23 +143,12 @@ class JournalEntry(TypedDict, total=False):
     step: str
     round: int
     source: Literal["tool", "user", "check", "result"]
-    tool: str | None
-    arguments: Json
-    """The arguments of the call; for an answer the question, who answered, and the pause."""
-    ok: bool
-    effect: str | None
-    """None if it was not a tool call, or the call was not made."""
     text: str
     """The text, or its head and tail if it is long; `length` and `digest` describe the full text."""
     length: int
     digest: str
     stored: bool
     """True if the full text is in the store."""
-    seconds: float
-    at: str
-    """ISO 8601, UTC."""
-    targets: list[str]
-    """The targets of a call, as declared by its tool."""
     delegated: bool
     """True if an executor that works on its own made the call."""
     transcript: list[Json]

@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from donewhen.state.plan.plan import MEANT, unwrap_plan
+from donewhen.state.plan.plan import STEP_SYNONYMS, unwrap_plan
 from donewhen.state.reading.decisions import NAMES
 from donewhen.state.reading.extraction import extract, prose
 
@@ -175,7 +175,7 @@ class _Vocabulary:
             yield {"name": word, "args": _arguments_of(word, value)}
 
 
-_STEP_KEYS = {"content", *MEANT["content"], "done_when", "tool", "name", *ARGUMENT_KEYS}
+_STEP_KEYS = {"content", *STEP_SYNONYMS["content"], "done_when", "tool", "name", *ARGUMENT_KEYS}
 
 
 def _is_step(step: Any) -> bool:

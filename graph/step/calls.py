@@ -720,7 +720,7 @@ def observe(state: Step, gated: GatedCall, source: Source = "tool") -> JournalEn
         effect=tool.effect if tool else None,
         seconds=result.seconds if result else 0.0,
         at=now(),
-        targets=tool.targets(call["args"]) if tool else (),
+        targets=[*tool.targets(call["args"])] if tool else [],
     )
     if result and result.unknown and entry["effect"] == "write":
         entry["unknown"] = True

@@ -6,7 +6,6 @@
 """
 
 import json
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from difflib import unified_diff
@@ -33,8 +32,13 @@ _UNSEEN = pattern(
 REPLACED = (("old", "new"), ("old_text", "new_text"), ("old_string", "new_string"), ("oldText", "newText"))
 """Argument names of tools that replace one text by another."""
 LONG = 120
-PLAN_KEYS = ("plan", "limits", "next_runs")
+OPTIONAL_KEYS = (
+    "plan", "limits", "next_runs", "draft", "schema", "tool", "arguments", "new", "diffs", "exhausted", "suggested",
+    "done", "left", "meter",
+)  # fmt: skip
+"""The keys of a pause that only some kinds have, shown as they are."""
 OTHER_KEYS = ("id", "kind", "question", "options", "step")
+"""The keys of a pause's short form, beside another one."""
 
 
 def action_name(kind: str) -> str:
@@ -69,25 +73,9 @@ def payload(pending: Pause) -> dict[str, Any]:
         "step": pending.get("step"),
         "revision": pending.get("revision"),
         "problem": pending.get("problem"),
-        "others": [_short_form(other) for other in pending.get("others") or []],
+        "others": [{key: other.get(key) for key in OTHER_KEYS} for other in pending.get("others") or ()],
     }
-    for key in (
-        *PLAN_KEYS,
-        "draft",
-        "schema",
-        "tool",
-        "arguments",
-        "new",
-        "diffs",
-        "exhausted",
-        "suggested",
-        "done",
-        "left",
-        "meter",
-    ):
-        if pending.get(key) is not None:
-            value[key] = pending.get(key)
-    return value
+    return {**value, **{key: pending[key] for key in OPTIONAL_KEYS if pending.get(key) is not None}}
 
 
 def options(pending: Pause) -> list[str]:
@@ -223,19 +211,16 @@ def _replacing_arguments(call: Mapping[str, Any]) -> tuple[str, ...]:
 
 def escape_unseen(text: str) -> str:
     """Return the text with invisible characters written as escapes."""
-    return _UNSEEN.sub(_escape, text)
+    return _UNSEEN.sub(lambda unseen: json.dumps(unseen[0])[1:-1], text)
 
 
 def arguments_text(arguments: Any) -> str:
     """Return the arguments of a call as readable JSON, with invisible characters written as escapes."""
-    return _UNSEEN.sub(_escape, json.dumps(arguments, ensure_ascii=False, indent=2, default=str))
-
-
-def _escape(unseen: re.Match[str]) -> str:
-    return json.dumps(unseen[0])[1:-1]
+    return escape_unseen(json.dumps(arguments, ensure_ascii=False, indent=2, default=str))
 
 
 def question_of(pending: Pause) -> str:
+    """Return the question alone: what was asked, with its purpose if another step asks the same, or the usual words."""
     asked, purpose = str(pending.get("question") or "").strip(), pending.get("purpose")
     if asked:
         return f"{purpose} ({pending['step']}): {asked}" if purpose else asked
@@ -291,10 +276,6 @@ def _fence(text: str, language: str = "json") -> str:
     while fence in text:
         fence += "`"
     return f"{fence}{language}\n{text}\n{fence}"
-
-
-def _short_form(pending: Pause) -> dict[str, Any]:
-    return {key: pending.get(key) for key in OTHER_KEYS}
 
 
 def _response_schema(name: str, allowed: list[str], arguments: Mapping[str, str]) -> dict[str, Any]:

@@ -26,18 +26,18 @@ from donewhen.state.values import flaw
 
 Complexity = Literal["simple", "moderate", "complex"]
 TITLE_CHARS = 200
-CALLED = ("tool", "name", "tool_name", "function", "action")
-GIVEN = ("arguments", "args", "parameters", "input", "action_input")
-NESTED = ("steps", "substeps", "sub_steps", "subtasks", "children", "plan_steps")
-STEPS = ("steps", "plan_steps", "plan", "tasks")
+STEPS_KEYS = ("steps", "plan_steps", "plan", "tasks")
 """Names for the list of steps; the first that is a list is used."""
-CALLS = ("calls", "tool_calls")
-MEANT: dict[str, tuple[str, ...]] = {
+STEP_SYNONYMS: dict[str, tuple[str, ...]] = {
     "content": ("description", "task", "instruction", "step"),
     "done_when": ("criteria", "success_criteria", "acceptance_criteria"),
 }
 """Synonyms for the keys of a step."""
-OF_THE_REPLY = frozenset(
+SUBSTEP_KEYS = ("steps", "substeps", "sub_steps", "subtasks", "children", "plan_steps")
+CALLS_KEYS = ("calls", "tool_calls")
+TOOL_KEYS = ("tool", "name", "tool_name", "function", "action")
+ARGUMENT_KEYS = ("arguments", "args", "parameters", "input", "action_input")
+DECISION_KEYS = frozenset(
     {"action", "reason", "goal_check", "tool_call", "plan_steps", "plan", "tasks", "revision", "language"}
 )
 """Keys of the decision that contained the plan."""
@@ -241,10 +241,9 @@ def ignored_keys(value: Any) -> list[str]:
         return []
     value = unwrap_plan(value)
     steps = value.get("steps")
-    found = [str(key) for key in value if key not in Plan.model_fields and key not in OF_THE_REPLY]
+    found = [str(key) for key in value if key not in Plan.model_fields and key not in DECISION_KEYS]
     for step in steps if isinstance(steps, list) else ():
-        if isinstance(step, Mapping) and not _is_call(step):
-            found += [str(key) for key in step if key not in PlanStep.model_fields and not _is_synonym(str(key), step)]
+        found += _unknown_keys(step)
     return [key[:40] for key in dict.fromkeys(found)][:10]
 
 
@@ -255,15 +254,13 @@ def unknown_fields(edited: Mapping[str, Any], shown: Mapping[str, Any]) -> Itera
     """
     known = [*Plan.model_fields, "limits"]
     for key in edited:
-        if key not in known and key not in shown and key not in OF_THE_REPLY:
+        if key not in known and key not in shown and key not in DECISION_KEYS:
             yield str(key), f"a plan {_problem_with_key(str(key), known)}"
     seen = {key for step in shown.get("steps") or () for key in step}
     for place, step in enumerate(edited.get("steps") or ()):
-        if not isinstance(step, Mapping) or _is_call(step):
-            continue
-        for key in step:
-            if key not in PlanStep.model_fields and key not in seen and not _is_synonym(str(key), step):
-                problem = _problem_with_key(str(key), PlanStep.model_fields)
+        for key in _unknown_keys(step):
+            if key not in seen:
+                problem = _problem_with_key(key, PlanStep.model_fields)
                 yield f"steps[{place}].{key}", f"step {step.get('id') or place + 1} {problem}"
 
 
@@ -278,8 +275,10 @@ def _closest(key: str, names: Iterable[str]) -> str:
 
 def with_own_names(step: Mapping[str, Any]) -> dict[str, Any]:
     """Return a step with synonyms of its keys replaced."""
-    meant = {right: next((step[word] for word in words if step.get(word)), None) for right, words in MEANT.items()}
-    given = {key: item for key, item in step.items() if not any(key in words for words in MEANT.values())}
+    meant = {
+        right: next((step[word] for word in words if step.get(word)), None) for right, words in STEP_SYNONYMS.items()
+    }
+    given = {key: item for key, item in step.items() if not any(key in words for words in STEP_SYNONYMS.values())}
     return {**{right: item for right, item in meant.items() if item}, **given}
 
 
@@ -336,13 +335,17 @@ def unwrap_plan(value: Mapping[str, Any] | list[Any]) -> dict[str, Any]:
     whole = dict(value)
     if isinstance(inner := whole.get("plan"), Mapping) and not isinstance(whole.get("steps"), list):
         whole = {**{key: item for key, item in whole.items() if key != "plan"}, **inner}
-    listed = next((whole[key] for key in STEPS if isinstance(whole.get(key), list)), whole.get("steps"))
+    listed = next((whole[key] for key in STEPS_KEYS if isinstance(whole.get(key), list)), whole.get("steps"))
     return {**whole, "steps": listed}
 
 
-def _is_synonym(key: str, step: Mapping[str, Any]) -> bool:
-    """Return whether a key is a synonym for one that the step lacks, or has its first calls."""
-    return key in CALLS or any(key in words and right not in step for right, words in MEANT.items())
+def _unknown_keys(step: Any) -> list[str]:
+    """Return the keys of a step that mean nothing: neither fields, nor calls, nor synonyms for fields that it lacks."""
+    if not isinstance(step, Mapping) or _is_call(step):
+        return []
+    synonyms = {word for field, words in STEP_SYNONYMS.items() if field not in step for word in words}
+    known = {*PlanStep.model_fields, *CALLS_KEYS, *synonyms}
+    return [str(key) for key in step if key not in known]
 
 
 def strip_invisible(value: Any) -> Any:
@@ -355,12 +358,9 @@ def strip_invisible(value: Any) -> Any:
 
 
 def _find_misnamed(step: Any) -> Iterator[str]:
-    """Yield keys that were probably misspelled, and steps nested in a step. Other keys have no meaning."""
-    if not isinstance(step, Mapping) or _is_call(step):
-        return
-    strange = [str(key) for key in step if key not in PlanStep.model_fields and not _is_synonym(str(key), step)]
-    for key in strange[:10]:
-        if key in NESTED and step[key]:
+    """Yield a problem for each key that was probably misspelled, and for steps nested in a step."""
+    for key in _unknown_keys(step)[:10]:
+        if key in SUBSTEP_KEYS and step[key]:
             yield f"holds steps of its own under {key!r}; a plan is flat: write them as steps, joined by depends_on"
         elif close := _closest(key, (name for name in PlanStep.model_fields if name not in step)):
             yield f"there is no key {key[:40]!r}; did you mean {close}?"
@@ -368,8 +368,8 @@ def _find_misnamed(step: Any) -> Iterator[str]:
 
 def _is_call(step: Mapping[str, Any]) -> bool:
     """Return whether a step is a concrete call."""
-    named = any(isinstance(step.get(key), str) for key in CALLED)
-    return named and any(isinstance(step.get(key), Mapping) for key in GIVEN) and "done_when" not in step
+    named = any(isinstance(step.get(key), str) for key in TOOL_KEYS)
+    return named and any(isinstance(step.get(key), Mapping) for key in ARGUMENT_KEYS) and "done_when" not in step
 
 
 def _read_step(step: Any) -> Any:
@@ -378,18 +378,12 @@ def _read_step(step: Any) -> Any:
     if not isinstance(step, Mapping):
         return step
     named = with_own_names(step)
-    fields = {key: item for key, item in named.items() if key in PlanStep.model_fields and key not in CALLS}
+    fields = {key: item for key, item in named.items() if key in PlanStep.model_fields and key not in CALLS_KEYS}
     for key in ("tools", "replaces"):
         if isinstance(fields.get(key), str):
             fields[key] = [fields[key]]
-    listed: list[Any] = next((step[key] for key in CALLS if isinstance(step.get(key), list)), [])
-    if _is_call(step):
-        listed = [step]
-    elif not all(isinstance(call, Mapping) and _is_call(call) for call in listed):
-        listed = []
-    if not listed:
+    if not (calls := _planned_calls(step)):
         return fields
-    calls = [_read_call(call) for call in listed]
     told = "; ".join(
         f"{call['tool']} with {json.dumps(call['arguments'], ensure_ascii=False)}"
         if call["arguments"]
@@ -401,9 +395,19 @@ def _read_step(step: Any) -> Any:
     return {**fields, "content": content, "tools": list(dict.fromkeys(names)), "calls": calls}
 
 
-def _read_call(written: Mapping[str, Any]) -> dict[str, Any]:
-    name = next(written[key] for key in CALLED if isinstance(written.get(key), str))
-    return {"tool": name, "arguments": next(written[key] for key in GIVEN if isinstance(written.get(key), Mapping))}
+def _planned_calls(step: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the concrete calls that a step is or begins with; [] if one of them cannot be read."""
+    listed = next((step[key] for key in CALLS_KEYS if isinstance(step.get(key), list)), [])
+    written = [step] if _is_call(step) else listed
+    if not all(isinstance(call, Mapping) and _is_call(call) for call in written):
+        return []
+    return [
+        {
+            "tool": next(call[key] for key in TOOL_KEYS if isinstance(call.get(key), str)),
+            "arguments": next(call[key] for key in ARGUMENT_KEYS if isinstance(call.get(key), Mapping)),
+        }
+        for call in written
+    ]
 
 
 def _assign_ids(steps: list[Any], used: Collection[str]) -> list[Any]:

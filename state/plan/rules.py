@@ -89,8 +89,8 @@ def _check_step(step: PlannedStep, ids: Collection[str], rules: Rules) -> Iterat
         elif tool not in rules.tools:
             yield f"{where} lists the tool {tool[:60]!r}, which does not exist{near(tool, rules.tools)}"
         elif own is not None and tool not in own:
-            who, hint = _who(executor), _executor_hint(tool, own, rules)
-            yield f"{where} lists the tool {tool!r}, which {who} does not have{hint}"
+            who = f"its executor {executor!r}" if executor else "the default executor"
+            yield f"{where} lists the tool {tool!r}, which {who} does not have{_executor_hint(tool, own, rules)}"
     yield from _check_criteria(where, step["done_when"], rules)
 
 
@@ -162,10 +162,6 @@ def choose_executor(step: PlannedStep, rules: Rules) -> str | None:
         return rules.executor
     able = [name for name, tools in rules.executor_tools.items() if name and needed.issubset(tools)]
     return able[0] if len(able) == 1 else rules.executor
-
-
-def _who(executor: str | None) -> str:
-    return f"its executor {executor!r}" if executor else "the default executor"
 
 
 def _executor_hint(tool: str, own: Collection[str], rules: Rules) -> str:
