@@ -12,11 +12,10 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from donewhen.state.plan.plan import STEP_SYNONYMS, unwrap_plan
+from donewhen.state.plan.plan import ARGUMENT_KEYS, STEP_SYNONYMS, unwrap_plan
 from donewhen.state.reading.decisions import NAMES
 from donewhen.state.reading.extraction import extract, prose
 
-ARGUMENT_KEYS = ("arguments", "args", "action_input", "input", "parameters", "tool_input")
 NAME_KEYS = ("action", "name", "tool", "tool_name", "function")
 CALL_KEYS = ("tool_call", "tool_calls")
 DECISION_KEYS = ("action", *CALL_KEYS)

@@ -75,7 +75,7 @@ def payload(pending: Pause) -> dict[str, Any]:
         "problem": pending.get("problem"),
         "others": [{key: other.get(key) for key in OTHER_KEYS} for other in pending.get("others") or ()],
     }
-    return {**value, **{key: pending[key] for key in OPTIONAL_KEYS if pending.get(key) is not None}}
+    return {**value, **{key: pending.get(key) for key in OPTIONAL_KEYS if pending.get(key) is not None}}
 
 
 def options(pending: Pause) -> list[str]:

@@ -36,7 +36,8 @@ STEP_SYNONYMS: dict[str, tuple[str, ...]] = {
 SUBSTEP_KEYS = ("steps", "substeps", "sub_steps", "subtasks", "children", "plan_steps")
 CALLS_KEYS = ("calls", "tool_calls")
 TOOL_KEYS = ("tool", "name", "tool_name", "function", "action")
-ARGUMENT_KEYS = ("arguments", "args", "parameters", "input", "action_input")
+ARGUMENT_KEYS = ("arguments", "args", "action_input", "input", "parameters", "tool_input")
+"""Names under which models write the arguments of a call."""
 DECISION_KEYS = frozenset(
     {"action", "reason", "goal_check", "tool_call", "plan_steps", "plan", "tasks", "revision", "language"}
 )
@@ -275,11 +276,12 @@ def _closest(key: str, names: Iterable[str]) -> str:
 
 def with_own_names(step: Mapping[str, Any]) -> dict[str, Any]:
     """Return a step with synonyms of its keys replaced."""
-    meant = {
-        right: next((step[word] for word in words if step.get(word)), None) for right, words in STEP_SYNONYMS.items()
-    }
-    given = {key: item for key, item in step.items() if not any(key in words for words in STEP_SYNONYMS.values())}
-    return {**{right: item for right, item in meant.items() if item}, **given}
+    synonyms = {word for words in STEP_SYNONYMS.values() for word in words}
+    named = {key: item for key, item in step.items() if key not in synonyms}
+    for field, words in STEP_SYNONYMS.items():
+        if field not in named and (item := next((step[word] for word in words if step.get(word)), None)):
+            named[field] = item
+    return named
 
 
 def find_step(plan: Mapping[str, Any], step_id: str) -> dict[str, Any]:
@@ -335,7 +337,7 @@ def unwrap_plan(value: Mapping[str, Any] | list[Any]) -> dict[str, Any]:
     whole = dict(value)
     if isinstance(inner := whole.get("plan"), Mapping) and not isinstance(whole.get("steps"), list):
         whole = {**{key: item for key, item in whole.items() if key != "plan"}, **inner}
-    listed = next((whole[key] for key in STEPS_KEYS if isinstance(whole.get(key), list)), whole.get("steps"))
+    listed: list[Any] = next((whole[key] for key in STEPS_KEYS if isinstance(whole.get(key), list)), whole.get("steps"))
     return {**whole, "steps": listed}
 
 
@@ -397,7 +399,7 @@ def _read_step(step: Any) -> Any:
 
 def _planned_calls(step: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return the concrete calls that a step is or begins with; [] if one of them cannot be read."""
-    listed = next((step[key] for key in CALLS_KEYS if isinstance(step.get(key), list)), [])
+    listed: list[Any] = next((step[key] for key in CALLS_KEYS if isinstance(step.get(key), list)), [])
     written = [step] if _is_call(step) else listed
     if not all(isinstance(call, Mapping) and _is_call(call) for call in written):
         return []
