@@ -119,7 +119,7 @@ def _writers(plan: Mapping[str, Any], deps: Deps, settings: Settings) -> set[str
 def _dispatch(values: Json, move: Move, settings: Settings, runtime: Runtime[Settings]) -> Json:
     changes = {}
     shown, records = open_tasks(values["plan"], [id for id in move.steps if not values["steps"][id].get("task")])
-    for id, allowance in zip(move.steps, move.allowances, strict=True):
+    for id, allowance in move.allowances.items():
         if values["steps"][id].get("status", "pending") == "pending":
             emit(runtime, "step_started", step=id, content=find_step(values["plan"], id)["content"])
         changes[id] = {"status": "running", "allowance": allowance, "today": settings.today}

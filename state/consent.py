@@ -53,7 +53,7 @@ _FRAME = pattern(r"^<(\w+) ([0-9a-f]{6})(?: [^\n]*)?>\n.*?\n</\1 \2>$", re.DOTAL
 _RULE = pattern(r"\A[|\s:+-]*-[|\s:+-]*")
 
 
-# Targets -------------------------------------------------------------------------------------------------------------
+# --- targets
 
 
 def values_of(arguments: Any, schema: Any = None, depth: int = 0) -> Iterator[str]:
@@ -138,7 +138,7 @@ def amounts_of(text: str) -> set[Decimal]:
     return {Decimal(sign + each).normalize() for each in found if len(each) < 100}
 
 
-# What is known -------------------------------------------------------------------------------------------------------
+# --- what is known
 
 
 def known_targets(run: Mapping[str, Any]) -> "KnownTargets":
@@ -351,7 +351,7 @@ def _signed_amounts(number: re.Match[str]) -> set[Decimal]:
     return amounts_of(f"-{digits}" if "-" in number[0][: -len(number[1])] else digits)
 
 
-# Whole values of results ---------------------------------------------------------------------------------------------
+# --- whole values of results
 
 
 def whole_values(text: str) -> Iterator[str]:

@@ -7,6 +7,7 @@ regular expressions within a path cannot be stopped.
 
 import json
 import math
+import operator
 import re
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal
@@ -39,6 +40,7 @@ _VERBOSE = pattern(r"\(\?[a-zA-Z0-9]*x")
 _GROUP = pattern(r"\((?!\?)|\(\?P?<(?![=!])")
 
 Operator = Literal["==", "!=", ">", ">=", "<", "<=", "contains", "exists"]
+ORDER = {">": operator.gt, ">=": operator.ge, "<": operator.lt, "<=": operator.le}
 NUMBER = pattern(r"[-+]?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?(?:[eE][-+]?\d{1,3})?")
 PATTERN_SECONDS = 1.0
 
@@ -122,7 +124,7 @@ def criteria_of(step: Mapping[str, Any]) -> list[dict[str, Any]]:
     return list(step.get("done_when") or []) or [{"text": f"Done: {step['content']}", "check": None, "judge": False}]
 
 
-# A result and an expectation --------------------------------------------------------------------------------------
+# --- a result and an expectation
 
 
 def meets(expect: str | Mapping[str, Any], ok: bool, text: str) -> tuple[bool, str]:
@@ -134,8 +136,8 @@ def meets(expect: str | Mapping[str, Any], ok: bool, text: str) -> tuple[bool, s
     assert isinstance(expect, Mapping)
     if (needle := expect.get("contains")) is not None:
         return needle in text, f"the result {'contains' if needle in text else 'does not contain'} {needle[:80]!r}"
-    if (pattern := expect.get("matches")) is not None:
-        return _matches(pattern, text)
+    if (expression := expect.get("matches")) is not None:
+        return _matches(expression, text)
     if expect.get("path") is not None:
         return _at_path(expect, text)
     if (number := expect.get("number")) is not None:
@@ -143,16 +145,16 @@ def meets(expect: str | Mapping[str, Any], ok: bool, text: str) -> tuple[bool, s
     return _equals(expect.get("equals"), text)
 
 
-def _matches(pattern: str, text: str) -> tuple[bool, str]:
+def _matches(expression: str, text: str) -> tuple[bool, str]:
     import regex  # only where a pattern is
 
     try:
-        found = regex.search(pattern, text, timeout=PATTERN_SECONDS)
+        found = regex.search(expression, text, timeout=PATTERN_SECONDS)
     except TimeoutError:
-        return False, f"the pattern {pattern[:80]!r} took too long; write a simpler one"
+        return False, f"the pattern {expression[:80]!r} took too long; write a simpler one"
     except MemoryError:
-        return False, f"the pattern {pattern[:80]!r} took too much memory; write a simpler one"
-    return found is not None, f"the result {'matches' if found else 'does not match'} {pattern[:80]!r}"
+        return False, f"the pattern {expression[:80]!r} took too much memory; write a simpler one"
+    return found is not None, f"the result {'matches' if found else 'does not match'} {expression[:80]!r}"
 
 
 def _parse(text: str) -> Any:
@@ -207,7 +209,7 @@ def _compares(found: Any, op: str, value: Any) -> bool:
         return _contains(found, value)
     if not _is_number(found) or not _is_number(value):
         return False
-    return bool({">": found > value, ">=": found >= value, "<": found < value, "<=": found <= value}[op])
+    return bool(ORDER[op](found, value))
 
 
 def _contains(found: Any, value: Any) -> bool:
@@ -220,7 +222,7 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-# Patterns and paths of models --------------------------------------------------------------------------------------
+# --- patterns and paths of models
 
 
 def pattern_problem(pattern: str, groups: int = PATTERN_GROUPS) -> str | None:

@@ -29,27 +29,11 @@ _LOWER = {upper: upper + 32 for upper in range(65, 91)}
 _PEM = pattern(r"-----BEGIN [A-Z ]{0,32}PRIVATE KEY-----[A-Za-z0-9+/=\s\\]*(?:-----END [A-Z ]{0,32}PRIVATE KEY-----)?")
 # Prefixes that the issuers themselves give their keys, so that nothing has to be guessed.
 _PREFIXES = (
-    *(
-        "sk-",
-        "sk_",
-        "rk_",
-        "pk_live_",
-        "pk_test_",
-        "whsec_",
-        "gsk_",
-        "hf_",
-        "npm_",
-        "r8_",
-        "ghp_",
-        "gho_",
-        "ghu_",
-        "ghs_",
-        "ghr_",
-    ),
-    *("github_pat_", "dop_v1_", "lsv2_pt_", "lsv2_sk_", "glsa_", "pcsk_", "xai-", "tvly-", "pplx-", "nvapi-"),
-    *("glpat-", "pypi-", "csk-", "xoxa-", "xoxb-", "xoxe-", "xoxo-", "xoxp-", "xoxr-", "xoxs-", "xapp-", "AKIA"),
-    *("ASIA", "AIza", "ya29.", "SG.", "eyJ"),
-)
+    "sk-", "sk_", "rk_", "pk_live_", "pk_test_", "whsec_", "gsk_", "hf_", "npm_", "r8_", "ghp_", "gho_", "ghu_",
+    "ghs_", "ghr_", "github_pat_", "dop_v1_", "lsv2_pt_", "lsv2_sk_", "glsa_", "pcsk_", "xai-", "tvly-", "pplx-",
+    "nvapi-", "glpat-", "pypi-", "csk-", "xoxa-", "xoxb-", "xoxe-", "xoxo-", "xoxp-", "xoxr-", "xoxs-", "xapp-",
+    "AKIA", "ASIA", "AIza", "ya29.", "SG.", "eyJ",
+)  # fmt: skip
 _ISSUED = pattern(
     r"(?<![A-Za-z0-9_-])(?<!sha256=)(?<!sha384=)(?<!sha512=)(?:sk-(?:[a-z]{2,8}[0-9]{0,2}-){0,2}[A-Za-z0-9_]{16,}[A-Za-z0-9_-]*"
     r"|(?![prs]k_)[a-z][a-z0-9_]{1,11}_[A-Za-z0-9_]{16,}|[prs]k_(?:live|test)_[A-Za-z0-9]{16,}|sk_[0-9a-f]{40,}|[a-z]{3,5}-[A-Za-z0-9_-]{16,}"
@@ -217,7 +201,7 @@ def _find_assigned(text: str, lower: str, *, wide: bool) -> Iterator[Span]:
         before = text[max(0, stem.start() - 60) : stem.start()]
         before = before[len(before.rstrip(_NAME)) :]
         name = before + text[stem.start() : stem.end()]
-        span = _value(text, sets, name, stem.start() - len(before), wide=wide)
+        span = (_wide_value if wide else _certain_value)(text, sets, name, stem.start() - len(before))
         if span and text[span[0] : span[1]].strip("\\\"'[]").lower() not in _WORDLESS:
             ended = span[1]
             yield span
@@ -235,21 +219,25 @@ _WORD = pattern(r"[^\s\"']{1,4096}")
 _PLAIN = pattern(r"[^\s\"'$<{%(),;&]{6,512}(?![^\s\"',;&])")
 
 
-def _value(text: str, sets: re.Match[str], name: str, start: int, *, wide: bool) -> Span | None:
+def _wide_value(text: str, sets: re.Match[str], name: str, start: int) -> Span | None:
+    """Return the value under a secret's name, unless it is a plain word, which there is prose or code."""
+    if not _names_secret(name, _WIDE):
+        return None
+    quote, sign, called = sets[5] or "", sets[3], name.lower()
+    found = (_LINE if "cookie" in called else _ENDS[quote] if quote else _BARE).match(text, sets.end())
+    if found is None or not any(map(str.isalnum, found[0])):
+        return None
+    if quote or _is_random(found[0]) or called.endswith(("authorization", "cookie")):
+        return found.span()
+    word = found[0]
+    password = "pass" in called and (word.isalnum() and word.lower() != called if sign == "=" else word.isdecimal())
+    set_to = sign == "=" and (name.isupper() or text[start - 1 : start] in ("?", "&"))  # of a variable, of a query
+    return found.span() if password or set_to else None
+
+
+def _certain_value(text: str, sets: re.Match[str], name: str, start: int) -> Span | None:
+    """Return the value under a secret's name if it certainly is a credential."""
     quote, sign = sets[5] or "", sets[3]
-    if wide:
-        if not _names_secret(name, _WIDE):
-            return None
-        found = (_LINE if "cookie" in name.lower() else _ENDS[quote] if quote else _BARE).match(text, sets.end())
-        if found is None or not any(map(str.isalnum, found[0])):
-            return None
-        if quote or _is_random(found[0]) or name.lower().endswith(("authorization", "cookie")):
-            return found.span()
-        # A plain word under such a name is prose or code, unless it is a variable's, a password's or a query's value.
-        word, called = found[0], name.lower()
-        password = "pass" in called and (word.isalnum() and word.lower() != called if sign == "=" else word.isdecimal())
-        set_to = sign == "=" and (name.isupper() or text[start - 1 : start] in ("?", "&"))
-        return found.span() if password or set_to else None
     variable = name.isupper() and sign == "=" and not (sets[2] or sets[4] or sets[1])
     if not _names_secret(name, _CERTAIN) and not (variable and name.endswith("TOKEN")):
         return None

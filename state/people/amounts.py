@@ -88,7 +88,7 @@ def _ledger_names() -> dict[str, str]:
 def _check_amounts(pairs: list[tuple[Any, Any]], positive: bool = True) -> dict[str, float] | Unclear:
     amounts: dict[str, float] = {}
     for name, amount in pairs:
-        key = _key(name) if isinstance(name, str) else None
+        key = _ledger_names().get(name.casefold(), name) if isinstance(name, str) else None
         if key not in KEYS:
             return unclear("no_limit", str(name), keys=", ".join(KEYS))
         number = isinstance(amount, int | float) and not isinstance(amount, bool) and 0 <= amount < math.inf
@@ -98,10 +98,6 @@ def _check_amounts(pairs: list[tuple[Any, Any]], positive: bool = True) -> dict[
             return unclear("whole", limit=key)
         amounts[key] = amount if key in FRACTIONS else int(amount)
     return amounts or unclear("none_given")
-
-
-def _key(name: str) -> str:
-    return _ledger_names().get(name.casefold(), name)
 
 
 def read_limits(value: Any) -> dict[str, float] | Unclear:

@@ -30,7 +30,8 @@ class Move:
 
     kind: MoveKind
     steps: tuple[str, ...] = ()
-    allowances: tuple[Amounts, ...] = ()
+    allowances: dict[str, Amounts] = field(default_factory=dict)
+    """For `dispatch`: what each step may spend, by its id."""
     key: str = ""
     """The limit that was reached (`budget`) or the code of the ending (`end`)."""
     scope: str = ""
@@ -143,5 +144,5 @@ def _dispatch(situation: Situation, ready: Sequence[str], late: bool) -> Move:
         if len(chosen) == 1 or not any(exhausted(part, needs[id]) for id, part in parts.items()):
             break
         chosen = chosen[:-1]
-    allowances = tuple(tightest(part, own[id]) for id, part in parts.items())
+    allowances = {id: tightest(part, own[id]) for id, part in parts.items()}
     return situation.move("dispatch", chosen, allowances=allowances)

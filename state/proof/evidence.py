@@ -10,6 +10,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Literal
 
 from donewhen.state.pattern import pattern
@@ -146,7 +147,7 @@ def enough(verdict: str, criterion: Mapping[str, Any], level: str) -> bool:
     return RANK[verdict] >= RANK["proven" if criterion.get("check") or own else DEMANDS[level]]
 
 
-# What is cited -----------------------------------------------------------------------------------------------------
+# --- what is cited
 
 
 @dataclass(frozen=True)
@@ -170,16 +171,18 @@ class EvidenceScope:
     """Reads that the runtime repeated because their subject changed: id → new id."""
     recalled: Mapping[str, Sequence[list[int]]] = field(default_factory=dict)
     """Ranges of long observations that the step recalled, by id."""
-    size: int = field(init=False)
-    """The number of characters to search."""
-    index: dict[str, int] = field(init=False)
     texts: dict[str, SearchedText] = field(init=False, default_factory=dict)
     """Searched texts, read once."""
 
-    def __post_init__(self) -> None:
-        citable = {e["id"]: number for number, e in enumerate(self.entries) if not e.get("outside")}
-        object.__setattr__(self, "index", citable)
-        object.__setattr__(self, "size", sum(len(entry["text"]) for entry in self.entries) + len(self.result))
+    @cached_property
+    def index(self) -> dict[str, int]:
+        """The places of the citable observations among the entries, by id."""
+        return {entry["id"]: place for place, entry in enumerate(self.entries) if not entry.get("outside")}
+
+    @cached_property
+    def size(self) -> int:
+        """The number of characters to search."""
+        return sum(len(entry["text"]) for entry in self.entries) + len(self.result)
 
     def entry(self, id: str) -> Entry:
         """Return the citable observation with this id."""
@@ -241,7 +244,7 @@ def _weigh(reference: Mapping[str, Any], scope: EvidenceScope, found: Grounding)
                 f"{cited} is this step's own claim; cite what a tool or the user said{_known_ids(scope)}"
             )
         says = isinstance(quote, str) and (not quote or own.says(quote))
-    elif problem := _flaw(cited, quote, before, scope):
+    elif problem := _why_unusable(cited, quote, before, scope):
         if succeeded := _succeeded_later(cited, scope):
             _weigh({"observation": succeeded}, scope, found)
         else:
@@ -266,7 +269,7 @@ def _weigh(reference: Mapping[str, Any], scope: EvidenceScope, found: Grounding)
         found.imprecise.append(f"the quote {quote[:60]!r} does not occur in {cited}{hint}")
 
 
-def _flaw(cited: str, quote: Any, before: bool, scope: EvidenceScope) -> str | None:
+def _why_unusable(cited: str, quote: Any, before: bool, scope: EvidenceScope) -> str | None:
     """Return why an observation proves nothing, whatever its text."""
     if cited not in scope.index:
         return f"there is no observation {cited[:40]!r} in this step or in one it depends on{_known_ids(scope)}"
@@ -276,7 +279,7 @@ def _flaw(cited: str, quote: Any, before: bool, scope: EvidenceScope) -> str | N
     if not entry["ok"] and not (quote and entry["effect"] is not None and entry["source"] in ("tool", "check")):
         return _failure(cited)
     if not before and (later := find_later_change(scope.entries, scope.index[cited])):
-        return _find_outdated(cited, quote, later, scope)
+        return _why_outdated(cited, quote, later, scope)
     return None
 
 
@@ -297,8 +300,8 @@ def is_change(entry: Entry) -> bool:
     return entry["effect"] in WRITES and not entry.get("outside") and bool(entry["ok"])
 
 
-def _find_outdated(cited: str, quote: Any, later: Entry, scope: EvidenceScope) -> str | None:
-    """Return what is wrong with a read from before a change; None if a later read has the same result."""
+def _why_outdated(cited: str, quote: Any, later: Entry, scope: EvidenceScope) -> str | None:
+    """Return why a read from before a change proves nothing; None if a later read has the same result."""
     was = f"{cited} was read before {later['id']} ({later['tool']}) changed {', '.join(later['targets'])}"
     if (new := scope.again.get(cited)) is None:
         return f'{was}; look again, or add "before": true if you mean it as it was'

@@ -81,22 +81,22 @@ class World:
 
     def dispatch(self, move: Any) -> None:
         assert 1 <= len(move.steps) <= self.settings.max_parallel
-        assert len(set(move.steps)) == len(move.steps) == len(move.allowances)
+        assert tuple(move.allowances) == move.steps
         self.check_shares(move)
-        for id, allowance in zip(move.steps, move.allowances, strict=True):
+        for id, allowance in move.allowances.items():
             record = self.records[id]
             assert record["status"] in ("pending", "ready"), f"{id} runs again after it was {record['status']}"
             for other in needs_of(self.plan)[id]:
                 assert self.records[other]["status"] == "done", f"{id} runs before {other}"
             assert exhausted(allowance, next_needs(record)) is None, "sent off without anything to spend"
-        for id, allowance in zip(move.steps, move.allowances, strict=True):
+        for id, allowance in move.allowances.items():
             self.work(id, allowance)
 
     def check_shares(self, move: Any) -> None:
         left = remaining(self.settings.limits, self.granted, self.spent)
         for key, amount in left.items():
             free = max(0, amount - RESERVE.get(key, 0))
-            assert sum(Fraction(one[key]) for one in move.allowances) <= Fraction(free)
+            assert sum(Fraction(one[key]) for one in move.allowances.values()) <= Fraction(free)
 
     def work(self, id: str, allowance: dict[str, float]) -> None:
         record, end = self.records[id], self.data.draw(st.sampled_from(ENDS))
