@@ -337,7 +337,7 @@ def unwrap_plan(value: Mapping[str, Any] | list[Any]) -> dict[str, Any]:
     whole = dict(value)
     if isinstance(inner := whole.get("plan"), Mapping) and not isinstance(whole.get("steps"), list):
         whole = {**{key: item for key, item in whole.items() if key != "plan"}, **inner}
-    listed: list[Any] = next((whole[key] for key in STEPS_KEYS if isinstance(whole.get(key), list)), whole.get("steps"))
+    listed = next((whole[key] for key in STEPS_KEYS if isinstance(whole.get(key), list)), whole.get("steps"))
     return {**whole, "steps": listed}
 
 
