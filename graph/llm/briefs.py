@@ -38,8 +38,8 @@ NOTES = {
     "criteria": "What `<criteria>` says is added to `done_when` of your plan by itself: plan steps that meet it.",
     "approved_plan": "Submit only what changes in `<approved_plan>`: steps and criteria of the goal that you do not "
     "name stay as they are. New steps take the place of those that failed. To change an open step, name its `id` and "
-    "what is new in it. A step that replaces others names them in `replaces`, also a finished one that no longer holds: "
-    "what was built on it is then done again by itself. `drop` has what should go.",
+    "what is new in it. A step that replaces others names them in `replaces`, also a finished one that no longer "
+    "holds: what was built on it is then done again by itself. `drop` has what should go.",
     "only_step": "Its only step has the criteria of the goal: name them again, in their words, or `drop` them.",
     "edited": "The user edited this plan: what it says is what they want.",
     "failure": "Find another way than the one that failed, or ask, or decline.",
