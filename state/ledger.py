@@ -40,7 +40,7 @@ class MeterRow(TypedDict):
 
 
 KEYS: tuple[str, ...] = tuple(Limits.model_fields)
-ALWAYS = ("input_tokens", "cached_tokens", "output_tokens", "cost_usd", "active_seconds")
+KNOWN_AFTERWARDS = ("input_tokens", "cached_tokens", "output_tokens", "cost_usd", "active_seconds")
 """Amounts known only after they are spent; when they run out, the call in flight still ends."""
 CACHE_WRITES = "cache_write_tokens"
 """The part of input_tokens that a provider wrote to a cache, which some charge more for."""
@@ -89,7 +89,7 @@ def exhausted(left: Mapping[str, float], needs: tuple[str, ...] = ("rounds", "mo
 
 def exhausted_keys(left: Mapping[str, float], needs: tuple[str, ...]) -> tuple[str, ...]:
     """Return all keys that are used up, by the rules of `exhausted`."""
-    return tuple(key for key in (*needs, *ALWAYS) if left.get(key, 1) <= 0)
+    return tuple(key for key in (*needs, *KNOWN_AFTERWARDS) if left.get(key, 1) <= 0)
 
 
 def tightest(*allowances: Mapping[str, float]) -> Amounts:
@@ -124,7 +124,7 @@ def estimate_in_flight(spent: Mapping[str, float] | None, calls: int) -> Amounts
     average.
     """
     made = (spent or {}).get("model_calls", 0)
-    known = {key: (spent or {}).get(key, 0) for key in ALWAYS}
+    known = {key: (spent or {}).get(key, 0) for key in KNOWN_AFTERWARDS}
     return {key: 2 * calls * amount / made for key, amount in known.items() if amount} if made and calls else {}
 
 

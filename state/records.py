@@ -21,7 +21,7 @@ PauseKind = Literal["plan", "question", "tool", "budget", "effect"]
 
 
 class Pause(TypedDict, total=False):
-    """A question to a person. The keys of the first line are always present, the others depend on the kind."""
+    """A question to a person. `id`, `kind`, `question`, `options` and `step` are always set, others by kind."""
 
     id: str
     """Identifies the question permanently on this thread: `s2.q1`, `confirm.1f3a…`; answers name it."""

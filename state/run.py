@@ -383,9 +383,9 @@ def combine_updates(first: Mapping[str, Any], second: Mapping[str, Any]) -> Json
 def reduce_update(
     seen: Mapping[str, Any], update: Mapping[str, Any] | None, stored: Mapping[str, Any] | None = None
 ) -> tuple[Json, Json]:
-    """Return what an update writes, without what `stored` has already, and the state `seen` after it.
+    """Return the part of an update that changes the stored state, and the state that the node sees after it.
 
-    `stored` is the content of the node's own checkpoints, if it sees more than that.
+    `stored` is what the node's own checkpoints have; None if the node sees no more than that.
     """
     stored = seen if stored is None else stored
     written: Json = {}

@@ -50,7 +50,7 @@ class Unclear:
     values: Mapping[str, Any]
     """The values of the placeholders."""
 
-    def said(self, language: str) -> str:
+    def text(self, language: str) -> str:
         """Return the reason in a language."""
         return say(language, "unclear", self.key, **self.values)
 

@@ -44,7 +44,7 @@ EDIT_SHAPES = {
 }
 AROUND_KEYS = ("type", "decision", "action", "id")
 OWN_KEYS = (*AROUND_KEYS, "revision")
-NESTING = 4
+MOST_NESTED = 4
 JUDGEMENT = "Approved without further words: use your own judgement."
 
 
@@ -121,7 +121,7 @@ def read_answer(value: Any, pending: Pause) -> Answer | str:
             read = READERS[about](given, pending)
         if isinstance(read, Answer):
             return read
-        given = (read or unclear("no_answer")).said(language_of(pending))
+        given = (read or unclear("no_answer")).text(language_of(pending))
     return say(language_of(pending), "accepted", "instead", problem=given, accepted=accepted_answers(pending))
 
 
@@ -211,7 +211,7 @@ def decode_json(value: Any) -> Any:
 
 def read_shape(value: Any, nesting: int = 0) -> Given | str:
     """Return the answer in one common shape, or a sentence that says why that is not possible."""
-    if nesting > NESTING:
+    if nesting > MOST_NESTED:
         return "the answer is wrapped too often"
     if value is None:
         return "nothing was answered"

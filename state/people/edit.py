@@ -27,16 +27,16 @@ DEEPEST = 30
 MOST_PROBLEMS = 5
 WIDTH = 100
 FENCE = pattern(r"\A\s*(```+|~~~+)[\w-]*[ \t]*\n(?P<body>.*?)\n?[ \t]*\1\s*\Z", re.DOTALL)
-STEPS = pattern(r"^steps[ \t]*:", re.MULTILINE)
-OF_STEP = ("id", "content", "done_when", "executor", "tools", "depends_on")
-TEXTS = ("title", "content", "text", "id", "executor", "tool", "at", "cron", "timezone", "missed")
+STEPS_LINE = pattern(r"^steps[ \t]*:", re.MULTILINE)
+STEP_KEYS = ("id", "content", "done_when", "executor", "tools", "depends_on")
+TEXT_KEYS = ("title", "content", "text", "id", "executor", "tool", "at", "cron", "timezone", "missed")
 """Keys whose values are texts, however they are written."""
-LISTS = ("steps", "done_when", "tools", "depends_on", "weekdays", "replaces")
+LIST_KEYS = ("steps", "done_when", "tools", "depends_on", "weekdays", "replaces")
 """Keys whose values are texts, or lists of them."""
-DATA = ("arguments", "expect")
+DATA_KEYS = ("arguments", "expect")
 """Keys below which values keep their YAML types."""
-STEP: dict[str, Any] = {"done_when": [], "depends_on": None, "executor": None, "tools": None}
-CRITERION: dict[str, Any] = {"check": None, "judge": False}
+STEP_DEFAULTS: dict[str, Any] = {"done_when": [], "depends_on": None, "executor": None, "tools": None}
+CRITERION_DEFAULTS: dict[str, Any] = {"check": None, "judge": False}
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ def plan_document(pending: Pause) -> str:
 
 
 def _short_step(step: Mapping[str, Any]) -> dict[str, Any]:
-    shown = {key: step[key] for key in OF_STEP if step.get(key) is not None}
+    shown = {key: step[key] for key in STEP_KEYS if step.get(key) is not None}
     shown["done_when"] = [_short_criterion(each) for each in step.get("done_when") or ()]
     return {key: item for key, item in shown.items() if item or key in ("content", "depends_on")}
 
@@ -102,7 +102,7 @@ _Dumper.add_representer(str, _represent_text)
 
 def is_plan_text(text: str) -> bool:
     """Return whether a text is a plan: it has `steps:` at the beginning of a line."""
-    return bool(STEPS.search(strip_fence(text)))
+    return bool(STEPS_LINE.search(strip_fence(text)))
 
 
 def strip_fence(text: str) -> str:
@@ -174,7 +174,7 @@ def _read_value(node: yaml.Node, path: str, key: str, lines: dict[str, int]) -> 
     kind = node.tag.rpartition(":")[2]
     if kind == "null":
         return None
-    if kind == "str" or key in (*TEXTS, *LISTS):
+    if kind == "str" or key in (*TEXT_KEYS, *LIST_KEYS):
         return node.value
     return json.loads(node.value)
 
@@ -189,7 +189,7 @@ def _read_pairs(node: yaml.MappingNode, path: str, key: str, lines: dict[str, in
         seen.add(name.value)
         below = f"{path}.{name.value}".lstrip(".")
         lines[below] = name.start_mark.line + 1
-        found = _read_value(value, below, key if key in DATA else name.value, lines)
+        found = _read_value(value, below, key if key in DATA_KEYS else name.value, lines)
         lines[below] = name.start_mark.line + 1
         if name.value == "id" and isinstance(found, str):
             lines[f"step {found}"] = lines[path]
@@ -278,7 +278,7 @@ def _whole_step(step: Any, old: Mapping[Any, Mapping[str, Any]]) -> Any:
     step = with_own_names(step)
     before = old.get(step.get("id"), {})
     calls = {"calls": before["calls"]} if "calls" in before else {}
-    written = {**STEP, **calls, **step, "done_when": _all_criteria(step.get("done_when"))}
+    written = {**STEP_DEFAULTS, **calls, **step, "done_when": _all_criteria(step.get("done_when"))}
     if calls and written["calls"] == before["calls"] and written.get("content") != before.get("content"):
         del written["calls"]
     return written
@@ -289,7 +289,7 @@ def _all_criteria(given: Any) -> Any:
     if not isinstance(items, list):
         return items or []
     texts = ({"text": item} if isinstance(item, str) else item for item in items)
-    return [{**CRITERION, **item} if isinstance(item, Mapping) else item for item in texts]
+    return [{**CRITERION_DEFAULTS, **item} if isinstance(item, Mapping) else item for item in texts]
 
 
 def _read_changed_limits(given: Any, shown: Mapping[str, Any] | None) -> dict[str, float] | Unclear:

@@ -29,9 +29,10 @@ _UNSEEN = pattern(
     "|(?<=[\x20-\x7e])[\u200c\u200d]"
 )
 """Characters that are invisible or change the reading order. Joiners are visible between letters that they join."""
-REPLACED = (("old", "new"), ("old_text", "new_text"), ("old_string", "new_string"), ("oldText", "newText"))
+REPLACING_ARGUMENTS = (("old", "new"), ("old_text", "new_text"), ("old_string", "new_string"), ("oldText", "newText"))
 """Argument names of tools that replace one text by another."""
-LONG = 120
+LINE_CHARS = 120
+"""The most characters of an argument that is shown on a line."""
 OPTIONAL_KEYS = (
     "plan", "limits", "next_runs", "draft", "schema", "tool", "arguments", "new", "diffs", "exhausted", "suggested",
     "done", "left", "meter",
@@ -199,13 +200,13 @@ def _arguments_given(call: Mapping[str, Any]) -> Mapping[str, Any]:
 def _long_arguments(call: Mapping[str, Any]) -> list[str]:
     diffs = call.get("diffs") or {}
     texts = ((key, text) for key, text in _arguments_given(call).items() if isinstance(text, str))
-    return [key for key, text in texts if "\n" in text or len(text) > LONG or key in diffs]
+    return [key for key, text in texts if "\n" in text or len(text) > LINE_CHARS or key in diffs]
 
 
 def _replacing_arguments(call: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the argument names of a text and its replacement, if either is long."""
     long, given = _long_arguments(call), _arguments_given(call)
-    both = [pair for pair in REPLACED if all(isinstance(given.get(key), str) for key in pair)]
+    both = [pair for pair in REPLACING_ARGUMENTS if all(isinstance(given.get(key), str) for key in pair)]
     return next((pair for pair in both if any(key in long for key in pair)), ())
 
 

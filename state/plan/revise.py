@@ -45,8 +45,8 @@ def revise(plan: Json, rules: Rules, renamed: Mapping[str, str]) -> tuple[Json, 
 
     The changes: `stale`, finished steps that are done again; `instead`, old step → the new ones in its place;
     `dropped`, step or criterion → why it goes; `let_go`, whether a criterion of the goal is among them; `came_back`,
-    criteria of a plan's only step, now gone, which `plan` says nothing about. `renamed`: old id → the id that other
-    work under it was given.
+    criteria of the goal, so far those of the only step, that `plan` does not mention. `renamed` are old ids → new ids
+    of different work.
     """
     approved, finished = rules.approved or {"steps": []}, rules.finished
     old = {step["id"]: step for step in approved["steps"]}

@@ -1,4 +1,4 @@
-"""The records of steps, as plain JSON."""
+"""Step records: new ones, the cost of the next action, and whether a step stands still."""
 
 from collections.abc import Collection, Mapping
 from typing import Any
@@ -8,8 +8,6 @@ from donewhen.state.records import StepRecord
 
 ROUND = ("rounds", "model_calls")
 """The amounts of which a round takes one."""
-
-
 SILENT_ROUNDS = 5
 """Rounds without anything new after which the model and the user are told."""
 

@@ -162,9 +162,7 @@ class EvidenceScope:
     step: str
     result: str = ""
     writes_text: bool = False
-    """True if the step has no tools or used none that it was not granted: its product is its text, which
-    may be cited.
-    """
+    """True if the step had no tools, or was not given any by name and used none: its text may be cited."""
     unchanged: bool = False
     """True if the step was granted tools with effects, and none of their calls succeeded."""
     again: Mapping[str, str] = field(default_factory=dict)

@@ -12,8 +12,6 @@ from donewhen.state.records import WRITES, CallFacts, JournalEntry
 Source = Literal["tool", "user", "check", "result"]
 INLINE_CHARS = 16_000
 """Longer texts are in the journal as head and tail; the full text is in the store under the id."""
-
-
 BEFORE_ROOM, BEFORE_CHARS, MOST_BEFORE = 200_000, 1_000, 40
 """Bounds of earlier requests' observations: characters of all, of each one beyond that, and their number."""
 

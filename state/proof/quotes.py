@@ -125,12 +125,12 @@ def tokens(text: str, signs: Collection[str] = (), *, commas_part: bool = False)
 
 def regroup_digits(text: str) -> str:
     """Return the text with grouped digits as one number: `1 299`, a phone number, `9.870` if 12.340,5 is elsewhere."""
-    joined = _LONG.sub(_run, _SPACED.sub(lambda number: number[0].replace(" ", ""), text))
+    joined = _LONG.sub(_join_groups, _SPACED.sub(lambda number: number[0].replace(" ", ""), text))
     grouped = _GROUPED_BY_DOTS.search(joined)
     return _DOTTED.sub(lambda number: number[0].replace(".", ""), joined) if grouped else joined
 
 
-def _run(groups: re.Match[str]) -> str:
+def _join_groups(groups: re.Match[str]) -> str:
     whole = re.sub(r"\(0\)|\W", "", groups[0])
     return whole if sum(map(str.isdigit, whole)) in _LONG_DIGITS else groups[0]
 

@@ -332,7 +332,7 @@ CARE: dict[str, dict[str, frozenset[str]]] = {
 """The values of a setting that each value covers; a value that covers more is more careful. Lower limits and earlier
 deadlines are more careful.
 """
-ALWAYS = ("confirm", "approvals")
+NEVER_LOWERED = ("confirm", "approvals")
 """Settings that no client can lower, even if the operator pinned nothing."""
 
 
@@ -354,7 +354,7 @@ def confine_settings(pinned: Settings, asked: Mapping[str, Any], *, models: bool
     for key in list(given):
         least, value = getattr(pinned, key), getattr(wanted, key)
         bound = key in pinned.model_fields_set
-        if key in CARE and (bound or key in ALWAYS):
+        if key in CARE and (bound or key in NEVER_LOWERED):
             given[key] = more_careful(key, least, value)
             refused += [key] if CARE[key][value] < CARE[key][least] else []
         elif key in ("limits", "step_limits") and bound:
