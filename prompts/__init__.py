@@ -11,28 +11,31 @@ def _template(name: str) -> Template:
 
 
 def render(name: str, **values: str) -> str:
-    """The prompt `name` with every `$placeholder` filled; KeyError names a missing one. No blank lines at its end."""
+    """Return the prompt `name` with every `$placeholder` filled. Raises KeyError for a missing value."""
     return _template(name).substitute(values).rstrip()
 
 
 def instructions(name: str, profile: str = "") -> str:
-    """The system text of a role: its own prompt, with what several of them share."""
+    """Return the system text of a role: its own prompt, with the parts that several roles share."""
     return render(name, profile=profile, plan=render("plan_good"), rules=render("rules"))
 
 
 def section(tag: str, text: str, fence: str = "", **attributes: str) -> str:
-    """One section of a brief, as `framed`. Empty text gives an empty section, which `brief` leaves out."""
+    """Return a section of a brief, as `framed`; "" if the text is blank, which `brief` leaves out."""
     return framed(tag, text, fence, **attributes) if text.strip() else ""
 
 
 def framed(tag: str, text: str, fence: str, **attributes: str) -> str:
-    """The text, as it is, between tags. `fence` is a word that only this thread knows (`Run.fence`), for foreign text:
-    nothing in the text can close its frame, or open another."""
+    """Return the text, unchanged, between tags.
+
+    `fence` marks foreign text: a word that only this thread knows (`RunState.fence`), so that nothing in the text can
+    close its frame or open another.
+    """
     word = f" {fence}" if fence else ""
     named = "".join(f' {key}="{value}"' for key, value in attributes.items())
     return f"<{tag}{word}{named}>\n{text}\n</{tag}{word}>"
 
 
 def brief(*sections: str) -> str:
-    """The sections that say something, one below the other."""
+    """Join the sections that are not empty."""
     return "\n".join(part for part in sections if part)
