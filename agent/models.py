@@ -10,8 +10,8 @@ from langchain_core.language_models import BaseChatModel
 from pydantic.fields import FieldInfo
 
 from donewhen.agent.config import DEFAULT_MODEL, DEMO, Config
+from donewhen.agent.imports import pause_collection
 from donewhen.state.errors import ConfigError
-from donewhen.state.imports import pause_collection
 from donewhen.state.secrets import redact
 from donewhen.state.settings import ROLES, check_role
 

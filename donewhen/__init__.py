@@ -88,7 +88,7 @@ def __getattr__(name: str) -> Any:
     if name in __all__:
         if problem := import_module("donewhen.state.errors").system_problem(sys.platform):
             raise ImportError(problem)
-        with import_module("donewhen.state.imports").pause_collection():
+        with import_module("donewhen.agent.imports").pause_collection():
             return getattr(import_module(f"donewhen.{_HOME.get(name, 'state.errors')}"), name)
     raise AttributeError(f"module 'donewhen' has no attribute {name!r}")
 

@@ -11,8 +11,8 @@ def main() -> None:
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, "r" if name == "stdin" else "w"))  # noqa: SIM115
 
+    from donewhen.agent.imports import pause_collection
     from donewhen.state.errors import system_problem
-    from donewhen.state.imports import pause_collection
 
     if problem := system_problem(sys.platform):
         print(f"donewhen: {problem}", file=sys.stderr)

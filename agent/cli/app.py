@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from donewhen.state.imports import pause_collection
+from donewhen.agent.imports import pause_collection
 
 if TYPE_CHECKING:
     from donewhen.agent.cli import jobs, options, runs, showing

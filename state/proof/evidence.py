@@ -48,11 +48,7 @@ def read_goal_check(
     claims: dict[int, dict[str, Any]] = {}
     problems = []
     items = goal_check if isinstance(goal_check, list) else [goal_check] if isinstance(goal_check, Mapping) else []
-    numbers = [_number(item, criteria) for item in items]
-    known = [number for number in numbers if number is not None]
-    if 0 in known and len(set(known)) == len(known) and max(known) < count:  # they must count from 0
-        numbers = [number + 1 if number is not None else None for number in numbers]
-    for position, (item, number) in enumerate(zip(items, numbers, strict=True), 1):
+    for position, (item, number) in enumerate(zip(items, _numbers(items, criteria), strict=True), 1):
         met = {"true": True, "false": False}.get(str(item.get("met", True)).strip().casefold()) if number else None
         if number is None:
             problems.append(f"item {position} needs criterion (its number), met and evidence")
@@ -60,16 +56,12 @@ def read_goal_check(
             problems.append(f"item {position} names criterion {number}; there are 1 to {count}")
         elif met is None:
             problems.append(f"criterion {number}: met must be true or false")
-        elif number in claims:
-            if claims[number]["met"] == met:
-                claims[number]["evidence"] = [
-                    *_as_list(claims[number].get("evidence")),
-                    *_as_list(item.get("evidence")),
-                ]
-            else:
-                problems.append(f"criterion {number} has two items that contradict each other")
-        else:
+        elif number not in claims:
             claims[number] = {**item, "met": met, "criterion": number}
+        elif claims[number]["met"] != met:
+            problems.append(f"criterion {number} has two items that contradict each other")
+        else:
+            claims[number]["evidence"] = [*_as_list(claims[number].get("evidence")), *_as_list(item.get("evidence"))]
     stands = {n: {"criterion": n, "met": True} for n, criterion in enumerate(criteria, 1) if criterion.get("check")}
     claims = {**stands, **(standing or {}), **claims}
     missing = [str(number) for number in range(1, count + 1) if number not in claims]
@@ -78,6 +70,14 @@ def read_goal_check(
     elif missing:
         problems.append(f"goal_check leaves out criterion {', '.join(missing)}")
     return problems or claims
+
+
+def _numbers(items: Sequence[Any], criteria: Sequence[Mapping[str, Any]]) -> list[int | None]:
+    """Return the number of each item's criterion, from 1; None if it names none."""
+    numbers = [_number(item, criteria) for item in items]
+    known = [number for number in numbers if number is not None]
+    from_zero = 0 in known and len(set(known)) == len(known) and max(known) < len(criteria)
+    return [number + from_zero if number is not None else None for number in numbers]
 
 
 def _number(item: Any, criteria: Sequence[Mapping[str, Any]]) -> int | None:
