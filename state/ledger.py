@@ -40,6 +40,8 @@ class MeterRow(TypedDict):
 
 
 KEYS: tuple[str, ...] = tuple(Limits.model_fields)
+ROUND = ("rounds", "model_calls")
+"""The amounts of which a round takes one."""
 KNOWN_AFTERWARDS = ("input_tokens", "cached_tokens", "output_tokens", "cost_usd", "active_seconds")
 """Amounts known only after they are spent; when they run out, the call in flight still ends."""
 CACHE_WRITES = "cache_write_tokens"
@@ -79,7 +81,7 @@ def allowance_left(values: Mapping[str, Any]) -> Amounts:
     return subtract(values.get("allowance") or {}, values.get("spent"))
 
 
-def exhausted(left: Mapping[str, float], needs: tuple[str, ...] = ("rounds", "model_calls")) -> str | None:
+def exhausted(left: Mapping[str, float], needs: tuple[str, ...] = ROUND) -> str | None:
     """Return the first key that is used up, or None. `needs` names the amounts that the next action uses one of.
 
     Money, tokens and seconds are always checked: at zero, no further action may start.

@@ -3,11 +3,10 @@
 from collections.abc import Collection, Mapping
 from typing import Any
 
+from donewhen.state.ledger import ROUND
 from donewhen.state.reading.decisions import LOOKUPS
 from donewhen.state.records import StepRecord
 
-ROUND = ("rounds", "model_calls")
-"""The amounts of which a round takes one."""
 SILENT_ROUNDS = 5
 """Rounds without anything new after which the model and the user are told."""
 

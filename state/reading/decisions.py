@@ -59,7 +59,7 @@ _STEP = {
 _SCHEDULE = {
     "type": "object",
     "description": 'only to recur, at times that the user named: {every_minutes}, {at: "HH:MM", weekdays: ["mon"]} or '
-    '{cron: "0 9 * * 1-5"}, timezone (else that of <today>), missed: skip, once or all',
+    '{cron: "0 9 * * 1-5"}, both with timezone (that of <today>, or ask); missed: skip, once or all',
 }
 
 
