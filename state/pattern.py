@@ -5,7 +5,7 @@ from typing import Any, cast
 
 
 def pattern(text: str, flags: int = 0) -> re.Pattern[str]:
-    """Like `re.compile`, but compiled on first use; for module constants. An invalid pattern fails where it is used."""
+    """Return a pattern that is compiled on first use; for module constants. An invalid one fails where it is used."""
     return cast("re.Pattern[str]", _Later(text, flags))
 
 

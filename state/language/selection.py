@@ -13,7 +13,7 @@ STEM = 5
 K1, B = 1.2, 0.75
 """BM25's usual constants: how soon repetitions of a word stop counting, and how much long texts count less."""
 _WORD = pattern(r"[^\W_]+")
-EMPTY = frozenset(
+STOP_WORDS = frozenset(
     _WORD.findall(
         "a an and are as at be by do for from how i in is it its me my of on or please so that the then this to use "
         "using what when where which who will with you your"
@@ -49,7 +49,7 @@ def _plain(text: str) -> str:
 
 
 def _of_word(word: str) -> list[str]:
-    return [word, word[:STEM]] if len(word) > STEM else [word] if word and word not in EMPTY else []
+    return [word, word[:STEM]] if len(word) > STEM else [word] if word and word not in STOP_WORDS else []
 
 
 def _pairs(run: str) -> list[str]:
