@@ -226,7 +226,7 @@ class Agent:
             use = {"invoke": "wait(agent.start(…))", "ainvoke": "agent.start(…)", "astream": "agent.stream(…)"}.get(
                 name
             )
-            hint = f": use {use}, or agent.graph.{name}(…)" if use else ""
+            hint = f": use {use}, or agent.graph.{name}(…)" if use else ": use wait(agent.start(…))" * (name == "run")
             raise AttributeError(f"an Agent has no attribute {name!r}{hint}", name=name, obj=self)
 
     @property

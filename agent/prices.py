@@ -92,6 +92,8 @@ def _listed_cost(model: str, provider: str, usage: "Usage") -> float | None:
 
 
 def _check_price(name: str, rates: Price) -> Price:
+    if not isinstance(rates, Mapping):
+        raise ConfigError(f'The price of {name!r} is {rates!r}; write {{"input": …, "output": …}}.')
     unknown = set(rates) - _RATES
     missing = {"input", "output"} - set(rates)
     wrong = {rate for rate, value in rates.items() if not _amount(value)}

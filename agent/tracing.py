@@ -4,6 +4,8 @@ Model calls have no span here: OpenInference and other instrumentations make one
 Needs the extra `otel`: pip install 'donewhen[otel]'.
 """
 
+from __future__ import annotations
+
 import functools
 import json
 import time
@@ -33,9 +35,12 @@ try:
     from opentelemetry._logs import LoggerProvider, SeverityNumber, get_logger
     from opentelemetry.trace import Link, Span, Status, StatusCode, TracerProvider
     from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
-except ImportError:
-    raise ImportError("tracing needs the extra otel: pip install 'donewhen[otel]'") from None
 
+    MISSING = False
+except ImportError:
+    MISSING = True
+
+EXTRA = "tracing needs the extra otel: pip install 'donewhen[otel]'"
 NAME = "donewhen"
 ENDPOINTS = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
 TIMEOUTS = ("OTEL_EXPORTER_OTLP_TIMEOUT", "OTEL_EXPORTER_OTLP_TRACES_TIMEOUT", "OTEL_EXPORTER_OTLP_LOGS_TIMEOUT")
@@ -50,7 +55,6 @@ HOLDS = ("proven", "cited")
 """The verdicts of a criterion that holds."""
 SCORES = {"yes": 1.0, "part": 0.5, "no": 0.0}
 """The score of a judge's verdict on the goal."""
-_W3C = TraceContextTextMapPropagator()
 
 
 @dataclass
@@ -97,7 +101,8 @@ class Tracing(BaseCallbackHandler):
     """Traces runs with OpenTelemetry: for `Agent(trace=…)`, or among the callbacks of a graph of your own.
 
     `name`: the agent's name in spans. `content`: spans carry texts, arguments and results too, without credentials and
-    `secrets`; without it they carry none. Without providers the global ones are used.
+    `secrets`; without it they carry none. Without providers the global ones are used. Raises ConfigError without the
+    extra `otel`.
     """
 
     run_inline = True
@@ -111,6 +116,8 @@ class Tracing(BaseCallbackHandler):
         tracer_provider: TracerProvider | None = None,
         logger_provider: LoggerProvider | None = None,
     ) -> None:
+        if MISSING:
+            raise ConfigError(EXTRA)
         self.name = name
         self.content = content
         self._secrets = tuple(secrets)
@@ -131,7 +138,7 @@ class Tracing(BaseCallbackHandler):
         made = self._begin(thread_id, stored)
         made.ours = False
         here, carrier = trace.set_span_in_context(made.span), dict[str, str]()
-        _W3C.inject(carrier, here)
+        TraceContextTextMapPropagator().inject(carrier, here)
         token = contexts.attach(here) if current else None
         _prepared.set(made)
         try:
@@ -143,7 +150,7 @@ class Tracing(BaseCallbackHandler):
             made.span.end()
 
     def _begin(self, thread: str, stored: str = "") -> _Invocation:
-        parent = _W3C.extract({"traceparent": stored}) if stored else None
+        parent = TraceContextTextMapPropagator().extract({"traceparent": stored}) if stored else None
         here = trace.get_current_span().get_span_context()
         links = [Link(here)] if stored and here.is_valid else []
         said = {"gen_ai.agent.name": self.name, "gen_ai.conversation.id": thread}
@@ -389,7 +396,10 @@ def tracing_of(asked: Tracing | bool, config: Config) -> Tracing | None:
     if isinstance(asked, Tracing):
         return asked
     if config.trace:
-        _export(config.variables)
+        try:
+            _export(config.variables)
+        except ImportError:
+            raise ConfigError(EXTRA) from None
     wanted = asked or bool(config.trace)
     return Tracing(content=config.trace == "content", secrets=config.secrets) if wanted else None
 

@@ -226,7 +226,7 @@ Generated from `donewhen.event_schema()`, which `donewhen events` prints. Every 
 {events}
 ## Payloads
 
-What stands in events, pauses and receipts.
+The data in events. [`Pause`](api.md) in the Python API explains the fields of a question.
 
 {payloads}"""
 ALWAYS = {"thread_id", "turn", "seq", "after", "type"}
@@ -322,7 +322,8 @@ def docstrings() -> str:
         lines.append(f"\n## `{module}`\n")
         for name in public.__all__:
             thing = getattr(public, name)
-            lines.append(f"\n### `{name}{signature(thing)}`\n\n{inspect.getdoc(thing) or ''}\n")
+            made = inspect.isclass(thing) or inspect.isroutine(thing)  # an alias of a type has no docstring of its own
+            lines.append(f"\n### `{name}{signature(thing) * made}`\n\n{(inspect.getdoc(thing) or '') * made}\n")
             lines += attributes(thing) if inspect.isclass(thing) else []
             for method, value in vars(thing).items() if inspect.isclass(thing) else ():
                 value = value.fget if isinstance(value, property) else value
@@ -357,7 +358,7 @@ def signature(thing: Any) -> str:
     except (TypeError, ValueError):
         return ""
     bare = [p.replace(annotation=inspect.Parameter.empty) for p in parameters if p.name != "self"]
-    return str(inspect.Signature(bare))
+    return re.sub("<function .*? at 0x[0-9a-f]+>", "…", str(inspect.Signature(bare)))
 
 
 def about() -> str:

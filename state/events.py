@@ -156,6 +156,8 @@ class Todos(Placed):
 
 
 class StepStarted(Placed):
+    """A step begins; `content` is what it has to do."""
+
     type: Literal["step_started"]
     step: str
     content: str
@@ -215,6 +217,8 @@ class Audited(Placed):
 
 
 class StepFinished(Placed):
+    """A step ended; `reason` says why it did not end as `done`."""
+
     type: Literal["step_finished"]
     step: str
     status: StepStatus
@@ -231,6 +235,8 @@ class Charged(Placed):
 
 
 class Spent(Placed):
+    """The run's total spending, with its limits."""
+
     type: Literal["spent"]
     meter: list[MeterRow]
 

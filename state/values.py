@@ -73,7 +73,7 @@ def near(name: str, names: Collection[str]) -> str:
     """Return a hint at the probably intended name, for corrections."""
     if matches := similar(name, names, 0.5):
         return f"; did you mean {', '.join(matches)}?"
-    return f"; there are: {', '.join(sorted(names)[:20]) or 'none'}"
+    return f"; there are: {', '.join(sorted(names)[:20])}" if names else "; there are none"
 
 
 def check_zone(text: str) -> str:

@@ -67,9 +67,9 @@ class RemoteAgent:
     """An A2A agent. Nothing is opened before the first plan or step. `url`: the agent's address, with or without
     `a2a:`; its card is at `/.well-known/agent-card.json` below it. `headers`: sent with every request, for instance
     `{"Authorization": "Bearer …"}`, and only to the host of `url`. `refresh`: seconds after which the card is fetched
-    anew. `poll`: seconds between two looks at a task that works. `patience`: seconds for which an agent that cannot be
-    reached is tried again, if it may be at work, or has to be given an answer.
-    Raises ConfigError for a URL that is none, ImportError without the extra.
+    again. `poll`: seconds between two requests for the status of a working task. `patience`: for how many seconds an
+    unreachable agent is tried again, if it may be working or is owed an answer.
+    Raises ConfigError for an invalid URL, or without the extra `a2a`.
     """
 
     url: str

@@ -85,9 +85,9 @@ SHOWN = "donewhen.shown"
 
 
 class PushNotifications:
-    """Posts news of runs to the addresses that A2A clients registered: `Agent(notify=…)` and `a2a_app(push=…)`.
+    """Notifies the addresses that A2A clients registered: `Agent(notify=…)` and `a2a_app(push=…)`.
 
-    At least once, like all news. `inside`: addresses of this machine and of private networks are allowed too.
+    Each is delivered at least once. `inside`: addresses of this machine and of private networks are allowed too.
     """
 
     def __init__(self, *, inside: bool = False) -> None:
@@ -97,7 +97,7 @@ class PushNotifications:
         """By notification that some address did not accept: the addresses that did."""
 
     def bind(self, storage: Storage) -> None:
-        """Read the addresses from this storage; `a2a_app` does it, in a process without it whoever makes the agent."""
+        """Read the addresses from this storage. `a2a_app` does this; in a process without one, do it yourself."""
         self._storage = storage
 
     async def allows(self, url: str) -> bool:
@@ -435,8 +435,8 @@ def a2a_app(
     """Return a web application that serves an agent at `url` over A2A 1.0 (JSON-RPC, with streaming).
 
     Its card is at `/.well-known/agent-card.json`. `skills`: what the agent can do, name → description. `push`: the one
-    that the agent has as `notify`; with it clients may register addresses to be notified. The application knows users
-    by the middleware that you add, and separates their tasks. While it starts, it goes on with tasks that were left.
+    that the agent has as `notify`; with it clients may register addresses to be notified. The application takes
+    users from the middleware that you add, and separates their tasks. When it starts, it continues unfinished tasks.
     """
     known = skills or {"work": description}
     card = AgentCard(

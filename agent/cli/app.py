@@ -300,9 +300,9 @@ def chat(
     ] = None,
     mcp: Annotated[Path | None, typer.Option(help="A JSON file with mcpServers.")] = None,
     confirm: Annotated[Confirm | None, typer.Option(help="Which plans wait for you. [default: always]")] = None,
-    approvals: Annotated[Approvals | None, typer.Option(help="Which writes ask you, besides the plan.")] = None,
+    approvals: Annotated[Approvals | None, typer.Option(help="Which calls ask you, besides the plan.")] = None,
 ) -> None:
-    """Open a page of its own on this machine; Ctrl-C ends it, what was done is kept."""
+    """Work in the browser: open a page on this machine. Ctrl-C ends it and keeps what was done."""
 
     def command(archive: "Archive") -> int:
         settings = {"limits": limit or [], "confirm": confirm, "approvals": approvals, "when_busy": "next_round"}
@@ -390,7 +390,7 @@ def graph() -> None:
 
 @app.command()
 def events() -> None:
-    """Print the JSON schema of the events that a run tells."""
+    """Print the JSON schema of the events that a run emits."""
     end(lambda: showing.print_events())
 
 
@@ -402,15 +402,15 @@ def skill() -> None:
 
 @app.command()
 def doctor(storage: StorageUrl = None, json: AsJson = False) -> None:
-    """Say what is installed, configured and reachable; exit 1 if something is broken."""
+    """Show what is installed, configured and reachable; exit with 1 if something is broken."""
     at(storage, json, lambda archive: showing.run_doctor(archive))
 
 
 # Background work: workers, schedules, kept plans, and open work on all threads ---------------------------------------
 
-schedules: typer.Typer = typer.Typer(help="Schedules: list, show, pause, resume.", no_args_is_help=True)
+schedules: typer.Typer = typer.Typer(help="List, show, pause, resume, run and delete schedules.", no_args_is_help=True)
 plans: typer.Typer = typer.Typer(
-    help="Plans that are kept and ticked off, and plans that worked, saved as templates.", no_args_is_help=True
+    help="Kept plans, whose steps are ticked off, and templates, saved from plans that worked.", no_args_is_help=True
 )
 PlanId = Annotated[str, typer.Argument(metavar="PLAN", help="Its id.")]
 ScheduleId = Annotated[str, typer.Argument(metavar="SCHEDULE", help="Its id, as `schedules list` shows it.")]
@@ -431,26 +431,26 @@ def worker(
 
 @app.command()
 def status(storage: StorageUrl = None, json: AsJson = False) -> None:
-    """Say what waits, what runs, which workers there are, and what is oldest."""
+    """Show how many threads wait and run, which workers are alive, and the oldest of each."""
     at(storage, json, jobs.show_status)
 
 
 @app.command()
 def pending(
-    owner: Annotated[str | None, typer.Option(help="Of this owner's threads only.")] = None,
-    limit: Annotated[int, typer.Option(min=1, help="At most so many at once.")] = 1000,
-    cursor: Annotated[str | None, typer.Option(help="Only what comes after it; given where there are more.")] = None,
+    owner: Annotated[str | None, typer.Option(help="Only threads of this owner.")] = None,
+    limit: Annotated[int, typer.Option(min=1, help="The most questions to list.")] = 1000,
+    cursor: Annotated[str | None, typer.Option(help="Where to continue; printed if there are more.")] = None,
     storage: StorageUrl = None,
     json: AsJson = False,
 ) -> None:
-    """List the open questions of all threads, asked longest ago first, page by page."""
+    """List the open questions of all threads, the oldest first."""
     at(storage, json, lambda archive: jobs.show_pending(archive, owner, limit, cursor))
 
 
 @app.command()
 def watch(
     thread: Thread,
-    cursor: Annotated[str | None, typer.Option(help="Only what came after it; --json gives them.")] = None,
+    cursor: Annotated[str | None, typer.Option(help="Show only later events; --json prints the cursors.")] = None,
     storage: StorageUrl = None,
     json: Annotated[bool, typer.Option("--json", help="One JSON object a line: event and cursor.")] = False,
 ) -> None:
@@ -515,10 +515,10 @@ def _on_schedule(verb: str, about: str) -> None:
 
 
 _on_schedule("show", "Show a schedule: its times, its plan, its last run.")
-_on_schedule("pause", "Run nothing of it until it is resumed.")
-_on_schedule("resume", "Go on with it from now.")
-_on_schedule("run", "Have a worker run it once now, beside its times.")
-_on_schedule("delete", "Forget it; its runs stay.")
+_on_schedule("pause", "Pause a schedule; its times pass without a run.")
+_on_schedule("resume", "Resume a schedule from now on.")
+_on_schedule("run", "Let a worker run a schedule once now, in addition.")
+_on_schedule("delete", "Delete a schedule; the threads of its runs are kept.")
 
 
 @plans.command("list")
@@ -533,7 +533,7 @@ def get_plan(
     storage: StorageUrl = None,
     json: AsJson = False,
 ) -> None:
-    """Show a plan and how far it is."""
+    """Show a plan and its progress."""
     _of_plans("get", {"id": plan or None}, storage, json)
 
 
@@ -545,14 +545,14 @@ def create_plan(
     storage: StorageUrl = None,
     json: AsJson = False,
 ) -> None:
-    """Keep a new plan."""
+    """Create a plan."""
     _of_plans("create", {"id": plan, "title": title, "steps": steps}, storage, json)
 
 
 @plans.command("update")
 def update_plan(
     plan: PlanId,
-    title: Annotated[str | None, typer.Option(help="Another title.")] = None,
+    title: Annotated[str | None, typer.Option(help="The new title.")] = None,
     step: Annotated[
         list[str] | None,
         typer.Option(metavar="TEXT", help="A step, one option each; known ones keep their status."),
@@ -572,12 +572,12 @@ def activate_plan(plan: PlanId, storage: StorageUrl = None, json: AsJson = False
 
 @plans.command("mark")
 def mark_step(
-    step: Annotated[str, typer.Argument(metavar="STEP", help="Its number, from 1, or its id.")],
+    step: Annotated[str, typer.Argument(metavar="STEP", help="The number of the step, from 1, or its id.")],
     status: Annotated[
         str | None, typer.Argument(metavar="STATUS", help="not_started, in_progress, completed or blocked.")
     ] = None,
-    notes: Annotated[str | None, typer.Option(help="What to remember of it.")] = None,
-    plan: Annotated[str | None, typer.Option(help="Of another plan than the active one.")] = None,
+    notes: Annotated[str | None, typer.Option(help="Notes to keep with the step.")] = None,
+    plan: Annotated[str | None, typer.Option(help="The plan. [default: the active one]")] = None,
     storage: StorageUrl = None,
     json: AsJson = False,
 ) -> None:
@@ -587,14 +587,14 @@ def mark_step(
 
 @plans.command("delete")
 def delete_plan(plan: PlanId, storage: StorageUrl = None, json: AsJson = False) -> None:
-    """Forget a plan."""
+    """Delete a plan."""
     _of_plans("delete", {"id": plan}, storage, json)
 
 
 @plans.command("save")
 def save_template(
     thread: Thread,
-    name: Annotated[str, typer.Argument(metavar="NAME", help="Of the template.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The name of the template.")],
     set: Annotated[
         list[str] | None,
         typer.Option(
@@ -610,11 +610,11 @@ def save_template(
 
 @plans.command("forget")
 def forget_template(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="Of the template.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The name of the template.")],
     storage: StorageUrl = None,
     json: AsJson = False,
 ) -> None:
-    """Forget a template."""
+    """Delete a template."""
     at(storage, json, lambda archive: jobs.forget_template(archive, name))
 
 

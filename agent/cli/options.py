@@ -168,7 +168,8 @@ def _schema(path: Path) -> dict[str, Any]:
     try:
         return OutputForm.for_type(loads(path.read_text(encoding="utf-8-sig"))).schema
     except (OSError, ValueError) as error:
-        raise ConfigError(f"--output-schema {str(path)!r} cannot be read: {error}") from None
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise ConfigError(f"--output-schema {str(path)!r} cannot be read: {reason}") from None
     except ConfigError as error:
         raise ConfigError(f"--output-schema {str(path)!r}: {error}") from None
 

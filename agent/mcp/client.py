@@ -123,7 +123,7 @@ class McpServers:
         self._tell()
 
     def subscribe(self, changed: Callable[[], None]) -> None:
-        """Call a function whenever `tools` has changed, from a thread of ours. `Agent(tools=[servers])` does."""
+        """Call a function whenever `tools` has changed, from a thread of DoneWhen. `Agent(tools=[servers])` does."""
         self._subscribers.append(changed)
 
     async def _open(self) -> None:

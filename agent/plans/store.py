@@ -192,7 +192,8 @@ async def _read(store: ThreadStore, id: str | None) -> KeptPlan:
     if item is None:
         names = [each.key for each in await store.asearch(SPACE, limit=1000)]
         near = similar(str(id), names) or names[:10]
-        raise PlanError([f"there is no plan {id!r}; there are: {', '.join(near) or 'none'}"])
+        known = f"there are: {', '.join(near)}" if near else "there are none"
+        raise PlanError([f"there is no plan {id!r}; {known}"])
     return _plan(item.value, active)
 
 

@@ -111,7 +111,8 @@ async def _read(store: ThreadStore, name: str) -> PlanTemplate:
     if item is None:
         names = [each.key for each in await store.asearch(SPACE, limit=1000)]
         near = similar(name, names) or names[:10]
-        raise PlanError([f"there is no template {name!r}; there are: {', '.join(near) or 'none'}"])
+        known = f"there are: {', '.join(near)}" if near else "there are none"
+        raise PlanError([f"there is no template {name!r}; {known}"])
     return PlanTemplate(**item.value)
 
 

@@ -48,6 +48,8 @@ def open_storage(url: str | os.PathLike[str], *, key: bytes | None = None) -> St
     database. With `key` (16, 24 or 32 bytes) everything that is stored is encrypted and bound to its place;
     `memory:` writes nothing and ignores it. Raises ConfigError for a URL, a key or a missing extra.
     """
+    if not isinstance(url, str | os.PathLike):
+        raise ConfigError(f"storage is {url!r}; it must be a URL such as sqlite:///runs.db, or a path")
     location = parse_url(os.fspath(url))
     return ENGINES[location.kind].open(location, None if key is None else Cipher(key))
 

@@ -170,7 +170,7 @@ class SqliteDatabase:
             if folder.name in _OWN_FOLDERS:
                 folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             if not folder.is_dir():
-                raise StorageError(f"{self.display}: the folder {folder} does not exist")
+                raise StorageError(f"{self.display}: the folder {folder} does not exist; create it or name another")
             if self._path.is_dir():
                 raise StorageError(f"{self.display} is a folder, not a file")
             if not self._path.exists():

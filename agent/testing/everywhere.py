@@ -135,12 +135,14 @@ def kill_everywhere(
 ) -> list[Trial]:
     """Run a scenario undisturbed, then once for every boundary it has, killed there and resumed in a new process.
 
-    `target` is `"module:function"` of `(folder: Path, crash: Crash, **arguments) -> JSON`, coroutine function or not:
-    it starts its run, or goes on with what it finds in `folder`, up to the end; `drive` does that. It wraps what it
-    uses with `crash`, so that `crash` knows the boundaries. The first result is the undisturbed run, then come
-    boundaries 1, 2, … until a run survives; `points`, or what it makes of the first result, names the boundaries to
-    try instead, a tuple kills as many processes in a row. In mode `raise` operations fail instead, and only a
-    StorageError may come of it. `only` names the boundaries that count. So many trials run `side_by_side`.
+    `target` is `"module:function"`; the function, async or not, has the signature
+    `(folder: Path, crash: Crash, **arguments) -> JSON`. It starts a run, or continues the one in `folder`, to the end;
+    `drive` does that. It wraps its storage and tools with `crash`, which counts their boundaries.
+
+    The first result is the undisturbed run. Then follow the boundaries 1, 2, … until a run survives. `points` names
+    other boundaries to try: a list, or a function of the first result; a tuple in it kills several processes in a row.
+    In mode `raise`, operations fail in place of the process, and may raise only a StorageError. `only` names the
+    boundaries that count. `side_by_side` is the number of trials at the same time.
     """
     common = {
         "target": target,

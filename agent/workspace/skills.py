@@ -46,10 +46,10 @@ class Skills:
     """The skills of a workspace, of the user and of further paths, and the workspace's AGENTS.md.
 
     `workspace`: a project, whose `.agents/skills` and AGENTS.md are followed once they are trusted. `paths`: folders of
-    skills of your own. `user`: those of the user, None for none. `trust`: True follows the project unasked, for
-    automation; else what `remember` wrote down holds. They are read when this is made; a file that changes later is not
-    read any more. The first skill of a name counts. What cannot be read is left out, with a warning of the logger
-    `donewhen.skills`.
+    skills of your own. `user`: those of the user, None for none. `trust`: True follows the project without asking, for
+    automation; False follows it if `remember` recorded that a person trusts it. All files are read when the object is
+    made, and later changes are ignored. If two skills share a name, the first wins. A skill that cannot be read is left
+    out, with a warning of the logger `donewhen.skills`.
     """
 
     workspace: str | Path | None = None

@@ -60,7 +60,8 @@ class OutputForm:
         except ConfigError:
             raise
         except Exception as error:  # Pydantic raises many errors for a type without a schema
-            raise ConfigError(f"output_type: there is no JSON Schema of {wanted!r} ({error})") from None
+            reason = str(error).partition("\n")[0]
+            raise ConfigError(f"output_type: there is no JSON Schema of {wanted!r} ({reason})") from None
 
     @cached_property
     def tools(self) -> dict[str, Schema]:

@@ -121,8 +121,11 @@ class Hooks:
 
     def __post_init__(self) -> None:
         for moment in MOMENTS:
-            for function in (given := getattr(self, moment)):
-                if isinstance(given, str) or not callable(function):
+            given = getattr(self, moment)
+            if isinstance(given, str) or not isinstance(given, Sequence):
+                raise ConfigError(f"hooks: {moment} is a list of functions, not {given!r}; write {moment}=[…]")
+            for function in given:
+                if not callable(function):
                     raise ConfigError(f"hooks: {moment} is a list of functions; {function!r} cannot be called")
 
     def __add__(self, other: "Hooks") -> "Hooks":

@@ -32,7 +32,7 @@ def parameters_of(tool: BaseTool) -> Schema:
 
     Raises ValueError with the reason if the schema cannot be used.
     """
-    raw: Any = tool.args_schema if isinstance(tool.args_schema, dict) else model_json_schema(_model_of(tool))
+    raw: Any = tool.args_schema if isinstance(tool.args_schema, dict) else _schema_of_model(tool)
     try:
         text = json.dumps(raw, allow_nan=False)
     except (TypeError, ValueError, RecursionError) as error:
@@ -52,11 +52,13 @@ def parameters_of(tool: BaseTool) -> Schema:
     return schema
 
 
-def _model_of(tool: BaseTool) -> Any:
+def _schema_of_model(tool: BaseTool) -> Any:
     try:
-        return tool.tool_call_schema
-    except Exception as error:
-        raise ValueError(f"its schema cannot be built ({error})") from error
+        model: Any = tool.tool_call_schema
+        return model_json_schema(model)
+    except Exception as error:  # Pydantic raises many errors for types without a schema
+        reason = str(error).partition("\n")[0]
+        raise ValueError(f"its arguments have no JSON Schema ({reason})") from error
 
 
 _SIMPLE: Mapping[str, Callable[[Any], bool]] = {

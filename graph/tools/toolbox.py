@@ -60,7 +60,7 @@ class Toolbox(dict[str, "KnownTool"]):
             self[tool.name] = KnownTool(tool, (effects or {}).get(tool.name))
         if unknown := [str(name) for name in effects or () if name not in self]:
             known = ", ".join(self) or "none"
-            raise ConfigError(f"effects names no tool that there is: {', '.join(unknown)}; there are: {known}")
+            raise ConfigError(f"effects names a tool that does not exist: {', '.join(unknown)}; there are: {known}")
 
     def effect(self, name: str) -> EffectKind:
         """Return the tool's effect on the world; an unknown tool counts as `write`."""

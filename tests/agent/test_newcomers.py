@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from copy import deepcopy
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +37,11 @@ from tests.kit.screens.shell import app
 
 def undescribed(x: str) -> str:
     return x
+
+
+def unwritable(stream: StringIO) -> str:
+    """Write to a stream."""
+    return stream.getvalue()
 
 
 def taken_port() -> None:
@@ -88,6 +94,28 @@ MISTAKES: dict[str, tuple[Callable[[], object], str]] = {
     "a profile that is not there": (
         lambda: read_profile("nobody.toml"),
         "'nobody.toml' cannot be read: there is no such file",
+    ),
+    "a hook without a list": (lambda: Hooks(before_call=print), "write before_call=[…]"),  # type: ignore[arg-type]
+    "a price that is a number": (
+        lambda: Agent("demo", prices={"mine": 3}),  # type: ignore[dict-item]
+        'write {"input": …, "output": …}',
+    ),
+    "a storage that is no text": (lambda: Agent("demo", storage=5), "it must be a URL such as sqlite:///runs.db"),  # type: ignore[arg-type]
+    "a storage in no folder": (
+        lambda: wait(Agent("demo", storage="sqlite:///nowhere/runs.db").start("hi")),
+        "does not exist; create it or name another",
+    ),
+    "a result of no type": (
+        lambda: wait(Agent("demo", storage="memory:").start("hi", output_type=5)),
+        "output_type: there is no JSON Schema of 5",
+    ),
+    "a tool whose arguments no model can write": (
+        lambda: wait(Agent("demo", [unwritable], storage="memory:").start("hi")),
+        "the tool 'unwritable' cannot be used: its arguments have no JSON Schema",
+    ),
+    "a template that is not there": (
+        lambda: wait(Agent("demo", storage="memory:").start(template="totals")),
+        "there is no template 'totals'; there are none",
     ),
     "an answer that is none": (submit_unreadable, "this is no answer to what was asked. Accepted: approve"),
     "no goal": (lambda: wait(Agent("demo", storage="memory:").start("  ")), "The goal is empty"),
