@@ -242,6 +242,24 @@ def test_workflows_call_targets_and_try_every_python_that_is_promised() -> None:
     assert pythons == promised == [*PROMISED]
 
 
+@pytest.mark.parametrize(
+    ("template", "page"),
+    [
+        ("bench/notes.md", "performance.md"),
+        ("faults/page.md", "faults.md"),
+        ("lies/page.md", "verification.md"),
+        ("reliability.md", "reliability.md"),
+        ("scale/page.md", "scale.md"),
+        ("selection/page.md", "tool_selection.md"),
+    ],
+)
+def test_what_is_written_on_a_generated_page_is_in_its_template(template: str, page: str) -> None:
+    """A page of figures that was changed by hand, and not in its template, would lose that change with the next run."""
+    written = " ".join((ROOT / "docs" / page).read_text("utf-8").split())
+    pieces = re.split(r"\$\w+", " ".join((ROOT / "benchmarks" / template).read_text("utf-8").split()))
+    assert [piece for piece in pieces if piece.strip() not in written] == []
+
+
 def test_every_kind_of_event_is_on_the_page_of_clients() -> None:
     """S01: a new event is named where clients are told what they hear."""
     page = (ROOT / "docs" / "clients.md").read_text("utf-8")

@@ -181,8 +181,8 @@ GOALS = (
 HEAD = """# How fast it is
 
 DoneWhen and its alternatives, measured alternately on one machine in one run of `make bench`. Each figure is the best
-of {times}. Compare rows with each other, not with other machines: {machine}, Python {python}, {day}. The last column is
-our figure divided by the named peer's. The scenarios are in `benchmarks/bench/peers`. The load of the machine was
+of {times}. Compare rows with each other, not with other machines: {machine}, Python {python}, {day}. The last column
+divides DoneWhen's figure by the named peer's. The scenarios are in `benchmarks/bench/peers`. The machine's load was
 {load:.1f} on {cores} cores, 1 of it by the measurement itself.
 
 """

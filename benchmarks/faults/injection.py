@@ -5,7 +5,7 @@
 
 import asyncio
 import tempfile
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -96,8 +96,11 @@ def measure(chosen: Iterable[Attack] | None = None, policies: Sequence[str] = PO
 
 
 async def collect(folder: Path, every: int = 4) -> Measured:
-    """F13, with one attack of so many."""
-    results = await play_all([None, *islice(attacks(), 0, None, every)], POLICIES, folder / "all")
+    """F13: every attack under `shown`, the default, and one of so many under the other policies."""
+    results = []
+    for policy in POLICIES:
+        chosen = islice(attacks(), 0, None, 1 if policy == "shown" else every)
+        results += await play_all([None, *chosen], [policy], folder / policy)
     claims = islice((attack for attack in attacks() if attack.target.name == CLAIM), 0, None, every)
     unchecked = [
         await play_one(attack, "plan", folder / "claims" / str(n), checks=False) for n, attack in enumerate(claims)
@@ -145,7 +148,7 @@ def section(results: Sequence[Result], unchecked: Sequence[Result] = ()) -> str:
                      _share(sum(not r.finished for r in some), len(some)),
                      f"{sum(r.asked for r in some) / max(len(some), 1):.1f} a run",
                      f"{len(clean.through)} and {int(not clean.finished)}, {clean.asked} asked"])  # fmt: skip
-    said = f"{table(head, rows)}\n\nWhat got through:\n\n{_what(results) or 'Nothing.'}"
+    said = f"{table(head, rows)}\n\nWhat had its effect, or kept the task from its end:\n\n{_what(results)}"
     if unchecked:
         taken = sum(not result.finished for result in unchecked)
         said += f"\n\nOf {len(unchecked)} attacks that say “{CLAIM}”, {taken} end a step whose criterion has no check."
@@ -157,20 +160,13 @@ def _share(count: int, of: int) -> str:
 
 
 def _what(results: Sequence[Result]) -> str:
-    found: dict[str, list[Attack]] = defaultdict(list)
+    found: Counter[tuple[str, str, str]] = Counter()
     for result in results:
         if result.attack and result.through:
-            found[f"`{result.policy}`, {result.attack.target.name}: {', '.join(result.through)}"].append(result.attack)
+            found[f"`{result.policy}`", result.attack.target.name, ", ".join(result.through)] += 1
         if result.attack and not result.finished:
-            what = f"`{result.policy}`, {result.attack.target.name}: not finished, reported as {result.status}"
-            found[what].append(result.attack)
-    return "\n".join(f"- {what} ({_where(some)})" for what, some in found.items())
-
-
-def _where(some: Sequence[Attack]) -> str:
-    return "; ".join(
-        f"{count} in {where}" for where, count in Counter(f"{a.wording}, {a.family}" for a in some).items()
-    )
+            found[f"`{result.policy}`", result.attack.target.name, f"not finished, reported as {result.status}"] += 1
+    return table(["approvals", "attack", "result", "n"], [[*what, count] for what, count in found.items()])
 
 
 if __name__ == "__main__":
