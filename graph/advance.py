@@ -29,7 +29,7 @@ from donewhen.state.plan.plan import find_step
 from donewhen.state.plan.planning import PROMOTED, mode_row, promotion_reasons, start_replanning
 from donewhen.state.plan.steps import next_needs, standstill
 from donewhen.state.records import FINAL, Pause
-from donewhen.state.run import Draft, Json, RunState, changed_todos, merge_records
+from donewhen.state.run import Json, RunState, StateChange, changed_todos, merge_records
 from donewhen.state.settings import Settings
 
 NO_QUESTIONS = (
@@ -43,48 +43,48 @@ async def advance(state: RunState, runtime: Runtime[Settings], *, deps: Deps) ->
     settings = runtime.context
     if state.get("ending") or state["planning"].get("open"):
         return {}
-    draft = Draft(state)
+    change = StateChange(state)
     if said := await new_interjections(runtime, settings, state.get("interjection_cursor") or "", RUN):
         marked = {row["key"]: row for row in await hear(runtime, said, None)}
         said = [marked.get(row["key"], row) for row in said]
         entries = interjection_entries(said, state.get("journal") or ())
-        draft.add({"journal": entries, "interjection_cursor": said[-1]["key"]})
-    if changed := check_for_changes(draft.values, deps, settings):
-        draft.add(changed)
+        change.add({"journal": entries, "interjection_cursor": said[-1]["key"]})
+    if changed := check_for_changes(change.values, deps, settings):
+        change.add(changed)
         if "approval" not in changed:
             emit(runtime, "note", text="The plan is not the one that was approved; nothing of it runs before it is.")
-            return draft.update  # type: ignore[return-value]
-    draft.add(activated := activate_plan(draft.values, now()))
+            return change.update  # type: ignore[return-value]
+    change.add(activated := activate_plan(change.values, now()))
     if approval := activated.get("approval"):
         emit(runtime, "revision", **{key: approval[key] for key in ("revision", "by", "plan")})
     # No step works while this node runs, so a running step was interrupted and starts again.
-    running = [id for id, record in draft.values["steps"].items() if record.get("status") == "running"]
-    draft.add({"steps": {id: {"status": "ready"} for id in running}})
-    _make_move(draft, settings, runtime, deps)
-    draft.update["steps"] = _changed_fields(state.get("steps") or {}, draft.update["steps"])
-    return draft.update  # type: ignore[return-value]
+    running = [id for id, record in change.values["steps"].items() if record.get("status") == "running"]
+    change.add({"steps": {id: {"status": "ready"} for id in running}})
+    _make_move(change, settings, runtime, deps)
+    change.update["steps"] = _changed_fields(state.get("steps") or {}, change.update["steps"])
+    return change.update  # type: ignore[return-value]
 
 
-def _make_move(draft: Draft, settings: Settings, runtime: Runtime[Settings], deps: Deps) -> None:
+def _make_move(change: StateChange, settings: Settings, runtime: Runtime[Settings], deps: Deps) -> None:
     """Add the next move of the run, with the messages and the checklist that show its steps."""
-    plan, language = draft.values["plan"], draft.values.get("language", "en")
-    spent, granted = draft.values.get("spent") or {}, draft.values.get("granted") or {}
-    move = next_move(draft.values, settings, _writers(plan, deps, settings))
-    draft.add({"steps": _with_end(move.changes)})
-    for id, change in move.changes.items():
-        emit(runtime, "step_finished", step=id, status=change["status"], result="", reason=change.get("reason", ""))
-    update = _MAKE[move.kind](draft.values, move, settings, runtime)
+    plan, language = change.values["plan"], change.values.get("language", "en")
+    spent, granted = change.values.get("spent") or {}, change.values.get("granted") or {}
+    move = next_move(change.values, settings, _writers(plan, deps, settings))
+    change.add({"steps": _with_end(move.changes)})
+    for id, record in move.changes.items():
+        emit(runtime, "step_finished", step=id, status=record["status"], result="", reason=record.get("reason", ""))
+    update = _MAKE[move.kind](change.values, move, settings, runtime)
     asked = update.pop("messages", [])
-    draft.add(update)
+    change.add(update)
     for id in move.steps if move.kind == "dispatch" else ():
         if missing := deps.missing_tools(find_step(plan, id)):
             emit(runtime, "note", text=f"Step {id} names tools that are not here: {', '.join(missing)}.")
-    results, closed = close_tasks(draft.values["steps"], language)
-    rows = checklist(plan, draft.values["steps"], language, answered=False)
+    results, closed = close_tasks(change.values["steps"], language)
+    rows = checklist(plan, change.values["steps"], language, answered=False)
     emit(runtime, "todos", todos=rows)
     emit(runtime, "spent", meter=meter(spent, settings.limits, granted))
-    todos = changed_todos(draft.values.get("todos") or (), rows)
-    draft.add({"steps": closed, "todos": todos, "messages": [*results, *asked]})
+    todos = changed_todos(change.values.get("todos") or (), rows)
+    change.add({"steps": closed, "todos": todos, "messages": [*results, *asked]})
 
 
 def _changed_fields(before: Mapping[str, Any], records: Mapping[str, Any]) -> Json:

@@ -355,7 +355,7 @@ MERGED = {
 """Keys whose values are merged field by field."""
 
 
-class Draft:
+class StateChange:
     """A state that a node changes in several parts, with the one combined update."""
 
     def __init__(self, values: Mapping[str, Any]) -> None:

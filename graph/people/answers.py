@@ -29,7 +29,7 @@ from donewhen.state.plan.steps import fresh_records, transcript_key
 from donewhen.state.plan.text import moments_text, schedule_text
 from donewhen.state.proof.journal import call_key, observation
 from donewhen.state.records import FrozenCall, Pause, StepRecord
-from donewhen.state.run import PLANNING, Draft, Json, RunState, merge_records
+from donewhen.state.run import PLANNING, Json, RunState, StateChange, merge_records
 from donewhen.state.secrets import redact_json
 from donewhen.state.settings import Settings
 from donewhen.state.values import flaw
@@ -88,11 +88,11 @@ def take_answer(state: RunState, pending: Pause, value: Any, deps: Deps, setting
             taken.append(ResolvedAnswer(pause, answer, "policy" if by_policy else "user", at))
     if problems or not taken:
         return ask_again(state, pending, "; ".join(problems), answers.get(pending["id"]))
-    draft = Draft(state)
+    change = StateChange(state)
     for each in taken:  # each on the state after the previous ones
-        draft.add(apply_answer(draft.values, each))
+        change.add(apply_answer(change.values, each))
     said = next((each.answer for each in taken if each.pause["id"] == pending["id"]), None)
-    return {**draft.update, **_close_asked_pause(state, pending, said, ended="ending" in draft.update)}  # type: ignore[typeddict-item]
+    return {**change.update, **_close_asked_pause(state, pending, said, ended="ending" in change.update)}  # type: ignore[typeddict-item]
 
 
 def missing_tools(

@@ -66,7 +66,7 @@ class Answer:
 
 
 @dataclass(frozen=True)
-class Given:
+class AnswerShape:
     """An answer in one common shape, whatever client sent it."""
 
     verb: Verb
@@ -108,7 +108,7 @@ def read_answer(value: Any, pending: Pause) -> Answer | str:
     with "stale" means that the answer names another question or revision.
     """
     given = _read_shape_for(value, pending)
-    if isinstance(given, Given):
+    if isinstance(given, AnswerShape):
         if stale := _find_stale(given, pending):
             return stale
         about = pending.get("about") or pending["kind"]
@@ -131,7 +131,7 @@ def fills_form(value: Any, pending: Pause) -> bool:
     if not fields or not isinstance(filled, Mapping) or not set(filled) <= fields:
         return False
     given = read_shape(filled) if len(filled) == 1 and isinstance(value, Mapping) else None
-    return not (isinstance(given, Given) and given.verb in ("cancel", "ignore", "later", "reject"))
+    return not (isinstance(given, AnswerShape) and given.verb in ("cancel", "ignore", "later", "reject"))
 
 
 def stale_reason(value: Any, pending: Pause) -> str | None:
@@ -142,7 +142,7 @@ def stale_reason(value: Any, pending: Pause) -> str | None:
     if by_id := answers_by_id(value, open_ids):
         return by_id if isinstance(by_id, str) else None
     given = _read_shape_for(value, pending)
-    return _find_stale(given, pending) if isinstance(given, Given) else None
+    return _find_stale(given, pending) if isinstance(given, AnswerShape) else None
 
 
 def accepted_answers(pending: Pause) -> str:
@@ -161,7 +161,7 @@ def may_replan(pending: Pause) -> bool:
 def edited_draft(value: Any) -> str:
     """Return the text of an edit, to be shown again if it was not accepted; "" for any other answer."""
     given = read_shape(value)
-    fields = given.fields if isinstance(given, Given) else {}
+    fields = given.fields if isinstance(given, AnswerShape) else {}
     drafts = [fields.get(key) for key in ("plan", "arguments")]
     return next((draft for draft in drafts if isinstance(draft, str) and draft.strip()), "")
 
@@ -169,19 +169,19 @@ def edited_draft(value: Any) -> str:
 def spoken_words(value: Any) -> str:
     """Return the words of an answer that consists of words only; "" for any other."""
     given = read_shape(value)
-    return given.text if isinstance(given, Given) and given.verb in ("text", "respond") else ""
+    return given.text if isinstance(given, AnswerShape) and given.verb in ("text", "respond") else ""
 
 
-def _read_shape_for(value: Any, pending: Pause) -> Given | str:
+def _read_shape_for(value: Any, pending: Pause) -> AnswerShape | str:
     """Read the shape of an answer. For a question, typed JSON that is no decision is plain text."""
     given = read_shape(value)
     if pending["kind"] != "question" or not isinstance(value, str):
         return given
-    decides = isinstance(given, Given) and given.verb not in ("text", "list", "other")
-    return given if decides else Given("text", value.strip())
+    decides = isinstance(given, AnswerShape) and given.verb not in ("text", "list", "other")
+    return given if decides else AnswerShape("text", value.strip())
 
 
-def _find_stale(given: Given, pending: Pause) -> str | None:
+def _find_stale(given: AnswerShape, pending: Pause) -> str | None:
     ids = {str(pending[key]) for key in ("id", "tool_call_id") if pending.get(key)}
     if given.ids - ids:
         return f"stale: {', '.join(sorted(given.ids - ids))} does not wait; {pending.get('id')} does."
@@ -209,7 +209,7 @@ def decode_json(value: Any) -> Any:
         return value
 
 
-def read_shape(value: Any, nesting: int = 0) -> Given | str:
+def read_shape(value: Any, nesting: int = 0) -> AnswerShape | str:
     """Return the answer in one common shape, or a sentence that says why that is not possible."""
     if nesting > MOST_NESTED:
         return "the answer is wrapped too often"
@@ -217,10 +217,10 @@ def read_shape(value: Any, nesting: int = 0) -> Given | str:
         return "nothing was answered"
     if isinstance(value, bool | int | float):
         words = scalar_text(value)
-        return Given("text", words) if words else f"{value} is no answer"
+        return AnswerShape("text", words) if words else f"{value} is no answer"
     if isinstance(value, str):
         decoded = decode_json(value)
-        return Given("text", value.strip()) if decoded is value else read_shape(decoded, nesting + 1)
+        return AnswerShape("text", value.strip()) if decoded is value else read_shape(decoded, nesting + 1)
     if isinstance(value, list | tuple):
         return _read_list(list(value), nesting)
     if isinstance(value, Mapping):
@@ -228,7 +228,7 @@ def read_shape(value: Any, nesting: int = 0) -> Given | str:
     return f"a {type(value).__name__} is no answer"
 
 
-def _read_list(items: list[Any], nesting: int) -> Given | str:
+def _read_list(items: list[Any], nesting: int) -> AnswerShape | str:
     if not items:
         return "the list is empty"
     if all(isinstance(item, Mapping) for item in items):
@@ -240,19 +240,19 @@ def _read_list(items: list[Any], nesting: int) -> Given | str:
             return f"{len(items)} decisions came for one question"
         return read_shape(items[0], nesting + 1)
     if all(isinstance(item, str | int | float) for item in items):
-        return Given("list", items=items)
+        return AnswerShape("list", items=items)
     return "the list holds no decision"
 
 
-def _read_mapping(value: dict[str, Any], nesting: int) -> Given | str:
+def _read_mapping(value: dict[str, Any], nesting: int) -> AnswerShape | str:
     if value.get("__agui_cancelled__"):
-        return Given("cancel")
+        return AnswerShape("cancel")
     if set(value) == {"resume"}:
         return read_shape(value["resume"], nesting + 1)
     if "decisions" in value:
         decisions = decode_json(value["decisions"])
         given = _read_list(decisions, nesting + 1) if isinstance(decisions, list) else "`decisions` must be a list"
-        if isinstance(given, Given) and given.verb not in VERBS.values():
+        if isinstance(given, AnswerShape) and given.verb not in VERBS.values():
             return "the decision has no known `type`"
     else:
         given = _read_decision(value)
@@ -262,7 +262,7 @@ def _read_mapping(value: dict[str, Any], nesting: int) -> Given | str:
     return replace(given, ids=given.ids | ids, revisions=given.revisions | revisions)
 
 
-def _read_decision(value: dict[str, Any]) -> Given | str:
+def _read_decision(value: dict[str, Any]) -> AnswerShape | str:
     words = [fold_words(value[key]) for key in ("type", "decision", "action") if isinstance(value.get(key), str)]
     verbs = {VERBS[word] for word in words if word in VERBS}
     for key, verb in VERBS.items():  # `{"approved": true}` and its relatives; only real booleans count
@@ -273,14 +273,14 @@ def _read_decision(value: dict[str, Any]) -> Given | str:
     text = next((said for key in (*TEXT_KEYS, "args") if (said := scalar_text(value.get(key)))), "")
     action, fields = _read_edit(value)
     if verbs:
-        return Given(verbs.pop(), text, fields, action)
+        return AnswerShape(verbs.pop(), text, fields, action)
     if words:
-        return Given("other", words[0], value)
+        return AnswerShape("other", words[0], value)
     if fields:
-        return Given("edit", text, fields, action)
+        return AnswerShape("edit", text, fields, action)
     if text and set(value) - {"id", "revision"} <= set(TEXT_KEYS):
-        return Given("reject" if "feedback" in value else "text", text)
-    return Given("other", "", value)
+        return AnswerShape("reject" if "feedback" in value else "text", text)
+    return AnswerShape("other", "", value)
 
 
 def _read_edit(value: dict[str, Any]) -> tuple[str | None, dict[str, Any]]:
@@ -309,14 +309,14 @@ def scalar_text(value: Any) -> str:
 # --- meanings, one reader per kind of pause. A reader returns None where there is nothing to say about an answer.
 
 
-def _read_plan_answer(given: Given, pending: Pause) -> Answer | Unclear | None:
+def _read_plan_answer(given: AnswerShape, pending: Pause) -> Answer | Unclear | None:
     text = given.text
     if decided := _read_button(given, pending, _read_edited_plan):
         return decided
     if given.verb not in ("text", "respond"):
         return None
     if is_plan_text(text):
-        return _read_edited_plan(Given("edit", fields={"plan": text}), pending)
+        return _read_edited_plan(AnswerShape("edit", fields={"plan": text}), pending)
     if (decided := _read_decisive_word(text)) or (decided := _read_change(text, pending, "reject")):
         return decided
     if not _is_sentence(text):
@@ -325,7 +325,7 @@ def _read_plan_answer(given: Given, pending: Pause) -> Answer | Unclear | None:
     return unclear("meant", text) if may_decide(text, few) else Answer("reject", text)
 
 
-def _read_edited_plan(given: Given, pending: Pause) -> Answer | Unclear:
+def _read_edited_plan(given: AnswerShape, pending: Pause) -> Answer | Unclear:
     if given.action not in (None, action_name("plan")):
         return unclear("not_the_plan", action=given.action)
     edit = edit_plan(given.fields, pending.get("plan") or {}, pending.get("limits"))
@@ -335,7 +335,7 @@ def _read_edited_plan(given: Given, pending: Pause) -> Answer | Unclear:
     return Answer("edit", plan=edit.plan, amounts=edit.limits, lines=edit.lines) if changed else Answer("approve")
 
 
-def _read_tool_answer(given: Given, pending: Pause) -> Answer | Unclear | None:
+def _read_tool_answer(given: AnswerShape, pending: Pause) -> Answer | Unclear | None:
     text = given.text
     if decided := _read_button(given, pending, _read_edited_call):
         return decided
@@ -348,7 +348,7 @@ def _read_tool_answer(given: Given, pending: Pause) -> Answer | Unclear | None:
     return unclear("meant", text) if _is_sentence(text) else _explain_unclear(text)
 
 
-def _read_edited_call(given: Given, pending: Pause) -> Answer | Unclear:
+def _read_edited_call(given: AnswerShape, pending: Pause) -> Answer | Unclear:
     """Return the call with the edited arguments; arguments that are not named are kept."""
     tool, before = str(pending.get("tool") or pending.get("name")), pending.get("arguments") or {}
     if given.action == tool and tool != action_name("tool"):
@@ -366,7 +366,7 @@ def _read_edited_call(given: Given, pending: Pause) -> Answer | Unclear:
     return Answer("edit", arguments=edited) if edited != before else Answer("approve")
 
 
-def _read_question_answer(given: Given, pending: Pause) -> Answer | Unclear:
+def _read_question_answer(given: AnswerShape, pending: Pause) -> Answer | Unclear:
     if given.verb == "ignore" or fold_words(given.text) == "/skip":
         return Answer("declined")
     choices = options(pending)
@@ -392,7 +392,7 @@ def _read_free_answer(text: str, pending: Pause) -> Answer | Unclear:
     return _read_ending(text) or Answer("answer", text)
 
 
-def _read_budget_answer(given: Given, pending: Pause) -> Answer | Unclear:
+def _read_budget_answer(given: AnswerShape, pending: Pause) -> Answer | Unclear:
     text = _words_of(given)
     more = {key: item for key, item in given.fields.items() if key not in OWN_KEYS}
     if given.verb == "other" and fold_words(text) in ("", "extend") and more:
@@ -418,7 +418,7 @@ def _read_extension(value: Any, pending: Pause) -> Answer | Unclear:
     return Answer("extend", amounts=amounts) if isinstance(amounts, dict) else amounts
 
 
-def _read_effect_answer(given: Given, pending: Pause) -> Answer | Unclear | None:
+def _read_effect_answer(given: AnswerShape, pending: Pause) -> Answer | Unclear | None:
     text, key, rest = _read_option(given, pending, "effect")
     if key and not rest:
         return Answer(key)
@@ -429,7 +429,7 @@ def _read_effect_answer(given: Given, pending: Pause) -> Answer | Unclear | None
     return _read_ending(text) or (unclear("happened", text) if text else None)
 
 
-def _read_failure_answer(given: Given, pending: Pause) -> Answer | Unclear | None:
+def _read_failure_answer(given: AnswerShape, pending: Pause) -> Answer | Unclear | None:
     """Read an option, or a sentence that says what to do; nothing else starts work."""
     text, key, rest = _read_option(given, pending, "failure")
     if key and (not rest or key == "replan"):
@@ -443,14 +443,14 @@ def _read_failure_answer(given: Given, pending: Pause) -> Answer | Unclear | Non
     return unclear("meant", text) if may_decide(text) else Answer("replan", text)
 
 
-def _read_early_answer(given: Given, pending: Pause) -> Answer | Unclear | None:
+def _read_early_answer(given: AnswerShape, pending: Pause) -> Answer | Unclear | None:
     text, key, rest = _read_option(given, pending, "early")
     if key and not rest:
         return Answer(key, text)
     return _read_ending(text) or _explain_unclear(text)
 
 
-Reader = Callable[[Given, Pause], Answer | Unclear | None]
+Reader = Callable[[AnswerShape, Pause], Answer | Unclear | None]
 READERS: dict[str, Reader] = {
     "plan": _read_plan_answer,
     "question": _read_question_answer,
@@ -464,11 +464,11 @@ REFUSED: dict[str, AnswerKind] = {"question": "declined", "budget": "stop", "eff
 """The meaning of a button “reject” without words."""
 
 
-def _words_of(given: Given) -> str:
+def _words_of(given: AnswerShape) -> str:
     return given.text or scalar_text(given.fields.get("answer"))
 
 
-def _read_button(given: Given, pending: Pause, read_edit: Reader) -> Answer | Unclear | None:
+def _read_button(given: AnswerShape, pending: Pause, read_edit: Reader) -> Answer | Unclear | None:
     """Return a button's decision on a plan or a call, with its words; None if the words decide."""
     text, said = given.text, read_word(given.text)
     if given.verb == "approve" or (given.verb == "edit" and given.fields):
@@ -485,7 +485,7 @@ def _read_button(given: Given, pending: Pause, read_edit: Reader) -> Answer | Un
     return None
 
 
-def _read_option(given: Given, pending: Pause, about: str) -> tuple[str, Any, str]:
+def _read_option(given: AnswerShape, pending: Pause, about: str) -> tuple[str, Any, str]:
     """Return the words, the option that they name, and the text after it; a button “approve” names none."""
     text = "" if given.verb == "approve" else _words_of(given)
     return (text, *match_option(_match_choice(text, options(pending)), about))
