@@ -18,6 +18,7 @@ from langchain_core.messages import HumanMessage
 
 from donewhen.state.pattern import pattern
 from donewhen.state.records import WRITES
+from donewhen.state.values import fold_text
 
 PROSE_WORDS = 12
 """A text with more plain words is prose, such as the body of a mail, and contains no targets."""
@@ -182,7 +183,7 @@ class KnownTargets:
 
     def say(self, text: str) -> None:
         """Add everything in a text that a person said or approved."""
-        plain = _fold(text)
+        plain = fold_text(text)
         self._said.append(plain)
         self._amounts |= _amounts_in(plain)
 
@@ -196,12 +197,12 @@ class KnownTargets:
             calls = [row.get("edited")] if row["decision"] == "edit" else [row["arguments"]]
             calls += [each["arguments"] for each in row.get("batch") or () if row["decision"] == "approve"]
             agreed = {
-                _fold(each) for call in calls for value in values_of(call) for each in (value, *_targets_in(value))
+                fold_text(each) for call in calls for value in values_of(call) for each in (value, *_targets_in(value))
             }
             self._agreed |= agreed
             self._refused -= agreed
         else:
-            self._refused |= {_fold(each) for each in row.get("new") or ()}
+            self._refused |= {fold_text(each) for each in row.get("new") or ()}
 
     def observe(self, entry: Mapping[str, Any]) -> None:
         """Add the whole values of an observation, a person's answers, and amounts in the questions.
@@ -214,12 +215,12 @@ class KnownTargets:
         if entry["source"] == "user":
             if entry["ok"] and entry["arguments"].get("by") == "user":
                 self.say(entry["text"])
-                self._amounts |= _amounts_in(_fold(str(entry["arguments"].get("question") or "")))
+                self._amounts |= _amounts_in(fold_text(str(entry["arguments"].get("question") or "")))
             return
         if entry["source"] not in ("tool", "check") or entry.get("delegated"):
             return
         number = len(self._seen)
-        given = _fold(" ".join(_texts(entry["arguments"])))
+        given = fold_text(" ".join(_texts(entry["arguments"])))
         if entry.get("effect") in WRITES:
             self._wrote.append((number, given))
         if not entry["ok"] or entry.get("effect") is None:
@@ -250,7 +251,7 @@ class KnownTargets:
 
     def knows(self, target: str) -> bool:
         """Return whether this value is known: numbers compare by value, paths in any spelling."""
-        plain = _fold(target)
+        plain = fold_text(target)
         amounts = amounts_of(plain)
         if plain in self._refused:
             return False
@@ -265,7 +266,7 @@ class KnownTargets:
         """Read the waiting results. Arguments that a result repeats do not count."""
         for number, given, text in self._waiting:
             amounts = _amounts_in(given)
-            for form in {form for value in {*whole_values(text)} for form in _forms(_fold(value))}:
+            for form in {form for value in {*whole_values(text)} for form in _forms(fold_text(value))}:
                 echo = form in amounts if isinstance(form, Decimal) else _stands_in(form, given)
                 if not echo and number < self._read.get(form, number + 1):
                     self._read[form] = number
@@ -289,12 +290,6 @@ def _texts(value: Any, depth: int = 0) -> Iterator[str]:
             yield from _texts(inner, depth + 1)
     elif isinstance(value, (str, int, float)) and not isinstance(value, bool):
         yield str(value)
-
-
-def _fold(text: str) -> str:
-    """Return a text for comparison, regardless of Unicode form, case and white space."""
-    plain = text if text.isascii() else unicodedata.normalize("NFKC", text)
-    return " ".join(plain.casefold().split())
 
 
 def _forms(plain: str) -> Iterator[str | Decimal]:

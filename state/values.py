@@ -1,6 +1,7 @@
-"""Values that may be stored: finite numbers, valid characters, bounded nesting. Also similar names."""
+"""Values that may be stored: finite numbers, valid characters, bounded nesting. Also texts and names compared."""
 
 import math
+import unicodedata
 from collections.abc import Callable, Collection, Iterable
 from difflib import get_close_matches
 from typing import Any
@@ -56,6 +57,12 @@ def clean_text(text: str) -> str:
     except UnicodeEncodeError:
         return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     return text
+
+
+def fold_text(text: str) -> str:
+    """Return a text for comparison, regardless of Unicode form, case and white space."""
+    plain = text if text.isascii() else unicodedata.normalize("NFKC", text)
+    return " ".join(plain.casefold().split())
 
 
 def similar(name: str, names: Iterable[str], cutoff: float = 0.6) -> list[str]:

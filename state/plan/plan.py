@@ -20,9 +20,9 @@ from donewhen.state.pattern import pattern
 from donewhen.state.plan.order import avoid_circles
 from donewhen.state.plan.revise import revise, with_old_fields
 from donewhen.state.plan.rules import Rules as Rules
-from donewhen.state.plan.rules import broken_rules, choose_executor, fold_text, read_calls
+from donewhen.state.plan.rules import broken_rules, choose_executor, read_calls
 from donewhen.state.plan.schedule import Schedule
-from donewhen.state.values import flaw
+from donewhen.state.values import flaw, fold_text
 
 Complexity = Literal["simple", "moderate", "complex"]
 TITLE_CHARS = 200

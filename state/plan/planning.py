@@ -156,13 +156,12 @@ def start_replanning(
 
     `promoted` is the code of a step that needs a plan.
     """
-    records = values.get("steps") or {}
+    records, steps = values.get("steps") or {}, (values.get("plan") or {}).get("steps", ())
     finished = {
         step["id"]: {"content": step["content"], "result": str(records[step["id"]].get("result", ""))[:RESULT_CHARS]}
-        for step in (values.get("plan") or {}).get("steps", ())
+        for step in steps
         if records.get(step["id"], {}).get("status") == "done"
     }
-    steps = (values.get("plan") or {}).get("steps", ())
     failed = [step["id"] for step in steps if has_failed(records.get(step["id"], {}))]
     number = values["planning"]["number"] + 1
     phase = "draft" if failure else "triage"

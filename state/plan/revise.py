@@ -14,8 +14,8 @@ from typing import Any
 from donewhen.state.criteria import criteria_of
 from donewhen.state.language.texts import say
 from donewhen.state.plan.order import avoid_circles, dependants, find_circle, needs_of
-from donewhen.state.plan.rules import Rules, fold_text
-from donewhen.state.values import Json, near
+from donewhen.state.plan.rules import Rules
+from donewhen.state.values import Json, fold_text, near
 
 Speak = Callable[..., str]
 """A text of the catalogue's section `changed`, by its key."""

@@ -8,7 +8,7 @@ from itertools import chain, islice
 from typing import Any
 
 from donewhen.state.plan.order import find_circle
-from donewhen.state.values import near
+from donewhen.state.values import fold_text, near
 
 MOST_PROBLEMS = 20
 """The most problems reported for one plan."""
@@ -123,11 +123,6 @@ def _find_like(id: str, rules: Rules) -> str | None:
     """Return the kept step whose id this one extends: s1b, s1_2, s1-redo for s1."""
     known = (old for old in rules.known if old not in rules.failed)
     return next((old for old in known if _SUFFIX.fullmatch(id.removeprefix(old)) and id.startswith(old)), None)
-
-
-def fold_text(text: str) -> str:
-    """Return the words of a text, regardless of case and spacing."""
-    return " ".join(text.casefold().split())
 
 
 def _check_criteria(where: str, criteria: Sequence[Mapping[str, Any]], rules: Rules) -> Iterator[str]:

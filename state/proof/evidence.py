@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal
 
+from donewhen.state.language.words import fold_words
 from donewhen.state.pattern import pattern
 from donewhen.state.proof.journal import find_later_change, was_read_whole
 from donewhen.state.proof.quotes import SearchedText
@@ -91,15 +92,11 @@ def _number(item: Any, criteria: Sequence[Mapping[str, Any]]) -> int | None:
         return named
     if isinstance(named, float) and named.is_integer():
         return int(named)
-    said = _fold_text(named) if isinstance(named, str) else ""
+    said = fold_words(named) if isinstance(named, str) else ""
     if said.strip("#.").isdecimal():
         return int(said.strip("#."))
-    same = [n for n, criterion in enumerate(criteria, 1) if said and said == _fold_text(criterion["text"])]
+    same = [n for n, criterion in enumerate(criteria, 1) if said and said == fold_words(criterion["text"])]
     return same[0] if len(same) == 1 else None
-
-
-def _fold_text(text: str) -> str:
-    return " ".join(text.split()).strip(" .\"'“”").casefold()
 
 
 def _plain_words(goal_check: Any) -> str:
