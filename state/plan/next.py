@@ -19,8 +19,6 @@ RESERVE: Amounts = {"model_calls": 1}
 """Reserved for the delivery."""
 ENDED_BADLY = ("failed", "blocked", "exhausted", "skipped")
 OPEN = ("pending", "ready", "waiting")
-
-
 MoveKind = Literal["dispatch", "ask", "early", "failed", "budget", "end"]
 
 
