@@ -227,14 +227,11 @@ def edit_plan(
     A key of the plan that the edit does not name stays as it is; a step is as the edit says. A key that neither a plan
     has nor the one that was shown is a problem. `limits` are those that were shown.
     """
-    edit, lines = fields.get("plan", fields), dict[str, int]()
-    if edit is None:
-        edit = fields
-    if isinstance(edit, str):
-        document = read_document(edit)
-        if isinstance(document, Unclear):
-            return document
-        edit, lines = document.value, dict(document.lines)
+    written = fields if fields.get("plan") is None else fields["plan"]
+    document = read_document(written) if isinstance(written, str) else Document(written, {})
+    if isinstance(document, Unclear):
+        return document
+    edit, lines = document.value, document.lines
     if not isinstance(edit, Mapping):
         return unclear("plan_type", type="text" if isinstance(edit, str) else type(edit).__name__)
     if not isinstance(edit.get("steps"), list):
@@ -245,9 +242,7 @@ def edit_plan(
         return unclear("edit", reasons="; ".join(said))
     if plan.get("schedule") and "schedule" not in given:
         return unclear("schedule_left_out")
-    changed_limits: dict[str, float] | Unclear = {}
-    if (written := edit.get("limits")) is not None:
-        changed_limits = _read_changed_limits(written, limits)
+    changed_limits = _read_changed_limits(edit.get("limits"), limits)
     if isinstance(changed_limits, Unclear):
         return changed_limits
     before = {key: item for key, item in plan.items() if key != "revision"}
