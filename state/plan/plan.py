@@ -159,31 +159,9 @@ def read_plan(value: Any, rules: Rules) -> dict[str, Any] | list[str]:
     With `rules.approved` it is the approved plan with the changes of `value`, and `change` describes them; see
     `revise`.
     """
-    if not isinstance(value, Mapping | list):
-        return ["a plan is an object with title and steps"]
-    whole = unwrap_plan(value)
-    if isinstance(steps := whole.get("steps"), list) and len(steps) > rules.max_steps:
-        said = f"the plan has {len(steps):,} steps; at most {rules.max_steps} are allowed"
-        return [f"{said}. Merge steps, do not cut the end"]
-    if problem := flaw(value):
-        return [f"the plan {problem}"]
-    if rules.approved:
-        kept = {key: rules.approved[key] for key in ("title", "complexity")}
-        whole = {**kept, "steps": [], **{key: item for key, item in whole.items() if item is not None}}
-    used = {*rules.finished, *rules.used}
-    fields, problems = _read_fields(whole, used)
-    if problems:
-        return problems
-    if rules.approved:
-        fields["steps"] = with_old_fields(fields["steps"], rules)
-    try:
-        plan = Plan.model_validate(fields)
-    except ValidationError as error:
-        return validation_problems(error)
-    if not plan.steps and not rules.approved:
-        return ["steps: a plan has at least one step"]
-    if plan.schedule and not rules.repeats:
-        return ["schedule: nothing here repeats this plan; leave `schedule` out and plan the work once"]
+    plan = _parse_plan(value, rules)
+    if isinstance(plan, list):
+        return plan
     data = plan.model_dump(mode="json")
     if not rules.approved:
         required = {criterion["text"]: dict(criterion) for criterion in rules.required}
@@ -210,6 +188,36 @@ def read_plan(value: Any, rules: Rules) -> dict[str, Any] | list[str]:
         for step in stored["steps"]
     ]
     return {**stored, "revision": revision_of(stored), **change}
+
+
+def _parse_plan(value: Any, rules: Rules) -> Plan | list[str]:
+    """Return the plan that models and people wrote, or what is wrong with its form."""
+    if not isinstance(value, Mapping | list):
+        return ["a plan is an object with title and steps"]
+    whole = unwrap_plan(value)
+    if isinstance(steps := whole.get("steps"), list) and len(steps) > rules.max_steps:
+        said = f"the plan has {len(steps):,} steps; at most {rules.max_steps} are allowed"
+        return [f"{said}. Merge steps, do not cut the end"]
+    if problem := flaw(value):
+        return [f"the plan {problem}"]
+    if rules.approved:
+        kept = {key: rules.approved[key] for key in ("title", "complexity")}
+        whole = {**kept, "steps": [], **{key: item for key, item in whole.items() if item is not None}}
+    used = {*rules.finished, *rules.used}
+    fields, problems = _read_fields(whole, used)
+    if problems:
+        return problems
+    if rules.approved:
+        fields["steps"] = with_old_fields(fields["steps"], rules)
+    try:
+        plan = Plan.model_validate(fields)
+    except ValidationError as error:
+        return validation_problems(error)
+    if not plan.steps and not rules.approved:
+        return ["steps: a plan has at least one step"]
+    if plan.schedule and not rules.repeats:
+        return ["schedule: nothing here repeats this plan; leave `schedule` out and plan the work once"]
+    return plan
 
 
 def _move_criteria_to_step(data: dict[str, Any]) -> None:

@@ -62,8 +62,23 @@ def _columns(text: str) -> int:
 def read_audit(arguments: Any, claims: Sequence[str]) -> AuditRow | list[str]:
     """Return a judge's findings on each claim and the goal, or the problems of its reply. Never raises."""
     given: Mapping[str, Any] = arguments if isinstance(arguments, Mapping) else {}
-    sentences = given.get("sentences")
-    listed = [item for item in sentences if isinstance(item, Mapping)] if isinstance(sentences, list) else []
+    rows, problems = _read_sentences(given.get("sentences"), claims)
+    goal = given.get("goal")
+    met = str(goal.get("met") if isinstance(goal, Mapping) else goal).casefold()
+    met = {"true": "yes", "false": "no"}.get(met, met)
+    if met not in ("yes", "part", "no"):
+        problems.append("goal must be {met: yes | part | no, missing: [...]}")
+    if problems:
+        return problems
+    missing = goal.get("missing") if isinstance(goal, Mapping) else ()
+    missing = [missing] if isinstance(missing, str) else missing if isinstance(missing, list | tuple) else ()
+    texts = [text for each in missing[:MOST_MISSING] if (text := _one_line(each))]
+    return {"problem": "", "met": cast("Literal['yes', 'part', 'no']", met), "missing": texts, "sentences": rows}
+
+
+def _read_sentences(given: Any, claims: Sequence[str]) -> tuple[list[SentenceRow], list[str]]:
+    """Return a row for each claim, or the problems of the items about them."""
+    listed = [item for item in given if isinstance(item, Mapping)] if isinstance(given, list) else []
     by_number: dict[int, Mapping[str, Any]] = {}
     problems = []
     for item in listed:
@@ -79,29 +94,25 @@ def read_audit(arguments: Any, claims: Sequence[str]) -> AuditRow | list[str]:
         else:
             by_number[number] = item
     left_out = [str(number) for number in range(1, len(claims) + 1) if number not in by_number]
-    problems += [f"nothing is said of sentence {', '.join(left_out)}"] if left_out and not problems else []
-    goal = given.get("goal")
-    met = str(goal.get("met") if isinstance(goal, Mapping) else goal).casefold()
-    met = {"true": "yes", "false": "no"}.get(met, met)
-    if met not in ("yes", "part", "no"):
-        problems.append("goal must be {met: yes | part | no, missing: [...]}")
+    if left_out and not problems:
+        problems.append(f"nothing is said of sentence {', '.join(left_out)}")
     if problems:
-        return problems
-    missing = goal.get("missing") if isinstance(goal, Mapping) else ()
-    missing = [missing] if isinstance(missing, str) else missing if isinstance(missing, list | tuple) else ()
-    texts = [" ".join(str(each).split())[:WHY_CHARS] for each in missing][:MOST_MISSING]
+        return [], problems
     rows: list[SentenceRow] = [
         {
             "n": number,
             "text": text,
             "shown": str(by_number[number]["shown"]).casefold(),  # type: ignore[typeddict-item]
             "by": _ids(by_number[number].get("by")),
-            "why": " ".join(str(by_number[number].get("why") or "").split())[:WHY_CHARS],
+            "why": _one_line(by_number[number].get("why") or ""),
         }
         for number, text in enumerate(claims, 1)
     ]
-    known = cast("Literal['yes', 'part', 'no']", met)
-    return {"problem": "", "met": known, "missing": [text for text in texts if text], "sentences": rows}
+    return rows, []
+
+
+def _one_line(said: Any) -> str:
+    return " ".join(str(said).split())[:WHY_CHARS]
 
 
 def _integer(value: Any) -> int | None:
