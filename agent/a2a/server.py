@@ -148,7 +148,7 @@ def _headers(push: TaskPushNotificationConfig) -> dict[str, str]:
 
 
 class _Tasks(TaskStore):
-    """The tasks of an agent, in its storage; one whose process died is as its run is."""
+    """The tasks of an agent, in its storage; each is as its run is, whoever works on it or answered it."""
 
     def __init__(self, agent: "Agent") -> None:
         self._agent = agent
@@ -182,11 +182,17 @@ class _Tasks(TaskStore):
             await store.adelete((*TASKS, store_label(resolve_user_scope(context))), task_id)
 
     async def _current(self, task: Task) -> Task:
-        if task.status.state in OPEN:
-            with suppress(UnknownThread):
-                info = await self._agent.info(task.context_id)
-                if info.metadata.get(MARK) == task.id:
-                    return with_run(task, await self._agent.get(task.context_id))
+        if task.status.state in ENDED:
+            return task
+        with suppress(UnknownThread):
+            info = await self._agent.info(task.context_id)
+            if info.metadata.get(MARK) == task.id:
+                run = await self._agent.get(task.context_id)
+                if run.pending and _asks(task, run.pending[0]):
+                    return task
+                if run.status not in STATES and task.status.state not in OPEN:  # another client answered it
+                    _set(task, TaskState.TASK_STATE_WORKING, [])
+                return with_run(task, run)
         return task
 
 
@@ -276,6 +282,11 @@ def _artifact(task_id: str, answer: str) -> Artifact:
 def _question(run: Run) -> str:
     said = message_text(run.pending[0])
     return f"{run.problem}\n\n{said}" if run.problem else said
+
+
+def _asks(task: Task, pause: Mapping[str, Any]) -> bool:
+    """Return whether the task says that this question waits."""
+    return any(part.get("id") == pause["id"] for part in get_data_parts(task.status.message.parts))
 
 
 def _handle(pause: Mapping[str, Any]) -> Json:

@@ -37,7 +37,7 @@ from donewhen import Agent, Executor, RemoteAgent
 from donewhen.agent.a2a.server import PushNotifications
 from donewhen.testing import ScriptedModel
 from examples import a2a_server as example
-from tests.kit.a2a_endpoint import serve
+from tests.kit.a2a_endpoint import decide, serve
 from tests.kit.flows import FREE
 from tests.kit.forking import forks
 from tests.kit.serving import free_port, wait_until_it_answers
@@ -270,6 +270,20 @@ async def test_an_answer_that_comes_twice_is_taken_once(endpoint: Endpoint) -> N
         both = await asyncio.gather(*(sent(client, request_of("green", waiting)) for _ in range(2)))
         assert [get_artifact_text(task.artifacts[0]) for task in both] == ["It is green now."] * 2
         assert (await client.get_task(GetTaskRequest(id=waiting.id))).status.state == DONE
+
+
+async def test_a_question_that_another_client_answered_waits_no_more(endpoint: Endpoint) -> None:
+    """N40, C11: the task ends as its run does; one that still waits keeps what was said of a wrong answer."""
+    async with client_of(endpoint, streaming=False) as client:
+        asked = await sent(client, request_of("paint it"))
+        again = await sent(client, request_of(" ", asked))
+        assert (await client.get_task(GetTaskRequest(id=asked.id))).status == again.status
+        async with Agent(ScriptedModel(decide), storage=f"sqlite:///{endpoint.folder}/runs.db") as agent:
+            await agent.resume(asked.context_id, "green")
+        got = await client.get_task(GetTaskRequest(id=asked.id))
+        assert (got.status.state, get_artifact_text(got.artifacts[0])) == (DONE, "It is green now.")
+        (listed,) = (await client.list_tasks(ListTasksRequest(context_id=asked.context_id))).tasks
+        assert listed.status.state == DONE
 
 
 async def test_what_cannot_become_a_run_is_refused_before_there_is_a_task(endpoint: Endpoint) -> None:
