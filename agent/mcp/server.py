@@ -49,12 +49,14 @@ def mcp_server(agent: "Agent") -> "MCPServer[Any]":
 
     async def run(goal: str, context: Context[Any, Any], thread_id: str = "") -> dict[str, Any]:
         """Start on a goal, or with `thread_id` on another request of that conversation; ends when it ends or asks."""
-        return await _work(agent.stream(goal, thread_id=thread_id or None), context)
+        with _errors_for_host():
+            return await _work(agent.stream(goal, thread_id=thread_id or None), context)
 
     async def resume(thread_id: str, answer: str, context: Context[Any, Any], question_id: str = "") -> dict[str, Any]:
         """Give the user's answer to what a run asks: “approve”, an option, or any text; it goes on from there."""
         given: Any = {question_id: answer} if question_id else answer
-        return await _work(agent.stream_resume(thread_id, given), context)
+        with _errors_for_host():
+            return await _work(agent.stream_resume(thread_id, given), context)
 
     async def show(thread_id: str) -> dict[str, Any]:
         """Return the state of a run: its answer, or its question."""
@@ -68,16 +70,15 @@ def mcp_server(agent: "Agent") -> "MCPServer[Any]":
 
 
 async def _work(stream: RunStream, context: "Context[Any, Any]") -> dict[str, Any]:
-    """Return the run when it ends or asks; steps are reported as progress. Errors are returned to the host."""
-    with _errors_for_host():
-        async for event in stream:
-            if event["type"] == "todos":
-                done = sum(row["status"] == "completed" for row in event["todos"])
-                now = next((row["content"] for row in event["todos"] if row["status"] == "in_progress"), "")
-                await context.report_progress(done, len(event["todos"]), now)
-        if stream.run is None:
-            raise stream.error or DoneWhenError("the run was cut off; resume it")
-        return describe_run(stream.run)
+    """Return the run when it ends or asks; steps are reported as progress."""
+    async for event in stream:
+        if event["type"] == "todos":
+            done = sum(row["status"] == "completed" for row in event["todos"])
+            now = next((row["content"] for row in event["todos"] if row["status"] == "in_progress"), "")
+            await context.report_progress(done, len(event["todos"]), now)
+    if stream.run is None:
+        raise stream.error or DoneWhenError("the run was cut off; resume it")
+    return describe_run(stream.run)
 
 
 @contextmanager

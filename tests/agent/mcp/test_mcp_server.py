@@ -56,6 +56,20 @@ async def test_a_run_that_needs_a_person_returns_a_handle() -> None:
         assert await called(session, "show", thread_id=first["thread_id"]) == result.structured_content
 
 
+async def test_what_cannot_be_carried_out_is_said_in_its_own_words() -> None:
+    """P19: a goal that is empty, and a thread that is not there."""
+    async with Agent(ScriptedModel([]), storage="memory:") as agent, Client(mcp_server(agent)) as session:
+        for name, arguments, said in (
+            ("run", {"goal": " "}, "The goal is empty"),
+            ("run", {"goal": "Go on", "thread_id": "x" * 300}, "255 are allowed"),
+            ("resume", {"thread_id": "none", "answer": "approve"}, "there is no thread 'none'"),
+            ("show", {"thread_id": "none"}, "there is no thread 'none'"),
+        ):
+            result = await session.call_tool(name, arguments)
+            assert result.is_error
+            assert said in result.content[0].text  # type: ignore[union-attr]
+
+
 async def test_the_command_is_a_server_on_stdio(tmp_path: Path) -> None:
     """U10, N41: `donewhen mcp` speaks the protocol on stdout and nothing else; what a run tells is no line of a log."""
     (tmp_path / "a.txt").write_text("one\n")
