@@ -126,6 +126,8 @@ class Session:
     """The question that it was opened with, and the work on the answer."""
     asked: str = ""
     """The id of the question that was shown last."""
+    answered: str = ""
+    """The same id once it was answered."""
     rejected: str = ""
     """The id of the question about a plan that was rejected: what is typed next says what should be different."""
     calls: dict[str, Any] = field(default_factory=dict)
@@ -379,7 +381,7 @@ class AcpAgent:
             if run is None or not run.pending:
                 break
             pause = run.pending[0]
-            session.asked = pause["id"]
+            session.asked, session.answered = pause["id"], ""
             unclear = unclear + 1 if run.problem else 0
             if unclear > MOST_UNCLEAR:  # the next prompt is the answer
                 await self._say(session.id, f"\n\n{run.problem}\n\n{message_text(pause)}")
@@ -387,7 +389,7 @@ class AcpAgent:
             answer = await self._answer(pause, session, turn)
             if answer is None:
                 break
-            turn.shown = False
+            turn.shown, session.answered = False, pause["id"]
             given = session.agent.stream_resume(run, answer, settings=session.settings())
         stopped = turn.cancelled or (run is not None and run.status == "running")
         return "cancelled" if stopped else "end_turn"
@@ -414,6 +416,10 @@ class AcpAgent:
             run = await agent.get(id)
         except UnknownThread:
             run = None
+        if run and not run.pending and session.asked != session.answered:
+            session.answered = session.asked
+            await self._say(id, f"{ANSWERED}{STOPPED if run.status == 'running' else run.answer}")
+            return run
         if run and (run.pending or run.status == "running"):
             if is_more:
                 await self._say(id, ONLY_WORDS)
@@ -431,7 +437,7 @@ class AcpAgent:
             return run
         if asks_again(text, pause):
             return run
-        given = rejection(text) if session.rejected == pause["id"] else text
+        given, session.answered = rejection(text) if session.rejected == pause["id"] else text, pause["id"]
         return session.agent.stream_resume(run, given, settings=session.settings())
 
     # --- what the editor is shown

@@ -285,6 +285,22 @@ async def test_two_editors_on_one_thread_answer_it_once(tmp_path: Path) -> None:
         assert one.text.endswith("Two.")
 
 
+async def test_an_answer_to_what_ended_elsewhere_is_no_new_request(tmp_path: Path) -> None:
+    """N44: it is told how the run ended; what is typed after that is a request again."""
+    model = ScriptedModel(roles={"triage": [ask_user("Which?", ["all", "text"]), answer("All."), answer("Hello.")]})
+    async with editor(model, tmp_path, ["type"]) as one:
+        await one.types("Ask me")
+        async with editor(model, tmp_path, []) as two:
+            two.session = one.session
+            await two.connection.resume_session(cwd=two.folder, session_id=two.session, mcp_servers=[])
+            assert await two.types("1") == "end_turn"
+        assert await one.types("2") == "end_turn"
+        assert "is answered already" in one.text
+        assert one.text.endswith("All.")
+        assert await one.types("Hi") == "end_turn"
+        assert one.text.endswith("Hello.")
+
+
 async def test_lines_that_are_no_messages_do_no_harm(tmp_path: Path) -> None:
     """N44: each is answered with one line that says what is wrong, or dropped; stderr stays empty."""
     wrong = {
