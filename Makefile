@@ -139,10 +139,13 @@ docs: .venv/ready-release ## the site, strict, into .site: make docs ARGS=--serv
 run-picture: .venv/ready-dev ## record a run in a terminal: regenerates docs/images/run.svg
 	@$(BIN)/python -m scripts.record
 
-workflows: .venv/ready-release ## check the workflows of .github against their schema, and for what attackers use
+workflows: .venv/ready-release ## check the files of .github and deploy/: against their schemas, and for what attackers use
 	@$(BIN)/check-jsonschema --builtin-schema vendor.github-workflows .github/workflows/*.yml
 	@$(BIN)/check-jsonschema --builtin-schema vendor.dependabot .github/dependabot.yml
+	@$(BIN)/check-jsonschema --builtin-schema vendor.github-issue-forms .github/ISSUE_TEMPLATE/bug.yml .github/ISSUE_TEMPLATE/idea.yml
+	@$(BIN)/check-jsonschema --builtin-schema vendor.compose-spec deploy/compose.yaml
 	@$(BIN)/zizmor --offline --quiet .github
+	@$(BIN)/hadolint deploy/Dockerfile
 
 dist: .venv/ready-release ## sdist and wheel into dist/, as PyPI wants them
 	@rm -rf dist && $(BIN)/python -m build --outdir dist . >/dev/null && $(BIN)/twine check --strict dist/*
