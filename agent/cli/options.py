@@ -17,7 +17,7 @@ from donewhen.graph.llm.output import OutputForm
 from donewhen.state.errors import ConfigError
 from donewhen.state.ledger import KEYS, Limits
 
-NOT_OURS = "this thread was not started by the command; resume it from the code that started it"
+NOT_OURS = "was not started by the command; resume it from the code that started it"
 
 
 @dataclass(frozen=True)
@@ -35,10 +35,10 @@ class Choices:
     """Follow the folder's own skills and AGENTS.md without asking."""
 
     @classmethod
-    def read(cls, kept: Mapping[str, Any]) -> "Choices":
-        """Read the choices that a thread keeps; raises ConfigError if the command did not start it."""
+    def read(cls, kept: Mapping[str, Any], thread: str = "this thread") -> "Choices":
+        """Read the choices that a thread keeps; raises ConfigError, naming it, if the command did not start it."""
         if not isinstance(kept.get("dir"), str):
-            raise ConfigError(NOT_OURS)
+            raise ConfigError(f"{thread} {NOT_OURS}")
         return cls(**{key: kept[key] for key in cls.__dataclass_fields__ if key in kept})
 
 

@@ -121,10 +121,10 @@ def resume_thread(
         if value is MISSING:
             raise ConfigError(f"workers of {info.queue or QUEUE!r} go on with it: give an answer, such as --approve")
         if not info.queue:
-            Choices.read(info.metadata)
+            Choices.read(info.metadata, f"thread {info.thread_id}")
         return _submit(output.archive, info.queue or QUEUE, lambda agent: agent.submit_answer(info.thread_id, value))
 
-    choices = Choices.read(info.metadata)
+    choices = Choices.read(info.metadata, f"thread {info.thread_id}")
     choices = replace(choices, model=model or choices.model, dir=absolute(dir) if dir else choices.dir)
     terminal = _terminal(output, choices.settings)
     desk = _desk(output, terminal, choices)

@@ -78,7 +78,7 @@ def show_thread(archive: Archive, thread: str) -> int:
     hint = resume_command(run, archive.storage) if ours and not at_work else None
     _show(run, terminal, at_work=at_work, hint=hint)
     if not ours and run.status in ("waiting", "running") and not at_work:
-        terminal.line(NOT_OURS[0].upper() + NOT_OURS[1:] + ".")
+        terminal.line(f"This thread {NOT_OURS}.")
     return Exit.COMPLETED
 
 
