@@ -80,6 +80,7 @@ def build_graph(
         tuple(secrets),
         repeats,
         ToolFinder(embeddings),
+        own_models=models or {},
         background={name: source for name, source in sources.items() if source},
         settings=read_settings(settings),
         hooks=hooks or Hooks(),

@@ -163,3 +163,14 @@ def test_nothing_that_lists_files_is_imported_in_the_loop(output: Any) -> None:
     script = IMPORTED.replace("OUTPUT", repr(output))
     found = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120)
     assert found.stdout.split() == ["thread"], found.stderr
+
+
+async def test_a_model_by_role_or_by_a_name_of_the_settings_is_asked_in_place_of_the_first() -> None:
+    """`models` of `build_graph` are used for their role, and for the name that `Settings.models` gives."""
+    planner, worker = two_steps(), two_steps()
+    models = {"plan": planner, "triage": planner, "small": worker}
+    settings = Settings(confirm="never", models={"execute": "small"})
+    graph = build_graph(ScriptedModel([]), models=models, settings=settings).compile(checkpointer=InMemorySaver())
+    out = await graph.ainvoke({"messages": "do it"}, config("t"))
+    assert {"execute"} <= {request.role for request in worker.requests}, out
+    assert {"triage"} == {request.role for request in planner.requests}
