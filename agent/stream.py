@@ -12,7 +12,7 @@ from langgraph.runtime import RunControl
 
 from donewhen.agent.run import Run
 from donewhen.graph.events import stamp_event
-from donewhen.graph.executors.handoff import CANCEL
+from donewhen.graph.executors.executor import CANCEL
 from donewhen.state.errors import DoneWhenError
 from donewhen.state.events import Event
 from donewhen.state.run import Json

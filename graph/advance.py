@@ -18,7 +18,7 @@ from donewhen.graph.people.budget import (
     step_remaining,
 )
 from donewhen.graph.people.consent import activate_plan, check_for_changes
-from donewhen.graph.people.interjections import RUN, hear, interjection_entries, new_interjections
+from donewhen.graph.people.interjections import RUN, interjection_entries, mark_heard, new_interjections
 from donewhen.graph.people.pauses import ask_person, current_pause, make_pause
 from donewhen.graph.people.tasks import checklist, close_tasks, open_tasks
 from donewhen.state.language.texts import option_texts, say
@@ -28,7 +28,7 @@ from donewhen.state.plan.next import Move, next_move
 from donewhen.state.plan.plan import find_step
 from donewhen.state.plan.planning import PROMOTED, mode_row, promotion_reasons, start_replanning
 from donewhen.state.plan.steps import next_needs, standstill
-from donewhen.state.records import FINAL, Pause
+from donewhen.state.records import FINAL
 from donewhen.state.run import Json, RunState, StateChange, changed_todos, merge_records
 from donewhen.state.settings import Settings
 
@@ -45,7 +45,7 @@ async def advance(state: RunState, runtime: Runtime[Settings], *, deps: Deps) ->
         return {}
     change = StateChange(state)
     if said := await new_interjections(runtime, settings, state.get("interjection_cursor") or "", RUN):
-        marked = {row["key"]: row for row in await hear(runtime, said, None)}
+        marked = {row["key"]: row for row in await mark_heard(runtime, said, None)}
         said = [marked.get(row["key"], row) for row in said]
         entries = interjection_entries(said, state.get("journal") or ())
         change.add({"journal": entries, "interjection_cursor": said[-1]["key"]})
@@ -60,13 +60,6 @@ async def advance(state: RunState, runtime: Runtime[Settings], *, deps: Deps) ->
     # No step works while this node runs, so a running step was interrupted and starts again.
     running = [id for id, record in change.values["steps"].items() if record.get("status") == "running"]
     change.add({"steps": {id: {"status": "ready"} for id in running}})
-    _make_move(change, settings, runtime, deps)
-    change.update["steps"] = _changed_fields(state.get("steps") or {}, change.update["steps"])
-    return change.update  # type: ignore[return-value]
-
-
-def _make_move(change: StateChange, settings: Settings, runtime: Runtime[Settings], deps: Deps) -> None:
-    """Add the next move of the run, with the messages and the checklist that show its steps."""
     plan, language = change.values["plan"], change.values.get("language", "en")
     spent, granted = change.values.get("spent") or {}, change.values.get("granted") or {}
     move = next_move(change.values, settings, _writers(plan, deps, settings))
@@ -85,6 +78,8 @@ def _make_move(change: StateChange, settings: Settings, runtime: Runtime[Setting
     emit(runtime, "spent", meter=meter(spent, settings.limits, granted))
     todos = changed_todos(change.values.get("todos") or (), rows)
     change.add({"steps": closed, "todos": todos, "messages": [*results, *asked]})
+    change.update["steps"] = _changed_fields(state.get("steps") or {}, change.update["steps"])
+    return change.update  # type: ignore[return-value]
 
 
 def _changed_fields(before: Mapping[str, Any], records: Mapping[str, Any]) -> Json:
@@ -252,7 +247,11 @@ def _handle_limit(values: Json, move: Move, settings: Settings, runtime: Runtime
     if move.key == "deadline":
         reason = f"the deadline, {settings.deadline}, has passed"
     if settings.at_limit == "ask" and move.key != "deadline":
-        return ask_person(values, _budget_pause(values, move, settings))
+        needs = next_needs(values["steps"][move.steps[0]])
+        account = step_account(values, settings, scope, needs) if scope else run_account(values, settings, needs=needs)
+        id = f"budget.{scope or 'run'}.{move.key}.{account.total(move.key):g}"
+        pause = budget_pause(account, move.key, id, replans_left=has_left(values, settings, "replans"))
+        return ask_person(values, pause)
     emit(runtime, "note", text=f"Out of budget: {reason}.")
     why = {id: "; ".join(filter(None, (reason, standstill(values["steps"][id])))) for id in move.steps}
     ended = _with_end({id: {"status": "exhausted", "reason": why[id], "handled": True} for id in move.steps})
@@ -264,29 +263,15 @@ def _handle_limit(values: Json, move: Move, settings: Settings, runtime: Runtime
     return {"steps": ended, "ending": {"code": code, "reason": reason}}
 
 
-def _budget_pause(values: Json, move: Move, settings: Settings) -> Pause:
-    needs = next_needs(values["steps"][move.steps[0]])
-    if move.scope:
-        account = step_account(values, settings, move.scope, needs)
-    else:
-        account = run_account(values, settings, needs=needs)
-    id = f"budget.{move.scope or 'run'}.{move.key}.{account.total(move.key):g}"
-    return budget_pause(account, move.key, id, replans_left=has_left(values, settings, "replans"))
-
-
 def _end(values: Json, move: Move, settings: Settings, runtime: Runtime[Settings]) -> Json:
-    return {"ending": {"code": move.key, "reason": _reason_of(values["plan"], values["steps"])}}
-
-
-def _reason_of(plan: Mapping[str, Any], records: Mapping[str, Mapping[str, Any]]) -> str:
-    """Return the reasons that the current plan's steps give; steps of earlier plans no longer count."""
-    present = (records.get(step["id"], {}) for step in plan["steps"])
+    """End the run with the reasons that the current plan's steps give; steps of earlier plans no longer count."""
+    present = (values["steps"].get(step["id"], {}) for step in values["plan"]["steps"])
     said = (
         record.get("finished_task") or record.get("reason")
         for record in present
         if record.get("status") != "done" or record.get("finished_task")
     )
-    return "; ".join(dict.fromkeys(text for text in said if text))[:1000]
+    return {"ending": {"code": move.key, "reason": "; ".join(dict.fromkeys(text for text in said if text))[:1000]}}
 
 
 def _indent(text: str) -> str:

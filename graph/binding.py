@@ -12,10 +12,10 @@ from langgraph.graph import StateGraph
 from langgraph.graph.state import CompiledStateGraph
 from langgraph.runtime import Runtime, get_runtime
 
-from donewhen.graph.asking import ask_before_question
 from donewhen.graph.context import Deps, with_settings
 from donewhen.graph.events import emit_question, set_turn, thread_of
 from donewhen.graph.sync import awaitable_store, wait
+from donewhen.graph.tools.hooks import ask_before_question
 from donewhen.state.private_langgraph import READ_KEY
 from donewhen.state.records import Ending, Pause
 from donewhen.state.run import Json, RunState, apply_update, as_stored, reduce_update, with_migration
@@ -61,30 +61,30 @@ class Node(Runnable[Any, Any]):
             runtime = runtime.override(store=store)
         set_turn(thread_of(runtime), seen.get("turn", 0) + (self.name == "receive"))
         update = await self._node(seen, runtime, *([config] if self._takes_config else []), deps=deps)
-        if pending := (update or {}).get("pending"):
-            if refused := await self._refused(seen, update, runtime, deps):
-                update = _without_question(update, refused)
-            else:
-                emit_question(runtime, pending)
+        if (update or {}).get("pending"):
+            update = await _send_question(seen, update, runtime, deps)
         written, after = reduce_update(seen, update, stored)
         return Update(as_stored(written if stored is input else with_migration(input, stored, written)), after)
-
-    async def _refused(self, seen: Json, update: Json, runtime: Runtime[Settings], deps: Deps) -> str:
-        """Return why hooks refuse a new question of the run's own; they have seen those of models and tools."""
-        pending: Pause = update["pending"]
-        own = pending["kind"] in ("plan", "budget") or bool(pending.get("about"))
-        if not own or (seen.get("pending") or {}).get("id") == pending["id"]:
-            return ""
-        goal = update.get("goal") or seen.get("goal") or seen["brief"]["goal"]
-        return await ask_before_question(runtime, deps, goal, pending)
 
     def invoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Any:
         return wait(self.ainvoke(input, config))
 
 
-def _without_question(update: Json, refused: str) -> Json:
-    """Return a node's update without its question: the run ends instead."""
-    shown = update["pending"]["tool_call_id"]
+async def _send_question(seen: Json, update: Json, runtime: Runtime[Settings], deps: Deps) -> Json:
+    """Return a node's update after people were sent its question; if hooks refuse it, the run ends instead.
+
+    They are asked about new questions of the run's own; they have seen those of models and tools.
+    """
+    pending: Pause = update["pending"]
+    own = pending["kind"] in ("plan", "budget") or bool(pending.get("about"))
+    refused = ""
+    if own and (seen.get("pending") or {}).get("id") != pending["id"]:
+        goal = update.get("goal") or seen.get("goal") or seen["brief"]["goal"]
+        refused = await ask_before_question(pending, goal, runtime, deps.hooks, deps.secrets)
+    if not refused:
+        emit_question(runtime, pending)
+        return update
+    shown = pending["tool_call_id"]
     messages = update.get("messages") or ()
     kept = [each for each in messages if shown not in (call["id"] for call in getattr(each, "tool_calls", ()))]
     ending: Ending = {"code": "not_asked", "reason": refused}

@@ -11,17 +11,16 @@ from langgraph.types import Send
 
 from donewhen.graph.advance import advance
 from donewhen.graph.binding import Node, add_route
-from donewhen.graph.confirm import ask_user, confirm
 from donewhen.graph.context import Background, Deps, ModelOf, PriceOf
 from donewhen.graph.deliver import deliver
 from donewhen.graph.executors.executor import ExecutorInput, Executors
+from donewhen.graph.people.answers import ask_user, confirm
 from donewhen.graph.people.pauses import typed_reply
 from donewhen.graph.planning.graph import build_plan
 from donewhen.graph.receive import receive
 from donewhen.graph.step.graph import build_execute
-from donewhen.graph.tools.finder import ToolFinder
 from donewhen.graph.tools.hooks import Hooks
-from donewhen.graph.tools.toolbox import EffectKind, from_function
+from donewhen.graph.tools.toolbox import EffectKind, ToolFinder, from_function
 from donewhen.state.run import RunInput, RunOutput, RunState
 from donewhen.state.settings import Settings, SettingsLike, read_settings
 

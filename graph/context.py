@@ -9,9 +9,8 @@ from langgraph.runtime import Runtime
 
 from donewhen.graph.executors.executor import Executors
 from donewhen.graph.llm.adapter import Adapter
-from donewhen.graph.tools.finder import ToolFinder
 from donewhen.graph.tools.hooks import Hooks
-from donewhen.graph.tools.toolbox import Toolbox
+from donewhen.graph.tools.toolbox import Toolbox, ToolFinder
 from donewhen.state.settings import Settings, merge_settings
 
 ModelOf = Callable[[str, str | None], BaseChatModel]

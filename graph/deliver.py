@@ -18,13 +18,13 @@ from donewhen.graph.llm.history import reply_messages, storable_reply
 from donewhen.graph.llm.output import OutputForm, form_of
 from donewhen.graph.llm.printed import read_printed
 from donewhen.graph.llm.reply import Decision, read_reply
-from donewhen.graph.llm.voice import Voice, push_rest
+from donewhen.graph.llm.speech import Voice, push_rest
 from donewhen.graph.people.interjections import heard_interjections, interjection_entries
 from donewhen.graph.people.pauses import close_pause
 from donewhen.graph.people.tasks import checklist, close_tasks
 from donewhen.graph.step.audit import Subject, audit, is_audit_due
-from donewhen.graph.step.calls import CallContext, ask_before_end
-from donewhen.graph.step.prove import Proof, check_criteria, evidence_scope, sources_of
+from donewhen.graph.step.calls import CallContext, ask_before_end, with_whole_text
+from donewhen.graph.step.prove import Proof, check_criteria, evidence_scope
 from donewhen.graph.tools.effects import Place, unknown_writes
 from donewhen.graph.tools.hooks import REFUSES
 from donewhen.prompts import instructions
@@ -43,7 +43,7 @@ from donewhen.state.proof.outcome import (
     with_notes,
     without_notes,
 )
-from donewhen.state.proof.output import trace_values
+from donewhen.state.proof.output import SourceText, trace_values
 from donewhen.state.proof.receipt import CriterionRow, OutputRow, Receipt, Status, UndoneRow, criteria_rows, receipt
 from donewhen.state.reading.decisions import DELIVER, control_tools
 from donewhen.state.reading.extraction import prose
@@ -67,6 +67,8 @@ BY_AUDIT = ("goal_not_met", "not_shown", "unaudited")
 """Codes of runs that would be `completed` if not for the audit."""
 NOT_IN_FORM = "Correction: the answer was not delivered yet. Deliver it again, with an `output` that fits its schema."
 NO_DATA = "nothing was delivered as data"
+SOURCE_CHARS = 2_000_000
+"""The most characters of observations that are searched for the values of a result."""
 
 
 @dataclass
@@ -87,21 +89,20 @@ class Delivery:
     """The structured result."""
     flaw: str = ""
     """Why there is no structured result; "" if there is one, or none is requested."""
-
-    def take(self, arguments: Json, text: str = "") -> list[str]:
-        """Read the structured result from a call's arguments or a text; return its problems."""
-        if self.form is None:
-            return []
-        data, problems = self.form.read(arguments, text)
-        self.data, self.flaw = (None, "; ".join(problems)) if problems else (data, "")
-        return problems
-
     said: str = ""
     """The answer, or its beginning, if a planner or step streamed it already; `said_id` is the id of that message."""
     said_id: str | None = None
 
     def __post_init__(self) -> None:
         self.voice: Voice = Voice(self.context.runtime, answer=True, inside=False)
+
+    def read_data(self, arguments: Json, text: str = "") -> list[str]:
+        """Read the structured result from a call's arguments or a text; return its problems."""
+        if self.form is None:
+            return []
+        data, problems = self.form.read(arguments, text)
+        self.data, self.flaw = (None, "; ".join(problems)) if problems else (data, "")
+        return problems
 
     def say(self, text: str) -> str:
         """Stream a text as the answer and return it."""
@@ -139,7 +140,12 @@ class Delivery:
             return None
         if self.flaw:
             return {"problem": self.flaw, "fields": [], "more": 0}
-        sources = await sources_of(self.context, list(self.values.get("journal") or ()))
+        context, sources, room = self.context, list[SourceText](), SOURCE_CHARS
+        for entry in self.values.get("journal") or ():
+            if room > 0 and not entry.get("outside"):
+                text = (await with_whole_text(context.runtime, context.state, entry))["text"][:room]
+                sources.append(SourceText(entry["id"], text, firsthand=entry["source"] != "result"))
+                room -= len(text)
         rows, more = await asyncio.to_thread(trace_values, self.data, sources)  # takes seconds for megabytes of sources
         return {"problem": "", "fields": rows, "more": more}
 
@@ -168,7 +174,7 @@ async def deliver(state: RunState, runtime: Runtime[Settings], config: RunnableC
     text = await _write_text(delivery)
     if refused := await _ask_hooks(delivery, text):
         text = delivery.say(f"{catalogue(delivery.language)['why']['refused']}: {refused.removeprefix(REFUSES)}")
-        delivery.take({})
+        delivery.read_data({})
         delivery.flaw = NO_DATA if form else ""
     text = await _audit_if_due(delivery, "failed" if refused else status, text)
     status = _status_with_goal(delivery, status, code, settings.verification)
@@ -220,7 +226,7 @@ async def _ask_hooks(delivery: Delivery, text: str) -> str:
     journal, status = delivery.values.get("journal") or (), delivery.draft["status"]
     output = None if delivery.flaw else delivery.data
     verdict = await ask_before_end(delivery.context, text, journal, status, output)
-    return verdict.refused or (verdict.question and f"a person would have to agree: {verdict.question}")
+    return verdict.refused_alone
 
 
 async def _audit_if_due(delivery: Delivery, status: Status, text: str) -> str:
@@ -301,8 +307,9 @@ async def _audit_again(state: RunState, runtime: Runtime[Settings], config: Runn
     level = "audited" if level == "grounded" else level
     kept |= {"status": status, "code": code, "audit": audited, "criteria": rows, "verification": level}
     text = with_notes(written, kept, language)
-    if text != before["text"]:
-        common["messages"] = _replace_answer(state.get("messages") or (), before["text"], text, runtime)
+    if text != before["text"] and (answer := _replace_answer(state, text)):
+        emit(runtime, "speech", step=None, text=text, id=answer[0].id, answer=True)
+        common["messages"] = answer
     emit(runtime, "outcome", status=status, code=code, text=text)
     reason = reasons(audited) if code in BY_AUDIT else reason
     more: Json = {"status": status, "code": code, "text": text, "reason": reason, "missing": audited["missing"]}
@@ -320,15 +327,10 @@ def _verdicts_before_audit(kept: Mapping[str, Any]) -> list[Json]:
     ]
 
 
-def _replace_answer(
-    messages: Sequence[AnyMessage], before: str, text: str, runtime: Runtime[Settings]
-) -> list[AnyMessage]:
-    """Replace the delivered answer under the same message id."""
-    said = [message for message in messages if isinstance(message, AIMessage) and str(message.text) == before]
-    if not said:
-        return []
-    emit(runtime, "speech", step=None, text=text, id=said[-1].id, answer=True)
-    return [AIMessage(text, id=said[-1].id)]
+def _replace_answer(state: Mapping[str, Any], text: str) -> list[AnyMessage]:
+    """Return the delivered answer with another text, under the same message id; [] if it is not there any more."""
+    said = [m for m in state.get("messages") or () if isinstance(m, AIMessage) and m.text == state["outcome"]["text"]]
+    return [AIMessage(text, id=said[-1].id)] if said else []
 
 
 def note_undone(state: Mapping[str, Any], rows: Sequence[UndoneRow]) -> RunState:
@@ -336,9 +338,7 @@ def note_undone(state: Mapping[str, Any], rows: Sequence[UndoneRow]) -> RunState
     before, language = state["outcome"], str(state.get("language") or "en")
     kept = {**before["receipt"], "undone": [*before["receipt"].get("undone", ()), *rows]}
     text = with_notes(without_notes(before["text"], before["receipt"], language), kept, language)
-    said = [each for each in state.get("messages") or () if isinstance(each, AIMessage) and each.text == before["text"]]
-    answer: list[AnyMessage] = [AIMessage(text, id=said[-1].id)] if said else []
-    return {"messages": answer, "outcome": {**before, "text": text, "receipt": kept}}
+    return {"messages": _replace_answer(state, text), "outcome": {**before, "text": text, "receipt": kept}}
 
 
 def cancel_without_receipt(state: RunState, settings: Settings, reason: str) -> RunState:
@@ -408,12 +408,12 @@ async def _write_text(delivery: Delivery) -> str:
     by_code = "\n\n".join(part for part in (ending.get("text") or "", _summarize(draft, ending, language)) if part)
     if len(draft["steps"]) == len(done) == 1 and draft["status"] == "completed" and not draft["criteria"]:
         result = done[0]["result"]
-        if not delivery.take({}, result):
+        if not delivery.read_data({}, result):
             delivery.audit = delivery.values["steps"][done[0]["id"]].get("audit")
             delivery.said, delivery.said_id = result, delivery.values["steps"][done[0]["id"]].get("said")
             return delivery.say("\n".join([result, *await delivery.closing_notes()]))
     if ending["code"] == "answered":
-        delivery.take({**ending}, ending["text"])
+        delivery.read_data({**ending}, ending["text"])
         draft["output"], delivery.audit = await delivery.row(), ending.get("audit")
         draft["audit"] = delivery.audit  # type: ignore[typeddict-item]
         told = unproven_lines(draft, language) if delivery.flaw or delivery.audit else []
@@ -454,7 +454,7 @@ async def _ask_for_answer(delivery: Delivery) -> str:
         context.spent = add(context.spent, reply.spent)
         if reply.message is None or not (written := _read_text(reply.message)):
             break
-        flaws = delivery.take(_arguments_of(reply.message), written)
+        flaws = delivery.read_data(_arguments_of(reply.message), written)
         answer, unmet = written, await _find_unmet(delivery, goal, reply.message, written) if goal else []
         open_ones = [*(unmet if delivery.draft["status"] == "completed" else ()), *flaws]
         if again and (refused := await _ask_hooks(delivery, written)):
@@ -502,10 +502,7 @@ def _question(delivery: Delivery) -> Question:
         [SystemMessage(instructions("deliver", profile)), HumanMessage(told)],
         control_tools(DELIVER, delivery.form.tools if delivery.form else {}),
         allowance=context.amounts_left(),
-        say=delivery.voice.say,
-        retract=delivery.voice.retract,
-        think=delivery.voice.think,
-        on_stall=delivery.voice.report_stall,
+        voice=delivery.voice,
         thread=thread_of(context.runtime),
         must_call=True,
     )

@@ -21,7 +21,7 @@ from donewhen.graph.people.consent import Proposal, approval_record, plan_rules,
 from donewhen.graph.people.interjections import delete_interjections
 from donewhen.graph.people.pauses import PUT_AWAY, typed_reply
 from donewhen.graph.people.tasks import close_tasks
-from donewhen.graph.tools.schema import load_jsonschema
+from donewhen.graph.sync import load_jsonschema
 from donewhen.state.errors import ConfigError
 from donewhen.state.language.texts import known_language, say, says_continue
 from donewhen.state.ledger import meter
@@ -55,7 +55,9 @@ async def receive(state: RunState, runtime: Runtime[Settings], config: RunnableC
     update = _fresh_request(state, settings, goal[:GOAL_CHARS], messages)
     problem = goal_problem(goal) or executor_problem(settings.executor, deps.executors) or _schema_problem(settings)
     problem = problem or profile_problem(settings.profile, deps.executors)
-    problem = problem or "; ".join(_criteria_problems(settings, deps))
+    rules = plan_rules(deps, settings)
+    unfit = [f"settings: done_when: {each}" for each in broken_rules([], rules.required, rules)]
+    problem = problem or "; ".join(unfit)
     if problem := problem or attachment_problem(blocks_of(messages[-1]) if messages else [], deps, settings):
         return {**update, "output_schema": None, "ending": {"code": "bad_goal", "reason": problem, "text": problem}}
     if problem := find_unpriced(deps, settings):
@@ -202,11 +204,6 @@ def goal_problem(goal: str) -> str | None:
             "Put long material into a file and name it in the goal."
         )
     return None
-
-
-def _criteria_problems(settings: Settings, deps: Deps) -> list[str]:
-    rules = plan_rules(deps, settings)
-    return [f"settings: done_when: {problem}" for problem in broken_rules([], rules.required, rules)]
 
 
 def _schema_problem(settings: Settings) -> str | None:

@@ -3,7 +3,9 @@
 import asyncio
 import contextvars
 import functools
+import importlib
 import os
+import sys
 import threading
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Iterator
 from concurrent.futures import Future, InvalidStateError
@@ -201,3 +203,9 @@ class _Worker:
 
 _idle: list[_Worker] = []
 os.register_at_fork(after_in_child=_idle.clear)
+
+
+async def load_jsonschema() -> None:
+    """Import jsonschema in a thread, because it lists files, which servers refuse in their event loop."""
+    if "jsonschema" not in sys.modules:
+        await asyncio.to_thread(importlib.import_module, "jsonschema")

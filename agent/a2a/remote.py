@@ -27,8 +27,7 @@ from donewhen.agent.a2a.remote_tasks import (
     tasks_of,
     text_of,
 )
-from donewhen.graph.executors.executor import Card, Executor
-from donewhen.graph.executors.handoff import Handoff, Report, Unfinished
+from donewhen.graph.executors.executor import Card, Executor, Handoff, Report, Unfinished
 from donewhen.graph.tools.call import TIMED_OUT, RunError
 from donewhen.graph.tools.certain import is_certain
 from donewhen.graph.tools.effects import read_all

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from donewhen.graph.executors.handoff import Handoff
+from donewhen.graph.executors.executor import Handoff
 
 if TYPE_CHECKING:
     from a2a.client import Client

@@ -26,8 +26,7 @@ from donewhen.agent.testing.scripted import ScriptedModel
 from donewhen.agent.tools import described_tool
 from donewhen.agent.work.recorder import decision_key, plain_message
 from donewhen.agent.workspace.skills import Skills
-from donewhen.graph.executors.executor import Card, Executor
-from donewhen.graph.executors.handoff import Handoff, Report
+from donewhen.graph.executors.executor import Card, Executor, Handoff, Report
 from donewhen.graph.people.interjections import PLANNING, RUN
 from donewhen.graph.step.calls import OBSERVATION
 from donewhen.graph.tools.hooks import Ask, Hooks, Note, Refuse

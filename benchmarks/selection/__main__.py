@@ -10,8 +10,7 @@ from langchain_core.tools import BaseTool, StructuredTool
 
 from benchmarks.selection.catalogue import LANGUAGES, queries, tools
 from benchmarks.selection.methods import METHODS, HashedPairs, Method
-from donewhen.graph.tools.finder import ToolFinder
-from donewhen.graph.tools.toolbox import Toolbox
+from donewhen.graph.tools.toolbox import Toolbox, ToolFinder
 from donewhen.state.settings import Settings
 
 PAGE = Path(__file__).parents[2] / "docs" / "tool_selection.md"

@@ -22,7 +22,7 @@ from langgraph.graph.state import CompiledStateGraph
 from langgraph.types import Command, StateSnapshot
 from pydantic import ValidationError
 
-from donewhen.graph.executors.handoff import Handoff, Report, Unfinished
+from donewhen.graph.executors.executor import Handoff, Report, Unfinished
 from donewhen.graph.executors.relay import interrupt_value
 from donewhen.graph.tools.call import RunError
 from donewhen.graph.tools.effects import WITHIN
@@ -80,7 +80,7 @@ async def _run_or_continue(
         return _report(await nested.ainvoke({"messages": [handoff.message]}, config), handoff)
     given: Any = Command(resume=dict(handoff.answers)) if handoff.answers else {"messages": [handoff.message]}
     before = await nested.aget_state(config)
-    started = _handoff_of(before) == handoff.key
+    started = (before.metadata or {}).get(HANDOFF) == handoff.key
     if started and _is_over(before):
         return _report({**before.values, "__interrupt__": before.interrupts}, handoff)
     try:
@@ -110,10 +110,6 @@ async def _has_worked(nested: CompiledStateGraph[Any, Any, Any, Any], config: Ru
     """Return whether a node of the graph has finished in this handoff; its first two checkpoints are the input."""
     states = [state async for state in nested.aget_state_history(config, filter={HANDOFF: handoff.key}, limit=3)]
     return len(states) > 2 or any(task.result for state in states[:-1] for task in state.tasks)
-
-
-def _handoff_of(state: StateSnapshot) -> Any:
-    return (state.metadata or {}).get(HANDOFF)
 
 
 def _is_over(state: StateSnapshot) -> bool:

@@ -81,6 +81,14 @@ def model_name(model: BaseChatModel) -> str:
     return str(next((name for name in named if name), type(model).__name__))
 
 
+def most_tokens(model: BaseChatModel, role: str) -> int | None:
+    """Return the default limit of a role's reply; None if the model's owner set one."""
+    known = (getattr(model, "profile", None) or {}).get("max_output_tokens")
+    own = next((most for name in TOKEN_FIELDS if (most := getattr(model, name, None))), known)
+    most = MOST_TOKENS.get(role, max(MOST_TOKENS.values()))
+    return None if own != known else min(most, known or most)
+
+
 class Adapter:
     """Prepares all models of one graph, and remembers their quirks.
 

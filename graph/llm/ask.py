@@ -1,26 +1,43 @@
-"""Ask a model one question: stream the reply, time it, retry where that can help, and charge every attempt."""
+"""Ask a model one question: stream the reply, time it, retry where that can help, and charge every attempt.
+
+Without callbacks, the model's own stream is read in place of LangChain's `astream`, which walks all messages of the
+conversation three times per request for the callbacks alone (docs/decisions/0063).
+"""
 
 import asyncio
+import json
 import random
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
+from uuid import uuid4
 
+from langchain_core.callbacks import AsyncCallbackManager
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, SystemMessage
-from langchain_core.runnables import RunnableConfig
+from langchain_core.messages import (
+    AIMessage,
+    AIMessageChunk,
+    BaseMessage,
+    InvalidToolCall,
+    SystemMessage,
+    ToolCall,
+    message_chunk_to_message,
+)
+from langchain_core.messages.ai import add_ai_message_chunks
+from langchain_core.messages.tool import invalid_tool_call, tool_call
+from langchain_core.runnables import RunnableConfig, ensure_config
 
 from donewhen.graph.context import Deps
-from donewhen.graph.llm.adapter import MOST_TOKENS, TOKEN_FIELDS, ModelQuirks, PreparedModel
+from donewhen.graph.llm.adapter import ModelQuirks, PreparedModel, most_tokens
 from donewhen.graph.llm.caching import key_options, mark_kind, mark_messages
 from donewhen.graph.llm.cost import cost_of, is_priced, missing_price_text
 from donewhen.graph.llm.errors import classify
 from donewhen.graph.llm.history import compact_request, count_tokens, fits, has_native_call, has_only_spoken, window_of
-from donewhen.graph.llm.stream import Retract, Say, SpeechStream, join_chunks, stream_reply, thinking_in
-from donewhen.graph.tools.schema import load_jsonschema
+from donewhen.graph.llm.speech import SpeechStream, Voice
+from donewhen.graph.sync import load_jsonschema
 from donewhen.state.errors import DoneWhenError, ModelError
 from donewhen.state.ledger import Amounts, add, exhausted
 from donewhen.state.proof.journal import round_seconds
@@ -38,9 +55,13 @@ TOO_LONG = "context_too_long"
 SHORTER_BY = 0.6
 """After a request was too long for the provider, the next one has this part of its tokens."""
 STALL_SECONDS = 10.0
-"""Seconds of silence between two reports of a stall."""
+"""Seconds of silence between two reports of a stall to people."""
 LONGEST_STREAM = 5
 """Times `model_seconds` (the longest silence): the most time that one reply may stream before it is cut off."""
+
+
+_TRANSLATED_BLOCKS = ("input_audio", "file", "image", "audio")
+"""Content blocks whose older forms LangChain translates."""
 
 
 @dataclass(frozen=True)
@@ -53,11 +74,8 @@ class Question:
     """Tool definitions. Never change one: prepared models are cached by their identity."""
     executor: str | None = None
     allowance: Mapping[str, float] = field(default_factory=dict)
-    say: Say | None = None
-    retract: Retract | None = None
-    """Called when speech was void; it is said again from the start."""
-    on_stall: Callable[[float], None] | None = None
-    """Called every `STALL_SECONDS` of silence with the seconds that it has lasted."""
+    voice: Voice | None = None
+    """Tells people what of the reply is for them, and of long silences; None if nothing is."""
     place: Mapping[str, Any] = field(default_factory=dict)
     """The `step` and `round` of the question, for traces."""
     passing: int = 0
@@ -68,8 +86,6 @@ class Question:
     """The word that frames foreign text in the messages."""
     must_call: bool = False
     """The reply has to call a tool; providers that can enforce this are asked to."""
-    think: Callable[[str], None] | None = None
-    """Called with the model's thinking, where the provider shows it (S04)."""
 
 
 @dataclass(frozen=True)
@@ -84,21 +100,19 @@ class ModelReply:
 
 async def ask(deps: Deps, settings: Settings, question: Question) -> ModelReply:
     """Ask a model. Never raises for anything a model, a provider or a network does."""
-    spent: Amounts = {}
-    speech = SpeechStream(question.say or (lambda text, argument="": None), question.retract)
-    started = time.monotonic()
+    voice = question.voice
+    speech = SpeechStream(voice.say, voice.retract) if voice else SpeechStream(lambda text, argument="": None)
+    request = _Request(deps, settings, question, speech)
     message, failure = None, None
     try:
-        model = deps.model(question.role, settings, question.executor)
-        quirks = deps.adapter.quirks_of(model)
-        message = await _Request(deps, model, quirks, question, settings, speech, spent, started).answer()
+        message = await request.answer()
     except DoneWhenError as error:
         failure = error if isinstance(error, ModelError) else ModelError(str(error), code="config")
     except Exception as error:  # the model cannot be made, or its tools cannot be bound
         failure = classify(error)
     await load_jsonschema()  # the reply is read by it
-    seconds = {"active_seconds": round_seconds(time.monotonic() - started)}
-    return ModelReply(message, add(spent, seconds), failure, speech if message else None)
+    seconds = {"active_seconds": round_seconds(time.monotonic() - request.started)}
+    return ModelReply(message, add(request.spent, seconds), failure, speech if message else None)
 
 
 def _wait_before_retry(error: ModelError, number: int, first: float) -> float:
@@ -113,22 +127,25 @@ def _wait_before_retry(error: ModelError, number: int, first: float) -> float:
 
 @dataclass
 class _Request:
-    """A question on its way to one model; `spent` adds up the cost of its attempts."""
+    """A question on its way to one model."""
 
     deps: Deps
-    model: BaseChatModel
-    quirks: ModelQuirks
-    question: Question
     settings: Settings
+    question: Question
     speech: SpeechStream
-    spent: Amounts
-    started: float
+    model: BaseChatModel = field(init=False)
+    quirks: ModelQuirks = field(init=False)
+    started: float = field(default_factory=time.monotonic)
+    spent: Amounts = field(default_factory=dict)
+    """The cost of all attempts."""
     attempt: int = 0
     messages: Sequence[BaseMessage] = ()
     """The messages that are sent: the question's own, shortened if they exceed the context window."""
 
     async def answer(self) -> AIMessage:
         """Return the model's reply, after as many attempts as the settings and the allowance permit."""
+        self.model = self.deps.model(self.question.role, self.settings, self.question.executor)
+        self.quirks = self.deps.adapter.quirks_of(self.model)
         if "cost_usd" in self.question.allowance and not is_priced(self.quirks.name, self.deps.prices):
             raise ModelError(missing_price_text(self.quirks.name), code="unpriced")
         while True:
@@ -141,10 +158,14 @@ class _Request:
                     raise
             await asyncio.sleep(wait)
 
-    def _fit(self, window: int | None) -> None:
-        """Shorten the messages if they exceed the window. Raises ModelError if they cannot be shortened enough."""
-        question, sent = self.question, self.messages or self.question.messages
-        if window is not None and not fits(sent, question.tools, window):
+    async def _attempt(self) -> AIMessage:
+        """Make one attempt; repeat it at once without parameters that the server does not take. Raises ModelError."""
+        question, adapter, quirks = self.question, self.deps.adapter, self.quirks
+        self.attempt += 1
+        most = self.settings.max_tokens.get(question.role) or most_tokens(self.model, question.role)
+        known = [each for each in (window_of(self.model, self.settings), quirks.window) if each is not None]
+        sent = self.messages or question.messages
+        if known and not fits(sent, question.tools, window := min(known)):
             shorter = compact_request(question.messages, question.tools, window, question.fence)
             if shorter is None:
                 problem = f"The request has about {count_tokens(question.messages, question.tools):,} tokens"
@@ -152,14 +173,6 @@ class _Request:
                 raise ModelError(problem, code=TOO_LONG)
             sent = shorter
         self.messages = sent
-
-    async def _attempt(self) -> AIMessage:
-        """Make one attempt; repeat it at once without parameters that the server does not take. Raises ModelError."""
-        question, adapter, quirks = self.question, self.deps.adapter, self.quirks
-        self.attempt += 1
-        most = self.settings.max_tokens.get(question.role) or _most_tokens(self.model, question.role)
-        known = [each for each in (window_of(self.model, self.settings), quirks.window) if each is not None]
-        self._fit(min(known, default=None))
         printing = not quirks.calls_tools and has_only_spoken(question.messages)
         self.speech.prints = not (quirks.calls_tools or has_native_call(question.messages))
         left_out = set[str]()
@@ -190,7 +203,7 @@ class _Request:
 
     async def _stream(self, prepared: PreparedModel) -> AIMessage:
         """Return the reply that the model streams, and charge it, or what came of it. Raises ModelError."""
-        self.spent.update(add(self.spent, {"model_calls": 1}))
+        self.spent = add(self.spent, {"model_calls": 1})
         chunks: list[BaseMessage] = []
         try:
             await self._collect(prepared, chunks)
@@ -210,17 +223,22 @@ class _Request:
 
     async def _collect(self, prepared: PreparedModel, chunks: list[BaseMessage]) -> None:
         """Collect the chunks of a streamed reply. Silence raises a timeout; an endless reply is cut off."""
+        question, voice = self.question, self.question.voice
         messages, seconds, size = list(self.messages), self.settings.model_seconds, 0
         if prepared.printing:
             messages[0] = SystemMessage(f"{messages[0].text}\n\n{prepared.printing}")
         options = prepared.options
         if "cache_marks" in prepared.sent:
             messages = self._mark_for_cache(messages)
-        if "prompt_cache_key" in prepared.sent and self.question.thread:
-            options = {**options, **key_options(self.model, self.question.thread)}
+        if "prompt_cache_key" in prepared.sent and question.thread:
+            options = {**options, **key_options(self.model, question.thread)}
         ends = time.monotonic() + seconds * LONGEST_STREAM
-        stream = stream_reply(prepared.model, messages, self._config(), options)
-        silence = _SilenceTimer(self.question.on_stall, min(STALL_SECONDS, seconds / 4))
+        # Metadata is for traces, and tags keep raw chunks out of chat clients.
+        facts = {**question.place, "role": question.role, "executor": question.executor, "attempt": self.attempt}
+        known = {f"donewhen_{key}": value for key, value in facts.items() if value is not None}
+        config = RunnableConfig(tags=TAGS, metadata={**METADATA, **known})
+        stream = stream_reply(prepared.model, messages, config, options)
+        silence = _SilenceTimer(voice.report_stall if voice else None, min(STALL_SECONDS, seconds / 4))
         try:
             async with asyncio.timeout(seconds) as patience:
                 while size <= self.deps.adapter.longest_reply and (now := time.monotonic()) < ends:
@@ -231,8 +249,8 @@ class _Request:
                     chunks.append(chunk)
                     size += len(chunk.text)
                     self.speech.feed(chunk.text)
-                    if self.question.think and (thought := thinking_in(chunk)):
-                        self.question.think(thought)
+                    if voice and (thought := thinking_in(chunk)):
+                        voice.think(thought)
                     for part in chunk.tool_call_chunks if isinstance(chunk, AIMessageChunk) else ():
                         size += len(part["args"] or "")
                         self.speech.feed_call(part)
@@ -255,17 +273,10 @@ class _Request:
         lasting = len(messages) - self.question.passing
         return mark_messages(messages, mark_kind(self.model), lasting=lasting, goes_on=goes_on)
 
-    def _config(self) -> RunnableConfig:
-        """Return the call's configuration: metadata for traces, and tags that keep raw chunks out of chat clients."""
-        question = self.question
-        facts = {**question.place, "role": question.role, "executor": question.executor, "attempt": self.attempt}
-        known = {f"donewhen_{key}": value for key, value in facts.items() if value is not None}
-        return {"tags": TAGS, "metadata": {**METADATA, **known}}
-
     def _charge(self, message: AIMessage) -> None:
         """Add the cost of a reply, or of what came of it."""
         sent = partial(count_tokens, self.messages, self.question.tools)
-        self.spent.update(add(self.spent, cost_of(message, sent, self.quirks.name, self.deps.prices)))
+        self.spent = add(self.spent, cost_of(message, sent, self.quirks.name, self.deps.prices))
 
     def _out_of_budget(self, seconds: float) -> bool:
         """Return True if the attempts so far leave no allowance for another one in that many seconds."""
@@ -295,9 +306,90 @@ class _SilenceTimer:
             self._timer.cancel()
 
 
-def _most_tokens(model: BaseChatModel, role: str) -> int | None:
-    """Return the default limit of a role's reply; None if the model's owner set one."""
-    known = (getattr(model, "profile", None) or {}).get("max_output_tokens")
-    own = next((most for name in TOKEN_FIELDS if (most := getattr(model, name, None))), known)
-    most = MOST_TOKENS.get(role, max(MOST_TOKENS.values()))
-    return None if own != known else min(most, known or most)
+def stream_reply(
+    model: Any, messages: Sequence[BaseMessage], config: RunnableConfig, options: Mapping[str, Any]
+) -> AsyncIterator[BaseMessage]:
+    """Return the chunks of a reply, all with one id, as `model.astream` yields them."""
+    config = ensure_config(config)
+    if isinstance(model, BaseChatModel) and type(model).astream is BaseChatModel.astream:
+        # Would LangChain pass messages and chunks on unchanged, and does nothing listen to model calls? Listeners are
+        # a callback of the run or the model, or a global tracer.
+        listed = (block for message in messages if isinstance(message.content, list) for block in message.content)
+        translated = any(isinstance(block, dict) and block.get("type") in _TRANSLATED_BLOCKS for block in listed)
+        streams = model._should_stream(async_api=True, **{**options, "stream": True})
+        if model.output_version != "v1" and not translated and streams:
+            listeners = AsyncCallbackManager.configure(config.get("callbacks"), model.callbacks, model.verbose)
+            if not listeners.handlers:
+                return _stream_directly(model, messages, options)
+    chunks: AsyncIterator[BaseMessage] = model.astream(messages, config=config, **options)
+    return chunks
+
+
+async def _stream_directly(
+    model: BaseChatModel, messages: Sequence[BaseMessage], options: Mapping[str, Any]
+) -> AsyncIterator[BaseMessage]:
+    if model.rate_limiter:
+        await model.rate_limiter.aacquire(blocking=True)
+    id = f"lc_run--{uuid4()}"
+    async for chunk in model._astream(list(messages), **options):
+        message = chunk.message
+        message.id = message.id or id
+        message.response_metadata = {**(chunk.generation_info or {}), **message.response_metadata}
+        yield message
+
+
+def thinking_in(chunk: BaseMessage) -> str:
+    """Return the thinking that a provider shows in a chunk, in whichever of the forms that LangChain reads."""
+    if isinstance(chunk.content, str) and not chunk.additional_kwargs:
+        return ""
+    said = list[str]()
+    for block in chunk.content_blocks:
+        value: Any = block["value"] if block["type"] == "non_standard" else block
+        said.append(str(value.get("reasoning") or value.get("thinking") or ""))
+    return "".join(said)
+
+
+def join_chunks(chunks: Sequence[BaseMessage]) -> AIMessage:
+    """Join chunks into the whole message. Calls get unique ids; arguments that are no JSON object become invalid calls.
+
+    LangChain parses truncated arguments as if they were complete, which would turn half a call into a wrong one.
+    All chunks are added at once, since adding them one by one is quadratic.
+    """
+    first = chunks[0]
+    if not isinstance(first, AIMessageChunk):
+        return _with_call_ids(first if isinstance(first, AIMessage) else AIMessage(first.text))
+    others = [chunk for chunk in chunks[1:] if isinstance(chunk, AIMessageChunk)]
+    whole = add_ai_message_chunks(first, *others) if others else first
+    message = message_chunk_to_message(whole)
+    assert isinstance(message, AIMessage)
+    if whole.tool_call_chunks:
+        message.tool_calls, message.invalid_tool_calls = [], []
+    for part in whole.tool_call_chunks:
+        name, raw, id = part["name"] or "", part["args"] or "", part["id"]
+        try:
+            arguments = json.loads(raw, strict=False) if raw.strip() else {}
+        except (ValueError, RecursionError):
+            arguments = None
+        if isinstance(arguments, dict) and name:
+            message.tool_calls.append(tool_call(name=name, args=arguments, id=id))
+        else:
+            broken = invalid_tool_call(name=name, args=raw, id=id, error="not a JSON object")
+            message.invalid_tool_calls.append(broken)
+    return _with_call_ids(message)
+
+
+def _with_call_ids(message: AIMessage) -> AIMessage:
+    """Give every call a unique id, which its result refers to; some servers send none, or the same for all."""
+    given = [call["id"] for call in (*message.tool_calls, *message.invalid_tool_calls)]
+    ids: dict[str, None] = {}  # in order
+    for id in given:
+        number, chosen = 1, id or f"call_{message.id or 'reply'}"
+        while chosen in ids:
+            number, chosen = number + 1, f"{id or message.id or 'call'}_{number}"
+        ids[chosen] = None
+    if [*ids] == given:
+        return message
+    unique = iter(ids)
+    calls: list[ToolCall] = [{**call, "id": next(unique)} for call in message.tool_calls]
+    broken: list[InvalidToolCall] = [{**call, "id": next(unique)} for call in message.invalid_tool_calls]
+    return message.model_copy(update={"tool_calls": calls, "invalid_tool_calls": broken})

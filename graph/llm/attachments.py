@@ -87,24 +87,18 @@ async def brief_message(
     with suppress(DoneWhenError):  # a model that cannot be made is an error of its own, where it is asked
         reader = model() if model else None
     for number, each in enumerate(attachments, 1):
-        block = each.get("block") or await _load_block(each["key"], runtime)
+        block = each.get("block")
+        if block is None and runtime.store is not None:
+            item = await runtime.store.aget(_place(runtime), each["key"])
+            block = item.value["block"] if item else None
         named = f'<attachment number="{number}" type="{_plain_kind(each["type"])}">'
         if block is None or (reader is not None and not _takes(reader, block)):
             parts.append({"type": "text", "text": f"{named}not shown: this model does not take it</attachment>"})
         else:
-            parts += [{"type": "text", "text": named}, *_blocks_of(block), {"type": "text", "text": "</attachment>"}]
+            if block["type"] == "text-plain" and isinstance(block.get("text"), str):
+                block = {"type": "text", "text": block["text"]}
+            parts += [{"type": "text", "text": named}, block, {"type": "text", "text": "</attachment>"}]
     return HumanMessage(parts)
-
-
-def _blocks_of(block: Json) -> list[Json]:
-    if block["type"] == "text-plain" and isinstance(block.get("text"), str):
-        return [{"type": "text", "text": block["text"]}]
-    return [block]
-
-
-async def _load_block(key: str, runtime: Runtime[Settings]) -> Json | None:
-    item = await runtime.store.aget(_place(runtime), key) if runtime.store is not None else None
-    return item.value["block"] if item else None
 
 
 def _place(runtime: Runtime[Settings]) -> tuple[str, ...]:

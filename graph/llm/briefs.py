@@ -1,7 +1,14 @@
-"""Render the state of a run into the brief of each role, in tagged sections. Pure: equal states give equal texts."""
+"""Render what a model is given first: the brief of its role, in tagged sections, and the tools that it is offered.
 
+Equal states give equal texts and tools. `find_tools` finds the tools that are not offered; tools that a plan or step
+names always are.
+"""
+
+import copy
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
@@ -9,7 +16,6 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMe
 from donewhen.graph.context import Deps
 from donewhen.graph.executors.executor import Card
 from donewhen.graph.llm.history import SEEN_ROOM, earlier_index, observation_index
-from donewhen.graph.llm.offer import Offer
 from donewhen.graph.llm.output import schema_form
 from donewhen.graph.tools.toolbox import Toolbox
 from donewhen.prompts import brief, framed, section
@@ -18,7 +24,9 @@ from donewhen.state.plan.order import ancestors
 from donewhen.state.plan.steps import transcript_key
 from donewhen.state.plan.text import check_text
 from donewhen.state.proof.journal import user_statements
-from donewhen.state.run import PLANNING, SAID
+from donewhen.state.reading.decisions import control_tools
+from donewhen.state.records import FrozenCall
+from donewhen.state.run import PLANNING, SAID, Json, Step
 from donewhen.state.settings import Profile, Settings
 
 CONVERSATION_CHARS = 6000
@@ -60,6 +68,100 @@ QUESTION_CHARS = 600
 """The most characters of a question that the user answered."""
 PROOF_CHARS = 300
 """The most characters of an observation that is cited without a quote, in the delivery's brief."""
+
+
+MISSING_TOOLS = (
+    "The plan names tools for this step that are not there now: {}. If it cannot be done without them, say so."
+)
+FIND_TOOLS = "find_tools"
+MOST_FOUND = 8
+"""The most tools that one call of `find_tools` returns."""
+
+
+@dataclass(frozen=True)
+class Offer:
+    """The part of many tools that a model is shown."""
+
+    bound: Sequence[str] = ()
+    """Tools that it can call, with their definitions."""
+    listed: Sequence[str] = ()
+    """Tools with a line each: a plan may name them, a step may find them."""
+    more: int = 0
+    """The number of further tools."""
+
+    def legal(self, names: Iterable[str]) -> tuple[str, ...]:
+        """Return these control tools, with `find_tools` if there are further tools."""
+        return (*names, FIND_TOOLS) if self.more else tuple(names)
+
+    def definitions(self, controls: Collection[str], toolbox: Toolbox) -> list[Json]:
+        """Return what a model is bound: these control tools, with the listed tools in `find_tools`, and its tools."""
+        lines = "\n".join(f"- {name}: {toolbox[name].one_line}" for name in self.listed)
+        instead = {FIND_TOOLS: _find_tools_among(lines)} if lines else {}
+        return [*control_tools(controls, instead), *toolbox.openai(self.bound)]
+
+
+@lru_cache(maxsize=256)
+def _find_tools_among(lines: str) -> Json:
+    """Return the definition of `find_tools` with these lines; the same object each time, as a prepared model needs."""
+    tool: Json = copy.deepcopy(control_tools([FIND_TOOLS])[0])
+    tool["function"]["description"] += f"\n{lines}"
+    return tool
+
+
+async def offer_for_planning(deps: Deps, settings: Settings, goal: str, planning: Mapping[str, Any]) -> Offer:
+    """Offer tools to planning: `Settings.tool_selection` less two for `find_tools`; nearly half of them for looking."""
+    toolbox, seen = deps.all_tools(settings), planning.get("found") or ()
+    named = {name for step in (planning.get("proposal") or {}).get("steps", ()) for name in step.get("tools") or ()}
+    reads, most = deps.reads(settings), settings.tool_selection
+    if len(toolbox) <= most:
+        return Offer([*reads], [name for name in toolbox if name not in reads])
+    bound = await deps.finder.choose(goal, reads, max(most // 2 - 2, 1), _users_words(reads))
+    shown = await deps.finder.choose(goal, toolbox, max(most - 2, 1), {*bound, *named})
+    new = [name for name in seen if name in toolbox and name not in shown]
+    listed = [name for name in [*shown, *new] if name not in bound and name not in (set(new) & {*reads})]
+    return Offer([*bound, *(name for name in new if name in reads)], listed, len(toolbox) - len(shown) - len(new))
+
+
+def _users_words(toolbox: Toolbox) -> list[str]:
+    """Return the tools that read the user's own words, such as skills; they are always offered."""
+    return [name for name in toolbox if toolbox[name].users_text]
+
+
+async def offer_for_step(deps: Deps, settings: Settings, toolbox: Toolbox, state: Step) -> Offer:
+    """Offer tools to a step: those it lists and all that read; of too many, the likely ones.
+
+    A step that lists none may find the others, of which it sees a line each. One that lists `[]` writes text from what
+    is known. Tools for checks are not offered. Found tools come last, so that nothing before them changes.
+    """
+    step, record = state["step"], state["record"]
+    listed = step.get("tools")
+    if listed is not None and not listed:
+        return Offer(_users_words(toolbox))
+    work = [name for name in toolbox if not toolbox[name].is_check or name in (listed or ())]
+    useful = [name for name in work if name in (listed or ()) or toolbox.effect(name) == "read"]
+    others = [name for name in work if name not in useful] if listed is None else []
+    fit, more = useful, len(others)
+    if len(useful) > settings.tool_selection:
+        wanted = " ".join([step["content"], *(criterion["text"] for criterion in step.get("done_when") or ())])
+        needed = {*(listed or ()), *_users_words(toolbox)}
+        fit = await deps.finder.choose(wanted, toolbox.subset(useful), settings.tool_selection - 1, needed)
+        more = len(work) - len(fit)
+    fit = [*fit, *(name for name in record.get("found") or () if name in toolbox and name not in fit)]
+    return Offer(fit, others[: settings.tool_selection], more)
+
+
+async def find_tools(deps: Deps, toolbox: Toolbox, call: FrozenCall, known: Collection[str], fence: str) -> Json:
+    """Answer a `find_tools` call: return `text` for the model, and the `names` of tools to offer from now on."""
+    rest = toolbox.subset([name for name in toolbox if name not in known and not toolbox[name].is_check])
+    names = (await deps.finder.best(str(call["args"]["query"]), rest))[:MOST_FOUND]
+    lines = [
+        f"- {name} ({rest.effect(name)}): {rest[name].one_line} "
+        f"Arguments: {json.dumps(rest[name].schema.get('properties', {}), ensure_ascii=False)}"
+        for name in names
+    ]
+    said = "These are offered to you from now on." if names else "You have been offered all tools that there are."
+    shown = f"\n{framed('tool_output', chr(10).join(lines), fence)}" if lines else ""
+    return {"text": f"{FIND_TOOLS} ok: {said}{shown}", "names": names}
 
 
 def profile_text(profile: Profile, extra: str = "", language: str | None = None) -> str:
@@ -123,7 +225,7 @@ def planning_brief(deps: Deps, settings: Settings, facts: Mapping[str, Any], off
         section("approved_plan", _json_text(_without_defaults(facts.get("approved_plan"))), fence),
         section("failure", facts.get("failure") or "", fence),
         section("proposal", _json_text(_without_defaults(facts.get("proposal"))), fence),
-        section("user_said", _statement_lines(said)),
+        section("user_said", statement_lines(said)),
         section("feedback", facts.get("feedback") or ""),
         section("output_schema", schema_form(schema).text if schema else ""),
         section("criteria", "\n".join(f"- {criterion.text}" for criterion in settings.done_when)),
@@ -171,11 +273,6 @@ def _tool_line(toolbox: Toolbox, name: str) -> str:
     return f"- {called}, {'only in a `check`' if tool.is_check else tool.effect}: {tool.one_line}"
 
 
-MISSING_TOOLS = (
-    "The plan names tools for this step that are not there now: {}. If it cannot be done without them, say so."
-)
-
-
 def step_brief(values: Mapping[str, Any], step: Mapping[str, Any], today: str = "", missing: Sequence[str] = ()) -> str:
     """Render the executor's brief: its step, the goal, the user's words, the results and observations it builds on.
 
@@ -190,6 +287,9 @@ def step_brief(values: Mapping[str, Any], step: Mapping[str, Any], today: str = 
     gathered = "\n".join(part for part in shown if part)
     journal = values.get("journal") or ()
     said = user_statements(values, transcript_key(step["id"], records.get(step["id"], {})))
+    note = ONLY_STEP if len(plan["steps"]) == 1 else ""
+    if note and (schema := values.get("output_schema")):
+        note = f"{note} {RESULT_AS_DATA}{schema_form(schema).text}"
     seen = [
         observation_index(journal, {PLANNING, *gone}, fence),
         observation_index(journal, before, fence, max(SEEN_ROOM // len(plan["steps"]), LEAST_SEEN_CHARS)),
@@ -201,11 +301,11 @@ def step_brief(values: Mapping[str, Any], step: Mapping[str, Any], today: str = 
         section("earlier", earlier_index(values), fence),
         *_background_sections(values, fence),
         section("goal", values["goal"]),
-        section("user_said", _statement_lines(said)),
+        section("user_said", statement_lines(said)),
         f"<results>\n{gathered}\n</results>" if gathered else "",
         section("seen", "\n".join(part for part in seen if part), fence),
         section("step", step["content"], id=step["id"]),
-        section("note", only_step_note(values.get("output_schema")) if len(plan["steps"]) == 1 else ""),
+        section("note", note),
         section("note", MISSING_TOOLS.format(", ".join(missing)) if missing else ""),
         section("done_when", "\n".join(criteria)),
     )
@@ -226,7 +326,7 @@ def handover_text(values: Mapping[str, Any], step: Mapping[str, Any], today: str
     criteria = [f"{number}. {each['text']}" for number, each in enumerate(step.get("done_when") or (), 1)]
     parts = {
         "It is one step of this request:": "" if same else _quoted(values["goal"]),
-        "The user also said:": _statement_lines(said),
+        "The user also said:": statement_lines(said),
         "What was said before:": _quoted(_plain_conversation(values)),
         "What is known besides:": _quoted("\n".join((values.get("background") or {}).values())),
         "What came of the steps before it:": "\n\n".join(_quoted(text[:most]) for text in results.values() if text),
@@ -252,23 +352,21 @@ def _quoted(text: str) -> str:
     return "\n".join(f"> {line}" for line in text.strip().splitlines())
 
 
-def only_step_note(schema: dict[str, Any] | None) -> str:
-    """Return the note about the result for the executor of a plan's only step."""
-    return f"{ONLY_STEP} {RESULT_AS_DATA}{schema_form(schema).text}" if schema else ONLY_STEP
-
-
 def _background_sections(values: Mapping[str, Any], fence: str) -> list[str]:
     """Render the application's `context` and `memory` for this request."""
     given = values.get("background") or {}
     return [section(name, text, "" if name == "agents_md" else fence) for name, text in given.items()]
 
 
-def _statement_lines(said: Sequence[Mapping[str, str]]) -> str:
-    """Render the user's own words in this run. They are not framed as data, because they are to be followed (C10)."""
+def statement_lines(said: Sequence[Mapping[str, str]], most: int | None = SAID_CHARS) -> str:
+    """Render the user's own words in this run, `most` characters of each; None for all.
+
+    They are not framed as data, because they are to be followed (C10).
+    """
     lines = []
     for one in said:
         asked = " ".join(one.get("question", "").split())[:QUESTION_CHARS]
-        lines.append(f"- {f'(asked: {asked}) ' if asked else ''}{one['text'].strip()[:SAID_CHARS]}")
+        lines.append(f"- {f'(asked: {asked}) ' if asked else ''}{one['text'].strip()[:most]}")
     return "\n".join(lines)
 
 
@@ -305,7 +403,7 @@ def delivery_brief(
     return brief(
         section("fence", fence),
         section("goal", values["goal"]),
-        section("user_said", _statement_lines(user_statements(values))),
+        section("user_said", statement_lines(user_statements(values))),
         section(
             "done_when",
             "\n".join(_criterion_line(number, criterion) for number, criterion in enumerate(goal_criteria, 1)),

@@ -276,8 +276,8 @@ def observation_index(
         elif entry["id"] not in rows:
             rows[entry["id"]] = row
             room -= len(row)
-    named = _names_row(rest[::-1])
-    return "\n".join([*([named] if named else []), *(rows[e["id"]] for e in seen if e["id"] in rows)])
+    named = [_names_row(rest[::-1])] if rest else []
+    return "\n".join([*named, *(rows[e["id"]] for e in seen if e["id"] in rows)])
 
 
 def _names_row(entries: Sequence[Mapping[str, Any]]) -> str:
@@ -286,7 +286,7 @@ def _names_row(entries: Sequence[Mapping[str, Any]]) -> str:
     named = [f"{tool} {ids[0]}{f' to {ids[-1]}' if len(ids) > 1 else ''}" for tool, ids in runs[-INDEX_NAMES:]]
     gone = sum(len(ids) for _, ids in runs[:-INDEX_NAMES])
     more = [f"{gone} earlier ones"] if gone else []
-    return f"Read by recall alone: {', '.join([*more, *named])}" if named else ""
+    return f"Read by recall alone: {', '.join([*more, *named])}"
 
 
 def earlier_index(values: Mapping[str, Any]) -> str:
@@ -337,6 +337,7 @@ LEAST_MESSAGE_CHARS = 400
 PICTURE = " " * 4_000
 """Stands for an image or a file in an estimate: about a thousand tokens, as providers charge for an image."""
 _ID = pattern(r"\A\[([^\]\s]+)\] ")
+_count_text_tokens = lru_cache(maxsize=512)(estimate_tokens)
 
 
 def window_of(model: BaseChatModel, settings: Settings) -> int | None:
@@ -361,9 +362,8 @@ def observation_limit(deps: Deps, settings: Settings, role: str, executor: str |
 
 def count_tokens(messages: Sequence[BaseMessage], tools: Sequence[dict[str, Any]]) -> int:
     """Estimate the tokens of a request."""
-    return sum(map(_count_message_tokens, messages)) + sum(
-        estimate_tokens(json.dumps(tool, ensure_ascii=False)) for tool in tools
-    )
+    said = sum(4 + sum(map(_count_text_tokens, _texts_of(message))) for message in messages)
+    return said + sum(estimate_tokens(json.dumps(tool, ensure_ascii=False)) for tool in tools)
 
 
 def fits(messages: Sequence[BaseMessage], tools: Sequence[dict[str, Any]], window: int) -> bool:
@@ -383,7 +383,8 @@ def compact_request(
     room = window * WINDOW_SHARE - count_tokens(head, tools)
     if room <= 0 or not rounds:
         return None
-    chars = int(room * sum(map(_request_chars, rounds)) / max(count_tokens(rounds, ()), 1))
+    length = sum(len(text) for message in rounds for text in _texts_of(message))
+    chars = int(room * length / max(count_tokens(rounds, ()), 1))
     for limit in (chars, chars // 2, chars // 4):
         shorter = [*head, *fit_transcript(rounds, limit, fence)]  # type: ignore[arg-type]
         if fits(shorter, tools, window):
@@ -409,16 +410,3 @@ def _texts_of(message: BaseMessage) -> list[str]:
     pictures = [PICTURE for part in parts if isinstance(part, dict) and part.get("type") != "text"]
     said = [json.dumps(call["args"], ensure_ascii=False, default=str) for call in calls]
     return [str(message.text), *said, *pictures]
-
-
-def _request_chars(message: BaseMessage) -> int:
-    return sum(map(len, _texts_of(message)))
-
-
-def _count_message_tokens(message: BaseMessage) -> int:
-    return 4 + sum(map(_count_text_tokens, _texts_of(message)))
-
-
-@lru_cache(maxsize=512)
-def _count_text_tokens(text: str) -> int:
-    return estimate_tokens(text)

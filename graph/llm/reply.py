@@ -179,7 +179,7 @@ def _check_call(call: _Call, legal: Sequence[str], toolbox: Toolbox | None, spee
             if name != "submit_plan" and isinstance(call.args, Mapping) and isinstance(call.args.get("speak"), str):
                 call.spoken = call.args["speak"].strip()
                 call.args = {key: item for key, item in call.args.items() if key != "speak"}
-            call.args, problems = read_control(name, call.args, speech)
+            call.args, problems = _read_control(name, call.args, speech)
         else:
             assert toolbox is not None
             call.args, problems = toolbox[name].arguments.read(call.args)
@@ -208,9 +208,12 @@ def _choose(calls: Sequence[_Call], toolbox: Toolbox | None, speech: str, native
         else:
             run.append({"id": call.id, "name": call.name, "args": call.args})
     if run:
-        claim = _claim_beside_changes(calls, deciding, toolbox) if native else None
-        if claim:
-            refused.pop(claim.id, None)
+        others = [call.name for call in calls if call.name not in DECIDING]
+        changes = toolbox is not None and all(n not in LOOKUPS and toolbox.effect(n) != "read" for n in others)
+        claim = None
+        if native and changes and len(deciding) == 1 and not reads and not any(call.problems for call in calls):
+            claim = Decision(deciding[0].name, deciding[0].args, id=deciding[0].id)  # type: ignore[arg-type]
+            del refused[claim.id]
         return Decision("calls", calls=run, speech=speech, refused=refused, claim=claim)
     if deciding and not any(call.problems for call in calls):
         return UnusableReply([ALONE.format(name=deciding[0].name)], speech, printed=not native)
@@ -219,29 +222,8 @@ def _choose(calls: Sequence[_Call], toolbox: Toolbox | None, speech: str, native
     return UnusableReply(problems, speech, printed=not native, by_call=by_call)
 
 
-def _claim_beside_changes(
-    calls: Sequence[_Call], deciding: Sequence[_Call], toolbox: Toolbox | None
-) -> Decision | None:
-    """Return the claim of a reply whose other calls are all changes, so that it depends on no result; else None."""
-    others = [call for call in calls if call.name not in DECIDING]
-    writes = toolbox is not None and all(c.name not in LOOKUPS and toolbox.effect(c.name) != "read" for c in others)
-    if len(deciding) != 1 or deciding[0].name not in CLAIMS or not writes or any(call.problems for call in calls):
-        return None
-    return Decision(deciding[0].name, deciding[0].args, id=deciding[0].id)  # type: ignore[arg-type]
-
-
 def _as_list(problems: Sequence[str]) -> str:
     return "\n".join(f"- {problem}" for problem in problems[:20])
-
-
-def read_control(name: str, args: Any, speech: str) -> tuple[Any, list[str]]:
-    """Coerce the arguments of a control tool if nothing is lost by that; return them with the remaining problems.
-
-    Plans and goal_checks have readers of their own. `speech` is the speech beside the call.
-    """
-    args = _argument_reader(name).coerce_all(args)
-    args = _with_question(args, speech) if name == "ask_user" else args
-    return args, _control_problems(name, args)
 
 
 @lru_cache
@@ -259,20 +241,20 @@ def _argument_reader(name: str, *, whole: bool = True) -> "Arguments":
     return Arguments({**schema, "properties": asked, "required": required}, closed=False)
 
 
-def _with_question(args: Any, speech: str) -> Any:
-    """Fill in a missing question: the speech of the reply, else its reason, else a default (X16)."""
-    if not isinstance(args, Mapping) or str(args.get("question") or "").strip():
-        return args
-    return {**args, "question": speech or str(args.get("reason") or "").strip() or QUESTION}
+def _read_control(name: str, args: Any, speech: str) -> tuple[Any, list[str]]:
+    """Coerce the arguments of a control tool if nothing is lost by that; return them with the remaining problems.
 
-
-def _control_problems(name: str, args: Any) -> list[str]:
-    """Return the problems of a control tool's arguments. Plans and goal_checks have readers of their own."""
+    Plans and goal_checks have readers of their own. A missing question is filled in: the speech beside the call, else
+    its reason, else a default (X16).
+    """
+    args = _argument_reader(name).coerce_all(args)
     if not isinstance(args, Mapping):
-        return ["the arguments must be an object"]
+        return args, ["the arguments must be an object"]
+    if name == "ask_user" and not str(args.get("question") or "").strip():
+        args = {**args, "question": speech or str(args.get("reason") or "").strip() or QUESTION}
     if name == "submit_plan":
-        return []
+        return args, []
     if (size := len(json.dumps(args, ensure_ascii=False, default=str))) > CALLS_CHARS:
-        return [f"the arguments have {size:,} characters; at most {CALLS_CHARS:,}"]
+        return args, [f"the arguments have {size:,} characters; at most {CALLS_CHARS:,}"]
     carried = ["only submit_plan carries steps"] if args.get("steps") or args.get("plan_steps") else []
-    return [*carried, *_argument_reader(name, whole=False).problems(dict(args))]
+    return args, [*carried, *_argument_reader(name, whole=False).problems(dict(args))]

@@ -1,7 +1,7 @@
-"""Read and validate answers to pauses, and apply them to the run. Pure.
+"""The nodes that wait for a person, `confirm` and `ask_user`: they read and check the answer and apply it to the run.
 
-An answer is applied whole or not at all. `confirm` and `ask_user` receive it; `advance` continues from the new
-state.
+Neither does anything before its only interrupt, because it runs again from its beginning when the answer comes. An
+answer is applied whole or not at all; `advance` continues from the new state.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -10,14 +10,25 @@ from datetime import datetime
 from typing import Any, cast
 
 from langchain_core.messages import BaseMessage, HumanMessage, ToolMessage
+from langgraph.runtime import Runtime
 
 from donewhen.graph.context import Deps
 from donewhen.graph.events import now
 from donewhen.graph.executors.executor import Executors
-from donewhen.graph.executors.relay import decision, read_form
+from donewhen.graph.executors.relay import read_form, review_decision
+from donewhen.graph.llm.attachments import with_typed_attachments
 from donewhen.graph.llm.history import render_observation
 from donewhen.graph.people.consent import approval_record, decision_row, plan_rules
-from donewhen.graph.people.pauses import ask_again, close_pause, open_pauses, pause_message, with_fresh_call
+from donewhen.graph.people.pauses import (
+    close_pause,
+    current_pause,
+    keep_open,
+    open_pauses,
+    pause_message,
+    typed_reply,
+    wait_for_answer,
+    with_fresh_call,
+)
 from donewhen.state.language.texts import catalogue, option_key, say
 from donewhen.state.ledger import add
 from donewhen.state.people.answers import JUDGEMENT, Answer, answers_by_id, fills_form, read_answer
@@ -65,6 +76,24 @@ class ResolvedAnswer:
         return self.pause["step"] or ""
 
 
+async def confirm(state: RunState, runtime: Runtime[Settings], *, deps: Deps) -> RunState:
+    """Apply the person's answer: approve, edit, reject with feedback, or cancel. Any other answer keeps the pause."""
+    pending = current_pause(state)
+    update = take_answer(state, pending, wait_for_answer(state, pending), deps, runtime.context)
+    typed = typed_reply(state["messages"]) is not None
+    return await with_typed_attachments(state, update, runtime) if typed else update
+
+
+async def ask_user(state: RunState, runtime: Runtime[Settings], *, deps: Deps) -> RunState:
+    """Apply the answer to the pending question, and any answers to other open questions sent with it."""
+    pending, settings = current_pause(state), runtime.context
+    typed = typed_reply(state["messages"]) is not None
+    policy = pending["kind"] == "question" and settings.alone and not typed  # it answers questions at once
+    value = OVERDUE if policy else wait_for_answer(state, pending)
+    update = take_answer(state, pending, value, deps, settings)
+    return await with_typed_attachments(state, update, runtime) if typed else update
+
+
 def take_answer(state: RunState, pending: Pause, value: Any, deps: Deps, settings: Settings) -> RunState:
     """Return the update for an answer to `pending`, or for answers by id to any open questions.
 
@@ -72,7 +101,7 @@ def take_answer(state: RunState, pending: Pause, value: Any, deps: Deps, setting
     """
     answers = _split_answers(value, pending, [pause["id"] for pause in (pending, *pending["others"])])
     if isinstance(answers, str):
-        return ask_again(state, pending, answers, value)
+        return keep_open(state, pending, answers, value)
     pauses, at = {**{pause["id"]: pause for pause in open_pauses(state)}, pending["id"]: pending}, now("milliseconds")
     taken: list[ResolvedAnswer] = []
     problems: list[str] = []
@@ -87,7 +116,7 @@ def take_answer(state: RunState, pending: Pause, value: Any, deps: Deps, setting
         elif answer.kind != "later":
             taken.append(ResolvedAnswer(pause, answer, "policy" if by_policy else "user", at))
     if problems or not taken:
-        return ask_again(state, pending, "; ".join(problems), answers.get(pending["id"]))
+        return keep_open(state, pending, "; ".join(problems), answers.get(pending["id"]))
     change = StateChange(state)
     for each in taken:  # each on the state after the previous ones
         change.add(apply_answer(change.values, each))
@@ -172,7 +201,9 @@ def _read_answer(pause: Pause, value: Any, settings: Settings) -> Answer | str:
 
 def _check_answer(state: RunState, pause: Pause, answer: Answer, deps: Deps, settings: Settings) -> Answer | str:
     """Return the person's answer, with an edited plan as it will be carried out, or why it cannot be accepted."""
-    if answer.text == JUDGEMENT and _was_last_approved(state) and not pause.get("problem"):
+    last = (state.get("approvals") or [{}])[-1]
+    approved = last.get("decision") == "approve" and last.get("by") == "user"
+    if answer.text == JUDGEMENT and approved and not pause.get("problem"):
         return AGAIN
     if answer.plan is not None:
         plan = _validate_edited_plan(state, pause, answer, deps, settings)
@@ -192,11 +223,6 @@ def _answer_by_policy(pause: Pause, settings: Settings) -> Answer:
     if settings.on_question == "default" and settings.default_answer.strip():
         return Answer("answer", settings.default_answer)
     return Answer("declined", ASSUME.format(where="the result" if pause["step"] else "`speak`"))
-
-
-def _was_last_approved(state: RunState) -> bool:
-    rows = state.get("approvals") or [{}]
-    return bool(rows[-1].get("decision") == "approve" and rows[-1].get("by") == "user")
 
 
 def _find_problem(pause: Pause, arguments: Json, deps: Deps) -> str:
@@ -358,7 +384,7 @@ def _apply_to_tool(values: Mapping[str, Any], taken: ResolvedAnswer) -> Json:
     pending, answer, record = taken.pause, taken.answer, _record(values, taken)
     why = answer.text or "no reason given"
     if pending.get("relayed"):
-        said = decision(answer.kind, answer.text, pending["tool"], answer.arguments)
+        said = review_decision(answer.kind, answer.text, pending["tool"], answer.arguments)
         return _continue_step(taken, calls=_relay(record, said))
     first, *rest = record["calls"]
     batch = [row["position"] for row in pending.get("batch") or ()]

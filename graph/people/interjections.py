@@ -47,11 +47,11 @@ async def read_interjections(store: BaseStore, thread_id: str, cursor: str) -> l
     return sorted(rows, key=lambda row: row["key"])
 
 
-_hearing: set[tuple[str, str]] = set()
+_being_marked: set[tuple[str, str]] = set()
 """Interjections that a round of this process is marking as heard right now, by thread and key."""
 
 
-async def hear(runtime: Runtime[Settings], rows: Sequence[Json], step: str | None) -> list[Json]:
+async def mark_heard(runtime: Runtime[Settings], rows: Sequence[Json], step: str | None) -> list[Json]:
     """Mark interjections as heard, emit those that nobody heard before, and return them; `step` as in the event.
 
     Parallel steps hear the same words, and so does a round that is repeated after a crash; only the first emits the
@@ -60,9 +60,9 @@ async def hear(runtime: Runtime[Settings], rows: Sequence[Json], step: str | Non
     store, thread, first = runtime.store, thread_of(runtime), []
     for row in rows:
         place = thread, str(row["key"])
-        if store is None or row.get("heard") or place in _hearing:
+        if store is None or row.get("heard") or place in _being_marked:
             continue
-        _hearing.add(place)
+        _being_marked.add(place)
         try:
             item = await store.aget(_namespace(thread), place[1])
             kept = item.value if item else {"text": row["text"], "at": row["at"]}  # what is replayed is not there
@@ -71,7 +71,7 @@ async def hear(runtime: Runtime[Settings], rows: Sequence[Json], step: str | Non
             heard = {"step": step, "at": now("milliseconds")}
             await store.aput(_namespace(thread), place[1], {**kept, "heard": heard}, index=False)
         finally:
-            _hearing.discard(place)
+            _being_marked.discard(place)
         emit(runtime, "heard", step=step, text=row["text"], at=row["at"])
         first.append({**row, "heard": heard})
     return first
@@ -97,8 +97,8 @@ async def new_interjections(runtime: Runtime[Settings], settings: Settings, curs
     if runtime.store is None or settings.when_busy != "next_round":
         return []
     said = await read_interjections(runtime.store, thread_of(runtime), cursor)
-    if hear := hearing.get():
-        said = await hear(place, said)
+    if replaced := hearing.get():
+        said = await replaced(place, said)
     return [row for row in said if row["key"] > cursor]
 
 
@@ -108,12 +108,6 @@ async def delete_interjections(store: BaseStore, thread_id: str) -> None:
         await store.adelete(item.namespace, item.key)
 
 
-def interjection_message(interjections: Sequence[Mapping[str, Any]], then: str = AT_WORK) -> HumanMessage:
-    """Return the message that shows interjections to a model."""
-    words = "\n".join(str(row["text"]) for row in interjections)
-    return HumanMessage(f"<user_said>\n{words}\n</user_said>\n{then}")
-
-
 async def with_interjections(
     state: Any, record: Literal["record", "planning"], cursor: str, runtime: Runtime[Settings], then: str = AT_WORK
 ) -> tuple[Any, list[AnyMessage]]:
@@ -121,8 +115,9 @@ async def with_interjections(
     place = PLANNING if record == "planning" else state["step"]["id"]
     if not (interjections := await new_interjections(runtime, runtime.context, cursor, place)):
         return state, []
-    first = await hear(runtime, interjections, None if record == "planning" else state["step"]["id"])
-    said = interjection_message(interjections, then)
+    first = await mark_heard(runtime, interjections, None if record == "planning" else state["step"]["id"])
+    words = "\n".join(str(row["text"]) for row in interjections)
+    said = HumanMessage(f"<user_said>\n{words}\n</user_said>\n{then}")
     heard = [*state[record].get("heard", ()), *first]
     now = {
         record: {**state[record], "interjection_cursor": interjections[-1]["key"], "heard": heard},

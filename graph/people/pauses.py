@@ -11,7 +11,7 @@ from langgraph.errors import GraphInterrupt
 from langgraph.types import interrupt
 
 from donewhen.graph.events import now
-from donewhen.graph.llm.voice import push_rest
+from donewhen.graph.llm.speech import push_rest
 from donewhen.graph.people.tasks import close_tasks
 from donewhen.state.pattern import pattern
 from donewhen.state.people.answers import edited_draft, spoken_words
@@ -101,7 +101,7 @@ def wait_for_answer(values: Mapping[str, Any], pending: Pause) -> Any:
         raise GraphInterrupt([replace(each, value=shown) for each in unanswered.args[0]]) from None
 
 
-def ask_again(values: Mapping[str, Any], pending: Pause, problem: str, value: Any = None) -> RunState:
+def keep_open(values: Mapping[str, Any], pending: Pause, problem: str, value: Any = None) -> RunState:
     """Return the update that keeps the pause open, with the problem of the answer; "" if the person answers later.
 
     The pause keeps the answer's words, and the text of an edit, so that the person can correct them.

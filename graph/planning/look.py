@@ -10,8 +10,8 @@ from langgraph.runtime import Runtime
 
 from donewhen.graph.context import Deps
 from donewhen.graph.events import emit, emit_charge, emit_observation
+from donewhen.graph.llm.briefs import FIND_TOOLS, find_tools, offer_for_planning
 from donewhen.graph.llm.history import observation_limit, render_observation
-from donewhen.graph.llm.offer import FIND_TOOLS, find_tools, offer_for_planning
 from donewhen.graph.planning.outcomes import PlanningRound, out_of_budget, planning_as_step
 from donewhen.graph.step.calls import (
     CallContext,
@@ -53,10 +53,14 @@ async def look(state: Planning, runtime: Runtime[Settings], config: RunnableConf
         texts[-1] = "\n".join([texts[-1], *map(render, notes)])
     texts += ["Not run: the limit of tool calls is reached."] * (len(calls) - len(entries))
     told |= {call["position"]: text for call, text in zip(calls, texts, strict=True)}
+    if asked[0]["native"]:
+        messages: list[AnyMessage] = [ToolMessage(told[c["position"]], tool_call_id=c["id"]) for c in asked]
+    else:  # printed calls get their results in one message
+        messages = [HumanMessage("\n\n".join(told[c["position"]] for c in asked))]
     return {
         "planning": {**planning, "calls": [], **({"found": [*(planning.get("found") or ()), *names]} if names else {})},
         "journal": [*[await store_entry(runtime, context.state, entry) for entry in entries], *notes],
-        "transcript": _result_messages(asked, [told[call["position"]] for call in asked]),
+        "transcript": messages,
         "spent": spent,
     }
 
@@ -91,10 +95,3 @@ async def _make_call(call: FrozenCall, number: int, context: CallContext) -> tup
     entry = observe(context.state, made)
     emit_observation(context.runtime, entry)
     return entry, made.result.notes
-
-
-def _result_messages(calls: list[FrozenCall], told: list[str]) -> list[AnyMessage]:
-    """Return one result per call; the results of printed calls go back in one message."""
-    if not calls[0]["native"]:
-        return [HumanMessage("\n\n".join(told))]
-    return [ToolMessage(text, tool_call_id=call["id"]) for call, text in zip(calls, told, strict=True)]

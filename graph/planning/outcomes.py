@@ -8,20 +8,19 @@ from langchain_core.messages import AIMessage, ToolMessage
 from langchain_core.runnables import RunnableConfig
 from langgraph.runtime import Runtime
 
-from donewhen.graph.asking import NOT_ASKED, ask_before_question
 from donewhen.graph.context import Deps
 from donewhen.graph.events import emit, emit_charge
+from donewhen.graph.llm.briefs import Offer
 from donewhen.graph.llm.history import render_observation, reply_messages
-from donewhen.graph.llm.offer import Offer
 from donewhen.graph.llm.output import OutputForm
 from donewhen.graph.llm.reply import Decision, UnusableReply
-from donewhen.graph.llm.voice import Voice, push_rest
+from donewhen.graph.llm.speech import Voice, push_rest
 from donewhen.graph.people.budget import Account, budget_pause
 from donewhen.graph.people.consent import Proposal, propose_plan
 from donewhen.graph.people.pauses import make_pause, pause_message
 from donewhen.graph.step.audit import Subject, audit, is_audit_due
 from donewhen.graph.step.calls import CallContext, ask_before_end
-from donewhen.graph.tools.hooks import OPTIONS
+from donewhen.graph.tools.hooks import NOT_ASKED, OPTIONS, ask_before_question
 from donewhen.state.language.texts import say
 from donewhen.state.ledger import add, allowance_left
 from donewhen.state.people.amounts import format_count
@@ -92,34 +91,34 @@ class PlanningRound:
         return self.voice.message_id(argument) if self.voice else None
 
 
-def send_correction(turn: PlanningRound, message: AIMessage, correction: UnusableReply) -> Planning:
+def send_correction(round: PlanningRound, message: AIMessage, correction: UnusableReply) -> Planning:
     """Tell the model what was wrong; too many unusable replies in a row fail the phase (P11)."""
-    most, count = turn.settings.max_corrections, turn.planning["corrections"] + 1
+    most, count = round.settings.max_corrections, round.planning["corrections"] + 1
     said = redact("; ".join(correction.problems)[:1000])
-    emit(turn.runtime, "correction", step=None, text=said[:500])
+    emit(round.runtime, "correction", step=None, text=said[:500])
     if count >= most:
         return fail_planning(
-            turn, "no_plan", f"{format_count(count, 'unusable reply')} in a row; the last: {said[:300]}"
+            round, "no_plan", f"{format_count(count, 'unusable reply')} in a row; the last: {said[:300]}"
         )
     correction = replace(correction, hint=EXAMPLE) if count == most - 1 else correction
-    told = reply_messages(message, partial(correction.text, turn.legal))
-    return {"planning": {**turn.planning, "corrections": count}, "transcript": [message, *told]}
+    told = reply_messages(message, partial(correction.text, round.legal))
+    return {"planning": {**round.planning, "corrections": count}, "transcript": [message, *told]}
 
 
-def fail_planning(turn: PlanningRound, code: str, reason: str) -> Planning:
+def fail_planning(round: PlanningRound, code: str, reason: str) -> Planning:
     """End a failed phase. The draft falls back on the triage's plan and says so (P04); otherwise the run ends."""
-    if turn.planning.get("sketched"):
-        emit(turn.runtime, "note", text=f"Careful planning failed ({reason}); going on with the quick plan.")
-        return _propose(turn.with_record(fell_back=reason), turn.planning["proposal"])
+    if round.planning.get("sketched"):
+        emit(round.runtime, "note", text=f"Careful planning failed ({reason}); going on with the quick plan.")
+        return _propose(round.with_record(fell_back=reason), round.planning["proposal"])
     return {"ending": {"code": code, "reason": reason}}
 
 
-def out_of_budget(turn: PlanningRound, key: str) -> Planning:
+def out_of_budget(round: PlanningRound, key: str) -> Planning:
     """Continue with the quick plan at a limit; without one, ask for more budget or end, by policy."""
-    settings, planning, state = turn.settings, turn.planning, turn.state
+    settings, planning, state = round.settings, round.planning, round.state
     if planning.get("sketched") or settings.at_limit != "ask":
         code = "stopped" if settings.at_limit == "stop" else "out_of_budget"
-        return fail_planning(turn, code, f"the limit of {key} was reached while planning")
+        return fail_planning(round, code, f"the limit of {key} was reached while planning")
     before = state["account"]
     spent = add(before["spent"], state.get("spent"))
     needs = (key,) if key in ("questions", "tool_calls") else ("model_calls",)
@@ -131,40 +130,40 @@ def out_of_budget(turn: PlanningRound, key: str) -> Planning:
     return {"pending": pending, "messages": [pause_message(pending)], "transcripts": {planning["transcript"]: rounds}}
 
 
-async def take_plan(turn: PlanningRound, message: AIMessage, decision: Decision, plan: Json) -> Planning:
+async def take_plan(round: PlanningRound, message: AIMessage, decision: Decision, plan: Json) -> Planning:
     """Pass a plan to the draft if triage asks for it, else to consent. A plan that failed before is sent back."""
-    tried = () if turn.planning.get("feedback") else turn.planning.get("tried", ())
+    tried = () if round.planning.get("feedback") else round.planning.get("tried", ())
     change: PlanningRecord = plan.pop("change", {})
-    finished = [id for id in turn.planning.get("finished") or () if id not in change.get("stale", ())]
+    finished = [id for id in round.planning.get("finished") or () if id not in change.get("stale", ())]
     if hash_work(plan, finished) in tried:
-        return await _send_back_repeated(turn, message, decision)
-    turn = turn.with_record(corrections=0, **change)
-    if turn.planning["phase"] == "triage" and plan["need_thinking"]:
-        emit(turn.runtime, "note", text="This deserves a careful plan; thinking it through.")
-        return {"planning": {**turn.planning, "phase": "draft", "proposal": plan, "sketched": True}}
-    return _propose(turn, plan)
+        return await _send_back_repeated(round, message, decision)
+    round = round.with_record(corrections=0, **change)
+    if round.planning["phase"] == "triage" and plan["need_thinking"]:
+        emit(round.runtime, "note", text="This deserves a careful plan; thinking it through.")
+        return {"planning": {**round.planning, "phase": "draft", "proposal": plan, "sketched": True}}
+    return _propose(round, plan)
 
 
-async def _send_back_repeated(turn: PlanningRound, message: AIMessage, decision: Decision) -> Planning:
+async def _send_back_repeated(round: PlanningRound, message: AIMessage, decision: Decision) -> Planning:
     """Tell the planner that this work failed before; the second time ask a person, or end the run (M7)."""
-    if not turn.planning.get("repeat_told"):
-        return send_correction(turn.with_record(repeat_told=True), message, UnusableReply([REPEATED]))
-    emit(turn.runtime, "note", text="The planner proposes again what failed already.")
-    if turn.settings.alone:
-        return fail_planning(turn, "no_plan", "what failed already was planned again")
+    if not round.planning.get("repeat_told"):
+        return send_correction(round.with_record(repeat_told=True), message, UnusableReply([REPEATED]))
+    emit(round.runtime, "note", text="The planner proposes again what failed already.")
+    if round.settings.alone:
+        return fail_planning(round, "no_plan", "what failed already was planned again")
     steps = "; ".join(step["content"] for step in decision.arguments.get("steps") or () if isinstance(step, dict))
-    question = say(_language(turn.state), "ask", "repeated", steps=steps[:500])
+    question = say(_language(round.state), "ask", "repeated", steps=steps[:500])
     return await ask_question(
-        turn.with_record(tried=[]), message, Decision("ask_user", {"question": question}, id=decision.id)
+        round.with_record(tried=[]), message, Decision("ask_user", {"question": question}, id=decision.id)
     )
 
 
-def _propose(turn: PlanningRound, plan: Json) -> Planning:
-    state, planning, language = turn.state, turn.planning, _language(turn.state)
+def _propose(round: PlanningRound, plan: Json) -> Planning:
+    state, planning, language = round.state, round.planning, _language(round.state)
     count = len(plan["steps"])
     reason = planning.get("reason") or say(language, "mode", "enough" if count == 1 else "takes", number=count)
-    modes = _record_mode(turn, "plan" if count > 1 or planning.get("promoted") else "step", reason)
-    emit(turn.runtime, "plan", plan=plan)
+    modes = _record_mode(round, "plan" if count > 1 or planning.get("promoted") else "step", reason)
+    emit(round.runtime, "plan", plan=plan)
     proposal = Proposal(
         plan,
         language,
@@ -173,84 +172,78 @@ def _propose(turn: PlanningRound, plan: Json) -> Planning:
         ask=bool(planning.get("let_go")) or planning.get("promoted") == f"{PROMOTED}write",
         reasons=planning.get("dropped") or {},
     )
-    update = propose_plan(proposal, turn.settings, turn.deps)
+    update = propose_plan(proposal, round.settings, round.deps)
     return {"planning": {**planning, "open": False}, **modes, **update}  # type: ignore[typeddict-item]
 
 
-def _record_mode(turn: PlanningRound, mode: Mode, reason: str) -> Planning:
+def _record_mode(round: PlanningRound, mode: Mode, reason: str) -> Planning:
     """Stream and record the request's mode if it changed."""
-    if turn.planning.get("mode") == mode:
+    if round.planning.get("mode") == mode:
         return {}
-    by = "triage" if turn.planning["phase"] == "triage" else "plan"
-    row = mode_row(mode, by if turn.settings.wanted_mode == "auto" else "settings", reason)
-    emit(turn.runtime, "mode", **row)
+    by = "triage" if round.planning["phase"] == "triage" else "plan"
+    row = mode_row(mode, by if round.settings.wanted_mode == "auto" else "settings", reason)
+    emit(round.runtime, "mode", **row)
     return {"modes": [dict(row)]}
 
 
-def start_looking(turn: PlanningRound, message: AIMessage, decision: Decision) -> Planning:
+def start_looking(round: PlanningRound, message: AIMessage, decision: Decision) -> Planning:
     """Leave the read calls to the next node, and answer the invalid ones at once."""
     native = bool(message.tool_calls or message.invalid_tool_calls)
     calls = [
         cast(FrozenCall, {**call, "native": native, "position": number}) for number, call in enumerate(decision.calls)
     ]
     told = [ToolMessage(text, tool_call_id=id) for id, text in decision.refused.items()] if native else []
-    planning: PlanningRecord = {**turn.planning, "corrections": 0, "texts": 0, "calls": calls}
+    planning: PlanningRecord = {**round.planning, "corrections": 0, "texts": 0, "calls": calls}
     return {"planning": planning, "transcript": [message, *told]}
 
 
-async def settle_by_answer(turn: PlanningRound, message: AIMessage, decision: Decision) -> Planning:
+async def settle_by_answer(round: PlanningRound, message: AIMessage, decision: Decision) -> Planning:
     """End the run with an answer instead of a plan.
 
     The answer is sent back once if its evidence does not hold, its data does not fit the form, or a judge doubts it.
     A judge is asked only if something was read or changed.
     """
-    state, form, arguments = turn.state, turn.form, decision.arguments
+    state, form, arguments = round.state, round.form, decision.arguments
     entries = [*state.get("known", ()), *state.get("journal", ())]
     found = ground_claim(arguments, EvidenceScope(entries, PLANNING)) if arguments.get("evidence") else Grounding()
     good, problems = found.evidence, [f"evidence: {each}" for each in (*found.problems, *found.imprecise)]
     data, flaws = form.read(arguments, arguments["text"]) if form else (None, [])
-    if (problems or flaws) and not turn.planning.get("answer_told"):
-        return send_correction(turn.with_record(answer_told=True), message, UnusableReply([*problems, *flaws]))
+    if (problems or flaws) and not round.planning.get("answer_told"):
+        return send_correction(round.with_record(answer_told=True), message, UnusableReply([*problems, *flaws]))
     more: Planning = {}
     audited: Json | None = None
     answers = [*state.get("asked", ()), *entries]
     output = None if flaws else data
-    context = audit_context(turn, len(entries))
+    tools = round.deps.all_tools(round.settings)
+    about = planning_as_step(state), round.runtime, round.config, round.deps, tools
+    context = CallContext(*about, observed=len(entries))
     verdict = await ask_before_end(context, str(arguments["text"]), answers, output=output)
     if verdict.refused:
-        return send_correction(turn, message, UnusableReply([verdict.refused]))
+        return send_correction(round, message, UnusableReply([verdict.refused]))
     if verdict.question:
         asked = {"question": verdict.question, "options": [*OPTIONS]}
-        return await ask_question(turn, message, Decision("ask_user", asked, id=decision.id))
-    if is_audit_due(turn.settings, state["run"], entries):
+        return await ask_question(round, message, Decision("ask_user", asked, id=decision.id))
+    if is_audit_due(round.settings, state["run"], entries):
         verdicts = {PLANNING: [{"evidence": good}]}
         subject = Subject(state["run"], arguments["text"], entries, output, verdicts)
         audited = dict(await audit(context, subject))
-        emit_charge(turn.runtime, None, context.spent)
+        emit_charge(round.runtime, None, context.spent)
         more = {"spent": context.spent, "journal": context.noted}
-        if (doubts := doubts_to_send_back(audited)) and not turn.planning.get("answer_told"):
-            update = send_correction(turn.with_record(answer_told=True), message, UnusableReply([*doubts, ONLY_SHOWN]))
+        if (doubts := doubts_to_send_back(audited)) and not round.planning.get("answer_told"):
+            update = send_correction(round.with_record(answer_told=True), message, UnusableReply([*doubts, ONLY_SHOWN]))
             return {**update, "spent": add(context.spent, update.get("spent")), "journal": context.noted}
     ending: Ending = {"code": "answered", "reason": "", "text": arguments["text"], "evidence": good, "audit": audited}
-    ending["message_id"] = turn.message_id("answer.text")
+    ending["message_id"] = round.message_id("answer.text")
     if form and not flaws:
         ending["output"] = data
     seen = ", ".join(dict.fromkeys(item["observation"] for item in good))
     why = arguments.get("reason") or (f"what was read answers it: {seen}" if seen else "it needs no work")
     return {
-        "planning": {**turn.planning, "corrections": 0},
+        "planning": {**round.planning, "corrections": 0},
         "ending": ending,
-        **_record_mode(turn, "answer", why),
+        **_record_mode(round, "answer", why),
         **more,
     }
-
-
-def audit_context(turn: PlanningRound, observed: int) -> CallContext:
-    """Return the call context for a judge's look-ups during planning."""
-    step = planning_as_step(turn.state)
-    return CallContext(
-        step, turn.runtime, turn.config, turn.deps, turn.deps.all_tools(turn.settings), observed=observed
-    )
 
 
 def planning_as_step(state: Planning) -> Step:
@@ -267,32 +260,40 @@ def planning_as_step(state: Planning) -> Step:
     }
 
 
-def decline(turn: PlanningRound, message: AIMessage, decision: Decision) -> Planning:
+def decline(round: PlanningRound, message: AIMessage, decision: Decision) -> Planning:
     """End the run because it cannot be done here. The reason is logged; the user reads the guidance."""
     arguments = decision.arguments
     ending: Ending = {"code": "declined", "reason": arguments["reason"], "text": arguments["guidance"]}
-    return {"planning": {**turn.planning, "corrections": 0}, "ending": ending}
+    return {"planning": {**round.planning, "corrections": 0}, "ending": ending}
 
 
-async def ask_question(turn: PlanningRound, message: AIMessage, decision: Decision) -> Planning:
+async def ask_question(round: PlanningRound, message: AIMessage, decision: Decision) -> Planning:
     """Leave with a question, unless it was answered or is refused; the answer becomes the call's result."""
-    state = turn.state
-    planning: PlanningRecord = {**turn.planning, "corrections": 0}
+    state = round.state
+    planning: PlanningRecord = {**round.planning, "corrections": 0}
     question, options = decision.arguments["question"], decision.arguments.get("options")
     told = ""
     if allowance_left(state).get("questions", 1) < 1:
-        if turn.settings.at_limit == "ask":
-            return {"planning": planning, **out_of_budget(turn, "questions")}
+        if round.settings.at_limit == "ask":
+            return {"planning": planning, **out_of_budget(round, "questions")}
         told = NO_QUESTIONS
     if before := find_earlier_answer(state.get("asked", ()), question, options, step=PLANNING):
         told = f"You asked this before; the answer was:\n{render_observation(before, ANSWER_CHARS)}"
     number = planning["questions"] + 1
-    more: Json = {"call": decision.id, "message_id": turn.message_id("ask_user.question"), "language": _language(state)}
+    more: Json = {
+        "call": decision.id,
+        "message_id": round.message_id("ask_user.question"),
+        "language": _language(state),
+    }
     pending = make_pause("question", f"{planning['transcript']}.q{number}", question, options=options or (), **more)
-    if not told and (refused := await ask_before_question(turn.runtime, turn.deps, state["brief"]["goal"], pending)):
+    if not told and (
+        refused := await ask_before_question(
+            pending, state["brief"]["goal"], round.runtime, round.deps.hooks, round.deps.secrets
+        )
+    ):
         told = NOT_ASKED.format(why=refused)
-        if turn.voice:
-            turn.voice.retract("ask_user.question")
+        if round.voice:
+            round.voice.retract("ask_user.question")
     if told:
         return {"planning": planning, "transcript": [message, *reply_messages(message, told)]}
     asked = pause_message(pending)

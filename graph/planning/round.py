@@ -13,13 +13,12 @@ from donewhen.graph.events import emit, emit_charge, thread_of
 from donewhen.graph.executors.executor import Card
 from donewhen.graph.llm.ask import ModelReply, Question, ask
 from donewhen.graph.llm.attachments import brief_message
-from donewhen.graph.llm.briefs import planning_brief, profile_text
+from donewhen.graph.llm.briefs import offer_for_planning, planning_brief, profile_text
 from donewhen.graph.llm.history import has_native_call, rounds_of, storable_reply
-from donewhen.graph.llm.offer import offer_for_planning
 from donewhen.graph.llm.output import form_of
 from donewhen.graph.llm.printed import read_printed
 from donewhen.graph.llm.reply import Decision, UnusableReply, read_reply, was_cut_off
-from donewhen.graph.llm.voice import Voice
+from donewhen.graph.llm.speech import Voice
 from donewhen.graph.people.consent import plan_rules
 from donewhen.graph.people.interjections import with_interjections
 from donewhen.graph.planning.outcomes import (
@@ -79,44 +78,49 @@ async def _plan_round(state: Planning, runtime: Runtime[Settings], config: Runna
 async def _ask_and_act(state: Planning, runtime: Runtime[Settings], config: RunnableConfig, deps: Deps) -> Planning:
     """Make one model call of the phase, and act on the reply."""
     voice, form = Voice(runtime, inside=True), form_of(state["brief"].get("output_schema"), config)
-    turn = PlanningRound(state, runtime, deps, voice=voice, form=form, config=config)
-    settings, planning = turn.settings, turn.planning
+    round = PlanningRound(state, runtime, deps, voice=voice, form=form, config=config)
+    settings, planning = round.settings, round.planning
     if planning["rounds"] >= settings.plan_rounds:
-        return fail_planning(turn, "no_plan", f"planning used all its {format_count(settings.plan_rounds, 'round')}")
+        return fail_planning(round, "no_plan", f"planning used all its {format_count(settings.plan_rounds, 'round')}")
     if settings.is_late():
-        return fail_planning(turn, "out_of_budget", f"the deadline, {settings.deadline}, has passed")
+        return fail_planning(round, "out_of_budget", f"the deadline, {settings.deadline}, has passed")
     if key := exhausted(allowance_left(state), ("model_calls",)):
-        return out_of_budget(turn, key)
-    turn = replace(turn, offer=await offer_for_planning(deps, settings, state["brief"]["goal"], planning))
-    reply = await ask(deps, settings, await _question(turn, await deps.executors.cards(), voice))
+        return out_of_budget(round, key)
+    round = replace(round, offer=await offer_for_planning(deps, settings, state["brief"]["goal"], planning))
+    reply = await ask(deps, settings, await _question(round, await deps.executors.cards(), voice))
     emit_charge(runtime, None, reply.spent)
     after: PlanningRecord = {**planning, "rounds": planning["rounds"] + 1}
-    turn = replace(turn, state={**state, "planning": after, "spent": add(state.get("spent"), reply.spent)})
+    round = replace(round, state={**state, "planning": after, "spent": add(state.get("spent"), reply.spent)})
     if reply.error and reply.error.retryable:  # more budget or time would allow a retry
-        if key := exhausted(allowance_left(turn.state), ("model_calls",)):
-            return {"planning": after, **out_of_budget(turn, key), "spent": reply.spent}
+        if key := exhausted(allowance_left(round.state), ("model_calls",)):
+            return {"planning": after, **out_of_budget(round, key), "spent": reply.spent}
         if settings.is_late():
             return {"planning": after, "spent": reply.spent}
-    update = await _act_on(turn, reply)
+    update = await _act_on(round, reply)
     messages = [*voice.messages(), *update.get("messages", ())]
     spoken: Planning = {"language": said} if (said := (update.get("planning") or {}).get("language")) else {}
     return {"planning": after, **update, **spoken, "messages": messages, "spent": add(reply.spent, update.get("spent"))}
 
 
-async def _question(turn: PlanningRound, cards: Mapping[str, Card], voice: Voice) -> Question:
+async def _question(round: PlanningRound, cards: Mapping[str, Card], voice: Voice) -> Question:
     """Return the request: instructions and tools, the brief, the rounds. Earlier parts never change."""
-    state, deps, settings, form = turn.state, turn.deps, turn.settings, turn.form
-    phase = turn.planning["phase"]
+    state, deps, settings, form = round.state, round.deps, round.settings, round.form
+    phase = round.planning["phase"]
     role = ROLE[phase]
-    facts = {**state["brief"], "proposal": turn.planning.get("proposal"), "today": settings.today}
+    facts = {**state["brief"], "proposal": round.planning.get("proposal"), "today": settings.today}
     facts["cards"] = cards
     profile = profile_text(settings.profile, language=settings.speaks)
-    brief = planning_brief(deps, settings, facts, turn.offer, full=role == "plan")
+    brief = planning_brief(deps, settings, facts, round.offer, full=role == "plan")
     model = partial(deps.model, role, settings)
-    ending = _rounds_left_note(state, settings)
+    left = settings.plan_rounds - state["planning"]["rounds"]
+    ending = list[HumanMessage]()
+    if (
+        left <= LAST_ROUNDS < settings.plan_rounds
+    ):  # it comes last and is not kept, so that earlier messages never change
+        ending = [HumanMessage(f"(Rounds left to decide, this one included: {left}.)")]
     messages = [
         SystemMessage(instructions(f"plan_{phase}", profile)),
-        await brief_message(brief, state.get("attachments", ()), turn.runtime, model),
+        await brief_message(brief, state.get("attachments", ()), round.runtime, model),
         *rounds_of(state),
         *ending,
     ]
@@ -126,8 +130,8 @@ async def _question(turn: PlanningRound, cards: Mapping[str, Card], voice: Voice
     used |= {"schedule": deps.repeats}
     own = {"submit_plan": plan_tool(*(name for name, use in used.items() if not use))}
     tools = [
-        *control_tools(turn.legal, own | (form.tools if form else {})),
-        *deps.executors.toolbox.openai(turn.offer.bound),
+        *control_tools(round.legal, own | (form.tools if form else {})),
+        *deps.executors.toolbox.openai(round.offer.bound),
     ]
     return Question(
         role,
@@ -135,74 +139,66 @@ async def _question(turn: PlanningRound, cards: Mapping[str, Card], voice: Voice
         tools,
         allowance=allowance_left(state),
         passing=len(ending),
-        thread=thread_of(turn.runtime),
+        thread=thread_of(round.runtime),
         fence=state["brief"].get("fence", ""),
-        say=voice.say,
-        retract=voice.retract,
-        think=voice.think,
-        on_stall=voice.report_stall,
+        voice=voice,
         place={"step": "plan", "round": state["planning"]["rounds"] + 1},
         must_call=True,
     )
 
 
-def _rounds_left_note(state: Planning, settings: Settings) -> list[HumanMessage]:
-    """Return a note on the remaining rounds when few are left; it comes last and is not kept."""
-    left = settings.plan_rounds - state["planning"]["rounds"]
-    said = f"(Rounds left to decide, this one included: {left}.)"
-    return [HumanMessage(said)] if left <= LAST_ROUNDS < settings.plan_rounds else []
-
-
-async def _act_on(turn: PlanningRound, reply: ModelReply) -> Planning:
-    """Return the changes that the reply makes; `turn` already counts this round."""
-    settings, planning, legal = turn.settings, turn.planning, turn.legal
+async def _act_on(round: PlanningRound, reply: ModelReply) -> Planning:
+    """Return the changes that the reply makes; `round` is counted already."""
+    settings, planning, legal = round.settings, round.planning, round.legal
     if reply.message is None:
         assert reply.error is not None
-        return fail_planning(turn, "model_error", str(reply.error))
-    message, native = storable_reply(reply.message), has_native_call(rounds_of(turn.state))
-    outcome = read_reply(reply.message, legal, turn.deps.reads(settings), printed=not native)
+        return fail_planning(round, "model_error", str(reply.error))
+    message, native = storable_reply(reply.message), has_native_call(rounds_of(round.state))
+    outcome = read_reply(reply.message, legal, round.deps.reads(settings), printed=not native)
     alone = isinstance(outcome, Decision) and outcome.kind == "speak"
-    if alone and outcome.arguments:  # type: ignore[union-attr]
-        return _continue(reply, outcome.speech)
+    if alone and outcome.arguments:  # type: ignore[union-attr]  # it says something and goes on, which is a round
+        if reply.speech:
+            reply.speech.finish(outcome.speech)
+        return {"transcript": [message, HumanMessage(GO_ON)]}
     echo = (
-        alone and (turn.state["brief"].get("fence") or "\0") in outcome.speech
+        alone and (round.state["brief"].get("fence") or "\0") in outcome.speech
     )  # a model's own text never has that word
     # A printed decision is no answer either, if the model can call tools.
     no_answer = echo or not alone or was_cut_off(message) or _is_decision(outcome.speech, legal)
     may_answer = not no_answer and "answer" in legal and any(map(str.isalnum, outcome.speech))
-    if may_answer and (planning.get("texts") or not turn.deps.all_tools(settings)):
+    if may_answer and (planning.get("texts") or not round.deps.all_tools(settings)):
         outcome, alone = Decision("answer", {"text": outcome.speech}), False
     # A text alone decides nothing and is repeated with the decision, so it is not shown twice.
     said = "" if alone else outcome.speech
     if alone:
         no_call = ECHO if echo else ALONE + (ANSWER if "answer" in legal else "")
-        turn, outcome = turn.with_record(texts=1), UnusableReply([no_call], printed=not native)
+        round, outcome = round.with_record(texts=1), UnusableReply([no_call], printed=not native)
     plan: Json = {}
     if isinstance(outcome, Decision) and outcome.kind == "submit_plan":
-        found = _read_plan(turn, outcome.arguments)
-        if lost := _lost_criteria(turn, found):
-            found, turn = lost, turn.with_record(lost_told=True)
-        turn = turn.with_record(reason=str(outcome.arguments.get("reason") or planning.get("reason") or ""))
+        found = _read_plan(round, outcome.arguments)
+        if lost := _lost_criteria(round, found):
+            found, round = lost, round.with_record(lost_told=True)
+        round = round.with_record(reason=str(outcome.arguments.get("reason") or planning.get("reason") or ""))
         outcome, plan = (UnusableReply(found), plan) if isinstance(found, list) else (outcome, found)
-    if isinstance(outcome, Decision) and _wrong_language(turn, outcome.arguments):
+    if isinstance(outcome, Decision) and _wrong_language(round, outcome.arguments):
         outcome = UnusableReply([f"write what the user reads in this language: {settings.speaks}"])
-        turn = turn.with_record(language_told=True)
+        round = round.with_record(language_told=True)
     if isinstance(outcome, Decision) and primary_language(outcome.arguments.get("language")):
-        turn = turn.with_record(language=known_language(outcome.arguments["language"]))
+        round = round.with_record(language=known_language(outcome.arguments["language"]))
     taken = outcome if isinstance(outcome, Decision) else Decision("speak")
     if reply.speech:
         reply.speech.finish(said, taken.kind, taken.arguments)
     if isinstance(outcome, UnusableReply):
-        return send_correction(turn, message, outcome)
-    emit(turn.runtime, "decision", step=None, kind=outcome.kind, tools=[call["name"] for call in outcome.calls])
+        return send_correction(round, message, outcome)
+    emit(round.runtime, "decision", step=None, kind=outcome.kind, tools=[call["name"] for call in outcome.calls])
     if plan:
-        return await take_plan(turn, message, outcome, plan)
+        return await take_plan(round, message, outcome, plan)
     if outcome.kind == "answer":
-        update = await settle_by_answer(turn, message, outcome)
+        update = await settle_by_answer(round, message, outcome)
     elif outcome.kind == "ask_user":
-        update = await ask_question(turn, message, outcome)
+        update = await ask_question(round, message, outcome)
     else:
-        update = {"calls": start_looking, "decline": decline}[outcome.kind](turn, message, outcome)
+        update = {"calls": start_looking, "decline": decline}[outcome.kind](round, message, outcome)
     if (
         reply.speech and outcome.kind == "answer" and "ending" not in update
     ):  # it was sent back, and its text comes again
@@ -210,45 +206,37 @@ async def _act_on(turn: PlanningRound, reply: ModelReply) -> Planning:
     return update
 
 
-def _continue(reply: ModelReply, speech: str) -> Planning:
-    """Let the model continue after a text; this counts as a round."""
-    assert reply.message is not None
-    if reply.speech:
-        reply.speech.finish(speech)
-    return {"transcript": [storable_reply(reply.message), HumanMessage(GO_ON)]}
-
-
 def _is_decision(text: str, legal: Sequence[str]) -> bool:
     """Return whether a text contains a printed decision, even an unreadable one (N11)."""
     return bool(read_printed(text, legal).calls) or _KEYS.search(text) is not None
 
 
-def _read_plan(turn: PlanningRound, written: Json) -> Json | list[str]:
+def _read_plan(round: PlanningRound, written: Json) -> Json | list[str]:
     """Return the plan, on a replan merged into the approved one, or everything that is wrong with it."""
-    state, settings, planning = turn.state, turn.settings, turn.planning
+    state, settings, planning = round.state, round.settings, round.planning
     before = (state.get("approval") or {}).get("plan")
-    rules = plan_rules(turn.deps, settings, planning.get("finished"), before, state.get("unfinished"))
+    rules = plan_rules(round.deps, settings, planning.get("finished"), before, state.get("unfinished"))
     binding = settings.confirm == "never" and not planning.get("feedback")
     rules = replace(rules, approved=before, failed=planning.get("failed") or (), binding=binding)
     found = read_plan(written, replace(rules, max_steps=1) if settings.mode == "step" else rules)
     if isinstance(found, list):
         return found
     if extra := ignored_keys(written):
-        emit(turn.runtime, "note", text=f"Left out of the plan, which has no place for it: {', '.join(extra)}.")
+        emit(round.runtime, "note", text=f"Left out of the plan, which has no place for it: {', '.join(extra)}.")
     return found
 
 
-def _lost_criteria(turn: PlanningRound, plan: Json | list[str]) -> list[str]:
+def _lost_criteria(round: PlanningRound, plan: Json | list[str]) -> list[str]:
     """Return corrections for criteria of the goal that a new plan leaves out; the planner is told once."""
     texts = plan.get("change", {}).get("came_back", []) if isinstance(plan, dict) else []
-    told = turn.planning.get("lost_told") or turn.planning["corrections"] + 1 >= turn.settings.max_corrections
+    told = round.planning.get("lost_told") or round.planning["corrections"] + 1 >= round.settings.max_corrections
     named = ", ".join(f"“{text[:200]}”" for text in texts)
     return [f"to be reached were {named}: {KEEP}"] if texts and not told else []
 
 
-def _wrong_language(turn: PlanningRound, said: Json) -> bool:
+def _wrong_language(round: PlanningRound, said: Json) -> bool:
     """Return whether a decision declares another language than the configured one; corrected once (P14)."""
-    planning, settings = turn.planning, turn.settings
+    planning, settings = round.planning, round.settings
     if planning.get("language_told") or planning["corrections"] + 1 >= settings.max_corrections:
         return False
     declared, wanted = primary_language(said.get("language")), primary_language(settings.speaks)

@@ -15,6 +15,7 @@ from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, SystemM
 from donewhen.graph.context import Deps
 from donewhen.graph.events import emit, thread_of
 from donewhen.graph.llm.ask import Question, ask
+from donewhen.graph.llm.briefs import statement_lines
 from donewhen.graph.llm.history import observation_limit, render_observation, reply_messages, storable_reply
 from donewhen.graph.llm.reply import Decision, UnusableReply, read_reply
 from donewhen.graph.step.calls import CallContext, make_reading, recall, with_whole_text
@@ -226,9 +227,7 @@ def audit_brief(subject: Subject, claims: Sequence[str], today: str) -> str:
     evidence = [e for rows in subject.verdicts.values() for row in rows for e in row.get("evidence") or ()]
     cited, shown_whole = _cited_passages(subject, evidence, ids)
     rest = [e for e in subject.journal if e["id"] not in ids | shown_whole and not e.get("outside")]
-    said = "\n".join(
-        f"- {_prefix(one)}{one['text'].strip()}" for one in user_statements({**run, "journal": subject.journal})
-    )
+    said = statement_lines(user_statements({**run, "journal": subject.journal}), None)
     numbered = "\n".join(f"{number}. {claim}" for number, claim in enumerate(claims, 1))
     return brief(
         section("fence", fence),
@@ -242,10 +241,6 @@ def audit_brief(subject: Subject, claims: Sequence[str], today: str) -> str:
         section("observations", _index_of_observations(rest, {item["observation"] for item in evidence}), fence),
         framed("claims", numbered or "(nothing is delivered)", fence),
     )
-
-
-def _prefix(one: Mapping[str, str]) -> str:
-    return f"(asked: {' '.join(one['question'].split())[:600]}) " if one.get("question") else ""
 
 
 def _plan_text(plan: Mapping[str, Any], subject: Subject) -> str:
@@ -274,14 +269,10 @@ def _change_lines(entries: Iterable[Mapping[str, Any]], approvals: Iterable[Json
         key = call_key(entry["tool"], entry["arguments"])
         denials = denied[key] if entry.get("unknown") else 0
         denied[key] -= bool(denials)
-        yield _change_line(entry, "it did not happen, as the user said later" if denials else "")
-
-
-def _change_line(entry: Mapping[str, Any], said: str) -> str:
-    seen = "unknown whether it took effect" if entry.get("unknown") else "ok" if entry["ok"] else "failed"
-    outcome = said or seen
-    made_with = _cut_middle(json.dumps(entry["arguments"], ensure_ascii=False), CHANGE_CHARS)
-    return f"[{entry['id']}] {entry['tool']} {made_with}\n→ {outcome}: {_cut_middle(entry['text'], CHANGE_CHARS)}"
+        outcome = "unknown whether it took effect" if entry.get("unknown") else "ok" if entry["ok"] else "failed"
+        outcome = "it did not happen, as the user said later" if denials else outcome
+        made_with = _cut_middle(json.dumps(entry["arguments"], ensure_ascii=False), CHANGE_CHARS)
+        yield f"[{entry['id']}] {entry['tool']} {made_with}\n→ {outcome}: {_cut_middle(entry['text'], CHANGE_CHARS)}"
 
 
 def _cut_middle(text: str, most: int) -> str:

@@ -15,18 +15,16 @@ from langgraph.errors import GraphInterrupt, ParentCommand
 from langgraph.runtime import Runtime
 from langgraph.store.base import BaseStore
 
-from donewhen.graph.asking import ask_before_question, consult_hooks
 from donewhen.graph.context import Deps
 from donewhen.graph.events import emit, emit_charge, emit_observation, now, thread_of
 from donewhen.graph.executors.relay import answered_asks, conceal_ask, interrupt_value, questions_of, resume_values
+from donewhen.graph.llm.briefs import FIND_TOOLS, find_tools, offer_for_step
 from donewhen.graph.llm.cost import Meter
 from donewhen.graph.llm.history import observation_limit, render_observation
-from donewhen.graph.llm.offer import FIND_TOOLS, find_tools, offer_for_step
 from donewhen.graph.llm.reply import LOOK_FIRST
-from donewhen.graph.llm.voice import without_listeners
+from donewhen.graph.llm.speech import without_listeners
 from donewhen.graph.people.interjections import new_interjections
-from donewhen.graph.step.approvals import NewTargets, Reason, approval_pause, relay_pause, unknown_effect_pause
-from donewhen.graph.step.leave import leave
+from donewhen.graph.step.leave import NewTargets, Reason, approval_pause, leave, relay_pause, unknown_effect_pause
 from donewhen.graph.tools.call import CallResult, ToolCall, call_tool, seconds_for
 from donewhen.graph.tools.changes import keep_changes
 from donewhen.graph.tools.effects import (
@@ -41,7 +39,7 @@ from donewhen.graph.tools.effects import (
     shorten_text,
     storable_artifact,
 )
-from donewhen.graph.tools.hooks import OPTIONS, Call, End, HookDecision
+from donewhen.graph.tools.hooks import OPTIONS, Call, End, HookDecision, ask_before_question, ask_hooks
 from donewhen.graph.tools.rendering import cut_before
 from donewhen.graph.tools.toolbox import KnownTool
 from donewhen.prompts import framed
@@ -172,6 +170,8 @@ class CallBatch:
     calls: Sequence[FrozenCall] = ()
     number: int = 0
     """The number of the last observation."""
+    limit: int = 0
+    """The most characters of an observation that the step's model is shown."""
     held: list[str] = field(default_factory=list)
     """Results of printed calls, which are sent back in one message when all are there."""
     entries: list[JournalEntry] = field(default_factory=list)
@@ -192,6 +192,7 @@ class CallBatch:
         context, state = self.context, self.context.state
         self.calls, self.number = list(state["record"]["calls"]), state["record"]["observed"]
         self.held = list(state["record"].get("held") or ())
+        self.limit = observation_limit(context.deps, context.settings, "execute", state["step"].get("executor"))
         while self.calls:
             if question := open_question(self.calls[0]):
                 return self._halt(relay_pause(self.calls[0], question, state))
@@ -237,31 +238,25 @@ class CallBatch:
 
     async def _at_gates(self, number: int, call: FrozenCall) -> GatedCall:
         """Return the call with the word of people, of the profile and of the hooks on it."""
-        tool = self.context.tools.get(call["name"])
-        gated = GatedCall(call, tool, f"{self.context.state['step']['id']}.{number}", verdict=HookDecision())
-        gated.refusal = self._refusal(gated)
+        state, tool = self.context.state, self.context.tools.get(call["name"])
+        gated = GatedCall(call, tool, f"{state['step']['id']}.{number}", verdict=HookDecision())
+        rejected = {**state.get("rejected", {}), **state["record"].get("rejected", {})}
+        if "response" in call:
+            gated.refusal = f"the user answered instead: {call['response']}"
+        elif "refused" in call:
+            gated.refusal = f"the user rejected this call: {call['refused']}"
+        elif tool is None:
+            gated.refusal = "" if call["name"] in LOOKUPS else f"there is no tool {call['name']} any more"
+        elif outside := tool.path_problem(call["args"], self.context.settings.profile.allowed_paths):
+            gated.refusal = outside
+        elif rejected and not {"approved", "known"} & call.keys():
+            why = rejected.get(call_key(call["name"], call["args"]))
+            gated.refusal = f"the user rejected this very call before: {why}" if why else ""
         if tool and not gated.refusal and "known" not in call:
             gated.verdict = await ask_before_call(self.context, gated)
             if gated.verdict.refused or "approved" in call:
                 gated.verdict = replace(gated.verdict, question="")
         return gated
-
-    def _refusal(self, gated: GatedCall) -> str:
-        """Return why the call is refused, in words for the model; "" if it may be made, or was approved."""
-        call, state = gated.call, self.context.state
-        if "response" in call:
-            return f"the user answered instead: {call['response']}"
-        if "refused" in call:
-            return f"the user rejected this call: {call['refused']}"
-        if gated.tool is None:
-            return "" if call["name"] in LOOKUPS else f"there is no tool {call['name']} any more"
-        if outside := gated.tool.path_problem(call["args"], self.context.settings.profile.allowed_paths):
-            return outside
-        rejected = {**state.get("rejected", {}), **state["record"].get("rejected", {})}
-        if not rejected or "approved" in call or "known" in call:
-            return ""
-        why = rejected.get(call_key(call["name"], call["args"]))
-        return f"the user rejected this very call before: {why}" if why else ""
 
     async def _gate(self, gated: GatedCall) -> StepRecord | None:
         """Return the record's change if the step must leave before this call; None if the call may be made now."""
@@ -292,7 +287,9 @@ class CallBatch:
         if not (waiting := change.get("waiting")):
             return ""
         context = self.context
-        return await ask_before_question(context.runtime, context.deps, context.state["goal"], waiting)
+        return await ask_before_question(
+            waiting, context.state["goal"], context.runtime, context.deps.hooks, context.deps.secrets
+        )
 
     def _approval_reason(self, call: FrozenCall) -> Reason | None:
         """Return why a person must approve the call; `new` applies only if it has targets unknown to people."""
@@ -370,9 +367,15 @@ class CallBatch:
         if isinstance(outcome, CallOutcome):
             charge: Amounts = {} if gated.asks and call.get("delegated") else {"tool_calls": 1}
             context.spent = add(add(context.spent, outcome.spent), charge)
-        if isinstance(outcome, RecallResult):
-            self._record_recall(call, outcome)
-        if gated.asks or isinstance(outcome, RecallResult):
+        if isinstance(outcome, RecallResult):  # no observation; the model is told if it read this before
+            again = [*outcome.span] in self._lookups().get("recalled", {}).get(outcome.id, ())
+            if outcome.id and not again:
+                self.learned = True
+                self.recalled.append(outcome)
+            self.acted = True
+            self._show(call, f"{outcome.text}\nNote: you read this before." if again else outcome.text)
+            return
+        if gated.asks:
             return
         self.number += 1
         self.acted = self.acted or isinstance(outcome, CallOutcome) or "response" in call
@@ -407,23 +410,8 @@ class CallBatch:
             )
             self.results[place] = message.model_copy(update={"content": f"{message.text}\n{shown}"})
 
-    def _record_recall(self, call: FrozenCall, result: RecallResult) -> None:
-        """Show the recalled text, which is no observation, and say so if the model read it before."""
-        self.acted = True
-        again = [*result.span] in self._lookups().get("recalled", {}).get(result.id, ())
-        if result.id and not again:
-            self.learned = True
-            self.recalled.append(result)
-        self._show(call, f"{result.text}\nNote: you read this before." if again else result.text)
-
-    @cached_property
-    def _limit(self) -> int:
-        """The most characters of an observation that the step's model is shown."""
-        context = self.context
-        return observation_limit(context.deps, context.settings, "execute", context.state["step"].get("executor"))
-
     def _render(self, entry: JournalEntry, hint: str) -> str:
-        return render_observation(entry, self._limit, hint, self.context.state.get("fence", ""))
+        return render_observation(entry, self.limit, hint, self.context.state.get("fence", ""))
 
     def _render_repetition(self, entry: JournalEntry, hint: str, *, again: bool) -> str:
         """Render an unchanged result: in full the second time, later in one line if that is shorter (X11)."""
@@ -548,14 +536,14 @@ async def ask_before_call(context: CallContext, gated: GatedCall) -> HookDecisio
     """Return the verdict of the hooks on a call that is about to be made."""
     if not (hooks := context.deps.hooks.before_call):
         return HookDecision()
-    return await consult_hooks(context.runtime, context.deps, hooks, _call_for_hooks(context, gated))
+    return await ask_hooks(hooks, _call_for_hooks(context, gated), context.runtime, context.deps.secrets)
 
 
 async def _ask_after_call(context: CallContext, gated: GatedCall, result: CallResult) -> CallResult:
     """Return the result after the hooks; a withheld result is stored nowhere, and the call's effect remains."""
     about = replace(_call_for_hooks(context, gated), ok=result.ok, text=result.text)
-    verdict = await consult_hooks(context.runtime, context.deps, context.deps.hooks.after_call, about)
-    if refused := verdict.refused or (verdict.question and f"a person would have to agree: {verdict.question}"):
+    verdict = await ask_hooks(context.deps.hooks.after_call, about, context.runtime, context.deps.secrets)
+    if refused := verdict.refused_alone:
         ok = result.ok and about.effect != "read"
         result = replace(result, ok=ok, text=f"The call was made; its result is withheld: {refused}", artifact=None)
     return replace(result, notes=[*result.notes, *verdict.notes])
@@ -566,7 +554,9 @@ async def _ask_before_questions(context: CallContext, result: CallResult) -> Cal
     asked: Mapping[str, Any] = result.artifact
     for ask in asked["asks"][len(asked.get("answers") or ()) :]:
         pending = cast("Pause", {**ask, "step": context.state["step"]["id"]})
-        if refused := await ask_before_question(context.runtime, context.deps, context.state["goal"], pending):
+        if refused := await ask_before_question(
+            pending, context.state["goal"], context.runtime, context.deps.hooks, context.deps.secrets
+        ):
             text = f"It wanted to ask a person “{ask['question'][:500]}”, and {refused}"
             return replace(result, ok=False, text=text, artifact=None, error="interrupt")
     return result
@@ -587,7 +577,7 @@ async def ask_before_end(
         return HookDecision()
     state = context.state
     end = End(context.thread, state["step"]["id"], state["goal"], text, status, output)
-    verdict = await consult_hooks(context.runtime, context.deps, hooks, end)
+    verdict = await ask_hooks(hooks, end, context.runtime, context.deps.secrets)
     if verdict.refused or not verdict.question:
         return HookDecision(verdict.refused)
     for entry in answers:

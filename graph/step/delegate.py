@@ -20,13 +20,20 @@ from langgraph.runtime import Runtime
 from donewhen.graph.context import Deps
 from donewhen.graph.events import thread_of
 from donewhen.graph.executors import nested
-from donewhen.graph.executors.executor import Executor, executor_problem
-from donewhen.graph.executors.handoff import CANCEL, Handoff, Report, Unfinished, transcript
+from donewhen.graph.executors.executor import (
+    CANCEL,
+    Executor,
+    Handoff,
+    Report,
+    Unfinished,
+    executor_problem,
+    transcript,
+)
 from donewhen.graph.executors.relay import asks_of, conceal_ask, resume_values
 from donewhen.graph.llm.attachments import brief_message
 from donewhen.graph.llm.briefs import handover_text
 from donewhen.graph.llm.cost import meter_of
-from donewhen.graph.llm.voice import Voice
+from donewhen.graph.llm.speech import Voice
 from donewhen.graph.step.calls import EFFECT, CallBatch, CallContext, with_whole_text
 from donewhen.graph.step.leave import leave
 from donewhen.graph.tools.toolbox import KnownTool

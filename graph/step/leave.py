@@ -1,21 +1,35 @@
-"""Leave a step: the updates with which it ends or waits, and the corrections of unusable replies."""
+"""Leave a step: the updates with which it ends or waits, the questions it waits for, and corrections of replies."""
 
 from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any, Literal
 
 from langchain_core.messages import AnyMessage
 from langgraph.runtime import Runtime
 
 from donewhen.graph.events import emit, now
+from donewhen.graph.people.pauses import make_pause
+from donewhen.graph.tools.effects import UnknownEffect
+from donewhen.state.language.texts import option_texts, say
 from donewhen.state.ledger import add
 from donewhen.state.people.amounts import format_count
+from donewhen.state.people.payload import escape_unseen
 from donewhen.state.plan.steps import transcript_key
-from donewhen.state.records import FINAL, StepRecord
-from donewhen.state.run import Step
-from donewhen.state.secrets import redact
+from donewhen.state.proof.journal import call_key, canonical_json
+from donewhen.state.records import FINAL, FrozenCall, Pause, StepRecord
+from donewhen.state.run import Json, Step
+from donewhen.state.secrets import conceal_json, redact
 from donewhen.state.settings import Settings
 
 STAYS = ("waiting", "ready", "failed")
 """Statuses of steps that may continue later, a failed one if a person says so; their rounds are kept in the run."""
+Reason = Literal["each", "unlisted", "asks", "new", "hook"]
+"""Why a person must approve the call; keys of texts in the catalogues."""
+NewTargets = Mapping[int, Sequence[str]]
+"""Targets that no person knows of, by the position of the call in its reply."""
+
+MOST_SHOWN = 10
+"""The most new targets that a question lists; the call itself is shown in full."""
 
 
 def leave(
@@ -71,3 +85,75 @@ def send_correction(
         failed: StepRecord = {**record, "status": "failed", "code": "unusable", "reason": reason}
         return leave(state, runtime, failed, messages, spent)
     return {"record": record, "transcript": list(messages), "decision": None}
+
+
+def approval_pause(
+    calls: Sequence[FrozenCall], state: Step, reason: Reason, new: NewTargets, hooked: str = ""
+) -> Pause:
+    """Return the pause that asks to approve the first call together with the others."""
+    call, *others = calls
+    speak = partial(say, state.get("language", "en"), "call")
+    targets = list(new.get(call.get("position", 0), ())) if reason == "new" else []
+    why = "" if reason == "hook" else speak(reason, new=_targets_text(targets))
+    question = " ".join(part for part in (_permission_question(call["name"], state), why, hooked) if part)
+    if others:
+        lines = "\n".join(f"- {_describe_call(other, new, state)}" for other in others)
+        question = f"{question}\n{speak('batch')}\n{lines}"
+    targets += [target for other in others for target in new.get(other.get("position", 0), ())]
+    batch = [{"position": each.get("position", 0), "tool": each["name"], "arguments": each["args"]} for each in others]
+    more: Json = {"batch": batch} if batch else {}
+    more |= {"new": list(dict.fromkeys(targets))} if targets else {}
+    return _call_pause("tool", call, state, question, options=["approve", "edit", "reject"], **more)
+
+
+def relay_pause(call: FrozenCall, asked: Pause, state: Step) -> StepRecord:
+    """Return the record's change with which a step waits for an answer to its executor or tool, in its words."""
+    record, id = state["record"], state["step"]["id"]
+    number, said = record.get("questions", 0) + 1, asked["question"]
+    if asked["kind"] == "tool":
+        said = f"{call['name']}: {_permission_question(asked['tool'], state)} {said}".strip()
+    if why := asked.get("unreached"):
+        said += f"\n\n{say(state.get('language', 'en'), 'call', 'unreached', name=call['name'], why=why)}"
+    if asked["kind"] == "tool":
+        position = 100 * call.get("position", 0) + len(call.get("answers") or ())
+        its: FrozenCall = {"name": asked["tool"], "args": asked["arguments"], "position": position}
+        pause: Pause = {**asked, **_call_pause("tool", its, state, said, options=asked["options"], relayed=True)}
+        return {"status": "waiting", "waiting": pause}
+    name = f"{transcript_key(id, record)}.q{number}"
+    pause = {**asked, **make_pause("question", name, said, step=id, options=asked["options"], relayed=True)}
+    return {"status": "waiting", "waiting": pause, "questions": number}
+
+
+def unknown_effect_pause(call: FrozenCall, state: Step, unknown: UnknownEffect) -> StepRecord:
+    """Return the record's change with which a step waits until a person says whether a write took effect."""
+    language, about = state.get("language", "en"), conceal_json(unknown.arguments or call["args"])
+    happened, not_happened, _ = option_texts(language, "effect")
+    said = {"call": f"{call['name']}({canonical_json(about)[:500]})", "step": unknown.step or "?"}
+    question = say(language, "call", unknown.why, **said, happened=happened, not_happened=not_happened)
+    options = option_texts("en", "effect")
+    waiting = _call_pause("effect", call, state, question, options=options, attempt=unknown.attempt)
+    return {"status": "waiting", "waiting": {**waiting, "arguments": conceal_json(call["args"])}}
+
+
+def _call_pause(kind: Literal["tool", "effect"], call: FrozenCall, state: Step, question: str, **more: Any) -> Pause:
+    """Return a pause about a call. Its id contains the attempt, round, content and position of the call."""
+    step, record, what = state["step"]["id"], state["record"], "call" if kind == "tool" else kind
+    digest, position = call_key(call["name"], call["args"])[:8], call.get("position", 0)
+    id = f"{transcript_key(step, record)}.{what}{record['rounds']}.{digest}" + (f".{position}" if position else "")
+    return make_pause(kind, id, question, step=step, tool=call["name"], arguments=call["args"], **more)
+
+
+def _permission_question(tool: str, state: Step) -> str:
+    """Return the question whether the step may call the tool, with the purpose of the step."""
+    purpose = " ".join(str(state["step"].get("content") or "").split())[:200]
+    return say(state.get("language", "en"), "call", "may", step=state["step"]["id"], purpose=purpose, tool=tool)
+
+
+def _describe_call(call: FrozenCall, new: NewTargets, state: Step) -> str:
+    said, targets = f"{call['name']} {canonical_json(call['args'])}", new.get(call.get("position", 0))
+    return f"{said} {say(state.get('language', 'en'), 'call', 'new', new=_targets_text(targets))}" if targets else said
+
+
+def _targets_text(targets: Sequence[str]) -> str:
+    """Return targets as text, with invisible characters escaped."""
+    return ", ".join(f"`{escape_unseen(target)[:200]}`" for target in targets[:MOST_SHOWN])

@@ -9,7 +9,6 @@ from langchain_core.messages import AnyMessage, HumanMessage, ToolMessage
 from langchain_core.runnables import RunnableConfig
 from langgraph.runtime import Runtime
 
-from donewhen.graph.asking import ask_before_question
 from donewhen.graph.context import Deps
 from donewhen.graph.events import emit, emit_charge, emit_verdicts, now
 from donewhen.graph.llm.history import observation_limit, omitted_span
@@ -27,7 +26,7 @@ from donewhen.graph.step.calls import (
 )
 from donewhen.graph.step.leave import leave, send_correction
 from donewhen.graph.sync import run_aside
-from donewhen.graph.tools.hooks import OPTIONS
+from donewhen.graph.tools.hooks import OPTIONS, ask_before_question
 from donewhen.state.criteria import criteria_of, meets
 from donewhen.state.ledger import exhausted
 from donewhen.state.people.amounts import format_count
@@ -43,7 +42,6 @@ from donewhen.state.proof.evidence import (
     stale_reads,
 )
 from donewhen.state.proof.journal import observation
-from donewhen.state.proof.output import SourceText
 from donewhen.state.records import Pause, StepClaim, StepRecord
 from donewhen.state.run import Json, Step
 from donewhen.state.settings import Settings
@@ -58,8 +56,6 @@ MOST_AGAIN = 10
 KEPT = "Your result is kept: leave it empty unless it changes."
 FORM_CORRECTIONS = 2
 """The most corrections of a criterion for imprecise quotes alone; then it stays unverified."""
-SOURCE_CHARS = 2_000_000
-"""The most characters of observations that are searched for the values of a result."""
 UNDECIDED = ("refused", "interrupt", "command")
 """Errors of a check's call that say nothing about the criterion."""
 
@@ -149,8 +145,12 @@ async def _prove(claim: StepClaim, context: CallContext) -> Step:
         answers = [*state.get("asked", ()), *known_entries(state)]
         verdict = await ask_before_end(context, result, answers, output=proof.output())
         if verdict.question:
-            waiting = _question_of_hook(proof, verdict.question)
-            verdict.refused = await ask_before_question(runtime, context.deps, state["goal"], waiting)
+            id = state["step"]["id"]
+            name = f"{transcript_key(id, record)}.q{record.get('questions', 0) + 1}"
+            waiting = make_pause("question", name, verdict.question, step=id, options=OPTIONS)
+            verdict.refused = await ask_before_question(
+                waiting, state["goal"], runtime, context.deps.hooks, context.deps.secrets
+            )
             if not verdict.refused:
                 return _ask_person(proof, waiting)
         unchanged = [verdict.refused] if verdict.refused else []
@@ -262,13 +262,6 @@ def _refuse(proof: Proof, bad: Sequence[Json], unchanged: list[str], doubted: li
     reason = f"{format_count(refused, 'refused goal_check')}; the last: {said[:600]}"
     failed: StepRecord = {**change, "status": "failed", "code": "unproven", "reason": reason}
     return {**common, **leave(context.state, context.runtime, failed, messages, context.spent)}
-
-
-def _question_of_hook(proof: Proof, question: str) -> Pause:
-    """Return the question that a hook has before the end."""
-    record, id = proof.record, proof.context.state["step"]["id"]
-    name = f"{transcript_key(id, record)}.q{record.get('questions', 0) + 1}"
-    return make_pause("question", name, question, step=id, options=OPTIONS)
 
 
 def _ask_person(proof: Proof, waiting: Pause) -> Step:
@@ -405,14 +398,3 @@ async def _check(proof: Proof, check: Json, verdict: Json) -> Json:
         return {**verdict, "verdict": "unverified", "note": note}
     met, said = meets(check["expect"], result.ok, result.text)
     return {**verdict, "verdict": "proven" if met else "failed", "note": f"the check {check['tool']} decided: {said}"}
-
-
-async def sources_of(context: CallContext, journal: list[Json]) -> list[SourceText]:
-    """Return the full texts of observations, to search them for the values of a result."""
-    sources, room = list[SourceText](), SOURCE_CHARS
-    for entry in journal:
-        if room > 0 and not entry.get("outside"):
-            text = (await with_whole_text(context.runtime, context.state, entry))["text"][:room]
-            sources.append(SourceText(entry["id"], text, firsthand=entry["source"] != "result"))
-            room -= len(text)
-    return sources

@@ -11,13 +11,12 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.runtime import Runtime
 
-from donewhen.graph.asking import NOT_ASKED, ask_before_question
 from donewhen.graph.context import Deps
 from donewhen.graph.events import emit, emit_charge, thread_of
 from donewhen.graph.executors.executor import executor_problem
 from donewhen.graph.llm.ask import Question, ask
 from donewhen.graph.llm.attachments import brief_message
-from donewhen.graph.llm.briefs import profile_text
+from donewhen.graph.llm.briefs import offer_for_step, profile_text
 from donewhen.graph.llm.history import (
     fit_transcript,
     has_native_call,
@@ -26,14 +25,14 @@ from donewhen.graph.llm.history import (
     rounds_of,
     storable_reply,
 )
-from donewhen.graph.llm.offer import offer_for_step
 from donewhen.graph.llm.printed import read_printed
 from donewhen.graph.llm.reply import Decision, UnusableReply, read_reply
-from donewhen.graph.llm.voice import Voice
+from donewhen.graph.llm.speech import Voice
 from donewhen.graph.people.interjections import with_interjections
 from donewhen.graph.people.pauses import make_pause
 from donewhen.graph.step.calls import CallBatch, CallContext, count_silence, known_entries, silence_hint
 from donewhen.graph.step.leave import leave, send_correction
+from donewhen.graph.tools.hooks import NOT_ASKED, ask_before_question
 from donewhen.graph.tools.toolbox import Toolbox
 from donewhen.prompts import instructions
 from donewhen.state.errors import ModelError
@@ -67,25 +66,20 @@ async def decide(state: Step, runtime: Runtime[Settings], config: RunnableConfig
     toolbox = deps.tools_for(state["step"].get("executor"), settings)  # once a round: tools may change between rounds
     shown = fit_transcript(rounds, settings.transcript_chars, state.get("fence", ""), state["length"])
     before: Step = state if shown is rounds else {**state, "transcript": shown}
-    saved = await _load_reply(before, runtime)
-    update = saved or await _ask_model(before, shown, runtime, deps, toolbox)
+    if saved := await _load_reply(before, runtime):
+        update = saved
+    else:  # with what the user said in the meantime
+        cursor = max(state["record"].get("interjection_cursor") or "", state.get("interjection_cursor") or "")
+        now, said = await with_interjections(before, "record", cursor, runtime)
+        task = "" if now["record"].get("answers") else str(now["record"].get("task") or "")
+        voice = Voice(runtime, now["step"]["id"], task=task, inside=True)
+        update = await StepRound(now, runtime, deps, toolbox, voice, [*shown, *said]).run()
+        update = {**update, "transcript": [*said, *update.get("transcript", ())]} if said else update
     after: Step = apply_update(before, update)  # type: ignore[assignment]
     calls = after["record"]["status"] == "running" and after["record"].get("calls")
     if calls and (saved or await _save_reply(before, runtime, update)):
         update = combine_updates(update, await CallBatch(CallContext(after, runtime, config, deps, toolbox)).run())  # type: ignore[assignment]
     return update if shown is rounds else {**update, "transcript": [*shown, *update.get("transcript", ())]}
-
-
-async def _ask_model(
-    state: Step, rounds: Sequence[AnyMessage], runtime: Runtime[Settings], deps: Deps, toolbox: Toolbox
-) -> Step:
-    """Return the update of the round after these, including what the user said in the meantime."""
-    cursor = max(state["record"].get("interjection_cursor") or "", state.get("interjection_cursor") or "")
-    now, said = await with_interjections(state, "record", cursor, runtime)
-    task = "" if now["record"].get("answers") else str(now["record"].get("task") or "")
-    voice = Voice(runtime, now["step"]["id"], task=task, inside=True)
-    update = await StepRound(now, runtime, deps, toolbox, voice, [*rounds, *said]).run()
-    return {**update, "transcript": [*said, *update.get("transcript", ())]} if said else update
 
 
 @dataclass
@@ -136,7 +130,7 @@ class StepRound:
             return {**common, **send_correction(self.state, self.runtime, said, messages, self.spent)}
         tools = [call["name"] for call in outcome.calls]
         emit(self.runtime, "decision", step=state["step"]["id"], kind=outcome.kind, tools=tools)
-        return {**common, **await self._take(message, outcome)}
+        return {**common, **await self._act_on(message, outcome)}
 
     def _obstacle(self, settings: Settings) -> StepRecord | None:
         """Return the record's change if the step must leave instead of asking; it may be exhausted (X08)."""
@@ -171,10 +165,7 @@ class StepRound:
             tools,
             executor,
             left,
-            self.voice.say,
-            self.voice.retract,
-            self.voice.report_stall,
-            think=self.voice.think,
+            self.voice,
             place={"step": step["id"], "round": state["record"]["rounds"] + 1},
             passing=len(ending),
             thread=thread_of(self.runtime),
@@ -190,7 +181,7 @@ class StepRound:
             change = {"status": "ready", "code": f"allowance:{key}"}
         return {"spent": self.spent, **leave(self.state, self.runtime, change, spent=self.spent)}
 
-    async def _take(self, message: AIMessage, decision: Decision) -> Step:
+    async def _act_on(self, message: AIMessage, decision: Decision) -> Step:
         """Return the changes of a legal decision; calls and claims are left in state for the next node."""
         record, arguments = self.state["record"], decision.arguments
         if decision.kind == "speak":
@@ -233,7 +224,9 @@ class StepRound:
             waiting["language"] = known_language(declared)
         if before := find_earlier_answer(asked, question, options, step=id, seen=seen):
             told = f"You asked this before; the answer was:\n{render_observation(before, ANSWER_CHARS)}"
-        elif refused := await ask_before_question(self.runtime, self.deps, state["goal"], waiting):
+        elif refused := await ask_before_question(
+            waiting, state["goal"], self.runtime, self.deps.hooks, self.deps.secrets
+        ):
             told = NOT_ASKED.format(why=refused)
             self.voice.retract("ask_user.question")
         if told:

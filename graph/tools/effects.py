@@ -119,7 +119,8 @@ class Place:
         """Return whether the earlier checkpoint's task led to this one. Checkpoint ids are ordered by time."""
         if self.saver is None or not earlier:
             return True  # without checkpoints there are no branches
-        current: RunnableConfig | None = _at(self.thread_id, namespace, checkpoint)
+        place = {"thread_id": self.thread_id, "checkpoint_ns": namespace, "checkpoint_id": checkpoint}
+        current: RunnableConfig | None = {"configurable": place}
         for _ in range(FURTHEST):
             found = await self.saver.aget_tuple(current) if current else None
             current = found.parent_config if found else None
@@ -127,11 +128,6 @@ class Place:
             if id <= earlier:
                 return found is not None and id == earlier and found.metadata.get("source") == "loop"
         return True
-
-
-def _at(thread_id: str, namespace: str, checkpoint: str) -> RunnableConfig:
-    place = {"thread_id": thread_id, "checkpoint_ns": namespace, "checkpoint_id": checkpoint}
-    return {"configurable": place}
 
 
 @dataclass(frozen=True)
@@ -299,17 +295,17 @@ async def perform(log: EffectLog, effect: Effect, run: MakeCall) -> CallOutcome 
     entry, same = await log.read(effect.key, effect.like)
     alike: list[str] = same["keys"] if same and effect.kind == "write" else []
     if entry is not None:
-        return await _perform(log, effect, entry, alike, run)
+        return await _account_or_make(log, effect, entry, alike, run)
     for key, other in await log.find_unaccounted(alike, effect):
         earlier = replace(effect, key=key)
         if not effect.is_other(other):
-            return await _perform(log, earlier, other, alike, run, again=True)
+            return await _account_or_make(log, earlier, other, alike, run, again=True)
         if (outcome := await _resolve_handoff(log, earlier, other)) is not None:
             return outcome
-    return await _perform(log, effect, None, alike, run)
+    return await _account_or_make(log, effect, None, alike, run)
 
 
-async def _perform(
+async def _account_or_make(
     log: EffectLog, effect: Effect, entry: Json | None, alike: Sequence[str], run: MakeCall, *, again: bool = False
 ) -> CallOutcome | UnknownEffect:
     """Make the call, or account for it by its entry. With `again`, the entry is that of an earlier equal call."""

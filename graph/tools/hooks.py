@@ -12,16 +12,26 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, TypeAlias
 
+from langgraph.runtime import Runtime
+
+from donewhen.graph.events import emit, thread_of
 from donewhen.graph.sync import run_in_thread
 from donewhen.graph.tools.toolbox import EffectKind, is_async
 from donewhen.state.errors import ConfigError
-from donewhen.state.records import PauseKind
-from donewhen.state.values import Json
+from donewhen.state.people.payload import OTHER_KEYS
+from donewhen.state.records import Pause, PauseKind
+from donewhen.state.run import Json
+from donewhen.state.secrets import conceal
+from donewhen.state.settings import Settings
+from donewhen.state.values import map_texts
 
 REFUSES = "a policy refuses it: "
 MOMENTS = ("before_call", "after_call", "before_question", "before_end")
 OPTIONS = ("approve", "reject")
 """The answers to a hook's question before the end."""
+INTERNAL = (*OTHER_KEYS, "name", "call", "tool_call_id", "message_id", "asked_at", "digest")
+"""Fields of a pause that hooks are not shown."""
+NOT_ASKED = "No question was asked: {why}. Go on without the answer, or ask something else."
 _log = logging.getLogger("donewhen.hooks")
 
 
@@ -143,6 +153,11 @@ class HookDecision:
     """A question that a person must approve first."""
     notes: list[str] = field(default_factory=list)
 
+    @property
+    def refused_alone(self) -> str:
+        """Why it must not happen where nobody can be asked."""
+        return self.refused or (self.question and f"a person would have to agree: {self.question}")
+
 
 async def call_hook(hook: Callable[[Any], Any], about: Call | Question | End) -> Any:
     """Return what a hook returns, async or not."""
@@ -162,19 +177,26 @@ async def _call_in_time(hook: Callable[[Any], Any], about: Call | Question | End
 
 
 async def ask_hooks(
-    hooks: Sequence[Callable[[Any], Any]], about: Call | Question | End, tell: Callable[[str], None], seconds: float
+    hooks: Sequence[Callable[[Any], Any]],
+    about: Call | Question | End,
+    runtime: Runtime[Settings],
+    secrets: Sequence[str],
 ) -> HookDecision:
-    """Call every hook. One that raises, takes too long or returns another type refuses; `tell` reports it to people."""
+    """Call every hook; return what they decide, without credentials.
+
+    A hook that raises, takes longer than a tool may, or returns another type refuses, and people are told so.
+    """
     verdict = HookDecision()
     for hook in hooks:
         name = getattr(hook, "__name__", type(hook).__name__)
         try:
-            said = await _call_in_time(hook, copy.deepcopy(about), seconds)
+            said = await _call_in_time(hook, copy.deepcopy(about), runtime.context.tool_seconds)
             if not (said is None or isinstance(said, Refuse | Ask | Note)):
                 raise TypeError(f"it returned {said!r:.200}; a hook returns Refuse, Ask, Note or None")
         except (Exception, SystemExit) as error:  # which in a task would end the event loop
             _log.exception("The hook %s failed; what it was asked about is refused", name)
-            tell(f"The hook {name} failed, so this is refused: {type(error).__name__}: {error}"[:500])
+            problem = f"The hook {name} failed, so this is refused: {type(error).__name__}: {error}"
+            emit(runtime, "note", text=conceal(problem[:500], secrets))
             said = Refuse(f"the policy {name} could not be asked")
         if isinstance(said, Refuse):
             verdict.refused = verdict.refused or f"{REFUSES}{said.reason}"
@@ -182,4 +204,24 @@ async def ask_hooks(
             verdict.question = verdict.question or said.question
         elif isinstance(said, Note):
             verdict.notes.append(said.text)
-    return verdict
+    return HookDecision(**map_texts(vars(verdict), lambda text: conceal(text, secrets)))
+
+
+async def ask_before_question(
+    pending: Pause, goal: str, runtime: Runtime[Settings], hooks: Hooks, secrets: Sequence[str]
+) -> str:
+    """Return why the hooks refuse to show people this question; "" if they agree."""
+    if not hooks.before_question:
+        return ""
+    details: Json = {key: value for key, value in pending.items() if key not in INTERNAL}
+    about = Question(
+        thread_of(runtime),
+        pending.get("step"),
+        goal,
+        pending["kind"],
+        pending["question"],
+        list(pending.get("options") or ()),
+        details,
+    )
+    verdict = await ask_hooks(hooks.before_question, about, runtime, secrets)
+    return verdict.refused_alone

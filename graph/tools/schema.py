@@ -1,9 +1,6 @@
 """JSON Schemas of tools: the form shown to models, and the stricter form that checks their calls."""
 
-import asyncio
-import importlib
 import json
-import sys
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -87,12 +84,6 @@ def check_schema(schema: Schema) -> None:
             _check_by_library(schema)
     except RecursionError as error:
         raise ValueError("its schema is nested too deeply") from error
-
-
-async def load_jsonschema() -> None:
-    """Import jsonschema in a thread, because it lists files, which servers refuse in their event loop."""
-    if "jsonschema" not in sys.modules:
-        await asyncio.to_thread(importlib.import_module, "jsonschema")
 
 
 def _check_by_library(schema: Schema) -> None:

@@ -1,23 +1,27 @@
-"""The tools of a run: their schemas, their effects, and the checks a call passes before it may act."""
+"""The tools of a run: their schemas and effects, the paths and targets of their calls, and which fit a query."""
 
 import copy
 import functools
 import inspect
+import logging
+import math
+import mimetypes
 import posixpath
 import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Literal
+from urllib.parse import unquote, urlsplit
 
+from langchain_core.embeddings import Embeddings
 from langchain_core.tools import BaseTool, StructuredTool
 
 from donewhen.graph.tools.call import Callee, check_injection
-from donewhen.graph.tools.paths import path_problem, paths_of
 from donewhen.graph.tools.schema import Schema, close_schema, parameters_of, schema_for_model
 from donewhen.state.consent import KnownTargets
 from donewhen.state.errors import ConfigError, ToolError
-from donewhen.state.language.selection import terms
+from donewhen.state.language.selection import scores, terms
 from donewhen.state.pattern import pattern
 from donewhen.state.values import Json
 
@@ -33,10 +37,15 @@ cannot set it.
 """
 FOUND_BY_CHARS = 600
 """The most characters of a description that are indexed for search."""
+FUSE = 60
+"""The constant of reciprocal rank fusion: the higher it is, the less the first ranks count."""
+REMEMBERED = 256
+"""The number of query vectors kept."""
 _NAME = pattern(r"[a-zA-Z0-9_-]{1,64}", re.ASCII)
 _LANGCHAINS = ("self", "config", "run_manager")
 """Parameter names that LangChain fills, so that no model could."""
 _SENTENCE_END = pattern(r"(?<=[.!?])\s|(?<=[。！？])|\n\s*\n")
+_log = logging.getLogger("donewhen.tools")
 
 
 class Toolbox(dict[str, "KnownTool"]):
@@ -143,7 +152,7 @@ class KnownTool:
             return set()
         given = {**self.defaults, **arguments}
         if self._targets is None:
-            return {posixpath.normpath(path) for path in paths_of(given, self.tool, self.parameters) if path}
+            return {posixpath.normpath(path) for path in self.paths(given) if path}
         return set(_values(given[name] for name in self._targets if name in given))
 
     def new_targets(self, arguments: Mapping[str, Any], known: KnownTargets) -> list[str]:
@@ -151,8 +160,30 @@ class KnownTool:
         return known.new(arguments, self.parameters)
 
     def path_problem(self, arguments: Mapping[str, Any], allowed: Sequence[str]) -> str | None:
-        """Return why a call with these arguments breaks `Profile.allowed_paths`; None if it does not."""
-        return path_problem(arguments, allowed, self.tool, self.parameters) if allowed else None
+        """Return why a call with these arguments breaks `Profile.allowed_paths`; None if it does not.
+
+        The paths are compared as written, with `..` resolved; the tool must confine where they really lead.
+        """
+        if not allowed:
+            return None
+        roots = [posixpath.normpath(path) for path in allowed]
+        outside = [path for path in self.paths(arguments) if not any(_is_under(path, root) for root in roots)]
+        return f"{', '.join(outside)[:200]} lies outside of {', '.join(allowed)}" if outside else None
+
+    def paths(self, arguments: Mapping[str, Any]) -> Iterator[str]:
+        """Yield the paths among a call's arguments, at any depth, as written; for `file:` URIs, their path.
+
+        Tools declare them in `metadata["paths"]` as names of arguments, nested ones as `edits.path`; an empty list
+        means there are none. Otherwise the schema's `format` decides (`path`, `file-path`, `uri`), else the name
+        (`out_dir`, `filePath`, `source`).
+        """
+        declared = (self.tool.metadata or {}).get("paths")
+        if declared is None:
+            about_files = any(word in PATH for word in _words(self.tool.name))
+            yield from _find_paths(arguments, self.parameters, about_files, 0)
+            return
+        for name in [declared] if isinstance(declared, str) else declared:
+            yield from map(_without_scheme, _texts(_values_under(arguments, name.replace("[]", "").split("."))))
 
     @functools.cached_property
     def schema(self) -> Schema:
@@ -298,3 +329,173 @@ def is_async(function: Callable[..., Any]) -> bool:
     while isinstance(function, functools.partial):
         function = function.func
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__)
+
+
+# The paths among the arguments of a call
+
+_FILE = ("path", "file", "filename", "filepath", "dir", "directory", "folder")
+PATH = frozenset((*_FILE, *(f"{word}s" for word in _FILE), "directories", "cwd"))
+"""Last words of argument names that always mean a path."""
+MAYBE = frozenset(("source", "src", "destination", "dest", "dst", "root", "from", "to", "target", "output"))
+"""Last words of argument names that mean a path if the value looks like one, or the tool is about files."""
+LINK = frozenset(("uri", "uris", "url", "urls", "href", "link", "links"))
+"""Last words of argument names that mean a path if the value is a `file:` URI."""
+OTHER_PATHS = frozenset(
+    ("json", "x", "xml", "key", "css", "class", "object", "property", "url", "http", "api", "route")
+)
+"""Words that make a following `path` another kind of path."""
+FORMATS = frozenset(("path", "file-path", "directory-path"))
+_WORD = pattern(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
+_SCHEME = pattern(r"(?!file:)[A-Za-z][A-Za-z0-9+.-]{1,60}://")
+_ENDINGS = {*mimetypes.MimeTypes().types_map[True], ".md", ".yaml", ".yml", ".toml", ".log", ".ini", ".jsonl", ".env"}
+_MOST_NESTED = 30
+
+
+def _find_paths(value: Any, schema: Any, about_files: bool, depth: int) -> Iterator[str]:
+    """Yield the paths in the properties of an object, or of the objects in a list."""
+    if depth > _MOST_NESTED:
+        return
+    if isinstance(value, list):
+        for each in value:
+            yield from _find_paths(each, _part(schema, "items"), about_files, depth + 1)
+    if not isinstance(value, Mapping):
+        return
+    for name, inner in value.items():
+        part = _part(_part(schema, "properties"), str(name))
+        is_path = _kind(str(name), part, about_files)
+        yield from (_without_scheme(text) for text in _texts(inner) if is_path(text))
+        if isinstance(inner, Mapping) and str(name).lower() in ("files", "paths"):
+            yield from (str(key) for key in inner if _looks_like(str(key)))
+        if isinstance(inner, Mapping) and str(name).lower() == "paths":  # by some name; under "files" it is a content
+            yield from (
+                _without_scheme(text) for below in inner.values() for text in _texts(below) if _looks_like(text)
+            )
+        yield from _find_paths(inner, part, about_files, depth + 1)
+
+
+def _kind(name: str, schema: Any, about_files: bool) -> Any:
+    """Return a predicate for whether a text under this name is a path."""
+    words = _words(name)
+    last, before = (words or [""])[-1], (words or [""])[:-1][-1:]
+    form = _part(schema, "format") or _part(_part(schema, "items"), "format")
+    if form in FORMATS:
+        return lambda text: True
+    if last in LINK or form in ("uri", "uri-reference"):
+        return lambda text: text.lower().startswith("file:")
+    if last in PATH and not (last in ("path", "paths") and OTHER_PATHS.intersection(before)):
+        return lambda text: not text.startswith(("$.", "$["))
+    if last in MAYBE:
+        return lambda text: about_files or (_looks_like(text) and not _SCHEME.match(text))
+    return lambda text: False
+
+
+def _looks_like(text: str) -> bool:
+    return "/" in text or "\\" in text or text.startswith((".", "~")) or posixpath.splitext(text)[1] in _ENDINGS
+
+
+def _words(name: str) -> list[str]:
+    return [word.lower() for word in _WORD.findall(name)]
+
+
+def _texts(value: Any, depth: int = 0) -> Iterator[str]:
+    """Yield the text, or the texts in a list, at any depth."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, list) and depth < _MOST_NESTED:
+        for each in value:
+            yield from _texts(each, depth + 1)
+
+
+def _values_under(value: Any, names: Sequence[str]) -> Any:
+    """Return the value at a path of names; lists on the way are expanded."""
+    if isinstance(value, list):
+        found = [_values_under(each, names) for each in value]
+        return [one for each in found for one in (each if isinstance(each, list) else [each])]
+    if not names:
+        return value
+    return _values_under(value[names[0]], names[1:]) if isinstance(value, Mapping) and names[0] in value else None
+
+
+def _part(schema: Any, name: str) -> Any:
+    """Return a part of a schema, also from the alternatives of an optional argument, or None."""
+    if not isinstance(schema, Mapping):
+        return None
+    if name in schema:
+        return schema[name]
+    kinds = [each for key in ("anyOf", "oneOf", "allOf") for each in schema.get(key, ())]
+    return next((found for each in kinds if (found := _part(each, name)) is not None), None)
+
+
+def _without_scheme(path: str) -> str:
+    """Return the path of a `file:` URI; any other text unchanged."""
+    return unquote(urlsplit(path).path) if path.lower().startswith("file:") else path
+
+
+def _is_under(path: str, root: str) -> bool:
+    """Return whether a path is under the root, even if the tool reads `\\` as `/`."""
+    return "\0" not in path and all(_is_under_exactly(form, root) for form in {path, path.replace("\\", "/")})
+
+
+def _is_under_exactly(path: str, root: str) -> bool:
+    plain = posixpath.normpath(path)
+    if root == ".":
+        return not plain.startswith(("/", "..", "~"))
+    return plain == root or plain.startswith(root.rstrip("/") + "/")
+
+
+# Which tools fit a query
+
+
+class ToolFinder:
+    """Rank tools by BM25, and with `embeddings` (LangChain) by the fusion of both rankings.
+
+    Each text is embedded once per process. If embedding fails, BM25 alone is used and the failure is logged.
+    Embeddings report no usage, so their cost is not in the ledger.
+    """
+
+    def __init__(self, embeddings: Embeddings | None = None) -> None:
+        self._embeddings = embeddings
+        self._texts: dict[str, Sequence[float]] = {}
+        self._queries: dict[str, Sequence[float]] = {}
+
+    async def best(self, query: str, toolbox: Toolbox) -> list[str]:
+        """Return the names of all tools of the toolbox, best first; ties go to the earlier."""
+        fit = scores(query, {name: toolbox[name].terms for name in toolbox})
+        by_words = sorted(fit, key=lambda name: -fit[name])
+        if self._embeddings is None or not query.strip():
+            return by_words
+        try:
+            similar = await self._similarities(self._embeddings, query, toolbox)
+        except Exception as error:
+            _log.warning("tools are found by words alone: %s: %s", type(error).__name__, error)
+            return by_words
+        by_meaning = sorted(by_words, key=lambda name: -similar[name])
+        orders = ([name for name in by_words if fit[name] > 0], by_meaning)
+        places = [{name: place for place, name in enumerate(order)} for order in orders]
+        fused = {name: sum(1 / (FUSE + place[name]) for place in places if name in place) for name in fit}
+        return sorted(by_words, key=lambda name: -fused[name])
+
+    async def _similarities(self, embeddings: Embeddings, query: str, toolbox: Toolbox) -> dict[str, float]:
+        texts = {name: toolbox[name].description for name in toolbox}
+        if new := [text for text in dict.fromkeys(texts.values()) if text not in self._texts]:
+            self._texts |= zip(new, await embeddings.aembed_documents(new), strict=True)
+        if query not in self._queries:
+            self._queries[query] = await embeddings.aembed_query(query)
+            while len(self._queries) > REMEMBERED:
+                del self._queries[next(iter(self._queries))]
+        wanted = self._queries[query]
+        return {name: _cosine(wanted, self._texts[text]) for name, text in texts.items()}
+
+    async def choose(self, query: str, toolbox: Toolbox, top: int, always: Collection[str] = ()) -> list[str]:
+        """Return the `top` best names, those in `always` first, in the toolbox's order; all if there are few."""
+        if len(toolbox) <= top:
+            return list(toolbox)
+        order = await self.best(query, toolbox)
+        first = [name for name in order if name in always]
+        best = {*first, *[name for name in order if name not in always][: max(top - len(first), 0)]}
+        return [name for name in toolbox if name in best]
+
+
+def _cosine(one: Sequence[float], other: Sequence[float]) -> float:
+    lengths = math.sqrt(sum(x * x for x in one) * sum(y * y for y in other))
+    return sum(x * y for x, y in zip(one, other, strict=True)) / lengths if lengths else 0.0

@@ -14,8 +14,7 @@ from typing import Any, cast
 
 from donewhen.agent.cli.screen.drawing import draw_pause, draw_plan
 from donewhen.agent.cli.screen.terminal import TAB, Terminal
-from donewhen.graph.executors.relay import read_form
-from donewhen.graph.people.forms import FormField, field_problem, filled_lines, form_fields
+from donewhen.graph.executors.relay import FormField, field_problem, filled_lines, form_fields, read_form
 from donewhen.state.language.texts import match_option
 from donewhen.state.people.answers import Answer, may_replan, read_answer, spoken_words
 from donewhen.state.people.payload import arguments_text, editable_plan

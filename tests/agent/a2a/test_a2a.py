@@ -12,7 +12,7 @@ from langgraph.store.base import Op, PutOp, Result
 from langgraph.store.memory import InMemoryStore
 
 from donewhen import Agent, Executor, RemoteAgent, Settings, build_graph, wait
-from donewhen.graph.executors.handoff import Handoff, Unfinished
+from donewhen.graph.executors.executor import Handoff, Unfinished
 from donewhen.testing import ScriptedModel, answer, call, finish_step, give_up, submit_plan
 from tests.kit.flows import FREE, one_step, play
 from tests.kit.forking import forks

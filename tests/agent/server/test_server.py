@@ -15,7 +15,7 @@ from langgraph_sdk.client import LangGraphClient
 from langgraph_sdk.errors import APIStatusError
 
 from donewhen import RemoteAgent
-from donewhen.graph.executors.handoff import Handoff
+from donewhen.graph.executors.executor import Handoff
 from donewhen.testing import finish_step
 from tests.kit.flows import one_step, play
 from tests.kit.serving import Shared, as_user

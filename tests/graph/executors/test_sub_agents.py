@@ -16,7 +16,7 @@ from langgraph.types import Command, interrupt
 
 from donewhen import Agent, ConfigError, Executor, Executors, build_graph
 from donewhen.graph.executors import nested
-from donewhen.graph.executors.handoff import Handoff, Unfinished
+from donewhen.graph.executors.executor import Handoff, Unfinished
 from donewhen.state.settings import Settings
 from donewhen.testing import ScriptedModel, call, finish_step, give_up, reply, submit_plan
 from tests.kit.flows import FREE, one_step, play, requests, steps

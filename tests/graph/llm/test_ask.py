@@ -13,8 +13,7 @@ from langchain_core.rate_limiters import BaseRateLimiter
 from donewhen.agent.prices import Prices
 from donewhen.graph.context import Deps
 from donewhen.graph.llm.adapter import Adapter
-from donewhen.graph.llm.ask import ModelReply, Question, ask
-from donewhen.graph.llm.stream import join_chunks
+from donewhen.graph.llm.ask import ModelReply, Question, ask, join_chunks
 from donewhen.state.reading.decisions import TRIAGE, control_tools
 from donewhen.state.settings import Settings
 from donewhen.testing import ScriptedModel, WireServer, answer, fault, reply

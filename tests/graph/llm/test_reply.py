@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from langchain_core.messages import AIMessage
 from langchain_core.tools import StructuredTool
 
+from donewhen.graph.llm.ask import join_chunks
 from donewhen.graph.llm.history import TEXT_CHARS, storable_reply
 from donewhen.graph.llm.reply import CALLS_CHARS, QUESTION, Decision, UnusableReply, read_reply
-from donewhen.graph.llm.stream import join_chunks
 from donewhen.graph.tools.toolbox import Toolbox
 from donewhen.state.reading.decisions import EXECUTE, TRIAGE
 from donewhen.testing import answer, ask_user, broken_call, call, finish_step, give_up, recall, reply

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from langchain_core.messages import AIMessage
 
 from donewhen.graph.llm.reply import read_reply
-from donewhen.graph.llm.stream import SpeechStream
+from donewhen.graph.llm.speech import SpeechStream
 from donewhen.state.reading.decisions import EXECUTE
 from donewhen.testing import ScriptedModel, answer, call, finish_step, reply
 from tests.kit.flows import one_step, play, steps

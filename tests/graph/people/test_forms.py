@@ -5,7 +5,7 @@ from typing import Any
 
 from pydantic import BaseModel, Field
 
-from donewhen.graph.people.forms import field_problem, form_fields
+from donewhen.graph.executors.relay import field_problem, form_fields
 
 
 class Colour(Enum):

@@ -3,10 +3,19 @@
 from typing import Annotated, Any
 
 import pytest
-from langchain_core.tools import BaseTool, StructuredTool
+from langchain_core.tools import StructuredTool
 from pydantic import BaseModel, Field
 
-from donewhen.graph.tools.paths import path_problem, paths_of
+from donewhen.graph.tools.toolbox import KnownTool
+
+
+def tool(name: str, metadata: dict[str, Any] | None = None, **schema: Any) -> KnownTool:
+    def run(**arguments: Any) -> str:
+        return ""
+
+    given = {"type": "object", "properties": schema}
+    about: Any = {"description": "x", "args_schema": given, "metadata": metadata}
+    return KnownTool(StructuredTool.from_function(run, name=name, **about))
 
 
 @pytest.mark.parametrize(
@@ -44,8 +53,8 @@ from donewhen.graph.tools.paths import path_problem, paths_of
 )
 def test_paths_outside_are_seen_whatever_they_are_called(arguments: dict[str, Any]) -> None:
     """P14, S6: at any depth, in any spelling, `..` resolved, also as `file:` URIs."""
-    assert path_problem(arguments, ["data/", "reports"]) is not None
-    assert path_problem(arguments, []) is None
+    assert tool("call").path_problem(arguments, ["data/", "reports"]) is not None
+    assert tool("call").path_problem(arguments, []) is None
 
 
 @pytest.mark.parametrize(
@@ -74,28 +83,20 @@ def test_paths_outside_are_seen_whatever_they_are_called(arguments: dict[str, An
 )
 def test_what_is_no_path_is_left_alone(arguments: dict[str, Any]) -> None:
     """S6: no false alarms for texts, URLs, mail addresses and paths of other kinds."""
-    assert path_problem(arguments, ["data/", "reports"]) is None
-
-
-def tool(name: str, metadata: dict[str, Any] | None = None, **schema: Any) -> BaseTool:
-    def run(**arguments: Any) -> str:
-        return ""
-
-    given = {"type": "object", "properties": schema}
-    return StructuredTool.from_function(run, name=name, description="x", args_schema=given, metadata=metadata)
+    assert tool("call").path_problem(arguments, ["data/", "reports"]) is None
 
 
 def test_a_tool_declares_its_paths() -> None:
     """S6: by metadata, which counts alone, or by the format of its schema."""
     declared = tool("put", {"paths": ["where", "edits[].at"]})
     arguments = {"where": "a", "edits": [{"at": "b"}, {"at": "c"}], "path": "not one here"}
-    assert list(paths_of(arguments, declared)) == ["a", "b", "c"]
-    assert list(paths_of({"path": "/v1/users"}, tool("request", {"paths": []}))) == []
+    assert list(declared.paths(arguments)) == ["a", "b", "c"]
+    assert list(tool("request", {"paths": []}).paths({"path": "/v1/users"})) == []
     formats = tool("put", where={"type": "string", "format": "path"}, link={"type": "string", "format": "uri"})
-    assert list(paths_of({"where": "a", "link": "file:///b"}, formats)) == ["a", "/b"]
-    assert list(paths_of({"where": "a", "link": "https://b/c"}, formats)) == ["a"]
-    assert list(paths_of({"source": "a", "destination": "b"}, tool("move_file"))) == ["a", "b"]
-    assert list(paths_of({"source": "en", "target": "de"}, tool("translate"))) == []
+    assert list(formats.paths({"where": "a", "link": "file:///b"})) == ["a", "/b"]
+    assert list(formats.paths({"where": "a", "link": "https://b/c"})) == ["a"]
+    assert list(tool("move_file").paths({"source": "a", "destination": "b"})) == ["a", "b"]
+    assert list(tool("translate").paths({"source": "en", "target": "de"})) == []
 
 
 def test_formats_of_inner_models_count() -> None:
@@ -108,5 +109,5 @@ def test_formats_of_inner_models_count() -> None:
         """Run."""
         return ""
 
-    made = StructuredTool.from_function(run)
-    assert list(paths_of({"places": [{"where": "x"}], "one": {"where": "y"}}, made)) == ["x", "y"]
+    made = KnownTool(StructuredTool.from_function(run))
+    assert list(made.paths({"places": [{"where": "x"}], "one": {"where": "y"}})) == ["x", "y"]

@@ -1,0 +1,371 @@
+"""Stream speech to people while the model writes it.
+
+`SpeechStream` finds it in the chunks of a reply: prose, and texts inside arguments, are said as they come; what may
+turn out to be a decision or a thought is held back until the reply is read. `Voice` sends it, as events on `custom` and
+as chunks of the stored messages on `messages`. A message streams under the id that it has in state, so that clients
+which read both show it once.
+"""
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import Any, Protocol
+from uuid import uuid4
+
+from langchain_core.callbacks import BaseCallbackHandler, BaseCallbackManager
+from langchain_core.messages import AIMessage, AIMessageChunk, AnyMessage, BaseMessageChunk, ToolMessageChunk
+from langchain_core.runnables import RunnableConfig
+from langchain_core.runnables.config import set_config_context, var_child_runnable_config
+from langgraph.graph.message import push_message
+from langgraph.runtime import Runtime
+from pydantic_core import from_json
+
+from donewhen.graph.events import ANSWER, emit
+from donewhen.graph.llm.printed import TEXT_ARGUMENTS
+from donewhen.state.pattern import pattern
+from donewhen.state.private_langgraph import StreamMessagesHandler, StreamMessagesHandlerV2, graph_namespace
+from donewhen.state.run import SAID
+from donewhen.state.settings import Settings
+
+OWN_MESSAGES = ("", "submit_plan.speak")
+"""Places whose text becomes a separate message: prose, and `speak` beside a plan."""
+
+NOT_EMITTED = {"emit-messages": False, "emit-tool-calls": False}
+"""The metadata with which AG-UI emits nothing."""
+
+
+SPOKEN_ARGUMENTS = {**TEXT_ARGUMENTS, "submit_plan": "speak"}
+"""Decisions that have a text for people, and the argument that holds it."""
+
+# The beginning of an object, a list of values, a fence or a tag, which may be no speech. `[s1.2]`, `a < b` and `code`
+# are prose; a single opening character at the very end may still become either.
+_NO_PROSE = pattern(
+    r"""\{|\[(?=\s*(?:["'“{\[\]/#\d-]|true|false|null|True|False|None|THINK|\Z))|<(?=[/|\w]|\Z)|`(?=[`{\[]|\Z)"""
+)
+_BRACKETS = pattern(r"[\[\]{}]")
+_DECISION_WORDS = pattern(r"action|tool|name|function|arg|input|param|step|speak|think|reason|thought", re.IGNORECASE)
+"""At least one of these words is in every decision and in every tag of a thought."""
+# A last line of at most two words may become the label of a decision, as in "Action:".
+_LABEL = pattern(r"\n\W*\w*(?: \w*)?\W*\Z")
+_LABEL_CHARS = 80
+_BRACKET_CHARS = 2000
+"""The longest open bracket, fence or tag; after that, the rest of the reply is held back."""
+
+LATE_TEXT_CHARS = 50_000
+"""If the text for people begins after so many characters of arguments, they are parsed in larger pieces."""
+
+
+class Say(Protocol):
+    """Receives a piece of speech; `argument` is "" for prose, else its place, such as `ask_user.question`."""
+
+    def __call__(self, text: str, argument: str = "") -> None: ...
+
+
+class Retract(Protocol):
+    """Called when the speech of this reply, as prose or in an argument, is void."""
+
+    def __call__(self, argument: str = "") -> None: ...
+
+
+class SpeechStream:
+    """Passes speech on piece by piece. A bracket, a fence or a tag is held until it is closed and known to be prose;
+    from a possible decision on, everything is held until the whole reply is read.
+
+    The pieces of prose join to exactly the speech given to `finish`, and those of an argument to its text. Speech that
+    turns out to be none (a thought without its opening tag) is retracted and said again.
+
+    `prints`: the model may print its calls, so a line of up to two words is held because it may be the label of one.
+    For other models the first character decides what is held, and a word is said as soon as it arrives.
+    """
+
+    def __init__(self, say: Say, retract: Retract | None = None, *, prints: bool = True) -> None:
+        self.prints = prints
+        self._say = say
+        self._retract = retract or (lambda argument="": None)
+        self._said: dict[str, list[str]] = {}
+        """The pieces that were said, by argument; prose under ""."""
+        self.restart()
+
+    def restart(self) -> None:
+        """Begin, or begin again: retract the speech of a reply that broke off and is asked for again."""
+        for argument in self._said:
+            self._retract(argument)
+        self._said.clear()
+        self._tail = ""
+        """Text that arrived and was not said yet; unused while holding."""
+        self._passed = 0
+        """The number of characters of the tail that are known to be prose."""
+        self._holding = False
+        self._written: dict[Any, _TextArgument | None] = {}
+
+    def feed(self, text: str) -> None:
+        """Take the next piece of the reply's text."""
+        if self._holding or not text:
+            return
+        self._tail += text
+        free = self._tail[: self._prose()]
+        shown = free if self._said.get("") else "\n" + free.lstrip()
+        shown = _without_open_line(shown) if self.prints else shown.rstrip()
+        shown = shown if self._said.get("") else shown.lstrip()
+        if shown:
+            end = self._tail.index(shown) + len(shown)
+            self._tail, self._passed = self._tail[end:], max(0, self._passed - end)
+            self._emit(shown)
+
+    def _prose(self) -> int:
+        """Return where the prose of the tail ends so far; what follows is held back."""
+        while other := _NO_PROSE.search(self._tail, self._passed):
+            end = _end_of_bracket(self._tail, other.start())
+            if end is None:
+                self._holding = len(self._tail) - other.start() > _BRACKET_CHARS
+            elif _DECISION_WORDS.search(self._tail, other.start(), end):
+                self._holding = True
+            else:
+                self._passed = end
+                continue
+            return other.start()
+        self._passed = len(self._tail)
+        return len(self._tail)
+
+    def feed_call(self, chunk: Mapping[str, Any]) -> None:
+        """Take the next piece of a tool call. The text of the first call that has one for people is said."""
+        index, name = chunk.get("index"), chunk.get("name")
+        if index not in self._written:
+            first = not any(self._written.values())
+            self._written[index] = (
+                _TextArgument(name, SPOKEN_ARGUMENTS[name]) if first and name in SPOKEN_ARGUMENTS else None
+            )
+        if (written := self._written[index]) and (piece := written.feed(chunk.get("args") or "")):
+            self._emit(piece, written.argument)
+
+    def finish(self, speech: str, name: str = "", arguments: Mapping[str, Any] | None = None) -> None:
+        """Say the rest of the reply's speech, and of the text in its decision `name`, once the reply is read."""
+        argument = f"{name}.{SPOKEN_ARGUMENTS[name]}" if name in SPOKEN_ARGUMENTS else ""
+        self._complete(
+            {"": speech, **({argument: str((arguments or {}).get(SPOKEN_ARGUMENTS[name]) or "")} if argument else {})}
+        )
+
+    def finish_with(self, text: str) -> None:
+        """Say the rest of this text, which is all that the reply says, in prose or in an argument."""
+        written = next((each for each, said in self._said.items() if text.startswith("".join(said).strip())), "")
+        before = "".join(self._said.get(written, ()))
+        self._complete({written: before + text[len(before.strip()) :]})
+
+    def _complete(self, texts: Mapping[str, str]) -> None:
+        for wrong in [each for each, said in self._said.items() if not texts.get(each, "").startswith("".join(said))]:
+            self._retract(wrong)
+            del self._said[wrong]
+        for each, text in texts.items():
+            self._emit(text[len("".join(self._said.get(each, ()))) :], each)
+
+    def _emit(self, piece: str, argument: str = "") -> None:
+        if piece:
+            self._said.setdefault(argument, []).append(piece)
+            self._say(piece, argument)
+
+
+def _end_of_bracket(text: str, start: int) -> int | None:
+    """Return where the bracket, fence or tag at `start` ends; None if it is still open."""
+    opening = text[start]
+    if opening == "<":
+        end = text.find(">", start)
+        return end + 1 if end >= 0 else None
+    if opening == "`":
+        fence = "```" if text.startswith("```", start) else "`"
+        undecided = len(text) - start < 3
+        end = -1 if undecided else text.find(fence, start + len(fence))
+        return end + len(fence) if end >= 0 else None
+    depth = 0
+    for bracket in _BRACKETS.finditer(text, start, start + 2 * _BRACKET_CHARS):
+        depth += 1 if bracket[0] in "[{" else -1
+        if depth == 0:
+            return bracket.end()
+    return None
+
+
+def _without_open_line(text: str) -> str:
+    """Return the text without white space at its end, and without a last line that may be a label."""
+    label = _LABEL.search(text, max(0, len(text) - _LABEL_CHARS))
+    return (text[: label.start()] if label else text).rstrip()
+
+
+class _TextArgument:
+    """Reads one text argument while the JSON of the arguments is still arriving."""
+
+    def __init__(self, name: str, key: str) -> None:
+        self.argument = f"{name}.{key}"
+        self._key = key
+        self._json = ""
+        self._read = self._said = 0
+
+    def feed(self, piece: str) -> str:
+        """Return what this adds to the text; "" if there is nothing new, or the arguments are no JSON so far."""
+        self._json += piece
+        # Each parse starts at the beginning, so the pieces grow with the length; faster if the text begins very late.
+        if len(self._json) - self._read < self._read // (2048 if self._said or self._read < LATE_TEXT_CHARS else 8):
+            return ""
+        self._read = len(self._json)
+        with suppress(ValueError):
+            arguments = from_json(self._json, allow_partial="trailing-strings")
+            if isinstance(arguments, dict) and isinstance(text := arguments.get(self._key), str):
+                new, self._said = text[self._said :], len(text)
+                return new
+        return ""
+
+
+class Voice:
+    """Streams what the planner (`step` None), a step or the delivery says in one reply.
+
+    `task`: the tool call that stands for the step in the conversation and gets its `result`; "" if the result is the
+    answer of the run. `answer`: all speech is the answer. `inside`: the speaker is in a subgraph.
+    """
+
+    def __init__(
+        self, runtime: Runtime[Settings], step: str | None = None, *, task: str = "", answer: bool = False, inside: bool
+    ) -> None:
+        self._runtime = runtime
+        self._step = step
+        self._task = task
+        self._answer = answer
+        self._inside = inside
+        self._said: dict[str, _Utterance] = {}
+
+    def say(self, text: str, argument: str = "") -> None:
+        """Stream a piece of prose, or of the text in an argument."""
+        if (saying := self._said.get(argument)) is None:
+            task = self._task if argument in ("finish_step.result", "finish_task.result") else ""
+            saying = self._said[argument] = _Utterance(
+                f"{'' if self._answer or argument not in OWN_MESSAGES else SAID}{uuid4().hex}", task
+            )
+        where = {"argument": argument} if argument else {}
+        marked = {"answer": True} if self._answer or argument == ANSWER else {}
+        emit(self._runtime, "speech", step=self._step, text=text, id=saying.id, **where, **marked)
+        if piece := saying.add(text):
+            shown: BaseMessageChunk = AIMessageChunk(content=piece, id=saying.id)
+            if saying.task:
+                shown = ToolMessageChunk(content=piece, tool_call_id=saying.task, id=saying.id)
+            push_chunk(shown, inside=self._inside)
+
+    def retract(self, argument: str = "") -> None:
+        """Declare speech void; it may come again under another id."""
+        if saying := self._said.pop(argument, None):
+            where = {"argument": argument} if argument else {}
+            emit(self._runtime, "speech_restarted", step=self._step, id=saying.id, **where)
+
+    def think(self, text: str) -> None:
+        """Stream the model's thinking: an event of its own, and never a message."""
+        emit(self._runtime, "thinking", step=self._step, text=text)
+
+    def report_stall(self, seconds: float) -> None:
+        """Emit how many seconds the model has been silent."""
+        emit(self._runtime, "stalled", step=self._step, seconds=seconds)
+
+    def message_id(self, *arguments: str) -> str | None:
+        """Return the id of the message that was said in one of these arguments."""
+        return next((self._said[each].id for each in arguments if each in self._said), None)
+
+    def messages(self) -> list[AnyMessage]:
+        """Return the separate messages that were streamed."""
+        said = (self._said[argument] for argument in OWN_MESSAGES if argument in self._said)
+        return [AIMessage(saying.text, id=saying.id) for saying in said if saying.text]
+
+
+class _Utterance:
+    """The part of a message that was streamed, without surrounding white space."""
+
+    def __init__(self, id: str, task: str) -> None:
+        self.id = id
+        self.task = task
+        self._pieces: list[str] = []
+        self._held = ""
+
+    @property
+    def text(self) -> str:
+        return "".join(self._pieces)
+
+    def add(self, text: str) -> str:
+        """Return what can be shown now; white space waits until text follows."""
+        pending = self._held + text if self._pieces else text.lstrip()
+        piece = pending.rstrip()
+        self._held = pending[len(piece) :]
+        if piece:
+            self._pieces.append(piece)
+        return piece
+
+
+def push_rest(message: AIMessage, said: str, *, inside: bool) -> None:
+    """Stream the rest of a message, including its calls, after `said` of it was streamed.
+
+    If nothing was streamed (in another process), LangGraph streams the whole message when its node ends.
+    """
+    if message.id is None or not any(message.id in listener.seen for listener in _listeners()):
+        return
+    calls: Sequence[Any] = [
+        {"type": "tool_call_chunk", "index": number, **{**call, "args": json.dumps(call["args"], ensure_ascii=False)}}
+        for number, call in enumerate(message.tool_calls)
+    ]
+    rest = message.text[len(said.strip()) :]
+    if rest or calls:
+        push_chunk(AIMessageChunk(content=rest, id=message.id, tool_call_chunks=list(calls)), inside=inside)
+
+
+def push_chunk(message: BaseMessageChunk, *, inside: bool) -> None:
+    """Send a chunk to listeners of `messages`; with `inside`, as a chunk of the graph around this subgraph."""
+    config = var_child_runnable_config.get()
+    if not config or not _listeners():
+        return
+    if inside:
+        metadata = config.get("metadata") or {}
+        here = str(metadata.get("langgraph_checkpoint_ns", ""))
+        config = {**config, "metadata": {**metadata, "langgraph_checkpoint_ns": here.rpartition("|")[0]}}
+    events = [each for each in _listeners() if isinstance(each, StreamMessagesHandlerV2)]
+    for listener in events:
+        _push_events(listener, config, message)
+    if not events:
+        with set_config_context(config) as context:
+            context.run(push_message, message, state_key=None)
+
+
+def _push_events(listener: StreamMessagesHandlerV2, config: RunnableConfig, message: BaseMessageChunk) -> None:
+    """Send the chunk as events of content blocks, which `push_message` does not emit."""
+    if not isinstance(message, AIMessageChunk) or not message.id or not message.text:
+        return
+    metadata = {**(config.get("metadata") or {}), "run_id": message.id}
+    events: list[dict[str, Any]] = []
+    if message.id not in listener.seen:
+        listener.seen.add(message.id)
+        events.append({"event": "message-start", "role": "ai", "id": message.id})
+        events.append({"event": "content-block-start", "index": 0, "content": {"type": "text", "text": ""}})
+    events.append({"event": "content-block-delta", "index": 0, "delta": {"type": "text-delta", "text": message.text}})
+    for event in events:
+        listener.stream((graph_namespace(metadata), "messages", (event, metadata)))
+
+
+def without_listeners(config: RunnableConfig, *handlers: BaseCallbackHandler) -> RunnableConfig:
+    """Return a configuration for work outside the conversation, such as models that a tool asks.
+
+    Listeners of the run do not receive it; `handlers` do.
+    """
+    callbacks: Any = config.get("callbacks") or []
+    if isinstance(callbacks, BaseCallbackManager):
+        callbacks = callbacks.copy()
+        callbacks.handlers = _without_stream_handlers(callbacks.handlers)
+        callbacks.inheritable_handlers = _without_stream_handlers(callbacks.inheritable_handlers)
+        callbacks.add_metadata(NOT_EMITTED)
+        for handler in handlers:
+            callbacks.add_handler(handler)
+    else:
+        callbacks = [*_without_stream_handlers(callbacks), *handlers]
+    return {**config, "callbacks": callbacks, "metadata": {**(config.get("metadata") or {}), **NOT_EMITTED}}
+
+
+def _without_stream_handlers(handlers: Sequence[BaseCallbackHandler]) -> list[BaseCallbackHandler]:
+    return [handler for handler in handlers if not isinstance(handler, StreamMessagesHandler)]
+
+
+def _listeners() -> list[StreamMessagesHandler]:
+    config = var_child_runnable_config.get() or {}
+    callbacks = config.get("callbacks")
+    handlers = callbacks if isinstance(callbacks, list) else getattr(callbacks, "handlers", ())
+    return [handler for handler in handlers if isinstance(handler, StreamMessagesHandler)]
