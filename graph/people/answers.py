@@ -77,11 +77,8 @@ class ResolvedAnswer:
 
 
 async def confirm(state: RunState, runtime: Runtime[Settings], *, deps: Deps) -> RunState:
-    """Apply the person's answer: approve, edit, reject with feedback, or cancel. Any other answer keeps the pause."""
-    pending = current_pause(state)
-    update = take_answer(state, pending, wait_for_answer(state, pending), deps, runtime.context)
-    typed = typed_reply(state["messages"]) is not None
-    return await with_typed_attachments(state, update, runtime) if typed else update
+    """Show the plan and apply the answer: approve, edit, reject with feedback, or cancel. Others keep the pause."""
+    return await ask_user(state, runtime, deps=deps)
 
 
 async def ask_user(state: RunState, runtime: Runtime[Settings], *, deps: Deps) -> RunState:
@@ -107,8 +104,9 @@ def take_answer(state: RunState, pending: Pause, value: Any, deps: Deps, setting
     problems: list[str] = []
     for id, given in answers.items():
         pause, by_policy = pauses[id], _is_by_policy(pauses[id], given, settings)
-        answer: Answer | str = _missing_tools(state, pause, given, deps.executors, settings)
-        answer = answer or _read_answer(pause, given, settings)
+        answer = _read_answer(pause, given, settings)
+        if isinstance(answer, Answer):
+            answer = _missing_tools(state, pause, answer, deps.executors, by_policy=by_policy) or answer
         if isinstance(answer, Answer) and not by_policy:
             answer = _check_answer(state, pause, answer, deps, settings)
         if isinstance(answer, str):
@@ -135,16 +133,18 @@ def missing_tools(
     answers = _split_answers(value, pauses[0], [*by_id])
     if isinstance(answers, str):
         return ""
-    found = (_missing_tools(values, by_id[id], given, executors, settings) for id, given in answers.items())
+    found = []
+    for id, given in answers.items():
+        pause, by_policy = by_id[id], _is_by_policy(by_id[id], given, settings)
+        if isinstance(answer := _read_answer(pause, given, settings), Answer):
+            found.append(_missing_tools(values, pause, answer, executors, by_policy=by_policy))
     return "; ".join(filter(None, found))
 
 
 def _missing_tools(
-    values: Mapping[str, Any], pause: Pause, value: Any, executors: Executors, settings: Settings
+    values: Mapping[str, Any], pause: Pause, answer: Answer, executors: Executors, *, by_policy: bool
 ) -> str:
-    answer = _read_answer(pause, value, settings)
-    needs = (*NEED_TOOLS, "declined") if _is_by_policy(pause, value, settings) else NEED_TOOLS
-    if isinstance(answer, str) or answer.kind not in needs:
+    if answer.kind not in ((*NEED_TOOLS, "declined") if by_policy else NEED_TOOLS):
         return ""
     found = (executors.missing(executor, tools) for executor, tools in _tools_after(values, pause, answer))
     if not (missing := dict.fromkeys(name for names in found for name in names)):
