@@ -25,7 +25,8 @@ def __getattr__(name: str) -> Any:
     try:
         return getattr(import_module(f"donewhen.agent.{protocol}.server"), own)
     except ImportError as error:
-        raise ImportError(f"{name} needs {error.name or f'the extra {protocol}'}: pip install 'donewhen[{protocol}]'") from None
+        needed = error.name or f"the extra {protocol}"
+        raise ImportError(f"{name} needs {needed}: pip install 'donewhen[{protocol}]'") from None
 
 
 def __dir__() -> list[str]:
