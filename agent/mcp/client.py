@@ -19,7 +19,7 @@ from langgraph.types import interrupt
 
 from donewhen.agent.config import McpServer, read_servers
 from donewhen.agent.tools import described_tool
-from donewhen.graph.executors.relay import ask_again
+from donewhen.graph.executors.relay import ask_again, is_form
 from donewhen.graph.sync import run_in_shared_loop
 from donewhen.graph.tools.rendering import describe_error
 from donewhen.graph.tools.toolbox import Toolbox
@@ -392,6 +392,9 @@ class _Server:
             for each in self._under_way:
                 each.unheard = True
             return ErrorData(code=INVALID_REQUEST, message="several calls are under way; ask when one is")
+        form = getattr(asked, "requested_schema", None) or {}
+        if form.get("properties") and not is_form(form):
+            return ErrorData(code=INVALID_REQUEST, message="this form is too long for people, or no JSON Schema")
         return await call.ask(self.name, asked)
 
     def _begin(self, call: "_Call") -> None:

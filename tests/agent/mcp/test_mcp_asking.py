@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from donewhen import Agent, McpServers
-from donewhen.testing import ScriptedModel, call, finish_step
+from donewhen.testing import ScriptedModel, call, finish_step, give_up
 from tests.kit.flows import one_step
 
 TODAY = """
@@ -162,6 +162,19 @@ async def test_calls_at_the_same_time_that_ask_in_the_older_protocol(tmp_path: P
     told = str([message.text for message in model.requests[-1].messages])
     assert "1 shirt in L" in told
     assert "1 hat in S" in told
+
+
+async def test_a_form_that_nobody_could_fill_is_refused(tmp_path: Path) -> None:
+    """N42: the server and the model read why; no person is asked for an answer that would count as none."""
+    long = BEFORE.replace('{"type": "integer", "default": 1}', '{"type": "integer", "description": "x" * 30_000}')
+    model = one_step(
+        [call("order", what="shirt"), finish_step("not ordered", ("s1.1", "too long")), give_up("no form")]
+    )
+    async with McpServers(shop(long, tmp_path)) as servers, Agent(model, [servers], storage="memory:") as agent:
+        run = await agent.start("Order a shirt", settings=SETTINGS)
+    assert "shop asks" not in str(run.pending)
+    assert "this form is too long for people" in str([message.text for message in model.requests[-1].messages])
+    assert not (tmp_path / "sold.txt").exists()
 
 
 async def test_no_request_is_open_while_a_question_waits(tmp_path: Path) -> None:
