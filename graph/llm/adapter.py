@@ -267,10 +267,8 @@ def _bind_tools(
     model: BaseChatModel, definitions: Sequence[dict[str, Any]], quirks: ModelQuirks, *, must_call: bool
 ) -> tuple[Any, dict[str, str]]:
     """Return the model with its tools, and the `tool_choice` that was set, if its class takes one."""
-    thinks = str((getattr(model, "thinking", None) or {}).get("type")) in (
-        "enabled",
-        "adaptive",
-    )  # Anthropic forbids it
+    # Anthropic forbids it to a model that thinks.
+    thinks = str((getattr(model, "thinking", None) or {}).get("type")) in ("enabled", "adaptive")
     takes = must_call and not thinks and "tool_choice" not in quirks.unsupported
     if takes and "tool_choice" in inspect.signature(model.bind_tools).parameters:
         try:

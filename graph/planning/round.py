@@ -113,10 +113,8 @@ async def _question(round: PlanningRound, cards: Mapping[str, Card], voice: Voic
     brief = planning_brief(deps, settings, facts, round.offer, full=role == "plan")
     model = partial(deps.model, role, settings)
     left = settings.plan_rounds - state["planning"]["rounds"]
-    ending = list[HumanMessage]()
-    if (
-        left <= LAST_ROUNDS < settings.plan_rounds
-    ):  # it comes last and is not kept, so that earlier messages never change
+    ending = list[HumanMessage]()  # it comes last and is not kept, so that earlier messages never change
+    if left <= LAST_ROUNDS < settings.plan_rounds:
         ending = [HumanMessage(f"(Rounds left to decide, this one included: {left}.)")]
     messages = [
         SystemMessage(instructions(f"plan_{phase}", profile)),
@@ -160,9 +158,8 @@ async def _act_on(round: PlanningRound, reply: ModelReply) -> Planning:
         if reply.speech:
             reply.speech.finish(outcome.speech)
         return {"transcript": [message, HumanMessage(GO_ON)]}
-    echo = (
-        alone and (round.state["brief"].get("fence") or "\0") in outcome.speech
-    )  # a model's own text never has that word
+    # A model's own text never has the word that frames foreign text.
+    echo = alone and (round.state["brief"].get("fence") or "\0") in outcome.speech
     # A printed decision is no answer either, if the model can call tools.
     no_answer = echo or not alone or was_cut_off(message) or _is_decision(outcome.speech, legal)
     may_answer = not no_answer and "answer" in legal and any(map(str.isalnum, outcome.speech))
@@ -199,10 +196,8 @@ async def _act_on(round: PlanningRound, reply: ModelReply) -> Planning:
         update = await ask_question(round, message, outcome)
     else:
         update = {"calls": start_looking, "decline": decline}[outcome.kind](round, message, outcome)
-    if (
-        reply.speech and outcome.kind == "answer" and "ending" not in update
-    ):  # it was sent back, and its text comes again
-        reply.speech.restart()
+    if reply.speech and outcome.kind == "answer" and "ending" not in update:
+        reply.speech.restart()  # it was sent back, and its text comes again
     return update
 
 
