@@ -14,7 +14,6 @@ from donewhen.graph.context import Deps
 from donewhen.graph.events import emit, set_turn, thread_of
 from donewhen.graph.executors.executor import executor_problem, profile_problem
 from donewhen.graph.llm.attachments import attach, attachment_problem, blocks_of
-from donewhen.graph.llm.briefs import conversation_text
 from donewhen.graph.llm.cost import find_unpriced
 from donewhen.graph.llm.output import schema_form
 from donewhen.graph.people.consent import Proposal, approval_record, plan_rules, propose_plan
@@ -174,16 +173,16 @@ def _fresh_request(state: RunState, settings: Settings, goal: str, messages: Seq
     maps: Json = {key: Overwrite({}) for key in ("steps", "transcripts", "spent", "granted", "files")}
     turn = state.get("turn", 0) + 1
     fence = state.get("fence") or secrets.token_hex(FENCE_BYTES)
-    before = conversation_text(messages, fence)
+    request, last = (str(each[-1].id or "") if each else "" for each in (messages, state.get("messages") or ()))
     language = known_language(settings.speaks, state.get("language"))
     known: Json = {
         "messages": close_tasks(state.get("steps") or {}, language, PUT_AWAY)[0],
         "fence": fence,
         "goal": goal,
-        "request": str(messages[-1].id or "") if messages else "",
+        "request": request,
         "output_schema": settings.output_schema,
         "language": language,
-        "conversation": before,
+        "conversation_end": last if last != request else "",
         "before": earlier_requests(state),
         "version": VERSION,
         "turn": turn,

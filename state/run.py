@@ -135,6 +135,14 @@ SeldomList = Annotated[list[Any], SELDOM]
 SeldomText = Annotated[str, SELDOM]
 
 
+def conversation_before(values: Mapping[str, Any]) -> list[AnyMessage]:
+    """Return the messages that were there when the request began, without the request's own."""
+    messages, request = values.get("messages") or [], values.get("request")
+    last = values.get("conversation_end") or request
+    end = next((at for at in reversed(range(len(messages))) if messages[at].id == last), -1)
+    return [message for message in messages[: end + 1] if message.id != request]
+
+
 class RunInput(TypedDict, total=False):
     """The input of a run: the user's message. Nothing else is read from outside."""
 
@@ -171,8 +179,8 @@ class RunState(TypedDict, total=False):
     """Images and files of the conversation, `{key, type, chars}`; their data is in the store, if there is one."""
     before: SeldomList
     """Observations of earlier requests, by ids such as `1:s2.3`, bounded; they can be recalled."""
-    conversation: SeldomText
-    """The conversation before the request, bounded; for planning."""
+    conversation_end: str
+    """The id of the last message when the request began, if that is not the request's own; else ""."""
     background: SeldomDict
     """The application's `context` and `memory` for the request, as texts."""
     plan: SeldomDict

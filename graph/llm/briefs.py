@@ -26,7 +26,7 @@ from donewhen.state.plan.text import check_text
 from donewhen.state.proof.journal import user_statements
 from donewhen.state.reading.decisions import control_tools
 from donewhen.state.records import FrozenCall
-from donewhen.state.run import PLANNING, SAID, Json, Step
+from donewhen.state.run import PLANNING, SAID, Json, Step, conversation_before
 from donewhen.state.settings import Profile, Settings
 
 CONVERSATION_CHARS = 6000
@@ -178,9 +178,9 @@ def profile_text(profile: Profile, extra: str = "", language: str | None = None)
 
 
 def conversation_text(messages: Sequence[BaseMessage], fence: str = "") -> str:
-    """Render the newest of the conversation before the last message, without control messages."""
+    """Render the newest of what was said before the request, without control messages."""
     said: list[str] = []
-    for user, text in _newest_first(messages[:-1]):
+    for user, text in _newest_first(messages):
         said.insert(0, section("user" if user else "assistant", text, "" if user else fence))
         if sum(map(len, said)) > CONVERSATION_CHARS:
             return brief(*said[1:])
@@ -218,7 +218,7 @@ def planning_brief(deps: Deps, settings: Settings, facts: Mapping[str, Any], off
         section("language", settings.speaks or ""),
         section("fence", fence),
         section("today", facts.get("today") or ""),
-        section("conversation", facts.get("conversation") or ""),
+        section("conversation", conversation_text(facts.get("conversation") or (), fence)),
         *_background_sections(facts, fence),
         section("goal", facts["goal"]),
         section("seen", facts.get("seen") or "", fence),
@@ -297,7 +297,7 @@ def step_brief(values: Mapping[str, Any], step: Mapping[str, Any], today: str = 
     return brief(
         section("fence", fence),
         section("today", today),
-        section("conversation", values.get("conversation") or ""),
+        section("conversation", conversation_text(conversation_before(values), fence)),
         section("earlier", earlier_index(values), fence),
         *_background_sections(values, fence),
         section("goal", values["goal"]),
@@ -338,9 +338,8 @@ def handover_text(values: Mapping[str, Any], step: Mapping[str, Any], today: str
 
 def _plain_conversation(values: Mapping[str, Any]) -> str:
     """Render the newest of the conversation before this request, a speaker's name before each message."""
-    messages, lines = values.get("messages") or (), list[str]()
-    asked = next((at for at, message in enumerate(messages) if message.id == values.get("request")), 0)
-    for user, text in _newest_first(messages[:asked]):
+    lines = list[str]()
+    for user, text in _newest_first(conversation_before(values)):
         if sum(map(len, lines)) + len(text) > CONVERSATION_CHARS:
             break
         lines.insert(0, f"{'User' if user else 'Assistant'}: {text.strip()}")

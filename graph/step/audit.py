@@ -15,7 +15,7 @@ from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, SystemM
 from donewhen.graph.context import Deps
 from donewhen.graph.events import emit, thread_of
 from donewhen.graph.llm.ask import Question, ask
-from donewhen.graph.llm.briefs import statement_lines
+from donewhen.graph.llm.briefs import conversation_text, statement_lines
 from donewhen.graph.llm.history import observation_limit, render_observation, reply_messages, storable_reply
 from donewhen.graph.llm.reply import Decision, UnusableReply, read_reply
 from donewhen.graph.step.calls import CallContext, make_reading, recall, with_whole_text
@@ -29,7 +29,7 @@ from donewhen.state.proof.journal import call_key, is_tool_call, user_statements
 from donewhen.state.proof.receipt import AuditRow
 from donewhen.state.reading.decisions import AUDIT, control_tools
 from donewhen.state.records import WRITES, FrozenCall
-from donewhen.state.run import Json
+from donewhen.state.run import Json, conversation_before
 from donewhen.state.settings import Settings
 
 CHANGE_CHARS = 3_000
@@ -232,7 +232,7 @@ def audit_brief(subject: Subject, claims: Sequence[str], today: str) -> str:
     return brief(
         section("fence", fence),
         section("today", today),
-        section("conversation", run.get("conversation") or ""),
+        section("conversation", conversation_text(conversation_before(run), fence)),
         section("goal", run["goal"]),
         section("user_said", said),
         section("plan", _plan_text(plan, subject), fence),

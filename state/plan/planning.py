@@ -8,7 +8,7 @@ from donewhen.state.plan.next import RESERVE, has_failed
 from donewhen.state.plan.revise import goal_criteria, hash_work
 from donewhen.state.proof.journal import user_statements
 from donewhen.state.records import Mode, ModeRow, PlanningRecord
-from donewhen.state.run import PLANNING, Json
+from donewhen.state.run import PLANNING, Json, conversation_before
 from donewhen.state.settings import Settings
 
 RESULT_CHARS = 2000
@@ -82,7 +82,7 @@ def planning_start(values: Mapping[str, Any], settings: Settings) -> Json:
             "fence": values.get("fence", ""),
             "goal": values["goal"],
             "output_schema": values.get("output_schema"),
-            "conversation": values.get("conversation") or "",
+            "conversation": conversation_before(values),
             "background": values.get("background") or {},
             "language": values.get("language", "en"),
             "said": user_statements(values, planning["transcript"]),

@@ -1,5 +1,7 @@
 """Long conversations: what a turn reads and stores does not depend on how many turns were before it."""
 
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -53,3 +55,21 @@ async def test_turns_of_a_conversation_read_the_same(
     await agent.aclose()
     assert sum(values[-PERIOD:]) <= sum(values[-2 * PERIOD : -PERIOD]) * 1.05, values
     assert set(whole[-PERIOD:]) == {1}, whole
+
+
+async def test_a_turn_does_not_store_the_conversation_again(tmp_path: Path) -> None:
+    """N50: what was said is stored with its own turn, and not with those after it, whose prompts show it."""
+
+    def rows_with(text: str) -> int:
+        with closing(sqlite3.connect(tmp_path / "x.db")) as file:
+            values = [*file.execute("SELECT value FROM writes"), *file.execute("SELECT checkpoint FROM checkpoints")]
+        return sum(text.encode() in (value or b"") for (value,) in values)
+
+    model = ScriptedModel([answer(f"the answer {n}") for n in range(4)])
+    async with Agent(model, storage=f"sqlite:///{tmp_path}/x.db") as agent:
+        await agent.start(FIRST, thread_id="t")
+        first = rows_with(FIRST)
+        for n in range(1, 4):
+            await agent.start(f"What about {n}?", thread_id="t")
+            assert FIRST in model.requests[n].text
+    assert rows_with(FIRST) == first > 0
