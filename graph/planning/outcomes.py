@@ -20,7 +20,7 @@ from donewhen.graph.people.consent import Proposal, propose_plan
 from donewhen.graph.people.pauses import make_pause, pause_message
 from donewhen.graph.step.audit import Subject, audit, is_audit_due
 from donewhen.graph.step.calls import CallContext, ask_before_end
-from donewhen.graph.tools.hooks import NOT_ASKED, OPTIONS, ask_before_question
+from donewhen.graph.tools.hooks import END_OPTIONS, NOT_ASKED, ask_before_question
 from donewhen.state.language.texts import say
 from donewhen.state.ledger import add, allowance_left
 from donewhen.state.people.amounts import format_count
@@ -221,7 +221,7 @@ async def settle_by_answer(round: PlanningRound, message: AIMessage, decision: D
     if verdict.refused:
         return send_correction(round, message, UnusableReply([verdict.refused]))
     if verdict.question:
-        asked = {"question": verdict.question, "options": [*OPTIONS]}
+        asked = {"question": verdict.question, "options": [*END_OPTIONS]}
         return await ask_question(round, message, Decision("ask_user", asked, id=decision.id))
     if is_audit_due(round.settings, state["run"], entries):
         verdicts = {PLANNING: [{"evidence": good}]}

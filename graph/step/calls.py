@@ -39,7 +39,7 @@ from donewhen.graph.tools.effects import (
     shorten_text,
     storable_artifact,
 )
-from donewhen.graph.tools.hooks import OPTIONS, Call, End, HookDecision, ask_before_question, ask_hooks
+from donewhen.graph.tools.hooks import END_OPTIONS, Call, End, HookDecision, ask_before_question, ask_hooks
 from donewhen.graph.tools.rendering import cut_before
 from donewhen.graph.tools.toolbox import KnownTool
 from donewhen.prompts import framed
@@ -583,7 +583,7 @@ async def ask_before_end(
     for entry in answers:
         if entry["source"] == "user" and entry["arguments"].get("question") == verdict.question:
             said = str(entry["text"]).strip()
-            agreed = said.casefold() == OPTIONS[0] and entry["arguments"].get("by") == "user"
+            agreed = said.casefold() == END_OPTIONS[0] and entry["arguments"].get("by") == "user"
             refused = "" if agreed else f"a person was asked “{verdict.question}” and said: {said[:500]}"
             verdict = HookDecision(refused)
             break

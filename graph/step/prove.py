@@ -26,7 +26,7 @@ from donewhen.graph.step.calls import (
 )
 from donewhen.graph.step.leave import leave, send_correction
 from donewhen.graph.sync import run_aside
-from donewhen.graph.tools.hooks import OPTIONS, ask_before_question
+from donewhen.graph.tools.hooks import END_OPTIONS, ask_before_question
 from donewhen.state.criteria import criteria_of, meets
 from donewhen.state.ledger import exhausted
 from donewhen.state.people.amounts import format_count
@@ -147,7 +147,7 @@ async def _prove(claim: StepClaim, context: CallContext) -> Step:
         if verdict.question:
             id = state["step"]["id"]
             name = f"{transcript_key(id, record)}.q{record.get('questions', 0) + 1}"
-            waiting = make_pause("question", name, verdict.question, step=id, options=OPTIONS)
+            waiting = make_pause("question", name, verdict.question, step=id, options=END_OPTIONS)
             verdict.refused = await ask_before_question(
                 waiting, state["goal"], runtime, context.deps.hooks, context.deps.secrets
             )

@@ -27,7 +27,7 @@ from donewhen.state.values import map_texts
 
 REFUSES = "a policy refuses it: "
 MOMENTS = ("before_call", "after_call", "before_question", "before_end")
-OPTIONS = ("approve", "reject")
+END_OPTIONS = ("approve", "reject")
 """The answers to a hook's question before the end."""
 INTERNAL = (*OTHER_KEYS, "name", "call", "tool_call_id", "message_id", "asked_at", "digest")
 """Fields of a pause that hooks are not shown."""
