@@ -1,7 +1,6 @@
 """DoneWhen: a plan → confirm → execute agent runtime on LangGraph. Public names are imported when they are used."""
 
 import logging
-import sys
 from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
@@ -86,8 +85,6 @@ _HOME = {
 
 def __getattr__(name: str) -> Any:
     if name in __all__:
-        if problem := import_module("donewhen.state.errors").system_problem(sys.platform):
-            raise ImportError(problem)
         with import_module("donewhen.agent.imports").pause_collection():
             return getattr(import_module(f"donewhen.{_HOME.get(name, 'state.errors')}"), name)
     raise AttributeError(f"module 'donewhen' has no attribute {name!r}")

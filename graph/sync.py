@@ -39,15 +39,6 @@ def _loop() -> tuple[asyncio.AbstractEventLoop, threading.Thread]:
         return _loops[os.getpid()]
 
 
-def _renew_lock() -> None:
-    """Replace the lock in a child process, where its holder no longer exists."""
-    global _lock
-    _lock = threading.Lock()
-
-
-os.register_at_fork(after_in_child=_renew_lock)
-
-
 def wait(coroutine: Coroutine[Any, Any, Result], context: contextvars.Context | None = None) -> Result:
     """Run `coroutine` to its end and return its result; for scripts and notebooks without `await`.
 
@@ -202,7 +193,17 @@ class _Worker:
 
 
 _idle: list[_Worker] = []
-os.register_at_fork(after_in_child=_idle.clear)
+
+
+def _forget_threads() -> None:
+    """Forget the parent's threads in a forked child, which has none of them, and the lock that one may hold."""
+    global _lock
+    _lock = threading.Lock()
+    _idle.clear()
+
+
+if hasattr(os, "register_at_fork"):  # on Windows nothing forks
+    os.register_at_fork(after_in_child=_forget_threads)
 
 
 async def load_jsonschema() -> None:

@@ -94,13 +94,6 @@ class ThreadWaiting(ResumeError):
     """The thread waits for an answer; a new goal would lose it."""
 
 
-def system_problem(platform: str) -> str | None:
-    """Return why DoneWhen cannot run on a system, given as `sys.platform`; None if it can."""
-    if platform in ("win32", "emscripten", "wasi"):
-        return f"DoneWhen runs on Linux and macOS, not on {platform}: its files need POSIX locks. On Windows, use WSL."
-    return None
-
-
 def validation_problems(error: ValidationError) -> list[str]:
     """Return pydantic's errors as sentences that a model can act on: the place, the problem, and the value."""
     lines = []

@@ -12,10 +12,10 @@ def main() -> None:
             setattr(sys, name, open(os.devnull, "r" if name == "stdin" else "w"))  # noqa: SIM115
 
     from donewhen.agent.imports import pause_collection
-    from donewhen.state.errors import system_problem
 
-    if problem := system_problem(sys.platform):
-        print(f"donewhen: {problem}", file=sys.stderr)
+    if sys.platform == "win32":
+        own = "In Python, Agent works here with your own tools and memory: or PostgreSQL as storage."
+        print(f"donewhen: the command runs on Linux and macOS; on Windows, use WSL. {own}", file=sys.stderr)
         sys.exit(2)
 
     with pause_collection():

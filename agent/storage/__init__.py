@@ -105,8 +105,13 @@ def _locate_file(url: str) -> Location:
 
 
 def _open_file(location: Location, cipher: Cipher | None) -> Storage:
-    from donewhen.agent.storage.sqlite import SqliteDatabase
-
+    try:
+        from donewhen.agent.storage.sqlite import SqliteDatabase
+    except ImportError as error:
+        raise ConfigError(
+            f"{location.display} needs POSIX locks, which this system lacks ({error}): use postgresql:// or memory:; "
+            "on Windows, WSL has them"
+        ) from error
     return Storage(SqliteDatabase(location.path, cipher), cipher)
 
 

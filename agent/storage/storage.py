@@ -46,7 +46,9 @@ def _close_locks() -> None:
             os.close(each.fileno())
 
 
-os.register_at_fork(after_in_child=_close_locks)
+if hasattr(os, "register_at_fork"):  # on Windows nothing forks
+    os.register_at_fork(after_in_child=_close_locks)
+
 Hear = Callable[[asyncio.Event, float], Awaitable[None]]
 """Waits for at most this many seconds, until the event is set or any process queues a thread."""
 

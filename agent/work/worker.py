@@ -9,6 +9,7 @@ import logging
 import os
 import signal
 import socket
+import sys
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -154,14 +155,14 @@ class Worker:
 
     @contextmanager
     def _drain_on_sigterm(self) -> Iterator[None]:
-        """Drain on SIGTERM, unless another handler is installed."""
+        """Drain on SIGTERM, unless another handler is installed. Windows has no such signal."""
         loop, main = asyncio.get_running_loop(), threading.current_thread() is threading.main_thread()
 
         def once() -> None:
             loop.remove_signal_handler(signal.SIGTERM)
             self.drain()
 
-        if ours := main and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+        if ours := main and sys.platform != "win32" and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
             loop.add_signal_handler(signal.SIGTERM, once)
         try:
             yield

@@ -27,8 +27,10 @@ HISTORY_FOLDERS = frozenset({".git", ".hg", ".svn"})
 
 Parts = tuple[str, ...]
 
-FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-FILE = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+FOLDER_FLAGS = FILE_FLAGS = 0
+if hasattr(os, "O_NOFOLLOW"):  # a system without it makes no Root
+    FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+    FILE_FLAGS = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 FILE_KIND = "a file"
 KINDS = {
     stat.S_IFDIR: "a folder",
@@ -74,14 +76,14 @@ class Root:
     @contextlib.contextmanager
     def folder(self, parts: Parts, *, create: bool = False) -> Iterator[int]:
         """Yield a descriptor of a folder; missing ones are made when `create` is set."""
-        current = os.open(self.path, FOLDER)
+        current = os.open(self.path, FOLDER_FLAGS)
         try:
             for index, name in enumerate(parts):
                 if create:
                     with contextlib.suppress(FileExistsError):
                         os.mkdir(name, dir_fd=current)
                 try:
-                    inner = os.open(name, FOLDER, dir_fd=current)
+                    inner = os.open(name, FOLDER_FLAGS, dir_fd=current)
                 except OSError as error:
                     self._explain(current, parts[: index + 1], error, wanted="a folder")
                 os.close(current)
@@ -144,7 +146,7 @@ class Root:
                 self._refuse(parent, parts, old.st_mode, "a file")
             temporary = TEMPORARY + secrets.token_hex(8)
             try:
-                descriptor = os.open(temporary, FILE | os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666, dir_fd=parent)
+                descriptor = os.open(temporary, FILE_FLAGS | os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666, dir_fd=parent)
                 with os.fdopen(descriptor, "wb") as file:
                     if old is not None:
                         os.fchmod(file.fileno(), old.st_mode & 0o777)
@@ -165,7 +167,7 @@ class Root:
                 descriptor = self._open_file(parent, parts, os.O_RDWR | os.O_APPEND)
             except FileNotFoundError:
                 descriptor = os.open(
-                    parts[-1], FILE | os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_EXCL, 0o666, dir_fd=parent
+                    parts[-1], FILE_FLAGS | os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_EXCL, 0o666, dir_fd=parent
                 )
         with os.fdopen(descriptor, "r+b") as file:
             if os.fstat(file.fileno()).st_nlink > 1:
@@ -234,7 +236,7 @@ def open_regular(parent: int, name: str, access: int) -> int:
 
     Raises OSError (ELOOP for a link, EINVAL for anything that is no regular file).
     """
-    descriptor = os.open(name, FILE | access, dir_fd=parent)
+    descriptor = os.open(name, FILE_FLAGS | access, dir_fd=parent)
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
         raise OSError(errno.EINVAL, "not a regular file")

@@ -17,6 +17,7 @@ from typing import Any
 import yaml
 from langchain_core.tools import BaseTool, StructuredTool, ToolException
 
+from donewhen.agent.workspace.root import FILE_FLAGS
 from donewhen.graph.tools.toolbox import USERS_TEXT
 from donewhen.state.pattern import pattern
 
@@ -176,7 +177,7 @@ def _digest(data: bytes) -> str:
 def _read_bytes(path: Path) -> bytes | None:
     """Return the content of a regular file; None for anything else, such as a link, or a large file."""
     try:
-        found = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        found = os.open(path, os.O_RDONLY | FILE_FLAGS)
     except OSError:
         return None
     with open(found, "rb") as opened:
