@@ -322,7 +322,7 @@ async def test_a_worker_says_that_it_cannot_reach_its_storage(tmp_path: Path) ->
     logging.getLogger("donewhen.work").addHandler(heard)
     try:
         async with Worker(own, QUEUE, nobody, poll=0.01):
-            assert "does not exist. Trying again." in (await said.get()).getMessage()
+            assert "does not exist; create it or name another. Trying again." in (await said.get()).getMessage()
             (tmp_path / "folder").mkdir()
             assert (await said.get()).getMessage() == "The storage is there again."
     finally:
