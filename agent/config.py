@@ -239,8 +239,8 @@ def is_debugging() -> bool:
 
 
 McpServer = dict[str, Any]
-"""Either `command`, `args`, `env`, `cwd` of a local server, or `transport`, `url`, `headers`, `trust` of
-a remote one.
+"""Either `command`, `args`, `env`, `cwd` of a local server, or `transport`, `url`, `headers`, `trust`, `auth` of a
+remote one; and `legacy`, if it is to be spoken to as before 2026-07-28.
 """
 
 _VARIABLE = re.compile(r"\$\{(?:env:)?(\w+)(?::-([^}]*))?\}")
@@ -304,6 +304,8 @@ def _connection(name: str, server: Any, environment: Mapping[str, str]) -> McpSe
             connection["headers"] = _named_texts(name, "headers", server["headers"])
     else:
         raise ConfigError(f"the MCP server {name!r} needs a command (a local program) or a url (a remote server)")
+    if server.get("legacy") is True:
+        connection["legacy"] = True
     return {key: _fill(name, value, environment) for key, value in connection.items()}
 
 

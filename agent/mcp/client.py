@@ -12,7 +12,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, Self
+from typing import IO, TYPE_CHECKING, Any, Literal, Self
 
 from langchain_core.tools import BaseTool, ToolException
 from langgraph.types import interrupt
@@ -176,7 +176,9 @@ class _Server:
         self._slow, self._changed = slow, changed
         self.listed: list[Tool] = []
         self._trusted = "command" in connection or connection.get("trust") is True
-        self._connection = {key: value for key, value in connection.items() if key != "trust"}
+        self.mode: Literal["auto", "legacy"] = "legacy" if connection.get("legacy") else "auto"
+        """Whether only the protocol before 2026-07-28 is spoken."""
+        self._connection = {key: value for key, value in connection.items() if key not in ("trust", "legacy")}
         self._starting = asyncio.Lock()
         self._seconds = 0.0
         self._lost = self._stopped = self._refused = False
@@ -552,7 +554,7 @@ async def _connect(connection: McpServer, errors: IO[str], line: "_Line", server
             await stack.enter_async_context(http)
             transport = streamable_http_client(connection["url"], http_client=http)
         heard: Any = {"elicitation_callback": server.on_question, "message_handler": server.on_message}
-        client = Client(_counted(transport, line), cache=None, **heard)
+        client = Client(_counted(transport, line), mode=server.mode, cache=None, **heard)
         async with client:
             # A result that does not fit the schema that its server gave it is still what the call came to.
             client.session.validate_tool_result = _accept  # type: ignore[method-assign]

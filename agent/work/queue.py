@@ -155,6 +155,8 @@ def _summary(pause: Pause) -> Json:
     kept = {key: pause.get(key) for key in ("id", "kind", "options", "step", "asked_at")}
     if pause["kind"] in ("tool", "effect"):
         kept |= {"tool": pause.get("tool"), "arguments": _short_arguments(pause.get("arguments") or {})}
+    if "schema" in pause:
+        kept["schema"] = pause["schema"]
     return {**kept, "question": str(pause.get("question") or "")[:QUESTION_CHARS]}
 
 

@@ -18,7 +18,17 @@ from langgraph.types import Interrupt
 from typing_extensions import TypedDict
 
 from donewhen.graph.tools.schema import resolve
-from donewhen.state.people.answers import Answer, decode_json, fills_form, read_answer
+from donewhen.state.language.words import read_word
+from donewhen.state.people.answers import (
+    JUDGEMENT,
+    Answer,
+    AnswerShape,
+    decode_json,
+    fills_form,
+    read_answer,
+    read_shape,
+    scalar_text,
+)
 from donewhen.state.records import FrozenCall, Pause
 from donewhen.state.run import Json
 from donewhen.state.secrets import conceal
@@ -196,35 +206,66 @@ def form_fields(schema: Mapping[str, Any]) -> list[FormField]:
 def read_form(value: Any, pause: Pause) -> Answer | str:
     """Return the filled form as `arguments` of an answer, or its problems.
 
-    A form may be an object, JSON, or typed lines `field: value`; with a single field the value alone suffices. Leaving
-    it open, declining and cancelling work as for any other question.
+    A form may be an object or JSON, whose values must fit as they are, or typed lines `field: value`; with a single
+    field the value alone suffices. Leaving it open, declining and cancelling work as for any other question.
     """
     from donewhen.graph.tools.arguments import Arguments  # imports jsonschema, which few runs need
 
-    properties = pause["schema"]["properties"]
-    filled = decode_json(value)
-    if not fills_form(value, pause):
+    schema, properties = pause["schema"], pause["schema"]["properties"]
+    filled = decode_json(value) if fills_form(value, pause) else _read_other_fields(value)
+    if filled is None:
         answer = read_answer(value, pause)
         if isinstance(answer, str) or answer.kind != "answer":
             return answer
-        filled = _read_lines(answer.text, list(properties))
-    defaults = {name: field["default"] for name, field in properties.items() if "default" in field}
-    arguments, problems = Arguments(pause["schema"]).read({**defaults, **filled})
-    if problems:
+        filled = {} if answer.text == JUDGEMENT else _read_lines(answer.text, list(properties))
+        if not isinstance(filled, dict):
+            return f"write a line for each field, such as {next(iter(properties))}: …; {_say_fields(properties)}"
+        filled = coerce_typed(filled, schema)
+    check = Arguments(schema)
+    defaults = check.coerce_all({name: field["default"] for name, field in properties.items() if "default" in field})
+    given = {**defaults, **filled}
+    coerced = check.coerce_all(given)  # of which only 5 for 5.0 is taken, and nothing for an optional null
+    fields = {name: coerced[name] if coerced[name] == item else item for name, item in given.items() if name in coerced}
+    if problems := check.problems(fields):
+        unknown = [name for name in fields if name not in properties]
+        if unknown:
+            known = {name: item for name, item in fields.items() if name in properties}
+            named = ", ".join(name[:60] for name in unknown[:10])
+            problems = [f"unknown field {named}; {_say_fields(properties)}", *check.problems(known)]
         return "; ".join(problems)
-    return Answer("answer", json.dumps(arguments, ensure_ascii=False), arguments=arguments)
+    return Answer("answer", json.dumps(fields, ensure_ascii=False), arguments=fields)
 
 
-def _read_lines(text: str, names: Sequence[str]) -> Json:
-    """Return the typed text by field, with every value as a text."""
+def _say_fields(properties: Mapping[str, Any]) -> str:
+    return f"the fields are {', '.join(properties)}"
+
+
+def _read_other_fields(value: Any) -> Json | None:
+    """Return an object in no shape of an answer: a form with a field that it does not have; None for all else."""
+    given = read_shape(value) if isinstance(decode_json(value), Mapping) else ""
+    return given.fields if isinstance(given, AnswerShape) and given.verb == "other" else None
+
+
+def _read_lines(text: str, names: Sequence[str]) -> Json | None:
+    """Return the typed text by field, with every value as a text; None if it names no fields."""
     try:
-        typed = decode_json(text)
-        typed = yaml.load(text, Loader=yaml.BaseLoader) if isinstance(typed, str) else typed
+        typed = yaml.load(text, Loader=yaml.BaseLoader)
     except yaml.YAMLError:
         typed = text
-    if isinstance(typed, Mapping):
+    if isinstance(typed, Mapping) and (len(names) > 1 or names[0] in typed):
         return {str(name): value for name, value in typed.items()}
-    return {names[0]: text} if len(names) == 1 else {}
+    return {names[0]: text} if len(names) == 1 else None
+
+
+def coerce_typed(typed: Json, schema: Json) -> Json:
+    """Return typed texts by field as the values that they say: 7 for "7", and true or false for a yes or no."""
+    from donewhen.graph.tools.arguments import Arguments
+
+    booleans = {field["name"] for field in form_fields(schema) if field["kind"] == "boolean"}
+    said = {name: read_word(text) for name, text in typed.items() if name in booleans and isinstance(text, str)}
+    read = {name: word == "yes" for name, word in said.items() if word in ("yes", "no")}
+    coerced: Json = Arguments(schema).coerce_all({**typed, **read})
+    return coerced
 
 
 def field_problem(schema: Mapping[str, Any], name: str, value: Any) -> str:
@@ -242,7 +283,7 @@ def filled_lines(answer: Answer | Mapping[str, Any]) -> str:
 
 
 def _said(value: Any) -> str:
-    return ", ".join(map(_said, value)) if isinstance(value, list) else str(value)
+    return ", ".join(map(_said, value)) if isinstance(value, list) else scalar_text(value) or str(value)
 
 
 def _field(name: str, given: Mapping[str, Any], required: bool, root: Mapping[str, Any]) -> FormField:

@@ -14,7 +14,14 @@ from typing import Any, cast
 
 from donewhen.agent.cli.screen.drawing import draw_pause, draw_plan
 from donewhen.agent.cli.screen.terminal import TAB, Terminal
-from donewhen.graph.executors.relay import FormField, field_problem, filled_lines, form_fields, read_form
+from donewhen.graph.executors.relay import (
+    FormField,
+    coerce_typed,
+    field_problem,
+    filled_lines,
+    form_fields,
+    read_form,
+)
 from donewhen.state.language.texts import match_option
 from donewhen.state.people.answers import Answer, may_replan, read_answer, spoken_words
 from donewhen.state.people.payload import arguments_text, editable_plan
@@ -32,7 +39,6 @@ KEYS: dict[str, dict[str, Any]] = {
 
 
 FORM_KEYS: dict[str, Any] = {"/skip": {"type": "reject"}, "/cancel": {"type": "cancel"}}
-BOOLEANS = {"y": True, "n": False}
 
 
 class Later(Exception):
@@ -112,7 +118,8 @@ class Person:
                     return FORM_KEYS[typed.casefold()]
                 if typed.casefold() == "/later":
                     raise Later
-                value = read_typed(each, typed)
+                if (value := read_typed(each, typed)) is not None:
+                    value = coerce_typed({each["name"]: value}, pending["schema"])[each["name"]]
                 if not (problem := field_problem(pending["schema"], each["name"], value)):
                     break
                 self.terminal.line(problem, "yellow")
@@ -202,7 +209,7 @@ class Person:
 
 def _choices_of(field: FormField) -> list[str]:
     if field["kind"] == "boolean":
-        return ["[y] true  [n] false"]
+        return ["[y] yes  [n] no"]
     return [f"{number}. {option['label']}" for number, option in enumerate(field["options"], 1)]
 
 
@@ -210,8 +217,6 @@ def read_typed(field: FormField, typed: str) -> Any:
     """Return what was typed for a field: a choice by its name or number, else the text; None for nothing typed."""
     if not typed:
         return None
-    if field["kind"] == "boolean":
-        return BOOLEANS.get(typed.casefold(), typed)
     if field["kind"] == "choices":
         return [_choice(field, part.strip()) for part in typed.split(",") if part.strip()]
     if field["kind"] in ("integer", "number", "json"):

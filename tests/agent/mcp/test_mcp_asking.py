@@ -36,6 +36,12 @@ TODAY = """
 
     server.run()
 """
+FROM_CONTEXT = TODAY.replace(
+    "what: str, asked: Annotated[ElicitationResult[Order], Resolve(ask)]", "what: str, ctx: Context"
+)
+FROM_CONTEXT = FROM_CONTEXT.replace("import AcceptedElicitation", "import Context, AcceptedElicitation").replace(
+    '"Order something."', '"Order something."; asked = await ctx.elicit(f"Which {what}?", Order)'
+)
 BEFORE = """
     import json, sys
 
@@ -83,23 +89,28 @@ BEFORE = """
 SETTINGS = {"confirm": "never", "approvals": "never"}
 
 
-def shop(code: str, folder: Path) -> dict[str, Any]:
+def shop(code: str, folder: Path, **more: Any) -> dict[str, Any]:
     """The configuration of a shop; what it really sold stands in `sold.txt`."""
     (folder / "shop.py").write_text(textwrap.dedent(code))
     arguments = [str(folder / "shop.py"), str(folder / "sold.txt")]
-    return {"mcpServers": {"shop": {"command": sys.executable, "args": arguments}}}
+    return {"mcpServers": {"shop": {"command": sys.executable, "args": arguments, **more}}}
 
 
-@pytest.mark.parametrize("code", [TODAY, BEFORE], ids=["2026-07-28", "2025-06-18"])
-async def test_a_question_of_a_server_is_answered_in_another_process(code: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("code", "legacy"),
+    [(TODAY, False), (BEFORE, False), (FROM_CONTEXT, True)],
+    ids=["2026-07-28", "2025-06-18", "ctx.elicit"],
+)
+async def test_a_question_of_a_server_is_answered_in_another_process(code: str, legacy: bool, tmp_path: Path) -> None:
     """N42: it waits in storage with its form; the server may have been stopped meanwhile; the order is made once."""
-    storage, config = f"sqlite:///{tmp_path}/runs.db", shop(code, tmp_path)
+    storage, config = f"sqlite:///{tmp_path}/runs.db", shop(code, tmp_path, legacy=legacy)
     script = [call("order", what="shirt"), finish_step("ordered", "s1.2")]
     async with McpServers(config) as servers, Agent(one_step(script[:1]), servers.tools, storage=storage) as agent:
         run = await agent.start("Order a shirt", settings=SETTINGS)
         assert run.status == "waiting"
         assert run.pending[0]["question"] == "shop asks: Which shirt?"
         assert run.pending[0]["schema"]["properties"]["size"]["enum"] == ["S", "M", "L"]
+        assert [row["schema"] for row in await agent.pending()] == [run.pending[0]["schema"]]
     assert not (tmp_path / "sold.txt").exists()
     later = ScriptedModel(roles={"execute": script[1:]})
     async with McpServers(config) as servers, Agent(later, servers.tools, storage=storage) as agent:

@@ -3,9 +3,10 @@
 from enum import Enum
 from typing import Any
 
+import pytest
 from pydantic import BaseModel, Field
 
-from donewhen.graph.executors.relay import field_problem, form_fields
+from donewhen.graph.executors.relay import field_problem, form_fields, read_form
 
 
 class Colour(Enum):
@@ -54,7 +55,51 @@ def test_names_of_choices_and_references_to_nowhere() -> None:
 def test_a_field_is_checked_alone() -> None:
     """N42: one field is right or wrong whatever the others hold."""
     schema = Choice.model_json_schema()
-    assert field_problem(schema, "size", "7") == ""
+    assert field_problem(schema, "size", 7) == ""
     assert "less than the minimum" in field_problem(schema, "size", 0)
     assert "required" in field_problem(schema, "colour", None)
     assert field_problem(schema, "size", None) == ""
+
+
+SHIRT: dict[str, Any] = {
+    "type": "object",
+    "required": ["size"],
+    "properties": {
+        "size": {"type": "string", "enum": ["S", "M", "L", "5"]},
+        "count": {"type": "integer", "default": 1},
+        "gift": {"type": "boolean", "default": False},
+    },
+}
+L = {"size": "L", "count": 1, "gift": False}
+
+
+@pytest.mark.parametrize(
+    ("value", "filled"),
+    [
+        ({"size": "L"}, L),
+        ({"resume": {"size": "L"}}, L),
+        ({"size": "L", "count": 2.0, "gift": True}, {"size": "L", "count": 2, "gift": True}),
+        ('{"size": "L"}', L),
+        ("size: L\ngift: yes", {**L, "gift": True}),
+        ("size: 5\ncount: 2\ngift: N", {"size": "5", "count": 2, "gift": False}),
+        ({"size": 5}, "size: 5 is not of type 'string'"),
+        ({"size": "L", "count": "2"}, "count: '2' is not of type 'integer'"),
+        ({"size": "L", "gift": "yes"}, "gift: 'yes' is not of type 'boolean'"),
+        ("size: L\ngift: perhaps", "gift: 'perhaps' is not of type 'boolean'"),
+        ({"size": "L", "colour": "red"}, "unknown field colour; the fields are size, count, gift"),
+        ("size: XXL\ncolour: red", "unknown field colour; the fields are size, count, gift; size: 'XXL' is not one of"),
+        ("L", "write a line for each field, such as size: …; the fields are size, count, gift"),
+        ({"type": "approve"}, "'size' is a required property"),
+    ],
+    ids=str,
+)
+def test_an_answer_that_does_not_fit_says_what_does_not(value: Any, filled: dict[str, Any] | str) -> None:
+    """N42: values of a program are taken as they are, only typed texts are read as numbers and as yes or no."""
+    pause: Any = {"id": "s1.q1", "kind": "question", "question": "Which size?", "options": [], "schema": SHIRT}
+    read = read_form(value, pause)
+    if isinstance(filled, str):
+        assert isinstance(read, str)
+        assert read.startswith(filled)
+    else:
+        assert not isinstance(read, str)
+        assert read.arguments == filled

@@ -48,7 +48,7 @@ def nothing_made() -> None:
     MADE.clear()
 
 
-@pytest.mark.parametrize("form", [{"size": "L", "count": "2"}, '{"size": "L", "count": 2}', "size: L\ncount: 2"])
+@pytest.mark.parametrize("form", [{"size": "L", "count": 2}, '{"size": "L", "count": 2}', "size: L\ncount: 2"])
 async def test_what_a_write_asks_is_answered_and_the_write_is_made_once(form: Any) -> None:
     """N42, X07: two questions of one call, the first a form; the model is told what was said, and may cite it."""
     model = one_step([call("order", what="shirt"), finish_step("ordered", "s1.3")])
