@@ -46,6 +46,11 @@ LONGEST_PAUSE, GIVE_UP = 3600.0, timedelta(days=3)
 in the log.
 """
 AT_ONCE, CHARS = 100, 2_000
+_NO_KEY = (
+    "notify: the secret of a webhook (DONEWHEN_NOTIFY_SECRET) is whsec_ and then a key in base64, and this is not; "
+    "this prints a new one: python -c "
+    "\"import base64, os; print('whsec_' + base64.b64encode(os.urandom(32)).decode())\""
+)
 _log = logging.getLogger("donewhen.news")
 
 
@@ -53,7 +58,8 @@ _log = logging.getLogger("donewhen.news")
 class Webhook:
     """An address that gets notifications, signed according to standardwebhooks.com if there is a `secret`.
 
-    `link` is the page for the person, with `{thread_id}` in it. Raises ConfigError for an invalid http address.
+    The secret is a key in base64, with or without `whsec_` before it. `link` is the page for the person, with
+    `{thread_id}` in it. Raises ConfigError for an invalid http address, or for a secret that is not base64.
     """
 
     url: str
@@ -63,6 +69,18 @@ class Webhook:
     def __post_init__(self) -> None:
         if urlsplit(self.url).scheme not in ("http", "https") or not urlsplit(self.url).hostname:
             raise ConfigError("notify: a webhook is an address that begins with https:// or http://")
+        self._key()
+
+    def _key(self) -> bytes:
+        """Return the key that the secret encodes. Raises ConfigError if it is none in base64."""
+        text = self.secret.removeprefix("whsec_")
+        try:
+            key = base64.b64decode(text + "=" * (-len(text) % 4), validate=True)
+        except ValueError:
+            raise ConfigError(_NO_KEY) from None
+        if self.secret and not key:
+            raise ConfigError(_NO_KEY)
+        return key
 
     async def __call__(self, event: Json) -> None:
         """Post the event. Raises OSError unless it was accepted."""
@@ -71,7 +89,7 @@ class Webhook:
         headers = {"content-type": "application/cloudevents+json; charset=utf-8", "webhook-id": event["id"]}
         headers["webhook-timestamp"] = sent = str(int(time.time()))
         if self.secret:
-            signed = hmac.digest(self.secret.encode(), f"{event['id']}.{sent}.".encode() + body, hashlib.sha256)
+            signed = hmac.digest(self._key(), f"{event['id']}.{sent}.".encode() + body, hashlib.sha256)
             headers["webhook-signature"] = f"v1,{base64.b64encode(signed).decode()}"
         await run_in_thread(partial(_post, urllib.request.Request(self.url, body, headers, method="POST")))
 
