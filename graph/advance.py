@@ -36,6 +36,8 @@ NO_QUESTIONS = (
     "No question was asked: the limit of questions is reached. Go on without the answer: take what is most likely "
     "and say so in the result, or give_up."
 )
+FINAL_CODES = ("model_error", "refused")
+"""Codes of a failed step that become the run's, because another plan would not help."""
 
 
 async def advance(state: RunState, runtime: Runtime[Settings], *, deps: Deps) -> RunState:
@@ -170,7 +172,7 @@ def _handle_failure(values: Json, move: Move, settings: Settings, runtime: Runti
     free = has_left(values, settings, "replans")
     asks = settings.on_failure == "ask" or ("gave_up:blocked" in codes and replans and not settings.alone)
     asks = asks and has_left(values, settings, "questions")
-    if replans and free and not asks and codes.isdisjoint(("model_error", "executor_failed")):
+    if replans and free and not asks and codes.isdisjoint((*FINAL_CODES, "executor_failed")):
         emit(runtime, "note", text="A step failed; looking for another way.")
         return {"steps": handled, "planning": start_replanning(values, failure), "spent": {"replans": 1}}
     if asks:
@@ -180,7 +182,7 @@ def _handle_failure(values: Json, move: Move, settings: Settings, runtime: Runti
         return _ask_about(
             values, move, "failure", question, failed=list(move.steps), failure=failure, with_replan=granted
         )
-    code = "model_error" if "model_error" in codes else "worked"
+    code = next((code for code in FINAL_CODES if code in codes), "worked")
     return {"steps": handled, "ending": {"code": code, "reason": failure}}
 
 
@@ -190,7 +192,7 @@ def _promotion_code(values: Json, move: Move, settings: Settings) -> str:
     code = str(records[first].get("code", ""))
     if code.startswith(PROMOTED):
         return code
-    again = bool(values["planning"].get("failure")) and settings.on_failure == "replan" and code != "model_error"
+    again = bool(values["planning"].get("failure")) and settings.on_failure == "replan" and code not in FINAL_CODES
     return f"{PROMOTED}failed" if again and "rounds" in promotion_reasons(values, first, settings) else ""
 
 

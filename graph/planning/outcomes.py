@@ -91,15 +91,15 @@ class PlanningRound:
         return self.voice.message_id(argument) if self.voice else None
 
 
-def send_correction(round: PlanningRound, message: AIMessage, correction: UnusableReply) -> Planning:
-    """Tell the model what was wrong; too many unusable replies in a row fail the phase (P11)."""
+def send_correction(
+    round: PlanningRound, message: AIMessage, correction: UnusableReply, code: str = "no_plan"
+) -> Planning:
+    """Tell the model what was wrong; too many unusable replies in a row fail the phase with this code (P11)."""
     most, count = round.settings.max_corrections, round.planning["corrections"] + 1
     said = redact("; ".join(correction.problems)[:1000])
     emit(round.runtime, "correction", step=None, text=said[:500])
     if count >= most:
-        return fail_planning(
-            round, "no_plan", f"{format_count(count, 'unusable reply')} in a row; the last: {said[:300]}"
-        )
+        return fail_planning(round, code, f"{format_count(count, 'unusable reply')} in a row; the last: {said[:300]}")
     correction = replace(correction, hint=EXAMPLE) if count == most - 1 else correction
     told = reply_messages(message, partial(correction.text, round.legal))
     return {"planning": {**round.planning, "corrections": count}, "transcript": [message, *told]}
@@ -219,7 +219,7 @@ async def settle_by_answer(round: PlanningRound, message: AIMessage, decision: D
     context = CallContext(*about, observed=len(entries))
     verdict = await ask_before_end(context, str(arguments["text"]), answers, output=output)
     if verdict.refused:
-        return send_correction(round, message, UnusableReply([verdict.refused]))
+        return send_correction(round, message, UnusableReply([verdict.refused]), "refused")
     if verdict.question:
         asked = {"question": verdict.question, "options": [*END_OPTIONS]}
         return await ask_question(round, message, Decision("ask_user", asked, id=decision.id))

@@ -74,6 +74,8 @@ class Proof:
     """The judge's verdict on the result, if it is the answer."""
     doubted: bool = False
     """True if the judge's doubts were sent back to the model once."""
+    by_policy: bool = False
+    """True if hooks refuse to end the run with this result."""
 
     @property
     def record(self) -> StepRecord:
@@ -154,6 +156,7 @@ async def _prove(claim: StepClaim, context: CallContext) -> Step:
             if not verdict.refused:
                 return _ask_person(proof, waiting)
         unchanged = [verdict.refused] if verdict.refused else []
+        proof.by_policy = bool(verdict.refused)
     doubts = [] if bad or unchanged else await _audit_result(proof)
     emit_charge(runtime, state["step"]["id"], context.spent)
     emit_verdicts(runtime, state["step"]["id"], proof.rows, accepted=not (bad or unchanged or doubts))
@@ -260,7 +263,8 @@ def _refuse(proof: Proof, bad: Sequence[Json], unchanged: list[str], doubted: li
         return {**common, **send_correction(context.state, context.runtime, said, messages, context.spent, change)}
     emit(context.runtime, "correction", step=context.state["step"]["id"], text=said[:500])
     reason = f"{format_count(refused, 'refused goal_check')}; the last: {said[:600]}"
-    failed: StepRecord = {**change, "status": "failed", "code": "unproven", "reason": reason}
+    code = "refused" if proof.by_policy else "unproven"
+    failed: StepRecord = {**change, "status": "failed", "code": code, "reason": reason}
     return {**common, **leave(context.state, context.runtime, failed, messages, context.spent)}
 
 

@@ -27,6 +27,7 @@ CODES: dict[str, Status | None] = {
     "model_error": "failed",
     "cancelled": "cancelled",
     "unanswered": "cancelled",
+    "refused": None,  # hooks refuse the answer
     "not_asked": None,  # hooks refuse a question of the run's own
     "delivered_early": None,
     "out_of_budget": "exhausted",

@@ -271,6 +271,7 @@ class Outcome(TypedDict):
     - `no_plan`: planning produced no usable plan.
     - `model_error`: a model call failed.
     - `cancelled`: a person cancelled the run or rejected its plan.
+    - `refused`: a hook refused the answer until the end.
     - `not_asked`: a hook refused a question of the run's own.
     - `unanswered`: the policy ended the run because no person answered.
     - `out_of_budget`: a limit or the deadline was reached, and the results so far were delivered.

@@ -257,6 +257,21 @@ async def test_an_answer_without_a_plan_passes_it_too() -> None:
     assert "we say nothing" in flow.run.answer
 
 
+async def test_an_end_that_stays_refused_ends_the_run_with_its_own_code() -> None:
+    """V03, P11: at the third refusal of an answer or a step's result; no plan would satisfy the policy."""
+
+    def signed(end: End) -> Refuse | None:
+        return Refuse("sign it") if end.status == "completed" else None
+
+    unsigned = [call("look", where="a"), *[finish_step("Hi.", ("s1.1", "card"))] * 3]
+    for model in (one_step(unsigned, tools=["look"]), ScriptedModel(roles={"triage": [answer("Hi.")] * 3})):
+        flow = await play(model, [look], effects=EFFECTS, hooks=Hooks(before_end=[signed]))
+        assert (flow.status, flow.run.outcome["code"]) == ("failed", "refused")  # type: ignore[index]
+        assert "A policy refuses to deliver the answer" in flow.run.answer
+        assert "sign it" in flow.run.answer
+        model.assert_exhausted()
+
+
 async def test_a_hook_knows_an_honest_failure_from_a_result() -> None:
     """D01: a policy that demands a proof refuses what claims to be done, and lets a run say why it stopped."""
     ends: list[str] = []
