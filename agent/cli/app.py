@@ -41,6 +41,10 @@ Once = Annotated[
         help="Ask nothing: print the answer, or stop where a person is needed.",
     ),
 ]
+TrustSkills = Annotated[
+    bool,
+    typer.Option("--trust-skills", help="Follow the folder's own .agents/skills and AGENTS.md without asking you."),
+]
 Confirm = Literal["always", "writes", "complex", "never"]
 Approvals = Literal["plan", "shown", "each", "never"]
 Exhausted = Literal["ask", "deliver", "stop"]
@@ -188,10 +192,7 @@ def run(
         typer.Option(metavar="TEXT", help="What must hold at the end, or JSON with a check; repeat for more."),
     ] = None,
     detach: Detach = False,
-    trust_skills: Annotated[
-        bool,
-        typer.Option("--trust-skills", help="Follow the folder's own .agents/skills and AGENTS.md without asking you."),
-    ] = False,
+    trust_skills: TrustSkills = False,
     template: Annotated[
         str | None,
         typer.Option(metavar="NAME", help="A plan saved by `donewhen plans save`: no planning."),
@@ -301,12 +302,15 @@ def chat(
     mcp: Annotated[Path | None, typer.Option(help="A JSON file with mcpServers.")] = None,
     confirm: Annotated[Confirm | None, typer.Option(help="Which plans wait for you. [default: always]")] = None,
     approvals: Annotated[Approvals | None, typer.Option(help="Which calls ask you, besides the plan.")] = None,
+    trust_skills: TrustSkills = False,
 ) -> None:
     """Work in the browser: open a page on this machine. Ctrl-C ends it and keeps what was done."""
 
     def command(archive: "Archive") -> int:
         settings = {"limits": limit or [], "confirm": confirm, "approvals": approvals, "when_busy": "next_round"}
-        request = options.RunOptions("", dir, model, None, allow_command or [], False, settings, mcp=mcp)
+        request = options.RunOptions(
+            "", dir, model, None, allow_command or [], False, settings, mcp=mcp, trust_skills=trust_skills
+        )
         return runs.serve_page(archive, request, port=port or 0, browser=browser)
 
     at(storage, False, command)
@@ -317,11 +321,13 @@ def serve_as_mcp(
     dir: Annotated[Path, typer.Option("--dir", "-d", help="The folder the tools may touch.")] = Path("."),
     model: Annotated[str | None, typer.Option(help="provider:model, or demo. [default: DONEWHEN_MODEL]")] = None,
     storage: StorageUrl = None,
+    trust_skills: TrustSkills = False,
 ) -> None:
     """Serve an agent over MCP on stdin and stdout: run, resume with the user's answer, show."""
 
     def command(archive: "Archive") -> int:
-        return runs.serve_mcp(archive, options.RunOptions("", dir, model, None, [], False, {}))
+        request = options.RunOptions("", dir, model, None, [], False, {}, trust_skills=trust_skills)
+        return runs.serve_mcp(archive, request)
 
     at(storage, False, command)
 
@@ -330,11 +336,13 @@ def serve_as_mcp(
 def serve_as_acp(
     model: Annotated[str | None, typer.Option(help="provider:model, or demo. [default: DONEWHEN_MODEL]")] = None,
     storage: StorageUrl = None,
+    trust_skills: TrustSkills = False,
 ) -> None:
     """Serve an agent to an editor over ACP, on stdin and stdout, in the folder that the editor has open."""
 
     def command(archive: "Archive") -> int:
-        return runs.serve_acp(archive, options.RunOptions("", Path("."), model, None, [], False, {}))
+        request = options.RunOptions("", Path("."), model, None, [], False, {}, trust_skills=trust_skills)
+        return runs.serve_acp(archive, request)
 
     at(storage, False, command)
 

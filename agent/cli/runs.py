@@ -66,14 +66,20 @@ def _say_demo(terminal: Terminal, choices: Choices, config: Config) -> None:
 
 
 def _ask_to_trust(terminal: Terminal, choices: Choices) -> None:
-    """Ask once whether what the folder brings along is followed; where nobody can be asked, say that it is not."""
-    skills = Skills(choices.dir, user=None, trust=choices.trust_skills)
+    """Ask once whether what the folder brings along is followed; where nobody can be asked, say that it is not.
+
+    Skills that cannot be read are named as well.
+    """
+    skills = Skills(choices.dir, trust=choices.trust_skills)
+    for problem in skills.problems:
+        terminal.line(terminal.shorten(problem, 500), "yellow")
     if not (names := ", ".join(skills.untrusted)):
         return
     if not terminal.interactive:
         terminal.line(terminal.say("untrusted", names=names), "dim")
         return
     terminal.line(terminal.say("trust", names=names))
+    terminal.legend(terminal.say("keys_trust"))
     with suppress(EOFError):
         if read_word(terminal.read(PROMPT)) == "yes":
             skills.remember()
@@ -212,6 +218,7 @@ def serve_mcp(archive: Archive, request: RunOptions) -> int:
 
     config = archive.config
     choices = read_choices(request, config, unattended=False)
+    _ask_to_trust(open_terminal(plain=config.plain, may_ask=False), choices)
 
     async def serve() -> None:
         async with AsyncExitStack() as stack:
@@ -232,12 +239,15 @@ def serve_acp(archive: Archive, request: RunOptions) -> int:
 
     config = archive.config
     choices = read_choices(request, config, unattended=False)
+    terminal = open_terminal(plain=config.plain, may_ask=False)
 
     async def serve_editor() -> None:
         async with AsyncExitStack() as stack:
 
             async def make(folder: str) -> Agent:
-                return (await open_agent(stack, replace(choices, dir=folder), config)).agent
+                here = replace(choices, dir=folder)
+                _ask_to_trust(terminal, here)
+                return (await open_agent(stack, here, config)).agent
 
             await serve(make, lambda folder: asdict(replace(choices, dir=folder)))
 

@@ -39,6 +39,8 @@ EXTRAS = {
     "studio": ("langgraph_api", "LangGraph Studio and server"),
     "encryption": ("Crypto", "encrypted storage"),
 }
+BACKGROUND = {"agents_md": "AGENTS.md"}
+"""How people call what a receipt has under `background`."""
 TRY: dict[str, Any] = {"limits": {"model_calls": 3}, "on_exhausted": "stop", "model_retries": 0, "model_seconds": 30}
 """The goal with which `doctor` tries the model."""
 
@@ -98,6 +100,9 @@ def _show(run: Run, terminal: Terminal, *, at_work: bool, hint: str | None) -> N
         terminal.line(text, style)
     for asked in run.receipt["questions"] if run.receipt else ():
         terminal.line(*_question_line(asked, terminal))
+    if given := run.receipt.get("background") if run.receipt else ():
+        names = ", ".join(BACKGROUND.get(name, name) for name in given)
+        terminal.line(say("background", "page", names=names))
     for said in run.receipt.get("heard", ()) if run.receipt else ():
         terminal.line(heard_text(said, terminal))
     for pending in run.pending:

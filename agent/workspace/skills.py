@@ -19,6 +19,7 @@ from langchain_core.tools import BaseTool, StructuredTool, ToolException
 
 from donewhen.agent.workspace.root import FILE_FLAGS
 from donewhen.graph.tools.toolbox import USERS_TEXT
+from donewhen.state.errors import ConfigError
 from donewhen.state.pattern import pattern
 
 FILE, FOLDER = "SKILL.md", ".agents/skills"
@@ -50,7 +51,8 @@ class Skills:
     skills of your own. `user`: those of the user, None for none. `trust`: True follows the project without asking, for
     automation; False follows it if `remember` recorded that a person trusts it. All files are read when the object is
     made, and later changes are ignored. If two skills share a name, the first wins. A skill that cannot be read is left
-    out, with a warning of the logger `donewhen.skills`.
+    out; `problems` and the logger `donewhen.skills` say why. Raises ConfigError if `workspace` or one of `paths` is no
+    folder.
     """
 
     workspace: str | Path | None = None
@@ -61,21 +63,24 @@ class Skills:
     _project: str = field(default="", init=False, repr=False)
     _agents_md: str = field(default="", init=False, repr=False)
     _left_out: list[str] = field(default_factory=list, init=False, repr=False)
+    _problems: list[str] = field(default_factory=list, init=False, repr=False)
 
     def __post_init__(self) -> None:
+        if isinstance(self.paths, str | Path):
+            raise ConfigError(f"skills: paths is a list of folders: write paths=[{str(self.paths)!r}]")
         for path in self.paths:
-            self._add(_find_skills(Path(path).expanduser()))
+            self._add(self._find_skills(_folder(path)))
         if self.workspace is not None:
-            self._read_project(Path(self.workspace))
+            self._read_project(_folder(self.workspace))
         if self.user is not None:
-            self._add(_find_skills(Path(self.user).expanduser()))
+            self._add(self._find_skills(Path(self.user).expanduser()))
 
     def _add(self, skills: Iterator[Skill]) -> None:
         for skill in skills:
             self._skills.setdefault(skill.name, skill)
 
     def _read_project(self, workspace: Path) -> None:
-        skills, text = list(_find_skills(workspace / FOLDER)), _read_agents_md(workspace / "AGENTS.md")
+        skills, text = list(self._find_skills(workspace / FOLDER)), self._read_agents_md(workspace / "AGENTS.md")
         if not skills and not text.strip():
             return
         digest = hashlib.sha256(json.dumps([text, [dict(each.files) for each in skills]]).encode()).hexdigest()
@@ -101,9 +106,14 @@ class Skills:
         beside = place.with_suffix(f".{os.getpid()}")
         beside.write_text(json.dumps(known, indent=1), "utf-8")
         beside.replace(place)
-        self._left_out = []
+        self._left_out, self._problems = [], []
         self._skills.clear()
         self.__post_init__()
+
+    @property
+    def problems(self) -> list[str]:
+        """Return one line for each skill, folder or AGENTS.md that was left out because it cannot be read."""
+        return list(self._problems)
 
     @property
     def names(self) -> list[str]:
@@ -114,6 +124,34 @@ class Skills:
     def agents_md(self) -> str:
         """The AGENTS.md of the workspace if it is trusted; else ""."""
         return self._agents_md
+
+    def _leave_out(self, problem: str) -> None:
+        self._problems.append(problem)
+        _log.warning("%s", problem)
+
+    def _read_agents_md(self, path: Path) -> str:
+        """Return the text; "" if there is none, or none that can be read."""
+        try:
+            return _read_text(path) if os.path.lexists(path) else ""
+        except ValueError as error:
+            self._leave_out(f"{path} is left out: {error}")
+            return ""
+
+    def _find_skills(self, folder: Path) -> Iterator[Skill]:
+        """Yield the skills of a folder, by name; the folder may also be a skill itself."""
+        try:
+            places = sorted(folder.iterdir()) if folder.is_dir() else []
+        except OSError as error:
+            self._leave_out(f"The skills in {folder} are left out: {error}")
+            return
+        if len(places) > MOST_SKILLS:
+            self._leave_out(f"The skills in {folder} after the first {MOST_SKILLS} are left out")
+        for place in (folder, *places[:MOST_SKILLS]):
+            try:
+                if not place.is_symlink() and (place / FILE).is_file():
+                    yield _read_skill(place)
+            except (ValueError, OSError) as error:
+                self._leave_out(f"The skill in {place} is left out: {error}")
 
     def tools(self) -> list[BaseTool]:
         """Return the one tool that reads skills; none without skills."""
@@ -192,30 +230,12 @@ def _read_text(path: Path) -> str:
     return data.decode("utf-8-sig", "replace").replace("\r\n", "\n")
 
 
-def _read_agents_md(path: Path) -> str:
-    """Return the text; "" if there is none, or none that can be read."""
-    try:
-        return _read_text(path) if os.path.lexists(path) else ""
-    except ValueError as error:
-        _log.warning("%s is left out: %s", path, error)
-        return ""
-
-
-def _find_skills(folder: Path) -> Iterator[Skill]:
-    """Yield the skills of a folder, by name."""
-    try:
-        places = sorted(folder.iterdir()) if folder.is_dir() else []
-    except OSError as error:
-        _log.warning("The skills in %s are left out: %s", folder, error)
-        return
-    if len(places) > MOST_SKILLS:
-        _log.warning("The skills in %s after the first %d are left out", folder, MOST_SKILLS)
-    for place in places[:MOST_SKILLS]:
-        try:
-            if not place.is_symlink() and (place / FILE).is_file():
-                yield _read_skill(place)
-        except (ValueError, OSError) as error:
-            _log.warning("The skill in %s is left out: %s", place, error)
+def _folder(path: str | Path) -> Path:
+    """Return a folder that was named. Raises ConfigError if there is none."""
+    folder = Path(path).expanduser()
+    if not folder.is_dir():
+        raise ConfigError(f"skills: there is no folder {str(folder)!r}")
+    return folder
 
 
 def _read_skill(folder: Path) -> Skill:

@@ -161,7 +161,8 @@ export function receiptNode(receipt, run, observe) {
   const approvals = (receipt.approvals ?? []).map((each) => `${each.decision}${each.text ? `: ${each.text}` : ""} (${each.by})`);
   const questions = (receipt.questions ?? []).map((each) => `${each.question ? `${each.question} → ` : ""}${each.answer} (${each.by})`);
   const heard = (receipt.heard ?? []).map((each) => `${each.text} (${each.step ? fill(words.heard_step, { step: each.step }) : words.heard})`);
-  const lines = [...approvals, ...questions, ...heard].map((each) => el("div", { dir: "auto" }, each));
+  const background = (receipt.background ?? []).map((each) => (each === "agents_md" ? "AGENTS.md" : each)).join(", ");
+  const lines = [...(background ? [fill(words.background, { names: background })] : []), ...approvals, ...questions, ...heard].map((each) => el("div", { dir: "auto" }, each));
   const list = (title, items) => (items.length ? [el("div", { className: "about" }, title), ...items] : []);
   return el("details", { className: "card receipt", open: doubted(receipt.audit).length > 0 }, summary, auditNode(receipt.audit, observe), ...rows,
     el("div", { className: "receipt-step" }, ...list(words.effects, effects), el("div", { className: "buttons back" }), ...list(words.decisions, lines)));

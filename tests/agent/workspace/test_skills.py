@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import donewhen
-from donewhen import Agent
+from donewhen import Agent, ConfigError
 from donewhen.testing import ScriptedModel, answer, call, finish_step, submit_plan
 from donewhen.workspace import Skills
 from tests.kit.flows import FREE, play, requests
@@ -135,10 +135,24 @@ def test_what_follows_no_specification_is_left_out(tmp_path: Path, caplog: pytes
     (mine / "broken" / "SKILL.md").write_text("---\nname: [\n---\n")
     os.symlink(mine / "good", mine / "linked")
     write_skill(tmp_path / "other", "good", "second")
-    skills = Skills(paths=[mine, tmp_path / "other", tmp_path / "none"])
+    skills = Skills(paths=[mine, tmp_path / "other"])
     assert skills.names == ["good"]
     for said in ("must be that of its folder", "no description", "front matter", "not YAML"):
         assert said in caplog.text
+        assert said in str(skills.problems)
+
+
+def test_a_folder_that_is_named_is_there(tmp_path: Path) -> None:
+    """X21: a skill may be named itself; what is no folder, or no list of them, is told at once."""
+    place = write_skill(tmp_path / "mine", "totals")
+    assert Skills(paths=[place], user=None).names == ["totals"]
+    for wrong, told in (
+        ({"paths": str(place)}, "write paths=\\["),
+        ({"paths": [tmp_path / "none"]}, "there is no folder"),
+        ({"workspace": tmp_path / "none"}, "there is no folder"),
+    ):
+        with pytest.raises(ConfigError, match=told):
+            Skills(**wrong)
 
 
 def test_what_cannot_be_read_is_named_and_ends_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
