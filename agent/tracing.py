@@ -46,9 +46,14 @@ ENDPOINTS = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"
 TIMEOUTS = ("OTEL_EXPORTER_OTLP_TIMEOUT", "OTEL_EXPORTER_OTLP_TRACES_TIMEOUT", "OTEL_EXPORTER_OTLP_LOGS_TIMEOUT")
 EXPORT_SECONDS = 2.0
 """The longest that a missing collector holds up the end of a process, for spans and for events, unless TIMEOUTS say."""
+COLLECTOR = "OTEL_EXPORTER_OTLP_ENDPOINT to your collector (such as http://localhost:4318)"
 NOWHERE = (
-    "tracing is asked for, and nothing takes the traces: set DONEWHEN_TRACE=1 and OTEL_EXPORTER_OTLP_ENDPOINT to your "
-    "collector (such as http://localhost:4318), or OpenTelemetry's TracerProvider in your program"
+    f"tracing is asked for, and nothing takes the traces: set DONEWHEN_TRACE=1 and {COLLECTOR}, or OpenTelemetry's "
+    "TracerProvider in your program"
+)
+NO_COLLECTOR = (
+    f"DONEWHEN_TRACE is set, and nothing takes the traces: set {COLLECTOR} as well; other exporters are set in your "
+    "own program, and OTEL_TRACES_EXPORTER is not read"
 )
 EVALUATION = "gen_ai.evaluation.result"
 HOLDS = ("proven", "cited")
@@ -422,7 +427,7 @@ def _export(variables: Mapping[str, str]) -> None:
     seconds = None if any(variables.get(name) for name in TIMEOUTS) else EXPORT_SECONDS
     if not isinstance(trace.get_tracer_provider(), traces.TracerProvider):
         if not any(variables.get(name) for name in ENDPOINTS):
-            raise ConfigError(NOWHERE)
+            raise ConfigError(NO_COLLECTOR)
         tracers = traces.TracerProvider(resource=resource)
         tracers.add_span_processor(BatchSpanProcessor(OTLPSpanExporter(timeout=seconds)))
         trace.set_tracer_provider(tracers)

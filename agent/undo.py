@@ -140,7 +140,7 @@ def _turn_of(step: str | None, current: int) -> int:
 
 def _names(values: Json, journal: Sequence[Mapping[str, Any]], made: Sequence[Json]) -> list[str]:
     steps = [step["id"] for step in (values.get("plan") or {}).get("steps") or ()]
-    rows = [*journal, *made]
+    rows = [*(entry for entry in journal if entry["source"] == "tool"), *made]
     return [*dict.fromkeys([*steps, *(row["step"] for row in rows), *(row["id"] for row in rows)])]
 
 

@@ -31,11 +31,13 @@ from donewhen.agent.cli.screen.views import Progress
 from donewhen.agent.config import DEMO, Config
 from donewhen.agent.request import MISSING
 from donewhen.agent.stream import RunStream
+from donewhen.agent.work.news import Notify, notify_of
 from donewhen.agent.workspace import workspace_tools
 from donewhen.agent.workspace.skills import Skills
 from donewhen.state.errors import ConfigError, GoalError
 from donewhen.state.language.texts import known_language
 from donewhen.state.language.words import read_word
+from donewhen.state.run import Json
 
 QUEUE = "command"
 """The queue of runs that the command detaches and schedules; `donewhen worker` serves it."""
@@ -47,6 +49,20 @@ def _terminal(output: OutputOptions, settings: Mapping[str, Any]) -> Terminal:
     language = known_language(*(profile.get("language") for profile in profiles), settings.get("language"))
     may_ask = not (output.archive.json or output.once)
     return open_terminal(plain=output.archive.config.plain, may_ask=may_ask, language=language)
+
+
+def _notify(desk: Desk) -> Notify | None:
+    """Return the webhook of the environment; with --yes it gets no plan of this run, which is approved at once."""
+    config = desk.output.archive.config
+    if (hook := notify_of(config)) is None or not desk.output.yes:
+        return hook
+
+    async def tell(event: Json) -> None:
+        kinds = {asked["kind"] for asked in event["data"].get("questions", ())}
+        if event["subject"] != desk.progress.thread_id or kinds != {"plan"}:
+            await hook(event)
+
+    return tell
 
 
 def _desk(output: OutputOptions, terminal: Terminal, choices: Choices) -> Desk:
@@ -113,7 +129,8 @@ def run_goal(request: RunOptions, output: OutputOptions) -> int:
         agent.models("triage")  # a missing key or a wrong name is said before anything is started
         return agent.stream(given, **more)
 
-    return work(lambda stack: open_agent(stack, choices, config, terminal), begin, _desk(output, terminal, choices))
+    desk = _desk(output, terminal, choices)
+    return work(lambda stack: open_agent(stack, choices, config, terminal, _notify(desk)), begin, desk)
 
 
 def resume_thread(
@@ -145,7 +162,7 @@ def resume_thread(
         goes_on = run.status in ("running", "queued") or (run.status == "waiting" and not terminal.interactive)
         return agent.stream_resume(info.thread_id) if goes_on else run
 
-    return work(lambda stack: open_agent(stack, choices, config, terminal), begin, desk)
+    return work(lambda stack: open_agent(stack, choices, config, terminal, _notify(desk)), begin, desk)
 
 
 def audit_thread(thread: str, output: OutputOptions, judge: str | None) -> int:
@@ -257,7 +274,11 @@ def serve_acp(archive: Archive, request: RunOptions) -> int:
 
 
 async def open_agent(
-    stack: AsyncExitStack, choices: Choices, config: Config, terminal: Terminal | None = None
+    stack: AsyncExitStack,
+    choices: Choices,
+    config: Config,
+    terminal: Terminal | None = None,
+    notify: Notify | None = None,
 ) -> ReadyAgent:
     """Return the agent for these choices; its MCP servers run until `stack` closes. Slow ones are reported."""
 
@@ -280,6 +301,7 @@ async def open_agent(
         storage=config.storage,
         settings=choices.settings,
         skills=skills,
+        notify=notify,
         queue=QUEUE,
         config=config,
     )

@@ -28,7 +28,6 @@ from donewhen.graph.people.interjections import hearing
 from donewhen.graph.tools.toolbox import from_function
 from donewhen.state.errors import ConfigError
 from donewhen.state.run import Json
-from donewhen.state.secrets import redact
 from donewhen.state.settings import merge_settings
 
 QUESTION_CHARS = 300
@@ -66,8 +65,8 @@ class Recording:
             raise ConfigError(f"{path} is a recording of version {version}; this reads {VERSION}: record it again")
         return cls(rows)
 
-    def save(self, path: str | Path, redact: Callable[[str], str] = redact) -> None:
-        """Write the recording as JSON Lines. `redact` is applied to every text; by default it removes credentials."""
+    def save(self, path: str | Path, redact: Callable[[str], str] | None = None) -> None:
+        """Write the recording as JSON Lines, without credentials; `redact` is then applied to every text."""
         save_rows(self.rows, path, redact)
 
     def _requests(self) -> list[RequestReplay]:

@@ -329,7 +329,8 @@ async def collect_rows(storage: Storage, thread_id: str, snapshot: StateSnapshot
     return [{"kind": "recording", "version": VERSION}, *rows]
 
 
-def save_rows(rows: Sequence[Json], path: str | Path, change: Callable[[str], str] = redact) -> None:
-    """Write a recording, a row a line; `change` goes over every text in it."""
-    lines = (json.dumps(map_texts(row, change), ensure_ascii=False) for row in rows)
+def save_rows(rows: Sequence[Json], path: str | Path, change: Callable[[str], str] | None = None) -> None:
+    """Write a recording, a row a line, without credentials; `change` then goes over every text in it."""
+    redacted = (map_texts(row, redact) for row in rows)
+    lines = (json.dumps(map_texts(row, change) if change else row, ensure_ascii=False) for row in redacted)
     Path(path).write_text("".join(f"{line}\n" for line in lines), "utf-8")

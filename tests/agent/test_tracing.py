@@ -299,7 +299,7 @@ def test_without_the_extra_it_is_said_what_to_install() -> None:
         ({}, "UserWarning: tracing is asked for, and nothing takes the traces: set DONEWHEN_TRACE=1 and OTEL_EXPORTER"),
         (
             {"DONEWHEN_TRACE": "1"},
-            "ConfigError: tracing is asked for, and nothing takes the traces: set DONEWHEN_TRACE",
+            "ConfigError: DONEWHEN_TRACE is set, and nothing takes the traces: set OTEL_EXPORTER_OTLP_ENDPOINT",
         ),
     ],
 )

@@ -142,11 +142,13 @@ async def test_what_was_not_recorded_says_how_to() -> None:
 
 
 async def test_it_is_redacted_as_one_likes(tmp_path: Path) -> None:
-    """R02: a function goes over every text; the replay holds what was redacted alike."""
+    """R02: a function goes over every text; the replay holds what was redacted alike; credentials go in any case."""
     recording = await recorded()
+    recording.rows[0]["note"] = f"sk-proj-{'a1B2' * 12}"
     recording.save(tmp_path / "x.jsonl", redact=lambda text: text.replace("ann@", "eve@").replace("Ann", "Eve"))
     rows = [json.loads(line) for line in (tmp_path / "x.jsonl").read_text().splitlines()]
     assert "ann@example.com" not in str(rows)
+    assert "a1B2" not in str(rows)
     run = await Recording(rows).replay()
     assert run.answer.splitlines()[0] == "Eve knows of 3 lamps."
 

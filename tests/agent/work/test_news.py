@@ -6,6 +6,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import nullcontext
 from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,7 +14,18 @@ import standardwebhooks
 
 from donewhen import Agent, ConfigError, StorageError, ThreadWaiting, Webhook
 from donewhen.agent.work import news
-from donewhen.testing import Crash, ScriptedModel, answer, ask_user, crashing, decline, submit_plan
+from donewhen.testing import (
+    Crash,
+    ScriptedModel,
+    answer,
+    ask_user,
+    call,
+    crashing,
+    decline,
+    finish_step,
+    submit_plan,
+)
+from tests.kit.screens.shell import scripted, user_in
 from tests.kit.storage.cases import Storage, open_storage
 
 Json = dict[str, Any]
@@ -106,6 +118,18 @@ async def test_a_job_that_ends_after_its_run_tries_again(post: Post) -> None:
     async with Agent(ScriptedModel(roles={"triage": [answer("Hi.")]}), storage="memory:", notify=post.url) as agent:
         await agent.start("Hello")
     assert [json.loads(body)["type"] for _, body in post.got] == ["donewhen.run.finished"] * 2
+
+
+def test_a_plan_that_the_command_approves_itself_is_no_news(post: Post, tmp_path: Path) -> None:
+    """S01: with --yes nobody is needed for the plan; without it they are."""
+    post.busy, shell = 0, user_in(tmp_path)
+    step = {"content": "Count the files", "done_when": ["there is a count"], "tools": ["list_files"]}
+    counting = [call("list_files"), finish_step("3 files", "s1.1")]
+    for options, expected in ((("--yes",), ["finished"]), ((), ["waiting"])):
+        with scripted(shell, strict=False, triage=[submit_plan([step])], execute=counting):
+            said = shell.run(*options, DONEWHEN_NOTIFY=post.url)
+        assert kinds([json.loads(body) for _, body in post.got]) == expected, said.stderr
+        post.got.clear()
 
 
 async def test_what_is_tried_again_comes_before_what_follows_it() -> None:
