@@ -10,6 +10,8 @@ RELOAD ?=
 ARGS ?=
 SHOP := .demo/shop
 export GOAL DIR
+# What is compiled once is read by every process after it; tests start hundreds.
+unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 
