@@ -5,6 +5,7 @@ declined. FOLDER has the database, and `begun`, a line for every call of the too
 """
 
 import asyncio
+import socket
 from pathlib import Path
 from typing import Any
 
@@ -41,9 +42,9 @@ class Tokens(AuthenticationBackend):
         return (AuthCredentials(["authenticated"]), SimpleUser(user)) if user else None
 
 
-def serve(port: str, folder: str) -> None:
-    """Serve until the process is ended."""
-    place = Path(folder)
+def serve(door: socket.socket, folder: str) -> None:
+    """Serve at this door until the process is ended."""
+    place, url = Path(folder), f"http://127.0.0.1:{door.getsockname()[1]}/a2a"
 
     async def work() -> str:
         """Work until somebody says so."""
@@ -57,6 +58,6 @@ def serve(port: str, folder: str) -> None:
     storage = f"sqlite:///{place}/runs.db"
     effects: Any = {"work": "read"}
     agent = Agent(ScriptedModel(decide), [work], effects=effects, storage=storage, settings=FREE, notify=push)
-    app = a2a_app(agent, f"http://127.0.0.1:{port}/a2a", push=push, skills={"paint": "paints things"})
+    app = a2a_app(agent, url, push=push, skills={"paint": "paints things"})
     app.add_middleware(AuthenticationMiddleware, backend=Tokens())
-    uvicorn.run(app, host="127.0.0.1", port=int(port), log_level="warning")
+    uvicorn.Server(uvicorn.Config(app, log_level="warning")).run([door])

@@ -7,6 +7,7 @@ stream, `unlisted` for one that lists no tasks.
 """
 
 import asyncio
+import socket
 from pathlib import Path
 
 import uvicorn
@@ -129,7 +130,7 @@ class Guard(BaseHTTPMiddleware):
         return await call_next(request)
 
 
-def serve(port: str, log: str, *more: str) -> None:
-    """Serve until the process is ended."""
-    named = next((int(each) for each in more if each.isdigit()), int(port))
-    uvicorn.run(app(named, Path(log), *more), host="127.0.0.1", port=int(port), log_level="warning")
+def serve(door: socket.socket, log: str, *more: str) -> None:
+    """Serve at this door until the process is ended."""
+    named = next((int(each) for each in more if each.isdigit()), door.getsockname()[1])
+    uvicorn.Server(uvicorn.Config(app(named, Path(log), *more), log_level="warning")).run([door])

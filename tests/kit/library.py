@@ -6,24 +6,23 @@ from typing import Any
 
 from donewhen import Executor, RemoteAgent
 from tests.kit.a2a_server import serve
-from tests.kit.forking import forks
-from tests.kit.serving import free_port, wait_until_it_answers
+from tests.kit.serving import reserve, served_by
 
 
 class Library:
     """The server process, and what arrived there."""
 
     def __init__(self, folder: Path) -> None:
-        self.port, self.log = free_port(), folder / "messages"
+        self._door, self.log = reserve(), folder / "messages"
+        self.port = self._door.getsockname()[1]
         self.url = f"http://127.0.0.1:{self.port}"
         self._process: BaseProcess | None = None
 
     def start(self, *more: str) -> None:
         """Ready to answer; `more` as for the server."""
         self.log.write_text("")
-        self._process = forks.Process(target=serve, args=(str(self.port), str(self.log), *more), daemon=True)
-        self._process.start()
-        wait_until_it_answers(self._process, f"{self.url}/.well-known/agent-card.json")
+        door = reserve(self.port) if self._process else self._door
+        self._process = served_by(door, serve, str(self.log), *more)
 
     def stop(self) -> None:
         """End it, and only it."""

@@ -7,6 +7,7 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -15,6 +16,7 @@ import httpx
 from langgraph_sdk import get_client
 from langgraph_sdk.client import LangGraphClient
 
+from tests.kit.forking import forks
 from tests.kit.places import ROOT
 
 KEY = "sk-verysecretkey1234567890abcd"
@@ -40,17 +42,21 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def wait_until_it_answers(process: BaseProcess, url: str) -> None:
-    """Wait until a server that was started says yes to a request for `url`; fail if it ends before."""
-    for _ in range(600):
-        try:
-            if httpx.get(url, timeout=1).status_code == 200:
-                return
-        except httpx.HTTPError:
-            pass
-        assert process.is_alive(), "the server ended"
-        time.sleep(0.05)
-    raise AssertionError("the server does not answer")
+def reserve(port: int = 0) -> socket.socket:
+    """Reserve a loopback port, by default a free one; nobody can connect to it before its socket listens."""
+    door = socket.socket()
+    door.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    door.bind(("127.0.0.1", port))
+    return door
+
+
+def served_by(door: socket.socket, serve: Callable[..., None], *arguments: str) -> BaseProcess:
+    """Start the process that answers at this door; who comes early waits, and nobody else can take the port."""
+    door.listen(100)
+    process = forks.Process(target=serve, args=(door, *arguments), daemon=True)
+    process.start()
+    door.close()
+    return process
 
 
 def started(folder: Path, base_url: str, **environment: str) -> tuple[subprocess.Popen[bytes], str]:

@@ -15,9 +15,8 @@ import pytest
 from donewhen import Agent, Executor, RemoteAgent, Run
 from donewhen.testing import ScriptedModel, finish_step, give_up, submit_plan
 from tests.kit.a2a_server import serve
-from tests.kit.forking import forks
 from tests.kit.runs import last_seen
-from tests.kit.serving import free_port
+from tests.kit.serving import free_port, reserve, served_by
 
 
 class Line:
@@ -65,17 +64,9 @@ class Bank:
         self._process: BaseProcess | None = None
 
     async def start(self) -> None:
-        port = free_port()
-        self._process = forks.Process(
-            target=serve, args=(str(port), str(self.log), str(self.line.port), *self._more), daemon=True
-        )
-        self._process.start()
-        while True:
-            with suppress(OSError):
-                _, writer = await asyncio.open_connection("127.0.0.1", port)
-                writer.close()
-                break
-            await asyncio.sleep(0.05)
+        door = reserve()
+        port = door.getsockname()[1]
+        self._process = served_by(door, serve, str(self.log), str(self.line.port), *self._more)
         await self.line.up(port)
 
     async def kill(self) -> None:

@@ -5,6 +5,7 @@ import json
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from queue import Empty, Queue
 from threading import Thread
@@ -39,8 +40,7 @@ from donewhen.testing import ScriptedModel
 from examples import a2a_server as example
 from tests.kit.a2a_endpoint import decide, serve
 from tests.kit.flows import FREE
-from tests.kit.forking import forks
-from tests.kit.serving import free_port, wait_until_it_answers
+from tests.kit.serving import reserve, served_by
 
 WAITS, DONE = TaskState.TASK_STATE_INPUT_REQUIRED, TaskState.TASK_STATE_COMPLETED
 
@@ -49,17 +49,18 @@ class Endpoint:
     """The server process, with its folder."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder, self.port = folder, free_port()
+        self.folder, self._door = folder, reserve()
+        self.port = self._door.getsockname()[1]
         self.url = f"http://127.0.0.1:{self.port}"
+        self.process: BaseProcess | None = None
 
     def start(self) -> None:
-        """Ready to answer."""
-        self.process = forks.Process(target=serve, args=(str(self.port), str(self.folder)), daemon=True)
-        self.process.start()
-        wait_until_it_answers(self.process, f"{self.url}/.well-known/agent-card.json")
+        """Who connects from now on is answered."""
+        self.process = served_by(reserve(self.port) if self.process else self._door, serve, str(self.folder))
 
     def kill(self) -> None:
         """End it at once, and only it."""
+        assert self.process
         self.process.kill()
         self.process.join(30)
 
