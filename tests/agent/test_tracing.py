@@ -325,4 +325,4 @@ def test_a_missing_collector_holds_up_nobody(tmp_path: Path) -> None:
     )
     env = {**os.environ, "DONEWHEN_TRACE": "1", "OTEL_EXPORTER_OTLP_ENDPOINT": f"http://127.0.0.1:{free_port()}"}
     done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True)
-    assert time.time() - float(done.stdout) < 7
+    assert time.time() - float(done.stdout) < 15  # by the defaults of OpenTelemetry it would be 20

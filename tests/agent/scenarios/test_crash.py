@@ -37,7 +37,7 @@ def test_killed_around_a_tool_or_a_model_call(kind: str, folder: Path) -> None:
 @pytest.mark.parametrize("kind", DATABASES)
 def test_killed_around_a_storage_operation(kind: str, folder: Path) -> None:
     """F1, R02, R05: before and after checkpoints, writes and store entries; nothing is lost, nobody asked twice."""
-    points = [2, 5, *range(7, 270, 66)] if kind == "sqlite" else [3, 40, 139]
+    points = [2, 7, 110, 205] if kind == "sqlite" else [3, 139]
     figures = killed(folder, _storage(kind, folder), points=points, only=OPERATIONS)
     _assert_unharmed(figures)
 
@@ -63,6 +63,6 @@ def test_killed_in_a_back_off(folder: Path) -> None:
 
 def test_an_operation_that_fails(folder: Path) -> None:
     """F5, R02: a checkpoint, write or store entry that fails is a StorageError; with a healthy storage it goes on."""
-    figures = killed(folder, points=range(5, 240, 78), only=OPERATIONS, mode="raise")
+    figures = killed(folder, points=range(5, 240, 117), only=OPERATIONS, mode="raise")
     _assert_unharmed(figures)
     assert figures.deaths == figures.trials

@@ -207,7 +207,7 @@ async def test_a_tool_that_hangs_is_given_up() -> None:
     for body, said in ((release.wait, "thread that cannot be stopped"), (waits, "was cancelled")):
         result = await called(body if body is waits else lambda: release.wait() and None, seconds=0.05)
         assert (result.ok, result.error) == (False, "timeout")
-        assert 0.05 <= result.seconds < 2
+        assert 0.05 <= result.seconds < 20
         assert result.text.startswith("no result after 0.05 seconds")
         assert said in result.text
     release.set()
