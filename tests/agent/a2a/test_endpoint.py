@@ -40,7 +40,7 @@ from donewhen.testing import ScriptedModel
 from examples import a2a_server as example
 from tests.kit.a2a_endpoint import decide, serve
 from tests.kit.flows import FREE
-from tests.kit.serving import reserve, served_by
+from tests.kit.serving import free_port, reserve, served_by
 
 WAITS, DONE = TaskState.TASK_STATE_INPUT_REQUIRED, TaskState.TASK_STATE_COMPLETED
 
