@@ -196,12 +196,11 @@ def _sparse(name: str, /, **args: Any) -> ToolCall:
     return call(name, **{key: value for key, value in args.items() if value is not None})
 
 
-CHUNK, ARGUMENTS_CHUNK = 8, 12
-"""How many characters of a text, and of a call's arguments, are streamed at a time."""
+CHUNK = 8
 
 
 def message_chunks(message: AIMessage) -> Iterator[AIMessageChunk]:
-    """Yield thinking, text and tool calls in small pieces; the last has tokens and metadata."""
+    """Yield thinking, text and tool calls in pieces of about eight characters; the last has tokens and metadata."""
     extra = dict(message.additional_kwargs)
     thinking = extra.pop("reasoning_content", None)
     whole = message.content if isinstance(message.content, list) else None
@@ -215,7 +214,7 @@ def message_chunks(message: AIMessage) -> Iterator[AIMessageChunk]:
     for index, (name, arguments, id) in enumerate(written_calls(message)):
         head = tool_call_chunk(name=name, args="", id=id, index=index)
         yield AIMessageChunk(content=empty, tool_call_chunks=[head], id=message.id)
-        for piece in pieces(arguments, ARGUMENTS_CHUNK):
+        for piece in pieces(arguments, CHUNK):
             tail = tool_call_chunk(args=piece, index=index)
             yield AIMessageChunk(content=empty, tool_call_chunks=[tail], id=message.id)
     yield AIMessageChunk(

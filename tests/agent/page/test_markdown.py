@@ -44,7 +44,7 @@ async def shown(tab: Any, text: str) -> Any:
 
 @pytest.mark.parametrize("text", KILLERS.values(), ids=KILLERS)
 async def test_no_text_holds_the_page_up(text: str) -> None:
-    """N37: streamed in pieces of twelve characters, and drawn again when the page is loaded anew."""
+    """N37: streamed in pieces of eight characters, and drawn again when the page is loaded anew."""
     async with served(saying(text)) as page, browser(page) as tab:
         async with timed(tab) as tasks:
             await shown(tab, text)
