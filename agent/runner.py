@@ -408,21 +408,26 @@ class Runner:
         `snapshot`: how the thread stands; None if its row says that the request before has ended.
         """
         thread_id, messages = held.thread_id, list(request.messages)
-        set_turn(thread_id, (snapshot.values.get("turn", 0) if snapshot else last_turn(held.row)) + 1)
+        turn = (snapshot.values.get("turn", 0) if snapshot else last_turn(held.row)) + 1
+        set_turn(thread_id, turn)
         if request.plan:
             await held.store.aput(plan_key(thread_id), str(messages[-1].id), request.plan, index=False)
         await forget_cancel(held.store, thread_id)  # it was for the request before; who still waits asks again
-        noted = {"goal": request.goal, "request": request.to_json(), "settings": request.settings, "answered": {}}
-        noted |= {
-            "metadata": request.metadata,
-            "owner": request.owner or None,
-            "queue": queue,
-            "home": self.queue,
+        await update_row(
+            held.store,
+            thread_id,
+            held.row,
+            goal=request.goal,
+            request=request.to_json(),
+            settings=request.settings,
+            answered={},
+            metadata=request.metadata,
+            owner=request.owner or None,
+            queue=queue,
+            home=self.queue,
             **self._notification_state,
-        }
-        await update_row(held.store, thread_id, held.row, **noted)
+        )
         if self.record:
-            turn = (snapshot.values.get("turn", 0) if snapshot else last_turn(held.row)) + 1
             recorder = Recorder(held.store, thread_id)
             if snapshot:
                 await recorder.end(snapshot)

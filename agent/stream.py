@@ -90,7 +90,7 @@ class Session:
 
     @property
     def done(self) -> bool:
-        """True once the thread is free again."""
+        """Return whether the thread is free again."""
         return self._free.done()
 
     async def give_way(self) -> None:

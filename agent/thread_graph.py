@@ -1,13 +1,21 @@
 """The compiled graph on a storage: all LangGraph verbs, with one worker per thread and strict resume."""
 
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self, cast
 
 from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import merge_configs
+from langgraph.checkpoint.base import (
+    BaseCheckpointSaver,
+    ChannelVersions,
+    Checkpoint,
+    CheckpointMetadata,
+    CheckpointTuple,
+)
 from langgraph.graph.state import CompiledStateGraph
+from langgraph.store.base import BaseStore, Op, Result
 from langgraph.types import Command, StateSnapshot, StateUpdate
 
 from donewhen.agent.gate import admit, digests, resume_command
@@ -15,7 +23,6 @@ from donewhen.agent.request import check_begun
 from donewhen.agent.run import read_run, require_thread
 from donewhen.agent.runner import Compiled, HeldThread, hold, on_saver, read_routed, traced, write_end
 from donewhen.agent.storage import Storage
-from donewhen.agent.storage.direct import direct
 from donewhen.agent.storage.storage import Worked
 from donewhen.agent.work.queue import settings_in, update_row
 from donewhen.graph.executors.executor import Executors
@@ -47,7 +54,7 @@ class ThreadGraph(CompiledStateGraph[Any, Settings, Any, Any]):
         tracing: "Tracing | None" = None,
     ) -> None:
         """Put `graph`, with these `executors`, on `storage`, without opening it."""
-        super().__init__(**vars(on_saver(graph, *direct(storage))))
+        super().__init__(**vars(on_saver(graph, DirectSaver(storage), DirectStore(storage))))
         self.plain: Compiled = graph
         self.storage: Storage = storage
         self.settings: Settings = settings
@@ -152,3 +159,68 @@ async def _end(held: HeldThread) -> None:
     except StorageError:
         return
     await write_end(held.store, run, snapshot.values, goal=run.goal)
+
+
+# Checkpointer and store for verbs that are not overridden: each operation opens a session of its own, so nothing has to
+# be closed.
+
+PATIENCE = 10.0
+"""Seconds that a write waits for its turn; a run holds its thread for longer, and then it raises ThreadBusy."""
+
+
+class DirectSaver(BaseCheckpointSaver[Any]):
+    """The checkpointer."""
+
+    def __init__(self, storage: Storage) -> None:
+        super().__init__()
+        self._storage = storage
+
+    async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
+        async with self._storage.reader() as (saver, _):
+            return await saver.aget_tuple(config)
+
+    async def alist(self, config: RunnableConfig | None, **options: Any) -> AsyncIterator[CheckpointTuple]:
+        async with self._storage.reader() as (saver, _):
+            async for found in saver.alist(config, **options):
+                yield found
+
+    async def aput(
+        self,
+        config: RunnableConfig,
+        checkpoint: Checkpoint,
+        metadata: CheckpointMetadata,
+        new_versions: ChannelVersions,
+    ) -> RunnableConfig:
+        async with self._storage.session(str(config["configurable"]["thread_id"]), patience=PATIENCE) as (saver, _):
+            return await saver.aput(config, checkpoint, metadata, new_versions)
+
+    async def aput_writes(
+        self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
+    ) -> None:
+        async with self._storage.session(str(config["configurable"]["thread_id"]), patience=PATIENCE) as (saver, _):
+            await saver.aput_writes(config, writes, task_id, task_path)
+
+    async def aget_delta_channel_history(self, *args: Any, **options: Any) -> Any:
+        async with self._storage.reader() as (saver, _):
+            return await saver.aget_delta_channel_history(*args, **options)
+
+    async def adelete_thread(self, thread_id: str) -> None:
+        async with self._storage.session(thread_id, patience=PATIENCE) as (saver, _):
+            await saver.adelete_thread(thread_id)
+
+    def get_next_version(self, current: Any, channel: None) -> Any:
+        return self._storage.next_version(current)
+
+
+class DirectStore(BaseStore):
+    """The store. Its entries are not under a thread's lock; each batch is its own transaction."""
+
+    def __init__(self, storage: Storage) -> None:
+        self._storage = storage
+
+    async def abatch(self, ops: Iterable[Op]) -> list[Result]:
+        async with self._storage.writer() as (_, store):
+            return await store.abatch(list(ops))
+
+    def batch(self, ops: Iterable[Op]) -> list[Result]:
+        return wait(self.abatch(ops))

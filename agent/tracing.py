@@ -83,14 +83,14 @@ class _Scope:
     kind: str = ""
     step: str = ""
     begun: int = 0
-    """When the step began, in nanoseconds."""
+    """The time at which the step began, in nanoseconds."""
     executor: str = ""
     """The executor of the step, which has a span of its own."""
 
 
 @dataclass(frozen=True)
 class _Place:
-    """Where a LangChain run stands among the spans."""
+    """The place of a LangChain run among the spans."""
 
     scope: _Scope
     name: str = ""

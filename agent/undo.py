@@ -30,7 +30,7 @@ class UndoneChange:
     tool: str
     path: str
     to: str
-    """Where a moved or deleted file went; "" for other changes."""
+    """The path to which a file was moved or deleted; "" for other changes."""
     result: Result
     """`restored`; `unchanged`: nothing to undo; `refused`: it changed since; `left`: another was refused; `lost`: it
     was not kept.
@@ -40,7 +40,7 @@ class UndoneChange:
 
 @dataclass(frozen=True)
 class UndoReport:
-    """What an undo did. Nothing is changed where `status` is `refused`."""
+    """The result of an undo. Nothing is changed if `status` is `refused`."""
 
     thread_id: str
     status: Literal["undone", "refused", "nothing"]

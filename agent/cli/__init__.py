@@ -2,7 +2,7 @@
 
 
 def main() -> None:
-    """Entry point of the command; leaves the process with one of the codes of `agent.cli.result`."""
+    """Run the command and leave the process with one of the codes of `agent.cli.result`."""
     import io
     import os
     import sys

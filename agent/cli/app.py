@@ -219,22 +219,23 @@ def run(
     }
 
     def command(archive: "Archive") -> int:
-        values = options.read_values(set or [])
-        files = (mcp, output_schema, image or [], profile)
         request = options.RunOptions(
             goal,
-            dir,
-            model,
-            thread,
-            allow_command or [],
-            stdin,
-            settings,
-            latest,
-            *files,
-            detach,
-            template,
-            values,
-            trust_skills,
+            folder=dir,
+            model=model,
+            thread=thread,
+            commands=allow_command or (),
+            stdin=stdin,
+            settings=settings,
+            latest=latest,
+            mcp=mcp,
+            output_schema=output_schema,
+            images=image or (),
+            profile=profile,
+            detach=detach,
+            template=template,
+            parameters=options.read_values(set or []),
+            trust_skills=trust_skills,
         )
         return runs.run_goal(request, options.OutputOptions(archive, yes, events, quiet, once))
 
@@ -309,7 +310,12 @@ def chat(
     def command(archive: "Archive") -> int:
         settings = {"limits": limit or [], "confirm": confirm, "approvals": approvals, "when_busy": "next_round"}
         request = options.RunOptions(
-            "", dir, model, None, allow_command or [], False, settings, mcp=mcp, trust_skills=trust_skills
+            folder=dir,
+            model=model,
+            commands=allow_command or (),
+            settings=settings,
+            mcp=mcp,
+            trust_skills=trust_skills,
         )
         return runs.serve_page(archive, request, port=port or 0, browser=browser)
 
@@ -326,7 +332,7 @@ def serve_as_mcp(
     """Serve an agent over MCP on stdin and stdout: run, resume with the user's answer, show."""
 
     def command(archive: "Archive") -> int:
-        request = options.RunOptions("", dir, model, None, [], False, {}, trust_skills=trust_skills)
+        request = options.RunOptions(folder=dir, model=model, trust_skills=trust_skills)
         return runs.serve_mcp(archive, request)
 
     at(storage, False, command)
@@ -341,8 +347,7 @@ def serve_as_acp(
     """Serve an agent to an editor over ACP, on stdin and stdout, in the folder that the editor has open."""
 
     def command(archive: "Archive") -> int:
-        request = options.RunOptions("", Path("."), model, None, [], False, {}, trust_skills=trust_skills)
-        return runs.serve_acp(archive, request)
+        return runs.serve_acp(archive, options.RunOptions(model=model, trust_skills=trust_skills))
 
     at(storage, False, command)
 

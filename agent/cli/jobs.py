@@ -100,7 +100,7 @@ class _Agents:
         async with self._lock:
             if key not in self._open:
                 async with AsyncExitStack() as stack:
-                    agent = (await open_agent(stack, choices, self._config)).agent
+                    agent = await open_agent(stack, choices, self._config)
                     self._open[key] = (agent, stack.pop_all())
             self._open[key] = self._open.pop(key)
             self._at_work[key] += 1

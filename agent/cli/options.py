@@ -44,15 +44,17 @@ class Choices:
 
 @dataclass(frozen=True)
 class RunOptions:
-    """The options of `run`."""
+    """The options of `run`; the commands that serve an agent have some of them."""
 
-    goal: str
-    folder: Path
-    model: str | None
-    thread: str | None
-    commands: list[str]
-    stdin: bool
-    settings: dict[str, Any]
+    goal: str = ""
+    folder: Path = Path(".")
+    model: str | None = None
+    thread: str | None = None
+    commands: Sequence[str] = ()
+    stdin: bool = False
+    """Add the text on stdin to the goal."""
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    """The settings that are options, by name; None is one that was not given."""
     latest: bool = False
     """Continue the latest conversation."""
     mcp: Path | None = None
@@ -142,7 +144,7 @@ def read_choices(request: RunOptions, config: Config, *, unattended: bool) -> Ch
         settings["done_when"] = [*map(_criterion, settings["done_when"])]
     mcp = str(request.mcp.resolve()) if request.mcp else None
     model = request.model or config.model or DEMO
-    return Choices(absolute(request.folder), model, request.commands, mcp, settings, request.trust_skills)
+    return Choices(absolute(request.folder), model, [*request.commands], mcp, settings, request.trust_skills)
 
 
 def _criterion(text: str) -> Any:

@@ -24,13 +24,11 @@ from donewhen.agent.cli.options import (
     read_choices,
     read_stdin,
 )
-from donewhen.agent.cli.running import Desk, ReadyAgent, mute_log, work
 from donewhen.agent.cli.screen.asking import PROMPT
 from donewhen.agent.cli.screen.terminal import Terminal, open_terminal
-from donewhen.agent.cli.screen.views import Progress
+from donewhen.agent.cli.terminal_run import TerminalRun, mute_log
 from donewhen.agent.config import DEMO, Config
 from donewhen.agent.request import MISSING
-from donewhen.agent.stream import RunStream
 from donewhen.agent.work.news import Notify, notify_of
 from donewhen.agent.workspace import workspace_tools
 from donewhen.agent.workspace.skills import Skills
@@ -51,28 +49,24 @@ def _terminal(output: OutputOptions, settings: Mapping[str, Any]) -> Terminal:
     return open_terminal(plain=output.archive.config.plain, may_ask=may_ask, language=language)
 
 
-def _notify(desk: Desk) -> Notify | None:
+def _notify(run: TerminalRun) -> Notify | None:
     """Return the webhook of the environment; with --yes it gets no plan of this run, which is approved at once."""
-    config = desk.output.archive.config
-    if (hook := notify_of(config)) is None or not desk.output.yes:
+    config = run.output.archive.config
+    if (hook := notify_of(config)) is None or not run.output.yes:
         return hook
 
     async def tell(event: Json) -> None:
         kinds = {asked["kind"] for asked in event["data"].get("questions", ())}
-        if event["subject"] != desk.progress.thread_id or kinds != {"plan"}:
+        if event["subject"] != run.progress.thread_id or kinds != {"plan"}:
             await hook(event)
 
     return tell
 
 
-def _desk(output: OutputOptions, terminal: Terminal, choices: Choices) -> Desk:
-    """Return the desk that handles the run's pauses and its end."""
-
-    def again(agent: Agent, goal: str, thread_id: str) -> RunStream:
-        return agent.stream(goal, thread_id=thread_id, metadata=asdict(choices))
-
+def _terminal_run(output: OutputOptions, terminal: Terminal, choices: Choices) -> TerminalRun:
+    """Return a run at this terminal; where a person sees its answer, they may give the next goal."""
     asks_on = terminal.answers_here and terminal.interactive and not output.yes
-    return Desk(terminal, output, again=again if asks_on else None)
+    return TerminalRun(terminal, output, asdict(choices) if asks_on else None)
 
 
 def _say_demo(terminal: Terminal, choices: Choices, config: Config) -> None:
@@ -125,12 +119,12 @@ def run_goal(request: RunOptions, output: OutputOptions) -> int:
         submit = partial(Agent.submit, goal=given, **more)
         return _submit(output.archive, QUEUE, submit, choices.model, choices.settings)
 
-    async def begin(agent: Agent, progress: Progress) -> Any:
+    async def begin(agent: Agent) -> Any:
         agent.models("triage")  # a missing key or a wrong name is said before anything is started
         return agent.stream(given, **more)
 
-    desk = _desk(output, terminal, choices)
-    return work(lambda stack: open_agent(stack, choices, config, terminal, _notify(desk)), begin, desk)
+    run = _terminal_run(output, terminal, choices)
+    return run.work(lambda stack: open_agent(stack, choices, config, terminal, _notify(run)), begin)
 
 
 def resume_thread(
@@ -150,19 +144,18 @@ def resume_thread(
     choices = Choices.read(info.metadata, f"thread {info.thread_id}")
     choices = replace(choices, model=model or choices.model, dir=absolute(dir) if dir else choices.dir)
     terminal = _terminal(output, choices.settings)
-    desk = _desk(output, terminal, choices)
+    terminal_run = _terminal_run(output, terminal, choices)
 
-    async def begin(agent: Agent, progress: Progress) -> Any:
+    async def begin(agent: Agent) -> Any:
         run = await agent.get(info.thread_id)
-        desk.terminal = terminal.in_language(run.language)
-        progress.take(run)
+        terminal_run.take(run)
         if value is not MISSING or reply.steer:
             return agent.stream_resume(info.thread_id, value, steer=reply.steer)
         # Whoever sits at the terminal is asked first; the policy answers overdue questions where nobody is.
         goes_on = run.status in ("running", "queued") or (run.status == "waiting" and not terminal.interactive)
         return agent.stream_resume(info.thread_id) if goes_on else run
 
-    return work(lambda stack: open_agent(stack, choices, config, terminal, _notify(desk)), begin, desk)
+    return terminal_run.work(lambda stack: open_agent(stack, choices, config, terminal, _notify(terminal_run)), begin)
 
 
 def audit_thread(thread: str, output: OutputOptions, judge: str | None) -> int:
@@ -174,16 +167,15 @@ def audit_thread(thread: str, output: OutputOptions, judge: str | None) -> int:
         choices = replace(choices, model=config.model or DEMO)
     terminal = _terminal(output, choices.settings)
 
-    async def begin(agent: Agent, progress: Progress) -> Any:
+    async def begin(agent: Agent) -> Any:
         return await agent.audit(info.thread_id, {"models": {"judge": judge}} if judge else None)
 
-    async def open_in_stack(stack: AsyncExitStack) -> ReadyAgent:
+    async def open_in_stack(stack: AsyncExitStack) -> Agent:
         if kept["dir"]:
             return await open_agent(stack, choices, config, terminal)
-        agent = Agent(choices.model, storage=config.storage, config=config)
-        return ReadyAgent(await stack.enter_async_context(agent), ())
+        return await stack.enter_async_context(Agent(choices.model, storage=config.storage, config=config))
 
-    return work(open_in_stack, begin, _desk(output, terminal, choices))
+    return _terminal_run(output, terminal, choices).work(open_in_stack, begin)
 
 
 def _submit(
@@ -219,7 +211,7 @@ def serve_page(archive: Archive, request: RunOptions, *, port: int, browser: boo
     _ask_to_trust(terminal, choices)
 
     async def open_in_stack(stack: AsyncExitStack) -> Agent:
-        return (await open_agent(stack, choices, config, terminal)).agent
+        return await open_agent(stack, choices, config, terminal)
 
     def say(link: str) -> None:
         terminal.line(link, whole=True)
@@ -239,8 +231,7 @@ def serve_mcp(archive: Archive, request: RunOptions) -> int:
 
     async def serve() -> None:
         async with AsyncExitStack() as stack:
-            opened = await open_agent(stack, choices, config)
-            await mcp_server(opened.agent).run_stdio_async()
+            await mcp_server(await open_agent(stack, choices, config)).run_stdio_async()
 
     with suppress(KeyboardInterrupt), mute_log(config.log):
         asyncio.run(serve())
@@ -264,7 +255,7 @@ def serve_acp(archive: Archive, request: RunOptions) -> int:
             async def make(folder: str) -> Agent:
                 here = replace(choices, dir=folder)
                 _ask_to_trust(terminal, here)
-                return (await open_agent(stack, here, config)).agent
+                return await open_agent(stack, here, config)
 
             await serve(make, lambda folder: asdict(replace(choices, dir=folder)))
 
@@ -279,7 +270,7 @@ async def open_agent(
     config: Config,
     terminal: Terminal | None = None,
     notify: Notify | None = None,
-) -> ReadyAgent:
+) -> Agent:
     """Return the agent for these choices; its MCP servers run until `stack` closes. Slow ones are reported."""
 
     def slow(server: str) -> None:
@@ -287,25 +278,23 @@ async def open_agent(
             terminal.line(terminal.say("server_starts", server=server), "dim")
 
     tools = workspace_tools(choices.dir, commands=choices.allow_commands)
-    confined = frozenset(tool.name for tool in tools if tool.name != "run_command")
     if choices.mcp is not None:
         from donewhen.agent.mcp.client import McpServers
 
         names = [tool.name for tool in tools]
         servers = McpServers(choices.mcp, environment=config.variables, reserved=names, slow=slow)
         tools = [*tools, *(await stack.enter_async_context(servers)).tools]
-    skills = Skills(choices.dir, trust=choices.trust_skills)
     agent = Agent(
         choices.model,
         tools,
         storage=config.storage,
         settings=choices.settings,
-        skills=skills,
+        skills=Skills(choices.dir, trust=choices.trust_skills),
         notify=notify,
         queue=QUEUE,
         config=config,
     )
-    return ReadyAgent(await stack.enter_async_context(agent), confined)
+    return await stack.enter_async_context(agent)
 
 
 # --- options

@@ -36,7 +36,7 @@ def section(brief: str, tag: str) -> str:
 
 
 def results(brief: str) -> list[tuple[str, str]]:
-    """Step and text of every result that the brief shows, between tags that carry the run's own word."""
+    """Return the step and text of every result in the brief, which stands between tags with the run's own word."""
     found = re.finditer(r'^<result (\w+) step="([^"]+)">\n(.*?)\n</result \1>', brief, re.DOTALL | re.MULTILINE)
     return [(each[2], each[3]) for each in found]
 
@@ -58,7 +58,7 @@ class ToolReply:
     text: str
 
     def evidence(self, text: str = "") -> dict[str, str]:
-        """Evidence: this observation, and words of it."""
+        """Return evidence: this observation, and words of it."""
         return {"observation": self.id, **({"quote": text} if text else {})}
 
 
@@ -76,7 +76,7 @@ class Notebook:
         return chinese if self.chinese else english
 
     def replies(self, name: str) -> list[tuple[dict[str, Any], str]]:
-        """Arguments and reply of the calls of a tool, in order."""
+        """Return the arguments and the reply of each call of a tool, in order."""
         told = {m.tool_call_id: str(m.text) for m in self.rounds if isinstance(m, ToolMessage)}
         made = [one for m in self.rounds if isinstance(m, AIMessage) for one in m.tool_calls if one["name"] == name]
         return [(one["args"], told[one["id"] or ""]) for one in made if (one["id"] or "") in told]

@@ -1,7 +1,7 @@
-"""The rounds of working steps: which writes can wait for the next commit, and which are dropped after the step."""
+"""A session's writes: which can wait for the next commit, and which rounds are deleted after their step."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any, Generic, TypeVar
 
 from langchain_core.runnables import RunnableConfig
@@ -18,11 +18,80 @@ PURE = ("receive", "advance")
 SOON = 0.05
 """The longest that a write waits, in seconds, because others read the thread."""
 Write = TypeVar("Write")
-Came = TypeVar("Came")
+Result = TypeVar("Result")
 
 
-class Rounds(Generic[Write]):
-    """The rounds that a session writes, and which writes can wait.
+class Writes(Generic[Write]):
+    """The writes of a session. One that can wait is held and becomes part of the next commit.
+
+    `commit` makes writes lasting, all of them or none.
+    """
+
+    def __init__(self, commit: Callable[[list[Write]], Awaitable[None]]) -> None:
+        self._commit = commit
+        self._held: list[Write] = []
+        self._timer: asyncio.TimerHandle | None = None
+        self._delayed: asyncio.Future[None] | None = None
+        """The last delayed commit, in progress or done; the next one follows it."""
+        self._in_progress: set[asyncio.Future[Any]] = set()
+
+    async def write(self, writes: Sequence[Write], *, can_wait: bool = False) -> None:
+        """Commit these writes after the held ones; or hold them, to be committed soon."""
+        if can_wait:
+            self._held += writes
+            self._timer = self._timer or asyncio.get_running_loop().call_later(SOON, self._commit_delayed)
+        else:
+            await self.commit_with(lambda held: self._commit([*held, *writes]))
+
+    async def commit_with(self, work: Callable[[list[Write]], Awaitable[Result]]) -> Result:
+        """Pass the held writes to `work`, which commits them first; it ends even if the waiting task is cancelled.
+
+        If it fails, they are held again and come before all later ones: nothing is stored without them.
+        """
+        return await asyncio.shield(self._begin(work))
+
+    async def flush(self) -> None:
+        """Commit what is held, at the end, and wait for all commits in progress."""
+        await finish(asyncio.ensure_future(self._flush()))
+
+    async def _flush(self) -> None:
+        if self._in_progress:
+            await asyncio.wait(self._in_progress)
+        if self._held:
+            await self.write(())
+
+    def _commit_delayed(self) -> None:
+        self._timer = None
+        if self._held:
+            self._delayed = self._begin(self._commit)
+
+    def _begin(self, work: Callable[[list[Write]], Awaitable[Result]]) -> asyncio.Future[Result]:
+        begun = asyncio.ensure_future(self._pass_held(self._delayed, work))
+        self._in_progress.add(begun)
+        begun.add_done_callback(self._end)
+        return begun
+
+    def _end(self, commit: asyncio.Future[Any]) -> None:
+        self._in_progress.discard(commit)
+        if not commit.cancelled():
+            commit.exception()  # nobody else asks a delayed one for it
+
+    async def _pass_held(
+        self, before: asyncio.Future[Any] | None, work: Callable[[list[Write]], Awaitable[Result]]
+    ) -> Result:
+        if before and not before.done():
+            await asyncio.wait({before})
+        held = [*self._held]
+        self._held.clear()
+        try:
+            return await work(held)
+        except BaseException:
+            self._held[:0] = held
+            raise
+
+
+class Rounds:
+    """The rounds of a run: whose writes can wait, and when they are deleted.
 
     What can be had again without asking anybody is committed with what comes next: an input, what nodes wrote that ask
     no model, a round whose reply is in the store, what a subgraph came to, which stands in its own last checkpoint, and
@@ -32,75 +101,17 @@ class Rounds(Generic[Write]):
     """
 
     def __init__(self) -> None:
-        self.held: list[Write] = []
-        """Writes waiting for the next commit."""
-        self._soon: asyncio.TimerHandle | None = None
-        self._late: asyncio.Future[None] | None = None
-        """The last delayed commit, in progress or done; the next one follows it."""
-        self._going: set[asyncio.Future[Any]] = set()
-        """All commits in progress."""
         self._replied: set[str] = set()
         """Tasks whose reply is in the store."""
-        self._made: set[str] = set()
+        self._deferred: set[str] = set()
         """Namespaces of rounds that wait for their checkpoint."""
         self._inside: dict[str, set[str]] = {}
         """This session's checkpoints of the run → namespaces of the plannings and steps that began there."""
 
-    def hold(self, writes: Iterable[Write], commit: Callable[[list[Write]], Awaitable[None]]) -> None:
-        """Keep writes for the next commit; without one, they are committed soon."""
-        self.held += writes
-        self._soon = self._soon or asyncio.get_running_loop().call_later(SOON, self._now, commit)
-
-    def _now(self, commit: Callable[[list[Write]], Awaitable[None]]) -> None:
-        self._soon = None
-        if self.held:
-            self._late = self._begin(commit)
-
-    async def commit(self, commit: Callable[[list[Write]], Awaitable[Came]]) -> Came:
-        """Commit what is held and what `commit` writes, even if the waiting task is cancelled.
-
-        If that fails, the writes are held again and come before all later ones: nothing is stored without them.
-        """
-        return await asyncio.shield(self._begin(commit))
-
-    async def flush(self, commit: Callable[[list[Write]], Awaitable[None]]) -> None:
-        """Commit what is held, at the end, and wait for all commits in progress."""
-        await finish(asyncio.ensure_future(self._flush(commit)))
-
-    async def _flush(self, commit: Callable[[list[Write]], Awaitable[None]]) -> None:
-        if self._going:
-            await asyncio.wait(self._going)
-        if self.held:
-            await self.commit(commit)
-
-    def _begin(self, commit: Callable[[list[Write]], Awaitable[Came]]) -> asyncio.Future[Came]:
-        going = asyncio.ensure_future(self._follow(self._late, commit))
-        self._going.add(going)
-        going.add_done_callback(self._forget)
-        return going
-
-    def _forget(self, going: asyncio.Future[Any]) -> None:
-        self._going.discard(going)
-        if not going.cancelled():
-            going.exception()  # of what was late nobody else may ask
-
-    async def _follow(
-        self, before: asyncio.Future[Any] | None, commit: Callable[[list[Write]], Awaitable[Came]]
-    ) -> Came:
-        if before and not before.done():
-            await asyncio.wait({before})
-        held = [*self.held]
-        self.held.clear()
-        try:
-            return await commit(held)
-        except BaseException:
-            self.held[:0] = held
-            raise
-
-    def put(
+    def note_checkpoint(
         self, config: RunnableConfig, checkpoint: Checkpoint, metadata: CheckpointMetadata
     ) -> tuple[bool, list[str]]:
-        """Return whether a checkpoint can wait, and the namespaces that are deleted with it."""
+        """Note a checkpoint; return whether it can wait, and the namespaces of rounds that are deleted with it."""
         place = config["configurable"]
         namespace, over = place.get("checkpoint_ns", ""), set[str]()
         if namespace.startswith(STEPS):
@@ -108,16 +119,16 @@ class Rounds(Generic[Write]):
         elif not namespace:
             over = self._inside.pop(str(place.get("checkpoint_id")), over)
             self._inside[checkpoint["id"]] = set()
-        made = namespace in self._made
-        self._made.discard(namespace)
-        return not made and metadata.get("source") in ("input", "loop"), [*over]
+        deferred = namespace in self._deferred
+        self._deferred.discard(namespace)
+        return not deferred and metadata.get("source") in ("input", "loop"), [*over]
 
-    def can_wait(self, config: RunnableConfig, task_id: str, task_path: str) -> bool:
+    def can_writes_wait(self, config: RunnableConfig, task_id: str, task_path: str) -> bool:
         """Return whether the writes of a task can wait."""
         node, namespace = task_path.rpartition(", ")[2], config["configurable"].get("checkpoint_ns", "")
         if replied := task_id in self._replied:
             self._replied.discard(task_id)
-            self._made.add(namespace)
+            self._deferred.add(namespace)
         inside = {f"{step}{task_id}" for step in STEPS}
         return (
             replied

@@ -80,7 +80,7 @@ class ThreadStore(BaseStore):
         self.threads: ThreadTable = ThreadTable(inner.rows, cipher)
         """The thread table."""
         self.sealed: bool = cipher is not None
-        """Whether values are encrypted."""
+        """True if values are encrypted."""
         self.supports_ttl: bool = inner.supports_ttl
         self.ttl_config: TTLConfig | None = inner.ttl_config
 

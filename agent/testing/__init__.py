@@ -43,15 +43,21 @@ if TYPE_CHECKING:
         nothing_lost,
         resume_equals_uninterrupted,
     )
-    from donewhen.agent.testing.crash import Crash, Crashed, crashing_tool, midway
-    from donewhen.agent.testing.crash_storage import CrashingStore, crashing, crashing_saver
+    from donewhen.agent.testing.crash import (
+        Crash,
+        Crashed,
+        CrashingStore,
+        crashing,
+        crashing_saver,
+        crashing_tool,
+        midway,
+    )
     from donewhen.agent.testing.everywhere import Trial, kill_everywhere
     from donewhen.agent.testing.recording import Recording, ReplayDifference
 
 _HOMES = {
     "comparing": "EffectLedger asked_again drive effects_at_most_once ending nothing_lost resume_equals_uninterrupted",
-    "crash": "Crash Crashed crashing_tool midway",
-    "crash_storage": "CrashingStore crashing crashing_saver",
+    "crash": "Crash Crashed CrashingStore crashing crashing_saver crashing_tool midway",
     "everywhere": "Trial kill_everywhere",
     "recording": "Recording ReplayDifference",
 }

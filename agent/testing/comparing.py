@@ -172,7 +172,7 @@ def differences(resumed: Json, uninterrupted: Json) -> list[str]:
 
 
 def _forgiven(end: Json) -> set[str]:
-    """Return what of the spend a crash may rightly change: questions about effects, and tokens for other words."""
+    """Return the amounts that a crash may change: questions about effects, and tokens for other words."""
     asked = any(row["kind"] == "effect" for row in end["approvals"])
     settled = any(_was_settled_by_person(entry) for entry in end["journal"].values())
     return ({"questions"} if asked else set()) | ({"input_tokens", "output_tokens"} if settled else set())
@@ -199,13 +199,13 @@ def _was_settled_by_person(entry: Mapping[str, Any]) -> bool:
 
 
 def doubled_writes(ledger: Iterable[LedgerRow], like: Iterable[LedgerRow] | None = None) -> list[str]:
-    """Calls that took effect more often than in `like` (default: than once). Idempotent ones may repeat."""
+    """Return the calls that took effect more often than in `like` (default: than once). Idempotent ones may repeat."""
     wanted, found = _counts(like, ("write",)), _counts(ledger, ("write",))
     return [f"{call}: {count} times" for call, count in found.items() if count > (1 if like is None else wanted[call])]
 
 
 def lost_effects(ledger: Iterable[LedgerRow], like: Iterable[LedgerRow]) -> list[str]:
-    """Calls that took effect in `like` and not, or more seldom, here."""
+    """Return the calls that took effect less often than in `like`."""
     every = ("write", "idempotent")
     found = _counts(ledger, every)
     writes = _counts(like, ("write",))
@@ -229,7 +229,7 @@ def _counts(ledger: Iterable[LedgerRow] | None, effects: Sequence[str]) -> Count
 
 
 def asked_again(diary: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Questions that came back under a new id, or although their answer had reached the storage.
+    """Return the questions that came back under a new id, or although their answer had reached the storage.
 
     An answer is lost with its process if nothing at all was written after it was given; then the same pause, under the
     same id, is still open, and that is no second question. Neither is one about another plan, or another attempt at

@@ -1,4 +1,4 @@
-"""A recorded thread, replayed offline: models reply as they did, tools return what they did, people answer as they did.
+"""A recorded thread, replayed offline: models, tools and people do what was recorded.
 
 The first difference fails the replay: a prompt, a call, or the end of a request.
 """
@@ -17,7 +17,7 @@ from donewhen.agent.agent import Agent
 from donewhen.agent.config import Config
 from donewhen.agent.run import Run
 from donewhen.agent.storage import Storage, open_storage
-from donewhen.agent.testing.replaying import RequestReplay, diff, masked
+from donewhen.agent.testing.replaying import RecordedRequest, diff, masked
 from donewhen.agent.testing.script import ScriptError, ScriptUnfinished
 from donewhen.agent.testing.scripted import ScriptedModel
 from donewhen.agent.work.queue import QUEUE, enqueue
@@ -31,11 +31,11 @@ from donewhen.state.run import Json
 from donewhen.state.settings import merge_settings
 
 QUESTION_CHARS = 300
-"""Of a question or an answer, in a difference."""
+"""The most characters shown of a question or an answer."""
 
 
 class ReplayDifference(AssertionError):
-    """Something is not as it was recorded; the message says what came first."""
+    """The replay differs from the recording; the message has the first difference."""
 
 
 @dataclass
@@ -44,7 +44,7 @@ class Recording:
 
     rows: list[Json]
     differences: list[str] = field(default_factory=list, repr=False)
-    """What was different in a replay, in its order."""
+    """The differences found by a replay."""
 
     @classmethod
     async def of(cls, agent: Agent, run: Run | str) -> Self:
@@ -69,10 +69,10 @@ class Recording:
         """Write the recording as JSON Lines, without credentials; `redact` is then applied to every text."""
         save_rows(self.rows, path, redact)
 
-    def _requests(self) -> list[RequestReplay]:
+    def _requests(self) -> list[RecordedRequest]:
         starts = [n for n, row in enumerate(self.rows) if row["kind"] == "start"]
         ends = [*starts[1:], len(self.rows)]
-        return [RequestReplay(self.rows[a:b], self.differences) for a, b in zip(starts, ends, strict=True)]
+        return [RecordedRequest(self.rows[a:b], self.differences) for a, b in zip(starts, ends, strict=True)]
 
     async def replay(self, *, prompts: bool = True, tools: Sequence[Any] | None = None, **options: Any) -> Run:
         """Run it again, offline, with an agent made with these options. Raises ReplayDifference for the first change.
@@ -97,7 +97,7 @@ class Recording:
 class _Replay:
     """One request that is replayed on a thread."""
 
-    request: RequestReplay
+    request: RecordedRequest
     storage: Storage
     thread_id: str
     options: Mapping[str, Any]

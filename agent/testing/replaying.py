@@ -1,7 +1,7 @@
-"""What replays one request of a recording: a model, tools, executors, hooks and a listener that do as was recorded.
+"""A recorded request, and a model, tools, executors, hooks and a listener that do what it recorded.
 
-Each finds what it is to do by its place: the step, the observation, the reply's number in its step. So the order in
-which parallel things happen does not matter.
+Each finds its record by place: the step, the observation, the number of the reply in its step. So the order of
+parallel work does not matter.
 """
 
 import json
@@ -37,31 +37,31 @@ from donewhen.state.run import Json
 from donewhen.state.settings import ROLES, Settings
 
 MOST_LINES = 60
-"""Of a difference, what is shown."""
+"""The most lines shown of a difference."""
 CONTEXT_CHARS = 100
-"""Of a line that is the same, in a difference."""
+"""The most characters shown of a line that is the same on both sides."""
 FREE = {"input": 0, "output": 0}
 ACTS = ("start", "answer", "steer", "audit", "undone", "cancel")
 DECISIONS = {each.__name__: each for each in (Refuse, Ask, Note)}
 
 
 @dataclass
-class RequestReplay:
+class RecordedRequest:
     """One request of a recording, while it is replayed."""
 
     rows: list[Json]
     """From its start to its end."""
     differences: list[str]
-    """What was different, in its order; the model, the tools and the executors add to it."""
+    """The differences found so far; the model, the tools and the executors add to them."""
     stop: Callable[[], None] = lambda: None
     """Stops the run at its next clean point."""
     stop_after: int | None = None
     """The number of replies after which a run was stopped, to be steered or cancelled."""
     served: Counter[Any] = field(default_factory=Counter)
-    """How many replies there were so far, by role and step."""
+    """The number of replies so far, by role and step."""
 
     def __post_init__(self) -> None:
-        """Sort the rows by what they are for."""
+        """Sort the rows by the call or hook that they belong to."""
         self.start = self.rows[0]
         self._results = self.of("result")
         self._used = [False] * len(self._results)
@@ -99,7 +99,7 @@ class RequestReplay:
         return Request.from_row(self.start, settings)
 
     def background(self) -> Json:
-        """Return options of an agent: what it knew besides the request."""
+        """Return options of an agent: the context, memory and AGENTS.md that it had."""
         texts = {name: text for row in self.of("background") for name, text in row["texts"].items()}
         given: Json = {name: texts[name] for name in ("context", "memory") if name in texts}
         return {**given, "skills": _RecordedSkills(texts["agents_md"])} if "agents_md" in texts else given
@@ -276,7 +276,7 @@ class RequestReplay:
 
 @dataclass(frozen=True)
 class _Place:
-    """Where a reply stands."""
+    """The place of a reply in its request."""
 
     role: str
     step: str | None
@@ -306,7 +306,7 @@ class _RecordedExecutor:
 
     about: Card
     name: str
-    request: RequestReplay
+    request: RecordedRequest
 
     async def card(self) -> Card:
         return self.about

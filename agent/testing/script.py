@@ -40,7 +40,7 @@ class Request:
 
     @property
     def tool_names(self) -> list[str]:
-        """The names of the offered tools, in order."""
+        """Return the names of the offered tools, in order."""
         return [tool.get("function", tool).get("name", "") for tool in self.tools]
 
     @property
@@ -90,7 +90,7 @@ class Queue:
     name: str
     replies: Replies
     times: int | None = None
-    """How often a policy has to be called; None means any number."""
+    """The number of calls that a policy must get; None means any number."""
     used: int = 0
 
     @property
@@ -138,7 +138,7 @@ class Script:
     def __init__(self, queues: dict[tuple[str | None, str | None], Queue], strict: bool, place: str = "") -> None:
         self.queues = queues
         self.place = place
-        """Where the script stands: `test_mail.py:12`."""
+        """The file and line of the script: `test_mail.py:12`."""
         self.strict = strict
         self.requests: list[Request] = []
         self.audits: list[Request] = []

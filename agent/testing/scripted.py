@@ -75,17 +75,17 @@ class ScriptedModel(BaseChatModel):
 
     @property
     def requests(self) -> list[Request]:
-        """All calls so far, in order."""
+        """Return all calls so far, in order."""
         return self.script.requests
 
     @property
     def audits(self) -> list[Request]:
-        """All audits so far without a scripted reply; they were answered that everything is shown."""
+        """Return all audits so far without a scripted reply; they were answered that everything is shown."""
         return self.script.audits
 
     @property
     def failures(self) -> list[AssertionError]:
-        """Assertions that failed inside the model: too many calls, or a policy's own."""
+        """Return the assertions that failed inside the model: too many calls, or a policy's own."""
         return self.script.failures
 
     def assert_exhausted(self) -> None:

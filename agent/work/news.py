@@ -171,7 +171,7 @@ class Notifier:
         self._task: asyncio.Task[None] | None = None
         self._again = False
         self._has_news = False
-        """Whether a run ended or paused here; what others left is worth no waiting at the end."""
+        """True if a run ended or paused here; for news that other processes left, `aclose` does not wait."""
         self._lock = asyncio.Lock()
 
     def wake(self, *, left: bool = False) -> None:

@@ -40,7 +40,7 @@ BEGUN = ""
 
 ENDED = ("completed", "partial", "failed", "cancelled", "exhausted")
 TRIES = 5
-"""How often a run is retried after a crash or an error, before it is left to a person."""
+"""The number of retries after crashes or errors, before a run is left to a person."""
 AT_ONCE = 1000
 """Threads read at once."""
 

@@ -1,7 +1,7 @@
-"""Write down, beside a thread, all that its runs met from outside, so that they can be replayed.
+"""Record, beside a thread, everything that its runs got from outside, so that they can be replayed.
 
-That is: requests, replies of models, results and questions of tools and executors, answers of people and what they said
-meanwhile, decisions of hooks, and what was done with an ended run.
+Recorded are requests, replies of models, results and questions of tools and executors, answers and interjections of
+people, decisions of hooks, and audits, undos and cancellations.
 """
 
 import hashlib
@@ -47,7 +47,7 @@ from donewhen.state.values import map_texts, store_label
 
 VERSION = 2
 METADATA = ("asks", "targets", "target", "paths", "check", "seconds")
-"""Of a tool, what decides how it is worked with."""
+"""The metadata of a tool that decides how it is used."""
 
 
 def _space(thread_id: str) -> tuple[str, ...]:

@@ -117,12 +117,12 @@ class Skills:
 
     @property
     def names(self) -> list[str]:
-        """The names of the active skills."""
+        """Return the names of the active skills."""
         return list(self._skills)
 
     @property
     def agents_md(self) -> str:
-        """The AGENTS.md of the workspace if it is trusted; else ""."""
+        """Return the AGENTS.md of the workspace if it is trusted; else ""."""
         return self._agents_md
 
     def _leave_out(self, problem: str) -> None:

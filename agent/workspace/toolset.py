@@ -36,7 +36,7 @@ PATH = ["path"]
 
 
 def workspace_tools(root: str | Path, *, commands: Sequence[str] = (), write: bool = True) -> list[BaseTool]:
-    """Tools confined to the folder `root`: find, read, tables, arithmetic, checks; writing unless `write=False`.
+    """Return tools confined to the folder `root`: find, read, tables, arithmetic, checks; writing unless `write=False`.
 
     `commands` are the programs run_command may start (names, or absolute paths); without any it does not exist. Each
     call of it asks, with its arguments, unless these were allowed: `make test`, or `python3 -m pytest *` for all that

@@ -134,12 +134,12 @@ def _common(one: bytes, other: bytes) -> int:
 
 @dataclass
 class _Standing:
-    """How the files of a folder stand, or would stand after some changes were undone."""
+    """The state of the files of a folder, now or after some changes were undone."""
 
     root: Root
     known: dict[Parts, str | None] = field(default_factory=dict)
     moved: list[tuple[Parts, Parts]] = field(default_factory=list)
-    """Where something is on disk, and where it would be."""
+    """The place of something on disk, now and after the undo."""
 
     def of(self, parts: Parts) -> str | None:
         """Return the fingerprint that a path would have. Raises ToolException where a link leads elsewhere."""

@@ -33,7 +33,7 @@ class Part:
 
     @property
     def style(self) -> str:
-        """Red when the limit is reached, yellow when it is near."""
+        """Return red when the limit is reached, yellow when it is near."""
         return "red" if self.share >= 1 else "yellow" if self.share >= NEAR else ""
 
 

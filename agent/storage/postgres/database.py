@@ -101,7 +101,7 @@ class PostgresDatabase:
             with mark_session(session):
                 yield saver, store
         finally:
-            await saver.flush()
+            await saver.writes.flush()
 
     async def find_free(self, thread_ids: Sequence[str]) -> list[str]:
         async with self._connections.borrow(session=False) as connection:

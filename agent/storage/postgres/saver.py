@@ -25,7 +25,7 @@ from typing_extensions import override
 
 from donewhen.agent.storage.cipher import StrictSerializer
 from donewhen.agent.storage.postgres.connections import PgConnection
-from donewhen.agent.storage.rounds import Rounds
+from donewhen.agent.storage.rounds import Rounds, Writes
 from donewhen.agent.storage.storage import unique_version
 from donewhen.agent.storage.store import RowStore, stop_batching
 from donewhen.state.private_langgraph import DeltaSnapshot
@@ -72,7 +72,8 @@ class SessionSaver(AsyncPostgresSaver):
     def __init__(self, store: "SessionStore") -> None:
         super().__init__(store.conn, serde=StrictSerializer())
         self.store, self.lock = store, store.lock
-        self.rounds: Rounds[Part] = Rounds()
+        self.rounds = Rounds()
+        self.writes: Writes[Part] = Writes(self.execute_parts)
         store.saver = self
 
     @override
@@ -93,9 +94,9 @@ class SessionSaver(AsyncPostgresSaver):
     ) -> RunnableConfig:
         place = config["configurable"]
         thread, space = str(place["thread_id"]), place.get("checkpoint_ns", "")
-        waits, over = self.rounds.put(config, checkpoint, metadata)
+        can_wait, over = self.rounds.note_checkpoint(config, checkpoint, metadata)
         if over:
-            await self.commit()  # a statement deletes nothing that it writes itself
+            await self.writes.write(())  # a statement deletes nothing that it writes itself
         values, inline = dict[str, Any](), dict[str, Any]()
         for name, value in checkpoint["channel_values"].items():
             if isinstance(value, str):
@@ -112,8 +113,9 @@ class SessionSaver(AsyncPostgresSaver):
         given = Jsonb(get_serializable_checkpoint_metadata(config, metadata))
         row = (thread, space, checkpoint["id"], place.get("checkpoint_id"), stored, given)
         gone = "DELETE FROM {} WHERE thread_id = %s AND checkpoint_ns = ANY(%s)"
-        parts = [(gone.format(table), (thread, over)) for table in _TABLES] if over else []
-        await self.commit([*parts, *_with_rows(_BLOBS, (thread, space), blobs), (_CHECKPOINT, row)], waits)
+        parts: list[Part] = [(gone.format(table), (thread, over)) for table in _TABLES] if over else []
+        parts += [*_with_rows(_BLOBS, (thread, space), blobs), (_CHECKPOINT, row)]
+        await self.writes.write(parts, can_wait=can_wait)
         return {"configurable": {"thread_id": thread, "checkpoint_ns": space, "checkpoint_id": checkpoint["id"]}}
 
     @override
@@ -124,19 +126,8 @@ class SessionSaver(AsyncPostgresSaver):
         at = (str(place["thread_id"]), place["checkpoint_ns"], place["checkpoint_id"], task_id, task_path)
         rows = [row[len(at) :] for row in self._dump_writes(*at, writes)]
         again = all(name in WRITES_IDX_MAP for name, _ in writes)
-        waits = self.rounds.can_wait(config, task_id, task_path) and not again  # no statement writes a row twice
-        await self.commit(_with_rows(_AGAIN if again else _ONCE, at, rows), waits)
-
-    async def flush(self) -> None:
-        """Commit what is held, at the end."""
-        await self.rounds.flush(self.execute_parts)
-
-    async def commit(self, parts: Sequence[Part] = (), waits: bool = False) -> None:
-        """Commit what is held and these parts in one statement; or hold these too."""
-        if waits:
-            self.rounds.hold(parts, self.execute_parts)
-        else:
-            await self.rounds.commit(lambda held: self.execute_parts([*held, *parts]))
+        can_wait = self.rounds.can_writes_wait(config, task_id, task_path) and not again  # no row is written twice
+        await self.writes.write(_with_rows(_AGAIN if again else _ONCE, at, rows), can_wait=can_wait)
 
     async def execute_parts(self, parts: list[Part]) -> None:
         """Execute parts as one statement."""
@@ -150,7 +141,7 @@ class SessionSaver(AsyncPostgresSaver):
     @override
     @asynccontextmanager
     async def _cursor(self, *, pipeline: bool = False) -> AsyncIterator[AsyncCursor[DictRow]]:
-        await self.commit()
+        await self.writes.write(())
         async with self.store._cursor(pipeline=pipeline) as cursor:
             yield cursor
 
@@ -182,8 +173,8 @@ class SessionStore(AsyncPostgresStore, RowStore):
             return await batch(asked)
 
         puts = any(isinstance(op, PutOp) for op in asked)
-        results = await (saver.rounds.commit(put) if puts else batch(asked))
-        self.saver.rounds.note_stored(asked)
+        results = await (saver.writes.commit_with(put) if puts else batch(asked))
+        saver.rounds.note_stored(asked)
         return results
 
     @override
@@ -212,7 +203,7 @@ class SessionStore(AsyncPostgresStore, RowStore):
     async def rows(self, sql: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
         """Execute one statement, and notify workers of queued work."""
         if sql.startswith("INSERT"):
-            await self.saver.commit()  # whoever reads where a thread is reads its checkpoint next
+            await self.saver.writes.write(())  # whoever reads where a thread is reads its checkpoint next
         if sql.startswith("INSERT") and values[1] == "queued":
             sql = f"WITH queued AS ({sql}) SELECT pg_notify('donewhen_queued', '')"
         async with self._cursor() as cursor:

@@ -51,7 +51,7 @@ SNIFFED = {
     "BOOLEAN": {"wrong": "count(*) FILTER ({c} IS NOT NULL AND (TRY_CAST({c} AS BOOLEAN) IS NULL OR ascii({c}) < 65))"},
     "VARCHAR": {"wrong": "count(*) FILTER (ascii({likely}) IN (34, 39))"},  # quotes, where none were seen
 }
-"""What shows that a type which fits the first rows is not that of all."""
+"""Conditions under which a type that fits the first rows does not fit all."""
 STRICT = ("DATE", "TIME", "TIMESTAMP", "TIMESTAMP WITH TIME ZONE")
 """Types of which DuckDB reads nothing else without an error: they need not be read as text."""
 EMPTY = "NULL"
@@ -74,7 +74,7 @@ class Column:
     filled: int = 0
     """The number of its values."""
     date_form: str = ""
-    """How its dates are read, such as `%d/%m/%Y`, where that has to be said."""
+    """The format of its dates, such as `%d/%m/%Y`, if it must be given."""
     settled: bool = False
     """True once all of its values were looked at; until then the type is a guess, and nobody is shown the column."""
 

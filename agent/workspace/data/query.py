@@ -30,7 +30,7 @@ main()
 
 
 class KnownFiles:
-    """What is known of data files since they were read: JSON by path, of the latest ones."""
+    """The known facts about data files since they were read: JSON by path, for the latest ones."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -42,7 +42,7 @@ class KnownFiles:
             return dict(self._known)
 
     def add(self, learned: dict[str, Any]) -> None:
-        """Remember more, and forget the oldest of what is too much."""
+        """Remember more, and forget the oldest if it is too much."""
         with self._lock:
             self._known = {**{path: known for path, known in self._known.items() if path not in learned}, **learned}
             size = sum(len(json.dumps(known)) for known in self._known.values())
@@ -51,14 +51,14 @@ class KnownFiles:
 
 
 class Reply(Output):
-    """What the process prints: how far it is goes to whoever streams the run, the last line is its answer."""
+    """The output of the process: progress goes to the stream of the run, the last line is the answer."""
 
     def __init__(self) -> None:
         super().__init__(KEPT_BYTES)
         self._tell = _stream_writer()
 
     def add(self, data: bytes) -> None:
-        """Take what came next."""
+        """Add the next output."""
         super().add(data)
         for line in data.splitlines():
             if line.startswith(PROGRESS):
@@ -67,7 +67,7 @@ class Reply(Output):
 
 
 def _stream_writer() -> Callable[[Any], None]:
-    """Return what writes to the stream of the run; outside of a run nobody listens."""
+    """Return a function that writes to the stream of the run; outside of a run it does nothing."""
     try:
         return get_stream_writer()
     except (RuntimeError, KeyError):

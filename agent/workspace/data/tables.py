@@ -24,10 +24,10 @@ SNIFFED_ROWS = 20_480
 """Rows by which the form of a large file is guessed, before one read of all shows whether that holds."""
 SAMPLED_ROWS = SNIFFED_ROWS // 2
 FEW_BYTES = "buffer_size = 4_000_000"
-"""What is read at once where only the first rows are wanted."""
+"""The bytes read at once if only the first rows are wanted."""
 FILLED, LIKELY = {"filled": "count({c})"}, {"likely": "count({likely})"}
 QUIET_NS = 50_000_000
-"""How long a file must not have changed: two changes within a tick of its file system's clock look like one."""
+"""The time without a change that a file needs: two changes within a tick of the file system's clock look like one."""
 
 
 class Refused(Exception):
@@ -40,7 +40,7 @@ class Table:
 
     path: str
     file: str
-    """What is read: the file, or a copy of it in UTF-8."""
+    """The file that is read: the original, or a copy of it in UTF-8."""
     reader: str
     how: list[str]
     options: str = ""
@@ -94,9 +94,9 @@ class Tables:
         self.refused: list[str] = []
         self.remembered: Mapping[str, Any] = remembered or {}
         self.learned: dict[str, Any] = {}
-        """What is to be remembered, by path."""
+        """New facts to remember, by path."""
         self.doing = "reading"
-        """What takes its time just now, in words for people."""
+        """The current work, in words for people."""
 
     def view(self, path: str, sql: str | None = None) -> None:
         """Make a file, or all files matching a pattern, readable in SQL by this name; unreliable reads fail.

@@ -355,12 +355,12 @@ async def test_what_waits_is_seen_soon(kind: str, tmp_path: Path) -> None:
 @asynccontextmanager
 async def _busy(saver: Any) -> AsyncIterator[None]:
     """The connection is at work for somebody else."""
-    if not hasattr(saver, "session"):
+    if not hasattr(saver, "file"):
         async with saver.lock:
             yield
         return
     over = threading.Event()
-    working = saver.session.file.call(lambda _: over.wait(10), alone=True)
+    working = saver.file.call(lambda _: over.wait(10), alone=True)
     try:
         yield
     finally:

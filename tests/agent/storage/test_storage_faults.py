@@ -6,13 +6,14 @@ import sqlite3
 import sys
 from contextlib import closing
 from pathlib import Path
+from typing import cast
 
 import psycopg
 import pytest
 
 from donewhen import ConfigError, StorageError
 from donewhen.agent.storage import Storage, parse_url
-from donewhen.agent.storage.sqlite import SqliteDatabase
+from donewhen.agent.storage.sqlite import FileSaver, SqliteDatabase
 from donewhen.agent.storage.table import TABLES
 from tests.kit.storage.cases import open_storage
 from tests.kit.storage.servers import fresh_postgres_url
@@ -208,14 +209,11 @@ async def test_a_file_whose_making_was_cut_off_is_made_whole(tmp_path: Path) -> 
 
 async def test_commits_are_on_disk(tmp_path: Path) -> None:
     """A power cut loses nothing that was recorded: WAL with full synchronisation, on the one connection."""
-    async with SqliteDatabase(tmp_path / "runs.db").open("t", writes=True) as (saver, store):
-        for each in (saver, store):
-            for pragma, value in (("synchronous", 2), ("journal_mode", "wal"), ("busy_timeout", 30_000)):
-                asked = f"PRAGMA {pragma}"
-                found = await each.session.file.call(
-                    lambda file, asked=asked: file.connection.execute(asked).fetchall()
-                )  # type: ignore[union-attr]
-                assert found == [(value,)]
+    async with SqliteDatabase(tmp_path / "runs.db").open("t", writes=True) as (saver, _):
+        for pragma, value in (("synchronous", 2), ("journal_mode", "wal"), ("busy_timeout", 30_000)):
+            asked = f"PRAGMA {pragma}"
+            found = await cast(FileSaver, saver).file.call(lambda file, asked=asked: [*file.connection.execute(asked)])
+            assert found == [(value,)]
 
 
 async def test_a_locked_file(tmp_path: Path) -> None:

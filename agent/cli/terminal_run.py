@@ -1,0 +1,308 @@
+"""A run at the terminal: work until a person is needed, ask, continue, and end on Ctrl-C or SIGTERM.
+
+People are asked outside the event loop, so that Ctrl-C works while they think.
+"""
+
+import asyncio
+import logging
+import signal
+import sys
+import threading
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from dataclasses import dataclass, field
+from types import FrameType
+from typing import Any, Self, TypeVar
+
+from donewhen.agent.agent import Agent
+from donewhen.agent.cli.options import OutputOptions
+from donewhen.agent.cli.result import Exit, next_text, print_json, report, resume_words
+from donewhen.agent.cli.screen.asking import PROMPT, Later, Person
+from donewhen.agent.cli.screen.terminal import Keyboard, Terminal
+from donewhen.agent.cli.screen.views import Progress, View
+from donewhen.agent.run import Run
+from donewhen.agent.stream import RunStream
+from donewhen.agent.workspace import WORKSPACE_TOOLS
+from donewhen.state import errors
+from donewhen.state.records import Pause
+from donewhen.state.run import Json
+
+PATIENCE = 10.0
+"""Seconds that current work has to end before it is cut off; a second signal cuts it off at once."""
+AGAIN = 0.3
+"""Seconds after which work that was cut off and still waits is cut off again."""
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+CONFINED = frozenset(WORKSPACE_TOOLS) - {"run_command"}
+"""Tools that cannot leave the folder; no MCP server may use their names. `--yes` approves only their calls."""
+Result = TypeVar("Result")
+OpenAgent = Callable[[AsyncExitStack], Coroutine[Any, Any, Agent]]
+Begin = Callable[[Agent], Coroutine[Any, Any, RunStream | Run]]
+"""Returns the first events of a run, or its current state."""
+
+
+@dataclass
+class TerminalRun:
+    """A run, with who answers its questions: the person at the terminal, `--yes`, or nobody."""
+
+    terminal: Terminal
+    output: OutputOptions
+    metadata: Json | None = None
+    """What further requests on the thread keep; None if there is only one request."""
+    progress: Progress = field(default_factory=Progress)
+    drafts: dict[str, str] = field(default_factory=dict)
+    """Unsent edits of plans, by the pause's id."""
+    agent: Agent = field(init=False)
+    stopping: "Stopping" = field(init=False)
+
+    def work(self, open_agent: OpenAgent, begin: Begin) -> Exit:
+        """Carry the run on until nobody answers any more, and print how it stands."""
+        archive = self.output.archive
+        with asyncio.Runner() as runner, Stopping(runner, self._say_stopping) as stopping, mute_log(archive.config.log):
+            self.stopping, stack = stopping, AsyncExitStack()
+            try:
+                self.agent = stopping.run(open_agent(stack))
+                stopping.drain = self.agent.drain
+                begun = stopping.run(begin(self.agent))
+                while True:
+                    run = self._carry_on(begun)
+                    if stopping.is_asked and run.status == "running":
+                        raise stopping.error()
+                    shown, quiet = self.progress.answer.whole, self.output.quiet
+                    code = report(
+                        run, self.terminal, archive.storage_option, json=archive.json, quiet=quiet, shown=shown
+                    )
+                    if not (goal := self._next_goal(run)):
+                        return code
+                    self.progress.rows = {}
+                    begun = self.agent.stream(goal, thread_id=run.thread_id, metadata=self.metadata)
+            except KeyboardInterrupt as stop:
+                return self._report_interrupt(Exit.TERMINATED if isinstance(stop, Terminated) else Exit.INTERRUPTED)
+            except errors.DoneWhenError:
+                if self.progress.started:
+                    if self._resume():
+                        self.terminal.line(self.terminal.say("kept"))
+                    self.terminal.line(self._go_on(), whole=True)
+                raise
+            finally:
+                runner.run(stack.aclose())
+
+    def _carry_on(self, begun: RunStream | Run) -> Run:
+        """Return the run once nobody answers any more, or the command was asked to end."""
+        run = begun if isinstance(begun, Run) else self._follow(begun)
+        self.take(run)
+        while not self.stopping.is_asked and (answers := self._answers(run)) is not None:
+            run = self._follow(self.agent.stream_resume(run.thread_id, answers))
+            self.take(run)
+        return run
+
+    def take(self, run: Run) -> None:
+        """Note the state of the run; from here on the terminal uses its language."""
+        self.progress.take(run)
+        self.terminal = self.terminal.in_language(run.language)
+
+    # Following events ------------------------------------------------------------------------------------------------
+
+    def _follow(self, events: RunStream) -> Run:
+        """Show the events, and return the run as they leave it."""
+        with View(self.terminal, self.progress, quiet=self.output.archive.json or self.output.quiet) as view:
+            self.stopping.run(self._show(events, view))
+        end = self.progress.end or {}
+        if end.get("type") == "error":
+            raise _error(end)
+        return events.run or self.stopping.run(self.agent.get(self.progress.thread_id))
+
+    async def _show(self, events: RunStream, view: View) -> None:
+        async with events, self._listening(view):
+            async for event in events:
+                view.show(event)
+                if self.output.events:
+                    print_json(event)
+
+    @asynccontextmanager
+    async def _listening(self, view: View) -> AsyncIterator[None]:
+        """Tell the run what a person types meanwhile, line by line; show what was not sent in the end."""
+        terminal = self.terminal
+        if view.live is None or not terminal.listens:
+            yield
+            return
+        sending, in_order = list[asyncio.Task[None]](), asyncio.Lock()
+
+        async def send(text: str) -> None:
+            async with in_order:
+                try:
+                    await self.agent.tell(self.progress.thread_id, text)
+                except errors.DoneWhenError as error:
+                    terminal.line(terminal.say("not_sent", text=text, why=error), "yellow")
+                else:
+                    terminal.line(terminal.say("sent", text=text), "dim")
+
+        with Keyboard(sys.stdin.fileno(), lambda text: sending.append(asyncio.create_task(send(text)))) as keyboard:
+            view.draft = lambda: keyboard.draft
+            try:
+                yield
+            finally:
+                view.draft = None
+        await asyncio.gather(*sending)
+        if keyboard.draft.strip():
+            terminal.line(terminal.say("not_sent", text=keyboard.draft, why=terminal.say("no_enter")), "yellow")
+
+    # Asking the person -----------------------------------------------------------------------------------------------
+
+    def _answers(self, run: Run) -> dict[str, Any] | None:
+        """Return answers by id to the open questions; None if nobody answers now."""
+        if run.status != "waiting":
+            return None
+        if self.output.yes and (
+            agreed := {pause["id"]: {"type": "approve"} for pause in run.pending if _is_agreed(pause)}
+        ):
+            return agreed
+        if not self.terminal.interactive:
+            return None
+        self._discard_typed()
+        self.progress.plan = None  # the person sees it now
+        person = Person(self.terminal, self.terminal.read, self.output.archive.config.editor, self.drafts)
+        try:
+            return {run.pending[0]["id"]: person.ask(run.pending[0])}
+        except Later:
+            return None
+
+    def _next_goal(self, run: Run) -> str:
+        """Ask the person for the next goal; return "" for none."""
+        if self.metadata is None or run.status in ("waiting", "running") or not self.terminal.interactive:
+            return ""
+        self._discard_typed()
+        self.terminal.line("")
+        self.terminal.line(self.terminal.say("follow_up"), "dim")
+        try:
+            return self.terminal.read(PROMPT).strip()
+        except (EOFError, KeyboardInterrupt):
+            return ""
+
+    def _discard_typed(self) -> None:
+        """Keep what was typed while the run worked from being an answer or the next goal, and say so."""
+        if self.terminal.discard_typed() and (steer := self._resume("--steer", "…")):
+            self.terminal.line(self.terminal.say("unread", command=steer), "dim", whole=True)
+
+    # Stopping --------------------------------------------------------------------------------------------------------
+
+    def _resume(self, *answer: str) -> str | None:
+        """Return the command that continues the run, if one can."""
+        return resume_words(self.progress.thread_id, self.output.archive.storage_option, *answer)
+
+    def _go_on(self) -> str:
+        """Return how to continue, in words."""
+        return next_text(self.terminal, "go_on_with", self._resume())
+
+    def _say_stopping(self) -> None:
+        """Say that the run will stop, below the line where the terminal shows the key."""
+        self.terminal.line(f"\n{self.terminal.say('stopping')}")
+
+    def _report_interrupt(self, code: Exit) -> Exit:
+        terminal, thread_id = self.terminal, self.progress.thread_id
+        terminal.line("")
+        if not thread_id:
+            terminal.line(terminal.say("not_started"), "yellow")
+            return code
+        terminal.line(terminal.say("terminated" if code is Exit.TERMINATED else "interrupted"), "yellow")
+        terminal.line(self._go_on(), "yellow", whole=True)
+        self.output.archive.finish({"thread_id": thread_id, "status": "running", "resume": self._resume()})
+        return code
+
+
+@contextmanager
+def mute_log(log: str) -> Iterator[None]:
+    """Keep the log from repeating what the terminal shows, unless a log was asked for."""
+    logger = logging.getLogger("donewhen.graph")
+    logger.disabled = not log
+    try:
+        yield
+    finally:
+        logger.disabled = False
+
+
+def _is_agreed(pause: Pause) -> bool:
+    """Return whether --yes covers a pause; an answer that was refused is not repeated blindly."""
+    if pause.get("problem"):
+        return False
+    return pause["kind"] == "plan" or (pause["kind"] == "tool" and pause.get("tool") in CONFINED)
+
+
+def _error(event: Mapping[str, Any]) -> errors.DoneWhenError:
+    """Return the error of a terminal event; one of ours by its name, if it is one."""
+    kind = getattr(errors, str(event.get("kind")), errors.DoneWhenError)
+    known = isinstance(kind, type) and issubclass(kind, errors.DoneWhenError) and kind is not errors.PlanError
+    return kind(str(event.get("text"))) if known else errors.DoneWhenError(str(event.get("text")))
+
+
+class Terminated(KeyboardInterrupt):
+    """The command was ended by SIGTERM."""
+
+
+class Stopping:
+    """While entered, both signals interrupt the command; while the agent runs, they ask it to stop first.
+
+    The first signal lets the current call end, and `say` tells the person; the second one stops at once.
+    """
+
+    def __init__(self, runner: asyncio.Runner, say: Callable[[], None]) -> None:
+        self.drain: Callable[[], None] | None = None
+        """Asks the agent to stop at a clean point; without it, work is cut off at once."""
+        self._runner = runner
+        self._say = say
+        self._came: list[int] = []
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._task: asyncio.Task[Any] | None = None
+        self._before: dict[int, Any] = {}
+
+    @property
+    def is_asked(self) -> bool:
+        """Return whether the command was asked to end."""
+        return bool(self._came)
+
+    def error(self) -> KeyboardInterrupt:
+        """Return the exception that ends the command."""
+        return Terminated() if signal.SIGTERM in self._came else KeyboardInterrupt()
+
+    def __enter__(self) -> Self:
+        if threading.current_thread() is threading.main_thread():
+            self._before = {number: signal.signal(number, self._on_signal) for number in SIGNALS}
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    def run(self, work: Coroutine[Any, Any, Result]) -> Result:
+        """Run a coroutine to its end, which may come early. Raises `error` if it had to be cut off."""
+        self._loop = self._runner.get_loop()
+        try:
+            return self._runner.run(self._remember(work))
+        except asyncio.CancelledError:
+            if self._came:
+                raise self.error() from None
+            raise
+        finally:
+            self._loop = self._task = None
+
+    async def _remember(self, work: Coroutine[Any, Any, Result]) -> Result:
+        self._task = asyncio.current_task()
+        return await work
+
+    def _on_signal(self, number: int, frame: FrameType | None) -> None:
+        self._came.append(number)
+        if self._loop is None or len(self._came) > len(SIGNALS):
+            raise self.error()
+        self._loop.call_soon_threadsafe(self._stop, len(self._came) > 1)
+
+    def _stop(self, again: bool) -> None:
+        """Ask the run to stop, in the loop; cut it off later, or on a second request."""
+        if self.drain is not None:
+            self.drain()
+        if self._loop is None or self._task is None:
+            return  # it ended meanwhile
+        waits = self.drain is not None and not again
+        if waits:
+            self._say()
+        self._loop.call_later(PATIENCE if waits else 0.0, self._task.cancel)
+        if again:
+            self._loop.call_later(AGAIN, self._task.cancel)
