@@ -174,8 +174,8 @@ class Agent:
         """By thread: the graph with the tools that its run was given."""
         self._sessions: set[Session] = set()
         queue = queue or QUEUE
-        tell = notify or notify_of(config)
-        self._notifier = Notifier(self.storage, queue, tell, config.secrets) if tell else None
+        notify = notify or notify_of(config)
+        self._notifier = Notifier(self.storage, queue, notify, config.secrets) if notify else None
         tracing = None
         if trace or config.trace:
             from donewhen.agent.tracing import tracing_of

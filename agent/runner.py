@@ -64,7 +64,7 @@ from donewhen.agent.work.queue import (
     update_row,
     withdraw_answers,
     write_crash,
-    write_stand,
+    write_status,
 )
 from donewhen.agent.work.recorder import Recorder, recording
 from donewhen.agent.work.schedules import keep_schedule
@@ -216,12 +216,12 @@ async def write_end(store: ThreadStore, run: Run, values: Json, **change: Any) -
     row = await store.threads.get(run.thread_id) or {}
     change["news"] = await leave_news(store, run, row, int(values.get("turn") or 1))
     change |= {"turn": values.get("turn", 0), "version": values.get("version", 0)}
-    await write_stand(store, run, row, **change)
+    await write_status(store, run, row, **change)
     if run.outcome and (row.get("settings") or {}).get("when_busy") == "next_round":
         left = await read_interjections(store, run.thread_id, str(values.get("interjection_cursor") or ""))
         if said := "\n".join(str(one["text"]) for one in left if not one.get("heard")):
             run = replace(run, problem=f"said when the work was done already, and not followed: {said[:LATE_CHARS]}")
-            await write_stand(store, run, row, **{**change, "problem": run.problem})
+            await write_status(store, run, row, **{**change, "problem": run.problem})
     return await enqueue_left_answers(store, run)
 
 
@@ -434,7 +434,7 @@ class Runner:
             await recorder.begin(turn, request, self.executors, self.record(request.settings))
         if snapshot:
             await self._put_away(held, snapshot)
-        await session.tell(stamp_event(thread_id, {"type": "started", "goal": request.goal}))
+        await session.send(stamp_event(thread_id, {"type": "started", "goal": request.goal}))
         return await self._drive(held, session, {"messages": messages}, request.settings)
 
     async def _put_away(self, held: HeldThread, snapshot: StateSnapshot) -> None:
@@ -467,18 +467,18 @@ class Runner:
             if given.form and snapshot.values and given.form.schema != (snapshot.values.get("output_schema") or {}):
                 raise ConfigError("output_type: the run was started with another one, or with none")
             run, settings = self._open(held, snapshot, given.settings)
-            noted: Json = {"settings": settings if given.settings else None}
+            change: Json = {"settings": settings if given.settings else None}
             if given.steer:
                 command: Any = steer_input(run, given.steer)
             else:
                 answers = overdue_answers(run, settings)
                 if given.answer is not MISSING:
                     answers = admit(run, row, given.answer, given.shown)
-                    noted["answered"] = digests(answers, given.answer)
+                    change["answered"] = digests(answers, given.answer)
                 command = resume_command(run, answers, snapshot.values, self.executors, settings)
             if command is not None or run.status == "running":
                 self.prepare(settings)  # before the answer is taken: without a key the run would fail
-            return await self._go_on(held, session, run, command, settings, noted)
+            return await self._go_on(held, session, run, command, settings, change)
 
     async def run_submitted(self, session: Session) -> Run:
         """Carry out what was submitted for the session's thread; if nothing is left of it, continue the thread."""
@@ -493,16 +493,16 @@ class Runner:
             settings = merge_settings(settings_in(row) or Settings(), given)
             return await self._begin(held, session, Request.from_row(row, settings), snapshot)
         run, settings = self._open(held, snapshot, given)
-        noted: Json = {"settings": settings if given else None}
+        change: Json = {"settings": settings if given else None}
         open_ids = {pause["id"] for pause in run.pending}
         if answers := {id: value for id, value in queued_answers(row).items() if id in open_ids}:
             answers = address(run, row, answers, held.thread_id)
-            noted["answered"] = digests(answers)
+            change["answered"] = digests(answers)
         answers = answers or overdue_answers(run, settings)
         command = resume_command(run, answers, snapshot.values, self.executors, settings)
         if command is None and run.status != "running":
             return await write_end(held.store, run, snapshot.values)
-        return await self._go_on(held, session, run, command, settings, noted)
+        return await self._go_on(held, session, run, command, settings, change)
 
     def _open(self, held: HeldThread, snapshot: StateSnapshot, given: SettingsLike) -> tuple[Run, Settings]:
         """Return the run of a thread to continue, and its settings merged with the given ones."""
@@ -513,17 +513,17 @@ class Runner:
         return read_run(held.thread_id, require_thread(held.thread_id, snapshot), settings, self.form), settings
 
     async def _go_on(
-        self, held: HeldThread, session: Session, run: Run, command: Any, settings: Settings, noted: Json
+        self, held: HeldThread, session: Session, run: Run, command: Any, settings: Settings, change: Json
     ) -> Run:
         """Continue a run with a command, or unchanged without one; a waiting or finished run is returned as it is."""
-        await session.tell(stamp_event(run.thread_id, {"type": "started", "goal": run.goal}))
+        await session.send(stamp_event(run.thread_id, {"type": "started", "goal": run.goal}))
         if command is None and run.status != "running":
             return run
         await update_row(
-            held.store, run.thread_id, held.row, goal=run.goal or None, **noted, **self._notification_state
+            held.store, run.thread_id, held.row, goal=run.goal or None, **change, **self._notification_state
         )
         if self.record:
-            await Recorder(held.store, run.thread_id).go_on(command, run.pending, noted.get("settings"))
+            await Recorder(held.store, run.thread_id).go_on(command, run.pending, change.get("settings"))
         return await self._drive(held, session, command, settings)
 
     async def audit(self, session: Session, given: SettingsLike) -> Run:
@@ -537,7 +537,7 @@ class Runner:
             set_turn(thread_id, values.get("turn", 1))
             await update_row(held.store, thread_id, held.row)
             await held.graph.aupdate_state(make_config(thread_id), {"ending": ending}, as_node="advance")
-            await session.tell(stamp_event(thread_id, {"type": "started", "goal": values.get("goal", "")}))
+            await session.send(stamp_event(thread_id, {"type": "started", "goal": values.get("goal", "")}))
             if self.record:
                 await Recorder(held.store, thread_id).write(
                     "audit", settings=read_settings(given).model_dump(mode="json", exclude_unset=True)
@@ -605,7 +605,7 @@ class Runner:
                         if event["type"] == "outcome":
                             session.outcome = event
                         else:
-                            await session.tell(event)
+                            await session.send(event)
                 if snapshot := _ended(last, config) or await read_routed(graph, config):
                     break
         except GraphDrained:

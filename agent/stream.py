@@ -43,7 +43,7 @@ class Session:
         self.control: RunControl = RunControl()
         self.run: Run | None = None
         self.error: Exception | None = None
-        self.has_told: bool = False
+        self.has_sent: bool = False
         """False until the first event; before it an error is raised instead of sent."""
         self.outcome: Event | None = None
         """The run's outcome event from its graph; it is sent last, together with the run."""
@@ -71,9 +71,9 @@ class Session:
             self._events.put_nowait({**place, **end})  # type: ignore[arg-type]
             self._free.set_result(None)
 
-    async def tell(self, event: Event) -> None:
+    async def send(self, event: Event) -> None:
         """Send an event, and wait until the next one is wanted."""
-        self.has_told = True
+        self.has_sent = True
         if not self.left and not self.muted:
             self._events.put_nowait(event)
             await self._events.join()
@@ -85,7 +85,7 @@ class Session:
         return await self._events.get()
 
     def _confirm_last(self) -> None:
-        with suppress(ValueError):  # the first time, nothing was told
+        with suppress(ValueError):  # the first time, nothing was sent
             self._events.task_done()
 
     @property
@@ -193,7 +193,7 @@ class RunStream:
         event = await self._session.next()
         if event["type"] in ("waiting", "outcome", "error"):
             self._over = True
-            if self.error and not self._session.has_told:
+            if self.error and not self._session.has_sent:
                 raise self.error
         return event
 

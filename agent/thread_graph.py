@@ -23,7 +23,7 @@ from donewhen.agent.request import check_begun
 from donewhen.agent.run import read_run, require_thread
 from donewhen.agent.runner import Compiled, HeldThread, hold, on_saver, read_routed, traced, write_end
 from donewhen.agent.storage import Storage
-from donewhen.agent.storage.storage import Worked
+from donewhen.agent.storage.storage import SaverAndStore
 from donewhen.agent.work.queue import settings_in, update_row
 from donewhen.graph.executors.executor import Executors
 from donewhen.graph.sync import iterate, wait
@@ -119,7 +119,7 @@ class ThreadGraph(CompiledStateGraph[Any, Settings, Any, Any]):
     @asynccontextmanager
     async def _work(
         self, thread: str, input: Any, config: RunnableConfig | None, options: Mapping[str, Any]
-    ) -> AsyncIterator[tuple[Any, RunnableConfig | None, dict[str, Any], Worked]]:
+    ) -> AsyncIterator[tuple[Any, RunnableConfig | None, dict[str, Any], SaverAndStore]]:
         """Hold the thread; yield the checked input, its configuration and options, and what to save it in."""
         async with hold(self.storage, self.plain, thread) as held:
             where = merge_configs(self.config, config)
@@ -137,8 +137,8 @@ class ThreadGraph(CompiledStateGraph[Any, Settings, Any, Any]):
             chosen = {**options, "context": settings, "durability": options.get("durability") or "sync"}
             fresh = isinstance(input, Mapping) and not snapshot.tasks
             with traced(self.tracing, held, config or {}, fresh=fresh, current=False) as (given, trace):
-                noted = {"settings": settings, "answered": answered, "trace": trace or None}
-                await update_row(held.store, thread, held.row, **noted)
+                change = {"settings": settings, "answered": answered, "trace": trace or None}
+                await update_row(held.store, thread, held.row, **change)
                 if input is None and not travels:
                     await read_routed(held.graph, where)
                 yield input, given, chosen, (held.saver, held.store)

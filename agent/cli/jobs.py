@@ -43,14 +43,14 @@ def run_worker(archive: Archive, *, concurrency: int) -> Exit:
 
     async def work() -> Worker:
         async with _Agents(config) as agents:
-            storage, tell = open_storage(config.storage, key=config.key), notify_of(config)
+            storage, notify = open_storage(config.storage, key=config.key), notify_of(config)
             worker = Worker(
                 storage,
                 QUEUE,
                 agents.of,
                 concurrency=concurrency,
-                tell=lambda thread, said: terminal.line(f"{thread}: {said}"),
-                notifier=Notifier(storage, QUEUE, tell, config.secrets) if tell else None,
+                report=lambda thread, event: terminal.line(f"{thread}: {event}"),
+                notifier=Notifier(storage, QUEUE, notify, config.secrets) if notify else None,
             )
             loop, came = asyncio.get_running_loop(), list[int]()
             task = asyncio.ensure_future(worker.run())

@@ -10,7 +10,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.store.memory import InMemoryStore
 
 from donewhen.agent.storage.cipher import StrictSerializer
-from donewhen.agent.storage.storage import Hear, Opened, wait_unnotified
+from donewhen.agent.storage.storage import SaverAndRows, WaitForWork, wait_unnotified
 from donewhen.agent.storage.store import RowStore, escape_namespace
 from donewhen.agent.storage.table import TABLE
 from donewhen.state.errors import StorageError, ThreadBusy
@@ -44,7 +44,7 @@ class MemoryDatabase:
         self._held: set[str] = set()
 
     @asynccontextmanager
-    async def open(self, thread_id: str | None, *, writes: bool) -> AsyncIterator[Opened]:
+    async def open(self, thread_id: str | None, *, writes: bool) -> AsyncIterator[SaverAndRows]:
         if thread_id is None:
             yield self._saver, self._store
             return
@@ -57,7 +57,7 @@ class MemoryDatabase:
             self._held.discard(thread_id)
 
     @asynccontextmanager
-    async def listen(self) -> AsyncIterator[tuple[Opened, Hear]]:
+    async def listen(self) -> AsyncIterator[tuple[SaverAndRows, WaitForWork]]:
         yield (self._saver, self._store), wait_unnotified
 
     async def find_free(self, thread_ids: Sequence[str]) -> list[str]:

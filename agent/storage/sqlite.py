@@ -33,7 +33,15 @@ from langgraph.store.sqlite import SqliteStore
 
 from donewhen.agent.storage.cipher import Cipher, StrictSerializer
 from donewhen.agent.storage.rounds import Rounds, Writes, finish
-from donewhen.agent.storage.storage import Hear, Opened, causes, counted_version, locks, unique_version, wait_unnotified
+from donewhen.agent.storage.storage import (
+    SaverAndRows,
+    WaitForWork,
+    causes,
+    counted_version,
+    locks,
+    unique_version,
+    wait_unnotified,
+)
 from donewhen.agent.storage.store import SQLITE_KINDS, RowStore, deletion_statements
 from donewhen.agent.storage.table import MIGRATIONS, TABLE, migration, missing_marks, version_of
 from donewhen.state.errors import StorageError, ThreadBusy
@@ -183,7 +191,7 @@ class SqliteFile:
     def call(
         self, work: Callable[["SqliteFile"], Returned], *, writes: bool = True, alone: bool = False
     ) -> asyncio.Future[Returned]:
-        """Queue a call and wait for its result."""
+        """Queue a call; return the future of its result."""
         loop = asyncio.get_running_loop()
         call = _Call(work, writes, alone, loop, loop.create_future())
         self._calls.put(call)
@@ -472,7 +480,7 @@ class SqliteDatabase:
         self._locks = path.with_name(path.name + ".locks")
 
     @asynccontextmanager
-    async def open(self, thread_id: str | None, *, writes: bool) -> AsyncIterator[Opened]:
+    async def open(self, thread_id: str | None, *, writes: bool) -> AsyncIterator[SaverAndRows]:
         async with AsyncExitStack() as stack:
             file = await self._prepare(stack)
             if thread_id is not None:
@@ -485,7 +493,7 @@ class SqliteDatabase:
             yield saver, FileStore(saver)
 
     @asynccontextmanager
-    async def listen(self) -> AsyncIterator[tuple[Opened, Hear]]:
+    async def listen(self) -> AsyncIterator[tuple[SaverAndRows, WaitForWork]]:
         async with self.open(None, writes=False) as opened:
             yield opened, wait_unnotified
 
@@ -555,7 +563,7 @@ class SqliteDatabase:
         self._prepare_place()
         file = await stack.enter_async_context(open_shared(self._path, self._patience))
         if self._cipher not in file.fit:
-            if not await file.call(self._is_set_up, alone=True):
+            if not await file.call(self._configure, alone=True):
                 await self._set_up(file)
             file.fit.add(self._cipher)
         return file
@@ -572,8 +580,8 @@ class SqliteDatabase:
         finally:
             lock.release()
 
-    def _is_set_up(self, file: SqliteFile) -> bool:
-        """Configure the connection, and return whether the file is set up."""
+    def _configure(self, file: SqliteFile) -> bool:
+        """Configure the connection; return whether the file is set up."""
         file.connection.run("PRAGMA synchronous = FULL")
         if self._missing_marks(file) or _value(file.connection, "PRAGMA journal_mode") != "wal":
             return False

@@ -39,9 +39,9 @@ def check_thread_id(thread_id: object) -> str:
     return thread_id
 
 
-Opened = tuple[BaseCheckpointSaver[Any], RowStore]
+SaverAndRows = tuple[BaseCheckpointSaver[Any], RowStore]
 """The saver and store that a database opens; a Storage wraps the store in a `ThreadStore`."""
-Worked = tuple[BaseCheckpointSaver[Any], ThreadStore]
+SaverAndStore = tuple[BaseCheckpointSaver[Any], ThreadStore]
 locks: WeakSet[Any] = WeakSet()
 """Holders of locks by descriptor. A forked child closes its copies, because it would hold the locks."""
 
@@ -55,12 +55,12 @@ def _close_locks() -> None:
 if hasattr(os, "register_at_fork"):  # on Windows nothing forks
     os.register_at_fork(after_in_child=_close_locks)
 
-Hear = Callable[[asyncio.Event, float], Awaitable[None]]
+WaitForWork = Callable[[asyncio.Event, float], Awaitable[None]]
 """Waits for at most this many seconds, until the event is set or any process queues a thread."""
 
 
 async def wait_unnotified(event: asyncio.Event, seconds: float) -> None:
-    """Wait as `Hear` does, for a database that does not notify."""
+    """Wait as `WaitForWork` does, for a database that does not notify."""
     with suppress(TimeoutError):
         await asyncio.wait_for(event.wait(), seconds)
 
@@ -72,14 +72,14 @@ class Database(Protocol):
     at_once: int
     """The most sessions that a process can have open at once."""
 
-    def open(self, thread_id: str | None, *, writes: bool) -> AbstractAsyncContextManager[Opened]:
+    def open(self, thread_id: str | None, *, writes: bool) -> AbstractAsyncContextManager[SaverAndRows]:
         """Open a session that closes at the end: under the lock of a given thread, read-only without `writes`.
 
         Raises ThreadBusy at once if somebody else holds the lock.
         """
         ...
 
-    def listen(self) -> AbstractAsyncContextManager[tuple[Opened, Hear]]:
+    def listen(self) -> AbstractAsyncContextManager[tuple[SaverAndRows, WaitForWork]]:
         """Open a reader, and yield a function that waits for queued threads."""
         ...
 
@@ -142,7 +142,7 @@ class Storage:
         return self._database.display
 
     @asynccontextmanager
-    async def session(self, thread_id: str, *, patience: float = 0.0) -> AsyncIterator[Worked]:
+    async def session(self, thread_id: str, *, patience: float = 0.0) -> AsyncIterator[SaverAndStore]:
         """Open `(checkpointer, store)` to work on one thread exclusively. The lock dies with its holder.
 
         Raises ThreadBusy if another worker anywhere holds it (at once, or after `patience` seconds); StorageError if
@@ -162,19 +162,19 @@ class Storage:
             yield opened
 
     @asynccontextmanager
-    async def reader(self) -> AsyncIterator[Worked]:
+    async def reader(self) -> AsyncIterator[SaverAndStore]:
         """Open `(checkpointer, store)` for reading, even while others work on the threads."""
         async with self._open(None, writes=False) as opened:
             yield opened
 
     @asynccontextmanager
-    async def listen(self) -> AsyncIterator[tuple[ThreadStore, Hear]]:
+    async def listen(self) -> AsyncIterator[tuple[ThreadStore, WaitForWork]]:
         """Open a reading store that stays open, and yield a function that waits for queued threads."""
-        async with self._translate_errors(), self._database.listen() as ((_, store), hear):
-            yield ThreadStore(store, self._cipher), hear
+        async with self._translate_errors(), self._database.listen() as ((_, store), wait_for_work):
+            yield ThreadStore(store, self._cipher), wait_for_work
 
     @asynccontextmanager
-    async def writer(self) -> AsyncIterator[Worked]:
+    async def writer(self) -> AsyncIterator[SaverAndStore]:
         """Open `(checkpointer, store)` that write without a lock, for data outside threads.
 
         To work on a thread through it, make sure that nobody else does.
@@ -221,7 +221,7 @@ class Storage:
         return busy
 
     @asynccontextmanager
-    async def _open(self, thread_id: str | None, *, writes: bool) -> AsyncIterator[Worked]:
+    async def _open(self, thread_id: str | None, *, writes: bool) -> AsyncIterator[SaverAndStore]:
         async with self._translate_errors(), self._database.open(thread_id, writes=writes) as (checkpointer, store):
             if self._cipher is not None:
                 checkpointer = SealedSaver(checkpointer, self._cipher)

@@ -22,7 +22,7 @@ from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.store.base import Op, PutOp, Result, TTLConfig
 
 from donewhen.agent.storage import Storage, open_storage
-from donewhen.agent.storage.storage import Database, Opened
+from donewhen.agent.storage.storage import Database, SaverAndRows
 from donewhen.agent.storage.store import RowStore
 from donewhen.agent.testing.script import Policy
 from donewhen.agent.tools import as_tools
@@ -158,7 +158,7 @@ class CrashingDatabase:
         self._crash = crash
 
     @asynccontextmanager
-    async def open(self, thread_id: str | None, *, writes: bool) -> AsyncIterator[Opened]:
+    async def open(self, thread_id: str | None, *, writes: bool) -> AsyncIterator[SaverAndRows]:
         if not writes:
             async with self._inner.open(thread_id, writes=False) as opened:
                 yield opened

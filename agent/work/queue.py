@@ -94,25 +94,25 @@ async def update_row(store: ThreadStore, thread_id: str, row: Json | None = None
     await store.threads.put(thread_id, {"goal": "", "metadata": {}, **before, **fresh, **given})
 
 
-async def write_stand(store: ThreadStore, run: Run, row: Json, **change: Any) -> None:
+async def write_status(store: ThreadStore, run: Run, row: Json, **change: Any) -> None:
     """Write the state of a run that nobody works on, its questions, and when a worker must look at it again."""
     pending = [_summary(pause) for pause in run.pending]
-    stands: Json = {"status": run.status, "due": _due(pending, settings_in(row)), "request": {}}
+    fields: Json = {"status": run.status, "due": _due(pending, settings_in(row)), "request": {}}
     if run.status == "waiting":
-        stands["asked"] = min([str(pause["asked_at"]) for pause in pending if pause["asked_at"]], default=now_text())
+        fields["asked"] = min([str(pause["asked_at"]) for pause in pending if pause["asked_at"]], default=now_text())
     if run.status == "running" and row.get("queue"):  # it was drained, perhaps before it began; others go on
-        stands = {"status": "queued", "due": BEGUN}
-    await update_row(store, run.thread_id, row, pending=pending, tries=0, **stands, **change)
+        fields = {"status": "queued", "due": BEGUN}
+    await update_row(store, run.thread_id, row, pending=pending, tries=0, **fields, **change)
 
 
 async def write_crash(store: ThreadStore, thread_id: str, row: Json, **change: Any) -> None:
     """Write that a worker died: the next worker retries the run, up to five times, or a person does."""
-    stands: Json = {"due": NEVER}
+    fields: Json = {"due": NEVER}
     if row.get("queue"):
-        stands = {"status": "queued", "due": BEGUN, "tries": int(row.get("tries") or 0) + 1}
-        if stands["tries"] > TRIES:
-            stands |= {"status": "running", "due": NEVER, "queue": "", "problem": f"its worker died {TRIES} times"}
-    await update_row(store, thread_id, row, **stands, **change)
+        fields = {"status": "queued", "due": BEGUN, "tries": int(row.get("tries") or 0) + 1}
+        if fields["tries"] > TRIES:
+            fields |= {"status": "running", "due": NEVER, "queue": "", "problem": f"its worker died {TRIES} times"}
+    await update_row(store, thread_id, row, **fields, **change)
 
 
 def is_unsettled(row: Json) -> bool:
@@ -194,8 +194,8 @@ async def enqueue(
     await update_row(store, thread_id, status="queued", queue=queue, due=due, tries=0, **change)
 
 
-# Answers to questions of a thread that somebody works on. The caller leaves the answers and then reads how the thread
-# stands; the worker writes how it stands and then looks for answers: one of the two sees it.
+# Answers to questions of a thread that somebody works on. The caller leaves the answers and then reads the thread's row;
+# the worker writes the row and then looks for answers: one of the two sees it.
 
 
 def _answer_space(thread_id: str) -> tuple[str, ...]:

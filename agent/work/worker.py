@@ -22,7 +22,7 @@ from uuid import uuid4
 
 from donewhen.agent.run import Run
 from donewhen.agent.storage import Storage
-from donewhen.agent.storage.storage import Hear, wait_unnotified
+from donewhen.agent.storage.storage import WaitForWork, wait_unnotified
 from donewhen.agent.storage.store import ThreadStore
 from donewhen.agent.storage.table import NEVER
 from donewhen.agent.work.news import Notifier, leave_failure
@@ -82,7 +82,8 @@ class Worker:
     take turns: each one's first thread comes before anybody's second. A run that a worker drains, or leaves by dying,
     is taken up by the next worker that looks. One that fails by an error is tried again later, five times, then left to
     a person (`resume`), with the reason in `Run.problem`. An answer whose tools a worker lacks is left to another one,
-    or for later. `tell` hears, by thread, what happens; what goes wrong is a warning of the logger `donewhen.work`.
+    or for later. `report` is called with a thread and what happens to it; failures are warnings of the logger
+    `donewhen.work`.
     """
 
     def __init__(
@@ -93,7 +94,7 @@ class Worker:
         *,
         concurrency: int = 4,
         poll: float = POLL,
-        tell: Callable[[str, str], None] = lambda thread_id, said: None,
+        report: Callable[[str, str], None] = lambda thread_id, event: None,
         notifier: Notifier | None = None,
     ) -> None:
         self.id: str = f"{socket.gethostname()}-{os.getpid()}-{uuid4().hex[:4]}"
@@ -101,7 +102,7 @@ class Worker:
         self.schedules: Schedules = Schedules(storage)
         self.storage = storage
         self._queue, self._open, self._poll = queue, open_agent, poll
-        self.tell = tell
+        self._report = report
         self._notifier = notifier
         self._active: dict[str, asyncio.Task[None]] = {}
         self._owners: dict[str, str] = {}
@@ -175,11 +176,11 @@ class Worker:
         try:
             while not self._draining:
                 try:
-                    async with self.storage.listen() as (store, hear):
+                    async with self.storage.listen() as (store, wait_for_work):
                         if said:
                             _log.warning("The storage is there again.")
                         pause, said = self._poll, ""
-                        await self._listen(store, hear)
+                        await self._listen(store, wait_for_work)
                 except StorageError as error:
                     if str(error) != said:
                         said = str(error)
@@ -199,7 +200,7 @@ class Worker:
                 async with self.storage.writer() as (_, store):
                     await store.adelete(SPACE, self.id)
 
-    async def _listen(self, store: ThreadStore, hear: Hear) -> None:
+    async def _listen(self, store: ThreadStore, wait_for_work: WaitForWork) -> None:
         """Poll now, and whenever there may be new work, until the next sweep reopens the database."""
         loop = asyncio.get_running_loop()
         await self._sweep(store)
@@ -208,7 +209,7 @@ class Worker:
         while not self._draining and loop.time() < ends:
             self._wake.clear()
             await self._look(store)
-            await hear(self._wake, self._poll)
+            await wait_for_work(self._wake, self._poll)
 
     async def _look(self, store: ThreadStore) -> None:
         """Start due runs, and take work as far as there is room."""
@@ -264,16 +265,16 @@ class Worker:
                 self._agents.append(agent)
                 try:
                     if not self._draining:
-                        self.tell(thread_id, "taken up")
-                        self.tell(thread_id, (await agent.run_submitted(thread_id)).status)
+                        self._report(thread_id, "taken up")
+                        self._report(thread_id, (await agent.run_submitted(thread_id)).status)
                 finally:
                     self._agents.remove(agent)
         except (ThreadBusy, UnknownThread):  # another worker is at it, or it was deleted
             self._elsewhere[thread_id] = asyncio.get_running_loop().time() + ELSEWHERE
-            self.tell(thread_id, "let go")
+            self._report(thread_id, "let go")
         except ToolMissing as error:
             self._elsewhere[thread_id] = asyncio.get_running_loop().time() + LACKING
-            self.tell(thread_id, "left to a worker that has what it needs")
+            self._report(thread_id, "left to a worker that has what it needs")
             with suppress(DoneWhenError):
                 await self._leave_to_others(thread_id, str(error))
         except Exception as error:

@@ -14,7 +14,7 @@ from benchmarks.faults.figures import Figure, Measured, none, of
 from benchmarks.faults.world import World, agent_for, carry, perfect, shop
 from benchmarks.report import table
 from donewhen.agent.storage.sqlite import SqliteDatabase
-from donewhen.agent.storage.storage import Database, Opened, Storage
+from donewhen.agent.storage.storage import Database, SaverAndRows, Storage
 from donewhen.state.errors import StorageError, UnknownThread
 from tests.kit.storage.servers import fresh_postgres_url
 
@@ -38,13 +38,13 @@ class FailingDatabase:
     stack: AsyncExitStack = field(default_factory=AsyncExitStack)
 
     @asynccontextmanager
-    async def open(self, thread_id: str | None, *, writes: bool) -> AsyncIterator[Opened]:
+    async def open(self, thread_id: str | None, *, writes: bool) -> AsyncIterator[SaverAndRows]:
         async with self.inner.open(thread_id, writes=writes) as (saver, store):
             for owner, name in ((saver, "aput"), (saver, "aput_writes"), (store, "abatch"), (store, "rows")):
                 setattr(owner, name, self._failing(getattr(owner, name), (saver, store)))
             yield saver, store
 
-    def _failing(self, write: Callable[..., Any], opened: Opened) -> Callable[..., Any]:
+    def _failing(self, write: Callable[..., Any], opened: SaverAndRows) -> Callable[..., Any]:
         async def call(*args: Any, **options: Any) -> Any:
             reads = args and isinstance(args[0], list | tuple) and not any(isinstance(op, PutOp) for op in args[0])
             reads = str(args[0]).startswith("SELECT") if write.__name__ == "rows" else reads
@@ -65,7 +65,7 @@ class FailingDatabase:
 
         return call
 
-    async def _strike(self, opened: Opened) -> None:
+    async def _strike(self, opened: SaverAndRows) -> None:
         saver: Any = opened[0]
         if self.kind == "error before":
             raise sqlite3.OperationalError("disk I/O error")

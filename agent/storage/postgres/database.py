@@ -20,7 +20,7 @@ from donewhen.agent.storage.postgres.connections import (
 from donewhen.agent.storage.postgres.locks import TABLE as LEASES
 from donewhen.agent.storage.postgres.locks import find_free, hold, hold_in_transaction, lock_key
 from donewhen.agent.storage.postgres.saver import SessionSaver, SessionStore, make_store
-from donewhen.agent.storage.storage import Hear, Opened, causes, unique_version, wait_unnotified
+from donewhen.agent.storage.storage import SaverAndRows, WaitForWork, causes, unique_version, wait_unnotified
 from donewhen.agent.storage.store import POSTGRES_KINDS, deletion_statements
 from donewhen.agent.storage.table import COLUMNS, MIGRATIONS, TABLE, migration, missing_marks, version_of
 from donewhen.state.errors import ConfigError, StorageError, ThreadBusy
@@ -66,7 +66,7 @@ class PostgresDatabase:
         self._connections = Connections(self._options)
 
     @asynccontextmanager
-    async def open(self, thread_id: str | None, *, writes: bool) -> AsyncIterator[Opened]:
+    async def open(self, thread_id: str | None, *, writes: bool) -> AsyncIterator[SaverAndRows]:
         session = thread_id is not None
         async with AsyncExitStack() as stack:
             connection = await stack.enter_async_context(self._connections.borrow(session=session))
@@ -78,23 +78,23 @@ class PostgresDatabase:
             yield await stack.enter_async_context(self._open_session(connection, store, writes=writes, session=session))
 
     @asynccontextmanager
-    async def listen(self) -> AsyncIterator[tuple[Opened, Hear]]:
+    async def listen(self) -> AsyncIterator[tuple[SaverAndRows, WaitForWork]]:
         async with self._connections.connect_beside() as connection:
             store = await self._prepare(connection)
             if connection.pooled:  # what a server has to say would reach whoever has its session then
-                hear: Hear = wait_unnotified
+                wait_for_work: WaitForWork = wait_unnotified
             else:
                 await connection.execute("LISTEN donewhen_queued")
                 noticed = asyncio.Event()  # by what is said while a query is answered, which nothing else tells
                 connection.add_notify_handler(lambda _: noticed.set())
-                hear = partial(wait_for_notice, connection, noticed)
+                wait_for_work = partial(wait_for_notice, connection, noticed)
             async with self._open_session(connection, store, writes=False, session=False) as opened:
-                yield opened, hear
+                yield opened, wait_for_work
 
     @asynccontextmanager
     async def _open_session(
         self, connection: PgConnection, store: SessionStore, *, writes: bool, session: bool
-    ) -> AsyncIterator[Opened]:
+    ) -> AsyncIterator[SaverAndRows]:
         await connection.set_read_only(None if writes else True)
         saver = SessionSaver(store)
         try:
