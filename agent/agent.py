@@ -25,7 +25,7 @@ from donewhen.agent.request import MISSING, Continuation, GoalInput, Request, re
 from donewhen.agent.run import Run, no_thread
 from donewhen.agent.runner import Compiled, Runner
 from donewhen.agent.storage import Storage, open_storage
-from donewhen.agent.storage.store import AT_ONCE
+from donewhen.agent.storage.store import DELETE_AT_ONCE
 from donewhen.agent.stream import PATIENCE, OnLeave, RunStream, Session, Work
 from donewhen.agent.thread_graph import ThreadGraph
 from donewhen.agent.tools import AgentTools, Tools, as_tools, split_sources
@@ -611,7 +611,7 @@ class Agent:
         before = datetime.now(UTC) - older
         for status in ENDED:  # one at a time: by the index, however many others are as old
             busy: list[str] = []
-            while not busy and (found := await self.threads(AT_ONCE, status=status, owner=owner, before=before)):
+            while not busy and (found := await self.threads(DELETE_AT_ONCE, status=status, owner=owner, before=before)):
                 ids = [info.thread_id for info in found]
                 busy = await self.storage.delete_threads(ids)  # somebody goes on with one of them right now
                 gone += [id for id in ids if id not in busy]

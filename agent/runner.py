@@ -39,14 +39,13 @@ from donewhen.agent.plans.templates import Templates
 from donewhen.agent.request import MISSING, Continuation, Request, check_begun, is_delivered, is_not_begun, read_goal
 from donewhen.agent.run import Run, ThreadId, no_thread, read_run, require_thread, waiting_error
 from donewhen.agent.storage import Storage
-from donewhen.agent.storage.rounds import finish
 from donewhen.agent.storage.store import ThreadStore
 from donewhen.agent.stream import Session
 from donewhen.agent.undo import UndoReport, check_ended, read_undoing
 from donewhen.agent.work.news import Notifier, leave_news
 from donewhen.agent.work.queue import (
-    AT_ONCE,
     QUEUE,
+    READ_AT_ONCE,
     CancelListener,
     ThreadInfo,
     enqueue,
@@ -75,6 +74,7 @@ from donewhen.graph.llm.output import FORM_KEY, OutputForm
 from donewhen.graph.people.interjections import hearing, read_interjections
 from donewhen.graph.people.pauses import close_for_new_request, open_pauses
 from donewhen.graph.receive import end_at_once, plan_key
+from donewhen.graph.sync import finish
 from donewhen.state.errors import ConfigError, DoneWhenError, StaleAnswer, StorageError, ThreadBusy, UnknownThread
 from donewhen.state.ledger import with_granted
 from donewhen.state.private_langgraph import STRICT_RESUME_KEY
@@ -87,7 +87,8 @@ if TYPE_CHECKING:
     from donewhen.agent.tracing import Tracing
 
 Compiled = CompiledStateGraph[Any, Settings, Any, Any]
-TRIES = 3
+MOST_CALLS = 3
+"""The most calls of the graph until the route after its last node is stored, see `read_routed`."""
 SUBMIT_PATIENCE = 2.0
 """Seconds to wait for another process that is starting or finishing work on the thread."""
 LATE_CHARS = 1000
@@ -593,7 +594,7 @@ class Runner:
         listening = asyncio.create_task(self.cancels.wait(store, thread_id, session.cancel))
         snapshot, drained = None, False
         try:
-            for command in [given, *[None] * (TRIES - 1)]:
+            for command in [given, *[None] * (MOST_CALLS - 1)]:
                 last: Any = None
                 stream: Any = graph.astream(command, config, context=settings, **modes)
                 async with aclosing(stream):
@@ -761,15 +762,15 @@ class Runner:
     async def settle_all(self) -> None:
         """Complete what dead or cancelled workers left undone on any thread; skip unreadable ones."""
         async with self.storage.reader() as (_, store):
-            undone, before = await store.threads.find_unsettled(AT_ONCE), set[str]()
+            undone, before = await store.threads.find_unsettled(READ_AT_ONCE), set[str]()
             while set(undone) != before:
                 for thread_id in await self.storage.find_free(undone):
                     with suppress(ThreadBusy, StorageError):
                         async with hold(self.storage, self.graph, thread_id):
                             pass
-                if len(undone) < AT_ONCE:
+                if len(undone) < READ_AT_ONCE:
                     return
-                undone, before = await store.threads.find_unsettled(AT_ONCE), set(undone)
+                undone, before = await store.threads.find_unsettled(READ_AT_ONCE), set(undone)
 
 
 async def _is_running(store: ThreadStore, thread_id: str) -> bool:

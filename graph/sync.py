@@ -99,6 +99,18 @@ async def _next(parts: AsyncGenerator[Result]) -> Result:
     return await anext(parts)
 
 
+async def finish(future: asyncio.Future[Any]) -> None:
+    """Wait for a future even if the waiting task is cancelled meanwhile. Raises its error, or CancelledError."""
+    cancelled = False
+    while not future.done():
+        try:
+            await asyncio.wait({future})
+        except asyncio.CancelledError:
+            cancelled = True
+    if (failed := future.exception()) or cancelled:
+        raise failed or asyncio.CancelledError
+
+
 class ThreadedStore(BaseStore):
     """A store without async methods, made usable for async code: each batch runs in a thread."""
 

@@ -1,4 +1,4 @@
-"""Carry out the commands for background work: the worker, and queries about its work."""
+"""Carry out the worker, and the commands about work of others: open questions, runs, schedules, kept plans."""
 
 import asyncio
 import re

@@ -9,6 +9,7 @@ from langgraph.checkpoint.base import Checkpoint, CheckpointMetadata
 from langgraph.constants import START
 from langgraph.store.base import Op, PutOp
 
+from donewhen.graph.sync import finish
 from donewhen.state.run import REPLIES
 
 STEPS = ("plan:", "execute:")
@@ -147,15 +148,3 @@ class Rounds:
         """Note the replies among stored entries. Encrypted ones cannot be read."""
         replies = [op.value or {} for op in ops if isinstance(op, PutOp) and op.namespace[: len(REPLIES)] == REPLIES]
         self._replied.update(str(reply["round"]) for reply in replies if "round" in reply)
-
-
-async def finish(future: asyncio.Future[Any]) -> None:
-    """Wait for a future even if the waiting task is cancelled meanwhile. Raises its error, or CancelledError."""
-    cancelled = False
-    while not future.done():
-        try:
-            await asyncio.wait({future})
-        except asyncio.CancelledError:
-            cancelled = True
-    if (failed := future.exception()) or cancelled:
-        raise failed or asyncio.CancelledError

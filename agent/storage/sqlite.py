@@ -32,7 +32,7 @@ from langgraph.store.base import Op, PutOp, Result
 from langgraph.store.sqlite import SqliteStore
 
 from donewhen.agent.storage.cipher import Cipher, StrictSerializer
-from donewhen.agent.storage.rounds import Rounds, Writes, finish
+from donewhen.agent.storage.rounds import Rounds, Writes
 from donewhen.agent.storage.storage import (
     SaverAndRows,
     WaitForWork,
@@ -44,6 +44,7 @@ from donewhen.agent.storage.storage import (
 )
 from donewhen.agent.storage.store import SQLITE_KINDS, RowStore, deletion_statements
 from donewhen.agent.storage.table import MIGRATIONS, TABLE, migration, missing_marks, version_of
+from donewhen.graph.sync import finish
 from donewhen.state.errors import StorageError, ThreadBusy
 
 APPLICATION_ID = 0x446E5768

@@ -19,7 +19,7 @@ from langgraph.checkpoint.base import BaseCheckpointSaver
 
 from donewhen.agent.storage.cipher import Cipher
 from donewhen.agent.storage.sealed_saver import SealedSaver
-from donewhen.agent.storage.store import AT_ONCE, RowStore, ThreadStore
+from donewhen.agent.storage.store import DELETE_AT_ONCE, RowStore, ThreadStore
 from donewhen.state.errors import ConfigError, DoneWhenError, StorageError, ThreadBusy
 
 LONGEST_THREAD_ID = 255
@@ -215,9 +215,9 @@ class Storage:
     async def delete_threads(self, thread_ids: Iterable[str]) -> list[str]:
         """Delete threads, a hundred in a transaction; return those that are being worked on instead."""
         ids, busy = [check_thread_id(each) for each in thread_ids], list[str]()
-        for first in range(0, len(ids), AT_ONCE):
+        for first in range(0, len(ids), DELETE_AT_ONCE):
             async with self._translate_errors():
-                busy += await self._database.delete(ids[first : first + AT_ONCE])
+                busy += await self._database.delete(ids[first : first + DELETE_AT_ONCE])
         return busy
 
     @asynccontextmanager

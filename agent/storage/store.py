@@ -31,7 +31,7 @@ from donewhen.state.errors import StorageError
 from donewhen.state.pattern import pattern
 from donewhen.state.values import store_label
 
-AT_ONCE = 100
+DELETE_AT_ONCE = 100
 """Threads deleted per transaction, so that others can write in between."""
 _KINDS = (
     "WITH RECURSIVE found(after) AS (SELECT 'donewhen.' UNION ALL SELECT (SELECT"

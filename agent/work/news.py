@@ -45,7 +45,8 @@ LONGEST_PAUSE, GIVE_UP = 3600.0, timedelta(days=3)
 """The longest pause between two attempts, in seconds; and the age at which they are dropped, with an error
 in the log.
 """
-AT_ONCE, CHARS = 100, 2_000
+MOST_QUESTIONS, MOST_CHARS = 100, 2_000
+"""The most questions, and the most characters of a text, in a notification."""
 _NO_KEY = (
     "notify: the secret of a webhook (DONEWHEN_NOTIFY_SECRET) is whsec_ and then a key in base64, and this is not; "
     "this prints a new one: python -c "
@@ -126,12 +127,12 @@ async def leave_news(store: ThreadStore, run: Run, row: Mapping[str, object], tu
     id = hashlib.sha256(json.dumps(about).encode()).hexdigest()[:32]
     if row.get("news") == id:  # an answer was not taken: the same is still asked
         return None
-    data: Json = {"thread_id": run.thread_id, "status": run.status, "goal": run.goal[:CHARS]}
+    data: Json = {"thread_id": run.thread_id, "status": run.status, "goal": run.goal[:MOST_CHARS]}
     if run.pending:
         keys = ("id", "kind", "step", "question", "options")
-        data["questions"] = [{key: pause.get(key) for key in keys} for pause in run.pending[:AT_ONCE]]
+        data["questions"] = [{key: pause.get(key) for key in keys} for pause in run.pending[:MOST_QUESTIONS]]
     elif run.outcome:
-        data |= {"code": run.outcome["code"], "answer": run.answer[:CHARS]}
+        data |= {"code": run.outcome["code"], "answer": run.answer[:MOST_CHARS]}
     kind = "waiting" if run.pending else "failed" if run.status == "failed" else "finished"
     await _keep(store, row, id, kind, data)
     return id

@@ -41,7 +41,7 @@ BEGUN = ""
 ENDED = ("completed", "partial", "failed", "cancelled", "exhausted")
 TRIES = 5
 """The number of retries after crashes or errors, before a run is left to a person."""
-AT_ONCE = 1000
+READ_AT_ONCE = 1000
 """Threads read at once."""
 
 
@@ -194,8 +194,8 @@ async def enqueue(
     await update_row(store, thread_id, status="queued", queue=queue, due=due, tries=0, **change)
 
 
-# Answers to questions of a thread that somebody works on. The caller leaves the answers and then reads the thread's row;
-# the worker writes the row and then looks for answers: one of the two sees it.
+# Answers to questions of a thread that somebody works on. The caller leaves the answers and then reads the thread's
+# row; the worker writes the row and then looks for answers: one of the two sees it.
 
 
 def _answer_space(thread_id: str) -> tuple[str, ...]:
@@ -304,7 +304,7 @@ async def list_pending(store: ThreadStore, limit: int, *, owner: str | None = No
     """
     if limit < 1:
         raise ConfigError(f"pending gives at least one question at once, not {limit}")
-    page, after, most = Page(), _read_cursor(cursor), min(limit + 1, AT_ONCE)
+    page, after, most = Page(), _read_cursor(cursor), min(limit + 1, READ_AT_ONCE)
     while True:
         found = await store.threads.find_waiting(most, owner=owner, after=after)
         for thread_id, row in found:

@@ -28,7 +28,7 @@ from donewhen.state.settings import stored_settings
 SPACE = ("donewhen_schedules",)
 GRACE = timedelta(minutes=5)
 """Seconds after its moment when a run counts as missed."""
-AT_ONCE = 10_000
+MOST_MOMENTS = 10_000
 """The most moments examined at once; the next look continues from there."""
 KEPT = 10
 """The most skipped moments that are remembered."""
@@ -100,13 +100,13 @@ def due_moment(row: Mapping[str, Any], now: datetime, *, busy: bool) -> tuple[da
     """Return the moment to run now, if any, and the row's changes; `busy`: the previous run has not ended. Pure."""
     seen, start = datetime.fromisoformat(row["seen"]), datetime.fromisoformat(row["confirmed"])
     past = takewhile(lambda moment: moment <= now, occurrences(row["schedule"], seen, start))
-    due, policy = [*islice(past, AT_ONCE)], row["schedule"].get("missed") or "once"
+    due, policy = [*islice(past, MOST_MOMENTS)], row["schedule"].get("missed") or "once"
     if not due:
         return None, {}
     if policy == "all":
         return (None, {}) if busy else (due[0], {"seen": _iso(due[0])})
     last, skipped = due[-1], [(moment, "missed") for moment in due[-KEPT - 1 : -1]]
-    if len(due) == AT_ONCE or (policy == "skip" and now - last > GRACE):
+    if len(due) == MOST_MOMENTS or (policy == "skip" and now - last > GRACE):
         return None, _past(row, last, [*skipped, (last, "missed")])
     if busy:
         return None, _past(row, last, [*skipped, (last, "the run before had not ended")])
