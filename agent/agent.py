@@ -401,18 +401,8 @@ class Agent:
         A `worker` of any agent with this storage and `queue`, in any process, carries it out once; `donewhen worker`
         serves `queue="command"` with the tools of the command.
 
-        Args:
-            goal: A text, content blocks, or messages; the last message is the request.
-            template: The name of a saved plan to use instead of planning.
-            parameters: The values for the template.
-            thread_id: The thread; None begins a new one.
-            request_id: Your id of the request, for clients that send twice; without a `thread_id` it names the thread.
-            settings: Override those of the agent, field by field; whatever its profile forbids stays forbidden.
-            restart: Close a request of the thread that is not finished.
-            metadata: Your own data, returned by `info` and `threads`; never secrets.
-            owner: The owner of the thread.
-            at: The earliest time to start; None means now. Without a zone it is in local time.
-            output_type: A JSON Schema, or a Python type that Pydantic makes one of, for `Run.output`.
+        `at`: the earliest time to start; None means now, and a time without a zone is local. Everything else is as in
+        `start`.
 
         Raises the errors of `start`.
         """

@@ -319,11 +319,6 @@ class Runner:
         wanted = {"output_schema": self.form.schema} if self.form else {}
         return merge_settings(merge_settings(self.settings, wanted), given)
 
-    @property
-    def _notification_state(self) -> Json:
-        """Return the part of a thread's row on the notifications of its run."""
-        return {"notify": self.notifier.queue} if self.notifier else {}
-
     def _check_enforceable(self, settings: Settings) -> None:
         """Raise ConfigError for hard constraints that name nothing known."""
         if problem := profile_problem(settings.profile, self.executors):
@@ -426,7 +421,7 @@ class Runner:
             owner=request.owner or None,
             queue=queue,
             home=self.queue,
-            **self._notification_state,
+            notify=self.notifier.queue if self.notifier else None,
         )
         if self.record:
             recorder = Recorder(held.store, thread_id)
@@ -520,9 +515,8 @@ class Runner:
         await session.send(stamp_event(run.thread_id, {"type": "started", "goal": run.goal}))
         if command is None and run.status != "running":
             return run
-        await update_row(
-            held.store, run.thread_id, held.row, goal=run.goal or None, **change, **self._notification_state
-        )
+        notify = self.notifier.queue if self.notifier else None
+        await update_row(held.store, run.thread_id, held.row, goal=run.goal or None, notify=notify, **change)
         if self.record:
             await Recorder(held.store, run.thread_id).go_on(command, run.pending, change.get("settings"))
         return await self._drive(held, session, command, settings)

@@ -26,8 +26,8 @@ from donewhen.state.secrets import redact
 SCHEMA_VERSION = 1
 MEMORY = "memory:"
 """The storage that ends with the command."""
-MADE_UP = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
-"""A generated id."""
+GENERATED_ID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
+"""The form of a generated id."""
 GOOD = ("proven", "cited")
 _STEERING = re.compile("[\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 """Characters that JSON does not escape although they control a terminal."""
@@ -77,7 +77,7 @@ def run_guarded(command: Callable[[], int], *, json: bool) -> int:
     try:
         return command()
     except errors.DoneWhenError as error:
-        _say(error, str(error), json)
+        _report_error(error, str(error), json)
         if isinstance(error, errors.ThreadWaiting):
             return Exit.WAITING
         return Exit.USAGE if isinstance(error, USAGE_ERRORS) else Exit.FAILED
@@ -92,13 +92,13 @@ def run_guarded(command: Callable[[], int], *, json: bool) -> int:
             return Exit.FAILED
         if is_debugging():
             traceback.print_exc()
-        _say(error, f"unexpected {type(error).__name__}: {' '.join(str(error).split())[:300]}", json)
+        _report_error(error, f"unexpected {type(error).__name__}: {' '.join(str(error).split())[:300]}", json)
         if not is_debugging():
             print("Run it with DONEWHEN_DEBUG=1 for the traceback.", file=sys.stderr)
         return Exit.FAILED
 
 
-def _say(error: BaseException, text: str, json: bool) -> None:
+def _report_error(error: BaseException, text: str, json: bool) -> None:
     text, pending = redact(clean(text)), getattr(error, "pending", None)
     print(f"donewhen: {text}", file=sys.stderr)
     if json:
@@ -108,7 +108,7 @@ def _say(error: BaseException, text: str, json: bool) -> None:
 
 def short_id(thread_id: str) -> str:
     """Return a thread's id as shown to people: the first part of a generated one, by which it can be found."""
-    return thread_id[:8] if MADE_UP.fullmatch(thread_id) else thread_id
+    return thread_id[:8] if GENERATED_ID.fullmatch(thread_id) else thread_id
 
 
 def local_time(moment: str, timespec: str = "minutes") -> str:

@@ -92,13 +92,14 @@ class Writes(Generic[Write]):
 
 
 class Rounds:
-    """The rounds of a run: whose writes can wait, and when they are deleted.
+    """Decides which writes of a run can wait for the next commit, and when the rounds of a step are deleted.
 
-    What can be had again without asking anybody is committed with what comes next: an input, what nodes wrote that ask
-    no model, a round whose reply is in the store, what a subgraph came to, which stands in its own last checkpoint, and
-    a checkpoint, which LangGraph makes again of what the nodes before it wrote. But not the checkpoint of a round that
-    waited for it: tools were asked. With the run's checkpoint after a planning or a step go its rounds: all that it
-    came to is in the run.
+    A write can wait if it can be made again without calling a model or a tool: the input, the writes of nodes that ask
+    no model, those of a round whose reply is in the store, the result of a subgraph (its own last checkpoint has it
+    too), and a checkpoint, which LangGraph makes of the writes before it. The checkpoint of a round whose writes waited
+    cannot wait: tools were called.
+
+    The rounds of a planning or a step are deleted with the run's next checkpoint, which has their result.
     """
 
     def __init__(self) -> None:

@@ -260,7 +260,7 @@ def record_hooks(hooks: Hooks) -> Hooks:
 
 
 def decision_key(moment: str, number: int, about: Any) -> Json:
-    """Return what tells a hook's decision apart from others of a request; nothing that a hook may withhold."""
+    """Return the key of a hook's decision within a request. It has nothing that a hook may withhold."""
     call = {key: getattr(about, key, None) for key in ("tool", "arguments", "question")}
     return {"moment": moment, "number": number, "step": about.step, **call}
 

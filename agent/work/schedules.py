@@ -27,7 +27,7 @@ from donewhen.state.settings import stored_settings
 
 SPACE = ("donewhen_schedules",)
 GRACE = timedelta(minutes=5)
-"""Seconds after its moment when a run counts as missed."""
+"""The time after its moment from which a run counts as missed."""
 MOST_MOMENTS = 10_000
 """The most moments examined at once; the next look continues from there."""
 KEPT = 10

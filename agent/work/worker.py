@@ -208,10 +208,10 @@ class Worker:
         ends = loop.time() + SWEEP
         while not self._draining and loop.time() < ends:
             self._wake.clear()
-            await self._look(store)
+            await self._take_work(store)
             await wait_for_work(self._wake, self._poll)
 
-    async def _look(self, store: ThreadStore) -> None:
+    async def _take_work(self, store: ThreadStore) -> None:
         """Start due runs, and take work as far as there is room."""
         now = asyncio.get_running_loop().time()
         if now - self._planned >= self._poll:

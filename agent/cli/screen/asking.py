@@ -65,7 +65,7 @@ class Person:
         self.terminal.discard_typed()  # typed before it was drawn whole
         before = str(pending.get("said") or "")
         while True:
-            value = self._once(pending)
+            value = self._ask_once(pending)
             if value is None:
                 continue
             if before and isinstance(value, str) and match_option(value, "meant") == ("change", ""):
@@ -78,7 +78,7 @@ class Person:
                 return value
             self.terminal.line(meaning, "yellow")
 
-    def _once(self, pending: Pause) -> Any:
+    def _ask_once(self, pending: Pause) -> Any:
         """Ask once; return None to ask again."""
         if pending.get("schema"):
             return self._fill_form(pending)

@@ -53,8 +53,8 @@ def draw_plan(pending: Pause, terminal: Terminal) -> RenderableType:
     rows: list[RenderableType] = [Text(""), Text(clean(str(plan.get("title") or say("plan"))), style="bold")]
     for step in plan.get("steps") or []:
         grid = _grid(1)
-        grid.add_row(Text(f"{step.get('id')}.", style="cyan"), Text(_lines(step["content"])))
-        grid.add_row("", _details(step, writes, terminal))
+        grid.add_row(Text(f"{step.get('id')}.", style="cyan"), Text(_without_blank_lines(step["content"])))
+        grid.add_row("", _draw_details(step, writes, terminal))
         rows += [Text(""), grid]
     ends = _grid(2)
     for number, criterion in enumerate(plan.get("done_when") or []):
@@ -76,7 +76,7 @@ def draw_plan(pending: Pause, terminal: Terminal) -> RenderableType:
     return Group(*rows)
 
 
-def _details(step: Mapping[str, Any], writes: set[str], terminal: Terminal) -> Table:
+def _draw_details(step: Mapping[str, Any], writes: set[str], terminal: Terminal) -> Table:
     grid, say = _grid(2), terminal.texts("plan")
     for number, criterion in enumerate(step.get("done_when") or []):
         grid.add_row(Text("" if number else say["done_when"], style="dim"), Text(criterion_text(criterion, terminal)))
@@ -88,14 +88,14 @@ def _details(step: Mapping[str, Any], writes: set[str], terminal: Terminal) -> T
     return grid
 
 
-def _lines(text: Any) -> str:
+def _without_blank_lines(text: Any) -> str:
     return "\n".join(line.strip() for line in clean(str(text)).splitlines() if line.strip())
 
 
 def criterion_text(criterion: Any, terminal: Terminal) -> str:
     """Return a criterion in words, with its check and the expectation."""
     entry = criterion if isinstance(criterion, Mapping) else {"text": criterion}
-    text, check = _lines(entry.get("text")), entry.get("check")
+    text, check = _without_blank_lines(entry.get("text")), entry.get("check")
     if check:
         pairs = [f"{key} {value}" for key, value in (check.get("arguments") or {}).items()]
         said = ", ".join([*([" ".join([str(check.get("tool")), *pairs[:1]])]), *pairs[1:]])

@@ -58,13 +58,13 @@ def meter_parts(spent: Spending, limits: Spending, language: str = "en") -> Iter
         if key in _TOKENS and not by_kind:
             total = spent.get("input_tokens", 0) + spent.get("output_tokens", 0)
             if key == "input_tokens" and total:
-                yield Part(f"{about}{_short(total)} {_name('tokens', total, language)}{cached}")
-        elif _has_place(key, spent, limits) and (amount or key not in _SELDOM):
-            name = _name(key, 2 if of else amount, language)
+                yield Part(f"{about}{_short_tokens(total)} {_unit('tokens', total, language)}{cached}")
+        elif _is_shown(key, spent, limits) and (amount or key not in _SELDOM):
+            name = _unit(key, 2 if of else amount, language)
             text = f"{amount:g}{of} {name}"
             if key in _TOKENS:
-                of = f"/{_short(limits[key])}" if of else ""
-                text = f"{about}{_short(amount)}{of} {name}{cached if key == 'input_tokens' else ''}"
+                of = f"/{_short_tokens(limits[key])}" if of else ""
+                text = f"{about}{_short_tokens(amount)}{of} {name}{cached if key == 'input_tokens' else ''}"
             elif key == "cost_usd":
                 text = f"${amount:.4f}{'+?' if spent.get(UNPRICED) else ''}{of.replace('/', '/$')}"
             elif key == "active_seconds":
@@ -75,9 +75,9 @@ def meter_parts(spent: Spending, limits: Spending, language: str = "en") -> Iter
 def table(spent: Spending, limits: Spending, language: str = "en") -> list[Part]:
     """Return every amount that was spent or has a limit, one per line, with its name."""
     return [
-        Part(_in_full(key, spent, limits, language), _share(key, spent, limits), _name(key, 2, language))
+        Part(_in_full(key, spent, limits, language), _share(key, spent, limits), _unit(key, 2, language))
         for key in KEYS
-        if _has_place(key, spent, limits) or (key == "cost_usd" and spent.get(UNPRICED))
+        if _is_shown(key, spent, limits) or (key == "cost_usd" and spent.get(UNPRICED))
     ]
 
 
@@ -101,19 +101,19 @@ def _in_full(key: str, spent: Spending, limits: Spending, language: str) -> str:
     return text + (f", {show('estimated', calls=calls)}" if spent.get(ESTIMATED) else "")
 
 
-def _has_place(key: str, spent: Spending, limits: Spending) -> bool:
+def _is_shown(key: str, spent: Spending, limits: Spending) -> bool:
     """Return whether an amount is shown; cached input only if it has a limit."""
     return key in limits or (bool(spent.get(key)) and key != "cached_tokens")
 
 
-def _name(key: str, amount: float, language: str) -> str:
+def _unit(key: str, amount: float, language: str) -> str:
     """Return the unit of an amount, in singular or plural."""
     one, _, several = say(language, "meter", key).partition("|")
     return one if amount == 1 else several or one
 
 
 def _calls(count: float, language: str) -> str:
-    return f"{count:g} {_name('model_calls', count, language)}"
+    return f"{count:g} {_unit('model_calls', count, language)}"
 
 
 def _cached_text(spent: Spending, language: str) -> str:
@@ -125,5 +125,5 @@ def _share(key: str, spent: Spending, limits: Spending) -> float:
     return 0.0 if limit is None else spent.get(key, 0) / limit if limit else 1.0
 
 
-def _short(tokens: float) -> str:
+def _short_tokens(tokens: float) -> str:
     return f"{tokens / 1000:.1f}k" if tokens >= 1000 else f"{tokens:g}"

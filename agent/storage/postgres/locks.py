@@ -1,8 +1,8 @@
 """Holds on threads: an advisory lock of a session, or, behind a pooler, a lease.
 
 A lock goes with its session. Behind a pooler in transaction mode no session is ours, so a row says until when a thread
-is held; its holder renews it, and every write does, or fails. Both kinds are respected by both: each is taken first,
-and then the other is looked for, so that of two who come at once at most one works.
+is held; its holder renews it, and so does every write, which fails otherwise. A worker takes its own kind first and
+then looks for the other, so of two workers that come at once at most one works.
 """
 
 import asyncio
