@@ -10,7 +10,11 @@ import typer
 from donewhen.agent.imports import pause_collection
 
 if TYPE_CHECKING:
-    from donewhen.agent.cli import jobs, options, runs, showing
+    from donewhen.agent.cli import doctor as _doctor
+    from donewhen.agent.cli import options, runs
+    from donewhen.agent.cli import plans as _plans
+    from donewhen.agent.cli import threads as _threads
+    from donewhen.agent.cli import worker as _worker
     from donewhen.agent.cli.archive import Archive
 
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")]
@@ -86,7 +90,8 @@ def at(storage: str | None, json: bool, command: Callable[["Archive"], int]) -> 
 
 
 if not TYPE_CHECKING:
-    jobs, options, runs, showing = Lazy("jobs"), Lazy("options"), Lazy("runs"), Lazy("showing")
+    options, runs = Lazy("options"), Lazy("runs")
+    _doctor, _plans, _threads, _worker = Lazy("doctor"), Lazy("plans"), Lazy("threads"), Lazy("worker")
 
 
 app: typer.Typer = typer.Typer(
@@ -105,7 +110,7 @@ app: typer.Typer = typer.Typer(
 
 def _version(asked: bool) -> None:
     if asked:
-        end(lambda: showing.print_version())
+        end(lambda: _doctor.print_version())
 
 
 @app.callback()
@@ -362,13 +367,13 @@ def threads(
     json: AsJson = False,
 ) -> None:
     """List the runs, the latest first."""
-    at(storage, json, lambda archive: showing.list_runs(archive, owner, status or ()))
+    at(storage, json, lambda archive: _threads.list_runs(archive, owner, status or ()))
 
 
 @app.command()
 def show(thread: Thread, storage: StorageUrl = None, json: AsJson = False) -> None:
     """Show a run: its steps, what proves them, what it waits for, what it cost."""
-    at(storage, json, lambda archive: showing.show_thread(archive, thread))
+    at(storage, json, lambda archive: _threads.show_thread(archive, thread))
 
 
 @app.command()
@@ -392,31 +397,31 @@ def record(
     json: AsJson = False,
 ) -> None:
     """Make a test of a run that was recorded (DONEWHEN_RECORD=1): it replays offline, with the fixture `replay`."""
-    at(storage, json, lambda archive: showing.save_recording(archive, thread, out))
+    at(storage, json, lambda archive: _threads.save_recording(archive, thread, out))
 
 
 @app.command()
 def graph() -> None:
     """Print the graph as Mermaid."""
-    end(lambda: showing.print_graph())
+    end(lambda: _doctor.print_graph())
 
 
 @app.command()
 def events() -> None:
     """Print the JSON schema of the events that a run emits."""
-    end(lambda: showing.print_events())
+    end(lambda: _doctor.print_events())
 
 
 @app.command()
 def skill() -> None:
     """Print the SKILL.md that teaches coding agents to use DoneWhen."""
-    end(lambda: showing.print_skill())
+    end(lambda: _doctor.print_skill())
 
 
 @app.command()
 def doctor(storage: StorageUrl = None, json: AsJson = False) -> None:
     """Show what is installed, configured and reachable; exit with 1 if something is broken."""
-    at(storage, json, lambda archive: showing.run_doctor(archive))
+    at(storage, json, lambda archive: _doctor.run_doctor(archive))
 
 
 # Background work: workers, schedules, kept plans, and open work on all threads ---------------------------------------
@@ -439,13 +444,13 @@ def worker(
     ] = 4,
 ) -> None:
     """Carry out schedules and detached runs on a storage, until it is stopped; several may share one storage."""
-    at(storage, False, lambda archive: jobs.run_worker(archive, concurrency=concurrency))
+    at(storage, False, lambda archive: _worker.run_worker(archive, concurrency=concurrency))
 
 
 @app.command()
 def status(storage: StorageUrl = None, json: AsJson = False) -> None:
     """Show how many threads wait and run, which workers are alive, and the oldest of each."""
-    at(storage, json, jobs.show_status)
+    at(storage, json, _threads.show_status)
 
 
 @app.command()
@@ -457,7 +462,7 @@ def pending(
     json: AsJson = False,
 ) -> None:
     """List the open questions of all threads, the oldest first."""
-    at(storage, json, lambda archive: jobs.show_pending(archive, owner, limit, cursor))
+    at(storage, json, lambda archive: _threads.show_pending(archive, owner, limit, cursor))
 
 
 @app.command()
@@ -468,13 +473,13 @@ def watch(
     json: Annotated[bool, typer.Option("--json", help="One JSON object a line: event and cursor.")] = False,
 ) -> None:
     """Follow a run that a worker carries out, until it waits for you or ends."""
-    at(storage, json, lambda archive: jobs.watch_thread(archive, thread, cursor))
+    at(storage, json, lambda archive: _threads.watch_thread(archive, thread, cursor))
 
 
 @app.command()
 def cancel(thread: Thread, storage: StorageUrl = None, json: AsJson = False) -> None:
     """End a run that waits, works or is queued, wherever it works; what was done stays done."""
-    at(storage, json, lambda archive: jobs.cancel_thread(archive, thread))
+    at(storage, json, lambda archive: _threads.cancel_thread(archive, thread))
 
 
 @app.command()
@@ -488,7 +493,7 @@ def undo(
     json: AsJson = False,
 ) -> None:
     """Put back the files that a finished run changed with its file tools, unless one of them changed since."""
-    at(storage, json, lambda archive: jobs.undo_thread(archive, thread, step, dry_run=dry_run))
+    at(storage, json, lambda archive: _threads.undo_thread(archive, thread, step, dry_run=dry_run))
 
 
 @app.command()
@@ -499,7 +504,7 @@ def tell(
     json: AsJson = False,
 ) -> None:
     """Say something to a run while it works, if its settings let it: run it with --when-busy next_round."""
-    at(storage, json, lambda archive: jobs.tell_thread(archive, thread, text))
+    at(storage, json, lambda archive: _threads.tell_thread(archive, thread, text))
 
 
 @app.command()
@@ -512,19 +517,19 @@ def prune(
     json: AsJson = False,
 ) -> None:
     """Delete ended threads with all that belongs to them: checkpoints, observations, intents."""
-    at(storage, json, lambda archive: jobs.prune_threads(archive, older))
+    at(storage, json, lambda archive: _threads.prune_threads(archive, older))
 
 
 @schedules.command("list")
 def list_schedules(storage: StorageUrl = None, json: AsJson = False) -> None:
     """List the schedules."""
-    at(storage, json, lambda archive: jobs.on_schedule(archive, "list", ""))
+    at(storage, json, lambda archive: _plans.on_schedule(archive, "list", ""))
 
 
 def _on_schedule(verb: str, about: str) -> None:
     @schedules.command(verb, help=about)
     def command(schedule: ScheduleId, storage: StorageUrl = None, json: AsJson = False) -> None:
-        at(storage, json, lambda archive: jobs.on_schedule(archive, verb, schedule))
+        at(storage, json, lambda archive: _plans.on_schedule(archive, verb, schedule))
 
 
 _on_schedule("show", "Show a schedule: its times, its plan, its last run.")
@@ -618,7 +623,7 @@ def save_template(
     json: AsJson = False,
 ) -> None:
     """Save the plan of a completed run as a template: `donewhen run --template NAME --set KEY=VALUE`."""
-    at(storage, json, lambda archive: jobs.save_template(archive, thread, name, set or []))
+    at(storage, json, lambda archive: _plans.save_template(archive, thread, name, set or []))
 
 
 @plans.command("forget")
@@ -628,8 +633,8 @@ def forget_template(
     json: AsJson = False,
 ) -> None:
     """Delete a template."""
-    at(storage, json, lambda archive: jobs.forget_template(archive, name))
+    at(storage, json, lambda archive: _plans.forget_template(archive, name))
 
 
 def _of_plans(verb: str, given: dict[str, object], storage: str | None, json: bool) -> None:
-    at(storage, json, lambda archive: jobs.on_plan(archive, verb, given))
+    at(storage, json, lambda archive: _plans.on_plan(archive, verb, given))

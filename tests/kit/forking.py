@@ -18,7 +18,7 @@ from donewhen.agent.testing import everywhere as everywhere  # it names its own 
 forks = multiprocessing.get_context("forkserver")
 forks.set_forkserver_preload(
     [
-        __name__, "donewhen.agent.agent", "donewhen.agent.cli.app", "donewhen.agent.cli.jobs", "donewhen.agent.models",
+        __name__, "donewhen.agent.agent", "donewhen.agent.cli.app", "donewhen.agent.cli.runs", "donewhen.agent.models",
         "donewhen.agent.storage.sqlite", "donewhen.agent.storage.postgres", "donewhen.agent.workspace",
         "donewhen.graph.build", "langchain_openai", "rich.console", "tests.kit.a2a_server",
         "tests.kit.storage.workers",

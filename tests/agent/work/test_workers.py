@@ -19,7 +19,7 @@ import pytest
 from langgraph.types import Command
 
 from donewhen import Agent, ConfigError, StaleAnswer, StorageError, ThreadBusy, ThreadWaiting, UnknownThread
-from donewhen.agent.cli.jobs import IDLE_AGENTS
+from donewhen.agent.cli.worker import IDLE_AGENTS
 from donewhen.agent.work.queue import QUEUE, settings_in
 from donewhen.agent.work.worker import Worker
 from donewhen.testing import ScriptedModel, answer, ask_user, call, finish_step, reply, submit_plan

@@ -1,48 +1,45 @@
-"""`donewhen threads`, `show`, `graph` and `doctor`: print information. Nothing is started or changed."""
+"""The commands about runs: list, show, watch, tell, cancel, undo, record and prune them, and their open questions."""
 
-import asyncio
-import importlib.metadata
-import importlib.resources
-import importlib.util
-import json
-import os
+import re
 import sys
-from collections.abc import AsyncIterator, Collection, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import asdict
+from datetime import timedelta
 from pathlib import Path
-from typing import Any, Literal
+from shlex import quote
+from typing import Any
 
 from rich.cells import cell_len, set_cell_size
 
 from donewhen.agent.agent import Agent
 from donewhen.agent.cli.archive import Archive
 from donewhen.agent.cli.options import NOT_OURS
-from donewhen.agent.cli.result import Exit, local_time, proof_texts, receipt_lines, resume_command, run_object, short_id
+from donewhen.agent.cli.result import (
+    STATUSES,
+    Exit,
+    local_time,
+    print_json,
+    proof_texts,
+    receipt_lines,
+    report,
+    resume_command,
+    run_object,
+    short_id,
+)
+from donewhen.agent.cli.runs import QUEUE
 from donewhen.agent.cli.screen.drawing import AnswerText, draw_pause
 from donewhen.agent.cli.screen.meter import table
 from donewhen.agent.cli.screen.terminal import Terminal, Text, clean, open_terminal, shorten
-from donewhen.agent.cli.screen.views import Progress, heard_text, mode_text
-from donewhen.agent.config import DEMO, Config
+from donewhen.agent.cli.screen.views import Progress, View, heard_text, mode_text
 from donewhen.agent.run import Run
-from donewhen.agent.storage import open_storage, parse_url
-from donewhen.agent.work.queue import ThreadInfo
+from donewhen.agent.undo import UndoneChange
+from donewhen.agent.work.queue import Page, ThreadInfo
 from donewhen.agent.work.recorder import collect_rows, save_rows
-from donewhen.state.errors import DoneWhenError
-from donewhen.state.events import event_schema
+from donewhen.state.errors import ConfigError
 from donewhen.state.run import Json
 
-PACKAGES = ("langgraph", "langchain-core", "langchain-openai", "pydantic")
-EXTRAS = {
-    "mcp": ("mcp", "MCP servers as tools"),
-    "acp": ("acp", "an agent in an editor"),
-    "postgres": ("psycopg", "PostgreSQL storage"),
-    "studio": ("langgraph_api", "LangGraph Studio and server"),
-    "encryption": ("Crypto", "encrypted storage"),
-}
 BACKGROUND = {"agents_md": "AGENTS.md"}
 """How people call what a receipt has under `background`."""
-TRY: dict[str, Any] = {"limits": {"model_calls": 3}, "on_exhausted": "stop", "model_retries": 0, "model_seconds": 30}
-"""The goal with which `doctor` tries the model."""
 
 
 def list_runs(archive: Archive, owner: str | None, status: Collection[str]) -> int:
@@ -142,22 +139,91 @@ def _question_line(row: Mapping[str, Any], terminal: Terminal) -> tuple[str, str
     return f"? {terminal.say('by_default', 'summary', question=question)} – {answer}", "yellow"
 
 
-def print_graph() -> int:
-    """Return the graph as Mermaid."""
-    print(Agent(DEMO, storage="memory:").graph.get_graph(xray=1).draw_mermaid())
+def show_status(archive: Archive) -> Exit:
+    """Print the queue, the workers, and the oldest waiting work."""
+    found = archive.look(lambda agent: agent.status()) or {}
+    lines = [f"{name:10} {count}" for name, count in (found.get("threads") or {}).items()]
+    for each in found.get("workers") or ():
+        load = f"{each['active']}/{each['concurrency']} runs  seen {local_time(each['seen'], 'seconds')}"
+        lines.append(f"worker     {each['id']}  {each['queue']:7}  {load}")
+    lines += [
+        f"oldest     {name} since {local_time(since, 'seconds')}" for name, since in (found.get("oldest") or {}).items()
+    ]
+    archive.finish(found, lines)
+    served = {each["queue"] for each in found.get("workers") or ()}
+    idle = [queue for queue in found.get("queues") or () if queue not in served] or ([] if served else [QUEUE])
+    for queue in () if archive.json else idle:
+        start = "donewhen worker" if queue == QUEUE else "agent.worker(), where the agent is made that submitted it"
+        print(f"No worker serves {queue!r}; start one with: {start}", file=sys.stderr)
     return Exit.COMPLETED
 
 
-def print_version() -> int:
-    """Return the version, as `doctor` says it."""
-    print(_package("donewhen").text)
-    return Exit.COMPLETED
+def show_pending(archive: Archive, owner: str | None, limit: int, cursor: str | None) -> Exit:
+    """Print the open questions of all threads, and how to see more."""
+    rows = archive.look(lambda agent: agent.pending(owner=owner, limit=limit, cursor=cursor)) or Page()
+    lines = []
+    for row in rows:
+        since, who = local_time(row["asked_at"] or ""), f"  {row['owner']}" if row["owner"] else ""
+        thread = clean(short_id(row["thread_id"]))
+        lines.append(f"{thread}  {row['kind']:8}  {since:16}{who}  {shorten(row['question'] or row['goal'], 80)}")
+    ended = archive.finish({"pending": rows, "cursor": rows.cursor}, lines, "Nothing waits for anybody.")
+    if rows.cursor and not archive.json:
+        given = {"--owner": owner, "--limit": str(limit), "--cursor": rows.cursor, "--storage": archive.storage_option}
+        words = [f"{option} {quote(value)}" for option, value in given.items() if value]
+        print(f"More questions wait: donewhen pending {' '.join(words)}", file=sys.stderr)
+    return ended
 
 
-def print_events() -> int:
-    """Return the JSON schema of the events."""
-    print(json.dumps(event_schema(), indent=2))
-    return Exit.COMPLETED
+def watch_thread(archive: Archive, thread: str, cursor: str | None) -> Exit:
+    """Print events as they come; end like `show`, at a pause or the end."""
+    info, terminal = archive.thread(thread), open_terminal(plain=archive.config.plain, may_ask=False)
+
+    async def follow(agent: Agent) -> Run:
+        with View(terminal, Progress(), quiet=archive.json) as view:
+            async for event, after in agent.watch(info.thread_id, cursor):
+                if archive.json:
+                    print_json({"event": event, "cursor": after})
+                view.show(event)
+                if event["type"] == "waiting":
+                    break
+        return await agent.get(info.thread_id)
+
+    run = archive.ask(follow)
+    return STATUSES[run.status] if archive.json else report(run, terminal, archive.storage, json=False)
+
+
+def cancel_thread(archive: Archive, thread: str) -> Exit:
+    """End a run, and print its state."""
+    info = archive.thread(thread)
+    run = archive.ask(lambda agent: agent.cancel(info.thread_id))
+    return archive.finish(run_object(run, archive.storage), [run.status])
+
+
+def undo_thread(archive: Archive, thread: str, step: str | None, *, dry_run: bool) -> Exit:
+    """Put back what a run changed, and print what became of each change."""
+    info = archive.thread(thread)
+    report = archive.ask(lambda agent: agent.undo(info.thread_id, step, dry_run=dry_run))
+    lines = [_change_line(change, dry_run=dry_run) for change in report.changes]
+    lines += [f"not undone    {row['id']}  {row['tool']}: {row['why']}" for row in report.beyond]
+    archive.finish(report.to_dict(), lines, "No file was changed.")
+    if report.status == "refused":
+        return Exit.FAILED
+    return Exit.PARTIAL if any(change.result == "lost" for change in report.changes) else Exit.COMPLETED
+
+
+def _change_line(change: UndoneChange, *, dry_run: bool) -> str:
+    words = {"restored": "would return" if dry_run else "put back", "refused": "REFUSED", "left": "left as it is"}
+    words |= {"unchanged": "nothing to do", "lost": "not undone"}
+    path = f"{change.to} → {change.path}" if change.to else change.path
+    why = f": {change.why}" if change.why else ""
+    return f"{words[change.result]:13} {change.id}  {path}{why}"
+
+
+def tell_thread(archive: Archive, thread: str, text: str) -> Exit:
+    """Say something to a working run."""
+    info = archive.thread(thread)
+    archive.ask(lambda agent: agent.tell(info.thread_id, text))
+    return archive.finish({"told": info.thread_id}, ["told"])
 
 
 def save_recording(archive: Archive, thread: str, out: Path) -> int:
@@ -174,88 +240,11 @@ def save_recording(archive: Archive, thread: str, out: Path) -> int:
     return archive.finish({"recording": str(out), "replies": replies}, [f"{out}: {replies} replies"])
 
 
-def print_skill() -> int:
-    """Print the skill that comes with the package."""
-    print(importlib.resources.files("donewhen").joinpath("skills", "donewhen", "SKILL.md").read_text("utf-8"), end="")
-    return Exit.COMPLETED
-
-
-# --- doctor
-
-
-@dataclass(frozen=True)
-class Finding:
-    """One examined thing. `broken` must be repaired before a run can work; `note` need not."""
-
-    name: str
-    state: Literal["ok", "note", "broken"]
-    text: str
-
-
-def run_doctor(archive: Archive) -> int:
-    """Print the findings; FAILED if anything is broken."""
-
-    async def look() -> list[Finding]:
-        return [finding async for finding in _examine(archive)]
-
-    findings = asyncio.run(look())
-    broken = any(finding.state == "broken" for finding in findings)
-    lines = [f"{finding.state:6}  {finding.name:18}  {clean(finding.text)}" for finding in findings]
-    archive.finish({"ok": not broken, "findings": [asdict(each) for each in findings]}, lines)
-    return Exit.FAILED if broken else Exit.COMPLETED
-
-
-async def _examine(archive: Archive) -> AsyncIterator[Finding]:
-    """Yield the findings, cheapest first."""
-    version = ".".join(str(part) for part in sys.version_info[:3])
-    yield Finding("python", "ok" if sys.version_info >= (3, 11) else "broken", version)
-    for name in ("donewhen", *PACKAGES):
-        yield _package(name)
-    for extra, (module, purpose) in EXTRAS.items():
-        found = importlib.util.find_spec(module) is not None
-        hint = "installed" if found else f"not installed: pip install 'donewhen[{extra}]'"
-        yield Finding(f"extra {extra}", "ok" if found else "note", f"{purpose}, {hint}")
-    yield await _storage(archive)
-    yield await _model(archive.config)
-
-
-def _package(name: str) -> Finding:
-    try:
-        return Finding(name, "ok", importlib.metadata.version(name))
-    except importlib.metadata.PackageNotFoundError:
-        if name == "donewhen":
-            return Finding(name, "note", "runs from its source folder, not installed")
-        return Finding(name, "broken", "not installed")
-
-
-async def _storage(archive: Archive) -> Finding:
-    config = archive.config
-    try:
-        storage = open_storage(config.storage, key=config.key)
-        if not archive.exists():
-            folder = next(each for each in parse_url(config.storage).path.parents if each.exists())
-            if not os.access(folder, os.W_OK | os.X_OK):
-                return Finding("storage", "broken", f"{storage.url_for_display}: {folder} cannot be written")
-            return Finding("storage", "ok", f"{storage.url_for_display}, made by the first run")
-        note = await storage.check_health()
-        text = storage.url_for_display + (", encrypted" if config.key else "")
-        return Finding("storage", "note", f"{text}: {note}") if note else Finding("storage", "ok", text)
-    except DoneWhenError as error:
-        return Finding("storage", "broken", str(error))
-
-
-async def _model(config: Config) -> Finding:
-    """Try the model with a run of one call."""
-    if not config.model or config.model == DEMO:
-        return Finding(
-            "model", "note", "demo, which follows rules; set OPENAI_API_KEY or DONEWHEN_MODEL for a real one"
-        )
-    try:
-        async with Agent(config.model, storage="memory:", config=config) as agent:
-            agent.models("triage")
-            run = await agent.start("Say hello.", settings=TRY)
-    except DoneWhenError as error:
-        return Finding("model", "broken", str(error))
-    if run.outcome and run.outcome["code"] == "model_error":
-        return Finding("model", "broken", f"{config.model}: {run.answer}")
-    return Finding("model", "ok", f"{config.model} answers" + (f" at {config.base_url}" if config.base_url else ""))
+def prune_threads(archive: Archive, older: str) -> Exit:
+    """Delete threads that ended long ago."""
+    match = re.fullmatch(r"(\d+)([dhm])", older.strip())
+    if match is None:
+        raise ConfigError(f"--older {older!r} is no time; write 30d, 12h or 45m")
+    age = timedelta(**{{"d": "days", "h": "hours", "m": "minutes"}[match[2]]: int(match[1])})
+    gone = archive.look(lambda agent: agent.prune(age)) or []
+    return archive.finish({"deleted": gone}, [f"{len(gone)} threads deleted"])

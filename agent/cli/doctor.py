@@ -1,0 +1,134 @@
+"""The commands about this installation: doctor, version, graph, events and skill. Nothing is changed."""
+
+import asyncio
+import importlib.metadata
+import importlib.resources
+import importlib.util
+import json
+import os
+import sys
+from collections.abc import AsyncIterator
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+from donewhen.agent.agent import Agent
+from donewhen.agent.cli.archive import Archive
+from donewhen.agent.cli.result import Exit
+from donewhen.agent.cli.screen.terminal import clean
+from donewhen.agent.config import DEMO, Config
+from donewhen.agent.storage import open_storage, parse_url
+from donewhen.state.errors import DoneWhenError
+from donewhen.state.events import event_schema
+
+PACKAGES = ("langgraph", "langchain-core", "langchain-openai", "pydantic")
+EXTRAS = {
+    "mcp": ("mcp", "MCP servers as tools"),
+    "acp": ("acp", "an agent in an editor"),
+    "postgres": ("psycopg", "PostgreSQL storage"),
+    "studio": ("langgraph_api", "LangGraph Studio and server"),
+    "encryption": ("Crypto", "encrypted storage"),
+}
+TRY: dict[str, Any] = {"limits": {"model_calls": 3}, "on_exhausted": "stop", "model_retries": 0, "model_seconds": 30}
+"""The goal with which `doctor` tries the model."""
+
+
+def print_version() -> int:
+    """Print the version, as `doctor` says it."""
+    print(_package("donewhen").text)
+    return Exit.COMPLETED
+
+
+def print_graph() -> int:
+    """Print the graph as Mermaid."""
+    print(Agent(DEMO, storage="memory:").graph.get_graph(xray=1).draw_mermaid())
+    return Exit.COMPLETED
+
+
+def print_events() -> int:
+    """Print the JSON schema of the events."""
+    print(json.dumps(event_schema(), indent=2))
+    return Exit.COMPLETED
+
+
+def print_skill() -> int:
+    """Print the skill that comes with the package."""
+    print(importlib.resources.files("donewhen").joinpath("skills", "donewhen", "SKILL.md").read_text("utf-8"), end="")
+    return Exit.COMPLETED
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One examined thing. `broken` must be repaired before a run can work; `note` need not."""
+
+    name: str
+    state: Literal["ok", "note", "broken"]
+    text: str
+
+
+def run_doctor(archive: Archive) -> int:
+    """Print the findings; FAILED if anything is broken."""
+
+    async def look() -> list[Finding]:
+        return [finding async for finding in _examine(archive)]
+
+    findings = asyncio.run(look())
+    broken = any(finding.state == "broken" for finding in findings)
+    lines = [f"{finding.state:6}  {finding.name:18}  {clean(finding.text)}" for finding in findings]
+    archive.finish({"ok": not broken, "findings": [asdict(each) for each in findings]}, lines)
+    return Exit.FAILED if broken else Exit.COMPLETED
+
+
+async def _examine(archive: Archive) -> AsyncIterator[Finding]:
+    """Yield the findings, cheapest first."""
+    version = ".".join(str(part) for part in sys.version_info[:3])
+    yield Finding("python", "ok" if sys.version_info >= (3, 11) else "broken", version)
+    for name in ("donewhen", *PACKAGES):
+        yield _package(name)
+    for extra, (module, purpose) in EXTRAS.items():
+        found = importlib.util.find_spec(module) is not None
+        hint = "installed" if found else f"not installed: pip install 'donewhen[{extra}]'"
+        yield Finding(f"extra {extra}", "ok" if found else "note", f"{purpose}, {hint}")
+    yield await _storage(archive)
+    yield await _model(archive.config)
+
+
+def _package(name: str) -> Finding:
+    try:
+        return Finding(name, "ok", importlib.metadata.version(name))
+    except importlib.metadata.PackageNotFoundError:
+        if name == "donewhen":
+            return Finding(name, "note", "runs from its source folder, not installed")
+        return Finding(name, "broken", "not installed")
+
+
+async def _storage(archive: Archive) -> Finding:
+    config = archive.config
+    try:
+        storage = open_storage(config.storage, key=config.key)
+        if not archive.exists():
+            folder = next(each for each in parse_url(config.storage).path.parents if each.exists())
+            if not os.access(folder, os.W_OK | os.X_OK):
+                return Finding("storage", "broken", f"{storage.url_for_display}: {folder} cannot be written")
+            return Finding("storage", "ok", f"{storage.url_for_display}, made by the first run")
+        note = await storage.check_health()
+        text = storage.url_for_display + (", encrypted" if config.key else "")
+        return Finding("storage", "note", f"{text}: {note}") if note else Finding("storage", "ok", text)
+    except DoneWhenError as error:
+        return Finding("storage", "broken", str(error))
+
+
+async def _model(config: Config) -> Finding:
+    """Try the model with a run of one call."""
+    if not config.model or config.model == DEMO:
+        return Finding(
+            "model", "note", "demo, which follows rules; set OPENAI_API_KEY or DONEWHEN_MODEL for a real one"
+        )
+    try:
+        async with Agent(config.model, storage="memory:", config=config) as agent:
+            agent.models("triage")
+            run = await agent.start("Say hello.", settings=TRY)
+    except DoneWhenError as error:
+        return Finding("model", "broken", str(error))
+    if run.outcome and run.outcome["code"] == "model_error":
+        return Finding("model", "broken", f"{config.model}: {run.answer}")
+    return Finding("model", "ok", f"{config.model} answers" + (f" at {config.base_url}" if config.base_url else ""))
