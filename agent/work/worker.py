@@ -102,7 +102,7 @@ class Worker:
         self.schedules: Schedules = Schedules(storage)
         self.storage = storage
         self._queue, self._open, self._poll = queue, open_agent, poll
-        self._report = report
+        self.report = report
         self._notifier = notifier
         self._active: dict[str, asyncio.Task[None]] = {}
         self._owners: dict[str, str] = {}
@@ -265,16 +265,16 @@ class Worker:
                 self._agents.append(agent)
                 try:
                     if not self._draining:
-                        self._report(thread_id, "taken up")
-                        self._report(thread_id, (await agent.run_submitted(thread_id)).status)
+                        self.report(thread_id, "taken up")
+                        self.report(thread_id, (await agent.run_submitted(thread_id)).status)
                 finally:
                     self._agents.remove(agent)
         except (ThreadBusy, UnknownThread):  # another worker is at it, or it was deleted
             self._elsewhere[thread_id] = asyncio.get_running_loop().time() + ELSEWHERE
-            self._report(thread_id, "let go")
+            self.report(thread_id, "let go")
         except ToolMissing as error:
             self._elsewhere[thread_id] = asyncio.get_running_loop().time() + LACKING
-            self._report(thread_id, "left to a worker that has what it needs")
+            self.report(thread_id, "left to a worker that has what it needs")
             with suppress(DoneWhenError):
                 await self._leave_to_others(thread_id, str(error))
         except Exception as error:

@@ -136,7 +136,7 @@ async def _main(url: str, ledger: str, concurrency: int) -> None:
     begun = _used().ru_utime + _used().ru_stime
     async with agent_on(url, Path(ledger), rounds) as agent:
         worker = agent.worker(concurrency=concurrency)
-        worker.tell = lambda thread, said: print(f"{thread}: {said}", flush=True)
+        worker.report = lambda thread, event: print(f"{thread}: {event}", flush=True)
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, worker.drain)
         await worker.run()
     cpu = _used().ru_utime + _used().ru_stime - begun

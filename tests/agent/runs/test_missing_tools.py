@@ -199,7 +199,7 @@ async def test_a_worker_leaves_an_answer_to_one_that_has_the_tool(tmp_path: Path
     thread = await ask_to_take(storage)
     async with Agent(ScriptedModel(), storage=storage) as lacking:
         left, worker = asyncio.Event(), lacking.worker()
-        worker.tell = lambda _, said: left.set() if "left to a worker" in said else None
+        worker.report = lambda _, event: left.set() if "left to a worker" in event else None
         async with worker:
             await lacking.submit_answer(thread, "approve")
             await left.wait()
