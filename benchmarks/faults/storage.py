@@ -71,7 +71,7 @@ class FailingDatabase:
             raise sqlite3.OperationalError("disk I/O error")
         if self.kind == "disk full":
             least = "PRAGMA max_page_count = 1"  # as small as what is there
-            await saver.session.file.call(lambda file: file.connection.execute(least).fetchall(), alone=True)
+            await saver.file.call(lambda file: file.connection.execute(least).fetchall(), alone=True)
         if self.kind == "locked":
             other = sqlite3.connect(str(self.path), isolation_level=None)
             self.stack.callback(other.close)
