@@ -75,24 +75,20 @@ def _say_demo(terminal: Terminal, choices: Choices, config: Config) -> None:
         terminal.line(f"{terminal.say('demo')}{hint}", "dim")
 
 
-def _ask_to_trust(terminal: Terminal, choices: Choices) -> None:
-    """Ask once whether what the folder brings along is followed; where nobody can be asked, say that it is not.
-
-    Skills that cannot be read are named as well.
-    """
+def _read_skills(terminal: Terminal, choices: Choices) -> Skills:
+    """Ask once whether what the folder brings along is followed; where nobody can be asked, say that it is not."""
     skills = Skills(choices.dir, trust=choices.trust_skills)
-    for problem in skills.problems:
-        terminal.line(terminal.shorten(problem, 500), "yellow")
     if not (names := ", ".join(skills.untrusted)):
-        return
+        return skills
     if not terminal.interactive:
         terminal.line(terminal.say("untrusted", names=names), "dim")
-        return
+        return skills
     terminal.line(terminal.say("trust", names=names))
     terminal.legend(terminal.say("keys_trust"))
     with suppress(EOFError):
         if read_word(terminal.read(PROMPT)) == "yes":
             skills.remember()
+    return skills
 
 
 def run_goal(request: RunOptions, output: OutputOptions) -> int:
@@ -106,7 +102,7 @@ def run_goal(request: RunOptions, output: OutputOptions) -> int:
     thread = _conversation(request, output.archive)
     if not output.quiet:
         _say_demo(terminal, choices, config)
-        _ask_to_trust(terminal, choices)
+    skills = None if output.quiet else _read_skills(terminal, choices)
     if terminal.listens:
         choices.settings.setdefault("when_busy", "next_round")
 
@@ -124,7 +120,7 @@ def run_goal(request: RunOptions, output: OutputOptions) -> int:
         return agent.stream(given, **more)
 
     run = _terminal_run(output, terminal, choices)
-    return run.work(lambda stack: open_agent(stack, choices, config, terminal, _notify(run)), begin)
+    return run.work(lambda stack: open_agent(stack, choices, config, terminal, _notify(run), skills), begin)
 
 
 def resume_thread(
@@ -208,10 +204,10 @@ def serve_page(archive: Archive, request: RunOptions, *, port: int, browser: boo
     tokens = {**archive.config.tokens, "page": address.token}  # a secret: no tool tells it to a model
     config, terminal = replace(archive.config, tokens=tokens), open_terminal(plain=archive.config.plain)
     _say_demo(terminal, choices, config)
-    _ask_to_trust(terminal, choices)
+    skills = _read_skills(terminal, choices)
 
     async def open_in_stack(stack: AsyncExitStack) -> Agent:
-        return await open_agent(stack, choices, config, terminal)
+        return await open_agent(stack, choices, config, terminal, skills=skills)
 
     def say(link: str) -> None:
         terminal.line(link, whole=True)
@@ -227,11 +223,11 @@ def serve_mcp(archive: Archive, request: RunOptions) -> int:
 
     config = archive.config
     choices = read_choices(request, config, unattended=False)
-    _ask_to_trust(open_terminal(plain=config.plain, may_ask=False), choices)
+    skills = _read_skills(open_terminal(plain=config.plain, may_ask=False), choices)
 
     async def serve() -> None:
         async with AsyncExitStack() as stack:
-            await mcp_server(await open_agent(stack, choices, config)).run_stdio_async()
+            await mcp_server(await open_agent(stack, choices, config, skills=skills)).run_stdio_async()
 
     with suppress(KeyboardInterrupt), mute_log(config.log):
         asyncio.run(serve())
@@ -254,8 +250,8 @@ def serve_acp(archive: Archive, request: RunOptions) -> int:
 
             async def make(folder: str) -> Agent:
                 here = replace(choices, dir=folder)
-                _ask_to_trust(terminal, here)
-                return await open_agent(stack, here, config)
+                skills = _read_skills(terminal, here)
+                return await open_agent(stack, here, config, skills=skills)
 
             await serve(make, lambda folder: asdict(replace(choices, dir=folder)))
 
@@ -270,6 +266,7 @@ async def open_agent(
     config: Config,
     terminal: Terminal | None = None,
     notify: Notify | None = None,
+    skills: Skills | None = None,
 ) -> Agent:
     """Return the agent for these choices; its MCP servers run until `stack` closes. Slow ones are reported."""
 
@@ -289,7 +286,7 @@ async def open_agent(
         tools,
         storage=config.storage,
         settings=choices.settings,
-        skills=Skills(choices.dir, trust=choices.trust_skills),
+        skills=skills or Skills(choices.dir, trust=choices.trust_skills),
         notify=notify,
         queue=QUEUE,
         config=config,

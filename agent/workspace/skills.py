@@ -106,7 +106,7 @@ class Skills:
         beside = place.with_suffix(f".{os.getpid()}")
         beside.write_text(json.dumps(known, indent=1), "utf-8")
         beside.replace(place)
-        self._left_out, self._problems = [], []
+        self._left_out = []
         self._skills.clear()
         self.__post_init__()
 
@@ -126,8 +126,9 @@ class Skills:
         return self._agents_md
 
     def _leave_out(self, problem: str) -> None:
-        self._problems.append(problem)
-        _log.warning("%s", problem)
+        if problem not in self._problems:
+            self._problems.append(problem)
+            _log.warning("%s", problem)
 
     def _read_agents_md(self, path: Path) -> str:
         """Return the text; "" if there is none, or none that can be read."""

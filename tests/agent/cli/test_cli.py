@@ -466,12 +466,9 @@ def test_a_folders_own_skills_need_trust(shell: Shell) -> None:
     place.mkdir(parents=True)
     (place / "SKILL.md").write_text("---\nname: counting\ndescription: How to count.\n---\nCount twice.\n")
     (shell.work / "AGENTS.md").write_text("Numbers are written in words.\n")
-    (place.parent / "raw").mkdir()
-    (place.parent / "raw" / "SKILL.md").write_text("Count.\n")
     with scripted(shell, triage=[answer("Three.")]) as model:
         run = shell.run()
         assert "AGENTS.md, .agents/skills/counting" in run.stderr
-        assert "raw is left out: SKILL.md does not begin with front matter" in run.stderr
         assert "Numbers are written" not in model.requests[0].text
         assert "read_skill" not in model.requests[0].tool_names
     with scripted(shell, triage=[call("read_skill", name="counting"), submit_plan([COUNT])], execute=COUNTING) as model:

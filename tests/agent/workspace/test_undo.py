@@ -130,7 +130,9 @@ async def test_a_step_or_a_call_comes_back_alone(work: Path) -> None:
     plan = [step("s1", tools=WRITERS), step("s2", tools=WRITERS)]
     async with an_agent(scripted(submit_plan(plan), rounds), work, "memory:") as agent:
         run = await agent.start("two steps")
-        with pytest.raises(ConfigError, match=r"no step or call 's9' in that request; there are s1, s2, s1\.1, s2\.1, s2\.2$"):
+        with pytest.raises(
+            ConfigError, match=r"no step or call 's9' in that request; there are s1, s2, s1\.1, s2\.1, s2\.2$"
+        ):
             await agent.undo(run, "s9")
         with pytest.raises(ConfigError, match="requests 1 to 1"):
             await agent.undo(run, "2:s1")
