@@ -49,6 +49,8 @@ FIRST_WAIT, LONGEST_WAIT = 0.2, 5.0
 """Seconds between two attempts to reach an agent."""
 STOPPING = 5.0
 """Seconds that an agent has to take that its task is cancelled."""
+DECLINED = {"type": "ignore"}
+"""The answer to the form of an agent of DoneWhen that nobody fills in."""
 UNDER_WAY = ("SUBMITTED", "WORKING", "UNSPECIFIED")
 LANGGRAPH = "https://langchain.com/a2a/"
 """The prefix of extensions of LangGraph servers."""
@@ -301,14 +303,15 @@ class RemoteAgent:
         from a2a.helpers import new_data_part, new_text_part
         from a2a.types import Message, Role
 
-        task, text = "", handoff.brief
-        data: dict[str, Any] = {}
+        task, data = "", dict[str, Any]()
+        said: Any = handoff.brief
         for id, answer in handoff.answers.items():
             task, _, interrupt = id.partition(" ")
             data |= {interrupt: answer} if interrupt else {}
-            text = answer if isinstance(answer, str) else str(answer)
+            said = DECLINED if answer is None else answer
         resume = next(iter(data.values())) if len(data) == 1 else data
-        part = new_data_part({"resume": resume}) if data else new_text_part(text)
+        said = {"resume": resume} if data else said
+        part = new_text_part(said) if isinstance(said, str) else new_data_part(said)
         message_id, context = _message_id(handoff.key), self._context(handoff)
         return Message(role=Role.ROLE_USER, parts=[part], message_id=message_id, context_id=context, task_id=task)
 
@@ -345,7 +348,7 @@ class RemoteAgent:
             made = "\n\n".join(filter(None, (text_of(artifact.parts) for artifact in task.artifacts)))
             words = [last_words(task), told] if self._langgraph else [told, last_words(task)]
             text = next(filter(None, (made, *words)), "")
-            return Report(text, said=[*messages, AIMessage(text)])
+            return Report(text, said=[*(one for one in messages if one.text != text), AIMessage(text)])
         if state == "INPUT_REQUIRED":
             return Report(asks=asks_in(task), said=messages)
         if state == "AUTH_REQUIRED":

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
 MOST_TASKS = 100
 """The most tasks of a conversation that are searched for a message."""
+QUESTION_KEYS, SHOWN_KEYS = ("id", "kind", "question", "options"), ("question", "options", "schema")
+"""The keys by which a question of an agent of DoneWhen is known, and those that people are shown."""
 
 
 def state_of(task: "Task") -> str:
@@ -70,22 +72,39 @@ def absorb(task: "Task", event: "StreamResponse", handoff: Handoff, said: list[s
 
 
 def asks_in(task: "Task") -> list[tuple[str, Any]]:
-    """Return the questions of a task. A LangGraph server puts its interrupts, `{id, value}`, into a data part."""
+    """Return the questions of a task, by the ids under which they are answered.
+
+    A LangGraph server puts its interrupts, `{id, value}`, into a data part of an artifact, and an agent of DoneWhen its
+    question into one of the message.
+    """
     from a2a.helpers import get_data_parts
 
     parts = [part for artifact in task.artifacts for part in artifact.parts]
     data = [each for each in get_data_parts(parts) if isinstance(each, Mapping) and {"id", "value"} <= set(each)]
     if data:
         return [(f"{task.id} {each['id']}", each["value"]) for each in data]
+    if asked := [each for each in get_data_parts(task.status.message.parts) if _is_question(each)]:
+        return [(task.id, {key: _with_integers(asked[0][key]) for key in SHOWN_KEYS if key in asked[0]})]
     return [(task.id, text_of(task.status.message.parts) or last_words(task) or "What should I do?")]
 
 
 def text_of(parts: "Sequence[Part]") -> str:
-    """Return the texts, and data as JSON."""
+    """Return the texts, and data as JSON; a question of DoneWhen's is in the texts already."""
     from a2a.helpers import get_data_parts, get_text_parts
 
-    texts = [*get_text_parts(parts), *(json.dumps(each, ensure_ascii=False) for each in get_data_parts(parts))]
-    return "\n".join(filter(None, texts)).strip()
+    data = (json.dumps(each, ensure_ascii=False) for each in get_data_parts(parts) if not _is_question(each))
+    return "\n".join(filter(None, (*get_text_parts(parts), *data))).strip()
+
+
+def _is_question(data: Any) -> bool:
+    return isinstance(data, Mapping) and isinstance(data.get("question"), str) and {*QUESTION_KEYS} <= set(data)
+
+
+def _with_integers(value: Any) -> Any:
+    """Return JSON with the integers that the protocol has made 1.0 of."""
+    return json.loads(
+        json.dumps(value), parse_float=lambda text: int(text[:-2]) if text.endswith(".0") else float(text)
+    )
 
 
 def last_words(task: "Task") -> str:

@@ -56,6 +56,7 @@ from donewhen.agent.stream import RunStream
 from donewhen.graph.tools.effects import read_all
 from donewhen.state.errors import DoneWhenError, UnknownThread
 from donewhen.state.people.payload import message_text
+from donewhen.state.records import Pause
 from donewhen.state.run import Json
 from donewhen.state.values import store_label
 
@@ -281,7 +282,7 @@ def _artifact(task_id: str, answer: str) -> Artifact:
 
 def _question(run: Run) -> str:
     said = message_text(run.pending[0])
-    return f"{run.problem}\n\n{said}" if run.problem else said
+    return said if run.problem in ("", run.pending[0].get("problem")) else f"{run.problem}\n\n{said}"
 
 
 def _asks(task: Task, pause: Mapping[str, Any]) -> bool:
@@ -289,9 +290,11 @@ def _asks(task: Task, pause: Mapping[str, Any]) -> bool:
     return any(part.get("id") == pause["id"] for part in get_data_parts(task.status.message.parts))
 
 
-def _handle(pause: Mapping[str, Any]) -> Json:
-    """Return what a program needs to answer a question: its id, kind and options."""
-    return {"id": pause["id"], "kind": pause["kind"], "options": list(pause.get("options") or ())}
+def _handle(pause: Pause) -> Json:
+    """Return what a program needs to ask a question in its own way: its words, and the options or the form."""
+    form = {"schema": pause["schema"]} if "schema" in pause else {}
+    asked = {"question": message_text(pause, choices=False), "options": list(pause.get("options") or ())}
+    return {"id": pause["id"], "kind": pause["kind"], **asked, **form}
 
 
 # The endpoint ------------------------------------------------------------------------------------------------------

@@ -101,17 +101,17 @@ def editable_plan(pending: Pause) -> str:
     return str(pending.get("draft") or "") or plan_document(pending)
 
 
-def question_text(pending: Pause) -> str:
-    """Return the full question as markdown: the plan or the frozen call to approve, and the options."""
+def question_text(pending: Pause, *, choices: bool = True) -> str:
+    """Return the full question as markdown: the plan or the frozen call to approve, and with `choices` the options."""
     kind = pending["kind"]
     parts = [question_of(pending)]
     if kind == "plan":
         parts.append(plan_text(pending).strip())
     if kind in ("tool", "effect") and pending.get("arguments") is not None:
         parts.append(call_text(pending))
-    if pending.get("schema"):
+    if choices and pending.get("schema"):
         parts.append(form_text(pending["schema"]))
-    if kind not in ("plan", "tool") and options(pending):
+    if choices and kind not in ("plan", "tool") and options(pending):
         # The answer "2" to a budget means two more, so its options carry no numbers.
         marks = ["-" if kind == "budget" else f"{number}." for number in range(1, len(options(pending)) + 1)]
         lines = (" ".join(option.split()) for option in options(pending))
@@ -229,10 +229,13 @@ def question_of(pending: Pause) -> str:
     return say(language_of(pending), "ask", pending["kind"], tool=tool)
 
 
-def message_text(pending: Pause) -> str:
-    """Return the text of a pause's message in the conversation; a plan begins with its title."""
+def message_text(pending: Pause, *, choices: bool = True) -> str:
+    """Return the text of a pause's message in the conversation; a plan begins with its title.
+
+    Without `choices`, the options and the fields of a form are left out, for somebody who draws them.
+    """
     if pending["kind"] != "plan":
-        return _description(pending)
+        return _with_problem(pending, question_text(pending, choices=choices))
     return _with_problem(pending, f"{plan_text(pending).strip()}\n\n{question_of(pending)}")
 
 

@@ -1,15 +1,17 @@
 """An agent behind our A2A endpoint, in a process of its own, for tests.
 
-“hello” is answered, “paint” asks for a colour, “work” calls a tool that takes until the file `go` is there, “refuse” is
-declined. FOLDER has the database, and `begun`, a line for every call of the tool. Users are the bearer tokens.
+“hello” is answered, “paint” asks for a colour, “shirt” calls a tool that asks with a form, “work” calls a tool that
+takes until the file `go` is there, “refuse” is declined. FOLDER has the database, and `begun`, a line for every call of the tool. Users are the bearer tokens.
 """
 
 import asyncio
+import json
 import socket
 from pathlib import Path
 from typing import Any
 
 import uvicorn
+from langgraph.types import interrupt
 from starlette.authentication import AuthCredentials, AuthenticationBackend, SimpleUser
 from starlette.middleware.authentication import AuthenticationMiddleware
 from starlette.requests import HTTPConnection
@@ -18,6 +20,15 @@ from donewhen import Agent
 from donewhen.agent.a2a.server import PushNotifications, a2a_app
 from donewhen.testing import ScriptedModel, answer, ask_user, call, decline, finish_step, submit_plan
 from tests.kit.flows import FREE
+
+SIZES = {
+    "type": "object",
+    "required": ["size"],
+    "properties": {
+        "size": {"type": "string", "enum": ["S", "M", "L"]},
+        "count": {"type": "integer", "default": 1, "minimum": 1},
+    },
+}
 
 
 def decide(messages: list[Any], tools: list[Any]) -> Any:
@@ -29,7 +40,11 @@ def decide(messages: list[Any], tools: list[Any]) -> Any:
             return answer("It is green now.") if "green" in text else ask_user("Which colour?", ["red", "green"])
         if "work" in goal:
             return submit_plan([{"content": "work", "done_when": ["it is worked"], "tools": ["work"]}])
+        if "shirt" in goal:
+            return submit_plan([{"content": "order", "done_when": ["it is ordered"], "tools": ["order"]}])
         return decline("no", "ask a painter") if "refuse" in goal else answer("Hello to you.")
+    if "shirt" in goal:
+        return finish_step("Ordered.", ("s1.2", "ordered")) if "[s1.2]" in text else call("order")
     return finish_step("worked", ("s1.1", "worked")) if "[s1.1]" in text else call("work")
 
 
@@ -54,10 +69,16 @@ def serve(door: socket.socket, folder: str) -> None:
             await asyncio.sleep(0.02)
         return "worked"
 
+    def order() -> str:
+        """Order something to wear."""
+        filled = interrupt("Which size?", response_schema=SIZES)
+        (place / "ordered").write_text(json.dumps(filled))
+        return "ordered"
+
     push = PushNotifications(inside=True)
     storage = f"sqlite:///{place}/runs.db"
-    effects: Any = {"work": "read"}
-    agent = Agent(ScriptedModel(decide), [work], effects=effects, storage=storage, settings=FREE, notify=push)
+    effects: Any = {"work": "read", "order": "idempotent"}
+    agent = Agent(ScriptedModel(decide), [work, order], effects=effects, storage=storage, settings=FREE, notify=push)
     app = a2a_app(agent, url, push=push, skills={"paint": "paints things"})
     app.add_middleware(AuthenticationMiddleware, backend=Tokens())
     uvicorn.Server(uvicorn.Config(app, log_level="warning")).run([door])

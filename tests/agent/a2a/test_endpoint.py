@@ -38,7 +38,7 @@ from donewhen import Agent, Executor, RemoteAgent
 from donewhen.agent.a2a.server import PushNotifications
 from donewhen.testing import ScriptedModel
 from examples import a2a_server as example
-from tests.kit.a2a_endpoint import decide, serve
+from tests.kit.a2a_endpoint import SIZES, decide, serve
 from tests.kit.flows import FREE
 from tests.kit.serving import free_port, reserve, served_by
 
@@ -335,9 +335,43 @@ async def test_our_remote_agents_work_with_it(endpoint: Endpoint) -> None:
     settings = {**FREE, "executor": "far"}
     async with Agent(ScriptedModel([]), storage="memory:", executors=executors, settings=settings) as agent:
         asked = await agent.start("paint it")
-        assert "Which colour?" in asked.pending[0]["question"]
-        run = await agent.resume(asked, "green")
+        assert [asked.pending[0][key] for key in ("question", "options")] == ["Which colour?", ["red", "green"]]
+        run = await agent.resume(asked, "2")
     assert (run.status, run.answer) == ("completed", "It is green now.")
+
+
+@pytest.mark.parametrize(
+    ("given", "filled"),
+    [
+        ({"size": "L", "count": 2}, {"size": "L", "count": 2}),
+        ("size: S", {"size": "S", "count": 1}),
+        ({"type": "ignore"}, None),
+    ],
+    ids=["object", "lines", "declined"],
+)
+async def test_a_form_of_a_remote_agent_of_ours_is_a_form_of_the_run(
+    endpoint: Endpoint, given: Any, filled: Any
+) -> None:
+    """M5, N42: with its schema, also for other clients, in which a wrong answer says once what does not fit."""
+    executors = {"far": Executor(remote=RemoteAgent(endpoint.url, poll=0.05), passthrough=True)}
+    settings = {**FREE, "executor": "far"}
+    async with Agent(ScriptedModel([]), storage="memory:", executors=executors, settings=settings) as agent:
+        run = await agent.start("order a shirt")
+        assert [run.pending[0][key] for key in ("question", "schema")] == ["Which size?", SIZES]
+        run = await agent.resume(run, {"size": "XXL"})
+        assert run.problem.startswith("size: 'XXL' is not one of")
+        run = await agent.resume(run, given)
+        assert (run.status, run.answer) == ("completed", "Ordered.")
+        assert json.loads((endpoint.folder / "ordered").read_text()) == filled
+        (step,) = run.receipt["steps"]
+        assert str(step["transcript"]).count("Ordered.") == 1
+        assert "schema" not in str(step["transcript"])
+    async with client_of(endpoint, streaming=False) as client:
+        asked = await sent(client, request_of("order a shirt"))
+        (handle,) = get_data_parts(asked.status.message.parts)
+        assert (handle["question"], handle["schema"]) == ("Which size?", SIZES)
+        asked = await sent(client, request_of("size: XXL", asked))
+        assert get_message_text(asked.status.message).count("'XXL' is not one of") == 1
 
 
 async def test_the_example_serves_an_agent() -> None:
