@@ -74,6 +74,8 @@ PAGE = 50
 MOST_LISTED = 10_000
 READ_AHEAD = 2**20
 """The bytes that are read ahead; a line may be longer."""
+CALL_KEYS = ("step", "tool", "arguments")
+"""What of a call stays the same if it is made again after its question."""
 TITLE = 100
 """The most characters of a session's title."""
 BEGUN = ("donewhen", "acp")
@@ -130,8 +132,12 @@ class Session:
     """The same id once it was answered."""
     rejected: str = ""
     """The id of the question about a plan that was rejected: what is typed next says what should be different."""
-    calls: dict[str, Any] = field(default_factory=dict)
-    """Calls at work, as `tool_started` tells of them."""
+    calls: dict[str, tuple[str, Any]] = field(default_factory=dict)
+    """Calls at work: the id under which the editor shows each, and what `tool_started` tells of it."""
+    asking: dict[str, Any] = field(default_factory=dict)
+    """Calls that were stopped, such as by their question, and go on with the run, by the id that the editor shows."""
+    cards: dict[str, str] = field(default_factory=dict)
+    """The ids under which an opened session shows the steps at work, by step."""
 
     def settings(self) -> Json:
         """Return the settings of the mode, over those of the agent."""
@@ -311,6 +317,7 @@ class AcpAgent:
         for message in values.get("messages") or ():
             for update in message_updates(message):
                 await self._editor.session_update(session.id, update)
+        session.cards = {id: row["task"] for id, row in (values.get("steps") or {}).items() if row.get("task")}
         await self._show_plan(values.get("todos") or (), session.id)
 
     # --- a turn
@@ -384,7 +391,7 @@ class AcpAgent:
             session.asked, session.answered = pause["id"], ""
             unclear = unclear + 1 if run.problem else 0
             if unclear > MOST_UNCLEAR:  # the next prompt is the answer
-                await self._say(session.id, f"\n\n{run.problem}\n\n{message_text(pause)}")
+                await self._say(session.id, f"\n\n{message_text(pause)}")
                 break
             answer = await self._answer(pause, session, turn)
             if answer is None:
@@ -404,7 +411,20 @@ class AcpAgent:
                     stream.drain()
         finally:
             turn.stream = None
+        await self._leave_calls(session, stream.run)
         return stream.run
+
+    async def _leave_calls(self, session: Session, run: Run | None) -> None:
+        """Show that calls without a result wait, as the run does, or that its end was theirs."""
+        session.asking |= dict(session.calls.values())
+        left = [shown for shown, _ in session.calls.values()]
+        session.calls.clear()
+        status: Any = "pending"
+        if run and not run.pending and run.status != "running":
+            status, left = "failed", [*session.asking, *session.cards.values()]
+            session.asking, session.cards = {}, {}
+        for id in left:
+            await self._editor.session_update(session.id, acp.update_tool_call(id, status=status))
 
     async def _begin(self, session: Session, prompt: Any) -> RunStream | Run:
         """Return the stream of the work on a prompt, or a run that has to ask first."""
@@ -457,18 +477,31 @@ class AcpAgent:
         elif kind == "thinking":
             await self._editor.session_update(id, acp.update_agent_thought_text(event["text"]))
         elif kind == "tool_started":
-            session.calls[call] = event
-            shown = {"content": list(edits(event, session.folder)), "raw_input": event["arguments"]}
-            about: Any = {"kind": kind_of(event, session.agent), "locations": locations(event, session.folder)}
-            start = acp.start_tool_call(call, title(event), status="in_progress", **about, **shown)
-            await self._editor.session_update(id, start)
+            await self._show_call(event, session, call)
         elif kind == "observation" and (started := session.calls.pop(call, None)):
-            content = [*edits(started, session.folder), acp.tool_content(acp.text_block(event["text"]))]
+            content = [*edits(started[1], session.folder), acp.tool_content(acp.text_block(event["text"]))]
             status: Any = "completed" if event["ok"] else "failed"
-            await self._editor.session_update(id, acp.update_tool_call(call, status=status, content=content))
+            await self._editor.session_update(id, acp.update_tool_call(started[0], status=status, content=content))
+        elif kind == "step_finished" and (card := session.cards.pop(event["step"], "")):
+            status = "completed" if event["status"] == "done" else "failed"
+            await self._editor.session_update(id, acp.update_tool_call(card, status=status))
         elif kind in ("outcome", "error") and event.get("code") != "interrupted":
             text = event["text"]
             await self._say(id, text[len(turn.answer) :] if text.startswith(turn.answer) else f"\n\n{text}")
+
+    async def _show_call(self, event: Any, session: Session, call: str) -> None:
+        """Show that a call begins, or that it goes on after its question."""
+        same = [shown for shown, each in session.asking.items() if all(each[key] == event[key] for key in CALL_KEYS)]
+        shown = same[0] if same else call
+        session.calls[call] = shown, event
+        session.asking.pop(shown, None)
+        if same:
+            update: Any = acp.update_tool_call(shown, status="in_progress")
+        else:
+            about: Any = {"kind": kind_of(event, session.agent), "locations": locations(event, session.folder)}
+            about |= {"content": list(edits(event, session.folder)), "raw_input": event["arguments"]}
+            update = acp.start_tool_call(call, title(event), status="in_progress", **about)
+        await self._editor.session_update(session.id, update)
 
     async def _say(self, id: str, text: str) -> None:
         if text:

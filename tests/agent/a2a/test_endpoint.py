@@ -364,8 +364,7 @@ async def test_a_form_of_a_remote_agent_of_ours_is_a_form_of_the_run(
         assert (run.status, run.answer) == ("completed", "Ordered.")
         assert json.loads((endpoint.folder / "ordered").read_text()) == filled
         (step,) = run.receipt["steps"]
-        assert str(step["transcript"]).count("Ordered.") == 1
-        assert "schema" not in str(step["transcript"])
+        assert "transcript" not in step  # nothing was said beside the result
     async with client_of(endpoint, streaming=False) as client:
         asked = await sent(client, request_of("order a shirt"))
         (handle,) = get_data_parts(asked.status.message.parts)

@@ -67,6 +67,7 @@ async def test_a_session_of_yesterday_is_listed_loaded_and_answered(tmp_path: Pa
         assert await again.types("2") == "end_turn"
         assert again.decided == ["failed"]
         assert again.text.endswith("Text.")
+        assert [update.status for update in step] == ["in_progress", "completed"]
     async with editor(model, tmp_path, []) as third:
         third.session = told.session
         await third.connection.resume_session(cwd=third.folder, session_id=third.session, mcp_servers=[])
@@ -112,6 +113,8 @@ async def test_the_editors_mcp_servers_are_used_in_its_session(tmp_path: Path) -
         assert told.text.startswith("the MCP server 'far' did not start")
         assert told.questions[0].startswith("shop asks: Which shirt?")
         assert "2 shirt in L" in model.requests[-1].messages[-1].text
+        (ordered,) = told.calls.values()  # the call that asked goes on after the answer
+        assert [update.status for update in ordered] == ["in_progress", "pending", "in_progress", "completed"]
         await told.connection.close_session(session_id=told.session)
     assert (tmp_path / "sold.txt").read_text().split() == ["shirt"]
 
