@@ -130,6 +130,8 @@ class Session:
     """The id of the question that was shown last."""
     answered: str = ""
     """The same id once it was answered."""
+    given: Any = None
+    """The answer to it in the editor's own way. The run did not take it if it was stopped in that moment."""
     rejected: str = ""
     """The id of the question about a plan that was rejected: what is typed next says what should be different."""
     calls: dict[str, tuple[str, Any]] = field(default_factory=dict)
@@ -385,7 +387,7 @@ class AcpAgent:
         unclear, session.rejected = 0, ""
         while not turn.cancelled:
             run = given if isinstance(given, Run) else await self._follow(given, session, turn)
-            if run is None or not run.pending:
+            if run is None or not run.pending or turn.cancelled:
                 break
             pause = run.pending[0]
             session.asked, session.answered = pause["id"], ""
@@ -396,7 +398,7 @@ class AcpAgent:
             answer = await self._answer(pause, session, turn)
             if answer is None:
                 break
-            turn.shown, session.answered = False, pause["id"]
+            turn.shown, session.answered, session.given = False, pause["id"], answer
             given = session.agent.stream_resume(run, answer, settings=session.settings())
         stopped = turn.cancelled or (run is not None and run.status == "running")
         return "cancelled" if stopped else "end_turn"
@@ -456,9 +458,12 @@ class AcpAgent:
             await self._say(session.id, ANSWERED)
             return run
         if asks_again(text, pause):
-            return run
-        given, session.answered = rejection(text) if session.rejected == pause["id"] else text, pause["id"]
-        return session.agent.stream_resume(run, given, settings=session.settings())
+            if session.answered != pause["id"]:
+                return run
+        else:
+            session.given = rejection(text) if session.rejected == pause["id"] else text
+        session.answered = pause["id"]
+        return session.agent.stream_resume(run, session.given, settings=session.settings())
 
     # --- what the editor is shown
 

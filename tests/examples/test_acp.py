@@ -52,6 +52,7 @@ class Editor(acp.Client):
         self.at_work = asyncio.Event()
         self.permission = asyncio.Event()
         self.decision = asyncio.Event()
+        self.form = asyncio.Event()
         self.heard = asyncio.Condition()
 
     async def session_update(self, session_id: str, update: Any, **_: Any) -> None:
@@ -94,6 +95,7 @@ class Editor(acp.Client):
     async def create_elicitation(self, message: str, mode: Any, **_: Any) -> Any:
         """Fill in the form."""
         self.questions.append(message)
+        self.form.set()
         self.shapes.append(mode.requested_schema)
         filled = self.forms.pop(0)
         if isinstance(filled, str):

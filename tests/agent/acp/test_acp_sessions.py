@@ -119,6 +119,30 @@ async def test_the_editors_mcp_servers_are_used_in_its_session(tmp_path: Path) -
     assert (tmp_path / "sold.txt").read_text().split() == ["shirt"]
 
 
+async def test_a_prompt_at_the_moment_of_an_answer_loses_nothing(tmp_path: Path) -> None:
+    """N44: “continue” goes on with the answer in a form, which is asked once, also if the run had not taken it yet."""
+    (tmp_path / "shop.py").write_text(textwrap.dedent(TODAY))
+    shop = McpServerStdio(
+        name="shop", command=sys.executable, args=[str(tmp_path / "shop.py"), str(tmp_path / "sold.txt")], env=[]
+    )
+    plan = submit_plan([{"content": "order", "tools": ["order"]}])
+    model = ScriptedModel(
+        roles={"triage": [plan], "execute": {"s1": [call("order", what="shirt"), finish_step("ordered", "s1.2")]}}
+    )
+    async with editor(model, tmp_path, ["approve", "approve"]) as told:
+        opened = await told.connection.new_session(cwd=told.folder, mcp_servers=[shop])
+        told.session = opened.session_id
+        await told.types("Order a shirt")
+    async with editor(model, tmp_path, [], [{"size": "L"}]) as again:
+        again.session = told.session
+        await again.connection.load_session(cwd=again.folder, session_id=again.session, mcp_servers=[shop])
+        await again.form.wait()
+        await again.connection.set_session_mode(session_id=again.session, mode_id="ask")  # so the answer has arrived
+        assert await again.types("continue") == "end_turn"
+        assert len(again.questions) == 1
+    assert (tmp_path / "sold.txt").read_text().split() == ["shirt"]
+
+
 async def test_what_a_prompt_may_hold_besides_words(tmp_path: Path) -> None:
     """N44: links and embedded files are named by their path in the folder; pictures reach the model as pictures."""
     model = ScriptedModel(roles={"triage": ["Hello."]})
