@@ -419,6 +419,10 @@ class _Requests(DefaultRequestHandler):
             raise UnsupportedOperationError(
                 message=f"task {task.id} is at work and asks nothing: wait until it does, or cancel it"
             )
+        if task.status.state in ENDED:  # the library refuses it too, but then leaves what it opened for it
+            raise UnsupportedOperationError(
+                message=f"task {task.id} is over: send a new request, without its taskId, in the same context"
+            )
         context.state[SHOWN] = await self._served.get(task.context_id)
 
 

@@ -153,8 +153,8 @@ async def test_tasks_end_as_their_runs_do(endpoint: Endpoint, streaming: bool) -
         done = await sent(client, request_of("green", asked))
         assert (done.id, done.status.state) == (asked.id, DONE)
         assert "It is green now." in [get_artifact_text(each) for each in done.artifacts]
-        with pytest.raises(A2AError):
-            await sent(client, request_of("hello", asked))  # it is over
+        with pytest.raises(A2AError, match="is over: send a new request, without its taskId"):
+            await sent(client, request_of("hello", asked))
         another = request_of("hello")
         another.message.context_id = asked.context_id
         again = await sent(client, another)
