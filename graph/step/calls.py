@@ -147,11 +147,13 @@ class GatedCall:
     tool: KnownTool | None
     """None for a look-up, which is no tool."""
     id: str
-    """The id of its observation."""
+    """The id of its observation; lower in the end if a call made together with it waits and gets no number yet."""
+    may_ask: bool = False
+    """True if hooks and the tool may ask a person about it, which only calls of steps may."""
     refusal: str = ""
     """Why it is not made, in words for the model."""
     verdict: HookDecision | None = None
-    """The word of the hooks; None if nobody can be asked about this call, neither by a hook nor by its tool."""
+    """The word of the hooks; None until they are asked."""
     outcome: CallOutcome | RecallResult | UnknownEffect | None = None
     """What came of it, of a look-up too, or why a person must say whether it took effect; None if it was not made."""
     result: CallResult | None = None
@@ -196,20 +198,15 @@ class CallBatch:
         while self.calls:
             if question := open_question(self.calls[0]):
                 return self._halt(relay_pause(self.calls[0], question, state))
-            group = [await self._at_gates(n, call) for n, call in enumerate(self._next_group(), self.number + 1)]
+            group = [await self._judge(n, call) for n, call in enumerate(self._next_group(), self.number + 1)]
             first = group[0]
-            refused = first.refusal or (first.verdict and first.verdict.refused)
-            if not refused and (change := await self._gate(first)):
-                first.refusal = await self._refused_question(change)
-                if not first.refusal:
-                    return self._halt(change)
+            if change := await self._stop_before(first):
+                return self._halt(change)
+            # A call that hooks ask about begins the next group, because a step can only stop before a first call.
             asked_about = (n for n, each in enumerate(group) if n and each.verdict and each.verdict.question)
             group = group[: next(asked_about, len(group))]
             await self._make(group)
-            if isinstance(first.outcome, UnknownEffect):
-                change = unknown_effect_pause(first.call, state, first.outcome)
-                if refused := await self._refused_question(change):
-                    change = {"status": "failed", "code": "not_asked", "reason": refused}
+            if change := await self._stop_after(first):
                 return self._halt(change)
             asking = [cast("FrozenCall", {**each.call, **each.artifact}) for each in group if each.asks]
             for each in group:
@@ -236,10 +233,10 @@ class CallBatch:
             keys.add(key)
         return self.calls[: max(len(keys), 1)]
 
-    async def _at_gates(self, number: int, call: FrozenCall) -> GatedCall:
+    async def _judge(self, number: int, call: FrozenCall) -> GatedCall:
         """Return the call with the word of people, of the profile and of the hooks on it."""
         state, tool = self.context.state, self.context.tools.get(call["name"])
-        gated = GatedCall(call, tool, f"{state['step']['id']}.{number}", verdict=HookDecision())
+        gated = GatedCall(call, tool, f"{state['step']['id']}.{number}", may_ask=True, verdict=HookDecision())
         rejected = {**state.get("rejected", {}), **state["record"].get("rejected", {})}
         if "response" in call:
             gated.refusal = f"the user answered instead: {call['response']}"
@@ -258,8 +255,28 @@ class CallBatch:
                 gated.verdict = replace(gated.verdict, question="")
         return gated
 
-    async def _gate(self, gated: GatedCall) -> StepRecord | None:
-        """Return the record's change if the step must leave before this call; None if the call may be made now."""
+    async def _stop_before(self, first: GatedCall) -> StepRecord | None:
+        """Return the record's change if the step must leave before this call; None if it is made now, or refused.
+
+        It is refused, too, if hooks refuse the question that people would be asked about it.
+        """
+        if first.refusal or (first.verdict and first.verdict.refused):
+            return None
+        change = await self._reason_to_leave(first)
+        first.refusal = await self._refused_question(change) if change else ""
+        return None if first.refusal else change
+
+    async def _stop_after(self, first: GatedCall) -> StepRecord | None:
+        """Return the record's change if people must say whether this call took effect; it fails if hooks refuse."""
+        if not isinstance(first.outcome, UnknownEffect):
+            return None
+        change = unknown_effect_pause(first.call, self.context.state, first.outcome)
+        if refused := await self._refused_question(change):
+            return {"status": "failed", "code": "not_asked", "reason": refused}
+        return change
+
+    async def _reason_to_leave(self, gated: GatedCall) -> StepRecord | None:
+        """Return the record's change if a call that nobody refuses lacks budget or approval; None if it has both."""
         call, state, hooked = gated.call, self.context.state, gated.verdict.question if gated.verdict else ""
         if gated.tool is None:
             return None
@@ -380,7 +397,7 @@ class CallBatch:
         self.number += 1
         self.acted = self.acted or isinstance(outcome, CallOutcome) or "response" in call
         self.files.update(gated.artifact.get("files", {}))
-        gated.id = f"{context.state['step']['id']}.{self.number}"
+        gated.id = f"{context.state['step']['id']}.{self.number}"  # counted again: calls that wait have no number yet
         entry = observe(context.state, gated)
         history, called = context.state["call_history"], is_tool_call(entry)
         history.read([*known_entries(context.state), *self.entries])
@@ -605,14 +622,14 @@ async def store_notes(context: CallContext, first: int, notes: Sequence[str]) ->
 async def make_call(context: CallContext, gated: GatedCall) -> None:
     """Make the call, or replay it if it was made before a crash.
 
-    Its outcome is an UnknownEffect if a person must decide whether to make it. Hooks that were not asked at a gate are
-    asked here; then neither they nor the tool can ask a person.
+    Its outcome is an UnknownEffect if a person must decide whether to make it. Hooks are asked here unless they were
+    asked before.
     """
     state, store, call, known = context.state, context.runtime.store, gated.call, gated.tool
     assert known is not None, call["name"]
     said = gated.verdict or await ask_before_call(context, gated)
     refused = said.refused
-    if said.question and gated.verdict is None:
+    if said.question and not gated.may_ask:
         refused = f"a person would have to agree, in a step: {said.question}"
     record, id, turn = state["record"], state["step"]["id"], state.get("turn", 1)
     again = (call["asked"],) if call.get("asked") else ()
@@ -669,7 +686,7 @@ async def make_call(context: CallContext, gated: GatedCall) -> None:
 async def _call_tool(context: CallContext, gated: GatedCall, config: RunnableConfig, key: str) -> CallResult:
     """Call the tool with the answers that people gave it so far. Pauses of the graph happen at the top level."""
     assert gated.tool is not None
-    call, tool, may_ask, secrets = gated.call, gated.tool.tool, gated.verdict is not None, context.deps.secrets
+    call, tool, may_ask, secrets = gated.call, gated.tool.tool, gated.may_ask, context.deps.secrets
     answered_asks.set((call.get("asks") or [])[: len(call.get("answers") or ())])
     try:
         seconds = seconds_for(tool, call["args"], context.seconds)
