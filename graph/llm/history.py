@@ -111,8 +111,9 @@ class TranscriptLength:
 def fit_transcript(
     messages: list[AnyMessage], limit: int, fence: str = "", length: TranscriptLength | None = None
 ) -> list[AnyMessage]:
-    """Return the messages, or, if they exceed `limit` characters, the later rounds behind a note of the earlier ones.
+    """Return these messages, or, if they exceed `limit` characters, the later rounds behind a note of the earlier ones.
 
+    The same list is returned if nothing is cut, so callers compare with `is`.
     A round is a reply with its results; messages before the first reply, such as an earlier note, count as one. The
     omitted part grows by half of `limit` at a time, so that the beginning is the same from round to round and the
     providers' prompt caches hit. The last round always stays. `length` counts this transcript.

@@ -65,21 +65,23 @@ async def decide(state: Step, runtime: Runtime[Settings], config: RunnableConfig
     settings, rounds = runtime.context, rounds_of(state)
     toolbox = deps.tools_for(state["step"].get("executor"), settings)  # once a round: tools may change between rounds
     shown = fit_transcript(rounds, settings.transcript_chars, state.get("fence", ""), state["length"])
-    before: Step = state if shown is rounds else {**state, "transcript": shown}
+    cut = shown is not rounds
+    before: Step = {**state, "transcript": shown} if cut else state
     if saved := await _load_reply(before, runtime):
         update = saved
     else:  # with what the user said in the meantime
         cursor = max(state["record"].get("interjection_cursor") or "", state.get("interjection_cursor") or "")
-        now, said = await with_interjections(before, "record", cursor, runtime)
-        task = "" if now["record"].get("answers") else str(now["record"].get("task") or "")
-        voice = Voice(runtime, now["step"]["id"], task=task, inside=True)
-        update = await StepRound(now, runtime, deps, toolbox, voice, [*shown, *said]).run()
+        informed, said = await with_interjections(before, "record", cursor, runtime)
+        task = "" if informed["record"].get("answers") else str(informed["record"].get("task") or "")
+        voice = Voice(runtime, informed["step"]["id"], task=task, inside=True)
+        update = await StepRound(informed, runtime, deps, toolbox, voice, [*shown, *said]).run()
         update = {**update, "transcript": [*said, *update.get("transcript", ())]} if said else update
     after: Step = apply_update(before, update)  # type: ignore[assignment]
     calls = after["record"]["status"] == "running" and after["record"].get("calls")
     if calls and (saved or await _save_reply(before, runtime, update)):
         update = combine_updates(update, await CallBatch(CallContext(after, runtime, config, deps, toolbox)).run())  # type: ignore[assignment]
-    return update if shown is rounds else {**update, "transcript": [*shown, *update.get("transcript", ())]}
+    # A transcript in an update is added to the stored one; one that begins with the note of a cut replaces it.
+    return {**update, "transcript": [*shown, *update.get("transcript", ())]} if cut else update
 
 
 @dataclass
@@ -97,22 +99,22 @@ class StepRound:
 
     async def run(self) -> Step:
         """Ask the model and read its reply; leave the step if no round may be made."""
-        state, settings, deps, toolbox = self.state, self.runtime.context, self.deps, self.toolbox
-        record = state["record"]
+        settings, deps, toolbox, id = self.runtime.context, self.deps, self.toolbox, self.state["step"]["id"]
         if change := self._obstacle(settings):
-            return leave(state, self.runtime, change)
-        offer = await offer_for_step(deps, settings, toolbox, state)
+            return leave(self.state, self.runtime, change)
+        offer = await offer_for_step(deps, settings, toolbox, self.state)
         legal = offer.legal(EXECUTE)
         offered = [name for name in legal if name != "finish_task"]
-        if not state.get("last"):  # for the last step it equals finish_step (K1); it stays legal
+        if not self.state.get("last"):  # for the last step it equals finish_step (K1); it stays legal
             offered.append("finish_task")
         question = await self._question(settings, offer.definitions(offered, toolbox))
         reply = await ask(deps, settings, question)
         self.spent = add(reply.spent, {"rounds": 1})
-        emit_charge(self.runtime, state["step"]["id"], self.spent)
-        self.state = {**state, "record": {**record, "rounds": record["rounds"] + 1}}
+        emit_charge(self.runtime, id, self.spent)
+        record: StepRecord = {**self.state["record"], "rounds": self.state["record"]["rounds"] + 1}
+        self.state = {**self.state, "record": record}
         if reply.message is None:
-            return self._give_up_asking(settings, reply.error)
+            return {"spent": self.spent, **self._give_up_asking(settings, reply.error)}
         printed = not has_native_call(self.rounds)
         outcome = read_reply(reply.message, legal, toolbox, printed=printed, result=record.get("draft", ""))
         if reply.speech:
@@ -123,13 +125,14 @@ class StepRound:
             outcome = replace(outcome, arguments={"printed": bool(calls)})
         message, common = storable_reply(reply.message), Step(spent=self.spent, messages=self.voice.messages())
         if isinstance(outcome, UnusableReply):
-            last = record["corrections"] == settings.max_corrections - 2
-            outcome = replace(outcome, hint=EXAMPLE) if last else outcome
+            count = record["corrections"] + 1  # with this one, as send_correction counts
+            last_chance = count == settings.max_corrections - 1
+            outcome = replace(outcome, hint=EXAMPLE) if last_chance else outcome
             messages = [message, *reply_messages(message, partial(outcome.text, offered))]
             said = "; ".join(outcome.problems)
             return {**common, **send_correction(self.state, self.runtime, said, messages, self.spent)}
         tools = [call["name"] for call in outcome.calls]
-        emit(self.runtime, "decision", step=state["step"]["id"], kind=outcome.kind, tools=tools)
+        emit(self.runtime, "decision", step=id, kind=outcome.kind, tools=tools)
         return {**common, **await self._act_on(message, outcome)}
 
     def _obstacle(self, settings: Settings) -> StepRecord | None:
@@ -179,7 +182,7 @@ class StepRound:
         change: StepRecord = {"status": "failed", "code": "model_error", "reason": str(error)}
         if key and error and error.retryable:
             change = {"status": "ready", "code": f"allowance:{key}"}
-        return {"spent": self.spent, **leave(self.state, self.runtime, change, spent=self.spent)}
+        return leave(self.state, self.runtime, change, spent=self.spent)
 
     async def _act_on(self, message: AIMessage, decision: Decision) -> Step:
         """Return the changes of a legal decision; calls and claims are left in state for the next node."""
@@ -233,7 +236,7 @@ class StepRound:
             messages = [message, *reply_messages(message, told)]
             return {"record": self._silent_record(), "transcript": messages, "decision": None}
         change: StepRecord = {"status": "waiting", "waiting": waiting, "questions": number, "corrections": 0}
-        return {"spent": self.spent, **leave(state, self.runtime, change, [message], self.spent)}
+        return leave(state, self.runtime, change, [message], self.spent)
 
     def _silent_record(self) -> StepRecord:
         """Return the record after a round without anything new."""
