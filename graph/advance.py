@@ -7,7 +7,7 @@ from typing import Any, Literal
 from langgraph.runtime import Runtime
 
 from donewhen.graph.context import Deps
-from donewhen.graph.events import emit, now
+from donewhen.graph.events import emit, emit_step_finished, now
 from donewhen.graph.people.answers import ResolvedAnswer, apply_answer
 from donewhen.graph.people.budget import (
     budget_pause,
@@ -67,7 +67,7 @@ async def advance(state: RunState, runtime: Runtime[Settings], *, deps: Deps) ->
     move = next_move(change.values, settings, _writers(plan, deps, settings))
     change.add({"steps": _with_end(move.changes)})
     for id, record in move.changes.items():
-        emit(runtime, "step_finished", step=id, status=record["status"], result="", reason=record.get("reason", ""))
+        emit_step_finished(runtime, id, record)
     update = _MAKE[move.kind](change.values, move, settings, runtime)
     asked = update.pop("messages", [])
     change.add(update)
@@ -257,8 +257,8 @@ def _handle_limit(values: Json, move: Move, settings: Settings, runtime: Runtime
     emit(runtime, "note", text=f"Out of budget: {reason}.")
     why = {id: "; ".join(filter(None, (reason, standstill(values["steps"][id])))) for id in move.steps}
     ended = _with_end({id: {"status": "exhausted", "reason": why[id], "handled": True} for id in move.steps})
-    for id in move.steps:
-        emit(runtime, "step_finished", step=id, status="exhausted", result="", reason=why[id])
+    for id, record in ended.items():
+        emit_step_finished(runtime, id, record)
     if scope and settings.at_limit != "stop":
         return {"steps": ended}
     code = "stopped" if settings.at_limit == "stop" else "out_of_budget"

@@ -11,7 +11,7 @@ from typing import Any
 from langgraph.runtime import Runtime
 from pydantic_core import to_jsonable_python
 
-from donewhen.state.records import Pause
+from donewhen.state.records import Pause, StepRecord
 from donewhen.state.run import Json
 from donewhen.state.settings import Settings
 
@@ -97,6 +97,11 @@ def emit_observation(runtime: Runtime[Settings], entry: Mapping[str, Any]) -> No
     """Send a tool's result."""
     fields = {key: entry[key] for key in ("id", "step", "tool", "ok", "seconds")}
     emit(runtime, "observation", **fields, text=entry["text"][:300])
+
+
+def emit_step_finished(runtime: Runtime[Settings], step: str, record: StepRecord) -> None:
+    """Send that a step ended, as its record says."""
+    emit(runtime, "step_finished", step=step, **{key: record.get(key, "") for key in ("status", "result", "reason")})
 
 
 def emit_charge(runtime: Runtime[Settings], step: str | None, spent: Mapping[str, float]) -> None:

@@ -326,6 +326,7 @@ class StepRecord(TypedDict, total=False):
     observed: int
     """The number of observations so far; the next one is `<step>.<observed + 1>`."""
     rounds: int
+    """The number of rounds so far; a new attempt begins at 0."""
     corrections: int
     """Unusable replies in a row."""
     refused: int
@@ -334,6 +335,7 @@ class StepRecord(TypedDict, total=False):
     """Consecutive rounds without anything new; `silent_most` is the longest series."""
     silent_most: int
     questions: int
+    """The number of questions so far, which is part of their ids; a new attempt begins at 0."""
     result: str
     """The result in the model's words, once it is done."""
     draft: str

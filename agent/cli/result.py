@@ -20,6 +20,7 @@ from donewhen.agent.cli.screen.views import call_text
 from donewhen.agent.config import is_debugging
 from donewhen.agent.run import Run
 from donewhen.state import errors
+from donewhen.state.language.texts import say
 from donewhen.state.plan.steps import SILENT_ROUNDS
 from donewhen.state.secrets import redact
 
@@ -290,7 +291,7 @@ def _audit_lines(audit: Mapping[str, Any], terminal: Terminal) -> Iterator[tuple
 
 def _data_lines(row: Mapping[str, Any], terminal: Terminal) -> Iterator[tuple[str, str]]:
     """Yield the structured result: its problem, or the source of each value."""
-    name = terminal.say("output", "show")
+    name = terminal.texts("show")["output"]
     yield (f"{name}: {row['problem']}", "yellow") if row["problem"] else (name, "")
     for field in row["fields"]:
         source = "".join(f" [{found['observation']}]" for found in field["evidence"])
@@ -302,10 +303,10 @@ def _detail_lines(row: Mapping[str, Any], terminal: Terminal) -> Iterator[tuple[
     if row.get("result"):
         yield f"    {terminal.marks['arrow']} {terminal.shorten(str(row['result']), 200)}", ""
     if row.get("silent_rounds", 0) >= SILENT_ROUNDS:
-        yield f"    {terminal.say('silent', 'show', rounds=row['silent_rounds'])}", "yellow"
+        yield f"    {say(terminal.language, 'show', 'silent', rounds=row['silent_rounds'])}", "yellow"
     for made in row.get("repeated") or []:
         call = terminal.shorten(call_text(made), 100)
-        yield f"    {terminal.say('repeated', 'show', call=call, times=made['times'])}", "yellow"
+        yield f"    {say(terminal.language, 'show', 'repeated', call=call, times=made['times'])}", "yellow"
     for item in row.get("criteria") or []:
         verdict = verdicts["failed_verdict" if item["verdict"] == "failed" else item["verdict"]]
         yield f"    {verdict}: {item['text']}", "" if item["verdict"] in GOOD else "yellow"

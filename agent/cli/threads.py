@@ -5,6 +5,7 @@ import sys
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import asdict
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from shlex import quote
 from typing import Any
@@ -36,6 +37,7 @@ from donewhen.agent.undo import UndoneChange
 from donewhen.agent.work.queue import Page, ThreadInfo
 from donewhen.agent.work.recorder import collect_rows, save_rows
 from donewhen.state.errors import ConfigError
+from donewhen.state.language.texts import say
 from donewhen.state.run import Json
 
 BACKGROUND = {"agents_md": "AGENTS.md"}
@@ -82,13 +84,13 @@ def show_thread(archive: Archive, thread: str) -> int:
 
 
 def _show(run: Run, terminal: Terminal, *, at_work: bool, hint: str | None) -> None:
-    say = terminal.say
+    speak = partial(say, terminal.language)
     why = run.outcome["reason"] if run.outcome else run.problem if run.status != "waiting" else ""
     reason = f" ({shorten(why, 500)})" if why else ""
-    states = {"waiting": ("waiting_status", "page"), "queued": ("queued", "show")}
-    status = say("at_work", "page") if at_work else say(*states.get(run.status, (run.status,)))
-    terminal.line(say("goal", "show", goal=shorten(run.goal, 500)), "bold")
-    terminal.line(say("status", "show", status=f"{status}{reason}"))
+    states = {"waiting": ("page", "waiting_status"), "queued": ("show", "queued")}
+    status = speak("page", "at_work") if at_work else speak(*states.get(run.status, ("terminal", run.status)))
+    terminal.line(speak("show", "goal", goal=shorten(run.goal, 500)), "bold")
+    terminal.line(speak("show", "status", status=f"{status}{reason}"))
     if run.receipt and (texts := proof_texts(run.receipt, terminal)):
         terminal.line(f" {terminal.marks['dot']} ".join(texts))
     for chosen in run.receipt.get("modes", ()) if run.receipt else ():
@@ -99,22 +101,22 @@ def _show(run: Run, terminal: Terminal, *, at_work: bool, hint: str | None) -> N
         terminal.line(*_question_line(asked, terminal))
     if given := run.receipt.get("background") if run.receipt else ():
         names = ", ".join(BACKGROUND.get(name, name) for name in given)
-        terminal.line(say("background", "page", names=names))
+        terminal.line(speak("page", "background", names=names))
     for said in run.receipt.get("heard", ()) if run.receipt else ():
         terminal.line(heard_text(said, terminal))
     for pending in run.pending:
-        terminal.line(f"\n{say('waiting')} {pending['id']}", "bold")
+        terminal.line(f"\n{terminal.say('waiting')} {pending['id']}", "bold")
         terminal.show(draw_pause(pending, terminal))
     if run.answer:
         terminal.line("")
         terminal.show(AnswerText(run.answer) if terminal.console.is_terminal else Text(clean(run.answer)))
     if rows := table(run.spent, run.limits, terminal.language):
-        terminal.line(f"\n{say('spent', 'show')}", "bold")
+        terminal.line(f"\n{terminal.texts('show')['spent']}", "bold")
         room = max(cell_len(row.name) for row in rows)
         for row in rows:
             terminal.line(f"  {set_cell_size(row.name, room)} {row.text}", row.style)
     if hint:
-        terminal.line(say("go_on_with", command=hint), whole=True)
+        terminal.line(terminal.say("go_on_with", command=hint), whole=True)
 
 
 def _steps(run: Run, terminal: Terminal) -> Iterator[tuple[str, str]]:
@@ -132,11 +134,11 @@ def _question_line(row: Mapping[str, Any], terminal: Terminal) -> tuple[str, str
     question, answer = shorten(str(row["question"]), 100), shorten(str(row["answer"]), 100)
     if row.get("assumed"):
         assumed = shorten(str(row.get("assumption") or ""), 100)
-        said = terminal.say("assumed", "summary", question=question)
+        said = say(terminal.language, "summary", "assumed", question=question)
         return f"? {said}{f' – {assumed}' if assumed else ''}", "yellow"
     if row["by"] == "user":
         return f"? {question}  {answer}", ""
-    return f"? {terminal.say('by_default', 'summary', question=question)} – {answer}", "yellow"
+    return f"? {say(terminal.language, 'summary', 'by_default', question=question)} – {answer}", "yellow"
 
 
 def show_status(archive: Archive) -> Exit:

@@ -7,7 +7,7 @@ from typing import Any, Literal
 from langchain_core.messages import AnyMessage
 from langgraph.runtime import Runtime
 
-from donewhen.graph.events import emit, now
+from donewhen.graph.events import emit, emit_step_finished, now
 from donewhen.graph.people.pauses import make_pause
 from donewhen.graph.tools.effects import UnknownEffect
 from donewhen.state.language.texts import option_texts, say
@@ -59,8 +59,7 @@ def leave(
         update["settled_writes"] = wrote_so_far
     if record["status"] in FINAL:
         record["ended"] = now()
-        told = {key: record[key] for key in ("status", "result", "reason")}
-        emit(runtime, "step_finished", step=id, **told)
+        emit_step_finished(runtime, id, record)
     return update
 
 

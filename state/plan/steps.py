@@ -14,8 +14,8 @@ SILENT_ROUNDS = 5
 def fresh_record(before: Mapping[str, Any] | None = None) -> StepRecord:
     """Return the record of a step that has not started.
 
-    If it replaces an older step with the same id, its counters continue, so that no observation id or effect key is
-    reused, and rejected calls stay rejected.
+    If it replaces an older step with the same id, `attempt` and `observed` continue, so that no observation id or
+    effect key is reused, and rejected calls stay rejected. Everything else starts afresh.
     """
     earlier = before or {}
     return {

@@ -128,7 +128,7 @@ class Person:
         return filled
 
     def _heading(self, field: FormField) -> str:
-        needed = [self.terminal.say("required", "page")] if field["required"] else []
+        needed = [self.terminal.texts("page")["required"]] if field["required"] else []
         usual = [f"[{filled_lines({'': field['default']})[2:]}]"] if "default" in field else []
         notes = f" ({', '.join(needed)})" if needed else ""
         return " ".join([f"{field['title']}{notes}", *usual, *([f"– {field['about']}"] if field["about"] else [])])

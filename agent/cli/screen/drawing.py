@@ -100,7 +100,7 @@ def criterion_text(criterion: Any, terminal: Terminal) -> str:
         pairs = [f"{key} {value}" for key, value in (check.get("arguments") or {}).items()]
         said = ", ".join([*([" ".join([str(check.get("tool")), *pairs[:1]])]), *pairs[1:]])
         text += f" ({terminal.say('checked_by', call=said)}{_expectation(check.get('expect') or 'ok', terminal)})"
-    return clean(text + (f" ({terminal.say('second_model', 'plan')})" if entry.get("judge") else ""))
+    return clean(text + (f" ({terminal.texts('plan')['second_model']})" if entry.get("judge") else ""))
 
 
 def _expectation(expect: Any, terminal: Terminal) -> str:

@@ -91,9 +91,9 @@ class Terminal:
         """Return the same terminal with texts in this language."""
         return replace(self, language=language)
 
-    def say(self, key: str, section: str = "terminal", **values: Any) -> str:
-        """Return one of the runtime's texts in the person's language."""
-        return say(self.language, section, key, **values)
+    def say(self, key: str, **values: Any) -> str:
+        """Return a text of the catalogue's section `terminal` in the person's language."""
+        return say(self.language, "terminal", key, **values)
 
     def texts(self, section: str) -> Mapping[str, str]:
         """Return all texts of a section in the person's language."""

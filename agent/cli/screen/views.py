@@ -14,6 +14,7 @@ from donewhen.agent.cli.screen.meter import meter_parts
 from donewhen.agent.cli.screen.terminal import STYLES, Terminal, Text, clean
 from donewhen.agent.run import Run
 from donewhen.graph.events import ANSWER
+from donewhen.state.language.texts import say
 from donewhen.state.ledger import add
 from donewhen.state.people.payload import shown_arguments
 
@@ -121,12 +122,12 @@ def mode_text(row: Mapping[str, Any], terminal: Terminal) -> str:
     """Return the mode of the request, who chose it, and why."""
     words = terminal.texts("mode")
     by = "planner" if row["by"] in ("triage", "plan") else row["by"]
-    return terminal.say("line", "mode", mode=words[row["mode"]], by=words[f"by_{by}"], reason=row["reason"])
+    return say(terminal.language, "mode", "line", mode=words[row["mode"]], by=words[f"by_{by}"], reason=row["reason"])
 
 
 def heard_text(row: Mapping[str, Any], terminal: Terminal) -> str:
     """Return what the user said while the run worked, and where it was heard."""
-    heard = terminal.say("heard_step", "page", step=row["step"]) if row["step"] else terminal.say("heard", "page")
+    heard = say(terminal.language, "page", "heard_step" if row["step"] else "heard", step=row["step"])
     return f"> {terminal.shorten(str(row['text']), 200)}  ({heard})"
 
 
@@ -214,7 +215,7 @@ class View:
     def _plan_lines(self) -> Iterator[tuple[str, str]]:
         plan, self.progress.plan = self.progress.plan or {}, None
         if steps := plan.get("steps"):
-            yield f"{self.terminal.say('title', 'plan')}: {plan.get('title')}", "bold"
+            yield f"{self.terminal.texts('plan')['title']}: {plan.get('title')}", "bold"
             yield from ((f"  {self.terminal.mark('pending')} {s['id']} {s['content']}", "") for s in steps)
 
     def _show_answer(self, block: str) -> None:

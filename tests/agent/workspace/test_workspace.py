@@ -1,33 +1,37 @@
 """What the workspace tools are: names, effects, objects, and that they run beside the event loop."""
 
 import os
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 from langchain_core.utils.function_calling import convert_to_openai_tool
 
+from tests.kit.places import ROOT
 from tests.kit.workspace import by_name
 
 
+def groups_on_the_page() -> list[set[str]]:
+    """Return the tools of each row of the page's table: those that read, check, write, and start programs."""
+    section = (ROOT / "docs" / "tools.md").read_text("utf-8").partition("\n## A folder\n")[2].partition("\n## ")[0]
+    rows = [line.split("|")[1] for line in section.splitlines() if line.startswith("| `")]
+    return [set(re.findall(r"`(\w+)`", row)) for row in rows]
+
+
 def test_every_tool_declares_its_effect_and_its_object(tmp_path: Path) -> None:
-    """X06, DESIGN §7: what the runtime needs to know of a tool stands in its metadata."""
+    """X06, DESIGN §7: what the runtime needs to know of a tool stands in its metadata, and agrees with docs/tools.md.
+
+    What was not asked for does not exist: no tool that writes, no program.
+    """
     tools = by_name(tmp_path, commands=["ls"])
     metadata = {name: tool.metadata or {} for name, tool in tools.items()}
-    effects = {name: metadata[name]["effect"] for name, tool in tools.items()}
-    writes = {"append_file": "write", "edit_file": "write", "run_command": "write", "write_file": "idempotent"}
-    writes |= {"copy_file": "write", "move_file": "write", "delete_file": "write"}
-    reads = [
-        "list_files",
-        "find_text",
-        "read_file",
-        "describe_data",
-        "query_data",
-        "calculate",
-    ]
-    checks = ["file_exists", "file_contains", "matches_schema"]
-    assert effects == dict.fromkeys([*reads, *checks], "read") | writes
-    assert [name for name, tool in tools.items() if metadata[name].get("check")] == checks
+    reads, checks, writes, programs = groups_on_the_page()
+    effects = dict.fromkeys([*reads, *checks], "read") | dict.fromkeys([*writes, *programs], "write")
+    assert {name: about["effect"] for name, about in metadata.items()} == {**effects, "write_file": "idempotent"}
+    assert {name for name, about in metadata.items() if about.get("check")} == checks
+    assert by_name(tmp_path).keys() == reads | checks | writes
+    assert by_name(tmp_path, write=False).keys() == reads | checks
     for name, tool in tools.items():
         schema = convert_to_openai_tool(tool)["function"]["parameters"]
         paths = [one for one in ("path", "source", "destination") if one in schema["properties"]] or None
@@ -35,12 +39,6 @@ def test_every_tool_declares_its_effect_and_its_object(tmp_path: Path) -> None:
         assert not {"root", "programs"} & set(schema["properties"]), name
         assert 40 < len(tool.description) < 500, name
         assert all(argument.get("description") for argument in schema["properties"].values() if "enum" not in argument)
-
-
-def test_what_was_not_asked_for_does_not_exist(tmp_path: Path) -> None:
-    assert "run_command" not in by_name(tmp_path)
-    writing = {"write_file", "append_file", "edit_file", "copy_file", "move_file", "delete_file"}
-    assert not writing & set(by_name(tmp_path, write=False))
 
 
 async def test_tools_do_not_block_the_event_loop(tmp_path: Path) -> None:

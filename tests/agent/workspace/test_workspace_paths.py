@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -55,7 +56,7 @@ def snapshot(folder: Path) -> dict[str, Any]:
 
 
 def everything(tools: Tools, path: str) -> str:
-    """Every tool with this path; returns all that was said."""
+    """Every tool that takes a path, with this one; returns all that was said."""
     calls: dict[str, dict[str, Any]] = {
         "list_files": {"path": path},
         "find_text": {"path": path, "query": CANARY[:6]},
@@ -69,13 +70,17 @@ def everything(tools: Tools, path: str) -> str:
         "edit_file": {"path": path, "old": "canary", "new": "stolen"},
         "append_file": {"path": path, "content": "overwritten"},
         "write_file": {"path": path, "content": "overwritten"},
+        "delete_file": {"path": path},
     }
+    assert calls.keys() == {name for name, tool in tools.items() if (tool.metadata or {}).get("paths")}
     said = []
     for name, arguments in calls.items():
         try:
             said.append(str(tools[name].invoke(arguments)))
         except (ToolException, ValidationError) as error:
             said.append(str(error))
+    if deleted := re.fullmatch(r"Deleted (.*); it is kept as (.*)", said[-1], re.DOTALL):
+        tools["move_file"].invoke({"source": deleted[2], "destination": deleted[1]})
     return "\n".join(said)
 
 
