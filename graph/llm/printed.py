@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from donewhen.state.plan.plan import ARGUMENT_KEYS, STEP_SYNONYMS, unwrap_plan
+from donewhen.state.plan.written import ARGUMENT_KEYS, STEP_SYNONYMS, unwrap_plan
 from donewhen.state.reading.decisions import NAMES
 from donewhen.state.reading.extraction import extract, prose
 

@@ -37,7 +37,8 @@ from donewhen.state.language.texts import known_language, primary_language
 from donewhen.state.ledger import add, allowance_left, exhausted
 from donewhen.state.pattern import pattern
 from donewhen.state.people.amounts import format_count
-from donewhen.state.plan.plan import ignored_keys, read_plan
+from donewhen.state.plan.plan import read_plan
+from donewhen.state.plan.written import ignored_keys
 from donewhen.state.reading.decisions import control_tools, plan_tool
 from donewhen.state.records import PlanningRecord
 from donewhen.state.run import Json, Planning

@@ -17,8 +17,8 @@ import yaml
 from donewhen.state.language.texts import Unclear, catalogue, unclear
 from donewhen.state.pattern import pattern
 from donewhen.state.people.amounts import read_limits
-from donewhen.state.plan.plan import unknown_fields, with_own_names
 from donewhen.state.plan.text import schedule_lines
+from donewhen.state.plan.written import unknown_fields, with_own_names
 from donewhen.state.records import Pause
 
 MOST_CHARS = 200_000

@@ -72,8 +72,8 @@ def find_circle(steps: Sequence[Mapping[str, Any]]) -> list[str]:
     return []
 
 
-def avoid_circles(steps: Sequence[dict[str, Any]]) -> None:
-    """Break circles that nobody wrote (in place).
+def avoid_circles(steps: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the steps without circles that nobody wrote.
 
     A step without declared dependencies comes after all earlier steps. If one of those names a later step, this
     would be a circle, so the later step gets explicit dependencies.
@@ -81,13 +81,16 @@ def avoid_circles(steps: Sequence[dict[str, Any]]) -> None:
     place = {step["id"]: number for number, step in enumerate(steps)}
     needs = {step["id"]: list(step["depends_on"] or ()) for step in steps}
     if all(place.get(need, -1) < place[id] for id, named in needs.items() for need in named):
-        return
+        return list(steps)
+    found: list[dict[str, Any]] = []
     for number, step in enumerate(steps):
-        if step["depends_on"] is None:
+        declared = step["depends_on"]
+        if declared is None:
             earlier = [other["id"] for other in steps[:number]]
             needs[step["id"]] = [id for id in earlier if step["id"] not in _reach([id], needs)]
-            if len(needs[step["id"]]) < len(earlier):
-                step["depends_on"] = needs[step["id"]]
+            declared = needs[step["id"]] if len(needs[step["id"]]) < len(earlier) else None
+        found.append({**step, "depends_on": declared})
+    return found
 
 
 def conversation_of(plan: Mapping[str, Any], step_id: str, turn: int) -> str:

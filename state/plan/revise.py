@@ -12,6 +12,7 @@ from types import MappingProxyType
 from typing import Any
 
 from donewhen.state.criteria import criteria_of
+from donewhen.state.errors import PlanError
 from donewhen.state.language.texts import say
 from donewhen.state.plan.order import avoid_circles, dependants, find_circle, needs_of
 from donewhen.state.plan.rules import Rules
@@ -40,8 +41,8 @@ def with_old_fields(steps: Sequence[Any], rules: Rules) -> list[Any]:
     return [fill_in(step) for step in steps]
 
 
-def revise(plan: Json, rules: Rules, renamed: Mapping[str, str]) -> tuple[Json, Json] | list[str]:
-    """Return the approved plan with the changes of `plan` and a description of them, or the problems.
+def revise(plan: Json, rules: Rules, renamed: Mapping[str, str]) -> tuple[Json, Json]:
+    """Return the approved plan with the changes of `plan`, and a description of them. Raises PlanError.
 
     The changes: `stale`, finished steps that are done again; `instead`, old step → the new ones in its place;
     `dropped`, step or criterion → why it goes; `let_go`, whether a criterion of the goal is among them; `came_back`,
@@ -64,9 +65,8 @@ def revise(plan: Json, rules: Rules, renamed: Mapping[str, str]) -> tuple[Json, 
     done = [id for id in old if id in finished and id not in stale]
     stays = [id for id in old if id not in (*done, *instead, *steps, *written)]
     order = _place_kept_steps([id for id in written if id not in done], stays, list(old), instead)
-    whole = [*(old[id] for id in done), *(_rebase_needs(written.get(id) or old[id], instead) for id in order)]
-    whole = [dict(step) for step in whole]
-    avoid_circles(whole)
+    kept = (old[id] for id in done)
+    whole = avoid_circles([*kept, *(_rebase_needs(written.get(id) or old[id], instead) for id in order)])
     problems += [
         f"step {step['id']} needs {id}, which `drop` names: say what it needs now"
         for step in whole
@@ -77,7 +77,7 @@ def revise(plan: Json, rules: Rules, renamed: Mapping[str, str]) -> tuple[Json, 
         said = f"the steps {' → '.join(circle)} depend on each other"
         problems.append(f"{said}; what was built on a step that is replaced is done after it")
     if problems:
-        return problems
+        raise PlanError(problems)
     goal = _revise_goal(approved, plan["done_when"], whole, criteria)
     change = {"stale": stale, "instead": instead, "dropped": {**steps, **criteria}, "let_go": bool(criteria)}
     if not approved.get("done_when"):

@@ -136,12 +136,16 @@ def _check_criteria(where: str, criteria: Sequence[Mapping[str, Any]], rules: Ru
             yield from (f"{where}, criterion {number}: {problem}" for problem in _check_check(check, rules))
 
 
-def read_calls(step: PlannedStep, rules: Rules) -> Iterator[str]:
-    """Coerce the arguments of a step's planned calls, and yield their problems."""
+def read_calls(step: PlannedStep, rules: Rules) -> tuple[list[dict[str, Any]], list[str]]:
+    """Return a step's planned calls with coerced arguments, and the problems of those arguments."""
+    calls, problems = list[dict[str, Any]](), list[str]()
     for call in step["calls"] or ():
-        if rules.read_call is not None and call["tool"] in rules.tools and call["tool"] not in rules.forbidden:
-            call["arguments"], problems = rules.read_call(call["tool"], call["arguments"])
-            yield from (f"step {step['id']}, its call of {call['tool']}: {problem}" for problem in problems)
+        tool, arguments = call["tool"], call["arguments"]
+        if rules.read_call is not None and tool in rules.tools and tool not in rules.forbidden:
+            arguments, found = rules.read_call(tool, arguments)
+            problems += [f"step {step['id']}, its call of {tool}: {problem}" for problem in found]
+        calls.append({"tool": tool, "arguments": arguments})
+    return calls, problems
 
 
 def choose_executor(step: PlannedStep, rules: Rules) -> str | None:

@@ -62,7 +62,7 @@ FIRST_REQUEST = """
 import asyncio, os, sys
 from langchain_core.language_models import FakeListChatModel
 from donewhen import Agent
-from donewhen.state.plan.plan import Plan
+from donewhen.state.plan.written import Plan
 from donewhen.state.proof import quotes
 late = ("jsonschema", "regex", "jsonpath_ng", "tomllib", "openai", "psycopg", "a2a")
 class Model(FakeListChatModel):

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from donewhen.state.people.answers import Answer, edited_draft, read_answer
 from donewhen.state.people.edit import plan_document
-from donewhen.state.plan.plan import Rules, read_plan, strip_invisible
+from donewhen.state.plan.plan import Rules, read_plan
+from donewhen.state.plan.written import strip_invisible
 from tests.kit.pauses import LIMITS, PLAN, edited_text, hitl, pending, with_step
 
 

@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from donewhen.state.plan.order import needs_of
-from donewhen.state.plan.plan import ignored_keys, read_plan
+from donewhen.state.plan.plan import read_plan
 from donewhen.state.plan.rules import Rules
+from donewhen.state.plan.written import ignored_keys
 from donewhen.testing import finish_step, submit_plan
 from tests.kit.flows import play, steps
 
