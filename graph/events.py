@@ -100,7 +100,10 @@ def emit_observation(runtime: Runtime[Settings], entry: Mapping[str, Any]) -> No
 
 
 def emit_step_finished(runtime: Runtime[Settings], step: str, record: StepRecord) -> None:
-    """Send that a step ended, as its record says."""
+    """Send that a step ended, as its record says.
+
+    A step that works sends it itself as it leaves, because `advance` runs only when all parallel steps have left.
+    """
     emit(runtime, "step_finished", step=step, **{key: record.get(key, "") for key in ("status", "result", "reason")})
 
 
