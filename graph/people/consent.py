@@ -88,8 +88,8 @@ def plan_effects(plan: Json, deps: Deps, settings: Settings) -> PlanEffects:
     alone = any(executor is not None and executor.works_alone for executor in executors)
     free, shown = settings.approvals in ("plan", "never"), settings.approvals == "shown"
     return PlanEffects(
-        [name for name in changes if free or (shown and toolbox[name].asks() is False)],
-        [name for name in changes if shown and toolbox[name].asks() is None],
+        [name for name in changes if free or (shown and toolbox[name].approval() == "free")],
+        [name for name in changes if shown and toolbox[name].approval() == "by_targets"],
         bool(changes) or alone,
     )
 

@@ -76,8 +76,8 @@ MOST_ASKED = 20
 """Times that the tool of one call may ask, also where nobody is asked because a policy answers."""
 SETTLED = {"approved", "refused", "response", "known"}
 """Keys of a call that a person decided about."""
-ASKS = "asks"
-"""Error of a call whose tool asks a person."""
+WAITS = "asks"
+"""Error of a call whose tool waits for a person. It is stored, so it keeps its value."""
 
 
 @dataclass(frozen=True)
@@ -160,8 +160,8 @@ class GatedCall:
     """The result, if there is one."""
     artifact: Json = field(default_factory=dict)
     """The stored parts of the result's artifact."""
-    asks: bool = False
-    """True if its executor or its tool asks a person."""
+    waits: bool = False
+    """True if its executor or its tool waits for a person's answer."""
 
 
 @dataclass
@@ -208,7 +208,7 @@ class CallBatch:
             await self._make(group)
             if change := await self._stop_after(first):
                 return self._halt(change)
-            asking = [cast("FrozenCall", {**each.call, **each.artifact}) for each in group if each.asks]
+            waiting = [cast("FrozenCall", {**each.call, **each.artifact}) for each in group if each.waits]
             for each in group:
                 await self._record(each)
             for each in group:
@@ -216,9 +216,9 @@ class CallBatch:
                     await self._record_notes(each.call, each.result.notes)
             seconds = max((each.result.seconds for each in group if each.result), default=0.0)
             context.spent = add(context.spent, {"active_seconds": seconds})
-            self.calls = [*asking, *self.calls[len(group) :]]
-            if asking and (question := open_question(asking[0])):
-                return self._halt(relay_pause(asking[0], question, state))
+            self.calls = [*waiting, *self.calls[len(group) :]]
+            if waiting and (question := open_question(waiting[0])):
+                return self._halt(relay_pause(waiting[0], question, state))
         return self._finish()
 
     def _next_group(self) -> Sequence[FrozenCall]:
@@ -292,7 +292,7 @@ class CallBatch:
             wanted = f"{call['name']}({canonical_json(conceal_json(call['args']))[:500]})"
             why = f"it takes {wanted}, which its plan, that nobody was shown, does not list"
             return {"status": "failed", "code": f"{PROMOTED}write", "reason": why, "calls": []}
-        covered = reason in ("asks", "new")  # covered by the plan: ask once for all such calls
+        covered = reason in ("by_tool", "new")  # covered by the plan: ask once for all such calls
         others = [other for other in self.calls[1:] if covered and self._needs_approval_too(other, new)]
         waiting = approval_pause([call, *others], state, reason, new, hooked)
         if diffs := await differences(gated.tool.tool, call["args"]):
@@ -320,13 +320,13 @@ class CallBatch:
             return None  # The approved plan names the executor.
         if call["name"] not in self.context.state.get("granted_tools", ()):
             return "unlisted"
-        if approvals != "shown" or (asks := tool.asks(call["args"])) is False:
+        if approvals != "shown" or (approval := tool.approval(call["args"])) == "free":
             return None
-        return "asks" if asks else "new"
+        return "by_tool" if approval == "ask" else "new"
 
     def _needs_approval_too(self, call: FrozenCall, new: NewTargets) -> bool:
         reason = self._approval_reason(call)
-        return reason == "asks" or (reason == "new" and bool(new.get(call.get("position", 0))))
+        return reason == "by_tool" or (reason == "new" and bool(new.get(call.get("position", 0))))
 
     async def _new_targets(self, gated: GatedCall) -> NewTargets:
         """Return the targets of the calls that no person knows of; {} if this call has none."""
@@ -379,10 +379,10 @@ class CallBatch:
         return RecallResult(str(came["text"]))
 
     async def _record(self, gated: GatedCall) -> None:
-        """Charge the call, store its observation, and add what the model is shown of it; one that asks is not over."""
+        """Charge the call, store its observation, and add what the model is shown of it; one that waits is not over."""
         context, call, outcome = self.context, gated.call, gated.outcome
         if isinstance(outcome, CallOutcome):
-            charge: Amounts = {} if gated.asks and call.get("delegated") else {"tool_calls": 1}
+            charge: Amounts = {} if gated.waits and call.get("delegated") else {"tool_calls": 1}
             context.spent = add(add(context.spent, outcome.spent), charge)
         if isinstance(outcome, RecallResult):  # no observation; the model is told if it read this before
             again = [*outcome.span] in self._lookups().get("recalled", {}).get(outcome.id, ())
@@ -392,7 +392,7 @@ class CallBatch:
             self.acted = True
             self._show(call, f"{outcome.text}\nNote: you read this before." if again else outcome.text)
             return
-        if gated.asks:
+        if gated.waits:
             return
         self.number += 1
         self.acted = self.acted or isinstance(outcome, CallOutcome) or "response" in call
@@ -527,9 +527,9 @@ def open_question(call: FrozenCall) -> Pause | None:
     return asks[len(answers)] if len(answers) < len(asks) else None
 
 
-def _is_asking(call: FrozenCall, result: CallResult) -> bool:
-    """Return whether an executor or a tool asks a person; a tool's own artifact never does."""
-    artifact = result.artifact if call.get("delegated") or result.error == ASKS else None
+def _waits(call: FrozenCall, result: CallResult) -> bool:
+    """Return whether an executor or a tool waits for a person's answer; a tool's own artifact never says so."""
+    artifact = result.artifact if call.get("delegated") or result.error == WAITS else None
     return isinstance(artifact, Mapping) and bool(artifact.get("asks"))
 
 
@@ -646,9 +646,9 @@ async def make_call(context: CallContext, gated: GatedCall) -> None:
         else:
             with keep_changes(store, context.thread, changed, context.deps.secrets):
                 result = await _call_tool(context, gated, {**config, "metadata": about}, key)
-            if _is_asking(call, result):
+            if _waits(call, result):
                 result = await _ask_before_questions(context, result)
-        if not _is_asking(call, result):
+        if not _waits(call, result):
             result = replace(result, notes=said.notes) if said.notes else result
             result = await _ask_after_call(context, gated, result) if context.deps.hooks.after_call else result
         meter.close()
@@ -676,7 +676,7 @@ async def make_call(context: CallContext, gated: GatedCall) -> None:
     if outcome.key:
         context.wrote.append(outcome.key)
     gated.result, gated.artifact = outcome.result, storable_artifact(outcome.result) or {}
-    gated.asks = _is_asking(call, outcome.result)
+    gated.waits = _waits(call, outcome.result)
     # The id may belong to another text, from another branch of the history.
     whole = None if outcome.whole else await load_text(context.runtime, state, gated.id)
     if whole and shorten_text(whole) == outcome.result.text:
@@ -703,7 +703,7 @@ async def _call_tool(context: CallContext, gated: GatedCall, config: RunnableCon
             if (tool.metadata or {}).get("secrets") is not True:
                 asks = {**asks, "asks": [conceal_ask(ask, secrets) for ask in asks["asks"]]}
             asks["asked"] = call.get("asked", 0) + 1
-            return CallResult(False, "It asks.", 0.0, asks, error=ASKS)
+            return CallResult(False, "It asks.", 0.0, asks, error=WAITS)
         asked = "; ".join(str(interrupt_value(one))[:500] for one in interrupts)
         text = f"The tool stopped to ask a person, which only tools of a step can do: {asked}"
         return CallResult(False, text, 0.0, error="interrupt")

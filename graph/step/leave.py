@@ -23,7 +23,7 @@ from donewhen.state.settings import Settings
 
 STAYS = ("waiting", "ready", "failed")
 """Statuses of steps that may continue later, a failed one if a person says so; their rounds are kept in the run."""
-Reason = Literal["each", "unlisted", "asks", "new", "hook"]
+Reason = Literal["each", "unlisted", "by_tool", "new", "hook"]
 """Why a person must approve the call; keys of texts in the catalogues."""
 NewTargets = Mapping[int, Sequence[str]]
 """Targets that no person knows of, by the position of the call in its reply."""

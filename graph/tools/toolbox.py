@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 EffectKind = Literal["read", "idempotent", "write"]
 """The effect of a call on the world: none, the same each time, or another one each time."""
+Approval = Literal["ask", "free", "by_targets"]
+"""Whether a call in an approved plan must be approved: always, never, or if a target of it is new to people."""
 
 USERS_TEXT = object()
 """Key of `metadata` for a tool whose results are the user's own words, such as skills. A server's JSON
@@ -124,22 +126,23 @@ class KnownTool:
         if isinstance(tool.args_schema, dict):
             _ = self.closed, self.parameters
 
-    def asks(self, arguments: Mapping[str, Any] | None = None) -> bool | None:
-        """Return whether a call must be approved (True), or needs no approval under an approved plan (False).
+    def approval(self, arguments: Mapping[str, Any] | None = None) -> Approval:
+        """Return whether a call that an approved plan covers must be approved by itself.
 
-        `metadata["asks"]` is True, False, or a function of the arguments that returns one of them or None; if it
-        raises, the call must be approved. None means that the call's targets decide. Without `arguments`, the answer is
-        for all calls.
+        `metadata["asks"]` is True (`ask`), False (`free`), or a function of the arguments that returns one of them or
+        None (`by_targets`); if it raises, the call must be approved. Without `arguments`, the answer is for all calls.
         """
-        if not callable(self._asks):
-            return self._asks
-        if arguments is None:
-            return None
-        try:
-            answer = self._asks(copy.deepcopy(dict(arguments)))
-        except Exception:
-            return True
-        return None if answer is None else bool(answer)
+        asks = self._asks
+        if callable(asks):
+            if arguments is None:
+                return "by_targets"
+            try:
+                asks = asks(copy.deepcopy(dict(arguments)))
+            except Exception:
+                return "ask"
+        if asks is None:
+            return "by_targets"
+        return "ask" if asks else "free"
 
     def targets(self, arguments: Mapping[str, Any]) -> set[str]:
         """Return the targets of a call. Paths are normalised, so `./a` equals `a`; omitted arguments have their
