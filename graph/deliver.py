@@ -23,8 +23,9 @@ from donewhen.graph.people.interjections import heard_interjections, interjectio
 from donewhen.graph.people.pauses import close_pause
 from donewhen.graph.people.tasks import checklist, close_tasks
 from donewhen.graph.step.audit import Subject, audit, is_audit_due
-from donewhen.graph.step.calls import CallContext, ask_before_end, with_whole_text
+from donewhen.graph.step.calls import CallContext, ask_before_end
 from donewhen.graph.step.prove import Proof, check_criteria, evidence_scope
+from donewhen.graph.step.texts import with_whole_text
 from donewhen.graph.tools.effects import Place, unknown_writes
 from donewhen.graph.tools.hooks import REFUSES
 from donewhen.prompts import instructions

@@ -16,7 +16,7 @@ from donewhen.agent.agent import Agent
 from donewhen.agent.config import DEMO
 from donewhen.agent.stream import RunStream
 from donewhen.graph.executors.relay import filled_lines, form_fields
-from donewhen.graph.step.calls import stored_text
+from donewhen.graph.step.texts import stored_text
 from donewhen.state.errors import DoneWhenError, StaleAnswer, ThreadBusy, UnknownThread
 from donewhen.state.people.answers import decode_json, fills_form
 from donewhen.state.people.payload import (

@@ -32,7 +32,8 @@ from donewhen.graph.executors.executor import Executor, Executors, own_tools
 from donewhen.graph.executors.relay import interrupt_value
 from donewhen.graph.llm.adapter import model_name
 from donewhen.graph.llm.errors import classify
-from donewhen.graph.step.calls import OBSERVATION, stored_text
+from donewhen.graph.step.calls import OBSERVATION
+from donewhen.graph.step.texts import stored_text
 from donewhen.graph.tools.effects import read_all
 from donewhen.graph.tools.hooks import Hooks, call_hook
 from donewhen.graph.tools.toolbox import Toolbox

@@ -35,6 +35,8 @@ ARGUMENT_CHARS, LINE_CHARS, SAID_CHARS = 120, 100, 300
 """In the note of omitted rounds: characters of a call's arguments, of its result's first line, of the model's words."""
 REPLIES_IN_WORDS = 2
 """After so many replies in words, a model that never called a tool is told to print its calls."""
+ANSWER_CHARS = 20_000
+"""The most characters of a person's earlier answer, shown to a model that asks again."""
 EARLIER_LINES = 20
 """The most observations of earlier requests that are listed."""
 INDEX_CHARS = 120
@@ -61,6 +63,11 @@ def render_observation(
     foreign = is_tool_call(entry) or entry["source"] in ("check", "result")
     body = framed("tool_output", text, fence) if foreign and not entry.get("users_text") else text
     return "\n".join(part for part in (head, body, hint) if part)
+
+
+def render_earlier_answer(entry: Mapping[str, Any]) -> str:
+    """Return what a model reads, in place of an answer, if it asks the same question again."""
+    return f"You asked this before; the answer was:\n{render_observation(entry, ANSWER_CHARS)}"
 
 
 def shorten(text: str, limit: int, recall_id: str) -> str:

@@ -13,14 +13,8 @@ from donewhen.graph.events import emit, emit_charge, emit_observation
 from donewhen.graph.llm.briefs import FIND_TOOLS, find_tools, offer_for_planning
 from donewhen.graph.llm.history import observation_limit, render_observation
 from donewhen.graph.planning.outcomes import PlanningRound, out_of_budget, planning_as_step
-from donewhen.graph.step.calls import (
-    CallContext,
-    GatedCall,
-    make_call,
-    observe,
-    store_entry,
-    store_notes,
-)
+from donewhen.graph.step.calls import CallContext, GatedCall, make_call, observe, store_notes
+from donewhen.graph.step.texts import store_entry
 from donewhen.graph.tools.effects import CallOutcome
 from donewhen.state.ledger import add, allowance_left, exhausted
 from donewhen.state.records import FrozenCall, JournalEntry

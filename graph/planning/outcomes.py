@@ -11,7 +11,7 @@ from langgraph.runtime import Runtime
 from donewhen.graph.context import Deps
 from donewhen.graph.events import emit, emit_charge
 from donewhen.graph.llm.briefs import Offer
-from donewhen.graph.llm.history import render_observation, reply_messages
+from donewhen.graph.llm.history import render_earlier_answer, reply_messages
 from donewhen.graph.llm.output import OutputForm
 from donewhen.graph.llm.reply import Decision, UnusableReply
 from donewhen.graph.llm.speech import Voice, push_rest
@@ -48,7 +48,6 @@ REPEATED = (
     "unchanged, ask_user first"
 )
 ONLY_SHOWN = "say only what was shown, and openly what is missing; or look, or plan what is to be done"
-ANSWER_CHARS = 20_000
 LEGAL = {"triage": TRIAGE, "draft": DRAFT}
 
 
@@ -278,7 +277,7 @@ async def ask_question(round: PlanningRound, message: AIMessage, decision: Decis
             return {"planning": planning, **out_of_budget(round, "questions")}
         told = NO_QUESTIONS
     if before := find_earlier_answer(state.get("asked", ()), question, options, step=PLANNING):
-        told = f"You asked this before; the answer was:\n{render_observation(before, ANSWER_CHARS)}"
+        told = render_earlier_answer(before)
     number = planning["questions"] + 1
     more: Json = {
         "call": decision.id,

@@ -18,7 +18,8 @@ from donewhen.graph.llm.ask import Question, ask
 from donewhen.graph.llm.briefs import conversation_text, statement_lines
 from donewhen.graph.llm.history import observation_limit, render_observation, reply_messages, storable_reply
 from donewhen.graph.llm.reply import Decision, UnusableReply, read_reply
-from donewhen.graph.step.calls import CallContext, make_reading, recall, with_whole_text
+from donewhen.graph.step.calls import CallContext, make_reading
+from donewhen.graph.step.texts import recall, with_whole_text
 from donewhen.prompts import brief, framed, instructions, section
 from donewhen.state.criteria import criteria_of
 from donewhen.state.errors import DoneWhenError

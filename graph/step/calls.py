@@ -13,7 +13,6 @@ from langchain_core.messages import AnyMessage, HumanMessage, ToolMessage
 from langchain_core.runnables import RunnableConfig
 from langgraph.errors import GraphInterrupt, ParentCommand
 from langgraph.runtime import Runtime
-from langgraph.store.base import BaseStore
 
 from donewhen.graph.context import Deps
 from donewhen.graph.events import emit, emit_charge, emit_observation, now, thread_of
@@ -25,6 +24,7 @@ from donewhen.graph.llm.reply import LOOK_FIRST
 from donewhen.graph.llm.speech import without_listeners
 from donewhen.graph.people.interjections import new_interjections
 from donewhen.graph.step.leave import NewTargets, Reason, approval_pause, leave, relay_pause, unknown_effect_pause
+from donewhen.graph.step.texts import RecallResult, known_entries, load_text, recall, store_entry, store_text
 from donewhen.graph.tools.call import CallResult, ToolCall, call_tool, seconds_for
 from donewhen.graph.tools.changes import keep_changes
 from donewhen.graph.tools.effects import (
@@ -40,34 +40,25 @@ from donewhen.graph.tools.effects import (
     storable_artifact,
 )
 from donewhen.graph.tools.hooks import END_OPTIONS, Call, End, HookDecision, ask_before_question, ask_hooks
-from donewhen.graph.tools.rendering import cut_before
 from donewhen.graph.tools.toolbox import KnownTool
-from donewhen.prompts import framed
 from donewhen.state.consent import KnownTargets
 from donewhen.state.ledger import Amounts, add, exhausted, subtract
 from donewhen.state.plan.planning import PROMOTED
 from donewhen.state.plan.steps import SILENT_ROUNDS
 from donewhen.state.private_langgraph import with_resume_values
 from donewhen.state.proof.journal import (
-    INLINE_CHARS,
     Source,
     call_key,
     canonical_json,
     is_tool_call,
     observation,
-    shorten_entry,
 )
 from donewhen.state.reading.decisions import LOOKUPS
 from donewhen.state.records import FrozenCall, JournalEntry, Pause, StepClaim, StepRecord
 from donewhen.state.run import Json, Step
 from donewhen.state.secrets import conceal_json, redact_json
 from donewhen.state.settings import Settings
-from donewhen.state.values import store_label
 
-OBSERVATIONS = ("donewhen", "observations")
-"""Namespace of the full texts of observations in the store."""
-HEADER_CHARS = 200
-"""Characters that `recall` reserves for its header."""
 EFFECT = "donewhen_effect"
 """Metadata key of a call for its effect's key, which is the same when the call is repeated after a crash."""
 OBSERVATION = "donewhen_observation"
@@ -78,15 +69,6 @@ SETTLED = {"approved", "refused", "response", "known"}
 """Keys of a call that a person decided about."""
 WAITS = "asks"
 """Error of a call whose tool waits for a person. It is stored, so it keeps its value."""
-
-
-@dataclass(frozen=True)
-class RecallResult:
-    """The text of a look-up for the model, and the range of the observation it shows, if any."""
-
-    text: str
-    id: str = ""
-    span: tuple[int, int] = (0, 0)
 
 
 async def act(state: Step, runtime: Runtime[Settings], config: RunnableConfig, *, deps: Deps) -> Step:
@@ -762,69 +744,3 @@ async def make_reading(context: CallContext, name: str, arguments: Json) -> tupl
     emit_observation(context.runtime, entry)
     context.noted += [entry, *await store_notes(context, number + 1, result.notes)]
     return entry, result
-
-
-# The texts of observations: in full in the store, shortened in the journal, and read further by `recall`
-
-
-async def store_text(runtime: Runtime[Settings], state: Step, id: str, text: str) -> None:
-    """Store the full text of an observation if it is too long for the journal.
-
-    An outer graph may have several runs on one thread; the fence distinguishes them.
-    """
-    if runtime.store is not None and len(text) > INLINE_CHARS:
-        key = f"{state.get('fence', '')}:{_request_key(state, id)}"
-        await runtime.store.aput((*OBSERVATIONS, store_label(thread_of(runtime))), key, {"text": text}, index=False)
-
-
-async def load_text(runtime: Runtime[Settings], state: Step, id: str) -> str | None:
-    """Return the full text of an observation of this or an earlier request; None if the store has none."""
-    return None if runtime.store is None else await stored_text(runtime.store, thread_of(runtime), state, id)
-
-
-async def stored_text(store: BaseStore, thread_id: str, state: Mapping[str, Any], id: str) -> str | None:
-    """Return the full text of a thread's observation; None if the journal has all of it."""
-    named = _request_key(state, id)
-    for key in (f"{state.get('fence', '')}:{named}", named):  # as it is kept now, and as it was by older versions
-        if item := await store.aget((*OBSERVATIONS, store_label(thread_id)), key):
-            return str(item.value["text"])
-    return None
-
-
-def _request_key(state: Mapping[str, Any], id: str) -> str:
-    return id if ":" in id else f"{state.get('turn', 1)}:{id}"
-
-
-async def store_entry(runtime: Runtime[Settings], state: Step, entry: JournalEntry) -> JournalEntry:
-    """Store a long text; return the entry for the journal, with the full text if there is no store."""
-    await store_text(runtime, state, entry["id"], entry["text"])
-    return entry if runtime.store is None else shorten_entry(entry, INLINE_CHARS)
-
-
-async def with_whole_text(runtime: Runtime[Settings], state: Step, entry: Mapping[str, Any]) -> Json:
-    """Return the entry with its full text."""
-    text = await load_text(runtime, state, entry["id"]) if entry.get("stored") else None
-    return dict(entry) if text is None else {**entry, "text": text}
-
-
-async def recall(call: FrozenCall, state: Step, new: list[JournalEntry], runtime: Runtime[Settings]) -> RecallResult:
-    """Return a piece of an observation's full text, framed as data, with the offset of the next piece."""
-    wanted = str(call["args"]["observation"]).strip().strip("[]")
-    offset = call["args"].get("offset") or 0
-    entries = {e["id"]: e for e in [*state.get("before", ()), *known_entries(state), *new] if not e.get("outside")}
-    if wanted not in entries:
-        known = ", ".join(list(entries)[-15:]) or "none"
-        return RecallResult(f"recall error\nThere is no observation {wanted[:40]!r} here; there are: {known}.")
-    entry = await with_whole_text(runtime, state, entries[wanted])
-    text = entry["text"]
-    room = max(runtime.context.observation_chars - HEADER_CHARS, HEADER_CHARS)
-    end = max(cut_before(text, offset + room), min(offset + 1, len(text)))
-    more = f"; it goes on at offset={end}" if end < len(text) else "; this is the end"
-    span = (offset, max(end, offset))
-    head = f"recall ok: [{wanted}] characters {span[0]} to {span[1]} of {len(text)}{more}"
-    return RecallResult(f"{head}\n{framed('tool_output', text[offset:end], state.get('fence', ''))}", wanted, span)
-
-
-def known_entries(state: Step) -> list[JournalEntry]:
-    """Return the observations of this step and of its dependencies, oldest first."""
-    return [*state.get("known", ()), *state.get("journal", ())]

@@ -34,8 +34,9 @@ from donewhen.graph.llm.attachments import brief_message
 from donewhen.graph.llm.briefs import handover_text
 from donewhen.graph.llm.cost import meter_of
 from donewhen.graph.llm.speech import Voice
-from donewhen.graph.step.calls import EFFECT, CallBatch, CallContext, with_whole_text
+from donewhen.graph.step.calls import EFFECT, CallBatch, CallContext
 from donewhen.graph.step.leave import leave
+from donewhen.graph.step.texts import with_whole_text
 from donewhen.graph.tools.toolbox import KnownTool
 from donewhen.state.ledger import allowance_left
 from donewhen.state.private_langgraph import CHECKPOINTER_KEY

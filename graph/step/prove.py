@@ -16,15 +16,9 @@ from donewhen.graph.llm.output import form_of
 from donewhen.graph.people.interjections import interjection_entries, new_interjections
 from donewhen.graph.people.pauses import make_pause
 from donewhen.graph.step.audit import Subject, audit, is_audit_due
-from donewhen.graph.step.calls import (
-    CallContext,
-    ask_before_end,
-    known_entries,
-    make_reading,
-    store_entry,
-    with_whole_text,
-)
+from donewhen.graph.step.calls import CallContext, ask_before_end, make_reading
 from donewhen.graph.step.leave import leave, send_correction
+from donewhen.graph.step.texts import known_entries, store_entry, with_whole_text
 from donewhen.graph.sync import run_aside
 from donewhen.graph.tools.hooks import END_OPTIONS, ask_before_question
 from donewhen.state.criteria import criteria_of, meets

@@ -20,7 +20,7 @@ from donewhen.graph.llm.briefs import offer_for_step, profile_text
 from donewhen.graph.llm.history import (
     fit_transcript,
     has_native_call,
-    render_observation,
+    render_earlier_answer,
     reply_messages,
     rounds_of,
     storable_reply,
@@ -30,8 +30,9 @@ from donewhen.graph.llm.reply import Decision, UnusableReply, read_reply
 from donewhen.graph.llm.speech import Voice
 from donewhen.graph.people.interjections import with_interjections
 from donewhen.graph.people.pauses import make_pause
-from donewhen.graph.step.calls import CallBatch, CallContext, count_silence, known_entries, silence_hint
+from donewhen.graph.step.calls import CallBatch, CallContext, count_silence, silence_hint
 from donewhen.graph.step.leave import leave, send_correction
+from donewhen.graph.step.texts import known_entries
 from donewhen.graph.tools.hooks import NOT_ASKED, ask_before_question
 from donewhen.graph.tools.toolbox import Toolbox
 from donewhen.prompts import instructions
@@ -56,7 +57,6 @@ EXAMPLE = (
     "ids of your own observations."
 )
 GIVEN_UP = "The step was given up. If you are reading this, somebody asked to try it again."
-ANSWER_CHARS = 20_000
 _SERDE = JsonPlusSerializer(pickle_fallback=False, allowed_json_modules=None, allowed_msgpack_modules=None)
 
 
@@ -226,7 +226,7 @@ class StepRound:
         if primary_language(declared := decision.arguments.get("language")):
             waiting["language"] = known_language(declared)
         if before := find_earlier_answer(asked, question, options, step=id, seen=seen):
-            told = f"You asked this before; the answer was:\n{render_observation(before, ANSWER_CHARS)}"
+            told = render_earlier_answer(before)
         elif refused := await ask_before_question(
             waiting, state["goal"], self.runtime, self.deps.hooks, self.deps.secrets
         ):
