@@ -88,7 +88,7 @@ if TYPE_CHECKING:
 
 Compiled = CompiledStateGraph[Any, Settings, Any, Any]
 MOST_CALLS = 3
-"""The most calls of the graph until the route after its last node is stored, see `read_routed`."""
+"""The most calls of the graph until the route after its last node is stored, see `route_if_stopped`."""
 SUBMIT_PATIENCE = 2.0
 """Seconds to wait for another process that is starting or finishing work on the thread."""
 LATE_CHARS = 1000
@@ -226,8 +226,8 @@ async def write_end(store: ThreadStore, run: Run, values: Json, **change: Any) -
     return await enqueue_left_answers(store, run)
 
 
-async def read_routed(graph: Compiled, config: RunnableConfig) -> StateSnapshot | None:
-    """Return the state of a run; return None after routing a run that stopped between two nodes.
+async def route_if_stopped(graph: Compiled, config: RunnableConfig) -> StateSnapshot | None:
+    """Route a run that stopped between two nodes, and return None; return the state of any other run.
 
     Ctrl-C can cause that: the update of a node is stored, and no route after it.
     """
@@ -335,7 +335,7 @@ class Runner:
             async with hold(self.storage, self.graph, session.thread_id) as held:
                 snapshot = None if last_turn(held.row) and not request.id else await held.read()
                 if snapshot and is_delivered(request.id, held.row, snapshot.values):
-                    return self._read_row(held.thread_id, held.row, snapshot)
+                    return self._make_run(held.thread_id, held.row, snapshot)
                 if snapshot:
                     self._check_free(held, snapshot, request.restart)
                 return await self._begin(held, session, request, snapshot, queue="")
@@ -365,12 +365,12 @@ class Runner:
             async with self.storage.reader() as (saver, store):
                 row, snapshot = await self._read_unheld(saver, store, thread_id)
             if is_delivered(id, row, snapshot.values):
-                return self._read_row(thread_id, row, snapshot)
+                return self._make_run(thread_id, row, snapshot)
             if time.monotonic() >= deadline:
                 return None
             await asyncio.sleep(0.05)
 
-    def _read_row(self, thread_id: str, row: Json, snapshot: StateSnapshot) -> Run:
+    def _make_run(self, thread_id: str, row: Json, snapshot: StateSnapshot) -> Run:
         return read_run_of_row(thread_id, row, snapshot, settings_in(row), self.form)
 
     async def _fill(self, request: Request) -> Request:
@@ -601,7 +601,7 @@ class Runner:
                             session.outcome = event
                         else:
                             await session.send(event)
-                if snapshot := _ended(last, config) or await read_routed(graph, config):
+                if snapshot := _ended(last, config) or await route_if_stopped(graph, config):
                     break
         except GraphDrained:
             drained = True
@@ -735,7 +735,7 @@ class Runner:
         async with self.storage.reader() as (saver, store):
             row = await self._settled_row(store, thread_id) or {}
             snapshot = await read_consistent(on_saver(self.graph, saver, store), make_config(thread_id))
-            return self._read_row(thread_id, row, snapshot), snapshot
+            return self._make_run(thread_id, row, snapshot), snapshot
 
     async def info(self, thread_id: str) -> ThreadInfo:
         """Return the row of a thread. Raises UnknownThread."""

@@ -21,7 +21,7 @@ from langgraph.types import Command, StateSnapshot, StateUpdate
 from donewhen.agent.gate import admit, digests, resume_command
 from donewhen.agent.request import check_begun
 from donewhen.agent.run import read_run, require_thread
-from donewhen.agent.runner import Compiled, HeldThread, hold, on_saver, read_routed, traced, write_end
+from donewhen.agent.runner import Compiled, HeldThread, hold, on_saver, route_if_stopped, traced, write_end
 from donewhen.agent.storage import Storage
 from donewhen.agent.storage.storage import SaverAndStore
 from donewhen.agent.work.queue import settings_in, update_row
@@ -140,7 +140,7 @@ class ThreadGraph(CompiledStateGraph[Any, Settings, Any, Any]):
                 change = {"settings": settings, "answered": answered, "trace": trace or None}
                 await update_row(held.store, thread, held.row, **change)
                 if input is None and not travels:
-                    await read_routed(held.graph, where)
+                    await route_if_stopped(held.graph, where)
                 yield input, given, chosen, (held.saver, held.store)
             await _end(held)
 
