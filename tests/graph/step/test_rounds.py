@@ -13,7 +13,7 @@ from donewhen import Agent, Settings
 from donewhen.agent.storage import open_storage
 from donewhen.testing import ScriptedModel, call, finish_step, submit_plan
 from tests.kit.runs import config, last_seen, step
-from tests.kit.storage.cases import DATABASES, STORAGES, fresh_url, key_of
+from tests.kit.storage.cases import DATABASES, OWN_SAVERS, fresh_url, key_of
 
 ALONE = Settings(confirm="never")
 
@@ -59,7 +59,7 @@ async def test_a_reply_that_was_cut_off_is_not_asked_for_again(kind: str, tmp_pa
     assert run.receipt["spent"]["rounds"] == 4
 
 
-@pytest.mark.parametrize("kind", [kind for kind in STORAGES if kind != "memory"])
+@pytest.mark.parametrize("kind", OWN_SAVERS)
 async def test_a_round_is_one_checkpoint_until_its_step_is_finished(kind: str, tmp_path: Path) -> None:
     """T: a reply and its results are one. What a step came to is in the run; its rounds, most of what is stored, go in
     the same commit (in memory LangGraph's own saver keeps them)."""

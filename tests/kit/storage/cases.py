@@ -1,6 +1,6 @@
 """Every kind of storage once, and a graph that uses all that a saver has to do."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -17,19 +17,24 @@ from tests.kit.storage.servers import fresh_postgres_url, pooled
 
 KEY = bytes(range(32))
 DATABASES = ["sqlite", "postgres"]
-STORAGES = ["memory", "sqlite", "postgres", "postgres-C", "postgres-pooled", "sqlite-sealed", "postgres-sealed"]
+URLS: dict[str, Callable[[Path], str]] = {
+    "memory": lambda _: "memory:",
+    "sqlite": lambda folder: f"sqlite:///{folder}/runs.db",
+    "postgres": lambda _: fresh_postgres_url(),
+    "postgres-C": lambda _: fresh_postgres_url("C"),
+    "postgres-pooled": lambda _: pooled(fresh_postgres_url()),
+    "sqlite-sealed": lambda folder: f"sqlite:///{folder}/runs.db",
+    "postgres-sealed": lambda _: fresh_postgres_url(),
+}
 """PostgreSQL with the locale en_US.UTF-8, as its image makes it; with C; and through a pooler in transaction mode."""
+STORAGES = [*URLS]
+OWN_SAVERS = [kind for kind in STORAGES if kind != "memory"]
+"""Those whose saver writes what can wait together, and removes the rounds of finished steps; memory has LangGraph's."""
 
 
 def fresh_url(kind: str, folder: Path) -> str:
-    """The URL of a new, empty storage of the kind."""
-    if kind.startswith("memory"):
-        return "memory:"
-    if kind == "postgres-pooled":
-        return pooled(fresh_postgres_url())
-    if kind.startswith("postgres"):
-        return fresh_postgres_url("C" if kind == "postgres-C" else "")
-    return f"sqlite:///{folder}/runs.db"
+    """The URL of a new, empty storage of the kind; raises KeyError for an unknown one."""
+    return URLS[kind](folder)
 
 
 def key_of(kind: str) -> bytes | None:
