@@ -13,6 +13,7 @@ from donewhen.agent.cli.screen.terminal import clean
 from donewhen.agent.config import DEMO, Config, read_config
 from donewhen.agent.logs import set_up
 from donewhen.agent.storage import open_storage, parse_url
+from donewhen.agent.storage.engines import Location
 from donewhen.agent.work.queue import ThreadInfo, list_threads
 from donewhen.state.errors import ConfigError, UnknownThread
 
@@ -37,9 +38,14 @@ class Archive:
         return replace(config, storage=self.storage) if self.storage else config
 
     @property
+    def location(self) -> Location:
+        """Return the parsed URL of this storage."""
+        return parse_url(self.config.storage)
+
+    @property
     def storage_option(self) -> str | None:
         """Return the storage to name in a command that continues a run; memory if none can."""
-        return MEMORY if parse_url(self.config.storage).kind == "memory" else self.storage
+        return self.storage if self.location.engine.shared else MEMORY
 
     def ask(self, ask: Callable[[Agent], Coroutine[Any, Any, Told]]) -> Told:
         """Return the result of a question to an agent without tools, whose model is never called."""
@@ -56,13 +62,12 @@ class Archive:
 
     def exists(self) -> bool:
         """Return whether there is a database."""
-        location = parse_url(self.config.storage)
-        return location.kind != "sqlite" or location.path.exists()
+        return self.location.exists()
 
     def readable(self) -> bool:
         """Return whether there is anything to read. Raises ConfigError if a named database is missing."""
         if self.storage and not self.exists():
-            raise ConfigError(f"there is no database {parse_url(self.storage).display}")
+            raise ConfigError(f"there is no database {self.location.display}")
         return self.exists()
 
     def thread(self, thread: str, states: Collection[str] = ()) -> ThreadInfo:

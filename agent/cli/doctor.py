@@ -16,7 +16,7 @@ from donewhen.agent.cli.archive import Archive
 from donewhen.agent.cli.result import Exit
 from donewhen.agent.cli.screen.terminal import clean
 from donewhen.agent.config import DEMO, Config
-from donewhen.agent.storage import open_storage, parse_url
+from donewhen.agent.storage import open_storage
 from donewhen.state.errors import DoneWhenError
 from donewhen.state.events import event_schema
 
@@ -105,8 +105,8 @@ async def _storage(archive: Archive) -> Finding:
     config = archive.config
     try:
         storage = open_storage(config.storage, key=config.key)
-        if not archive.exists():
-            folder = next(each for each in parse_url(config.storage).path.parents if each.exists())
+        if (path := archive.location.path) and not path.exists():
+            folder = next(each for each in path.parents if each.exists())
             if not os.access(folder, os.W_OK | os.X_OK):
                 return Finding("storage", "broken", f"{storage.url_for_display}: {folder} cannot be written")
             return Finding("storage", "ok", f"{storage.url_for_display}, made by the first run")

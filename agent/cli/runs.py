@@ -183,7 +183,7 @@ def _submit(
 ) -> int:
     """Store work for a worker, and print the thread's id."""
     config = archive.config
-    if config.storage.startswith("memory:"):
+    if not archive.location.engine.shared:
         raise ConfigError("no worker can reach memory: give --storage sqlite:///… or postgresql://…")
 
     async def write() -> str:

@@ -31,7 +31,7 @@ def run_worker(archive: Archive, *, concurrency: int) -> Exit:
     """Work until a signal; current work then stops at a clean point, and the next worker continues it."""
     config = archive.config
     terminal = open_terminal(plain=config.plain, may_ask=False)
-    if config.storage.startswith("memory:"):
+    if not archive.location.engine.shared:
         raise ConfigError("a worker needs a storage that others can reach: --storage sqlite:///… or postgresql://…")
 
     async def work() -> Worker:

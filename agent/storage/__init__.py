@@ -1,5 +1,6 @@
 """The storage of runs: checkpointer and store behind one URL, and one worker per thread."""
 
-from donewhen.agent.storage.storage import Storage, open_storage, parse_url
+from donewhen.agent.storage.engines import open_storage, parse_url
+from donewhen.agent.storage.storage import Storage
 
 __all__ = ["Storage", "open_storage", "parse_url"]

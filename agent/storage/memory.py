@@ -9,10 +9,10 @@ from typing import Any
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.store.memory import InMemoryStore
 
-from donewhen.agent.storage.cipher import StrictSerializer
+from donewhen.agent.storage.serializer import StrictSerializer
 from donewhen.agent.storage.storage import SaverAndRows, WaitForWork, wait_unnotified
-from donewhen.agent.storage.store import RowStore, escape_namespace
-from donewhen.agent.storage.table import TABLE
+from donewhen.agent.storage.store import escape_namespace
+from donewhen.agent.storage.table import TABLE, RowStore
 from donewhen.state.errors import StorageError, ThreadBusy
 from donewhen.state.values import store_label
 
@@ -29,8 +29,17 @@ class MemoryStore(InMemoryStore, RowStore):
     def __del__(self) -> None:
         self._rows.close()
 
-    async def rows(self, sql: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
+    async def read_rows(self, sql: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
         return self._rows.execute(sql, values).fetchall()
+
+    async def put_row(self, sql: str, values: Sequence[Any], *, queued: bool) -> None:
+        self._rows.execute(sql, values)
+
+    def delete_thread(self, thread_id: str) -> None:
+        """Delete a thread's entries and its row."""
+        for namespace in self.list_namespaces(prefix=("donewhen",), suffix=escape_namespace((store_label(thread_id),))):
+            del self._data[namespace]
+        self._rows.execute("DELETE FROM donewhen_threads WHERE thread_id = ?", [thread_id])
 
 
 class MemoryDatabase:
@@ -66,11 +75,7 @@ class MemoryDatabase:
     async def delete(self, thread_ids: Sequence[str]) -> list[str]:
         for thread_id in set(thread_ids) - self._held:
             self._saver.delete_thread(thread_id)
-            for namespace in self._store.list_namespaces(
-                prefix=("donewhen",), suffix=escape_namespace((store_label(thread_id),))
-            ):
-                del self._store._data[namespace]
-            await self._store.rows("DELETE FROM donewhen_threads WHERE thread_id = ?", [thread_id])
+            self._store.delete_thread(thread_id)
         return [each for each in thread_ids if each in self._held]
 
     async def aclose(self) -> None:

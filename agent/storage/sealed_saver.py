@@ -20,7 +20,8 @@ from langgraph.checkpoint.base import (
     get_checkpoint_metadata,
 )
 
-from donewhen.agent.storage.cipher import Cipher, StrictSerializer
+from donewhen.agent.storage.cipher import Cipher
+from donewhen.agent.storage.serializer import StrictSerializer
 from donewhen.state.errors import StorageError
 
 Place = tuple[str, str, str]
@@ -99,7 +100,7 @@ class SealedSaver(BaseCheckpointSaver[Any]):
         self._stored.setdefault(place, set()).update((task_id, index) for index in indexes)
 
     async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
-        with _damage_as_storage_error():
+        with _raise_for_damaged_checkpoints():
             stored = await self._inner.aget_tuple(config)
             if stored is None and self._vouched.pop(place := _place(config), None) is not None:
                 raise StorageError(f"checkpoint {place[2]} of thread {place[0]!r} is missing")
@@ -115,7 +116,7 @@ class SealedSaver(BaseCheckpointSaver[Any]):
     ) -> AsyncIterator[CheckpointTuple]:
         hidden = {name: value for name, value in (filter or {}).items() if name not in _OPEN}
         rows = self._inner.alist(config, filter=_open(filter or {}), before=before, limit=None if hidden else limit)
-        with _damage_as_storage_error():
+        with _raise_for_damaged_checkpoints():
             async with aclosing(cast("AsyncGenerator[CheckpointTuple]", rows)):
                 found = [self._unseal(stored) async for stored in rows]
         whole = not filter and (limit is None or len(found) < limit) and not (config and get_checkpoint_id(config))
@@ -205,7 +206,8 @@ def _plain(value: Any) -> Any:
 
 
 @contextmanager
-def _damage_as_storage_error() -> Iterator[None]:
+def _raise_for_damaged_checkpoints() -> Iterator[None]:
+    """Raise StorageError for what a damaged row makes of LangGraph's saver and of our own reading."""
     try:
         yield
     except _DAMAGE as error:

@@ -31,19 +31,20 @@ from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.store.base import Op, PutOp, Result
 from langgraph.store.sqlite import SqliteStore
 
-from donewhen.agent.storage.cipher import Cipher, StrictSerializer
+from donewhen.agent.storage.cipher import Cipher
 from donewhen.agent.storage.rounds import Rounds, Writes
+from donewhen.agent.storage.serializer import StrictSerializer
 from donewhen.agent.storage.storage import (
     SaverAndRows,
     WaitForWork,
     causes,
     counted_version,
-    locks,
+    lock_holders,
     unique_version,
     wait_unnotified,
 )
-from donewhen.agent.storage.store import SQLITE_KINDS, RowStore, deletion_statements
-from donewhen.agent.storage.table import MIGRATIONS, TABLE, migration, missing_marks, version_of
+from donewhen.agent.storage.store import SQLITE_KINDS, deletion_statements
+from donewhen.agent.storage.table import MIGRATIONS, TABLE, RowStore, migration, missing_marks, version_of
 from donewhen.graph.sync import finish
 from donewhen.state.errors import StorageError, ThreadBusy
 
@@ -78,7 +79,7 @@ class FileLock:
         # A hash: a name may be any text, a path may not.
         self._path = folder / hashlib.sha256(name.encode()).hexdigest()[:32]
         self._fd = -1
-        locks.add(self)
+        lock_holders.add(self)
 
     def fileno(self) -> int:
         """Return the lock's descriptor; -1 while it is not held."""
@@ -440,7 +441,7 @@ class FileStore(RowStore):
         asked, file = list(ops), self._saver.file
         puts = [op for op in asked if isinstance(op, PutOp)]
         gets = [op for op in asked if not isinstance(op, PutOp)]
-        found = iter(await file.call(lambda file: file.store.batch(gets), writes=False) if gets else ())
+        found = iter(await file.call(lambda _: file.store.batch(gets), writes=False) if gets else ())
         if puts:
             self._recording.batch(puts)
             await self._saver.write_recorded()
@@ -453,12 +454,12 @@ class FileStore(RowStore):
             raise RuntimeError("in async code, use the store's async methods: aget, aput, …")
         return asyncio.run_coroutine_threadsafe(self.abatch(ops), self._loop).result()
 
-    async def rows(self, sql: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
-        if sql.startswith("INSERT"):
-            self._saver.recorder.execute(sql, values)
-            await self._saver.write_recorded()
-            return []
+    async def read_rows(self, sql: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
         return await self._saver.file.call(lambda file: file.connection.execute(sql, values).fetchall(), writes=False)
+
+    async def put_row(self, sql: str, values: Sequence[Any], *, queued: bool) -> None:
+        self._saver.recorder.execute(sql, values)
+        await self._saver.write_recorded()
 
 
 # The database --------------------------------------------------------------------------------------------------
@@ -508,7 +509,7 @@ class SqliteDatabase:
             free = [thread_id for thread_id, lock in locks.items() if self._take(lock)]
             for thread_id in free:
                 stack.callback(locks[thread_id].release)
-            await file.call(lambda file: _delete(file.connection, free))
+            await file.call(lambda _: _delete(file.connection, free))
             return [thread_id for thread_id in thread_ids if thread_id not in free]
 
     async def aclose(self) -> None:
@@ -518,12 +519,12 @@ class SqliteDatabase:
         async with AsyncExitStack() as stack:
             file = await self._prepare(stack)
             answer = await file.call(
-                lambda file: file.connection.execute("PRAGMA quick_check(1)").fetchone()[0], alone=True
+                lambda _: file.connection.execute("PRAGMA quick_check(1)").fetchone()[0], alone=True
             )
             if answer != "ok":
                 raise StorageError(f"{self.display} is damaged ({answer}): restore a copy")
             note = "INSERT OR REPLACE INTO donewhen_meta VALUES ('checked', datetime('now'))"
-            await file.call(lambda file: file.connection.execute(note))
+            await file.call(lambda _: file.connection.execute(note))
             return ""
 
     def fault(self, error: BaseException) -> StorageError | None:

@@ -1,4 +1,4 @@
-"""The storage of runs: one interface for every database, which a URL names.
+"""The storage of runs: one interface for every database.
 
 It has sessions with a lock per thread, and readers without.
 """
@@ -6,11 +6,8 @@ It has sessions with a lock per thread, and readers without.
 import asyncio
 import os
 import random
-import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
-from dataclasses import dataclass
-from pathlib import Path
 from time import monotonic
 from typing import Any, Protocol
 from weakref import WeakSet
@@ -19,7 +16,8 @@ from langgraph.checkpoint.base import BaseCheckpointSaver
 
 from donewhen.agent.storage.cipher import Cipher
 from donewhen.agent.storage.sealed_saver import SealedSaver
-from donewhen.agent.storage.store import DELETE_AT_ONCE, RowStore, ThreadStore
+from donewhen.agent.storage.store import DELETE_AT_ONCE, ThreadStore
+from donewhen.agent.storage.table import RowStore
 from donewhen.state.errors import ConfigError, DoneWhenError, StorageError, ThreadBusy
 
 LONGEST_THREAD_ID = 255
@@ -42,12 +40,12 @@ def check_thread_id(thread_id: object) -> str:
 SaverAndRows = tuple[BaseCheckpointSaver[Any], RowStore]
 """The saver and store that a database opens; a Storage wraps the store in a `ThreadStore`."""
 SaverAndStore = tuple[BaseCheckpointSaver[Any], ThreadStore]
-locks: WeakSet[Any] = WeakSet()
-"""Holders of locks by descriptor. A forked child closes its copies, because it would hold the locks."""
+lock_holders: WeakSet[Any] = WeakSet()
+"""All that hold a lock by a descriptor. A forked child closes its copies, because it would hold the locks."""
 
 
 def _close_locks() -> None:
-    for each in locks:
+    for each in lock_holders:
         with suppress(Exception):  # it is closed
             os.close(each.fileno())
 
@@ -244,131 +242,3 @@ def causes(error: BaseException) -> Iterator[BaseException]:
     yield error
     if error.__cause__ is not None:
         yield from causes(error.__cause__)
-
-
-# URLs ----------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Location:
-    """A parsed storage URL."""
-
-    kind: str
-    """The name of its engine."""
-    url: str
-    """As given; may contain a password."""
-    display: str
-    """Safe for logs and errors."""
-    path: Path = Path()
-    """The file of a SQLite database, absolute, symbolic links followed."""
-
-
-@dataclass(frozen=True)
-class Engine:
-    """A kind of storage: the URLs that name it, and how it is opened."""
-
-    schemes: tuple[str, ...]
-    form: str
-    """Its URL, for people."""
-    locate: Callable[[str], Location]
-    """Reads its URL. Raises ConfigError for an invalid one."""
-    open: Callable[[Location, Cipher | None], Storage]
-    """Makes the storage, without opening it; what only this engine needs is imported here."""
-
-
-def open_storage(url: str | os.PathLike[str], *, key: bytes | None = None) -> Storage:
-    """Return the storage for `url`; nothing is opened before the first session.
-
-    `memory:` lasts as long as the returned object. `sqlite:///runs.db` (relative), `sqlite:////var/runs.db`
-    (absolute) and a plain path name a SQLite file; `postgresql://user@host/database` names a PostgreSQL
-    database. With `key` (16, 24 or 32 bytes) everything that is stored is encrypted and bound to its place;
-    `memory:` writes nothing and ignores it. Raises ConfigError for a URL, a key or a missing extra.
-    """
-    if not isinstance(url, str | os.PathLike):
-        raise ConfigError(f"storage is {url!r}; it must be a URL such as sqlite:///runs.db, or a path")
-    location = parse_url(os.fspath(url))
-    return ENGINES[location.kind].open(location, None if key is None else Cipher(key))
-
-
-def parse_url(url: str) -> Location:
-    """Return the location of `url`. Raises ConfigError for an invalid one."""
-    forms = ", ".join(engine.form for engine in ENGINES.values())
-    if not url.strip() or "\0" in url:
-        raise ConfigError(f"storage {url!r} is not a storage URL: use {forms}")
-    match = _SCHEME.match(url)
-    scheme = match.group(1).lower() if match else ""
-    for engine in ENGINES.values():
-        if scheme in engine.schemes:
-            return engine.locate(url)
-    if scheme and (url[len(scheme) + 1 :].startswith("/") or not Path(url).exists()):
-        raise ConfigError(f"storage {without_password(url)!r} is of an unknown kind: use {forms}")
-    return _locate_file(url)
-
-
-def without_password(url: str) -> str:
-    """Return `url` with every password replaced by `***`."""
-    url = re.sub(r"^([^:/?#]+://[^:@/?#]*):.*@", r"\1:***@", url, flags=re.DOTALL)
-    return re.sub(r"(?i)([?&][^=&]*password=)[^&]*", r"\1***", url)
-
-
-def _locate_memory(url: str) -> Location:
-    if url.split(":", 1)[1].strip("/"):
-        raise ConfigError(f"storage {url!r}: memory: takes nothing after it")
-    return Location("memory", url, "memory:")
-
-
-def _open_memory(location: Location, cipher: Cipher | None) -> Storage:
-    from donewhen.agent.storage.memory import MemoryDatabase
-
-    return Storage(MemoryDatabase())
-
-
-def _locate_file(url: str) -> Location:
-    path = url
-    if url.lower().startswith("sqlite:"):
-        rest = url.split(":", 1)[1]
-        path = rest[3:] if rest.startswith("///") else rest
-        path = "" if path.startswith("//") else path
-    if not path.strip("/") or path.endswith(":memory:"):
-        raise ConfigError(
-            f"storage {url!r} names no file: use sqlite:///runs.db, sqlite:////absolute/runs.db or memory:"
-        )
-    try:
-        resolved = Path(path).expanduser().resolve()
-    except (OSError, RuntimeError) as error:
-        raise ConfigError(f"storage {url!r}: {error}") from error
-    return Location("sqlite", url, f"sqlite:///{resolved}", resolved)
-
-
-def _open_file(location: Location, cipher: Cipher | None) -> Storage:
-    try:
-        from donewhen.agent.storage.sqlite import SqliteDatabase
-    except ImportError as error:
-        raise ConfigError(
-            f"{location.display} needs POSIX locks, which this system lacks ({error}): use postgresql:// or memory:; "
-            "on Windows, WSL has them"
-        ) from error
-    return Storage(SqliteDatabase(location.path, cipher), cipher)
-
-
-def _locate_server(url: str) -> Location:
-    return Location("postgres", url, without_password(url))
-
-
-def _open_server(location: Location, cipher: Cipher | None) -> Storage:
-    try:
-        from donewhen.agent.storage.postgres import PostgresDatabase
-    except ImportError as error:
-        raise ConfigError(
-            f"{location.display} needs the postgres extra ({error}): pip install 'donewhen[postgres]'"
-        ) from error
-    return Storage(PostgresDatabase(location.url, location.display, cipher), cipher)
-
-
-ENGINES: dict[str, Engine] = {
-    "memory": Engine(("memory",), "memory:", _locate_memory, _open_memory),
-    "sqlite": Engine(("sqlite",), "sqlite:///runs.db, a path such as runs.db", _locate_file, _open_file),
-    "postgres": Engine(("postgresql", "postgres"), "or postgresql://user@host/database", _locate_server, _open_server),
-}
-"""All engines by name. A new one is a row here: a `Database` and a `RowStore` behind its URL."""
-_SCHEME = re.compile(r"\A([A-Za-z][A-Za-z0-9+.-]+):")

@@ -3,7 +3,6 @@
 import asyncio
 import math
 import re
-from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar
@@ -26,7 +25,7 @@ from langgraph.store.base.batch import AsyncBatchedBaseStore
 from langgraph.store.memory import InMemoryStore
 
 from donewhen.agent.storage.cipher import Cipher
-from donewhen.agent.storage.table import ThreadTable
+from donewhen.agent.storage.table import RowStore, ThreadTable
 from donewhen.state.errors import StorageError
 from donewhen.state.pattern import pattern
 from donewhen.state.values import store_label
@@ -51,20 +50,6 @@ _ALL = 1_000_000_000
 _UNSTORABLE = pattern("[\0\ud800-\udfff]")
 
 
-class RowStore(BaseStore):
-    """The store of a database: LangGraph's, that also executes the SQL of our own tables."""
-
-    __slots__ = ()
-
-    @abstractmethod
-    async def rows(self, sql: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
-        """Execute one statement, with `?` for its values, in a transaction of its own; return the rows it reads.
-
-        The statements are those of `table.py`, in the SQL that SQLite and PostgreSQL have in common. An INSERT is
-        committed after all that this session wrote before.
-        """
-
-
 class ThreadStore(BaseStore):
     """Stores refuse dots in labels, and thread ids are labels here: labels are escaped on the way in and out.
 
@@ -77,7 +62,7 @@ class ThreadStore(BaseStore):
     def __init__(self, inner: RowStore, cipher: Cipher | None = None) -> None:
         self._inner = inner
         self._cipher = cipher
-        self.threads: ThreadTable = ThreadTable(inner.rows, cipher)
+        self.threads: ThreadTable = ThreadTable(inner, cipher)
         """The thread table."""
         self.sealed: bool = cipher is not None
         """True if values are encrypted."""
@@ -86,13 +71,13 @@ class ThreadStore(BaseStore):
 
     def batch(self, ops: Iterable[Op]) -> list[Result]:
         ops = list(ops)
-        with _damage_as_storage_error(ops):
+        with _raise_for_damaged_items(ops):
             results = self._inner.batch([self._outgoing(op) for op in ops])
         return [self._incoming(op, result) for op, result in zip(ops, results, strict=True)]
 
     async def abatch(self, ops: Iterable[Op]) -> list[Result]:
         ops = list(ops)
-        with _damage_as_storage_error(ops):
+        with _raise_for_damaged_items(ops):
             results = await self._inner.abatch([self._outgoing(op) for op in ops])
         return [self._incoming(op, result) for op, result in zip(ops, results, strict=True)]
 
@@ -197,7 +182,7 @@ def _unescape(namespace: Namespace) -> Namespace:
 
 
 @contextmanager
-def _damage_as_storage_error(ops: Sequence[Op]) -> Iterator[None]:
+def _raise_for_damaged_items(ops: Sequence[Op]) -> Iterator[None]:
     """Raise StorageError for stored JSON or times that do not parse, but not for wrong arguments of the caller."""
     try:
         yield

@@ -7,16 +7,17 @@ queries.
 
 import functools
 import json
-from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
+from abc import abstractmethod
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from importlib.metadata import version
 from typing import Any
+
+from langgraph.store.base import BaseStore
 
 from donewhen.agent.storage.cipher import Cipher
 from donewhen.state.errors import StorageError
 from donewhen.state.run import Json
 
-Execute = Callable[[str, Sequence[Any]], Awaitable[list[tuple[Any, ...]]]]
-"""Carries out one SQL statement, with `?` for its values, in a transaction of its own."""
 COLUMNS = ("status", "owner", "queue", "due", "updated", "asked")
 _SELECT = f"SELECT thread_id, {', '.join(COLUMNS)}, info FROM donewhen_threads"
 TABLE = (
@@ -67,25 +68,47 @@ _OLDEST = (
 )
 
 
+class RowStore(BaseStore):
+    """The store of a database: LangGraph's, that also executes the SQL of our own tables.
+
+    The statements are those of this file, in the SQL that SQLite and PostgreSQL have in common, with `?` for values.
+    Each is executed in a transaction of its own.
+    """
+
+    __slots__ = ()
+
+    @abstractmethod
+    async def read_rows(self, sql: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
+        """Execute a statement that reads; return its rows."""
+
+    @abstractmethod
+    async def put_row(self, sql: str, values: Sequence[Any], *, queued: bool) -> None:
+        """Execute a statement that writes a row, committed after all that this session wrote before.
+
+        `queued`: a worker can take the thread now; a database that notifies tells those that listen.
+        """
+
+
 class ThreadTable:
     """The thread table, through one session."""
 
-    def __init__(self, execute: Execute, cipher: Cipher | None = None) -> None:
-        self.execute = execute
+    def __init__(self, store: RowStore, cipher: Cipher | None = None) -> None:
+        self.store = store
         self._cipher = cipher
 
     async def get(self, thread_id: str) -> Json | None:
         """Return the row of a thread; None if there is no such thread."""
-        rows = await self.execute(f"{_SELECT} WHERE thread_id = ?", [thread_id])
+        rows = await self.store.read_rows(f"{_SELECT} WHERE thread_id = ?", [thread_id])
         return self._read(rows[0])[1] if rows else None
 
     async def put(self, thread_id: str, info: Json) -> None:
         """Write the row of a thread; the columns are taken from `info`."""
         change = ", ".join(f"{name} = excluded.{name}" for name in (*COLUMNS, "info"))
-        await self.execute(
+        await self.store.put_row(
             f"INSERT INTO donewhen_threads (thread_id, {', '.join(COLUMNS)}, info) VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
             f" ON CONFLICT (thread_id) DO UPDATE SET {change}",
             [thread_id, *_columns(info), self._seal(thread_id, info)],
+            queued=info.get("status") == "queued",
         )
 
     async def find(
@@ -112,7 +135,7 @@ class ThreadTable:
         where = f" WHERE {' AND '.join(sql for sql, _ in wanted)}" if wanted else ""
         order = "updated DESC, thread_id DESC" if due is None else "due, updated"
         values = [value for _, each in wanted for value in each]
-        rows = await self.execute(f"{_SELECT}{where} ORDER BY {order} LIMIT ?", [*values, limit])
+        rows = await self.store.read_rows(f"{_SELECT}{where} ORDER BY {order} LIMIT ?", [*values, limit])
         return [self._read(row) for row in rows]
 
     async def find_waiting(
@@ -124,7 +147,7 @@ class ThreadTable:
             where, values = [*where, "owner = ?"], [owner]
         if after is not None:
             where, values = [*where, "(asked, thread_id) > (?, ?)"], [*values, *after]
-        rows = await self.execute(
+        rows = await self.store.read_rows(
             f"{_SELECT} WHERE {' AND '.join(where)} ORDER BY asked, thread_id LIMIT ?", [*values, limit]
         )
         return [self._read(row) for row in rows]
@@ -134,7 +157,7 @@ class ThreadTable:
 
         Threads that were examined since are due never, and left out.
         """
-        rows = await self.execute(f"{_UNDONE} LIMIT ?", [limit])
+        rows = await self.store.read_rows(f"{_UNDONE} LIMIT ?", [limit])
         return [row[0] for row in rows]
 
     async def find_due(self, queue: str, now: str, limit: int) -> list[tuple[str, str, str]]:
@@ -142,21 +165,23 @@ class ThreadTable:
 
         A question that its policy answers by now counts too.
         """
-        firsts = await self.execute(_FIRSTS, [queue, queue, queue, now, queue, now])
-        firsts += await self.execute(_OLDEST.format("waiting"), [queue, now, limit])
-        rest = await self.execute(_OLDEST.format("queued"), [queue, now, limit])
+        firsts = await self.store.read_rows(_FIRSTS, [queue, queue, queue, now, queue, now])
+        firsts += await self.store.read_rows(_OLDEST.format("waiting"), [queue, now, limit])
+        rest = await self.store.read_rows(_OLDEST.format("queued"), [queue, now, limit])
         line: list[Any] = [*sorted(row for row in firsts if row[0] is not None), *rest]
         return list({row[1]: row for row in line}.values())[:limit]
 
     async def counts(self) -> dict[tuple[str, str], int]:
         """Return the number of threads by (queue, status)."""
-        rows = await self.execute("SELECT queue, status, count(*) FROM donewhen_threads GROUP BY queue, status", [])
+        rows = await self.store.read_rows(
+            "SELECT queue, status, count(*) FROM donewhen_threads GROUP BY queue, status", []
+        )
         return {(queue, status): int(count) for queue, status, count in rows}
 
     async def oldest(self, statuses: Sequence[str]) -> dict[str, str]:
         """Return, by status, since when the longest unchanged thread is unchanged."""
         marks = ", ".join("?" * len(statuses))
-        rows = await self.execute(
+        rows = await self.store.read_rows(
             f"SELECT status, min(updated) FROM donewhen_threads WHERE status IN ({marks}) GROUP BY status", [*statuses]
         )
         return dict(rows)

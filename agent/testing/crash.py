@@ -23,7 +23,7 @@ from langgraph.store.base import Op, PutOp, Result, TTLConfig
 
 from donewhen.agent.storage import Storage, open_storage
 from donewhen.agent.storage.storage import Database, SaverAndRows
-from donewhen.agent.storage.store import RowStore
+from donewhen.agent.storage.table import RowStore
 from donewhen.agent.testing.script import Policy
 from donewhen.agent.tools import as_tools
 from donewhen.graph.tools.call import with_class, wrap_bodies
@@ -208,11 +208,12 @@ class CrashingStore(RowStore):
         self.supports_ttl: bool = inner.supports_ttl
         self.ttl_config: TTLConfig | None = inner.ttl_config
 
-    async def rows(self, sql: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
-        if sql.startswith("SELECT"):
-            return await self._inner.rows(sql, values)
+    async def read_rows(self, sql: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
+        return await self._inner.read_rows(sql, values)
+
+    async def put_row(self, sql: str, values: Sequence[Any], *, queued: bool) -> None:
         with _around(self._crash, "store"):
-            return await self._inner.rows(sql, values)
+            await self._inner.put_row(sql, values, queued=queued)
 
     async def abatch(self, ops: Iterable[Op]) -> list[Result]:
         ops = list(ops)

@@ -40,15 +40,14 @@ class FailingDatabase:
     @asynccontextmanager
     async def open(self, thread_id: str | None, *, writes: bool) -> AsyncIterator[SaverAndRows]:
         async with self.inner.open(thread_id, writes=writes) as (saver, store):
-            for owner, name in ((saver, "aput"), (saver, "aput_writes"), (store, "abatch"), (store, "rows")):
+            for owner, name in ((saver, "aput"), (saver, "aput_writes"), (store, "abatch"), (store, "put_row")):
                 setattr(owner, name, self._failing(getattr(owner, name), (saver, store)))
             yield saver, store
 
     def _failing(self, write: Callable[..., Any], opened: SaverAndRows) -> Callable[..., Any]:
         async def call(*args: Any, **options: Any) -> Any:
             reads = args and isinstance(args[0], list | tuple) and not any(isinstance(op, PutOp) for op in args[0])
-            reads = str(args[0]).startswith("SELECT") if write.__name__ == "rows" else reads
-            if reads and write.__name__ in ("abatch", "rows"):
+            if reads and write.__name__ == "abatch":
                 return await write(*args, **options)
             self.writes += 1
             struck = self.writes == self.at

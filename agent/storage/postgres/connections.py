@@ -18,7 +18,7 @@ from psycopg.conninfo import make_conninfo
 from psycopg.rows import DictRow, dict_row
 from psycopg_pool import AsyncConnectionPool, PoolClosed
 
-from donewhen.agent.storage.storage import locks, wait_unnotified
+from donewhen.agent.storage.storage import lock_holders, wait_unnotified
 
 # Without a handler Python prints each connection that was lost on stderr, where the command draws.
 logging.getLogger("psycopg.pool").addHandler(logging.NullHandler())
@@ -89,7 +89,7 @@ class PgConnection(psycopg.AsyncConnection[DictRow]):
         connection.pooled = row is None or row["pid"] != connection.info.backend_pid
         if not connection.pooled:
             connection.prepare_threshold = 0
-        locks.add(connection)
+        lock_holders.add(connection)
         return connection
 
     @asynccontextmanager

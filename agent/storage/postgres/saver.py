@@ -23,11 +23,12 @@ from psycopg.rows import DictRow
 from psycopg.types.json import Jsonb
 from typing_extensions import override
 
-from donewhen.agent.storage.cipher import StrictSerializer
 from donewhen.agent.storage.postgres.connections import PgConnection
 from donewhen.agent.storage.rounds import Rounds, Writes
+from donewhen.agent.storage.serializer import StrictSerializer
 from donewhen.agent.storage.storage import unique_version
-from donewhen.agent.storage.store import RowStore, stop_batching
+from donewhen.agent.storage.store import stop_batching
+from donewhen.agent.storage.table import RowStore
 from donewhen.state.private_langgraph import DeltaSnapshot
 
 Part = tuple[str, Sequence[Any]]
@@ -200,15 +201,19 @@ class SessionStore(AsyncPostgresStore, RowStore):
             for namespace, items in wanted.items()
         ]
 
-    async def rows(self, sql: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
-        """Execute one statement, and notify workers of queued work."""
-        if sql.startswith("INSERT"):
-            await self.saver.writes.write(())  # whoever reads where a thread is reads its checkpoint next
-        if sql.startswith("INSERT") and values[1] == "queued":
+    @override
+    async def read_rows(self, sql: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
+        async with self._cursor() as cursor:
+            await cursor.execute(sql.replace("?", "%s").encode(), values)
+            return [tuple(row.values()) for row in await cursor.fetchall()]
+
+    @override
+    async def put_row(self, sql: str, values: Sequence[Any], *, queued: bool) -> None:
+        await self.saver.writes.write(())  # whoever reads where a thread is reads its checkpoint next
+        if queued:
             sql = f"WITH queued AS ({sql}) SELECT pg_notify('donewhen_queued', '')"
         async with self._cursor() as cursor:
             await cursor.execute(sql.replace("?", "%s").encode(), values)
-            return [tuple(row.values()) for row in await cursor.fetchall()] if cursor.description else []
 
 
 async def make_store(connection: PgConnection) -> SessionStore:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,15 +17,16 @@ async def test_nothing_reads_all_threads(kind: str, tmp_path: Path) -> None:
     """R09: no statement reads a whole table, and a worker's look sorts nothing."""
     plans: dict[str, str] = {}
     async with open_storage(fresh_url(kind, tmp_path)).writer() as (_, store):
-        if kind == "postgres":
-            await store.threads.execute("SET enable_seqscan = off", [])  # of a table so small it would read all
+        if kind == "postgres":  # of a table so small it would read all
+            await store.threads.store.put_row("SET enable_seqscan = off", [], queued=False)
 
         async def explain(sql: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
             word = "EXPLAIN QUERY PLAN" if kind == "sqlite" else "EXPLAIN (COSTS OFF)"
-            plans[sql] = "\n".join(row[-1] for row in await store.threads.execute(f"{word} {sql}", values))
+            plans[sql] = "\n".join(row[-1] for row in await store.threads.store.read_rows(f"{word} {sql}", values))
             return []
 
-        table = ThreadTable(explain)
+        explaining: Any = SimpleNamespace(read_rows=explain)
+        table = ThreadTable(explaining)
         await table.find_due("agents", "2026", 256)
         await table.find_unsettled(100)
         for owner in (None, "ann"):

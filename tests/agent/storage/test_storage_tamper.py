@@ -13,7 +13,7 @@ from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, Tool
 from langgraph.checkpoint.serde.jsonplus import EXT_PYDANTIC_V2, JsonPlusSerializer
 
 from donewhen import ConfigError, StorageError
-from donewhen.agent.storage.cipher import StrictSerializer
+from donewhen.agent.storage.serializer import StrictSerializer
 from donewhen.state.private_langgraph import DeltaSnapshot
 from tests.kit.storage.cases import DATABASES, JOURNAL, KEY, config, fresh_url, graph, open_storage
 from tests.kit.storage.raw import cells, database, row, values
