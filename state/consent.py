@@ -92,6 +92,11 @@ def _is_in_schema(value: Any, kinds: Sequence[Mapping[str, Any]]) -> bool:
     return any(type(each) is type(value) and each == value for each in own)
 
 
+def _fold_target(text: str) -> str:
+    """Return a text for comparison of targets, where forms of a character that look alike are the same."""
+    return fold_text(text if text.isascii() else unicodedata.normalize("NFKC", text))
+
+
 def _targets_in(value: str) -> Iterator[str]:
     """Yield the targets in one value of an argument."""
     text = unicodedata.normalize("NFKC", value).strip()
@@ -183,7 +188,7 @@ class KnownTargets:
 
     def say(self, text: str) -> None:
         """Add everything in a text that a person said or approved."""
-        plain = fold_text(text)
+        plain = _fold_target(text)
         self._said.append(plain)
         self._amounts |= _amounts_in(plain)
 
@@ -197,12 +202,15 @@ class KnownTargets:
             calls = [row.get("edited")] if row["decision"] == "edit" else [row["arguments"]]
             calls += [each["arguments"] for each in row.get("batch") or () if row["decision"] == "approve"]
             agreed = {
-                fold_text(each) for call in calls for value in values_of(call) for each in (value, *_targets_in(value))
+                _fold_target(each)
+                for call in calls
+                for value in values_of(call)
+                for each in (value, *_targets_in(value))
             }
             self._agreed |= agreed
             self._refused -= agreed
         else:
-            self._refused |= {fold_text(each) for each in row.get("new") or ()}
+            self._refused |= {_fold_target(each) for each in row.get("new") or ()}
 
     def observe(self, entry: Mapping[str, Any]) -> None:
         """Add the whole values of an observation, a person's answers, and amounts in the questions.
@@ -215,12 +223,12 @@ class KnownTargets:
         if entry["source"] == "user":
             if entry["ok"] and entry["arguments"].get("by") == "user":
                 self.say(entry["text"])
-                self._amounts |= _amounts_in(fold_text(str(entry["arguments"].get("question") or "")))
+                self._amounts |= _amounts_in(_fold_target(str(entry["arguments"].get("question") or "")))
             return
         if entry["source"] not in ("tool", "check") or entry.get("delegated"):
             return
         number = len(self._seen)
-        given = fold_text(" ".join(_texts(entry["arguments"])))
+        given = _fold_target(" ".join(_texts(entry["arguments"])))
         if entry.get("effect") in WRITES:
             self._wrote.append((number, given))
         if not entry["ok"] or entry.get("effect") is None:
@@ -251,7 +259,7 @@ class KnownTargets:
 
     def knows(self, target: str) -> bool:
         """Return whether this value is known: numbers compare by value, paths in any spelling."""
-        plain = fold_text(target)
+        plain = _fold_target(target)
         amounts = amounts_of(plain)
         if plain in self._refused:
             return False
@@ -266,7 +274,7 @@ class KnownTargets:
         """Read the waiting results. Arguments that a result repeats do not count."""
         for number, given, text in self._waiting:
             amounts = _amounts_in(given)
-            for form in {form for value in {*whole_values(text)} for form in _forms(fold_text(value))}:
+            for form in {form for value in {*whole_values(text)} for form in _forms(_fold_target(value))}:
                 echo = form in amounts if isinstance(form, Decimal) else _stands_in(form, given)
                 if not echo and number < self._read.get(form, number + 1):
                     self._read[form] = number

@@ -138,8 +138,9 @@ SeldomText = Annotated[str, SELDOM]
 def conversation_before(values: Mapping[str, Any]) -> list[AnyMessage]:
     """Return the messages that were there when the request began, without the request's own."""
     messages, request = values.get("messages") or [], values.get("request")
-    last = values.get("conversation_end") or request
-    end = next((at for at in reversed(range(len(messages))) if messages[at].id == last), -1)
+    lasts = (values.get("conversation_end"), request)
+    places = {message.id: at for at, message in enumerate(messages)}
+    end = next((places[last] for last in lasts if last in places), -1)
     return [message for message in messages[: end + 1] if message.id != request]
 
 

@@ -1,7 +1,6 @@
 """Values that may be stored: finite numbers, valid characters, bounded nesting. Also texts and names compared."""
 
 import math
-import unicodedata
 from collections.abc import Callable, Collection, Iterable
 from difflib import get_close_matches
 from typing import Any
@@ -60,9 +59,8 @@ def clean_text(text: str) -> str:
 
 
 def fold_text(text: str) -> str:
-    """Return a text for comparison, regardless of Unicode form, case and white space."""
-    plain = text if text.isascii() else unicodedata.normalize("NFKC", text)
-    return " ".join(plain.casefold().split())
+    """Return a text for comparison, regardless of case and white space. 10² and 102 stay two texts."""
+    return " ".join(text.casefold().split())
 
 
 def similar(name: str, names: Iterable[str], cutoff: float = 0.6) -> list[str]:

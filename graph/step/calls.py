@@ -135,7 +135,7 @@ class GatedCall:
     refusal: str = ""
     """Why it is not made, in words for the model."""
     verdict: HookDecision | None = None
-    """The word of the hooks; None until they are asked."""
+    """The word of the hooks; None until the gate, which asks them only about a call that may be made."""
     outcome: CallOutcome | RecallResult | UnknownEffect | None = None
     """What came of it, of a look-up too, or why a person must say whether it took effect; None if it was not made."""
     result: CallResult | None = None

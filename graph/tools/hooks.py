@@ -196,7 +196,7 @@ async def ask_hooks(
         except (Exception, SystemExit) as error:  # which in a task would end the event loop
             _log.exception("The hook %s failed; what it was asked about is refused", name)
             problem = f"The hook {name} failed, so this is refused: {type(error).__name__}: {error}"
-            emit(runtime, "note", text=conceal(problem[:500], secrets))
+            emit(runtime, "note", text=conceal(problem, secrets)[:500])
             said = Refuse(f"the policy {name} could not be asked")
         if isinstance(said, Refuse):
             verdict.refused = verdict.refused or f"{REFUSES}{said.reason}"

@@ -100,12 +100,13 @@ WRITE = ("s3", "write", ["s4"])
 
 
 def test_a_change_is_read_as_what_it_names() -> None:
-    """P22: by ids, in the place where it belongs."""
+    """P22: by ids, in the place where it belongs; what differs in more than case and space is other work, as 10² is."""
     table: list[tuple[Any, Any]] = [
         ([{"content": "ask the airport"}], [("s4", "ask the airport", None), WRITE]),
         ([{"id": "s2b", "content": "ask the airport"}], [("s2b", "ask the airport", None), ("s3", "write", ["s2b"])]),
         ([{"id": "s2", "content": "Weather"}], [("s2", "Weather", ["s1"]), ("s3", "write", ["s2"])]),
         ([{"id": "s2", "content": "call them"}], [("s2b", "call them", None), ("s3", "write", ["s2b"])]),
+        ([{"id": "s2", "content": "\uff37eather"}], [("s2b", "\uff37eather", None), ("s3", "write", ["s2b"])]),
         ([{"content": "tell", "replaces": ["s2", "s3"]}], [("s4", "tell", None)]),
         (
             [{"content": "a"}, {"content": "b"}],
