@@ -114,6 +114,7 @@ class PushNotifications:
             found = await store.aget((*TASKS, store_label(str(row.get("owner") or ""))), id) if id else None
             pushes = [_push_of(item.value) for item in await read_all(store, (*PUSHES, store_label(id)))] if id else []
         if found is None or not pushes:
+            self._told.pop(event["id"], None)
             return
         task = with_news(_task_of(found.value), event)
         body, problem = MessageToDict(to_stream_response(task)), ""
@@ -134,7 +135,7 @@ class PushNotifications:
             return "it is not found, or in a private network"
         try:
             reply = await http.post(push.url, json=body, headers=_headers(push))
-        except httpx.HTTPError as error:
+        except (httpx.HTTPError, httpx.InvalidURL, ValueError) as error:  # also a token that no header can hold
             return f"{type(error).__name__}: {error}"
         return "" if reply.is_success or reply.status_code == httpx.codes.GONE else f"it answers {reply.status_code}"
 

@@ -387,9 +387,11 @@ class AcpAgent:
         unclear, session.rejected = 0, ""
         while not turn.cancelled:
             run = given if isinstance(given, Run) else await self._follow(given, session, turn)
-            if run is None or not run.pending or turn.cancelled:
+            if run is None or not run.pending:
                 break
             pause = run.pending[0]
+            if turn.cancelled and session.answered == pause["id"]:  # its answer goes with the next prompt
+                break
             session.asked, session.answered = pause["id"], ""
             unclear = unclear + 1 if run.problem else 0
             if unclear > MOST_UNCLEAR:  # the next prompt is the answer
@@ -462,7 +464,7 @@ class AcpAgent:
                 return run
         else:
             session.given = rejection(text) if session.rejected == pause["id"] else text
-        session.answered = pause["id"]
+        session.asked = session.answered = pause["id"]
         return session.agent.stream_resume(run, session.given, settings=session.settings())
 
     # --- what the editor is shown

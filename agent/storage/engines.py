@@ -117,7 +117,9 @@ def _locate_sqlite(url: str) -> Location:
 def _open_sqlite(location: Location, cipher: Cipher | None) -> Storage:
     try:
         from donewhen.agent.storage.sqlite import SqliteDatabase
-    except ImportError as error:
+    except ModuleNotFoundError as error:
+        if error.name != "fcntl":
+            raise
         raise ConfigError(
             f"{location.display} needs POSIX locks, which this system lacks ({error}): use postgresql:// or memory:; "
             "on Windows, WSL has them"
