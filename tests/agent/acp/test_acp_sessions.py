@@ -233,6 +233,22 @@ async def test_a_loaded_session_asks_what_it_waits_for(tmp_path: Path) -> None:
     assert (tmp_path / "a.txt").read_text() == "x"
 
 
+async def test_a_prompt_right_after_loading_is_the_answer_and_the_next_one_a_request(tmp_path: Path) -> None:
+    """N44, C08: an editor may prompt before it was shown what waits; what it prompts after the end is worked on."""
+    steps = {"s1": [ask_user("Which kind?", ["all", "text"]), finish_step("Text.", "s1.1")]}
+    model = ScriptedModel(roles={"triage": [ASK, answer("Second.")], "execute": steps})
+    async with editor(model, tmp_path, ["approve", "type"]) as told:
+        await told.types("Ask me")
+        await told.connection.close_session(session_id=told.session)
+    async with editor(model, tmp_path, ["type"] * 3) as again:
+        again.session = told.session
+        await again.connection.load_session(cwd=again.folder, session_id=again.session, mcp_servers=[])
+        await again.types("2")
+        assert again.text.endswith("Text.")
+        await again.types("And now?")
+        assert again.text.endswith("Second.")
+
+
 async def test_a_resumed_session_says_what_it_waits_for(tmp_path: Path) -> None:
     """N44: an editor that still shows the conversation is told; “continue” asks again, and answers nothing."""
     work = [ask_user("Which kind?", ["all", "text"]), finish_step("Text it is.", "s1.1")]
