@@ -152,7 +152,7 @@ async def test_one_talks_to_it_while_it_works() -> None:
         await tab.wait_for_selector("#busy:not([hidden])")
         await say(tab, "in blue, please")
         await tab.wait_for_selector(".user:text('in blue, please')")
-        assert await tab.input_value("#text") == ""
+        await playwright.expect(tab.locator("#text")).to_have_value("")
         await picture(tab, "page-working")
         gate.go.set()
         await tab.wait_for_selector(".receipt")
@@ -511,6 +511,7 @@ async def test_what_was_asked_and_answered_is_read_as_such() -> None:
         boxes = tab.locator("textarea:visible, input[type=text]:visible")
         assert [await each.get_attribute("id") for each in await boxes.all()] == ["text"]
         turned = "all => all.map((each) => getComputedStyle(each).direction)"
+        await tab.wait_for_selector(".ask p")  # its Markdown is read aside
         assert await tab.locator(".ask p").evaluate_all(turned) == ["rtl"]
         assert await tab.locator(".step .what").evaluate_all(turned) == ["rtl"]
         await tab.click("button:text('2023')")
