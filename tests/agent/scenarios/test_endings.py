@@ -155,7 +155,11 @@ async def test_killed_anywhere_all_views_of_a_thread_agree_and_it_ends(kind: str
                 await agent.resume(thread)
                 run = await agreed(agent, thread)
             await agent.cancel(thread)
-            assert (await agreed(agent, thread)).status == (run.status if run.status in ENDED else "cancelled")
+            end = await agreed(agent, thread)
+            if run.status in ENDED:
+                assert end.status == run.status
+            else:  # killed after its answer was stored and before its end was, it is complete and can only be shown so
+                assert (end.status, end.answer) == ("completed", "It is the first.") or end.status == "cancelled"
     assert died >= len(points) // 2
 
 
