@@ -31,7 +31,9 @@ from donewhen.agent.thread_graph import ThreadGraph
 from donewhen.agent.tools import AgentTools, Tools, as_tools, split_sources
 from donewhen.agent.undo import UndoReport
 from donewhen.agent.work.news import Notifier, Notify, notify_of
-from donewhen.agent.work.queue import (
+from donewhen.agent.work.recorder import describe_models, record_hooks
+from donewhen.agent.work.schedules import Schedules
+from donewhen.agent.work.thread_rows import (
     ENDED,
     QUEUE,
     Page,
@@ -41,8 +43,6 @@ from donewhen.agent.work.queue import (
     request_cancel,
     settings_in,
 )
-from donewhen.agent.work.recorder import describe_models, record_hooks
-from donewhen.agent.work.schedules import Schedules
 from donewhen.agent.work.watch import watch_run
 from donewhen.agent.work.worker import Worker, status_of
 from donewhen.agent.workspace import WORKSPACE_TOOLS
@@ -54,9 +54,9 @@ from donewhen.graph.llm.output import OutputForm
 from donewhen.graph.people.interjections import add_interjection, delete_interjection
 from donewhen.graph.tools.hooks import Hooks
 from donewhen.graph.tools.toolbox import EffectKind
+from donewhen.state.channels import Json
 from donewhen.state.errors import ConfigError, GoalError, ResumeError, ThreadBusy, UnknownThread
 from donewhen.state.proof.receipt import Receipt
-from donewhen.state.run import Json
 from donewhen.state.settings import Settings, SettingsLike, merge_settings
 
 if TYPE_CHECKING:

@@ -296,7 +296,7 @@ def _connection(name: str, server: Any, environment: Mapping[str, str]) -> McpSe
         if kind not in _TRANSPORTS:
             raise ConfigError(f"the MCP server {name!r} has the type {kind!r}; use http or sse")
         connection = {"transport": _TRANSPORTS[kind], "url": server["url"]}
-        if server.get("trust") is True:
+        if _switch(name, server, "trust"):
             connection["trust"] = True
         if "auth" in server:
             connection["auth"] = _client_credentials(name, server["auth"])
@@ -304,9 +304,16 @@ def _connection(name: str, server: Any, environment: Mapping[str, str]) -> McpSe
             connection["headers"] = _named_texts(name, "headers", server["headers"])
     else:
         raise ConfigError(f"the MCP server {name!r} needs a command (a local program) or a url (a remote server)")
-    if server.get("legacy") is True:
+    if _switch(name, server, "legacy"):
         connection["legacy"] = True
     return {key: _fill(name, value, environment) for key, value in connection.items()}
+
+
+def _switch(name: str, server: Mapping[str, Any], key: str) -> bool:
+    value = server.get(key)
+    if not (value is None or isinstance(value, bool)):
+        raise ConfigError(f"{key} of the MCP server {name!r} is true or false, not {value!r}")
+    return bool(value)
 
 
 def _client_credentials(name: str, given: Any) -> dict[str, str]:

@@ -14,12 +14,12 @@ from donewhen.agent.run import Run, ThreadId
 from donewhen.graph.executors.executor import Executors
 from donewhen.graph.people.answers import BY_POLICY, OVERDUE, missing_tools
 from donewhen.graph.people.pauses import PAUSE_ID
+from donewhen.state.channels import Json
 from donewhen.state.errors import ResumeError, StaleAnswer, ToolMissing
 from donewhen.state.language.texts import says_continue
 from donewhen.state.people.answers import read_answer, stale_reason
-from donewhen.state.run import Json
 from donewhen.state.settings import Settings
-from donewhen.state.values import clean_text, flaw
+from donewhen.state.values import clean_text, json_problem
 
 _INTERRUPT_ID = re.compile(r"[0-9a-f]{32}")
 
@@ -98,7 +98,7 @@ def _storable(value: Any) -> Any:
     """Return the answer if it can be stored, else a marker that it is unreadable."""
     if isinstance(value, str):
         return clean_text(value)
-    return {"unreadable": problem} if (problem := flaw(value)) else value
+    return {"unreadable": problem} if (problem := json_problem(value)) else value
 
 
 def resume_command(

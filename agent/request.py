@@ -11,8 +11,8 @@ from langchain_core.messages import AnyMessage, HumanMessage, convert_to_message
 from donewhen.agent.run import Run
 from donewhen.graph.llm.output import OutputForm
 from donewhen.graph.receive import GIVEN, goal_problem
+from donewhen.state.channels import Json
 from donewhen.state.errors import GoalError, StaleAnswer
-from donewhen.state.run import Json
 from donewhen.state.settings import Settings, SettingsLike
 
 GoalInput = str | Sequence[Any]

@@ -8,12 +8,12 @@ from langgraph.types import StateSnapshot
 
 from donewhen.graph.llm.output import OutputForm
 from donewhen.graph.people.pauses import open_pauses
+from donewhen.state.channels import Json
 from donewhen.state.errors import ThreadWaiting, UnknownThread
 from donewhen.state.ledger import add, with_granted
 from donewhen.state.plan.plan import PlanJson
 from donewhen.state.proof.receipt import Outcome, Receipt
 from donewhen.state.records import Pause, StepRecord
-from donewhen.state.run import Json
 from donewhen.state.settings import Settings
 from donewhen.state.versions import migrate
 

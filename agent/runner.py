@@ -43,7 +43,9 @@ from donewhen.agent.storage.store import ThreadStore
 from donewhen.agent.stream import Session
 from donewhen.agent.undo import UndoReport, check_ended, read_undoing
 from donewhen.agent.work.news import Notifier, leave_news
-from donewhen.agent.work.queue import (
+from donewhen.agent.work.recorder import Recorder, recording
+from donewhen.agent.work.schedules import keep_schedule
+from donewhen.agent.work.thread_rows import (
     QUEUE,
     READ_AT_ONCE,
     CancelListener,
@@ -65,8 +67,6 @@ from donewhen.agent.work.queue import (
     write_crash,
     write_status,
 )
-from donewhen.agent.work.recorder import Recorder, recording
-from donewhen.agent.work.schedules import keep_schedule
 from donewhen.graph.deliver import cancel_without_receipt, note_undone
 from donewhen.graph.events import now, set_turn, stamp_event, to_event
 from donewhen.graph.executors.executor import Executors, profile_problem
@@ -75,11 +75,11 @@ from donewhen.graph.people.interjections import hearing, read_interjections
 from donewhen.graph.people.pauses import close_for_new_request, open_pauses
 from donewhen.graph.receive import end_at_once, plan_key
 from donewhen.graph.sync import finish
+from donewhen.state.channels import Json
 from donewhen.state.errors import ConfigError, DoneWhenError, StaleAnswer, StorageError, ThreadBusy, UnknownThread
 from donewhen.state.ledger import with_granted
 from donewhen.state.private_langgraph import STRICT_RESUME_KEY
 from donewhen.state.proof.receipt import UndoneRow
-from donewhen.state.run import Json
 from donewhen.state.settings import Settings, SettingsLike, merge_settings, read_settings
 from donewhen.state.versions import migrate
 

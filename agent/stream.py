@@ -13,9 +13,9 @@ from langgraph.runtime import RunControl
 from donewhen.agent.run import Run
 from donewhen.graph.events import stamp_event
 from donewhen.graph.executors.executor import CANCEL
+from donewhen.state.channels import Json
 from donewhen.state.errors import DoneWhenError
 from donewhen.state.events import Event
-from donewhen.state.run import Json
 
 OnLeave = Literal["stop", "continue"]
 Work = Callable[["Session"], Awaitable[Run]]

@@ -24,7 +24,7 @@ from donewhen.agent.run import read_run, require_thread
 from donewhen.agent.runner import Compiled, HeldThread, hold, on_saver, route_if_stopped, traced, write_end
 from donewhen.agent.storage import Storage
 from donewhen.agent.storage.storage import SaverAndStore
-from donewhen.agent.work.queue import settings_in, update_row
+from donewhen.agent.work.thread_rows import settings_in, update_row
 from donewhen.graph.executors.executor import Executors
 from donewhen.graph.sync import iterate, wait
 from donewhen.state.errors import StorageError

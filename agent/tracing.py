@@ -24,8 +24,8 @@ from langchain_core.outputs import ChatGeneration, LLMResult
 from langgraph.errors import GraphBubbleUp
 
 from donewhen.agent.config import Config
+from donewhen.state.channels import Json
 from donewhen.state.errors import ConfigError
-from donewhen.state.run import Json
 from donewhen.state.secrets import conceal, redact_json
 from donewhen.state.values import map_texts
 

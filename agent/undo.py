@@ -13,9 +13,9 @@ from donewhen.agent.workspace.undo import WAITS, Result, check_changes, undo_cha
 from donewhen.graph.events import now
 from donewhen.graph.sync import run_in_thread
 from donewhen.graph.tools.changes import mark_undone, read_changes
+from donewhen.state.channels import Json
 from donewhen.state.errors import ConfigError, ThreadWaiting
 from donewhen.state.records import WRITES
-from donewhen.state.run import Json
 
 UNSEEN = "undo does not see what it changed"
 

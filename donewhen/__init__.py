@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from donewhen.agent.stream import RunStream
     from donewhen.agent.tracing import Tracing
     from donewhen.agent.work.news import Webhook
-    from donewhen.agent.work.queue import ThreadInfo
+    from donewhen.agent.work.thread_rows import ThreadInfo
     from donewhen.graph.build import build_graph
     from donewhen.graph.executors.executor import Executor, Executors
     from donewhen.graph.sync import wait
@@ -67,7 +67,7 @@ _HOME = {
     "Run": "agent.run",
     "PlanStore": "agent.plans.store",
     "plan_tools": "agent.plans.plan_tools",
-    "ThreadInfo": "agent.work.queue",
+    "ThreadInfo": "agent.work.thread_rows",
     "Tracing": "agent.tracing",
     "Webhook": "agent.work.news",
     "RunStream": "agent.stream",

@@ -21,15 +21,15 @@ from donewhen.graph.people.consent import activate_plan, check_for_changes
 from donewhen.graph.people.interjections import RUN, interjection_entries, mark_heard, new_interjections
 from donewhen.graph.people.pauses import ask_person, current_pause, make_pause
 from donewhen.graph.people.tasks import checklist, close_tasks, open_tasks
+from donewhen.state.channels import Json, RunState, StateChange, changed_todos, merge_records
 from donewhen.state.language.texts import option_texts, say
-from donewhen.state.ledger import add, exhausted, meter
+from donewhen.state.ledger import add, first_exhausted, meter
 from donewhen.state.people.answers import Answer
 from donewhen.state.plan.next import Move, next_move
 from donewhen.state.plan.plan import find_step
 from donewhen.state.plan.planning import PROMOTED, mode_row, promotion_reasons, start_replanning
 from donewhen.state.plan.steps import next_needs, standstill
 from donewhen.state.records import FINAL
-from donewhen.state.run import Json, RunState, StateChange, changed_todos, merge_records
 from donewhen.state.settings import Settings
 
 NO_QUESTIONS = (
@@ -153,7 +153,7 @@ def _ask_for_more_questions(values: Json, id: str, settings: Settings) -> Json:
     pause = values["steps"][id]["waiting"]
     if settings.at_limit != "ask":
         return apply_answer(values, ResolvedAnswer(pause, Answer("declined", NO_QUESTIONS), "policy", now()))
-    own = exhausted(step_remaining(values, settings, id), ("questions",)) == "questions"
+    own = first_exhausted(step_remaining(values, settings, id), ("questions",)) == "questions"
     needs = ("questions",)
     account = step_account(values, settings, id, needs) if own else run_account(values, settings, needs=needs)
     name = f"budget.{id if own else 'run'}.questions.{account.total('questions'):g}"

@@ -16,9 +16,9 @@ from donewhen.graph.context import Deps, with_settings
 from donewhen.graph.events import emit_question, set_turn, thread_of
 from donewhen.graph.sync import awaitable_store, wait
 from donewhen.graph.tools.hooks import ask_before_question
+from donewhen.state.channels import Json, RunState, apply_update, as_stored, reduce_update, with_migration
 from donewhen.state.private_langgraph import READ_KEY
 from donewhen.state.records import Ending, Pause
-from donewhen.state.run import Json, RunState, apply_update, as_stored, reduce_update, with_migration
 from donewhen.state.settings import Settings
 from donewhen.state.versions import migrate
 

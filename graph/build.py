@@ -21,7 +21,7 @@ from donewhen.graph.receive import receive
 from donewhen.graph.step.graph import build_execute
 from donewhen.graph.tools.hooks import Hooks
 from donewhen.graph.tools.toolbox import EffectKind, ToolFinder, from_function
-from donewhen.state.run import RunInput, RunOutput, RunState
+from donewhen.state.channels import RunInput, RunOutput, RunState
 from donewhen.state.settings import Settings, SettingsLike, read_settings
 
 

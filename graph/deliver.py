@@ -29,8 +29,9 @@ from donewhen.graph.step.texts import with_whole_text
 from donewhen.graph.tools.effects import Place, unknown_writes
 from donewhen.graph.tools.hooks import REFUSES
 from donewhen.prompts import instructions
+from donewhen.state.channels import GOAL, Json, RunState, Step, changed_todos, merge_records
 from donewhen.state.language.texts import catalogue
-from donewhen.state.ledger import add, exhausted, meter, remaining
+from donewhen.state.ledger import add, first_exhausted, meter, remaining
 from donewhen.state.proof.audit import NO_DOUBT, audited_status, doubts_to_send_back, reasons
 from donewhen.state.proof.evidence import enough, read_goal_check
 from donewhen.state.proof.journal import call_key, is_tool_call
@@ -49,7 +50,6 @@ from donewhen.state.proof.receipt import CriterionRow, OutputRow, Receipt, Statu
 from donewhen.state.reading.decisions import DELIVER, control_tools
 from donewhen.state.reading.extraction import prose
 from donewhen.state.records import Ending, JournalEntry, StepClaim
-from donewhen.state.run import GOAL, Json, RunState, Step, changed_todos, merge_records
 from donewhen.state.settings import Settings
 from donewhen.state.values import clean_text
 
@@ -429,7 +429,7 @@ async def _write_text(delivery: Delivery) -> str:
         not done
         or ending.get("text")
         or ending["code"] in BY_CODE
-        or exhausted(context.amounts_left(), ("model_calls",))
+        or first_exhausted(context.amounts_left(), ("model_calls",))
     ):
         return delivery.say(by_code)
     if answer := await _ask_for_answer(delivery):
@@ -464,7 +464,7 @@ async def _ask_for_answer(delivery: Delivery) -> str:
         worth = delivery.draft["status"] in ("completed", "partial") and is_audit_due(settings, delivery.values)
         if worth and (not open_ones or not again):
             open_ones += (doubts := await _audit(delivery, written))
-        if not open_ones or not again or exhausted(context.amounts_left(), ("model_calls",)):
+        if not open_ones or not again or first_exhausted(context.amounts_left(), ("model_calls",)):
             answer = "\n".join([answer, *await delivery.closing_notes(criteria_rows(goal, delivery.verdicts))])
             if reply.speech:
                 reply.speech.finish_with(answer)

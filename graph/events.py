@@ -11,8 +11,8 @@ from typing import Any
 from langgraph.runtime import Runtime
 from pydantic_core import to_jsonable_python
 
+from donewhen.state.channels import Json
 from donewhen.state.records import Pause, StepRecord
-from donewhen.state.run import Json
 from donewhen.state.settings import Settings
 
 LEVELS = {

@@ -21,6 +21,7 @@ from donewhen.graph.people.interjections import delete_interjections
 from donewhen.graph.people.pauses import PUT_AWAY, typed_reply
 from donewhen.graph.people.tasks import close_tasks
 from donewhen.graph.sync import load_jsonschema
+from donewhen.state.channels import VERSION, Json, RunState
 from donewhen.state.errors import ConfigError
 from donewhen.state.language.texts import known_language, say, says_continue
 from donewhen.state.ledger import meter
@@ -28,7 +29,6 @@ from donewhen.state.plan.plan import read_plan
 from donewhen.state.plan.planning import fresh_planning, mode_row, start_replanning
 from donewhen.state.plan.rules import broken_rules
 from donewhen.state.proof.journal import earlier_requests
-from donewhen.state.run import VERSION, Json, RunState
 from donewhen.state.settings import Settings
 from donewhen.state.values import clean_text, store_label
 

@@ -5,10 +5,10 @@ from typing import Annotated, Any, Literal, NotRequired
 from pydantic import Discriminator, TypeAdapter
 from typing_extensions import TypedDict
 
+from donewhen.state.channels import Json
 from donewhen.state.ledger import MeterRow
 from donewhen.state.proof.receipt import SentenceRow, Status
 from donewhen.state.records import Mode, Pause, PauseKind, StepStatus
-from donewhen.state.run import Json
 
 
 class Placed(TypedDict):

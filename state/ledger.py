@@ -81,7 +81,7 @@ def allowance_left(values: Mapping[str, Any]) -> Amounts:
     return subtract(values.get("allowance") or {}, values.get("spent"))
 
 
-def exhausted(left: Mapping[str, float], needs: tuple[str, ...] = ROUND) -> str | None:
+def first_exhausted(left: Mapping[str, float], needs: tuple[str, ...] = ROUND) -> str | None:
     """Return the first key that is used up, or None. `needs` names the amounts that the next action uses one of.
 
     Money, tokens and seconds are always checked: at zero, no further action may start.

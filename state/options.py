@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import BaseModel, ValidationError
 
 from donewhen.state.errors import ConfigError, validation_problems
-from donewhen.state.values import near
+from donewhen.state.values import name_hint
 
 if TYPE_CHECKING:
     Options = BaseModel
@@ -28,7 +28,7 @@ def option_problems(kind: type[BaseModel], error: ValidationError) -> Iterator[s
     for item, said in zip(error.errors(), validation_problems(error), strict=False):
         *path, name = map(str, item["loc"] or ("",))
         if item["type"] == "extra_forbidden":
-            yield f"there is no {'.'.join((*path, name))}{near(name, _fields_at(kind, path))}"
+            yield f"there is no {'.'.join((*path, name))}{name_hint(name, _fields_at(kind, path))}"
         else:
             yield said
 

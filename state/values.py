@@ -22,7 +22,7 @@ def map_texts(value: Any, change: Callable[[str], str]) -> Any:
     return {key: map_texts(item, change) for key, item in value.items()} if isinstance(value, dict) else value
 
 
-def flaw(value: Any) -> str | None:
+def json_problem(value: Any) -> str | None:
     """Return why a JSON value cannot be stored and shown; None if it can. Linear."""
     stack: list[tuple[Any, int]] = [(value, 0)]
     items = 0
@@ -74,7 +74,7 @@ def similar(name: str, names: Iterable[str], cutoff: float = 0.6) -> list[str]:
     ][:3]
 
 
-def near(name: str, names: Collection[str]) -> str:
+def name_hint(name: str, names: Collection[str]) -> str:
     """Return a hint at the probably intended name, for corrections."""
     if matches := similar(name, names, 0.5):
         return f"; did you mean {', '.join(matches)}?"

@@ -8,8 +8,8 @@ waits there for a version that can read the thread.
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from donewhen.state.channels import VERSION, Json
 from donewhen.state.errors import StorageError
-from donewhen.state.run import VERSION, Json
 
 Migration = Callable[[Json], Json]
 _VERDICTS = {"passed": "proven", "supported": "cited"}

@@ -31,8 +31,8 @@ from donewhen.graph.executors.executor import Card, Executor, Handoff, Report, U
 from donewhen.graph.tools.call import TIMED_OUT, RunError
 from donewhen.graph.tools.certain import is_certain
 from donewhen.graph.tools.effects import read_all
+from donewhen.state.channels import Json
 from donewhen.state.errors import ConfigError
-from donewhen.state.run import Json
 from donewhen.state.values import store_label
 
 if TYPE_CHECKING:

@@ -54,10 +54,10 @@ from donewhen.agent.storage import Storage
 from donewhen.agent.storage.storage import check_thread_id
 from donewhen.agent.stream import RunStream
 from donewhen.graph.tools.effects import read_all
+from donewhen.state.channels import Json
 from donewhen.state.errors import DoneWhenError, UnknownThread
 from donewhen.state.people.payload import message_text
 from donewhen.state.records import Pause
-from donewhen.state.run import Json
 from donewhen.state.values import store_label
 
 if TYPE_CHECKING:
@@ -81,6 +81,8 @@ STATES = {
 }
 OPEN = (TaskState.TASK_STATE_SUBMITTED, TaskState.TASK_STATE_WORKING)
 ENDED = {state for state in STATES.values() if state != TaskState.TASK_STATE_INPUT_REQUIRED}
+MOST_TOLD = 1000
+"""Notifications that some address did not accept and of which it is remembered who did."""
 SHOWN = "donewhen.shown"
 """The key of a call's state with the run that waited when its answer arrived."""
 
@@ -119,6 +121,8 @@ class PushNotifications:
         task = with_news(_task_of(found.value), event)
         body, problem = MessageToDict(to_stream_response(task)), ""
         told = self._told.setdefault(event["id"], set())
+        if len(self._told) > MOST_TOLD:  # the oldest were given up
+            del self._told[next(iter(self._told))]
         async with httpx.AsyncClient(timeout=SECONDS) as http:
             for push in pushes:
                 if push.id not in told and (failed := await self._post(http, push, body)):
@@ -401,6 +405,8 @@ class _Requests(DefaultRequestHandler):
             yield event
 
     async def _check(self, message: Message, context: ServerCallContext) -> None:
+        if message.role != Role.ROLE_USER:
+            raise InvalidParamsError(message="a message to an agent has the role ROLE_USER")
         if any(part.HasField("raw") or part.HasField("url") for part in message.parts):
             raise ContentTypeNotSupportedError(message="files and links are not read here: send what matters as text")
         try:

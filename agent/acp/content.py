@@ -14,7 +14,7 @@ from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolMes
 from donewhen.agent.agent import Agent
 from donewhen.graph.people.tasks import TASK
 from donewhen.prompts import framed
-from donewhen.state.run import Json
+from donewhen.state.channels import Json
 
 
 def goal_block(block: Any, folder: str) -> Json:

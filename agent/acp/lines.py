@@ -5,7 +5,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from donewhen.state.run import Json
+from donewhen.state.channels import Json
 
 UNREADABLE, NO_MESSAGE, NO_METHOD, INVALID = -32700, -32600, -32601, -32602
 """JSON-RPC's codes."""

@@ -53,11 +53,11 @@ from donewhen.agent.agent import Agent
 from donewhen.agent.mcp.client import McpServers
 from donewhen.agent.run import Run
 from donewhen.agent.stream import RunStream
-from donewhen.agent.work.queue import ThreadInfo
+from donewhen.agent.work.thread_rows import ThreadInfo
 from donewhen.graph.tools.effects import read_all
+from donewhen.state.channels import Json
 from donewhen.state.errors import DoneWhenError, GoalError, UnknownThread
 from donewhen.state.people.payload import message_text, options
-from donewhen.state.run import Json
 from donewhen.state.values import store_label
 
 MOST_UNCLEAR = 3

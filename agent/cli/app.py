@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from donewhen.agent.cli import plans as _plans
     from donewhen.agent.cli import threads as _threads
     from donewhen.agent.cli import worker as _worker
-    from donewhen.agent.cli.archive import Archive
+    from donewhen.agent.cli.storage_view import StorageView
 
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")]
 StorageUrl = Annotated[
@@ -77,14 +77,14 @@ def end(command: Callable[[], int], json: bool = False) -> None:
     raise typer.Exit(run_guarded(command, json=json))
 
 
-def at(storage: str | None, json: bool, command: Callable[["Archive"], int]) -> None:
+def at(storage: str | None, json: bool, command: Callable[["StorageView"], int]) -> None:
     """Leave with the code of a command that reads a storage."""
 
     def run_command() -> int:
         with pause_collection():
-            from donewhen.agent.cli.archive import Archive
+            from donewhen.agent.cli.storage_view import StorageView
 
-        return command(Archive(storage, json))
+        return command(StorageView(storage, json))
 
     end(run_command, json)
 
@@ -223,7 +223,7 @@ def run(
         "done_when": done_when,
     }
 
-    def command(archive: "Archive") -> int:
+    def command(view: "StorageView") -> int:
         request = options.RunOptions(
             goal,
             folder=dir,
@@ -242,7 +242,7 @@ def run(
             parameters=options.read_values(set or []),
             trust_skills=trust_skills,
         )
-        return runs.run_goal(request, options.OutputOptions(archive, yes, events, quiet, once))
+        return runs.run_goal(request, options.OutputOptions(view, yes, events, quiet, once))
 
     at(storage, json or events, command)
 
@@ -278,9 +278,9 @@ def resume(
 ) -> None:
     """Answer what a run waits for, or go on with one that was interrupted."""
 
-    def command(archive: "Archive") -> int:
+    def command(view: "StorageView") -> int:
         reply = options.AnswerOptions(answer, approve, reject, cancel, answer_file, id, steer)
-        output = options.OutputOptions(archive, yes, events, quiet, once)
+        output = options.OutputOptions(view, yes, events, quiet, once)
         return runs.resume_thread(thread, reply, output, model=model, dir=dir, detach=detach)
 
     at(storage, json or events, command)
@@ -312,7 +312,7 @@ def chat(
 ) -> None:
     """Work in the browser: open a page on this machine. Ctrl-C ends it and keeps what was done."""
 
-    def command(archive: "Archive") -> int:
+    def command(view: "StorageView") -> int:
         settings = {"limits": limit or [], "confirm": confirm, "approvals": approvals, "when_busy": "next_round"}
         request = options.RunOptions(
             folder=dir,
@@ -322,7 +322,7 @@ def chat(
             mcp=mcp,
             trust_skills=trust_skills,
         )
-        return runs.serve_page(archive, request, port=port or 0, browser=browser)
+        return runs.serve_page(view, request, port=port or 0, browser=browser)
 
     at(storage, False, command)
 
@@ -336,9 +336,9 @@ def serve_as_mcp(
 ) -> None:
     """Serve an agent over MCP on stdin and stdout: run, resume with the user's answer, show."""
 
-    def command(archive: "Archive") -> int:
+    def command(view: "StorageView") -> int:
         request = options.RunOptions(folder=dir, model=model, trust_skills=trust_skills)
-        return runs.serve_mcp(archive, request)
+        return runs.serve_mcp(view, request)
 
     at(storage, False, command)
 
@@ -351,8 +351,8 @@ def serve_as_acp(
 ) -> None:
     """Serve an agent to an editor over ACP, on stdin and stdout, in the folder that the editor has open."""
 
-    def command(archive: "Archive") -> int:
-        return runs.serve_acp(archive, options.RunOptions(model=model, trust_skills=trust_skills))
+    def command(view: "StorageView") -> int:
+        return runs.serve_acp(view, options.RunOptions(model=model, trust_skills=trust_skills))
 
     at(storage, False, command)
 
@@ -367,13 +367,13 @@ def threads(
     json: AsJson = False,
 ) -> None:
     """List the runs, the latest first."""
-    at(storage, json, lambda archive: _threads.list_runs(archive, owner, status or ()))
+    at(storage, json, lambda view: _threads.list_runs(view, owner, status or ()))
 
 
 @app.command()
 def show(thread: Thread, storage: StorageUrl = None, json: AsJson = False) -> None:
     """Show a run: its steps, what proves them, what it waits for, what it cost."""
-    at(storage, json, lambda archive: _threads.show_thread(archive, thread))
+    at(storage, json, lambda view: _threads.show_thread(view, thread))
 
 
 @app.command()
@@ -386,7 +386,7 @@ def audit(
     json: AsJson = False,
 ) -> None:
     """Audit the answer of a finished run, for the first time or again."""
-    at(storage, json, lambda archive: runs.audit_thread(thread, options.OutputOptions(archive, once=True), judge))
+    at(storage, json, lambda view: runs.audit_thread(thread, options.OutputOptions(view, once=True), judge))
 
 
 @app.command()
@@ -397,7 +397,7 @@ def record(
     json: AsJson = False,
 ) -> None:
     """Make a test of a run that was recorded (DONEWHEN_RECORD=1): it replays offline, with the fixture `replay`."""
-    at(storage, json, lambda archive: _threads.save_recording(archive, thread, out))
+    at(storage, json, lambda view: _threads.save_recording(view, thread, out))
 
 
 @app.command()
@@ -421,7 +421,7 @@ def skill() -> None:
 @app.command()
 def doctor(storage: StorageUrl = None, json: AsJson = False) -> None:
     """Show what is installed, configured and reachable; exit with 1 if something is broken."""
-    at(storage, json, lambda archive: _doctor.run_doctor(archive))
+    at(storage, json, lambda view: _doctor.run_doctor(view))
 
 
 # Background work: workers, schedules, kept plans, and open work on all threads ---------------------------------------
@@ -444,7 +444,7 @@ def worker(
     ] = 4,
 ) -> None:
     """Carry out schedules and detached runs on a storage, until it is stopped; several may share one storage."""
-    at(storage, False, lambda archive: _worker.run_worker(archive, concurrency=concurrency))
+    at(storage, False, lambda view: _worker.run_worker(view, concurrency=concurrency))
 
 
 @app.command()
@@ -462,7 +462,7 @@ def pending(
     json: AsJson = False,
 ) -> None:
     """List the open questions of all threads, the oldest first."""
-    at(storage, json, lambda archive: _threads.show_pending(archive, owner, limit, cursor))
+    at(storage, json, lambda view: _threads.show_pending(view, owner, limit, cursor))
 
 
 @app.command()
@@ -473,13 +473,13 @@ def watch(
     json: Annotated[bool, typer.Option("--json", help="One JSON object a line: event and cursor.")] = False,
 ) -> None:
     """Follow a run that a worker carries out, until it waits for you or ends."""
-    at(storage, json, lambda archive: _threads.watch_thread(archive, thread, cursor))
+    at(storage, json, lambda view: _threads.watch_thread(view, thread, cursor))
 
 
 @app.command()
 def cancel(thread: Thread, storage: StorageUrl = None, json: AsJson = False) -> None:
     """End a run that waits, works or is queued, wherever it works; what was done stays done."""
-    at(storage, json, lambda archive: _threads.cancel_thread(archive, thread))
+    at(storage, json, lambda view: _threads.cancel_thread(view, thread))
 
 
 @app.command()
@@ -493,7 +493,7 @@ def undo(
     json: AsJson = False,
 ) -> None:
     """Put back the files that a finished run changed with its file tools, unless one of them changed since."""
-    at(storage, json, lambda archive: _threads.undo_thread(archive, thread, step, dry_run=dry_run))
+    at(storage, json, lambda view: _threads.undo_thread(view, thread, step, dry_run=dry_run))
 
 
 @app.command()
@@ -504,7 +504,7 @@ def tell(
     json: AsJson = False,
 ) -> None:
     """Say something to a run while it works, if its settings let it: run it with --when-busy next_round."""
-    at(storage, json, lambda archive: _threads.tell_thread(archive, thread, text))
+    at(storage, json, lambda view: _threads.tell_thread(view, thread, text))
 
 
 @app.command()
@@ -517,19 +517,19 @@ def prune(
     json: AsJson = False,
 ) -> None:
     """Delete ended threads with all that belongs to them: checkpoints, observations, intents."""
-    at(storage, json, lambda archive: _threads.prune_threads(archive, older))
+    at(storage, json, lambda view: _threads.prune_threads(view, older))
 
 
 @schedules.command("list")
 def list_schedules(storage: StorageUrl = None, json: AsJson = False) -> None:
     """List the schedules."""
-    at(storage, json, lambda archive: _plans.on_schedule(archive, "list", ""))
+    at(storage, json, lambda view: _plans.on_schedule(view, "list", ""))
 
 
 def _on_schedule(verb: str, about: str) -> None:
     @schedules.command(verb, help=about)
     def command(schedule: ScheduleId, storage: StorageUrl = None, json: AsJson = False) -> None:
-        at(storage, json, lambda archive: _plans.on_schedule(archive, verb, schedule))
+        at(storage, json, lambda view: _plans.on_schedule(view, verb, schedule))
 
 
 _on_schedule("show", "Show a schedule: its times, its plan, its last run.")
@@ -623,7 +623,7 @@ def save_template(
     json: AsJson = False,
 ) -> None:
     """Save the plan of a completed run as a template: `donewhen run --template NAME --set KEY=VALUE`."""
-    at(storage, json, lambda archive: _plans.save_template(archive, thread, name, set or []))
+    at(storage, json, lambda view: _plans.save_template(view, thread, name, set or []))
 
 
 @plans.command("forget")
@@ -633,8 +633,8 @@ def forget_template(
     json: AsJson = False,
 ) -> None:
     """Delete a template."""
-    at(storage, json, lambda archive: _plans.forget_template(archive, name))
+    at(storage, json, lambda view: _plans.forget_template(view, name))
 
 
 def _of_plans(verb: str, given: dict[str, object], storage: str | None, json: bool) -> None:
-    at(storage, json, lambda archive: _plans.on_plan(archive, verb, given))
+    at(storage, json, lambda view: _plans.on_plan(view, verb, given))

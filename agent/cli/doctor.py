@@ -12,9 +12,9 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from donewhen.agent.agent import Agent
-from donewhen.agent.cli.archive import Archive
 from donewhen.agent.cli.result import Exit
 from donewhen.agent.cli.screen.terminal import clean
+from donewhen.agent.cli.storage_view import StorageView
 from donewhen.agent.config import DEMO, Config
 from donewhen.agent.storage import open_storage
 from donewhen.state.errors import DoneWhenError
@@ -65,20 +65,20 @@ class Finding:
     text: str
 
 
-def run_doctor(archive: Archive) -> int:
+def run_doctor(view: StorageView) -> int:
     """Print the findings; FAILED if anything is broken."""
 
     async def look() -> list[Finding]:
-        return [finding async for finding in _examine(archive)]
+        return [finding async for finding in _examine(view)]
 
     findings = asyncio.run(look())
     broken = any(finding.state == "broken" for finding in findings)
     lines = [f"{finding.state:6}  {finding.name:18}  {clean(finding.text)}" for finding in findings]
-    archive.finish({"ok": not broken, "findings": [asdict(each) for each in findings]}, lines)
+    view.finish({"ok": not broken, "findings": [asdict(each) for each in findings]}, lines)
     return Exit.FAILED if broken else Exit.COMPLETED
 
 
-async def _examine(archive: Archive) -> AsyncIterator[Finding]:
+async def _examine(view: StorageView) -> AsyncIterator[Finding]:
     """Yield the findings, cheapest first."""
     version = ".".join(str(part) for part in sys.version_info[:3])
     yield Finding("python", "ok" if sys.version_info >= (3, 11) else "broken", version)
@@ -88,8 +88,8 @@ async def _examine(archive: Archive) -> AsyncIterator[Finding]:
         found = importlib.util.find_spec(module) is not None
         hint = "installed" if found else f"not installed: pip install 'donewhen[{extra}]'"
         yield Finding(f"extra {extra}", "ok" if found else "note", f"{purpose}, {hint}")
-    yield await _storage(archive)
-    yield await _model(archive.config)
+    yield await _storage(view)
+    yield await _model(view.config)
 
 
 def _package(name: str) -> Finding:
@@ -101,11 +101,11 @@ def _package(name: str) -> Finding:
         return Finding(name, "broken", "not installed")
 
 
-async def _storage(archive: Archive) -> Finding:
-    config = archive.config
+async def _storage(view: StorageView) -> Finding:
+    config = view.config
     try:
         storage = open_storage(config.storage, key=config.key)
-        if (path := archive.location.path) and not path.exists():
+        if (path := view.location.path) and not path.exists():
             folder = next(each for each in path.parents if each.exists())
             if not os.access(folder, os.W_OK | os.X_OK):
                 return Finding("storage", "broken", f"{storage.url_for_display}: {folder} cannot be written")

@@ -9,7 +9,7 @@ from json import loads
 from pathlib import Path
 from typing import Any
 
-from donewhen.agent.cli.archive import Archive
+from donewhen.agent.cli.storage_view import StorageView
 from donewhen.agent.config import DEMO, Config, read_profile
 from donewhen.agent.request import MISSING
 from donewhen.agent.workspace.data.encoding import SAMPLE_BYTES, encoding_of
@@ -103,7 +103,7 @@ class AnswerOptions:
 class OutputOptions:
     """The output of a command, and whether it asks."""
 
-    archive: Archive
+    view: StorageView
     yes: bool = False
     events: bool = False
     """Print one JSON object per line for every event, the result last."""

@@ -4,28 +4,28 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from donewhen.agent.agent import Agent
-from donewhen.agent.cli.archive import Archive
 from donewhen.agent.cli.options import read_values
 from donewhen.agent.cli.result import Exit, local_time, short_id
 from donewhen.agent.cli.screen.terminal import clean, shorten
+from donewhen.agent.cli.storage_view import StorageView
 from donewhen.agent.work.schedules import ScheduleInfo
 from donewhen.state.plan.text import moments_text
 
 
-def on_schedule(archive: Archive, verb: str, id: str) -> Exit:
+def on_schedule(view: StorageView, verb: str, id: str) -> Exit:
     """Call one of the methods of `Agent.schedules`, and print the result."""
-    found: Any = archive.look(lambda agent: getattr(agent.schedules, verb)(*([id] if id else [])))
+    found: Any = view.look(lambda agent: getattr(agent.schedules, verb)(*([id] if id else [])))
     if isinstance(found, str):
-        return archive.finish({"thread_id": found}, [found])
+        return view.finish({"thread_id": found}, [found])
     if isinstance(found, ScheduleInfo):
-        return archive.finish({"schedule": found.to_dict()}, _schedule_lines(found))
+        return view.finish({"schedule": found.to_dict()}, _schedule_lines(found))
     if verb != "list":
-        return archive.finish({"deleted": id})
+        return view.finish({"deleted": id})
     lines = [
         f"{each.id}  {each.when:40}  {moments_text(each.next_runs[:1]) or each.status:23}  {shorten(each.title, 50)}"
         for each in found or ()
     ]
-    return archive.finish({"schedules": [each.to_dict() for each in found or ()]}, lines, "No schedules yet.")
+    return view.finish({"schedules": [each.to_dict() for each in found or ()]}, lines, "No schedules yet.")
 
 
 def _schedule_lines(schedule: ScheduleInfo) -> Iterator[str]:
@@ -46,42 +46,42 @@ def _schedule_lines(schedule: ScheduleInfo) -> Iterator[str]:
         yield f"{number:>10}. {clean(step['content'])}"
 
 
-def on_plan(archive: Archive, verb: str, given: Mapping[str, Any]) -> Exit:
+def on_plan(view: StorageView, verb: str, given: Mapping[str, Any]) -> Exit:
     """Call one of the methods of `Agent.plans`, and print the resulting plan."""
 
     async def do(agent: Agent) -> Any:
         found = await getattr(agent.plans, verb)(**given)
         return found, await agent.templates.list() if verb == "list" else []
 
-    found, templates = (archive.look(do) if verb in ("list", "get") else archive.ask(do)) or ([], [])
+    found, templates = (view.look(do) if verb in ("list", "get") else view.ask(do)) or ([], [])
     plans = found if isinstance(found, list) else [found] if found else []
     if verb == "delete":
-        return archive.finish({"deleted": given["id"]})
+        return view.finish({"deleted": given["id"]})
     said: dict[str, Any] = {"plans": [plan.to_dict() for plan in plans]}
     if verb != "list":
-        return archive.finish(said, [clean(plan.text) for plan in plans])
+        return view.finish(said, [clean(plan.text) for plan in plans])
     lines = [clean("  ".join(plan.text.splitlines()[:2])) for plan in plans]
     for each in templates:
         values = " ".join(f"{key}={value}" for key, value in each.parameters.items())
         lines.append(clean(f"template {each.name}  {values}  {shorten(each.goal, 60)}"))
     kept = {"templates": [each.to_dict() for each in templates]}
-    return archive.finish({**said, **kept}, lines, "No plans are kept.")
+    return view.finish({**said, **kept}, lines, "No plans are kept.")
 
 
-def save_template(archive: Archive, thread: str, name: str, given: Sequence[str]) -> Exit:
+def save_template(view: StorageView, thread: str, name: str, given: Sequence[str]) -> Exit:
     """Save the plan of a completed run."""
-    info, values = archive.thread(thread), read_values(given)
+    info, values = view.thread(thread), read_values(given)
 
     async def save(agent: Agent) -> Any:
         return await agent.templates.save(await agent.get(info.thread_id), name, values)
 
-    template = archive.ask(save)
+    template = view.ask(save)
     words = " ".join(f"--set {key}=…" for key in template.parameters)
     line = clean(f"donewhen run --template {name} {words}".strip())
-    return archive.finish({"template": template.to_dict()}, [line])
+    return view.finish({"template": template.to_dict()}, [line])
 
 
-def forget_template(archive: Archive, name: str) -> Exit:
+def forget_template(view: StorageView, name: str) -> Exit:
     """Forget a template."""
-    archive.ask(lambda agent: agent.templates.delete(name))
-    return archive.finish({"deleted": name})
+    view.ask(lambda agent: agent.templates.delete(name))
+    return view.finish({"deleted": name})

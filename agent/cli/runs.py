@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 from donewhen.agent.agent import Agent
-from donewhen.agent.cli.archive import Archive
 from donewhen.agent.cli.options import (
     AnswerOptions,
     Choices,
@@ -26,16 +25,17 @@ from donewhen.agent.cli.options import (
 )
 from donewhen.agent.cli.screen.asking import PROMPT
 from donewhen.agent.cli.screen.terminal import Terminal, open_terminal
+from donewhen.agent.cli.storage_view import StorageView
 from donewhen.agent.cli.terminal_run import TerminalRun, mute_log
 from donewhen.agent.config import DEMO, Config
 from donewhen.agent.request import MISSING
 from donewhen.agent.work.news import Notify, notify_of
 from donewhen.agent.workspace import workspace_tools
 from donewhen.agent.workspace.skills import Skills
+from donewhen.state.channels import Json
 from donewhen.state.errors import ConfigError, GoalError
 from donewhen.state.language.texts import known_language
 from donewhen.state.language.words import read_word
-from donewhen.state.run import Json
 
 QUEUE = "command"
 """The queue of runs that the command detaches and schedules; `donewhen worker` serves it."""
@@ -43,15 +43,15 @@ QUEUE = "command"
 
 def _terminal(output: OutputOptions, settings: Mapping[str, Any]) -> Terminal:
     """Return the terminal; it uses the settings' language until a model declares another one."""
-    profiles = (settings.get("profile") or {}, output.archive.config.profile)
+    profiles = (settings.get("profile") or {}, output.view.config.profile)
     language = known_language(*(profile.get("language") for profile in profiles), settings.get("language"))
-    may_ask = not (output.archive.json or output.once)
-    return open_terminal(plain=output.archive.config.plain, may_ask=may_ask, language=language)
+    may_ask = not (output.view.json or output.once)
+    return open_terminal(plain=output.view.config.plain, may_ask=may_ask, language=language)
 
 
 def _notify(run: TerminalRun) -> Notify | None:
     """Return the webhook of the environment; with --yes it gets no plan of this run, which is approved at once."""
-    config = run.output.archive.config
+    config = run.output.view.config
     if (hook := notify_of(config)) is None or not run.output.yes:
         return hook
 
@@ -93,13 +93,13 @@ def _read_skills(terminal: Terminal, choices: Choices) -> Skills:
 
 def run_goal(request: RunOptions, output: OutputOptions) -> int:
     """Start a run and carry it as far as possible at this terminal."""
-    config = output.archive.config
+    config = output.view.config
     terminal = _terminal(output, request.settings)
     goal = request.goal if request.template else _goal(request, terminal)
     images = [read_attachment(path) for path in request.images]
     unasked = output.yes or request.settings.get("confirm") == "never"
     choices = read_choices(request, config, unattended=unasked and not terminal.interactive)
-    thread = _conversation(request, output.archive)
+    thread = _conversation(request, output.view)
     if not output.quiet:
         _say_demo(terminal, choices, config)
     skills = None if output.quiet else _read_skills(terminal, choices)
@@ -113,7 +113,7 @@ def run_goal(request: RunOptions, output: OutputOptions) -> int:
         if output.yes:
             choices.settings.setdefault("confirm", "never")
         submit = partial(Agent.submit, goal=given, **more)
-        return _submit(output.archive, QUEUE, submit, choices.model, choices.settings)
+        return _submit(output.view, QUEUE, submit, choices.model, choices.settings)
 
     async def begin(agent: Agent) -> Any:
         agent.models("triage")  # a missing key or a wrong name is said before anything is started
@@ -127,15 +127,15 @@ def resume_thread(
     thread: str, reply: AnswerOptions, output: OutputOptions, *, model: str | None, dir: Path | None, detach: bool
 ) -> int:
     """Answer or continue a thread, with its own or another model and folder."""
-    value, config = reply.value(), output.archive.config
-    info = output.archive.thread(thread, ("waiting", "running") if not thread else ())
+    value, config = reply.value(), output.view.config
+    info = output.view.thread(thread, ("waiting", "running") if not thread else ())
     at_work = value is not MISSING and info.queue and info.status == "running"
     if detach or at_work or info.queue not in ("", QUEUE):  # only the code that has its tools can carry it on
         if value is MISSING:
             raise ConfigError(f"workers of {info.queue or QUEUE!r} go on with it: give an answer, such as --approve")
         if not info.queue:
             Choices.read(info.metadata, f"thread {info.thread_id}")
-        return _submit(output.archive, info.queue or QUEUE, lambda agent: agent.submit_answer(info.thread_id, value))
+        return _submit(output.view, info.queue or QUEUE, lambda agent: agent.submit_answer(info.thread_id, value))
 
     choices = Choices.read(info.metadata, f"thread {info.thread_id}")
     choices = replace(choices, model=model or choices.model, dir=absolute(dir) if dir else choices.dir)
@@ -156,7 +156,7 @@ def resume_thread(
 
 def audit_thread(thread: str, output: OutputOptions, judge: str | None) -> int:
     """Let a judge audit a thread's answer, with its own folder and model or another judge."""
-    info, config = output.archive.thread(thread), output.archive.config
+    info, config = output.view.thread(thread), output.view.config
     kept: Mapping[str, Any] = info.metadata if isinstance(info.metadata.get("dir"), str) else {"dir": ""}
     choices = Choices.read(kept)
     if not kept["dir"]:  # started by other code: the judge has what was observed, and no tools
@@ -175,15 +175,15 @@ def audit_thread(thread: str, output: OutputOptions, judge: str | None) -> int:
 
 
 def _submit(
-    archive: Archive,
+    view: StorageView,
     queue: str,
     submit: Callable[[Agent], Coroutine[Any, Any, str]],
     model: str = DEMO,
     settings: Mapping[str, Any] | None = None,
 ) -> int:
     """Store work for a worker, and print the thread's id."""
-    config = archive.config
-    if not archive.location.engine.shared:
+    config = view.config
+    if not view.location.engine.shared:
         raise ConfigError("no worker can reach memory: give --storage sqlite:///… or postgresql://…")
 
     async def write() -> str:
@@ -192,17 +192,17 @@ def _submit(
             return await submit(agent)
 
     thread = asyncio.run(write())
-    return archive.finish({"thread_id": thread, "status": "queued"}, [thread])
+    return view.finish({"thread_id": thread, "status": "queued"}, [thread])
 
 
-def serve_page(archive: Archive, request: RunOptions, *, port: int, browser: bool) -> int:
+def serve_page(view: StorageView, request: RunOptions, *, port: int, browser: bool) -> int:
     """Serve the page until it is ended."""
     from donewhen.agent.page.serving import Address, serve
 
-    choices = read_choices(request, archive.config, unattended=False)
-    address = Address.read(archive.config.state / "pages", choices.dir)
-    tokens = {**archive.config.tokens, "page": address.token}  # a secret: no tool tells it to a model
-    config, terminal = replace(archive.config, tokens=tokens), open_terminal(plain=archive.config.plain)
+    choices = read_choices(request, view.config, unattended=False)
+    address = Address.read(view.config.state / "pages", choices.dir)
+    tokens = {**view.config.tokens, "page": address.token}  # a secret: no tool tells it to a model
+    config, terminal = replace(view.config, tokens=tokens), open_terminal(plain=view.config.plain)
     _say_demo(terminal, choices, config)
     skills = _read_skills(terminal, choices)
 
@@ -217,11 +217,11 @@ def serve_page(archive: Archive, request: RunOptions, *, port: int, browser: boo
     return 0
 
 
-def serve_mcp(archive: Archive, request: RunOptions) -> int:
+def serve_mcp(view: StorageView, request: RunOptions) -> int:
     """Serve on stdin and stdout until the host closes them."""
     from donewhen.agent.mcp.server import mcp_server
 
-    config = archive.config
+    config = view.config
     choices = read_choices(request, config, unattended=False)
     skills = _read_skills(open_terminal(plain=config.plain, may_ask=False), choices)
 
@@ -234,14 +234,14 @@ def serve_mcp(archive: Archive, request: RunOptions) -> int:
     return 0
 
 
-def serve_acp(archive: Archive, request: RunOptions) -> int:
+def serve_acp(view: StorageView, request: RunOptions) -> int:
     """Serve an editor on stdin and stdout until it closes them; each of its folders has an agent."""
     try:
         from donewhen.agent.acp.server import serve
     except ImportError as error:
         raise ConfigError(f"an ACP server needs {error.name}: pip install 'donewhen[acp]'") from None
 
-    config = archive.config
+    config = view.config
     choices = read_choices(request, config, unattended=False)
     terminal = open_terminal(plain=config.plain, may_ask=False)
 
@@ -311,8 +311,8 @@ def _goal(request: RunOptions, terminal: Terminal) -> str:
     return goal
 
 
-def _conversation(request: RunOptions, archive: Archive) -> str | None:
+def _conversation(request: RunOptions, view: StorageView) -> str | None:
     """Return the thread to continue: by name, or the latest; None for a new one."""
     if request.latest and request.thread:
         raise ConfigError("--resume goes on in the latest conversation; --thread names another: give one of them")
-    return archive.thread("").thread_id if request.latest else request.thread
+    return view.thread("").thread_id if request.latest else request.thread

@@ -24,8 +24,8 @@ from donewhen.agent.run import Run
 from donewhen.agent.stream import RunStream
 from donewhen.agent.workspace import WORKSPACE_TOOLS
 from donewhen.state import errors
+from donewhen.state.channels import Json
 from donewhen.state.records import Pause
-from donewhen.state.run import Json
 
 PATIENCE = 10.0
 """Seconds that current work has to end before it is cut off; a second signal cuts it off at once."""
@@ -56,8 +56,8 @@ class TerminalRun:
 
     def work(self, open_agent: OpenAgent, begin: Begin) -> Exit:
         """Carry the run on until nobody answers any more, and print how it stands."""
-        archive = self.output.archive
-        with asyncio.Runner() as runner, Stopping(runner, self._say_stopping) as stopping, mute_log(archive.config.log):
+        view = self.output.view
+        with asyncio.Runner() as runner, Stopping(runner, self._say_stopping) as stopping, mute_log(view.config.log):
             self.stopping, stack = stopping, AsyncExitStack()
             try:
                 self.agent = stopping.run(open_agent(stack))
@@ -68,9 +68,7 @@ class TerminalRun:
                     if stopping.is_asked and run.status == "running":
                         raise stopping.error()
                     shown, quiet = self.progress.answer.whole, self.output.quiet
-                    code = report(
-                        run, self.terminal, archive.storage_option, json=archive.json, quiet=quiet, shown=shown
-                    )
+                    code = report(run, self.terminal, view.storage_option, json=view.json, quiet=quiet, shown=shown)
                     if not (goal := self._next_goal(run)):
                         return code
                     self.progress.rows = {}
@@ -104,7 +102,7 @@ class TerminalRun:
 
     def _follow(self, events: RunStream) -> Run:
         """Show the events, and return the run as they leave it."""
-        with View(self.terminal, self.progress, quiet=self.output.archive.json or self.output.quiet) as view:
+        with View(self.terminal, self.progress, quiet=self.output.view.json or self.output.quiet) as view:
             self.stopping.run(self._show(events, view))
         end = self.progress.end or {}
         if end.get("type") == "error":
@@ -160,7 +158,7 @@ class TerminalRun:
             return None
         self._discard_typed()
         self.progress.plan = None  # the person sees it now
-        person = Person(self.terminal, self.terminal.read, self.output.archive.config.editor, self.drafts)
+        person = Person(self.terminal, self.terminal.read, self.output.view.config.editor, self.drafts)
         try:
             return {run.pending[0]["id"]: person.ask(run.pending[0])}
         except Later:
@@ -187,7 +185,7 @@ class TerminalRun:
 
     def _resume(self, *answer: str) -> str | None:
         """Return the command that continues the run, if one can."""
-        return resume_words(self.progress.thread_id, self.output.archive.storage_option, *answer)
+        return resume_words(self.progress.thread_id, self.output.view.storage_option, *answer)
 
     def _go_on(self) -> str:
         """Return how to continue, in words."""
@@ -205,7 +203,7 @@ class TerminalRun:
             return code
         terminal.line(terminal.say("terminated" if code is Exit.TERMINATED else "interrupted"), "yellow")
         terminal.line(self._go_on(), "yellow", whole=True)
-        self.output.archive.finish({"thread_id": thread_id, "status": "running", "resume": self._resume()})
+        self.output.view.finish({"thread_id": thread_id, "status": "running", "resume": self._resume()})
         return code
 
 

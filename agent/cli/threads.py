@@ -13,7 +13,6 @@ from typing import Any
 from rich.cells import cell_len, set_cell_size
 
 from donewhen.agent.agent import Agent
-from donewhen.agent.cli.archive import Archive
 from donewhen.agent.cli.options import NOT_OURS
 from donewhen.agent.cli.result import (
     STATUSES,
@@ -32,26 +31,27 @@ from donewhen.agent.cli.screen.drawing import AnswerText, draw_pause
 from donewhen.agent.cli.screen.meter import table
 from donewhen.agent.cli.screen.terminal import Terminal, Text, clean, open_terminal, shorten
 from donewhen.agent.cli.screen.views import Progress, View, heard_text, mode_text
+from donewhen.agent.cli.storage_view import StorageView
 from donewhen.agent.run import Run
 from donewhen.agent.undo import UndoneChange
-from donewhen.agent.work.queue import Page, ThreadInfo
 from donewhen.agent.work.recorder import collect_rows, save_rows
+from donewhen.agent.work.thread_rows import Page, ThreadInfo
+from donewhen.state.channels import Json
 from donewhen.state.errors import ConfigError
 from donewhen.state.language.texts import say
-from donewhen.state.run import Json
 
 BACKGROUND = {"agents_md": "AGENTS.md"}
 """How people call what a receipt has under `background`."""
 
 
-def list_runs(archive: Archive, owner: str | None, status: Collection[str]) -> int:
+def list_runs(view: StorageView, owner: str | None, status: Collection[str]) -> int:
     """Print one line per run, the latest first."""
 
     async def look(agent: Agent) -> tuple[list[ThreadInfo], list[str]]:
         found = await agent.threads(owner=owner, status=status)
         return found, await agent.storage.find_free([info.thread_id for info in found if info.status == "running"])
 
-    infos, cut_off = archive.look(look) or ([], [])
+    infos, cut_off = view.look(look) or ([], [])
     names = {info.thread_id: clean(short_id(info.thread_id)) for info in infos}
     width = max(map(len, names.values()), default=0)
     states = {info.thread_id: "interrupted" if info.thread_id in cut_off else info.status for info in infos}
@@ -60,23 +60,23 @@ def list_runs(archive: Archive, owner: str | None, status: Collection[str]) -> i
         for id, info in ((info.thread_id, info) for info in infos)
     ]
     nothing = "No such runs." if owner or status else "No runs yet."
-    return archive.finish({"threads": [asdict(info) for info in infos]}, lines, nothing)
+    return view.finish({"threads": [asdict(info) for info in infos]}, lines, nothing)
 
 
-def show_thread(archive: Archive, thread: str) -> int:
+def show_thread(view: StorageView, thread: str) -> int:
     """Print a run with all its evidence."""
-    info = archive.thread(thread)
+    info = view.thread(thread)
 
     async def look(agent: Agent) -> tuple[Run, bool]:
         return await agent.get(info.thread_id), not await agent.storage.find_free([info.thread_id])
 
-    run, held = archive.ask(look)
-    if archive.json:
-        return archive.finish(run_object(run, archive.storage))
-    terminal = open_terminal(plain=archive.config.plain, stream=sys.stdout, language=run.language)
+    run, held = view.ask(look)
+    if view.json:
+        return view.finish(run_object(run, view.storage))
+    terminal = open_terminal(plain=view.config.plain, stream=sys.stdout, language=run.language)
     ours = isinstance(info.metadata.get("dir"), str) or info.queue
     at_work = held and run.status == "running"
-    hint = resume_command(run, archive.storage) if ours and not at_work else None
+    hint = resume_command(run, view.storage) if ours and not at_work else None
     _show(run, terminal, at_work=at_work, hint=hint)
     if not ours and run.status in ("waiting", "running") and not at_work:
         terminal.line(f"This thread {NOT_OURS}.")
@@ -141,9 +141,9 @@ def _question_line(row: Mapping[str, Any], terminal: Terminal) -> tuple[str, str
     return f"? {say(terminal.language, 'summary', 'by_default', question=question)} – {answer}", "yellow"
 
 
-def show_status(archive: Archive) -> Exit:
+def show_status(view: StorageView) -> Exit:
     """Print the queue, the workers, and the oldest waiting work."""
-    found = archive.look(lambda agent: agent.status()) or {}
+    found = view.look(lambda agent: agent.status()) or {}
     lines = [f"{name:10} {count}" for name, count in (found.get("threads") or {}).items()]
     for each in found.get("workers") or ():
         load = f"{each['active']}/{each['concurrency']} runs  seen {local_time(each['seen'], 'seconds')}"
@@ -151,63 +151,63 @@ def show_status(archive: Archive) -> Exit:
     lines += [
         f"oldest     {name} since {local_time(since, 'seconds')}" for name, since in (found.get("oldest") or {}).items()
     ]
-    archive.finish(found, lines)
+    view.finish(found, lines)
     served = {each["queue"] for each in found.get("workers") or ()}
     idle = [queue for queue in found.get("queues") or () if queue not in served] or ([] if served else [QUEUE])
-    for queue in () if archive.json else idle:
+    for queue in () if view.json else idle:
         start = "donewhen worker" if queue == QUEUE else "agent.worker(), where the agent is made that submitted it"
         print(f"No worker serves {queue!r}; start one with: {start}", file=sys.stderr)
     return Exit.COMPLETED
 
 
-def show_pending(archive: Archive, owner: str | None, limit: int, cursor: str | None) -> Exit:
+def show_pending(view: StorageView, owner: str | None, limit: int, cursor: str | None) -> Exit:
     """Print the open questions of all threads, and how to see more."""
-    rows = archive.look(lambda agent: agent.pending(owner=owner, limit=limit, cursor=cursor)) or Page()
+    rows = view.look(lambda agent: agent.pending(owner=owner, limit=limit, cursor=cursor)) or Page()
     lines = []
     for row in rows:
         since, who = local_time(row["asked_at"] or ""), f"  {row['owner']}" if row["owner"] else ""
         thread = clean(short_id(row["thread_id"]))
         lines.append(f"{thread}  {row['kind']:8}  {since:16}{who}  {shorten(row['question'] or row['goal'], 80)}")
-    ended = archive.finish({"pending": rows, "cursor": rows.cursor}, lines, "Nothing waits for anybody.")
-    if rows.cursor and not archive.json:
-        given = {"--owner": owner, "--limit": str(limit), "--cursor": rows.cursor, "--storage": archive.storage_option}
+    ended = view.finish({"pending": rows, "cursor": rows.cursor}, lines, "Nothing waits for anybody.")
+    if rows.cursor and not view.json:
+        given = {"--owner": owner, "--limit": str(limit), "--cursor": rows.cursor, "--storage": view.storage_option}
         words = [f"{option} {quote(value)}" for option, value in given.items() if value]
         print(f"More questions wait: donewhen pending {' '.join(words)}", file=sys.stderr)
     return ended
 
 
-def watch_thread(archive: Archive, thread: str, cursor: str | None) -> Exit:
+def watch_thread(view: StorageView, thread: str, cursor: str | None) -> Exit:
     """Print events as they come; end like `show`, at a pause or the end."""
-    info, terminal = archive.thread(thread), open_terminal(plain=archive.config.plain, may_ask=False)
+    info, terminal = view.thread(thread), open_terminal(plain=view.config.plain, may_ask=False)
 
     async def follow(agent: Agent) -> Run:
-        with View(terminal, Progress(), quiet=archive.json) as view:
+        with View(terminal, Progress(), quiet=view.json) as screen:
             async for event, after in agent.watch(info.thread_id, cursor):
-                if archive.json:
+                if view.json:
                     print_json({"event": event, "cursor": after})
-                view.show(event)
+                screen.show(event)
                 if event["type"] == "waiting":
                     break
         return await agent.get(info.thread_id)
 
-    run = archive.ask(follow)
-    return STATUSES[run.status] if archive.json else report(run, terminal, archive.storage, json=False)
+    run = view.ask(follow)
+    return STATUSES[run.status] if view.json else report(run, terminal, view.storage, json=False)
 
 
-def cancel_thread(archive: Archive, thread: str) -> Exit:
+def cancel_thread(view: StorageView, thread: str) -> Exit:
     """End a run, and print its state."""
-    info = archive.thread(thread)
-    run = archive.ask(lambda agent: agent.cancel(info.thread_id))
-    return archive.finish(run_object(run, archive.storage), [run.status])
+    info = view.thread(thread)
+    run = view.ask(lambda agent: agent.cancel(info.thread_id))
+    return view.finish(run_object(run, view.storage), [run.status])
 
 
-def undo_thread(archive: Archive, thread: str, step: str | None, *, dry_run: bool) -> Exit:
+def undo_thread(view: StorageView, thread: str, step: str | None, *, dry_run: bool) -> Exit:
     """Put back what a run changed, and print what became of each change."""
-    info = archive.thread(thread)
-    report = archive.ask(lambda agent: agent.undo(info.thread_id, step, dry_run=dry_run))
+    info = view.thread(thread)
+    report = view.ask(lambda agent: agent.undo(info.thread_id, step, dry_run=dry_run))
     lines = [_change_line(change, dry_run=dry_run) for change in report.changes]
     lines += [f"not undone    {row['id']}  {row['tool']}: {row['why']}" for row in report.beyond]
-    archive.finish(report.to_dict(), lines, "No file was changed.")
+    view.finish(report.to_dict(), lines, "No file was changed.")
     if report.status == "refused":
         return Exit.FAILED
     return Exit.PARTIAL if any(change.result == "lost" for change in report.changes) else Exit.COMPLETED
@@ -221,32 +221,32 @@ def _change_line(change: UndoneChange, *, dry_run: bool) -> str:
     return f"{words[change.result]:13} {change.id}  {path}{why}"
 
 
-def tell_thread(archive: Archive, thread: str, text: str) -> Exit:
+def tell_thread(view: StorageView, thread: str, text: str) -> Exit:
     """Say something to a working run."""
-    info = archive.thread(thread)
-    archive.ask(lambda agent: agent.tell(info.thread_id, text))
-    return archive.finish({"told": info.thread_id}, ["told"])
+    info = view.thread(thread)
+    view.ask(lambda agent: agent.tell(info.thread_id, text))
+    return view.finish({"told": info.thread_id}, ["told"])
 
 
-def save_recording(archive: Archive, thread: str, out: Path) -> int:
+def save_recording(view: StorageView, thread: str, out: Path) -> int:
     """Write the recording of a run, without credentials."""
-    info = archive.thread(thread)
+    info = view.thread(thread)
 
     async def collect(agent: Agent) -> list[Json]:
         snapshot = await agent.graph.aget_state({"configurable": {"thread_id": info.thread_id}})
         return await collect_rows(agent.storage, info.thread_id, snapshot)
 
-    rows = archive.ask(collect)
+    rows = view.ask(collect)
     save_rows(rows, out)
     replies = sum(row["kind"] == "reply" for row in rows)
-    return archive.finish({"recording": str(out), "replies": replies}, [f"{out}: {replies} replies"])
+    return view.finish({"recording": str(out), "replies": replies}, [f"{out}: {replies} replies"])
 
 
-def prune_threads(archive: Archive, older: str) -> Exit:
+def prune_threads(view: StorageView, older: str) -> Exit:
     """Delete threads that ended long ago."""
     match = re.fullmatch(r"(\d+)([dhm])", older.strip())
     if match is None:
         raise ConfigError(f"--older {older!r} is no time; write 30d, 12h or 45m")
     age = timedelta(**{{"d": "days", "h": "hours", "m": "minutes"}[match[2]]: int(match[1])})
-    gone = archive.look(lambda agent: agent.prune(age)) or []
-    return archive.finish({"deleted": gone}, [f"{len(gone)} threads deleted"])
+    gone = view.look(lambda agent: agent.prune(age)) or []
+    return view.finish({"deleted": gone}, [f"{len(gone)} threads deleted"])

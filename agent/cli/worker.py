@@ -9,17 +9,17 @@ from json import dumps
 from typing import Self
 
 from donewhen.agent.agent import Agent
-from donewhen.agent.cli.archive import Archive
 from donewhen.agent.cli.options import Choices
 from donewhen.agent.cli.result import (
     Exit,
 )
 from donewhen.agent.cli.runs import QUEUE, open_agent
 from donewhen.agent.cli.screen.terminal import open_terminal
+from donewhen.agent.cli.storage_view import StorageView
 from donewhen.agent.config import Config
 from donewhen.agent.storage import open_storage
 from donewhen.agent.work.news import Notifier, notify_of
-from donewhen.agent.work.queue import ThreadInfo
+from donewhen.agent.work.thread_rows import ThreadInfo
 from donewhen.agent.work.worker import Worker
 from donewhen.state.errors import ConfigError
 
@@ -27,11 +27,11 @@ IDLE_AGENTS = 4
 """The most idle agents that a worker keeps open with their MCP servers."""
 
 
-def run_worker(archive: Archive, *, concurrency: int) -> Exit:
+def run_worker(view: StorageView, *, concurrency: int) -> Exit:
     """Work until a signal; current work then stops at a clean point, and the next worker continues it."""
-    config = archive.config
+    config = view.config
     terminal = open_terminal(plain=config.plain, may_ask=False)
-    if not archive.location.engine.shared:
+    if not view.location.engine.shared:
         raise ConfigError("a worker needs a storage that others can reach: --storage sqlite:///… or postgresql://…")
 
     async def work() -> Worker:

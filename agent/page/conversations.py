@@ -17,6 +17,7 @@ from donewhen.agent.config import DEMO
 from donewhen.agent.stream import RunStream
 from donewhen.graph.executors.relay import filled_lines, form_fields
 from donewhen.graph.step.texts import stored_text
+from donewhen.state.channels import Json
 from donewhen.state.errors import DoneWhenError, StaleAnswer, ThreadBusy, UnknownThread
 from donewhen.state.people.answers import decode_json, fills_form
 from donewhen.state.people.payload import (
@@ -28,7 +29,6 @@ from donewhen.state.people.payload import (
     text_changes,
 )
 from donewhen.state.records import Pause
-from donewhen.state.run import Json
 from donewhen.state.values import store_label
 
 CALL_CHARS = 300

@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from donewhen.agent.agent import Agent
+from donewhen.state.channels import Json
 from donewhen.state.errors import ConfigError
-from donewhen.state.run import Json
 
 HOST = "127.0.0.1"
 LEAVE = 1

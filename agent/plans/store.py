@@ -8,8 +8,8 @@ from typing import Any, Literal, get_args
 
 from donewhen.agent.storage import Storage, open_storage
 from donewhen.agent.storage.store import ThreadStore
+from donewhen.state.channels import Json
 from donewhen.state.errors import PlanError
-from donewhen.state.run import Json
 from donewhen.state.values import clean_text, similar
 
 StepState = Literal["not_started", "in_progress", "completed", "blocked"]

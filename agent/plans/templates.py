@@ -10,8 +10,8 @@ from unicodedata import normalize
 from donewhen.agent.run import Run
 from donewhen.agent.storage import Storage
 from donewhen.agent.storage.store import ThreadStore
+from donewhen.state.channels import Json
 from donewhen.state.errors import PlanError
-from donewhen.state.run import Json
 from donewhen.state.values import similar
 
 SPACE = ("donewhen_templates",)

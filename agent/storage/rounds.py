@@ -10,7 +10,7 @@ from langgraph.constants import START
 from langgraph.store.base import Op, PutOp
 
 from donewhen.graph.sync import finish
-from donewhen.state.run import REPLIES
+from donewhen.state.channels import REPLIES
 
 STEPS = ("plan:", "execute:")
 """The namespace prefixes of our subgraphs; each of their tasks has its own namespace."""

@@ -15,8 +15,8 @@ from typing import Any
 from langgraph.store.base import BaseStore
 
 from donewhen.agent.storage.cipher import Cipher
+from donewhen.state.channels import Json
 from donewhen.state.errors import StorageError
-from donewhen.state.run import Json
 
 COLUMNS = ("status", "owner", "queue", "due", "updated", "asked")
 _SELECT = f"SELECT thread_id, {', '.join(COLUMNS)}, info FROM donewhen_threads"

@@ -13,9 +13,9 @@ from langchain_core.runnables import RunnableConfig
 from donewhen.agent.agent import Agent
 from donewhen.agent.run import Run
 from donewhen.agent.testing.crash import Crash, midway, note, notes
+from donewhen.state.channels import Json
 from donewhen.state.errors import ThreadBusy, UnknownThread
 from donewhen.state.proof.journal import canonical_json
-from donewhen.state.run import Json
 
 LedgerRow = dict[str, Any]
 

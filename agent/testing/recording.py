@@ -20,14 +20,14 @@ from donewhen.agent.storage import Storage, open_storage
 from donewhen.agent.testing.replaying import RecordedRequest, diff, masked
 from donewhen.agent.testing.script import ScriptError, ScriptUnfinished
 from donewhen.agent.testing.scripted import ScriptedModel
-from donewhen.agent.work.queue import QUEUE, enqueue
 from donewhen.agent.work.recorder import VERSION, collect_rows, describe_tool, save_rows, without_moments
+from donewhen.agent.work.thread_rows import QUEUE, enqueue
 from donewhen.graph.deliver import note_undone
 from donewhen.graph.executors.executor import Executor
 from donewhen.graph.people.interjections import hearing
 from donewhen.graph.tools.toolbox import from_function
+from donewhen.state.channels import Json
 from donewhen.state.errors import ConfigError
-from donewhen.state.run import Json
 from donewhen.state.settings import merge_settings
 
 QUESTION_CHARS = 300

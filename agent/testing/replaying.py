@@ -31,9 +31,9 @@ from donewhen.graph.people.interjections import PLANNING, RUN
 from donewhen.graph.step.calls import OBSERVATION
 from donewhen.graph.tools.hooks import Ask, Hooks, Note, Refuse
 from donewhen.graph.tools.toolbox import USERS_TEXT
+from donewhen.state.channels import Json
 from donewhen.state.errors import ModelError
 from donewhen.state.proof.journal import call_key
-from donewhen.state.run import Json
 from donewhen.state.settings import ROLES, Settings
 
 MOST_LINES = 60

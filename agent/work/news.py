@@ -26,11 +26,11 @@ from donewhen.agent.config import Config
 from donewhen.agent.run import Run
 from donewhen.agent.storage import Storage
 from donewhen.agent.storage.store import ThreadStore
-from donewhen.agent.work.queue import now_text
+from donewhen.agent.work.thread_rows import now_text
 from donewhen.graph.sync import run_in_thread
 from donewhen.graph.tools.toolbox import is_async
+from donewhen.state.channels import Json
 from donewhen.state.errors import ConfigError, StorageError
-from donewhen.state.run import Json
 from donewhen.state.secrets import conceal, redact_json
 from donewhen.state.values import map_texts
 

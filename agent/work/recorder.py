@@ -37,11 +37,11 @@ from donewhen.graph.step.texts import stored_text
 from donewhen.graph.tools.effects import read_all
 from donewhen.graph.tools.hooks import Hooks, call_hook
 from donewhen.graph.tools.toolbox import Toolbox
+from donewhen.state.channels import Json
 from donewhen.state.errors import ConfigError, DoneWhenError
 from donewhen.state.ledger import CACHE_WRITES
 from donewhen.state.plan.schedule import next_moments
 from donewhen.state.plan.text import moments_text
-from donewhen.state.run import Json
 from donewhen.state.secrets import redact
 from donewhen.state.settings import ROLES, Settings
 from donewhen.state.values import map_texts, store_label

@@ -17,12 +17,12 @@ from donewhen.agent.request import Request
 from donewhen.agent.run import Run
 from donewhen.agent.storage import Storage
 from donewhen.agent.storage.store import ThreadStore
-from donewhen.agent.work.queue import OPEN, QUEUE, enqueue
+from donewhen.agent.work.thread_rows import OPEN, QUEUE, enqueue
+from donewhen.state.channels import Json
 from donewhen.state.errors import ScheduleError, ThreadBusy
 from donewhen.state.plan.plan import revision_of
 from donewhen.state.plan.schedule import occurrences
 from donewhen.state.plan.text import moments_text, schedule_text
-from donewhen.state.run import Json
 from donewhen.state.settings import stored_settings
 
 SPACE = ("donewhen_schedules",)

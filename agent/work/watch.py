@@ -18,14 +18,14 @@ from donewhen.agent.run import Run
 from donewhen.agent.stream import end_event
 from donewhen.graph.events import set_turn, stamp_event
 from donewhen.graph.people.tasks import TASK
+from donewhen.state.channels import SAID, Json
 from donewhen.state.errors import ConfigError
 from donewhen.state.plan.order import ancestors
-from donewhen.state.run import SAID, Json
+from donewhen.state.records import FINAL
 
 POLL = 0.5
 """Seconds between two polls."""
 STARTED = ("running", "waiting", "ready", "done", "failed", "exhausted")
-ENDED = ("done", "failed", "blocked", "skipped", "exhausted")
 CURSOR: dict[str, type] = {
     "of": str,
     "turn": int,
@@ -136,7 +136,7 @@ class _Steps:
     def end_step(self, id: str) -> Iterator[Json]:
         """Yield that a step began and ended, as far as it has."""
         record = self.run.steps.get(id) or {}
-        over = record.get("status") in ENDED
+        over = record.get("status") in FINAL
         if over and self.seen["steps"].get(id) == record["status"]:
             return
         if record.get("status") in STARTED:

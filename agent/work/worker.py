@@ -26,7 +26,8 @@ from donewhen.agent.storage.storage import WaitForWork, wait_unnotified
 from donewhen.agent.storage.store import ThreadStore
 from donewhen.agent.storage.table import NEVER
 from donewhen.agent.work.news import Notifier, leave_failure
-from donewhen.agent.work.queue import (
+from donewhen.agent.work.schedules import Schedules
+from donewhen.agent.work.thread_rows import (
     BEGUN,
     ENDED,
     OPEN,
@@ -37,9 +38,8 @@ from donewhen.agent.work.queue import (
     update_row,
     write_crash,
 )
-from donewhen.agent.work.schedules import Schedules
+from donewhen.state.channels import Json
 from donewhen.state.errors import DoneWhenError, StorageError, ThreadBusy, ToolMissing, UnknownThread
-from donewhen.state.run import Json
 
 POLL = 0.5
 """Seconds between two polls of the queue."""

@@ -15,7 +15,7 @@ import psycopg
 from benchmarks.scale.world import agent_on, goal
 from donewhen import Agent
 from donewhen.agent.storage import open_storage
-from donewhen.agent.work.queue import QUEUE, now_text
+from donewhen.agent.work.thread_rows import QUEUE, now_text
 from donewhen.agent.work.worker import Worker
 from donewhen.testing import ScriptedModel, answer
 

@@ -16,11 +16,11 @@ from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.store.base import BaseStore
 
 from donewhen.graph.tools.toolbox import EffectKind, Toolbox, from_function
+from donewhen.state.channels import Json
 from donewhen.state.errors import ConfigError, ToolError
 from donewhen.state.reading.decisions import LOOKUPS, NAMES
-from donewhen.state.run import Json
 from donewhen.state.settings import Profile
-from donewhen.state.values import near, similar
+from donewhen.state.values import name_hint, similar
 
 NAME_CHARS = 100
 CANCEL = "cancel"
@@ -323,7 +323,7 @@ def executor_problem(name: str | None, executors: Executors) -> str | None:
         return None
     if name in executors:
         return f"The executor {name!r} is disabled."
-    return f"There is no executor {name!r}{near(name, executors.active)}"
+    return f"There is no executor {name!r}{name_hint(name, executors.active)}"
 
 
 def profile_problem(profile: Profile, executors: Executors) -> str | None:
@@ -331,7 +331,7 @@ def profile_problem(profile: Profile, executors: Executors) -> str | None:
     known = {*executors.toolbox, *executors.elsewhere}
     for name in profile.forbidden_tools:
         if name not in known:
-            return f"profile.forbidden_tools names tools exactly: there is no tool {name!r}{near(name, known)}"
+            return f"profile.forbidden_tools names tools exactly: there is no tool {name!r}{name_hint(name, known)}"
     for path in profile.allowed_paths:
         if "*" in path:
             return f"profile.allowed_paths names files and folders, not patterns: {path!r}"

@@ -18,6 +18,7 @@ from langgraph.types import Interrupt
 from typing_extensions import TypedDict
 
 from donewhen.graph.tools.schema import resolve
+from donewhen.state.channels import Json
 from donewhen.state.language.words import read_word
 from donewhen.state.people.answers import (
     JUDGEMENT,
@@ -30,9 +31,8 @@ from donewhen.state.people.answers import (
     scalar_text,
 )
 from donewhen.state.records import FrozenCall, Pause
-from donewhen.state.run import Json
 from donewhen.state.secrets import conceal
-from donewhen.state.values import flaw, map_texts
+from donewhen.state.values import json_problem, map_texts
 
 QUESTION_KEYS = ("question", "message", "query", "text", "prompt", "description")
 QUESTION_CHARS = 20_000
@@ -188,7 +188,7 @@ def is_form(schema: Mapping[str, Any]) -> bool:
     ):
         return False
     try:
-        if flaw(schema):
+        if json_problem(schema):
             return False
         Draft202012Validator.check_schema(schema)
         Arguments(dict(schema))

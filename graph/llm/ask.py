@@ -39,7 +39,7 @@ from donewhen.graph.llm.history import compact_request, count_tokens, fits, has_
 from donewhen.graph.llm.speech import SpeechStream, Voice
 from donewhen.graph.sync import load_jsonschema
 from donewhen.state.errors import DoneWhenError, ModelError
-from donewhen.state.ledger import Amounts, add, exhausted
+from donewhen.state.ledger import Amounts, add, first_exhausted
 from donewhen.state.proof.journal import round_seconds
 from donewhen.state.settings import Settings
 
@@ -282,7 +282,7 @@ class _Request:
         """Return True if the attempts so far leave no allowance for another one in that many seconds."""
         running = add(self.spent, {"active_seconds": time.monotonic() - self.started + seconds})
         left = {key: amount - running.get(key, 0) for key, amount in self.question.allowance.items()}
-        return exhausted(left, ("model_calls",)) is not None
+        return first_exhausted(left, ("model_calls",)) is not None
 
 
 class _SilenceTimer:

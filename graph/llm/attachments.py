@@ -12,9 +12,9 @@ from langgraph.runtime import Runtime
 from donewhen.graph.context import Deps
 from donewhen.graph.events import thread_of
 from donewhen.graph.llm.adapter import model_name
+from donewhen.state.channels import Json, RunState
 from donewhen.state.errors import DoneWhenError
 from donewhen.state.proof.journal import digest
-from donewhen.state.run import Json, RunState
 from donewhen.state.settings import Settings
 from donewhen.state.values import store_label
 

@@ -19,6 +19,7 @@ from donewhen.graph.llm.history import SEEN_ROOM, earlier_index, observation_ind
 from donewhen.graph.llm.output import schema_form
 from donewhen.graph.tools.toolbox import Toolbox
 from donewhen.prompts import brief, framed, section
+from donewhen.state.channels import PLANNING, SAID, Json, Step, conversation_before
 from donewhen.state.criteria import criteria_of
 from donewhen.state.plan.order import ancestors
 from donewhen.state.plan.steps import transcript_key
@@ -26,7 +27,6 @@ from donewhen.state.plan.text import check_text
 from donewhen.state.proof.journal import user_statements
 from donewhen.state.reading.decisions import control_tools
 from donewhen.state.records import FrozenCall
-from donewhen.state.run import PLANNING, SAID, Json, Step, conversation_before
 from donewhen.state.settings import Profile, Settings
 
 CONVERSATION_CHARS = 6000

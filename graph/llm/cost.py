@@ -16,7 +16,7 @@ from langchain_core.runnables import RunnableConfig
 from donewhen.graph.context import Deps, PriceOf
 from donewhen.graph.llm.adapter import model_name
 from donewhen.state.errors import DoneWhenError, ModelError
-from donewhen.state.ledger import CACHE_WRITES, ESTIMATED, UNPRICED, Amounts, add, exhausted
+from donewhen.state.ledger import CACHE_WRITES, ESTIMATED, UNPRICED, Amounts, add, first_exhausted
 from donewhen.state.pattern import pattern
 from donewhen.state.settings import ROLES, Settings
 
@@ -193,7 +193,7 @@ class Meter(BaseCallbackHandler):
             if self._closed:
                 raise ModelError("The call is over; no model may be called for it any more.", code="budget")
             left = self._left()
-            if key := exhausted(left, ("model_calls",)):
+            if key := first_exhausted(left, ("model_calls",)):
                 raise ModelError(f"The limit of {key} is reached; no model may be called any more.", code="budget")
             name = _model_name(facts)
             if "cost_usd" in left and not is_priced(name, self._prices):

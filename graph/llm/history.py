@@ -18,12 +18,12 @@ from donewhen.graph.llm.cost import estimate_tokens
 from donewhen.graph.llm.reply import CALLS_CHARS
 from donewhen.graph.tools.rendering import cut_after, cut_before
 from donewhen.prompts import framed
+from donewhen.state.channels import EARLIER, is_shortened
 from donewhen.state.errors import DoneWhenError
 from donewhen.state.pattern import pattern
 from donewhen.state.proof.journal import canonical_json, is_tool_call
-from donewhen.state.run import EARLIER, is_shortened
 from donewhen.state.settings import Settings
-from donewhen.state.values import clean_text, flaw
+from donewhen.state.values import clean_text, json_problem
 
 _HEAD = pattern(r"^\[(?P<id>[^\]\s]+)\] (?P<what>\S.*) (?P<status>ok|error)$", re.MULTILINE)
 _NAMED = pattern(r"(?:before: |\[)([^\]\s]+)(?: to (\S+)$)?")
@@ -230,7 +230,7 @@ def storable_reply(message: AIMessage) -> AIMessage:
     """Return the reply for storage, shortened so that a runaway reply fills neither storage nor prompt."""
     text = clean_text(str(message.text))
     raw = "".join(call.get("args") or "" for call in message.invalid_tool_calls)
-    flawed = any(flaw(call["args"]) for call in message.tool_calls) or clean_text(raw) != raw
+    flawed = any(json_problem(call["args"]) for call in message.tool_calls) or clean_text(raw) != raw
     size = len(raw) + sum(
         0 if flawed else len(json.dumps(call["args"], ensure_ascii=False, default=str)) for call in message.tool_calls
     )

@@ -16,7 +16,7 @@ from donewhen.graph.llm.printed import read_printed
 from donewhen.graph.tools.toolbox import Toolbox
 from donewhen.state.reading.decisions import LOOKUPS, NAMES, arguments_schema
 from donewhen.state.reading.extraction import extract, prose
-from donewhen.state.values import clean_text, flaw, near
+from donewhen.state.values import clean_text, json_problem, name_hint
 
 if TYPE_CHECKING:
     from donewhen.graph.tools.arguments import Arguments
@@ -171,8 +171,8 @@ def _check_call(call: _Call, legal: Sequence[str], toolbox: Toolbox | None, spee
     if name not in legal and name in NAMES:
         call.problems = [f"{name} is not legal here"]
     elif name not in legal and name not in tools:
-        call.problems = [f"there is no tool {name[:60]!r}{near(name, [*legal, *tools])}"]
-    elif problem := flaw(call.args):
+        call.problems = [f"there is no tool {name[:60]!r}{name_hint(name, [*legal, *tools])}"]
+    elif problem := json_problem(call.args):
         call.problems = [f"{name}: the value {problem}"]
     else:
         if name in legal:

@@ -23,9 +23,9 @@ from pydantic_core import from_json
 
 from donewhen.graph.events import ANSWER, emit
 from donewhen.graph.llm.printed import TEXT_ARGUMENTS
+from donewhen.state.channels import SAID
 from donewhen.state.pattern import pattern
 from donewhen.state.private_langgraph import StreamMessagesHandler, StreamMessagesHandlerV2, graph_namespace
-from donewhen.state.run import SAID
 from donewhen.state.settings import Settings
 
 OWN_MESSAGES = ("", "submit_plan.speak")

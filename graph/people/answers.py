@@ -29,6 +29,7 @@ from donewhen.graph.people.pauses import (
     wait_for_answer,
     with_fresh_call,
 )
+from donewhen.state.channels import PLANNING, Json, RunState, StateChange, merge_records
 from donewhen.state.language.texts import catalogue, option_key, say
 from donewhen.state.ledger import add
 from donewhen.state.people.answers import JUDGEMENT, Answer, answers_by_id, fills_form, read_answer
@@ -40,10 +41,9 @@ from donewhen.state.plan.steps import fresh_records, transcript_key
 from donewhen.state.plan.text import moments_text, schedule_text
 from donewhen.state.proof.journal import call_key, observation
 from donewhen.state.records import FrozenCall, Pause, StepRecord
-from donewhen.state.run import PLANNING, Json, RunState, StateChange, merge_records
 from donewhen.state.secrets import redact_json
 from donewhen.state.settings import Settings
-from donewhen.state.values import flaw
+from donewhen.state.values import json_problem
 
 AGAIN = (
     "“approve” answered the pause before this one; from a second window it would not be meant for this question. "
@@ -227,7 +227,7 @@ def _answer_by_policy(pause: Pause, settings: Settings) -> Answer:
 
 def _find_problem(pause: Pause, arguments: Json, deps: Deps) -> str:
     """Return what is wrong with edited arguments, of a tool or of an executor's brief."""
-    if unfit := flaw(arguments):
+    if unfit := json_problem(arguments):
         return f"the edited arguments cannot be stored: something {unfit}"
     if pause.get("relayed"):
         return ""

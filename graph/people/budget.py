@@ -7,13 +7,13 @@ from functools import partial
 from typing import Any
 
 from donewhen.graph.people.pauses import make_pause
+from donewhen.state.channels import Json
 from donewhen.state.language.texts import option_key, option_texts, say, translate_option
 from donewhen.state.ledger import Amounts, Limits, exhausted_keys, meter, remaining, subtract
 from donewhen.state.people.amounts import format_amount, format_number
 from donewhen.state.plan.next import RESERVE
 from donewhen.state.plan.steps import standstill
 from donewhen.state.records import Pause, StepRecord
-from donewhen.state.run import Json
 from donewhen.state.settings import Settings
 
 CONTENT_CHARS = 100

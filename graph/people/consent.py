@@ -11,6 +11,7 @@ from langgraph.types import Overwrite
 from donewhen.graph.context import Deps
 from donewhen.graph.people.pauses import make_pause, pause_message
 from donewhen.graph.tools.toolbox import KnownTool
+from donewhen.state.channels import Json, merge_records
 from donewhen.state.language.texts import option_texts, say
 from donewhen.state.ledger import with_granted
 from donewhen.state.plan.plan import Rules, read_plan, revision_of
@@ -18,7 +19,6 @@ from donewhen.state.plan.revise import difference
 from donewhen.state.plan.schedule import next_moments
 from donewhen.state.plan.steps import fresh_record, fresh_records
 from donewhen.state.records import Approval, Pause
-from donewhen.state.run import Json, merge_records
 from donewhen.state.secrets import redact_json
 from donewhen.state.settings import Settings
 

@@ -11,9 +11,9 @@ from langgraph.store.base import BaseStore
 
 from donewhen.graph.events import emit, now, thread_of
 from donewhen.graph.tools.effects import read_all
+from donewhen.state.channels import Json
 from donewhen.state.proof.journal import observation
 from donewhen.state.records import JournalEntry
-from donewhen.state.run import Json
 from donewhen.state.settings import Settings
 from donewhen.state.values import store_label
 

@@ -13,12 +13,12 @@ from langgraph.types import interrupt
 from donewhen.graph.events import now
 from donewhen.graph.llm.speech import push_rest
 from donewhen.graph.people.tasks import close_tasks
+from donewhen.state.channels import Json, RunState
 from donewhen.state.pattern import pattern
 from donewhen.state.people.answers import edited_draft, spoken_words
 from donewhen.state.people.payload import OTHER_KEYS, action_name, message_text, payload, short_arguments
 from donewhen.state.proof.journal import same_question
 from donewhen.state.records import Pause, PauseKind
-from donewhen.state.run import Json, RunState
 
 _NAME = pattern(r"\A(?:\d+:)?(.*?)(?:~\d+)?", re.DOTALL)
 PAUSE_ID = pattern(

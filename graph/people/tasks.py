@@ -9,9 +9,9 @@ from uuid import uuid4
 
 from langchain_core.messages import AIMessage, AnyMessage, ToolMessage
 
+from donewhen.state.channels import Json
 from donewhen.state.language.texts import catalogue, say
 from donewhen.state.records import FINAL, StepRecord
-from donewhen.state.run import Json
 
 TASK = "task"
 TODO = {"done": "completed", "running": "in_progress", "waiting": "in_progress", "ready": "in_progress"}

@@ -11,8 +11,8 @@ from donewhen.graph.context import Deps
 from donewhen.graph.llm.history import observation_index
 from donewhen.graph.planning.look import look
 from donewhen.graph.planning.round import draft, triage
+from donewhen.state.channels import PLANNING, Json, Planning, PlanningOutput, PlanningStored
 from donewhen.state.plan.planning import planning_start
-from donewhen.state.run import PLANNING, Json, Planning, PlanningOutput, PlanningStored
 from donewhen.state.settings import Settings
 
 

@@ -16,9 +16,9 @@ from donewhen.graph.planning.outcomes import PlanningRound, out_of_budget, plann
 from donewhen.graph.step.calls import CallContext, GatedCall, make_call, observe, store_notes
 from donewhen.graph.step.texts import store_entry
 from donewhen.graph.tools.effects import CallOutcome
-from donewhen.state.ledger import add, allowance_left, exhausted
+from donewhen.state.channels import PLANNING, Planning
+from donewhen.state.ledger import add, allowance_left, first_exhausted
 from donewhen.state.records import FrozenCall, JournalEntry
-from donewhen.state.run import PLANNING, Planning
 from donewhen.state.secrets import redact_json
 from donewhen.state.settings import Settings
 
@@ -29,7 +29,7 @@ async def look(state: Planning, runtime: Runtime[Settings], config: RunnableConf
     asked: list[FrozenCall] = planning["calls"]
     told, names = await _find_tools(asked, state, settings, deps)
     calls = [call for call in asked if call["name"] != FIND_TOOLS]
-    if calls and (key := exhausted(allowance_left(state), ("tool_calls",))):
+    if calls and (key := first_exhausted(allowance_left(state), ("tool_calls",))):
         return out_of_budget(PlanningRound(state, runtime, deps), key)
     context = CallContext(planning_as_step(state), runtime, config, deps, deps.reads(settings))
     room = int(allowance_left(state).get("tool_calls", len(calls)))

@@ -21,6 +21,7 @@ from donewhen.graph.people.pauses import make_pause, pause_message
 from donewhen.graph.step.audit import Subject, audit, is_audit_due
 from donewhen.graph.step.calls import CallContext, ask_before_end
 from donewhen.graph.tools.hooks import END_OPTIONS, NOT_ASKED, ask_before_question
+from donewhen.state.channels import PLANNING, Json, Planning, Step
 from donewhen.state.language.texts import say
 from donewhen.state.ledger import add, allowance_left
 from donewhen.state.people.amounts import format_count
@@ -31,7 +32,6 @@ from donewhen.state.proof.evidence import EvidenceScope, Grounding, ground_claim
 from donewhen.state.proof.journal import find_earlier_answer
 from donewhen.state.reading.decisions import DRAFT, TRIAGE
 from donewhen.state.records import Ending, FrozenCall, Mode, PlanningRecord
-from donewhen.state.run import PLANNING, Json, Planning, Step
 from donewhen.state.secrets import redact
 from donewhen.state.settings import Settings
 

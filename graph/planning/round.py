@@ -33,15 +33,15 @@ from donewhen.graph.planning.outcomes import (
     take_plan,
 )
 from donewhen.prompts import instructions
+from donewhen.state.channels import Json, Planning
 from donewhen.state.language.texts import known_language, primary_language
-from donewhen.state.ledger import add, allowance_left, exhausted
+from donewhen.state.ledger import add, allowance_left, first_exhausted
 from donewhen.state.pattern import pattern
 from donewhen.state.people.amounts import format_count
 from donewhen.state.plan.plan import read_plan
 from donewhen.state.plan.written import ignored_keys
 from donewhen.state.reading.decisions import control_tools, plan_tool
 from donewhen.state.records import PlanningRecord
-from donewhen.state.run import Json, Planning
 from donewhen.state.settings import Settings
 
 ALONE = "a text alone decides nothing: make one of the calls"
@@ -85,7 +85,7 @@ async def _ask_and_act(state: Planning, runtime: Runtime[Settings], config: Runn
         return fail_planning(round, "no_plan", f"planning used all its {format_count(settings.plan_rounds, 'round')}")
     if settings.is_late():
         return fail_planning(round, "out_of_budget", f"the deadline, {settings.deadline}, has passed")
-    if key := exhausted(allowance_left(state), ("model_calls",)):
+    if key := first_exhausted(allowance_left(state), ("model_calls",)):
         return out_of_budget(round, key)
     round = replace(round, offer=await offer_for_planning(deps, settings, state["brief"]["goal"], planning))
     reply = await ask(deps, settings, await _question(round, await deps.executors.cards(), voice))
@@ -93,7 +93,7 @@ async def _ask_and_act(state: Planning, runtime: Runtime[Settings], config: Runn
     after: PlanningRecord = {**planning, "rounds": planning["rounds"] + 1}
     round = replace(round, state={**state, "planning": after, "spent": add(state.get("spent"), reply.spent)})
     if reply.error and reply.error.retryable:  # more budget or time would allow a retry
-        if key := exhausted(allowance_left(round.state), ("model_calls",)):
+        if key := first_exhausted(allowance_left(round.state), ("model_calls",)):
             return {"planning": after, **out_of_budget(round, key), "spent": reply.spent}
         if settings.is_late():
             return {"planning": after, "spent": reply.spent}

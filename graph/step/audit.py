@@ -21,16 +21,16 @@ from donewhen.graph.llm.reply import Decision, UnusableReply, read_reply
 from donewhen.graph.step.calls import CallContext, make_reading
 from donewhen.graph.step.texts import recall, with_whole_text
 from donewhen.prompts import brief, framed, instructions, section
+from donewhen.state.channels import Json, conversation_before
 from donewhen.state.criteria import criteria_of
 from donewhen.state.errors import DoneWhenError
-from donewhen.state.ledger import add, exhausted
+from donewhen.state.ledger import add, first_exhausted
 from donewhen.state.proof.audit import read_audit, split_claims, unaudited
 from donewhen.state.proof.evidence import passage
 from donewhen.state.proof.journal import call_key, is_tool_call, user_statements
 from donewhen.state.proof.receipt import AuditRow
 from donewhen.state.reading.decisions import AUDIT, control_tools
 from donewhen.state.records import WRITES, FrozenCall
-from donewhen.state.run import Json, conversation_before
 from donewhen.state.settings import Settings
 
 CHANGE_CHARS = 3_000
@@ -116,7 +116,7 @@ async def audit(context: CallContext, subject: Subject, *, reserve: int = 0) -> 
         left = context.amounts_left()
         if "model_calls" in left:
             left = {**left, "model_calls": left["model_calls"] + reserve}
-        if exhausted(left, ("model_calls",)):
+        if first_exhausted(left, ("model_calls",)):
             return _report_unaudited(context, problem or "no model call was left for it")
         offered = tools if looks else tools[:1]
         legal = AUDIT if looks else AUDIT[:1]
@@ -205,7 +205,7 @@ async def _look_up(
             piece = await recall(cast("FrozenCall", call), seen, list(context.noted), context.runtime)
             told[call["id"]] = piece.text
             continue
-        if exhausted(context.amounts_left(), ("tool_calls",)):
+        if first_exhausted(context.amounts_left(), ("tool_calls",)):
             told[call["id"]] = "Not made: the limit of tool calls is reached."
             continue
         reading = await make_reading(context, call["name"], call["args"])

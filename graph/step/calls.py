@@ -41,8 +41,9 @@ from donewhen.graph.tools.effects import (
 )
 from donewhen.graph.tools.hooks import END_OPTIONS, Call, End, HookDecision, ask_before_question, ask_hooks
 from donewhen.graph.tools.toolbox import KnownTool
+from donewhen.state.channels import Json, Step
 from donewhen.state.consent import KnownTargets
-from donewhen.state.ledger import Amounts, add, exhausted, subtract
+from donewhen.state.ledger import Amounts, add, first_exhausted, subtract
 from donewhen.state.plan.planning import PROMOTED
 from donewhen.state.plan.steps import SILENT_ROUNDS
 from donewhen.state.private_langgraph import with_resume_values
@@ -55,7 +56,6 @@ from donewhen.state.proof.journal import (
 )
 from donewhen.state.reading.decisions import LOOKUPS
 from donewhen.state.records import FrozenCall, JournalEntry, Pause, StepClaim, StepRecord
-from donewhen.state.run import Json, Step
 from donewhen.state.secrets import conceal_json, redact_json
 from donewhen.state.settings import Settings
 
@@ -262,7 +262,7 @@ class CallBatch:
         call, state, hooked = gated.call, self.context.state, gated.verdict.question if gated.verdict else ""
         if gated.tool is None:
             return None
-        if key := exhausted(self.context.amounts_left(), ("tool_calls",)):
+        if key := first_exhausted(self.context.amounts_left(), ("tool_calls",)):
             return {"status": "ready", "code": f"allowance:{key}"}
         reason = self._approval_reason(call)
         new = await self._new_targets(gated) if reason == "new" else {}

@@ -38,10 +38,10 @@ from donewhen.graph.step.calls import EFFECT, CallBatch, CallContext
 from donewhen.graph.step.leave import leave
 from donewhen.graph.step.texts import with_whole_text
 from donewhen.graph.tools.toolbox import KnownTool
+from donewhen.state.channels import Json, Step
 from donewhen.state.ledger import allowance_left
 from donewhen.state.private_langgraph import CHECKPOINTER_KEY
 from donewhen.state.records import FrozenCall, StepRecord
-from donewhen.state.run import Json, Step
 from donewhen.state.settings import Settings
 
 NOT_SHOWN = "(The request has images or files attached, which are not shown here.)"

@@ -14,6 +14,7 @@ from donewhen.graph.step.calls import act
 from donewhen.graph.step.delegate import delegate
 from donewhen.graph.step.prove import goal_check
 from donewhen.graph.step.round import decide
+from donewhen.state.channels import PLANNING, Json, Step, StepOutput, StepStored
 from donewhen.state.consent import known_targets
 from donewhen.state.plan.order import ancestors, conversation_of
 from donewhen.state.plan.plan import find_step
@@ -21,7 +22,6 @@ from donewhen.state.plan.planning import promotion_reasons
 from donewhen.state.plan.steps import transcript_key
 from donewhen.state.proof.journal import CallHistory, citable_entries
 from donewhen.state.records import FINAL
-from donewhen.state.run import PLANNING, Json, Step, StepOutput, StepStored
 from donewhen.state.settings import Settings
 
 AT_WORK = ("running", "waiting", "ready")

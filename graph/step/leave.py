@@ -10,6 +10,7 @@ from langgraph.runtime import Runtime
 from donewhen.graph.events import emit, emit_step_finished, now
 from donewhen.graph.people.pauses import make_pause
 from donewhen.graph.tools.effects import UnknownEffect
+from donewhen.state.channels import Json, Step
 from donewhen.state.language.texts import option_texts, say
 from donewhen.state.ledger import add
 from donewhen.state.people.amounts import format_count
@@ -17,7 +18,6 @@ from donewhen.state.people.payload import escape_unseen
 from donewhen.state.plan.steps import transcript_key
 from donewhen.state.proof.journal import call_key, canonical_json
 from donewhen.state.records import FINAL, FrozenCall, Pause, StepRecord
-from donewhen.state.run import Json, Step
 from donewhen.state.secrets import conceal_json, redact
 from donewhen.state.settings import Settings
 

@@ -21,8 +21,9 @@ from donewhen.graph.step.leave import leave, send_correction
 from donewhen.graph.step.texts import known_entries, store_entry, with_whole_text
 from donewhen.graph.sync import run_aside
 from donewhen.graph.tools.hooks import END_OPTIONS, ask_before_question
+from donewhen.state.channels import Json, Step
 from donewhen.state.criteria import criteria_of, meets
-from donewhen.state.ledger import exhausted
+from donewhen.state.ledger import first_exhausted
 from donewhen.state.people.amounts import format_count
 from donewhen.state.plan.next import RESERVE
 from donewhen.state.plan.steps import transcript_key
@@ -37,7 +38,6 @@ from donewhen.state.proof.evidence import (
 )
 from donewhen.state.proof.journal import observation
 from donewhen.state.records import Pause, StepClaim, StepRecord
-from donewhen.state.run import Json, Step
 from donewhen.state.settings import Settings
 
 UNCHANGED = (
@@ -276,7 +276,7 @@ def _leave_for_budget(proof: Proof, needs: str) -> Step:
     """Leave because the budget ran out during the proof, which continues from here with more budget."""
     context = proof.context
     decided = {str(number): verdict for number, verdict in proof.verdicts.items()}
-    key = exhausted(context.amounts_left(), (needs,))
+    key = first_exhausted(context.amounts_left(), (needs,))
     change: StepRecord = {**_change(proof), "status": "ready", "code": f"allowance:{key}"}
     change["claim"] = {**proof.claim, "decided": decided, "needs": needs}
     return {
@@ -337,7 +337,7 @@ async def refresh_stale_reads(proof: Proof) -> None:
     context, scope = proof.context, proof.scope
     fresh: dict[str, Json] = {}
     for id in stale_reads(proof.claims, scope)[:MOST_AGAIN]:
-        if exhausted(context.amounts_left(), ("tool_calls",)):
+        if first_exhausted(context.amounts_left(), ("tool_calls",)):
             break
         old = scope.entry(id)
         reading = await make_reading(context, old["tool"], old["arguments"])
@@ -357,7 +357,7 @@ async def check_criteria(proof: Proof) -> str | None:
         open_verdict: Json = {"criterion": number, "text": criterion["text"], "claimed": claim["met"]}
         open_verdict |= {"evidence": [], "note": ""}
         if claim["met"] and criterion.get("check"):
-            if exhausted(proof.context.amounts_left(), ("tool_calls",)):
+            if first_exhausted(proof.context.amounts_left(), ("tool_calls",)):
                 return "tool_calls"
             proof.verdicts[number] = await _check(proof, criterion["check"], open_verdict)
         else:

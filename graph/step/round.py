@@ -36,15 +36,15 @@ from donewhen.graph.step.texts import known_entries
 from donewhen.graph.tools.hooks import NOT_ASKED, ask_before_question
 from donewhen.graph.tools.toolbox import Toolbox
 from donewhen.prompts import instructions
+from donewhen.state.channels import REPLIES, Json, Step, apply_update, combine_updates
 from donewhen.state.errors import ModelError
 from donewhen.state.language.texts import known_language, primary_language
-from donewhen.state.ledger import Amounts, add, allowance_left, exhausted
+from donewhen.state.ledger import Amounts, add, allowance_left, first_exhausted
 from donewhen.state.plan.planning import PROMOTED
 from donewhen.state.plan.steps import transcript_key
 from donewhen.state.proof.journal import find_earlier_answer
 from donewhen.state.reading.decisions import EXECUTE
 from donewhen.state.records import FrozenCall, StepClaim, StepRecord, StepStatus
-from donewhen.state.run import REPLIES, Json, Step, apply_update, combine_updates
 from donewhen.state.settings import Settings
 from donewhen.state.values import store_label
 
@@ -143,7 +143,7 @@ class StepRound:
             return {"status": "failed", "code": "no_executor", "reason": gone}
         if settings.is_late():
             return {"status": "ready", "code": "deadline"}
-        if key := exhausted(allowance_left(state)):
+        if key := first_exhausted(allowance_left(state)):
             return {"status": "ready", "code": f"allowance:{key}"}
         if most is not None and "rounds" in state.get("promotable", ()) and state["record"]["rounds"] >= most:
             return {"status": "failed", "code": f"{PROMOTED}rounds", "reason": f"not done after {most} rounds"}
@@ -178,7 +178,7 @@ class StepRound:
     def _give_up_asking(self, settings: Settings, error: ModelError | None) -> Step:
         """Leave without a reply: to continue with more budget or time if that helps, else as failed."""
         spent = add(self.state.get("spent"), self.spent)
-        key = "deadline" if settings.is_late() else exhausted(allowance_left({**self.state, "spent": spent}))
+        key = "deadline" if settings.is_late() else first_exhausted(allowance_left({**self.state, "spent": spent}))
         change: StepRecord = {"status": "failed", "code": "model_error", "reason": str(error)}
         if key and error and error.retryable:
             change = {"status": "ready", "code": f"allowance:{key}"}

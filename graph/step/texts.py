@@ -10,9 +10,9 @@ from langgraph.store.base import BaseStore
 from donewhen.graph.events import thread_of
 from donewhen.graph.tools.rendering import cut_before
 from donewhen.prompts import framed
+from donewhen.state.channels import Json, Step
 from donewhen.state.proof.journal import INLINE_CHARS, shorten_entry
 from donewhen.state.records import FrozenCall, JournalEntry
-from donewhen.state.run import Json, Step
 from donewhen.state.settings import Settings
 from donewhen.state.values import store_label
 

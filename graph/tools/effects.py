@@ -28,11 +28,11 @@ from langgraph.store.base import BaseStore, GetOp, Item, PutOp
 from donewhen.graph.sync import run_in_thread
 from donewhen.graph.tools.call import LIMIT, CallResult, ToolCall, call_tool, takes_key
 from donewhen.graph.tools.rendering import render_value
+from donewhen.state.channels import Json
 from donewhen.state.ledger import Amounts
 from donewhen.state.people.payload import text_difference
 from donewhen.state.private_langgraph import CHECKPOINTER_KEY
 from donewhen.state.proof.journal import INLINE_CHARS, call_key, canonical_json, shorten_entry
-from donewhen.state.run import Json
 from donewhen.state.secrets import redact_json
 from donewhen.state.values import store_label
 

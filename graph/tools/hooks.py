@@ -17,10 +17,10 @@ from langgraph.runtime import Runtime
 from donewhen.graph.events import emit, thread_of
 from donewhen.graph.sync import run_in_thread
 from donewhen.graph.tools.toolbox import EffectKind, is_async
+from donewhen.state.channels import Json
 from donewhen.state.errors import ConfigError
 from donewhen.state.people.payload import OTHER_KEYS
 from donewhen.state.records import Pause, PauseKind
-from donewhen.state.run import Json
 from donewhen.state.secrets import conceal
 from donewhen.state.settings import Settings
 from donewhen.state.values import map_texts

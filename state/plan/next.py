@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from donewhen.state.ledger import Amounts, add, estimate_in_flight, exhausted, remaining, share, tightest
+from donewhen.state.ledger import Amounts, add, estimate_in_flight, first_exhausted, remaining, share, tightest
 from donewhen.state.plan.order import needs_of, steps_after
 from donewhen.state.plan.steps import next_needs
 from donewhen.state.records import FINAL, StepRecord
@@ -123,13 +123,13 @@ def _dispatch(situation: Situation, ready: Sequence[str], late: bool) -> Move:
     records, limits = situation.records, situation.settings.step_limits
     needs = {id: next_needs(records[id]) for id in ready}
     free = share(situation.left, 1, RESERVE)[0]
-    if late or all(exhausted(free, needs[id]) for id in ready):
-        return situation.move("budget", ready, key="deadline" if late else exhausted(free, needs[ready[0]]) or "")
+    if late or all(first_exhausted(free, needs[id]) for id in ready):
+        return situation.move("budget", ready, key="deadline" if late else first_exhausted(free, needs[ready[0]]) or "")
     own = {id: remaining(limits, records[id].get("granted"), records[id].get("spent")) for id in ready}
-    able = [id for id in ready if not exhausted(own[id], needs[id]) and not exhausted(free, needs[id])]
+    able = [id for id in ready if not first_exhausted(own[id], needs[id]) and not first_exhausted(free, needs[id])]
     if not able:
-        short = next(id for id in ready if exhausted(own[id], needs[id]))
-        return situation.move("budget", [short], key=exhausted(own[short], needs[short]) or "", scope=short)
+        short = next(id for id in ready if first_exhausted(own[id], needs[id]))
+        return situation.move("budget", [short], key=first_exhausted(own[short], needs[short]) or "", scope=short)
     # A step that may write and declares no dependencies runs alone.
     declared = {step["id"] for step in situation.plan["steps"] if step.get("depends_on") is not None}
     alone = [id for id in able if id in situation.writers and id not in declared]
@@ -139,7 +139,7 @@ def _dispatch(situation: Situation, ready: Sequence[str], late: bool) -> Move:
         # Each may exceed its share by the call in flight, all together by no more than one call.
         reserve = add(RESERVE, estimate_in_flight(situation.spent, len(chosen) - 1))
         parts = dict(zip(chosen, share(situation.left, len(chosen), reserve), strict=True))
-        if len(chosen) == 1 or not any(exhausted(part, needs[id]) for id, part in parts.items()):
+        if len(chosen) == 1 or not any(first_exhausted(part, needs[id]) for id, part in parts.items()):
             break
         chosen = chosen[:-1]
     allowances = {id: tightest(part, own[id]) for id, part in parts.items()}

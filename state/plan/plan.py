@@ -15,7 +15,7 @@ from donewhen.state.plan.revise import revise, with_old_fields
 from donewhen.state.plan.rules import Rules as Rules
 from donewhen.state.plan.rules import broken_rules, choose_executor, read_calls
 from donewhen.state.plan.written import Complexity, Plan, read_fields, unwrap_plan
-from donewhen.state.values import Json, flaw, fold_text
+from donewhen.state.values import Json, fold_text, json_problem
 
 
 class CriterionJson(TypedDict):
@@ -76,7 +76,7 @@ def _parse_plan(value: Any, rules: Rules) -> Plan:
     if isinstance(steps := whole.get("steps"), list) and len(steps) > rules.max_steps:
         said = f"the plan has {len(steps):,} steps; at most {rules.max_steps} are allowed"
         raise PlanError([f"{said}. Merge steps, do not cut the end"])
-    if problem := flaw(value):
+    if problem := json_problem(value):
         raise PlanError([f"the plan {problem}"])
     if rules.approved:
         kept = {key: rules.approved[key] for key in ("title", "complexity")}

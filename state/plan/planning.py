@@ -3,12 +3,12 @@
 from collections.abc import Mapping
 from typing import Any, cast
 
+from donewhen.state.channels import PLANNING, Json, conversation_before
 from donewhen.state.ledger import remaining, subtract
 from donewhen.state.plan.next import RESERVE, has_failed
 from donewhen.state.plan.revise import goal_criteria, hash_work
 from donewhen.state.proof.journal import user_statements
 from donewhen.state.records import Mode, ModeRow, PlanningRecord
-from donewhen.state.run import PLANNING, Json, conversation_before
 from donewhen.state.settings import Settings
 
 RESULT_CHARS = 2000

@@ -16,7 +16,7 @@ from donewhen.state.errors import PlanError
 from donewhen.state.language.texts import say
 from donewhen.state.plan.order import avoid_circles, dependants, find_circle, needs_of
 from donewhen.state.plan.rules import Rules
-from donewhen.state.values import Json, fold_text, near
+from donewhen.state.values import Json, fold_text, name_hint
 
 Speak = Callable[..., str]
 """A text of the catalogue's section `changed`, by its key."""
@@ -138,7 +138,7 @@ def _read_drop(
         elif what in rules.finished:
             problems.append(f"drop: {what} is finished and stays; a step that does it again `replaces` it")
         elif (text := texts.get(fold_text(what))) is None:
-            known = near(what, [*open_ids, *texts.values()])
+            known = name_hint(what, [*open_ids, *texts.values()])
             problems.append(f"drop: {what[:80]!r} is no open step and no criterion of the goal{known}")
         elif rules.binding or text in [criterion["text"] for criterion in rules.required]:
             problems.append(

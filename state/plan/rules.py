@@ -8,7 +8,7 @@ from itertools import chain, islice
 from typing import Any
 
 from donewhen.state.plan.order import find_circle
-from donewhen.state.values import fold_text, near
+from donewhen.state.values import fold_text, name_hint
 
 MOST_PROBLEMS = 20
 """The most problems reported for one plan."""
@@ -79,15 +79,16 @@ def _check_step(step: PlannedStep, ids: Collection[str], rules: Rules) -> Iterat
         if other == step["id"]:
             yield f"{where} depends on itself"
         elif other not in ids and other not in rules.known:
-            yield f"{where} depends on {other[:60]!r}, which is not a step{near(other, [*ids, *rules.known])}"
+            yield f"{where} depends on {other[:60]!r}, which is not a step{name_hint(other, [*ids, *rules.known])}"
     if executor is not None and executor not in rules.executors:
-        yield f"{where} names the executor {executor[:60]!r}, which does not exist{near(executor, rules.executors)}"
+        hint = name_hint(executor, rules.executors)
+        yield f"{where} names the executor {executor[:60]!r}, which does not exist{hint}"
     own = rules.executor_tools.get(executor or "")
     for tool in step["tools"] or ():
         if tool in rules.forbidden:
             yield f"{where} lists the tool {tool!r}, which the profile forbids"
         elif tool not in rules.tools:
-            yield f"{where} lists the tool {tool[:60]!r}, which does not exist{near(tool, rules.tools)}"
+            yield f"{where} lists the tool {tool[:60]!r}, which does not exist{name_hint(tool, rules.tools)}"
         elif own is not None and tool not in own:
             who = f"its executor {executor!r}" if executor else "the default executor"
             yield f"{where} lists the tool {tool!r}, which {who} does not have{_executor_hint(tool, own, rules)}"
@@ -116,7 +117,8 @@ def _check_ids(steps: Sequence[PlannedStep], rules: Rules) -> Iterator[str]:
             )
         for old in step.get("replaces") or ():
             if old not in rules.known:
-                yield f"step {id} replaces {old[:60]!r}, which is no step of the approved plan{near(old, rules.known)}"
+                hint = name_hint(old, rules.known)
+                yield f"step {id} replaces {old[:60]!r}, which is no step of the approved plan{hint}"
 
 
 def _find_like(id: str, rules: Rules) -> str | None:
@@ -166,7 +168,7 @@ def choose_executor(step: PlannedStep, rules: Rules) -> str | None:
 def _executor_hint(tool: str, own: Collection[str], rules: Rules) -> str:
     """Return a hint at the executor that has a tool, else at the intended name."""
     having = [name for name, tools in rules.executor_tools.items() if name and tool in tools]
-    return f"; give the step the executor {' or '.join(map(repr, having))}" if having else near(tool, own)
+    return f"; give the step the executor {' or '.join(map(repr, having))}" if having else name_hint(tool, own)
 
 
 def _check_check(check: Mapping[str, Any], rules: Rules) -> Iterator[str]:
@@ -177,4 +179,4 @@ def _check_check(check: Mapping[str, Any], rules: Rules) -> Iterator[str]:
         yield f"the check's tool {tool!r} is forbidden by the profile"
     else:
         why = "is not read-only, so it cannot check" if tool in rules.tools else "does not exist"
-        yield f"the check's tool {tool[:60]!r} {why}{near(tool, rules.checks)}"
+        yield f"the check's tool {tool[:60]!r} {why}{name_hint(tool, rules.checks)}"

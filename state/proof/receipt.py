@@ -5,12 +5,12 @@ from typing import Any, Literal, NotRequired
 
 from typing_extensions import TypedDict
 
+from donewhen.state.channels import PLANNING, Json
 from donewhen.state.criteria import criteria_of
 from donewhen.state.ledger import MeterRow, meter
 from donewhen.state.proof.evidence import Verdict
 from donewhen.state.proof.journal import call_key, is_tool_call, repeated_calls
 from donewhen.state.records import WRITES, ModeRow, StepRecord, StepStatus
-from donewhen.state.run import PLANNING, Json
 from donewhen.state.secrets import redact_json
 from donewhen.state.settings import Settings
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from donewhen.state.pattern import pattern
 from donewhen.state.reading.json_strings import Effort, end_of_string, has_swallowed, unescape
-from donewhen.state.values import DEEPEST, flaw
+from donewhen.state.values import DEEPEST, json_problem
 
 _SKIP = pattern(r"(?:\s++|//[^\n]*+|\#[^\n]*+|/\*(?:[^*]++|\*(?!/))*+\*/)*+")
 _TOKEN = pattern(
@@ -62,7 +62,7 @@ def read_candidate(text: str, start: int, effort: Effort) -> Candidate:
             value = reader.value()
         except _Unsure:
             return reader.broken(start)
-    if not reader.rest_is_sure(start) or flaw(value):
+    if not reader.rest_is_sure(start) or json_problem(value):
         return reader.broken(start)
     return Candidate(value, reader.at, reader.complete, reader.open_list)
 

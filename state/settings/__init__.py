@@ -25,7 +25,7 @@ from donewhen.state.errors import ConfigError
 from donewhen.state.ledger import Limits
 from donewhen.state.options import Options, option_problems
 from donewhen.state.settings.studio import with_nodes, with_prompts, without_blanks
-from donewhen.state.values import check_zone, near
+from donewhen.state.values import check_zone, name_hint
 
 LIMITS = Limits(rounds=200, replans=2, questions=20)
 STEP_LIMITS = Limits(rounds=40)
@@ -42,7 +42,7 @@ Verification = Literal["claimed", "grounded", "audited", "judged"]
 def check_role(role: str) -> str:
     """Return the role; raise ValueError, with a near match, if it is unknown."""
     if role not in ROLES:
-        raise ValueError(f"There is no role {role!r}{near(role, ROLES)}")
+        raise ValueError(f"There is no role {role!r}{name_hint(role, ROLES)}")
     return role
 
 

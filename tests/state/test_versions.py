@@ -10,10 +10,10 @@ from langgraph.types import Command, Overwrite
 from pydantic import TypeAdapter
 
 from donewhen import Agent, Settings, StorageError, build_graph
+from donewhen.state.channels import VERSION
 from donewhen.state.plan.steps import fresh_record
 from donewhen.state.proof.journal import observation
 from donewhen.state.proof.receipt import Outcome, receipt
-from donewhen.state.run import VERSION
 from donewhen.state.versions import MIGRATIONS, migrate
 from donewhen.testing import ask_user, submit_plan
 from tests.kit.runs import config, drawn, one_step, said, scripted, step, two_questions

@@ -17,9 +17,9 @@ from donewhen.graph.events import ANSWER
 from donewhen.state.language.texts import say
 from donewhen.state.ledger import add
 from donewhen.state.people.payload import shown_arguments
+from donewhen.state.records import FINAL
 
 TERMINAL = ("waiting", "outcome", "error")
-ENDED = ("done", "failed", "blocked", "skipped", "exhausted")
 REDRAWS = 8
 """Redraws per second."""
 SPOKEN = (None, "submit_plan.speak")
@@ -99,7 +99,7 @@ class Progress:
         for todo in todos:
             row = rows[str(todo["id"])] = self.rows.get(todo["id"]) or Row(str(todo["content"]))
             status = {"completed": "done", "in_progress": "running"}.get(str(todo["status"]))
-            if row.status not in ENDED:
+            if row.status not in FINAL:
                 row.status, row.content = status or row.status, str(todo["content"])
         self.rows = rows
 

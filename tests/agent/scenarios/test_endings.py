@@ -11,7 +11,7 @@ import pytest
 from donewhen import Agent, Run, Settings
 from donewhen.agent.testing.everywhere import forked
 from donewhen.agent.testing.replies import Call
-from donewhen.agent.work.queue import ENDED
+from donewhen.agent.work.thread_rows import ENDED
 from donewhen.testing import Crash, ScriptedModel, answer, ask_user, call, crashing, finish_step, submit_plan
 from tests.kit.runs import config, said, step
 from tests.kit.storage.cases import DATABASES, fresh_url

@@ -8,7 +8,7 @@ import pytest
 
 from donewhen import Agent
 from donewhen.agent.storage.serializer import StrictSerializer
-from donewhen.state.run import MESSAGES_EVERY
+from donewhen.state.channels import MESSAGES_EVERY
 from donewhen.testing import ScriptedModel, answer, call, finish_step, submit_plan
 from tests.kit.storage.cases import fresh_url
 

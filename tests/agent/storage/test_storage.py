@@ -16,7 +16,7 @@ from langgraph.types import Command
 
 from donewhen import ConfigError, StorageError, ThreadBusy
 from donewhen.agent.storage.rounds import SOON
-from donewhen.state.run import REPLIES as NAMESPACE
+from donewhen.state.channels import REPLIES as NAMESPACE
 from donewhen.state.values import store_label
 from tests.kit.storage.cases import (
     DATABASES,

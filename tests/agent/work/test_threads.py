@@ -14,7 +14,7 @@ from langgraph.store.base import Op, Result
 from langgraph.store.memory import InMemoryStore
 
 from donewhen import Agent, ConfigError, ToolError, UnknownThread
-from donewhen.agent.work.queue import CANCEL, CancelListener, request_cancel, update_row
+from donewhen.agent.work.thread_rows import CANCEL, CancelListener, request_cancel, update_row
 from donewhen.testing import ScriptedModel, answer, ask_user, call, finish_step, submit_plan
 from tests.kit.screens.shell import user_in
 from tests.kit.storage.cases import fresh_url, key_of, open_storage

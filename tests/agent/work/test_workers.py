@@ -20,7 +20,7 @@ from langgraph.types import Command
 
 from donewhen import Agent, ConfigError, StaleAnswer, StorageError, ThreadBusy, ThreadWaiting, UnknownThread
 from donewhen.agent.cli.worker import IDLE_AGENTS
-from donewhen.agent.work.queue import QUEUE, settings_in
+from donewhen.agent.work.thread_rows import QUEUE, settings_in
 from donewhen.agent.work.worker import Worker
 from donewhen.testing import ScriptedModel, answer, ask_user, call, finish_step, reply, submit_plan
 from tests.kit.forking import CommandProcess, forks

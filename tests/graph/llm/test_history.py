@@ -14,8 +14,8 @@ from donewhen.graph.llm.history import (
     observation_index,
     shorten,
 )
+from donewhen.state.channels import EARLIER, append_rounds, is_shortened
 from donewhen.state.proof.journal import observation
-from donewhen.state.run import EARLIER, append_rounds, is_shortened
 
 
 @st.composite

@@ -10,7 +10,7 @@ from donewhen.graph.people.pauses import (
     PAUSE_ID,
     with_id,
 )
-from donewhen.state.run import apply_update, combine_updates, with_migration
+from donewhen.state.channels import apply_update, combine_updates, with_migration
 
 # --- ids
 

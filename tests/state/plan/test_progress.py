@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from donewhen.state.ledger import Limits, add, exhausted, remaining
+from donewhen.state.ledger import Limits, add, first_exhausted, remaining
 from donewhen.state.plan.next import RESERVE, block_unreachable, next_move
 from donewhen.state.plan.order import ancestors, needs_of
 from donewhen.state.plan.steps import fresh_record, fresh_records, next_needs
@@ -88,7 +88,7 @@ class World:
             assert record["status"] in ("pending", "ready"), f"{id} runs again after it was {record['status']}"
             for other in needs_of(self.plan)[id]:
                 assert self.records[other]["status"] == "done", f"{id} runs before {other}"
-            assert exhausted(allowance, next_needs(record)) is None, "sent off without anything to spend"
+            assert first_exhausted(allowance, next_needs(record)) is None, "sent off without anything to spend"
         for id, allowance in move.allowances.items():
             self.work(id, allowance)
 

@@ -19,9 +19,9 @@ from donewhen.agent.storage import Storage
 from donewhen.agent.storage.store import ThreadStore
 from donewhen.agent.storage.table import NEVER
 from donewhen.graph.people.answers import BY_POLICY
+from donewhen.state.channels import VERSION, Json
 from donewhen.state.errors import ConfigError
 from donewhen.state.records import Pause
-from donewhen.state.run import VERSION, Json
 from donewhen.state.secrets import conceal_json
 from donewhen.state.settings import Settings, stored_settings
 from donewhen.state.values import map_texts, store_label

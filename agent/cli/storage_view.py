@@ -14,7 +14,7 @@ from donewhen.agent.config import DEMO, Config, read_config
 from donewhen.agent.logs import set_up
 from donewhen.agent.storage import open_storage, parse_url
 from donewhen.agent.storage.engines import Location
-from donewhen.agent.work.queue import ThreadInfo, list_threads
+from donewhen.agent.work.thread_rows import ThreadInfo, list_threads
 from donewhen.state.errors import ConfigError, UnknownThread
 
 Told = TypeVar("Told")
@@ -23,7 +23,7 @@ SEVERAL = 6
 
 
 @dataclass(frozen=True)
-class Archive:
+class StorageView:
     """The storage of `--storage`, read as text or as `--json`."""
 
     storage: str | None
