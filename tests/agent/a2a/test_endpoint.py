@@ -295,7 +295,10 @@ async def test_what_cannot_become_a_run_is_refused_before_there_is_a_task(endpoi
         picture.message.parts.add(raw=b"png", media_type="image/png")
         elsewhere.message.context_id = waiting.context_id
         long.message.context_id = "x" * 300
+        from_agent = request_of("hello")
+        from_agent.message.role = Role.ROLE_AGENT
         wrong = [(request_of(" "), "goal is empty"), (picture, "send what matters as text"), (long, "255 are allowed")]
+        wrong.append((from_agent, "has the role ROLE_USER"))
         for request, said in [*wrong, (elsewhere, f"its task {waiting.id}: send it with this taskId")]:
             with pytest.raises(A2AError, match=said):
                 await sent(client, request)

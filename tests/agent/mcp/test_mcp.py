@@ -312,6 +312,8 @@ def test_the_usual_forms_of_configuration_are_read(tmp_path: Path) -> None:
         ({"a": {"command": "x", "args": "y"}}, "args of the MCP server 'a'"),
         ({"a": {"command": "x", "env": {"K": 1}}}, "env of the MCP server 'a'"),
         ({"a": {"url": "x", "type": "carrier pigeon"}}, "'carrier pigeon'"),
+        ({"a": {"command": "x", "legacy": "true"}}, "legacy of the MCP server 'a' is true or false, not 'true'"),
+        ({"a": {"url": "x", "trust": 1}}, "trust of the MCP server 'a' is true or false"),
         ({"a": {"command": "${GONE}"}}, "wants the variable GONE, which is not set"),
         ("/no/such/file.json", "/no/such/file.json cannot be read"),
         (__file__, "is not JSON"),
