@@ -55,7 +55,7 @@ class Recording:
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
-        """Return the recording of a file. Raises ConfigError for one that is none, or of a later version."""
+        """Return the recording of a file. Raises ConfigError for one that is none, is cut off, or of a later version."""
         try:
             rows = [json.loads(line) for line in Path(path).read_text("utf-8").splitlines() if line.strip()]
             version = rows[0]["version"]
@@ -63,7 +63,10 @@ class Recording:
             raise ConfigError(f"{path} is no recording: {error}") from error
         if not 1 <= version <= VERSION:
             raise ConfigError(f"{path} is a recording of version {version}; this reads {VERSION}: record it again")
-        return cls(rows)
+        recording = cls(rows)
+        if not recording._requests()[-1].of("end"):
+            raise ConfigError(f"{path} is cut off: the end of its last request is missing")
+        return recording
 
     def save(self, path: str | Path, redact: Callable[[str], str] | None = None) -> None:
         """Write the recording as JSON Lines, without credentials; `redact` is then applied to every text."""

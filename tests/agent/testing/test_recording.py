@@ -131,14 +131,17 @@ async def test_prompts_may_differ_where_that_is_said() -> None:
     assert (await recording.replay(prompts=False, instructions="Be brief.")).status == "completed"
 
 
-async def test_what_was_not_recorded_says_how_to() -> None:
-    """P19: a run without `record=True`, and a file that is no recording."""
+async def test_what_was_not_recorded_says_how_to(tmp_path: Path) -> None:
+    """P19: a run without `record=True`, a file that is no recording, and one that is cut off."""
     async with Agent(model(), [look, send], effects=EFFECTS, storage="memory:") as agent:
         run = await agent.start("Tell Ann how many lamps there are")
         with pytest.raises(ConfigError, match="DONEWHEN_RECORD=1"):
             await Recording.of(agent, run)
     with pytest.raises(ConfigError, match="no recording"):
         Recording.load(__file__)
+    Recording((await recorded()).rows[:-1]).save(tmp_path / "cut.jsonl")
+    with pytest.raises(ConfigError, match=r"cut\.jsonl is cut off"):
+        Recording.load(tmp_path / "cut.jsonl")
 
 
 async def test_it_is_redacted_as_one_likes(tmp_path: Path) -> None:
