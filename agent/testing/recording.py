@@ -55,7 +55,7 @@ class Recording:
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
-        """Return the recording of a file. Raises ConfigError for one that is none, is cut off, or of a later version."""
+        """Return the recording of a file. Raises ConfigError for one that is cut off, of a later version, or none."""
         try:
             rows = [json.loads(line) for line in Path(path).read_text("utf-8").splitlines() if line.strip()]
             version = rows[0]["version"]
