@@ -6,7 +6,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
-from common import ASKED, GOAL, SAID, cpu, in_folder, look, main, of_turns, put, rounds, settled, stored
+from common import ASKED, GOAL, SAID, in_folder, look, main, of_turns, per_round, put, rounds, settled
 from fake_chat import FakeChat, loop
 from langchain.agents import create_agent
 from langchain_core.tools import tool
@@ -38,12 +38,8 @@ def run(n: int, tool: str, file: str | None, **options: Any) -> None:
 
 
 def durable(n: int, tool: str = "look") -> dict[str, Any]:
-    def one(folder: str) -> dict[str, Any]:
-        ms = cpu(lambda: asyncio.run(work_rounds(n, tool, f"{folder}/x.db", "sync"))) / n
-        return {"ms": ms, "mb": stored(folder)}
-
     in_folder(lambda folder: {"warm": run(3, tool, f"{folder}/x.db")})
-    return in_folder(one)
+    return per_round(lambda folder: asyncio.run(work_rounds(n, tool, f"{folder}/x.db", "sync")), n)
 
 
 def unsaved(n: int) -> dict[str, Any]:
@@ -54,7 +50,7 @@ def unsaved(n: int) -> dict[str, Any]:
         await agent.ainvoke({"messages": [("user", GOAL)]}, {"recursion_limit": 10_000})
 
     asyncio.run(go(3))
-    return {"ms": cpu(lambda: asyncio.run(go(n))) / n}
+    return per_round(lambda _: asyncio.run(go(n)), n)
 
 
 def talk(turns: int, *, memory: bool = False) -> dict[str, Any]:

@@ -6,7 +6,23 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
-from common import ASKED, GOAL, SAID, Prompts, cold, cpu, in_folder, look, main, of_turns, put, rounds, settled, stored
+from common import (
+    ASKED,
+    GOAL,
+    SAID,
+    Prompts,
+    cold,
+    cpu,
+    in_folder,
+    look,
+    main,
+    of_turns,
+    per_round,
+    put,
+    rounds,
+    settled,
+    stored,
+)
 from fake_chat import FakeChat
 from langchain_core.tools import tool
 
@@ -156,11 +172,8 @@ def token(_: int) -> dict[str, Any]:
 def writes(n: int) -> dict[str, Any]:
     """N rounds of a tool that writes, durably on SQLite."""
 
-    def one(folder: str) -> dict[str, Any]:
-        return {"ms": cpu(lambda: run(n, "put", f"{folder}/x.db")) / n, "mb": stored(folder)}
-
     in_folder(lambda folder: {"warm": run(3, "put", f"{folder}/x.db")})
-    return in_folder(one)
+    return per_round(lambda folder: run(n, "put", f"{folder}/x.db"), n)
 
 
 def talk(turns: int, *, memory: bool = False) -> dict[str, Any]:
