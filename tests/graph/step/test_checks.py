@@ -8,14 +8,12 @@ import pytest
 from langchain_core.tools import ToolException, tool
 
 from donewhen import Agent
-from donewhen.agent.run import Run
 from donewhen.agent.workspace import workspace_tools
 from donewhen.testing import ScriptedModel, call, criterion, finish_step, give_up, submit_plan
 from tests.kit.flows import Flow, one_step, play
 
 Json = dict[str, Any]
 DONE = finish_step("done", goal_check=[criterion(1)])
-REPORT = {"tool": "file_contains", "arguments": {"path": "report.md", "text": "Total: 42"}, "expect": "ok"}
 
 
 def check(tool: str, expect: Any = "ok", /, **arguments: Any) -> Json:
@@ -32,111 +30,6 @@ async def decided(folder: Path, done_when: Json, *tools: Any, level: str = "grou
 
 def verdict(flow: Flow) -> Json:
     return dict(flow.step("s1")["verdicts"][0])
-
-
-# With the plan ------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("wrong", "said"),
-    [
-        (check("file_exist", path="a"), "'file_exist' does not exist; did you mean file_exists"),
-        (check("write_file", path="a", content="b"), "'write_file' is not read-only, so it cannot check"),
-        (check("file_exists"), "the check's arguments"),
-        (check("file_exists", path="a", mode="x"), "the check's arguments"),
-        (check("list_files", path="a.csv", limit="many"), "the check's arguments"),
-        (check("read_file", {"contains": ""}, path="a"), "contains"),
-        (check("read_file", {"matches": "("}, path="a"), "is not a regular expression"),
-        (check("read_file", {"path": "$["}, path="a"), "is not a JSON path"),
-        (check("read_file", {"path": "$.a", "op": "~", "value": 1}, path="a"), "op"),
-        (check("read_file", {"contains": "a", "number": 1}, path="a"), "exactly one of"),
-        (check("read_file", {}, path="a"), "exactly one of"),
-        (check("read_file", "fine", path="a"), "expect"),
-        (check("read_file", {"number": 1, "tolerance": -1}, path="a"), "tolerance"),
-    ],
-)
-async def test_a_check_that_cannot_decide_is_a_correction_of_the_plan(tmp_path: Path, wrong: Json, said: str) -> None:
-    """P08, DESIGN 5: at plan time, naming what is wrong; the next plan is taken."""
-    good = submit_plan([{"content": "do it", "done_when": [check("file_exists", path="a")]}])
-    model = ScriptedModel(roles={"triage": [submit_plan([{"content": "do it", "done_when": [wrong]}]), good]})
-    flow = await play(model, workspace_tools(tmp_path), settings={})
-    assert flow.status == "waiting"
-    correction = str(model.requests[1].messages[-1].text)
-    assert correction.startswith("Correction:")
-    assert said in correction
-
-
-# Shown and edited ---------------------------------------------------------------------------------------------------
-
-
-async def confirmed(folder: Path, answer: Any, execute: list[Any]) -> tuple[Run, Run]:
-    """A plan with one checked criterion, answered; the run while it waited and after."""
-    planned = [{"content": "write the report", "done_when": [{"text": "it is there", "check": REPORT}]}]
-    model = ScriptedModel(
-        roles={"triage": [submit_plan(planned)], "execute": {"s1": execute}, "deliver": lambda *_: "Done."},
-        strict=False,
-    )
-    settings = {"on_failure": "deliver"}
-    async with Agent(model, workspace_tools(folder), storage="memory:", settings=settings) as agent:
-        waiting = await agent.start("write the report")
-        given = answer(waiting.plan) if callable(answer) else answer
-        return waiting, await agent.resume(waiting.thread_id, given)
-
-
-WRITE = call("write_file", path="report.md", content="Total: 42")
-
-
-def with_criteria(*criteria: Json) -> Any:
-    return lambda plan: {**plan, "steps": [{**plan["steps"][0], "done_when": list(criteria), "tools": ["write_file"]}]}
-
-
-async def test_a_person_can_add_a_check(tmp_path: Path) -> None:
-    """C02, C03: the added one decides too."""
-    edit = with_criteria({"text": "it is there", "check": REPORT}, check("file_exists", path="signed.md"))
-    both = finish_step("done", goal_check=[criterion(1), criterion(2)])
-    sign = call("write_file", path="signed.md", content="me")
-    _, run = await confirmed(tmp_path, edit, [WRITE, both, sign, both])
-    assert run.status == "completed"
-    assert [v["verdict"] for v in run.steps["s1"]["verdicts"]] == ["proven", "proven"]
-    assert run.steps["s1"]["refused"] == 1
-
-
-# Run by the runtime -------------------------------------------------------------------------------------------------
-
-TABLE = "name,amount\nann,40\nbob,2\n"
-
-
-@pytest.mark.parametrize(
-    ("done_when", "holds"),
-    [
-        (check("file_exists", path="table.csv"), True),
-        (check("file_exists", path="tabel.csv"), False),
-        (check("calculate", {"equals": 42}, expression="40+2"), True),
-        (check("read_file", {"path": "$.rows[*]", "op": ">=", "value": 2}, path="data.json"), False),
-        (
-            check("query_data", {"matches": r"(?m)^42$"}, sql="SELECT sum(amount) FROM 'table.csv'"),
-            True,
-        ),
-        (check("file_contains", path="answer.txt", text="42"), True),
-        (check("query_data", {"contains": "true"}, sql="SELECT count(amount) = 3 FROM 'table.csv'"), False),
-        (check("matches_schema", path="data.json", schema={"required": ["rows"]}), True),
-        (check("matches_schema", path="data.json", schema={"required": ["lines"]}), False),
-        (check("list_files", {"path": "$.count", "value": 3}, path="."), True),
-        (check("find_text", {"path": "$.matches_total", "op": "<", "value": 1}, query="carol"), True),
-    ],
-    ids=lambda value: f"{value['check']['tool']} {value['check']['expect']}"[:60] if isinstance(value, dict) else "",
-)
-async def test_every_expectation_decides_a_real_step(tmp_path: Path, done_when: Json, holds: bool) -> None:
-    """DESIGN 5: with the workspace's own tools; the model's claim plays no part."""
-    (tmp_path / "table.csv").write_text(TABLE)
-    (tmp_path / "answer.txt").write_text("42\n")
-    (tmp_path / "data.json").write_text('{"rows": [1, 2], "ok": true}')
-    flow = await decided(tmp_path, done_when)
-    assert verdict(flow)["verdict"] == ("proven" if holds else "failed")
-    assert flow.status == ("completed" if holds else "failed")
-    observed = [entry for entry in flow.journal if entry["source"] == "check"]
-    assert [(entry["effect"], entry["tool"]) for entry in observed] == [("read", done_when["check"]["tool"])]
-    assert verdict(flow)["evidence"][0]["observation"] == observed[0]["id"]
 
 
 async def test_a_users_own_predicate_checks(tmp_path: Path) -> None:
@@ -156,22 +49,6 @@ async def test_a_users_own_predicate_checks(tmp_path: Path) -> None:
     missing = await decided(tmp_path, check("in_stock", name="pears", least=1), in_stock)
     assert verdict(missing)["verdict"] == "failed"
     assert "only 0 pears" in verdict(missing)["note"]
-
-
-async def test_a_predicate_that_may_write_cannot_check(tmp_path: Path) -> None:
-    """DESIGN 5: unknown effect means write, and a check is never an effect."""
-    called = []
-
-    @tool
-    def sneaky() -> str:
-        """Says nothing about its effect."""
-        called.append(1)
-        return "ok"
-
-    model = ScriptedModel(roles={"triage": [submit_plan([{"content": "a", "done_when": [check("sneaky")]}])] * 3})
-    flow = await play(model, [sneaky])
-    assert (flow.status, flow.run.outcome and flow.run.outcome["code"]) == ("failed", "no_plan")
-    assert called == []
 
 
 async def test_a_tool_that_became_a_write_after_approval_is_not_called(tmp_path: Path) -> None:
@@ -194,8 +71,84 @@ async def test_a_tool_that_became_a_write_after_approval_is_not_called(tmp_path:
     assert called == []
 
 
-@pytest.mark.parametrize("level", ["claimed", "grounded", "judged"])
-@pytest.mark.parametrize("trouble", ["hangs", "exits"])
+async def test_a_check_needs_budget_like_any_call(tmp_path: Path) -> None:
+    """X08, R05: no call left, no proof; the run ends honestly."""
+    flow = await decided(
+        tmp_path, check("file_exists", path="a"), on_exhausted="deliver", limits={"tool_calls": 0, "rounds": 5}
+    )
+    assert flow.status == "exhausted"
+    assert flow.journal == []
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        (check("write_file", path="a", content="b"), "'write_file' is not read-only, so it cannot check"),
+        (check("list_files", path="a.csv", limit="many"), "the check's arguments"),
+        (check("read_file", {"contains": ""}, path="a"), "contains"),
+        (check("read_file", {"matches": "("}, path="a"), "is not a regular expression"),
+        (check("read_file", {"path": "$["}, path="a"), "is not a JSON path"),
+        (check("read_file", {"path": "$.a", "op": "~", "value": 1}, path="a"), "op"),
+        (check("read_file", {"contains": "a", "number": 1}, path="a"), "exactly one of"),
+        (check("read_file", "fine", path="a"), "expect"),
+        (check("read_file", {"number": 1, "tolerance": -1}, path="a"), "tolerance"),
+    ],
+)
+async def test_a_check_that_cannot_decide_is_a_correction_of_the_plan(tmp_path: Path, wrong: Json, said: str) -> None:
+    """P08, DESIGN 5: at plan time, naming what is wrong; the next plan is taken."""
+    good = submit_plan([{"content": "do it", "done_when": [check("file_exists", path="a")]}])
+    model = ScriptedModel(roles={"triage": [submit_plan([{"content": "do it", "done_when": [wrong]}]), good]})
+    flow = await play(model, workspace_tools(tmp_path), settings={})
+    assert flow.status == "waiting"
+    correction = str(model.requests[1].messages[-1].text)
+    assert correction.startswith("Correction:")
+    assert said in correction
+
+
+async def test_a_person_can_add_a_check(tmp_path: Path) -> None:
+    """C02, C03: the added one decides too."""
+    report = check("file_contains", path="report.md", text="42")
+    write, sign = (call("write_file", path=name, content="42") for name in ("report.md", "signed.md"))
+    both = finish_step("done", goal_check=[criterion(1), criterion(2)])
+    model = one_step([write, both, sign, both], done_when=[report], tools=["write_file"])
+
+    def edit(pause: Any) -> Any:
+        (step,) = pause["plan"]["steps"]
+        criteria = [report, check("file_exists", path="signed.md")]
+        return {**pause["plan"], "steps": [{**step, "done_when": criteria}]}
+
+    flow = await play(model, workspace_tools(tmp_path), settings={"approvals": "plan"}, answers=[edit])
+    assert (flow.status, flow.step("s1")["refused"]) == ("completed", 1)
+    assert [v["verdict"] for v in flow.step("s1")["verdicts"]] == ["proven", "proven"]
+
+
+@pytest.mark.parametrize(
+    ("done_when", "holds"),
+    [
+        (check("file_exists", path="table.csv"), True),
+        (check("file_exists", path="tabel.csv"), False),
+        (check("calculate", {"equals": 42}, expression="40+2"), True),
+        (check("read_file", {"path": "$.rows[*]", "op": ">=", "value": 2}, path="data.json"), False),
+        (check("query_data", {"matches": r"(?m)^42$"}, sql="SELECT sum(amount) FROM 'table.csv'"), True),
+        (check("query_data", {"contains": "true"}, sql="SELECT count(amount) = 3 FROM 'table.csv'"), False),
+        (check("matches_schema", path="data.json", schema={"required": ["rows"]}), True),
+        (check("find_text", {"path": "$.matches_total", "op": "<", "value": 1}, query="carol"), True),
+    ],
+    ids=lambda value: f"{value['check']['tool']} {value['check']['expect']}"[:60] if isinstance(value, dict) else "",
+)
+async def test_every_expectation_decides_a_real_step(tmp_path: Path, done_when: Json, holds: bool) -> None:
+    """DESIGN 5: with the workspace's own tools; the model's claim plays no part."""
+    (tmp_path / "table.csv").write_text("name,amount\nann,40\nbob,2\n")
+    (tmp_path / "data.json").write_text('{"rows": [1, 2], "ok": true}')
+    flow = await decided(tmp_path, done_when)
+    assert verdict(flow)["verdict"] == ("proven" if holds else "failed")
+    assert flow.status == ("completed" if holds else "failed")
+    (observed,) = [entry for entry in flow.journal if entry["source"] == "check"]
+    assert (observed["effect"], observed["tool"]) == ("read", done_when["check"]["tool"])
+    assert verdict(flow)["evidence"][0]["observation"] == observed["id"]
+
+
+@pytest.mark.parametrize(("level", "trouble"), [("claimed", "hangs"), ("grounded", "exits"), ("judged", "hangs")])
 async def test_a_check_that_goes_wrong_proves_nothing_at_any_level(tmp_path: Path, level: str, trouble: str) -> None:
     """DESIGN 5: error or timeout gives unverified, and where a check was agreed on the model's word is not enough."""
 
@@ -208,14 +161,4 @@ async def test_a_check_that_goes_wrong_proves_nothing_at_any_level(tmp_path: Pat
 
     look.metadata = {"effect": "read"}
     flow = await decided(tmp_path, check("look"), look, level=level, tool_seconds=0.05)
-    assert verdict(flow)["verdict"] == "unverified"
-    assert flow.status == "failed"
-
-
-async def test_a_check_needs_budget_like_any_call(tmp_path: Path) -> None:
-    """X08, R05: no call left, no proof; the run ends honestly."""
-    flow = await decided(
-        tmp_path, check("file_exists", path="a"), on_exhausted="deliver", limits={"tool_calls": 0, "rounds": 5}
-    )
-    assert flow.status == "exhausted"
-    assert flow.journal == []
+    assert (verdict(flow)["verdict"], flow.status) == ("unverified", "failed")

@@ -63,10 +63,7 @@ async def hangs(brief: str) -> str:
 
 @pytest.mark.parametrize(
     ("work", "said"),
-    [
-        ({"work": fails}, "no network"),
-        ({"work": hangs, "seconds": 0.05}, "no result after 0.05 seconds"),
-    ],
+    [({"work": fails}, "no network"), ({"work": hangs, "seconds": 0.05}, "no result after 0.05 seconds")],
     ids=["raises", "hangs"],
 )
 async def test_an_executor_that_fails_is_an_observation(work: dict[str, Any], said: str) -> None:
@@ -80,17 +77,28 @@ async def test_an_executor_that_fails_is_an_observation(work: dict[str, Any], sa
     assert said in flow.journal[0]["text"]
 
 
-async def test_graphs_inside_of_it_are_graphs_of_their_own() -> None:
-    """DESIGN 8: a pause in there is its own affair and no pause of this run."""
+async def test_nothing_runs_beside_it_and_graphs_inside_of_it_are_its_own() -> None:
+    """DESIGN 2, DESIGN 8: nobody knows what it does, so others wait; a pause of a graph in there is its own."""
     inner = StateGraph(MessagesState).add_node("a", asks).add_edge(START, "a").compile()
+    looked = asyncio.Event()
 
     async def work(brief: str) -> str:
         output = await inner.ainvoke({"messages": [HumanMessage(brief)]})
-        return f"three papers, {len(output['__interrupt__'])} question"
+        with suppress(TimeoutError):
+            await asyncio.wait_for(looked.wait(), 0.05)
+        return f"three papers, {len(output['__interrupt__'])} question, looked: {looked.is_set()}"
 
-    flow = await play(one_step([PROOF], executor="worker"), executors={"worker": Executor("works", work=work)})
+    async def look() -> str:
+        """Look while somebody is at work."""
+        looked.set()
+        return "nobody"
+
+    plan = [{"content": "find", "executor": "worker", "tools": []}, {"content": "look", "depends_on": []}]
+    model = steps(plan, {"s1": [PROOF], "s2": [call("look"), finish_step("no", "s2.1")]})
+    flow = await play(model, [look], effects={"look": "read"}, executors={"worker": Executor("works", work=work)})
+    model.assert_exhausted()
     assert flow.status == "completed"
-    assert flow.journal[0]["text"] == "three papers, 1 question"
+    assert flow.journal[0]["text"] == "three papers, 1 question, looked: False"
 
 
 async def test_it_works_once_however_often_the_step_goes_on() -> None:
@@ -110,30 +118,6 @@ async def test_it_works_once_however_often_the_step_goes_on() -> None:
     assert flow.status == "completed"
     assert len(count) == 1
     assert [p["kind"] for p in flow.pauses] == ["question", "budget"]
-
-
-async def test_nothing_runs_beside_it_unless_declared_independent() -> None:
-    """DESIGN 2: nobody knows what it does."""
-    looked = asyncio.Event()
-
-    async def work(brief: str) -> str:
-        with suppress(TimeoutError):
-            await asyncio.wait_for(looked.wait(), 0.05)
-        return "three papers" if not looked.is_set() else "somebody looked"
-
-    async def look() -> str:
-        """Look while somebody is at work."""
-        looked.set()
-        return "nobody"
-
-    plan = [
-        {"content": "find", "executor": "worker", "tools": []},
-        {"content": "look", "depends_on": [], "tools": ["look"]},
-    ]
-    model = steps(plan, {"s1": [PROOF], "s2": [call("look"), finish_step("no", "s2.1")]})
-    flow = await play(model, [look], effects={"look": "read"}, executors={"worker": Executor("works", work=work)})
-    model.assert_exhausted()
-    assert flow.status == "completed"
 
 
 async def test_where_every_write_is_approved_its_work_is_too() -> None:

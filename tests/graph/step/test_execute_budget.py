@@ -5,34 +5,8 @@ from typing import Any
 import pytest
 
 from donewhen.testing import ScriptedModel, answer, call, criterion, finish_step, submit_plan
+from tests.kit.desk import Desk
 from tests.kit.flows import one_step, play, requests, steps
-
-EFFECTS: dict[str, Any] = {"look": "read", "send": "write", "holds": "read"}
-
-
-class Desk:
-    """Tools that remember every call."""
-
-    def __init__(self) -> None:
-        self.calls: list[str] = []
-
-    def tools(self) -> list[Any]:
-        def look(what: str) -> str:
-            """Look at something."""
-            self.calls.append(f"look {what}")
-            return f"{what} is green"
-
-        def send(to: str) -> str:
-            """Send a letter."""
-            self.calls.append(f"send {to}")
-            return f"sent to {to}"
-
-        def holds(what: str) -> str:
-            """Whether it holds."""
-            self.calls.append(f"holds {what}")
-            return "yes"
-
-        return [look, send, holds]
 
 
 def limited(**settings: Any) -> dict[str, Any]:
@@ -45,25 +19,15 @@ THREE = [call("look", what="a"), call("send", to="Ann"), finish_step("ok", "s1.2
 async def test_an_extended_step_goes_on_in_its_own_conversation() -> None:
     """X08, C02: nothing is repeated, nothing is forgotten, and the last round's effect counted."""
     desk, model = Desk(), one_step(THREE, tools=["look", "send"])
-    flow = await play(
-        model, desk.tools(), effects=EFFECTS, settings=limited(step_limits={"rounds": 2}), answers=["extend rounds 3"]
-    )
+    flow = await play(model, desk.tools(), settings=limited(step_limits={"rounds": 2}), answers=["extend rounds 3"])
     model.assert_exhausted()
     assert flow.status == "completed"
     pause = flow.pauses[0]
     assert (pause["kind"], pause["step"], pause["exhausted"]) == ("budget", "s1", "rounds")
     assert desk.calls == ["look a", "send Ann"]
-    assert [m.type for m in requests(model, "s1")[-1].messages] == [
-        "system",
-        "human",
-        "ai",
-        "tool",
-        "ai",
-        "tool",
-        "human",
-    ]
-    assert flow.step("s1")["rounds"] == 3
-    assert flow.run.spent["rounds"] == 3
+    kinds = [m.type for m in requests(model, "s1")[-1].messages]
+    assert kinds == ["system", "human", "ai", "tool", "ai", "tool", "human"]
+    assert flow.step("s1")["rounds"] == flow.run.spent["rounds"] == 3
 
 
 @pytest.mark.parametrize(
@@ -95,30 +59,12 @@ async def test_an_exhausted_run_can_be_replanned_cheaper() -> None:
     assert len([r for r in model.requests if r.step == "s1"]) == 1
 
 
-async def test_while_nothing_is_planned_nothing_is_planned_anew() -> None:
-    """D03: the question does not offer it, and asking for it anyway counts no replan and grants nothing."""
-    model = ScriptedModel(roles={"triage": [call("nothing"), answer("ok")]})
-    settings = limited(limits={"model_calls": 1})
-    flow = await play(model, settings=settings, answers=["replan", "extend 1"])
-    model.assert_exhausted()
-    assert flow.run.answer == "ok"
-    assert flow.run.spent["model_calls"] == 2
-    assert "replans" not in flow.run.spent
-    assert flow.pauses[0]["options"] == ["extend", "deliver what there is", "stop"]
-    assert "replan" not in flow.pauses[0]["question"]
-    assert "kept for the answer" not in flow.pauses[0]["question"]
-    assert "nothing is planned yet" in flow.pauses[1]["problem"]
-    assert "replan" not in flow.pauses[1]["problem"]
-
-
 async def test_the_effect_of_the_last_round_counts() -> None:
     """X08: exhaustion is decided on entry to a round, never by skipping what the last one decided."""
     desk, model = Desk(), one_step([call("send", to="Ann")], tools=["send"], deliver=[])
     settings = limited(step_limits={"rounds": 1}, on_exhausted="deliver")
-    flow = await play(model, desk.tools(), effects=EFFECTS, settings=settings)
-    assert desk.calls == ["send Ann"]
-    assert flow.step("s1")["status"] == "exhausted"
-    assert flow.journal[0]["ok"]
+    flow = await play(model, desk.tools(), settings=settings)
+    assert (desk.calls, flow.step("s1")["status"], flow.journal[0]["ok"]) == (["send Ann"], "exhausted", True)
     last = one_step([finish_step("ok", "s1.result")])
     assert (await play(last, settings=settings)).status == "completed"
 
@@ -128,9 +74,7 @@ async def test_a_reply_with_more_calls_than_are_left_makes_those_it_may() -> Non
     desk = Desk()
     model = one_step([[call("look", what=n) for n in "abcde"], finish_step("ok", "s1.5")], tools=["look"])
     settings = limited(step_limits={"tool_calls": 2})
-    flow = await play(
-        model, desk.tools(), effects=EFFECTS, settings=settings, answers=["extend tool_calls 1", "extend 2"]
-    )
+    flow = await play(model, desk.tools(), settings=settings, answers=["extend tool_calls 1", "extend 2"])
     model.assert_exhausted()
     assert flow.status == "completed"
     assert sorted(desk.calls) == [f"look {n}" for n in "abcde"]
@@ -144,7 +88,7 @@ async def test_a_rejected_call_needs_no_budget() -> None:
     calls = [call("look", what="a"), call("send", to="Ann")]
     model = one_step([calls, finish_step("ok", "s1.1")], tools=["look"])
     settings = limited(step_limits={"tool_calls": 2})
-    flow = await play(model, desk.tools(), effects=EFFECTS, settings=settings, answers=["no"])
+    flow = await play(model, desk.tools(), settings=settings, answers=["no"])
     model.assert_exhausted()
     assert flow.status == "completed"
     assert flow.run.spent["tool_calls"] == 1
@@ -160,7 +104,7 @@ async def test_a_proof_cut_off_by_the_budget_goes_on_where_it_stopped() -> None:
     desk = Desk()
     model = one_step([finish_step("ok", goal_check=[criterion(n, "x") for n in (1, 2, 3)])], done_when=CHECKED)
     settings = limited(limits={"rounds": 9, "tool_calls": 2})
-    flow = await play(model, desk.tools(), effects=EFFECTS, settings=settings, answers=["extend 1"])
+    flow = await play(model, desk.tools(), settings=settings, answers=["extend 1"])
     model.assert_exhausted()
     assert flow.status == "completed"
     assert [pause["exhausted"] for pause in flow.pauses] == ["tool_calls"]
@@ -173,5 +117,16 @@ async def test_the_call_kept_for_the_end_may_be_the_judges() -> None:
     """X08, D03, D07: of one step, whose result is the answer; where none is left, nobody audited it, and it says so."""
     for limit in (4, 5):
         model = one_step([call("look", what="a"), finish_step("it is green", ("s1.1", "green"))])
-        flow = await play(model, Desk().tools(), effects=EFFECTS, settings=limited(limits={"model_calls": limit}))
+        flow = await play(model, Desk().tools(), settings=limited(limits={"model_calls": limit}))
         assert (flow.status, flow.run.spent["model_calls"]) == ("completed", 4), limit
+
+
+async def test_while_nothing_is_planned_nothing_is_planned_anew() -> None:
+    """D03: the question does not offer it, and asking for it anyway counts no replan and grants nothing."""
+    model = ScriptedModel(roles={"triage": [call("nothing"), answer("ok")]})
+    flow = await play(model, settings=limited(limits={"model_calls": 1}), answers=["replan", "extend 1"])
+    model.assert_exhausted()
+    assert (flow.run.answer, flow.run.spent["model_calls"], "replans" in flow.run.spent) == ("ok", 2, False)
+    assert flow.pauses[0]["options"] == ["extend", "deliver what there is", "stop"]
+    assert not any(words in flow.pauses[0]["question"] for words in ("replan", "kept for the answer"))
+    assert "nothing is planned yet" in flow.pauses[1]["problem"]

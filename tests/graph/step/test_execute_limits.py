@@ -7,7 +7,7 @@ import pytest
 from donewhen.testing import ScriptedModel, call, reply, submit_plan
 from tests.kit.flows import play
 
-EFFECTS: dict[str, Any] = {"look": "read", "send": "write", "holds": "read"}
+EFFECTS: dict[str, Any] = {"look": "read"}
 USAGE = {"input_tokens": 100, "output_tokens": 10}
 PRICES = {"m": {"input": 1000.0, "output": 1000.0}}
 COST = {
@@ -24,16 +24,6 @@ COST = {
 def look(what: str) -> str:
     """Look at something."""
     return f"{what} is green"
-
-
-def send(to: str) -> str:
-    """Send a letter."""
-    return f"sent to {to}"
-
-
-def holds(what: str) -> str:
-    """Whether it holds."""
-    return "yes"
 
 
 def said(*calls: Any, text: str = "") -> Any:
