@@ -23,6 +23,12 @@ def send(to: str) -> str:
 EFFECTS: dict[str, Any] = {"look": "read", "send": "write"}
 
 
+def sending(*claims: str, judge: list[Any]) -> ScriptedModel:
+    """One step that sends a mail, and claims so."""
+    rounds = [call("send", to="ann"), *(finish_step(claim, ("s1.1", "queued")) for claim in claims)]
+    return steps([{"content": "send", "tools": ["send"]}], {"s1": rounds}, judge=judge)
+
+
 def judged(model: Any) -> list[str]:
     """What the judge was asked, without the words of frames."""
     return [unfenced(request.text) for request in model.requests if request.role == "judge"]
@@ -30,10 +36,8 @@ def judged(model: Any) -> list[str]:
 
 async def test_a_doubted_result_goes_back_once_and_what_stays_is_said() -> None:
     """V03, V07, D07, N01: "sent", though the tool only queued it: the sentence is marked, the run is not completed."""
-    claim = finish_step("The mail to Ann is sent.", ("s1.1", "queued"))
-    replies = [call("send", to="ann"), claim, claim]
-    model = steps([{"content": "send", "tools": ["send"]}], {"s1": replies}, judge=[audit((1, "no", NOT_DONE))] * 2)
-    flow = await play(model, [send], effects=EFFECTS, settings={**FREE, "approvals": "plan"})
+    model = sending(*["The mail to Ann is sent."] * 2, judge=[audit((1, "no", NOT_DONE))] * 2)
+    flow = await play(model, [send], effects=EFFECTS, settings=FREE)
     model.assert_exhausted()
     assert (flow.status, flow.run.outcome["code"]) == ("partial", "not_shown")
     assert NOT_DONE in requests(model, "s1")[2].messages[-1].text
@@ -45,14 +49,9 @@ async def test_a_doubted_result_goes_back_once_and_what_stays_is_said() -> None:
 
 async def test_what_was_mended_is_delivered_as_mended() -> None:
     """V07, S02: the corrected text takes the place of the first, which is taken back where it was streamed."""
-    replies = [
-        call("send", to="ann"),
-        finish_step("The mail to Ann is sent.", ("s1.1", "queued")),
-        finish_step("The mail to Ann is queued.", ("s1.1", "queued")),
-    ]
-    judge = [audit((1, "no", NOT_DONE)), audit()]
-    model = steps([{"content": "send", "tools": ["send"]}], {"s1": replies}, judge=judge)
-    flow = await play(model, [send], effects=EFFECTS, settings={**FREE, "approvals": "plan"})
+    claims = ("The mail to Ann is sent.", "The mail to Ann is queued.")
+    model = sending(*claims, judge=[audit((1, "no", NOT_DONE)), audit()])
+    flow = await play(model, [send], effects=EFFECTS, settings=FREE)
     model.assert_exhausted()
     assert (flow.status, flow.run.answer) == ("completed", "The mail to Ann is queued.")
     assert flow.told("speech_restarted")
@@ -130,22 +129,20 @@ async def test_the_judge_needs_no_look_up_for_what_would_fit() -> None:
 
 async def test_the_judge_is_told_what_the_user_said_of_an_unknown_outcome() -> None:
     """V09, R03: a payment that nobody could tell of and the user denies is no payment; the one made after it is."""
-    answers = iter([ConnectionError("503"), "paid"])
+    paid: list[float] = []
 
     def pay(amount: float) -> str:
         """Pay."""
-        answer = next(answers)
-        if isinstance(answer, Exception):
-            raise answer
-        return answer
+        paid.append(amount)
+        if len(paid) == 1:
+            raise ConnectionError("503")
+        return "paid"
 
-    paying = call("pay", amount=5)
-    rounds = [paying, paying, finish_step("Paid 5.00 at the second attempt.", "s1.2")]
+    rounds = [call("pay", amount=5), call("pay", amount=5), finish_step("Paid 5.00 at the second attempt.", "s1.2")]
     model = steps([{"content": "pay", "tools": ["pay"]}], {"s1": rounds}, judge=[audit()])
     flow = await play(model, [pay], effects={"pay": "write"}, answers=["it did not"])
     assert flow.status == "completed"
-    (asked,) = judged(model)
-    outcomes = [line.partition(":")[0] for line in asked.splitlines() if line.startswith("→")]
+    outcomes = [line.partition(":")[0] for line in judged(model)[0].splitlines() if line.startswith("→")]
     assert outcomes == ["→ it did not happen, as the user said later", "→ ok"]
 
 

@@ -64,20 +64,13 @@ async def test_a_write_that_timed_out_is_not_repeated_unasked(said: str, paid: i
     assert len(bank.paid) == paid
 
 
-async def test_a_tool_that_takes_the_key_gets_the_same_key_again() -> None:
-    """W1, X20: paid once, and nobody is asked."""
-    bank = Bank()
-    flow = await play(one_step([PAY, PAY, done], tools=["pay"]), [bank.tool(keyed=True)], settings=SHORT)
+@pytest.mark.parametrize(("fails", "tries"), [(0, 2), (2, 3)])
+async def test_a_tool_that_takes_the_key_gets_the_same_key_again(fails: int, tries: int) -> None:
+    """W1, X20, R03: paid once, and nobody is asked, also if the service is down when it is asked again with the key."""
+    bank = Bank(fails=fails)
+    flow = await play(one_step([*[PAY] * tries, done], tools=["pay"]), [bank.tool(keyed=True)], settings=SHORT)
     assert (flow.status, flow.pauses, bank.paid) == ("completed", [], ["A1"])
-    assert (len(bank.keys), len(set(bank.keys))) == (2, 1)
-
-
-async def test_a_second_try_that_fails_says_nothing_of_the_first() -> None:
-    """W1, R03: the service is down when it is asked again with the key; the third try is still the same payment."""
-    bank = Bank(fails=2)
-    flow = await play(one_step([PAY, PAY, PAY, done], tools=["pay"]), [bank.tool(keyed=True)], settings=SHORT)
-    assert (flow.status, flow.pauses, bank.paid) == ("completed", [], ["A1"])
-    assert (len(bank.keys), len(set(bank.keys))) == (3, 1)
+    assert (len(bank.keys), len(set(bank.keys))) == (tries, 1)
 
 
 AGAIN = submit_plan([{"content": "do it again", "tools": ["send"]}])
@@ -138,31 +131,18 @@ async def test_the_next_request_repeats_what_was_done_and_asks_about_what_failed
 
 
 @pytest.mark.parametrize(
-    "output",
-    [
-        '{"error": null, "id": 7}',
-        '{"failed": 0, "sent": 3}',
-        "Errors: 0",
-        "Error handling added to app.py",
-        "# Failure analysis written to report.md",
-        "失败0条，成功5条",
-        "Fehler behoben",
-        '{"success": false, "id": 1}',
-    ],
+    "output", ['{"error": null, "id": 7}', "Errors: 0", "Failure: fixed", "失败0条，成功5条", '{"success": false}']
 )
 async def test_a_write_failed_by_its_status_and_never_by_its_words(output: str) -> None:
     """N19, V10: what the tool returned is what it returned, in any language; a judge may doubt it."""
-    sent: list[str] = []
 
     def send(to: str, text: str) -> str:
         """Send."""
-        sent.append(to)
         return output
 
-    criterion = "the message was sent"
-    model = one_step([HELLO, done], tools=["send"], done_when=[criterion])
+    model = one_step([HELLO, done], tools=["send"], done_when=["the message was sent"])
     flow = await play(model, [send], effects={"send": "write"})
-    assert (flow.status, flow.pauses, sent) == ("completed", [], ["ann"])
+    assert (flow.status, flow.pauses, len(flow.run.receipt["effects"])) == ("completed", [], 1)
 
 
 @pytest.mark.parametrize("how", ["message", "raised"])
