@@ -82,10 +82,7 @@ async def test_its_calls_are_approved_like_ours() -> None:
         ("tool", "send", "cyn"),
     ]
     assert "agent" in flow.pauses[0]["question"]
-    assert made[:2] == [
-        {"type": "approve"},
-        {"type": "edit", "edited_action": {"name": "send", "args": {"to": "bea"}}},
-    ]
+    assert made[:2] == [{"type": "approve"}, {"type": "edit", "edited_action": {"name": "send", "args": {"to": "bea"}}}]
     assert made[2]["type"] == "reject"
     assert "not cyn" in made[2]["message"]
     decisions = [row["decision"] for row in flow.run.receipt["approvals"] if row["kind"] == "tool"]
@@ -226,10 +223,7 @@ async def test_a_passthrough_follow_up_knows_what_came_before() -> None:
         return "The total is 21."
 
     agent = Agent(
-        ScriptedModel([]),
-        storage="memory:",
-        executors={"agent": Executor(work=work, passthrough=True)},
-        settings=WHOLE,
+        ScriptedModel([]), storage="memory:", executors={"agent": Executor(work=work, passthrough=True)}, settings=WHOLE
     )
     await agent.start("What is 3 times 7?", thread_id="t")
     run = await agent.start("and double it", thread_id="t")
@@ -312,15 +306,6 @@ async def test_the_only_one_who_could_is_assigned() -> None:
     written = one_step([finish_step("a poem", "s1.result")], tools=[])
     flow = await play(written, executors={"agent": Executor("works", work=work)})
     assert flow.run.plan["steps"][0]["executor"] is None
-
-
-async def test_a_setting_that_names_nobody_is_told_what_was_meant() -> None:
-    """X17: the exact name, near matches, and no work by somebody else."""
-    run = await Agent(ScriptedModel([]), storage="memory:", executors={"writer": Executor("writes")}).start(
-        "Write", settings={"executor": "wrter"}
-    )
-    assert run.status == "failed"
-    assert "did you mean writer?" in run.answer
 
 
 async def test_a_crash_in_its_midst_goes_on_from_its_last_checkpoint() -> None:
@@ -474,30 +459,6 @@ def test_one_way_to_work_alone() -> None:
         build_graph(ScriptedModel([]), executors={"far": "a2a:http://127.0.0.1:1"})
 
 
-async def test_equal_writes_of_two_crews_are_two_writes() -> None:
-    """N23: runs of ours as executors share the thread and its effects; each has steps and writes of its own."""
-    sent: list[str] = []
-
-    def notify(text: str) -> str:
-        """Notify ops."""
-        sent.append(text)
-        return "sent"
-
-    def crew() -> Any:
-        plan = submit_plan([{"content": "notify", "tools": ["notify"]}])
-        told = finish_step("notified", "s1.1")
-        roles: Any = {"triage": [plan], "execute": [call("notify", text="green"), told], "deliver": lambda *_: "Done."}
-        settings = {"confirm": "never", "approvals": "never"}
-        return build_graph(
-            ScriptedModel(roles=roles), [notify], effects={"notify": "write"}, settings=settings
-        ).compile()
-
-    plan = [{"content": "one", "executor": "a"}, {"content": "two", "executor": "b"}]
-    model = steps(plan, {id: [finish_step("told", f"{id}.1")] for id in ("s1", "s2")})
-    flow = await play(model, executors={"a": crew(), "b": crew()})
-    assert (flow.status, flow.pauses, sent) == ("completed", [], ["green", "green"])
-
-
 # What it began and did not end ----------------------------------------------------------------------------------------
 
 
@@ -561,13 +522,6 @@ async def test_a_graph_that_certainly_did_nothing_is_started_again(error: Except
     paid: list[str] = []
     flow = await handed_over_twice(pays(paid, before=error))
     assert (flow.status, flow.pauses, paid) == ("completed", [], ["tried", "paid"])
-
-
-async def test_a_graph_whose_first_node_was_lost_asks() -> None:
-    """N15, X24: it began, and its error says nothing for certain."""
-    paid: list[str] = []
-    flow = await handed_over_twice(pays(paid, before=Lost("?")), ["it did not"])
-    assert ([pause["kind"] for pause in flow.pauses], flow.status) == (["effect"], "completed")
 
 
 @pytest.mark.parametrize(

@@ -5,9 +5,8 @@ from typing import Any
 import pytest
 from langchain_core.tools import StructuredTool
 
-from donewhen import Limits, Settings
 from donewhen.state.people.payload import call_text, message_text, payload
-from donewhen.testing import answer, ask_user, call, finish_step, give_up, submit_plan
+from donewhen.testing import ask_user, call, finish_step, give_up, submit_plan
 from tests.kit.flows import FREE, play, steps
 from tests.kit.pauses import pending
 from tests.kit.runs import Outbox, said, scripted, sending, step
@@ -23,15 +22,6 @@ async def test_the_question_beyond_the_limit_offers_an_extension() -> None:
     assert [pause["kind"] for pause in flow.pauses] == ["question", "budget", "question"]
     assert "Step s1 wants to ask: Two?" in flow.pauses[1]["question"]
     assert (flow.status, flow.run.spent["questions"]) == ("completed", 2)
-    model.assert_exhausted()
-
-
-async def test_the_planner_is_offered_one_as_well() -> None:
-    """H13: it asks again once more may be asked."""
-    model = scripted([ask_user("Which year?"), ask_user("Which year?"), answer("2024.")], deliver=())
-    flow = await play(model, settings=Settings(limits=Limits(questions=0)), answers=["extend", "2024"])
-    assert [pause["kind"] for pause in flow.pauses] == ["budget", "question"]
-    assert flow.status == "completed"
     model.assert_exhausted()
 
 
@@ -164,10 +154,7 @@ async def test_the_runtime_speaks_the_language_that_the_plan_declares() -> None:
 
 async def test_each_question_is_asked_in_the_language_that_it_declares() -> None:
     """P14: of the planner and of a step; without a declaration that of the settings."""
-    asks = [
-        call("ask_user", question="Welches Jahr?", language="de"),
-        submit_plan([step("s1")], language="fr"),
-    ]
+    asks = [call("ask_user", question="Welches Jahr?", language="de"), submit_plan([step("s1")], language="fr")]
     model = steps([], {"s1": [call("ask_user", question="Which year?", language="en"), said("s1")]}, triage=asks)
     flow = await play(model, settings={}, answers=["1", "oui", "2"])
     assert [pause.get("language", "en") for pause in flow.pauses] == ["de", "fr", "en"]

@@ -206,12 +206,3 @@ def test_days_later_the_command_goes_on_without_an_answer(tmp_path: Path) -> Non
     assert resumed.stdout == f"3 files, assuming all kinds\n\n{line}\n"
     shown = shell("show", "mine").stdout
     assert "? Assumed, since nobody answered: Which kind? – 3 files, assuming all kinds" in shown
-
-
-def test_a_default_answer_needs_no_other_option(tmp_path: Path) -> None:
-    """X16: at once, where no time is given for a person; `show` tells it from a person's."""
-    shell = user_in(tmp_path)
-    with provided(shell, **counting("3 text files")):
-        done = shell.run("--yes", "--default-answer", "text", "--thread", "mine")
-    assert done.exit_code == Exit.COMPLETED
-    assert "? Answered by default, not by you: Which kind? – text" in shell("show", "mine").stdout

@@ -175,27 +175,6 @@ async def test_answers_of_people_reset_no_limit(limits: dict[str, Any], rounds: 
     assert run.spent["model_calls"] == len(scripted.requests)
 
 
-async def test_ten_approvals_let_no_more_calls_through_than_the_limit(tmp_path: Path) -> None:
-    """R05, X15: calls that wait for consent one by one are counted over all their answers."""
-    sent: list[str] = []
-
-    def send(to: str) -> str:
-        """Send."""
-        sent.append(to)
-        return "sent"
-
-    calls = [call("send", to=f"number {n}") for n in range(10)]
-    plan = {"content": "send", "done_when": ["sent"], "tools": []}
-    scripted = ScriptedModel(roles={"triage": [submit_plan([plan])], "execute": [calls]})
-    settings = {"confirm": "never", "on_exhausted": "deliver", "step_limits": {"tool_calls": 2}}
-    storage = f"sqlite:///{tmp_path}/runs.db"
-    run = await Agent(scripted, [send], storage=storage, settings=settings).start("go", thread_id="t")
-    while run.status == "waiting":
-        run = await Agent(scripted, [send], storage=storage).resume(run, "approve")
-    scripted.assert_exhausted()
-    assert (run.status, len(sent), run.spent["tool_calls"]) == ("exhausted", 2, 2)
-
-
 async def test_a_question_about_a_limit_names_the_others_that_would_not_last() -> None:
     """X08: who agrees to what is suggested is asked once, not about one limit after the other."""
     names = [f"s{number}" for number in range(1, 6)]

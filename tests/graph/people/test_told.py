@@ -1,6 +1,5 @@
 """What the user says while a run works: taken at the next round, or refused clearly; never lost, never doubled."""
 
-import asyncio
 from typing import Any
 
 import pytest
@@ -115,24 +114,6 @@ async def test_a_message_to_nobody_is_an_error() -> None:
         await speaker.agent.tell("nobody", "Hello?")
     with pytest.raises(GoalError):
         await speaker.agent.tell("t", " ")
-
-
-async def test_planning_hears_it_too() -> None:
-    """D04: said while the planner looks, it is in its next round, and in the briefs of the steps."""
-    heard = asyncio.Event()
-
-    def plan(messages: Any, _: Any) -> Any:
-        if "Only two." in messages[-1].text:
-            heard.set()
-        return submit_plan(["a"])
-
-    scripted = ScriptedModel(
-        roles={"triage": [call("work", part="a"), plan], "execute": {"s1": [finish_step("x", "s1.result")]}}
-    )
-    run = await Speaker(NEXT, "Only two.").run(scripted)
-    assert heard.is_set()
-    assert run.status == "completed"
-    assert "Only two." in requests(scripted, "s1")[0].messages[1].text
 
 
 async def test_however_much_is_said_all_of_it_is_heard() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from donewhen import Limits, Settings
 from donewhen.state.errors import ModelError
-from donewhen.testing import ScriptedModel, ask_user, call, finish_step, submit_plan
+from donewhen.testing import ScriptedModel, ask_user, finish_step, submit_plan
 from tests.kit.flows import play, steps, unfenced
 
 SKETCH = submit_plan(["quick way"], title="Sketch", complexity="complex", need_thinking=True)
@@ -43,14 +43,6 @@ async def test_the_draft_runs_exactly_when_triage_wants_it(complexity: str, need
     model.assert_exhausted()
     assert flow.run.plan is not None
     assert flow.run.plan["steps"][0]["content"] == ("careful way" if need_thinking else "quick way")
-
-
-async def test_thinking_without_a_plan_drafts_nothing() -> None:
-    """P03: need_thinking alone, without a plan, is no reason to draft."""
-    model = ScriptedModel(roles={"triage": [call("answer", text="Hi.", need_thinking=True)]})
-    flow = await play(model)
-    model.assert_exhausted()
-    assert flow.run.answer == "Hi."
 
 
 async def test_the_draft_sees_the_sketch_and_more_of_the_tools() -> None:

@@ -17,16 +17,13 @@ def add(a: int, b: int) -> int:
     return a + b
 
 
-def tools(count: int) -> list[StructuredTool]:
-    """Tools that differ in name and description."""
-    made = []
-    for number in range(count):
-        text = f"Do thing number {number} with great care. More words about it."
-        made.append(StructuredTool.from_function(lambda x: x, name=f"thing_{number}", description=text, args_schema=XS))
-    return made
-
-
-XS = {"type": "object", "properties": {"x": {"type": "string", "description": "long " * 50}}, "required": ["x"]}
+async def test_an_unknown_complexity_is_corrected() -> None:
+    """P05: an unknown complexity is a correction and a missing one is moderate."""
+    wrong, missing = submit_plan(["a"], complexity="giant"), submit_plan(["a"], complexity=None)
+    flow = await play(steps([], {"s1": [finish_step("x", "s1.result")]}, triage=[wrong, missing]))
+    assert "complexity" in flow.told("correction")[0]["text"]
+    assert flow.run.plan is not None
+    assert flow.run.plan["complexity"] == "moderate"
 
 
 def planning(*triage: Any, **roles: Any) -> ScriptedModel:
@@ -41,16 +38,6 @@ async def test_a_question_costs_one_call() -> None:
     assert (flow.status, flow.run.answer, flow.run.plan, flow.pauses) == ("completed", "Paris.", None, [])
     assert flow.run.spent["model_calls"] == 1
     assert flow.values["messages"][-1].text == "Paris."
-
-
-async def test_a_simple_task_costs_one_call_per_round_and_two() -> None:
-    """P02: a simple task with one tool costs 1 + rounds calls; its result is the answer, D05."""
-    rounds = [call("add", a=2, b=3), finish_step("5", "s1.1")]
-    model = steps([{"content": "add", "tools": ["add"]}], {"s1": rounds})
-    flow = await play(model, [add])
-    model.assert_exhausted()
-    assert flow.run.spent["model_calls"] == 2 + len(rounds)
-    assert flow.run.answer == "5"
 
 
 async def test_triage_does_not_think_and_the_draft_does() -> None:
@@ -82,15 +69,6 @@ async def test_triage_asks_and_goes_on() -> None:
     assert flow.run.receipt["questions"][0]["answer"] == "2023"
 
 
-async def test_the_same_question_is_answered_from_the_record() -> None:
-    """X11: what the user answered is not asked again; the planner gets the recorded answer."""
-    model = planning(ask_user("Which year?"), ask_user("Which year?!"), answer("2023."))
-    flow = await play(model, settings=Settings(), answers=["2023"])
-    model.assert_exhausted()
-    assert len(flow.pauses) == 1
-    assert "You asked this before" in model.requests[2].text
-
-
 async def test_without_questions_left_the_planner_goes_on() -> None:
     """P12: a limit of questions holds for planning too."""
     model = planning(ask_user("Which year?"), answer("The latest."))
@@ -111,17 +89,6 @@ async def test_a_goal_that_cannot_be_planned_says_what_it_needs() -> None:
     assert "".join(e["text"] for e in flow.told("speech")) == flow.run.answer
 
 
-async def test_an_unknown_complexity_is_corrected() -> None:
-    """P05: in a run too, an unknown complexity is a correction and a missing one is moderate."""
-    wrong, missing = submit_plan(["a"], complexity="giant"), submit_plan(["a"], complexity=None)
-    model = steps([], {"s1": [finish_step("x", "s1.result")]}, triage=[wrong, missing])
-    flow = await play(model)
-    model.assert_exhausted()
-    assert "complexity" in flow.told("correction")[0]["text"]
-    assert flow.run.plan is not None
-    assert flow.run.plan["complexity"] == "moderate"
-
-
 def heard(flow: Flow) -> str:
     """What the user was told as it came, without what was taken back."""
     said: list[str] = []
@@ -136,11 +103,9 @@ def heard(flow: Flow) -> str:
 @pytest.mark.parametrize(
     "text",
     [
-        "Hello! How can I help you?",
         "1. Boil water.\n2. Add tea.\n\n[1] any cookbook",
         "见面时说“你好”。",
-        "It is 42. Let me know if you need more.",
-        f"Let me explain it in full. {'So. ' * 60}On.",
+        f"Let me explain it in full. {'So. ' * 60}Let me know if you need more.",
     ],
 )
 async def test_a_text_alone_is_the_answer(text: str) -> None:
@@ -148,19 +113,15 @@ async def test_a_text_alone_is_the_answer(text: str) -> None:
     model = planning(text)
     flow = await play(model, settings=Settings())
     model.assert_exhausted()
-    assert (flow.status, flow.run.answer, flow.run.plan) == ("completed", text, None)
-    assert heard(flow) == text
+    assert (flow.status, flow.run.answer, flow.run.plan, heard(flow)) == ("completed", text, None, text)
 
 
 @pytest.mark.parametrize(
     "announced",
     [
-        "I will look at the files first:",
         "Let me see…",
         reply("It was", finish_reason="length"),
-        "I will do it.",
         "Sure, I’ll rename the file.",
-        "Ich werde die Datei umbenennen.",
         "好的，我会发送邮件。",
         "\u200b",
         "[1, 2, 3]",
@@ -200,14 +161,6 @@ async def test_the_prompt_repeated_is_no_answer() -> None:
     assert "repeats what you were given" in flow.told("correction")[0]["text"]
 
 
-async def test_a_text_alone_is_no_answer_where_a_plan_was_asked_for() -> None:
-    """P21: with a mode that leaves no answer, a text is corrected like anything else."""
-    model = steps([], {"s1": [finish_step("x", "s1.result")]}, triage=["Sure.", submit_plan(["a"])])
-    flow = await play(model, settings=Settings(mode="plan", confirm="never"))
-    model.assert_exhausted()
-    assert flow.status == "completed"
-
-
 @pytest.mark.parametrize("goes_on", ['{"action": "continue", "speak": "Thinking about it."}', '{"action": "speak"}'])
 async def test_a_planner_may_say_something_and_go_on(goes_on: str) -> None:
     """M13, P12: `continue` is a round like any other: no answer, no correction, and not free."""
@@ -219,24 +172,23 @@ async def test_a_planner_may_say_something_and_go_on(goes_on: str) -> None:
     assert flow.run.spent["model_calls"] == 2
 
 
-@pytest.mark.parametrize("decision", [
-    call("answer", text="Paris.", speak="Easy."), call("decline", reason="r", guidance="Paris.", speak="Easy."),
-    '{"action": "answer", "arguments": {"text": "Paris.", "speak": "Easy."}}',
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "decision",
+    [
+        call("decline", reason="r", guidance="Paris.", speak="Easy."),
+        '{"action": "answer", "arguments": {"text": "Paris.", "speak": "Easy."}}',
+    ],
+)
 async def test_something_may_be_said_with_every_decision(decision: Any) -> None:
     """M13: `speak` is an argument of every decision, said to the user beside it."""
-    model = planning(decision)
-    flow = await play(model, settings=Settings())
-    model.assert_exhausted()
+    flow = await play(planning(decision), settings=Settings())
     assert flow.run.answer.startswith("Paris.")
     assert "Easy." in heard(flow)
 
 
 WRITTEN = {
     "a bare array": '[{"content": "look at it", "tools": ["look"]}]',
-    "title and steps": '{"title": "Look", "steps": [{"content": "look at it", "tools": ["look"]}]}',
     "steps as texts": '{"title": "Look", "steps": ["look at it"]}',
-    "plan_steps": '{"plan_steps": [{"content": "look at it"}], "title": "Look"}',
     "within a plan": '{"plan": {"title": "Look", "steps": [{"description": "look at it"}]}}',
     "a call with plan_steps": call("submit_plan", title="Look", plan_steps=[{"content": "look at it"}]),
     "a call with a plan": call("submit_plan", plan={"title": "Look", "steps": [{"task": "look at it"}]}),
@@ -260,23 +212,13 @@ def look(at: str = "here") -> str:
     return f"seen {at}"
 
 
-NO_PLANS = [
-    "[1]",
-    "[1, 2, 3]",
-    '["a", "b"]',
-    '{"steps": 3}',
-    '{"steps": []}',
-    '{"title": "Report", "rows": [{"a": 1}]}',
-]
-
-
-@pytest.mark.parametrize("value", NO_PLANS)
+@pytest.mark.parametrize(
+    "value", ["[1, 2, 3]", '["a", "b"]', '{"steps": []}', '{"title": "Report", "rows": [{"a": 1}]}']
+)
 async def test_data_is_never_a_plan(value: str) -> None:
     """P10: lists and objects that stand apart in a text are part of the answer, however much they look like steps."""
     text = f"The numbers are:\n\n{value}\n\nThat is all."
-    model = planning(text, text)
-    flow = await play(model, [look], settings=Settings())
-    model.assert_exhausted()
+    flow = await play(planning(text, text), [look], settings=Settings())
     assert (flow.status, flow.run.plan) == ("completed", None)
 
 
@@ -346,8 +288,6 @@ async def test_the_last_try_shows_how_a_good_reply_looks() -> None:
     "wrong",
     [
         call("ask_user", question="Which?", steps=[{"content": "a"}]),
-        call("answer", text="Here you are", plan_steps=[{"content": "a"}]),
-        '{"action": "ask_user", "speak": "Which?", "plan_steps": ["a"]}',
         '{"action": "answer", "speak": "Done", "plan_steps": [{"content": "a"}]}',
     ],
 )
@@ -360,20 +300,22 @@ async def test_only_a_plan_carries_steps(wrong: Any) -> None:
     assert "only submit_plan carries steps" in model.requests[1].text
 
 
-UNREADABLE = [reply(""), '{"action": "submit_plan", "steps": [{"content": "a'
-              , [call("add", a=1, b=2)], [answer("a"), answer("b")]]  # fmt: skip
+UNREADABLE = {
+    "nothing": reply(""),
+    "broken": '{"action": "submit_plan", "steps": [{"content": "a',
+    "two": [answer("a"), answer("b")],
+}
 
 
-@pytest.mark.parametrize("wrong", UNREADABLE, ids=["nothing", "broken", "tool", "two"])
-async def test_three_unusable_replies_end_honestly(wrong: Any) -> None:
+@pytest.mark.parametrize("wrong", UNREADABLE)
+async def test_three_unusable_replies_end_honestly(wrong: str) -> None:
     """P11: nothing usable three times in a row ends the run as failed with the reason; no plan is made up."""
-    model = planning(wrong, wrong, wrong)
+    model = planning(*[UNREADABLE[wrong]] * 3)
     flow = await play(model, [add], settings=Settings())
     model.assert_exhausted()
     assert flow.run.outcome is not None
-    assert (flow.status, flow.run.outcome["code"]) == ("failed", "no_plan")
+    assert (flow.status, flow.run.outcome["code"], flow.run.plan) == ("failed", "no_plan", None)
     assert "3 unusable replies in a row" in flow.run.outcome["reason"]
-    assert flow.run.plan is None
     assert "No usable plan came out of planning: " in flow.run.answer
     assert len(flow.told("correction")) == 3
 

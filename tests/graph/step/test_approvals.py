@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from donewhen import Agent, Limits, Settings, StaleAnswer, wait
 from donewhen.agent.run import Run
-from donewhen.testing import ScriptedModel, call, finish_step, give_up, submit_plan
-from tests.kit.runs import Outbox, drawn, last_seen, scripted, sending, step
+from donewhen.testing import ScriptedModel, call, finish_step, submit_plan
+from tests.kit.runs import Outbox, drawn, scripted, sending, step
 
 HI = call("send", to="ann", text="hi")
 
@@ -24,24 +24,6 @@ async def at_the_call(model: ScriptedModel, outbox: Outbox, **options: Any) -> t
         run = await agent.resume(run.thread_id, "approve")
     assert (run.status, run.pending[0]["kind"]) == ("waiting", "tool")
     return agent, run
-
-
-@pytest.mark.parametrize(
-    ("approvals", "granted", "asks"),
-    [("plan", True, False), ("plan", False, True), ("each", True, True), ("never", False, False)],
-)
-async def test_which_calls_ask(approvals: Any, granted: bool, asks: bool) -> None:
-    """X15, C01: approving the plan approves the tools its steps list; `each` asks for every write, `never` for none."""
-    outbox = Outbox()
-    model = sending(HI, tools=["send"] if granted else [])
-    agent = Agent(model, [outbox.tool()], storage="memory:", settings={"approvals": approvals})
-    run = await agent.resume((await agent.start("do it")).thread_id, "approve")
-    if asks:
-        assert (run.status, outbox.sent) == ("waiting", [])
-        run = await agent.resume(run.thread_id, "approve")
-    assert run.status == "completed"
-    assert len(outbox.sent) == 1
-    model.assert_exhausted()
 
 
 async def test_an_approved_call_costs_no_model_call_and_no_round() -> None:
@@ -211,25 +193,4 @@ async def test_several_calls_of_one_decision_are_approved_one_by_one() -> None:
     assert run.status == "completed"
     assert [sent["to"] for sent in outbox.sent] == ["ann", "bob"]
     assert run.spent["rounds"] == 2
-    model.assert_exhausted()
-
-
-async def test_two_steps_wait_for_two_approvals() -> None:
-    """X15, C07: each call has its id; approving one runs that one."""
-    outbox = Outbox()
-    finish = lambda messages, _: finish_step("handled", evidence=last_seen(messages))  # noqa: E731
-    model = scripted(
-        submit_plan([step("s1", depends_on=[]), step("s2", depends_on=[])]),
-        {
-            "s1": [call("send", to="ann", text="1"), give_up("I may not")],
-            "s2": [call("send", to="bob", text="2"), finish],
-        },
-    )
-    agent, run = await at_the_call(model, outbox, on_failure="deliver")
-    ids = {pause["arguments"]["to"]: pause["id"] for pause in run.pending}
-    run = await agent.resume(run.thread_id, {ids["bob"]: "approve"})
-    assert [sent["to"] for sent in outbox.sent] == ["bob"]
-    run = await agent.resume(run.thread_id, {ids["ann"]: "no"})
-    assert [sent["to"] for sent in outbox.sent] == ["bob"]
-    assert {id: record["status"] for id, record in run.steps.items()} == {"s1": "failed", "s2": "done"}
     model.assert_exhausted()

@@ -7,16 +7,7 @@ import pytest
 
 from donewhen import Agent, Executor
 from donewhen.agent.workspace import workspace_tools
-from donewhen.testing import (
-    ScriptedModel,
-    ask_user,
-    broken_call,
-    call,
-    finish_step,
-    give_up,
-    reply,
-    submit_plan,
-)
+from donewhen.testing import ScriptedModel, ask_user, broken_call, call, finish_step, give_up, reply, submit_plan
 from tests.kit.flows import last_told, one_step, play, requests, steps, unfenced
 
 READ = {"look": "read", "total": "read"}
@@ -60,20 +51,6 @@ async def test_a_step_sees_itself_the_goal_and_results_but_no_rounds_of_others()
     assert "compare" not in requests(model, "s1")[0].text.replace("Compare fruit", "")
 
 
-async def test_several_calls_in_one_decision() -> None:
-    """X02, X13: in the order of the reply, whatever finishes first."""
-    calls = [call("look", what="a"), call("total", a=1, b=2), call("look", what="b")]
-    model = one_step([calls, finish_step("3", [("s1.2", "3")])], tools=["look", "total"])
-    flow = await play(model, [look, total], effects=READ)
-    assert [(e["id"], e["text"], e["round"]) for e in flow.journal if e["source"] == "tool"] == [
-        ("s1.1", "a is green", 1),
-        ("s1.2", "3", 1),
-        ("s1.3", "b is green", 1),
-    ]
-    results = requests(model, "s1")[-1].messages[-3:]
-    assert [m.text.split("\n")[0] for m in results] == ["[s1.1] look ok", "[s1.2] total ok", "[s1.3] look ok"]
-
-
 async def test_printed_calls_that_a_person_stops_come_back_in_one_message_too() -> None:
     """X02, X14, X15: what was done before the pause is told together with what is done after it."""
 
@@ -99,15 +76,6 @@ async def test_giving_up_ends_the_step_with_the_reason(kind: Any, status: str) -
     assert flow.step("s1")["reason"] == "no way in"
     assert flow.step("s2")["status"] == "blocked"
     assert "s1" in flow.step("s2")["reason"]
-    assert flow.status == "failed"
-
-
-async def test_a_model_error_fails_the_step_and_is_never_done() -> None:
-    """X09, R01"""
-    model = one_step([ValueError("the model broke")])
-    flow = await play(model, settings={"confirm": "never", "on_failure": "deliver"})
-    assert flow.step("s1")["status"] == "failed"
-    assert flow.step("s1")["code"] == "model_error"
     assert flow.status == "failed"
 
 
@@ -163,17 +131,6 @@ async def test_what_only_an_executor_has_is_offered_to_nobody_else() -> None:
     assert "'total', which the default executor does not have; give the step the executor 'adder'" in planned
     assert "there is no tool 'total'" in called
     assert "total" not in requests(model, "s1")[0].tool_names
-
-
-async def test_the_executor_of_the_settings_works_on_what_names_nobody() -> None:
-    """X17: shown in the plan, so that it is approved with it."""
-    executors = {"adder": Executor("adds", profile="You love sums."), "other": Executor("else")}
-    planned = [{"content": "add"}, {"content": "look", "executor": "other"}]
-    model = steps(planned, {"s1": [finish_step("2", "s1.result")], "s2": [finish_step("x", "s2.result")]})
-    flow = await play(model, executors=executors, settings={"confirm": "never", "executor": "adder"})
-    assert flow.run.plan is not None
-    assert [step["executor"] for step in flow.run.plan["steps"]] == ["adder", "other"]
-    assert "You love sums." in requests(model, "s1")[0].text
 
 
 async def test_long_steps_leave_out_their_oldest_rounds_as_wholes() -> None:

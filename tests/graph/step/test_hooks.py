@@ -7,8 +7,6 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from langchain_core.tools import StructuredTool
-from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import interrupt
 from pydantic import BaseModel
 
@@ -43,29 +41,14 @@ def only_ours(made: Call) -> Refuse | None:
 
 
 async def test_a_refused_call_is_not_made_and_the_model_reads_why() -> None:
-    """X06, X13: the reason is the call's result; the next call, which the policy allows, is made."""
+    """X06, X13, X15: the reason is the call's result, and nobody is asked to consent to it; what is allowed is made."""
     replies = [call("send", to="a@other"), call("send", to="b@ours"), finish_step("Sent.", ("s1.2", "sent to b@ours"))]
-    model = one_step(replies, tools=["send"])
-    flow = await play(model, [send], effects=EFFECTS, hooks=Hooks(before_call=[only_ours]))
-    assert (flow.status, SENT) == ("completed", ["b@ours"])
+    model, hooks = one_step(replies, tools=["send"]), Hooks(before_call=[only_ours])
+    settings = {"confirm": "never", "approvals": "shown"}
+    flow = await play(model, [send], effects=EFFECTS, hooks=hooks, settings=settings, goal="Write to b@ours")
+    assert (flow.status, flow.pauses, SENT) == ("completed", [], ["b@ours"])
     assert "Not run: a policy refuses it: mail stays in the house" in requests(model, "s1")[1].messages[-1].text
     assert [entry["ok"] for entry in flow.journal[:2]] == [False, True]
-
-
-async def test_nobody_is_asked_about_a_call_that_a_hook_refuses() -> None:
-    """X15: an address that nobody named would ask for consent, but the policy has refused it already."""
-    replies = [call("send", to="a@other"), finish_step("Not sent.", "s1.1"), give_up("not allowed")]
-    agent = Agent(
-        one_step(replies, tools=["send"]),
-        [look, send],
-        effects=EFFECTS,
-        hooks=Hooks(before_call=[only_ours]),
-        storage="memory:",
-        settings={"confirm": "never"},
-    )
-    async with agent:
-        run = await agent.start("Write to somebody")
-    assert (run.status, run.pending, SENT) == ("failed", (), [])
 
 
 async def test_a_hook_asks_a_person_about_the_call_as_it_will_run() -> None:
@@ -74,32 +57,37 @@ async def test_a_hook_asks_a_person_about_the_call_as_it_will_run() -> None:
     async def big(made: Call) -> Ask | None:
         return Ask("Mail leaves the house. Is legal informed?") if made.tool == "send" else None
 
+    hooks = Hooks(before_call=[big])
     for said, sent in (("approve", ["a@other"]), ({"type": "reject", "message": "no"}, [])):
         SENT.clear()
         end = finish_step("Done.", ("s1.1", "a@other")) if sent else give_up("not allowed")
-        flow = await play(
-            one_step([call("send", to="a@other"), end], tools=["send"]),
-            [send],
-            effects=EFFECTS,
-            answers=[said],
-            hooks=Hooks(before_call=[big]),
-        )
+        model = one_step([call("send", to="a@other"), end], tools=["send"])
+        flow = await play(model, [send], effects=EFFECTS, answers=[said], hooks=hooks)
         assert flow.pauses[0]["kind"] == "tool"
         assert "Is legal informed?" in flow.pauses[0]["question"]
         assert (flow.status, SENT) == ("completed" if sent else "failed", sent)
 
 
-async def test_of_several_reads_the_one_that_is_asked_about_waits_alone() -> None:
-    """X15: the reads before it run; it is frozen, and goes on with what stood behind it."""
+async def test_what_a_hook_says_of_reads_stands_in_their_order_and_can_be_cited() -> None:
+    """X13, X15: the read that is asked about is frozen and waits alone, with what stood behind it; a note stands in the
+    journal after the calls of its reply, and the model reads it beside the result."""
 
     def secret(made: Call) -> Ask | None:
-        return Ask("The vault?") if made.arguments.get("where") == "vault" else None
+        return Ask("The vault?") if made.arguments["where"] == "vault" else None
 
-    reads = [call("look", where="north"), call("look", where="vault"), call("look", where="south")]
-    model = one_step([reads, finish_step("Seen.", ("s1.2", "vault"))], tools=["look"])
-    flow = await play(model, [look], effects=EFFECTS, answers=["approve"], hooks=Hooks(before_call=[secret]))
-    assert flow.status == "completed"
-    assert [entry["arguments"]["where"] for entry in flow.journal[:3]] == ["north", "vault", "south"]
+    def scanned(made: Call) -> Note:
+        return Note(f"scanner: {made.arguments['where']} is clean")
+
+    reads = [call("look", where=where) for where in ("north", "vault", "south")]
+    model = one_step([reads, finish_step("Seen.", [("s1.2", "north is clean")])], tools=["look"])
+    flow = await play(
+        model, [look], effects=EFFECTS, answers=["approve"], hooks=Hooks(before_call=[secret], after_call=[scanned])
+    )
+    looked = [entry["arguments"]["where"] for entry in flow.journal if entry["source"] == "tool"]
+    assert (flow.status, looked) == ("completed", ["north", "vault", "south"])
+    assert [entry["source"] for entry in flow.journal[:4]] == ["tool", "check", "tool", "tool"]
+    told = requests(model, "s1")[1].messages
+    assert any("north: card 4111" in message.text and "[s1.2] policy ok" in message.text for message in told)
 
 
 async def test_a_result_is_withheld_and_stands_nowhere() -> None:
@@ -115,24 +103,6 @@ async def test_a_result_is_withheld_and_stands_nowhere() -> None:
     assert [entry["ok"] for entry in flow.journal[:2]] == [False, True]
     assert "4111" not in str(flow.values)
     assert "its result is withheld" in requests(model, "s1")[1].messages[-1].text
-
-
-async def test_an_observation_of_a_hook_can_be_cited() -> None:
-    """X13: it stands in the journal after the calls of its reply, and the model reads it beside the result."""
-
-    def scanned(made: Call) -> Note:
-        return Note(f"scanner: {made.arguments['where']} is clean")
-
-    reads = [call("look", where="a"), call("look", where="b")]
-    model = one_step([reads, finish_step("Clean.", ("s1.3", "a is clean"))], tools=["look"])
-    flow = await play(model, [look], effects=EFFECTS, hooks=Hooks(after_call=[scanned]))
-    assert flow.status == "completed"
-    assert [(entry["id"], entry["source"]) for entry in flow.journal[:4]] == [
-        ("s1.1", "tool"), ("s1.2", "tool"), ("s1.3", "check"), ("s1.4", "check"),
-    ]  # fmt: skip
-    first = requests(model, "s1")[1].messages[-2]
-    assert "a: card 4111" in first.text
-    assert "[s1.3] policy ok" in first.text
 
 
 async def test_planning_passes_the_same_policies() -> None:
@@ -158,12 +128,12 @@ async def test_a_hook_that_fails_refuses_and_says_so(caplog: pytest.LogCaptureFi
     def broken(made: Call) -> Any:
         return {}["nothing"] if made.arguments["to"] == "a" else "yes"
 
-    replies = [call("send", to="a"), call("send", to="b"), finish_step("No.", ("s1.1", "Not run"), unchanged="refused")]
-    flow = await play(one_step(replies, tools=["send"]), [send], effects=EFFECTS, hooks=Hooks(before_call=[broken]))
+    model = one_step([UNSENT[0], call("send", to="b"), UNSENT[1]], tools=["send"])
+    flow = await play(model, [send], effects=EFFECTS, hooks=Hooks(before_call=[broken]))
     assert SENT == []
-    notes = [note["text"] for note in flow.told("note")]
-    assert any("The hook broken failed" in note and "KeyError" in note for note in notes)
-    assert any("a hook returns Refuse, Ask, Note or None" in note for note in notes)
+    notes = "\n".join(note["text"] for note in flow.told("note"))
+    for words in ("The hook broken failed", "KeyError", "a hook returns Refuse, Ask, Note or None"):
+        assert words in notes
     assert "The hook broken failed" in caplog.text
     with pytest.raises(ConfigError, match="before_call is a list of functions"):
         Hooks(before_call=["only_ours"])  # type: ignore[list-item]
@@ -189,6 +159,12 @@ SECRET = "password=Tr0ub4dor-3-horse"
 _NEVER = threading.Event()
 
 
+UNSENT = [call("send", to="a"), finish_step("No.", ("s1.1", "Not run"), unchanged="refused")]
+
+
+"""The call is refused, and the step says so."""
+
+
 @pytest.fixture
 def _end_of_threads() -> Iterator[None]:
     yield
@@ -199,7 +175,6 @@ def _end_of_threads() -> Iterator[None]:
 @pytest.mark.parametrize(
     "hooks",
     [
-        Hooks(before_call=[lambda made: Refuse(SECRET)]),
         Hooks(before_call=[lambda made: Note(SECRET)]),
         Hooks(before_call=[lambda made: Ask(SECRET)]),
         Hooks(after_call=[lambda made: Refuse(SECRET)]),
@@ -208,8 +183,7 @@ def _end_of_threads() -> Iterator[None]:
 )
 async def test_no_credential_gets_out_by_what_a_hook_says(hooks: Hooks) -> None:
     """R02: a hook sees arguments with their credentials; its words go to models, people and the storage without."""
-    replies = [call("send", to="a"), finish_step("Sent.", "s1.1"), give_up("it is refused")]
-    model = one_step(replies, tools=["send"])
+    model = one_step([UNSENT[0], finish_step("Sent.", "s1.1"), give_up("it is refused")], tools=["send"])
     flow = await play(model, [send], effects=EFFECTS, hooks=hooks)
     assert "Tr0ub4dor" not in str((flow.events, flow.values, flow.run.pending, model.requests))
 
@@ -218,72 +192,61 @@ async def test_no_credential_gets_out_by_what_a_hook_says(hooks: Hooks) -> None:
 @pytest.mark.parametrize("hook", [hangs, hangs_in_a_thread, exits, tells_a_secret])
 async def test_a_hook_that_never_returns_or_exits_only_refuses(hook: Any) -> None:
     """V10, X07: it has the time of a tool call; the process and its other runs go on, and no credential is shown."""
-    replies = [call("send", to="a"), finish_step("No.", ("s1.1", "Not run"), unchanged="refused")]
     hooks, settings = Hooks(before_call=[hook]), {**FREE, "tool_seconds": 0.05}
-    flow = await play(one_step(replies, tools=["send"]), [send], effects=EFFECTS, hooks=hooks, settings=settings)
+    flow = await play(one_step(UNSENT, tools=["send"]), [send], effects=EFFECTS, hooks=hooks, settings=settings)
     assert (flow.status, SENT) == ("completed", [])
     (note,) = flow.told("note")
     assert f"The hook {hook.__name__} failed" in note["text"]
     assert "Tr0ub4dor" not in str((flow.events, flow.values))
 
 
-async def test_an_end_that_is_refused_goes_back_to_the_model() -> None:
-    """V03: the only step's result is the answer; the policy sends it back, and the mended one ends the run."""
+LOOKED = call("look", where="a")
+
+
+def greeting(*texts: str) -> ScriptedModel:
+    """One step that looks, and finishes with these texts in turn."""
+    return one_step([LOOKED, *(finish_step(text, ("s1.1", "card")) for text in texts)], tools=["look"])
+
+
+async def test_an_end_that_is_refused_goes_back_to_the_model_and_at_last_ends_the_run() -> None:
+    """V03, P11: the mended answer of a step ends the run; at the third refusal of it, or of an answer without a plan,
+    the run ends with a code of its own and without the answer, for no plan would satisfy the policy."""
 
     def polite(end: End) -> Refuse | None:
-        return None if end.text.startswith("Dear") else Refuse("begin with Dear")
+        wrong = end.status == "completed" and not end.text.startswith("Dear")
+        return Refuse("begin with Dear") if wrong else None
 
-    replies = [
-        call("look", where="a"),
-        finish_step("Hi.", ("s1.1", "card")),
-        finish_step("Dear all.", ("s1.1", "card")),
-    ]
-    model = one_step(replies, tools=["look"])
-    flow = await play(model, [look], effects=EFFECTS, hooks=Hooks(before_end=[polite]))
+    hooks = Hooks(before_end=[polite])
+    flow = await play(model := greeting("Hi.", "Dear all."), [look], effects=EFFECTS, hooks=hooks)
     assert (flow.status, flow.run.answer.splitlines()[0]) == ("completed", "Dear all.")
     assert "a policy refuses it: begin with Dear" in last_told(model)
-
-
-async def test_an_answer_without_a_plan_passes_it_too() -> None:
-    """P11: it is sent back as any reply that cannot be used; what never passes ends the run without that answer."""
-
-    def never(end: End) -> Refuse:
-        return Refuse("we say nothing")
-
-    model = ScriptedModel(roles={"triage": [answer("The secret is 42.")] * 3})
-    flow = await play(model, hooks=Hooks(before_end=[never]))
-    assert (flow.status, flow.run.outcome["code"]) == ("failed", "refused")
-    assert "42" not in flow.run.answer
-    assert "we say nothing" in flow.run.answer
-
-
-async def test_an_end_that_stays_refused_ends_the_run_with_its_own_code() -> None:
-    """V03, P11: at the third refusal of an answer or a step's result; no plan would satisfy the policy."""
-
-    def signed(end: End) -> Refuse | None:
-        return Refuse("sign it") if end.status == "completed" else None
-
-    unsigned = [call("look", where="a"), *[finish_step("Hi.", ("s1.1", "card"))] * 3]
-    for model in (one_step(unsigned, tools=["look"]), ScriptedModel(roles={"triage": [answer("Hi.")] * 3})):
-        flow = await play(model, [look], effects=EFFECTS, hooks=Hooks(before_end=[signed]))
+    for model in (greeting(*["Hi 42."] * 3), ScriptedModel(roles={"triage": [answer("Hi 42.")] * 3})):
+        flow = await play(model, [look], effects=EFFECTS, hooks=hooks)
         assert (flow.status, flow.run.outcome["code"]) == ("failed", "refused")  # type: ignore[index]
         assert "A policy refuses to deliver the answer" in flow.run.answer
-        assert "sign it" in flow.run.answer
+        assert "begin with Dear" in flow.run.answer
+        assert "Hi 42" not in flow.run.answer
         model.assert_exhausted()
 
 
 async def test_a_hook_knows_an_honest_failure_from_a_result() -> None:
     """D01: a policy that demands a proof refuses what claims to be done, and lets a run say why it stopped."""
-    ends: list[str] = []
 
     def proven(end: End) -> Refuse | None:
-        ends.append(end.status)
         return Refuse("the tests did not run") if end.status == "completed" else None
 
-    flow = await play(one_step([give_up("it needs a currency that nobody named")]), hooks=Hooks(before_end=[proven]))
-    assert (flow.status, flow.run.outcome["code"]) != ("completed", "refused")  # type: ignore[index]
-    assert "it needs a currency that nobody named" in flow.run.answer
-    assert set(ends) == {"failed"}
+    flow = await play(one_step([give_up("it needs a currency")]), hooks=Hooks(before_end=[proven]))
+    assert (flow.status, flow.run.outcome["code"] != "refused") == ("failed", True)  # type: ignore[index]
+    assert "it needs a currency" in flow.run.answer
+
+
+def two_steps(*deliver: str) -> ScriptedModel:
+    """Two steps without tools; the answer is written by a model."""
+    rounds = {id: [finish_step("x", evidence=f"{id}.result")] for id in ("s1", "s2")}
+    return steps(["a", "b"], rounds, deliver=deliver)
+
+
+GROUNDED = {**FREE, "verification": "grounded"}
 
 
 async def test_the_written_answer_of_a_long_plan_is_sent_back_once_then_withheld() -> None:
@@ -293,14 +256,8 @@ async def test_the_written_answer_of_a_long_plan_is_sent_back_once_then_withheld
         return Refuse("no names") if end.step == "goal" and "Ann" in end.text else None
 
     for written, status in ((["Ann", "Somebody."], "completed"), (["Ann"] * 2, "partial")):
-        model = steps(
-            [{"content": "a"}, {"content": "b"}],
-            {id: [finish_step("x", evidence=f"{id}.result")] for id in ("s1", "s2")},
-            deliver=written,
-        )
-        flow = await play(model, hooks=Hooks(before_end=[no_names]), settings={**FREE, "verification": "grounded"})
-        assert flow.status == status
-        assert "Ann" not in flow.run.answer
+        flow = await play(two_steps(*written), hooks=Hooks(before_end=[no_names]), settings=GROUNDED)
+        assert (flow.status, "Ann" in flow.run.answer) == (status, False)
     assert flow.run.answer.startswith("A policy refuses to deliver the answer: no names")
 
 
@@ -310,26 +267,21 @@ async def test_a_person_is_asked_before_the_end() -> None:
     def careful(end: End) -> Ask:
         return Ask("May this go out?")
 
-    end = finish_step("Ready.", ("s1.1", "card"))
-    for said, status in (("approve", "completed"), ("reject", "failed")):
-        model = one_step([call("look", where="a"), *[end] * (2 if said == "approve" else 4)], tools=["look"])
+    for said, times, status in (("approve", 2, "completed"), ("reject", 4, "failed")):
+        model = greeting(*["Ready."] * times)
         flow = await play(model, [look], effects=EFFECTS, answers=[said], hooks=Hooks(before_end=[careful]))
-        assert flow.pauses[0]["question"] == "May this go out?"
-        assert flow.pauses[0]["options"] == ["approve", "reject"]
+        assert (flow.pauses[0]["question"], flow.pauses[0]["options"]) == ("May this go out?", ["approve", "reject"])
         assert flow.status == status
 
 
 async def test_an_embedded_graph_has_hooks_as_well() -> None:
     """X06: `build_graph(hooks=…)`, compiled and invoked as any graph."""
-    tool = StructuredTool.from_function(send, metadata={"effect": "write"})
-    replies = [call("send", to="a"), finish_step("No.", ("s1.1", "Not run"), unchanged="refused")]
-    model = one_step(replies, tools=["send"])
-    graph = build_graph(model, [tool], hooks=Hooks(before_call=[only_ours]), settings=FREE).compile(InMemorySaver())
-    values = await graph.ainvoke(
-        {"messages": [{"role": "user", "content": "Send"}]}, {"configurable": {"thread_id": "t"}}
-    )
-    assert SENT == []
-    assert values["outcome"]["status"] == "completed"
+    model = one_step(UNSENT, tools=["send"])
+    graph = build_graph(
+        model, [send], effects={"send": "write"}, hooks=Hooks(before_call=[only_ours]), settings=FREE
+    ).compile()
+    values = await graph.ainvoke({"messages": [{"role": "user", "content": "Send"}]})
+    assert (SENT, values["outcome"]["status"]) == ([], "completed")
 
 
 async def test_the_environment_names_hooks_of_every_agent(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -393,24 +345,11 @@ async def test_a_hook_reads_the_structured_result_before_the_end() -> None:
         return Refuse("amounts are in EUR") if end.output and end.output["unit"] != "EUR" else None
 
     bad, good = '{"amount": 3, "unit": "USD"}', '{"amount": 3, "unit": "EUR"}'
-    looked = [call("look", where="a")]
-    scripts = [
-        ScriptedModel(roles={"triage": [answer(bad), answer(good)]}),
-        one_step([*looked, *(finish_step(each, ("s1.1", "card")) for each in (bad, good))], tools=["look"]),
-        steps(
-            [{"content": "a"}, {"content": "b"}],
-            {id: [finish_step("x", evidence=f"{id}.result")] for id in ("s1", "s2")},
-            deliver=[bad, good],
-        ),
-    ]
-    for model in scripts:
+    answered = ScriptedModel(roles={"triage": [answer(bad), answer(good)]})
+    given: Any = {"effects": {"look": "read"}, "settings": GROUNDED, "hooks": Hooks(before_end=[in_euro])}
+    for model in (answered, greeting(bad, good), two_steps(bad, good)):
         seen.clear()
-        free = {**FREE, "verification": "grounded"}
-        agent = Agent(
-            model, [look], effects={"look": "read"}, storage="memory:", settings=free, hooks=Hooks(before_end=[in_euro])
-        )
-        async with agent:
-            run = await agent.start("How much?", output_type=Answered)
+        run = await Agent(model, [look], storage="memory:", **given).start("How much?", output_type=Answered)
         assert (run.status, run.output) == ("completed", Answered(amount=3, unit="EUR"))
         assert [each["unit"] for each in seen if each][:2] == ["USD", "EUR"]
 

@@ -122,22 +122,6 @@ async def test_a_form_may_be_a_model() -> None:
     assert (flow.status, done(flow)) == ("completed", "tea to Bremen")
 
 
-async def test_a_tool_that_asks_without_end_uses_up_its_calls() -> None:
-    """N42, X24: where nobody is asked, each question is a call of the budget."""
-    times: list[str] = []
-
-    def nag(what: str) -> str:
-        """Ask and ask."""
-        times.append(what)
-        for number in range(1000):
-            interrupt(f"And {number}?")
-        return "never"
-
-    alone = {**FREE, "on_question": "assume", "limits": {"tool_calls": 5}}
-    flow = await play(one_step([call("nag", what="a")]), [nag], effects={"nag": "read"}, settings=alone)
-    assert (flow.status, len(times)) == ("exhausted", 5)
-
-
 NESTED: dict[str, Any] = {"type": "string"}
 for _ in range(400):
     NESTED = {"type": "object", "properties": {"a": NESTED}}

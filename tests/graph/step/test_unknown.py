@@ -37,23 +37,27 @@ pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptio
 PAY = call("pay", order="A1")
 
 
-async def tried(body: Callable[[int], Any], **metadata: Any) -> tuple[Flow, int]:
-    """A model that calls a tool until it works; `body` gets the number of the call. Who is asked says “it happened”."""
-    calls: list[int] = []
-
-    def pay(order: str) -> str:
-        """Pay an order."""
-        calls.append(len(calls) + 1)
-        body(calls[-1])
-        return "paid"
+async def paid_by(tool: StructuredTool) -> Flow:
+    """A model that calls a tool until it works. Who is asked says “it happened”."""
 
     def decide(messages: Any, _: Any) -> Any:
         seen = [message.text for message in messages if message.type == "tool"]
         return finish_step("paid", last_seen(messages)) if seen and "] pay ok" in seen[-1] else PAY
 
+    return await play(one_step(decide, tools=["pay"]), [tool], answers=["it happened"], settings=FREE)
+
+
+async def tried(body: Callable[[int], Any], **metadata: Any) -> tuple[Flow, int]:
+    """A tool that pays; `body` gets the number of the call, and what it returns is the result, if anything."""
+    calls: list[int] = []
+
+    def pay(order: str) -> Any:
+        """Pay an order."""
+        calls.append(len(calls) + 1)
+        return body(calls[-1]) or "paid"
+
     tool = StructuredTool.from_function(pay, name="pay", metadata={"effect": "write", **metadata})
-    flow = await play(one_step(decide, tools=["pay"]), [tool], answers=["it happened"], settings=FREE)
-    return flow, len(calls)
+    return await paid_by(tool), len(calls)
 
 
 def first(error: Callable[[], Any]) -> Callable[[int], Any]:
@@ -118,14 +122,11 @@ LOST = {
     "half an answer": b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{",
     "no HTTP": b"what?\r\n\r\n",
     "500": answering("500 Internal Server Error"),
-    "502": answering("502 Bad Gateway"),
     "503": answering("503 Service Unavailable"),
-    "504": answering("504 Gateway Timeout"),
     "408": answering("408 Request Timeout"),
     "no JSON": answering("200 OK", "<html>ok</html>"),
 }
-REFUSED = ["400 Bad Request", "401 Unauthorized", "402 Payment Required", "404 Not Found", "409 Conflict",
-           "422 Unprocessable Entity", "429 Too Many Requests"]  # fmt: skip
+REFUSED = ["400 Bad Request", "402 Payment Required", "429 Too Many Requests"]
 
 
 @pytest.mark.parametrize(("reply", "client"), list(zip(LOST, cycle(CLIENTS), strict=False)))
@@ -309,12 +310,8 @@ async def test_a_mistake_in_the_code_is_certain_only_before_anything_was_called(
     """X24, X07: a wrong key looked up first is a plain failure; the same error after a call may have come too late."""
     seen = [0]
 
-    def decide(messages: Any, _: Any) -> Any:
-        results = [message.text for message in messages if message.type == "tool"]
-        return finish_step("paid", last_seen(messages)) if results and "] pay ok" in results[-1] else PAY
-
     tool = StructuredTool.from_function(mistaken(kind, seen), name="pay", metadata={"effect": "write"})
-    flow = await play(one_step(decide, tools=["pay"]), [tool], answers=["it happened"], settings=FREE)
+    flow = await paid_by(tool)
     assert (flow.status, [pause["kind"] for pause in flow.pauses]) == ("completed", ["effect"] if asked else [])
     assert seen == [1 if asked else 2]
 
@@ -351,20 +348,38 @@ async def test_a_tool_may_say_that_an_error_before_does_not_matter() -> None:
 
 async def test_wrong_arguments_never_reach_the_tool() -> None:
     """X06, honest: LangChain refuses them before the body is entered."""
-    made: list[Any] = []
-
-    class Amount(BaseModel):
-        order: int
+    made: list[int] = []
 
     def pay(order: int) -> str:
         """Pay an order."""
         made.append(order)
         return "paid"
 
-    tool = StructuredTool(name="pay", description="Pay.", args_schema=Amount, func=pay, metadata={"effect": "write"})
-    wrong, right = call("pay", order="A1"), call("pay", order=1)
-    flow = await play(one_step([wrong, right, finish_step("paid", "s1.1")], tools=["pay"]), [tool], settings=FREE)
+    model = one_step([call("pay", order="A1"), call("pay", order=1), finish_step("paid", "s1.1")], tools=["pay"])
+    flow = await play(model, [pay], effects={"pay": "write"}, settings=FREE)
     assert (flow.status, flow.pauses, made) == ("completed", [], [1])
+
+
+async def test_a_failure_by_its_own_status_and_a_failed_reading_are_certain() -> None:
+    """N19, X07, honest: it may be tried again at once; nobody is asked, and nothing is said of effects."""
+    made: list[str] = []
+
+    def pay(order: str, tool_call_id: Annotated[str, InjectedToolCallId]) -> Any:
+        """Pay an order."""
+        made.append("pay")
+        return ToolMessage("no funds", tool_call_id=tool_call_id, status="error") if len(made) == 1 else "paid"
+
+    def look() -> str:
+        """Look."""
+        made.append("look")
+        if len(made) == 3:
+            raise Vendor("later")
+        return "seen"
+
+    model = one_step([PAY, PAY, call("look"), call("look"), finish_step("paid", "s1.2")], tools=["pay"])
+    flow = await play(model, [pay, look], effects={"pay": "write", "look": "read"}, settings=FREE)
+    assert (flow.status, flow.pauses, made) == ("completed", [], ["pay", "pay", "look", "look"])
+    assert flow.journal[2]["text"] == "Vendor: later"
 
 
 async def test_a_result_that_langchain_cannot_take_was_a_result() -> None:
@@ -376,11 +391,8 @@ async def test_a_result_that_langchain_cannot_take_was_a_result() -> None:
         paid.append(order)
         return "no artifact" if len(paid) == 1 else ("paid", None)
 
-    tool = StructuredTool.from_function(
-        pay, name="pay", metadata={"effect": "write"}, response_format="content_and_artifact"
-    )
-    model = one_step([PAY, PAY, finish_step("paid", "s1.2")], tools=["pay"])
-    flow = await play(model, [tool], answers=["it happened"], settings=FREE)
+    promised: Any = {"metadata": {"effect": "write"}, "response_format": "content_and_artifact"}
+    flow = await paid_by(StructuredTool.from_function(pay, name="pay", **promised))
     assert (flow.status, len(flow.pauses), paid) == ("completed", 1, ["A1"])
 
 
@@ -403,39 +415,8 @@ async def test_an_error_that_langchain_makes_a_result_of(handled: Any, known: bo
     tool = StructuredTool.from_function(
         coroutine=pay, name="pay", metadata={"effect": "write"}, handle_tool_error=handled
     )
-    model = one_step([PAY, PAY, finish_step("paid", "s1.2")], tools=["pay"])
-    flow = await play(model, [tool], answers=["it happened"], settings=FREE)
+    flow = await paid_by(tool)
     assert (flow.status, len(flow.pauses), len(paid)) == (("completed", 0, 2) if known else ("completed", 1, 1))
-
-
-async def test_a_message_that_says_it_failed_is_certain() -> None:
-    """N19, honest: the tool's own status; it may be tried again at once."""
-    paid: list[str] = []
-
-    def pay(order: str, tool_call_id: Annotated[str, InjectedToolCallId]) -> Any:
-        """Pay an order."""
-        paid.append(order)
-        return ToolMessage("no funds", tool_call_id=tool_call_id, status="error") if len(paid) == 1 else "paid"
-
-    model = one_step([PAY, PAY, finish_step("paid", "s1.2")], tools=["pay"])
-    flow = await play(model, [pay], effects={"pay": "write"}, settings=FREE)
-    assert (flow.status, flow.pauses, len(paid)) == ("completed", [], 2)
-
-
-async def test_a_reading_that_fails_is_a_failed_reading() -> None:
-    """X07, honest: nobody is asked about a reading, and the model reads nothing of effects."""
-    read: list[int] = []
-
-    def look() -> str:
-        """Look."""
-        read.append(1)
-        if len(read) == 1:
-            raise Vendor("later")
-        return "seen"
-
-    model = one_step([call("look"), call("look"), finish_step("seen", "s1.2")])
-    flow = await play(model, [look], effects={"look": "read"}, settings=FREE)
-    assert (flow.status, flow.pauses, flow.journal[0]["text"]) == ("completed", [], "Vendor: later")
 
 
 async def test_a_third_call_after_it_happened_asks_once_more() -> None:
