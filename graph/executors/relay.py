@@ -62,7 +62,11 @@ def ask_again(number: int, value: Json, schema: Json | None) -> None:
 
 
 def _digest(interrupt: Any) -> str:
-    asked = json.dumps(interrupt_value(interrupt), sort_keys=True, default=str)
+    value = interrupt_value(interrupt)
+    try:
+        asked = json.dumps(value, sort_keys=True, default=str)
+    except RecursionError:  # of a schema that nobody can fill: it is asked in words
+        asked = str(_asks("", value)[0]["question"])
     return hashlib.sha256(asked.encode()).hexdigest()[:16]
 
 
