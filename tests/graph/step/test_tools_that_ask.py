@@ -1,5 +1,7 @@
 """A tool of a step may ask a person by LangGraph's `interrupt`: the question is the run's, in words or as a form."""
 
+import inspect
+import itertools
 import json
 from pathlib import Path
 from typing import Any, TypedDict
@@ -11,8 +13,9 @@ from langgraph.types import interrupt
 from pydantic import BaseModel
 
 from donewhen import Agent
-from donewhen.testing import ScriptedModel, call, finish_step, give_up
+from donewhen.testing import ScriptedModel, call, finish_step
 from tests.kit.flows import Flow, one_step, play
+from tests.kit.runs import last_seen
 
 SIZE = {
     "type": "object",
@@ -112,17 +115,18 @@ class Address(BaseModel):
 
 async def test_a_form_may_be_a_model() -> None:
     """N42: LangGraph's `response_schema` of a class; one field is answered by its value alone."""
-
-    def bring(what: str) -> str:
-        """Bring."""
-        return f"{what} to {interrupt('Where to?', response_schema=Address).city}"
-
-    model = one_step([call("bring", what="tea"), finish_step("done", "s1.2")])
-    flow = await play(model, [bring], effects={"bring": "write"}, settings=FREE, answers=["Bremen"])
-    assert (flow.status, done(flow)) == ("completed", "tea to Bremen")
+    flow = await asked_by(lambda: interrupt("Where to?", response_schema=Address).city, "Bremen")
+    assert (flow.status, done(flow)) == ("completed", "Bremen")
 
 
 NESTED: dict[str, Any] = {"type": "string"}
+
+
+for _ in range(400):
+    NESTED = {"type": "object", "properties": {"a": NESTED}}
+
+
+KEY = "sk-proj-" + "abcdEFGH1234567890" * 2
 for _ in range(400):
     NESTED = {"type": "object", "properties": {"a": NESTED}}
 
@@ -130,56 +134,35 @@ for _ in range(400):
 @pytest.mark.parametrize("schema", [NESTED, {**SIZE, "required": 5}, {**SIZE, "type": "nothing"}])
 async def test_a_schema_that_nobody_can_fill_is_asked_in_words(schema: dict[str, Any]) -> None:
     """N42: a server's schema cannot end the run; credentials in its words are shown to nobody."""
-    key = "sk-proj-" + "abcdEFGH1234567890" * 2
-
-    def bring(what: str) -> str:
-        """Bring."""
-        said = interrupt({"question": f"Where to, with {key}?", "schema": schema})
-        return f"{what} to {said}"
-
-    model = one_step([call("bring", what="tea"), finish_step("done", "s1.2")])
-    flow = await play(model, [bring], effects={"bring": "read"}, settings=FREE, answers=["Bremen"])
-    assert (flow.status, done(flow)) == ("completed", "tea to Bremen")
-    assert "schema" not in flow.pauses[0]
-    assert key not in flow.pauses[0]["question"] + str(flow.values) + str([each.messages for each in model.requests])
+    flow = await asked_by(lambda: interrupt({"question": f"Where to, with {KEY}?", "schema": schema}), "Bremen")
+    assert (flow.status, done(flow), "schema" in flow.pauses[0]) == ("completed", "Bremen", False)
+    assert KEY not in str(flow.pauses) + str(flow.values)
 
 
 async def test_options_and_forms_hold_no_credentials() -> None:
     """N42, X26: what a server puts into an option, a title or a default is shown as little as what it says."""
-    key = "sk-proj-" + "abcdEFGH1234567890" * 2
-    form = {
-        "type": "object",
-        "required": ["room"],
-        "properties": {"room": {"type": "string", "title": f"Room ({key})", "enum": ["1", key], "default": key}},
-    }
+    room = {"type": "string", "title": f"Room ({KEY})", "enum": ["1", KEY], "default": KEY}
+    form = {"type": "object", "required": ["room"], "properties": {"room": room}}
 
-    def bring(what: str) -> str:
-        """Bring."""
-        which = interrupt({"question": "Which?", "options": ["this", key]})
-        return f"{what} {which} {interrupt('Where?', response_schema=form)}"
+    def ask() -> str:
+        which = interrupt({"question": "Which?", "options": ["this", KEY]})
+        return f"{which} {interrupt('Where?', response_schema=form)}"
 
-    model = one_step([call("bring", what="tea"), finish_step("done", "s1.2")])
-    flow = await play(model, [bring], effects={"bring": "read"}, settings=FREE, answers=["1", {"room": "1"}])
+    flow = await asked_by(ask, "1", {"room": "1"})
     assert (flow.status, flow.pauses[0]["options"]) == ("completed", ["this", "[redacted]"])
     assert flow.pauses[1]["schema"]["properties"]["room"]["enum"] == ["1", "[redacted]"]
-    assert key not in str(flow.pauses) + str(flow.values) + str(flow.events)
-    assert key not in str([each.messages for each in model.requests])
+    assert KEY not in str(flow.pauses) + str(flow.values) + str(flow.events)
 
 
 @pytest.mark.parametrize("fields", [["type", "text"], ["id", "name"], ["action"], ["answers"]])
 async def test_fields_named_like_decisions_are_filled_and_cancel_cancels(fields: list[str]) -> None:
     """N42, C12: a form may have a field `id` or `type`; the button Cancel is no answer to it."""
     schema = {"type": "object", "properties": {name: {"type": "string"} for name in fields}}
-
-    def fill(what: str) -> str:
-        """Fill."""
-        return str(interrupt("Fill it in", response_schema=schema))
-
-    script = [call("fill", what="x"), finish_step("done", "s1.2")]
-    form = dict.fromkeys(fields, "later") if len(fields) > 1 else json.dumps(dict.fromkeys(fields, "x"))
-    flow = await play(one_step(script), [fill], effects={"fill": "read"}, answers=[form])
-    assert (flow.status, done(flow)) == ("completed", str(form if isinstance(form, dict) else json.loads(form)))
-    flow = await play(one_step(script[:1]), [fill], effects={"fill": "read"}, answers=[{"type": "cancel"}])
+    filled = dict.fromkeys(fields, "later")
+    form = filled if len(fields) > 1 else json.dumps(filled)
+    flow = await asked_by(lambda: interrupt("Fill it in", response_schema=schema), form)
+    assert (flow.status, done(flow)) == ("completed", str(filled))
+    flow = await asked_by(lambda: interrupt("Fill it in", response_schema=schema), {"type": "cancel"})
     assert flow.status == "cancelled"
 
 
@@ -195,25 +178,34 @@ async def test_a_graph_that_a_tool_runs_asks_and_is_answered(saver: Any) -> None
 
     within = StateGraph(Wish).add_node("ask", ask).add_edge(START, "ask").compile(checkpointer=saver)
 
-    async def wish(what: str) -> str:
-        """Find out what is wished."""
+    async def wish() -> str:
         first = interrupt("Really?")
         return f"{first}: {(await within.ainvoke({'said': ''}))['said']} {interrupt('When?')}"
 
-    model = one_step([call("wish", what="x"), finish_step("done", "s1.5")])
-    answers = ["yes, really", "red", "large", "on Monday"]
-    flow = await play(model, [wish], effects={"wish": "read"}, answers=answers)
+    flow = await asked_by(wish, "yes, really", "red", "large", "on Monday")
     assert [pause["question"] for pause in flow.pauses] == ["Really?", "Which colour?", "Which size?", "When?"]
     assert (flow.status, done(flow)) == ("completed", "yes, really: red large on Monday")
 
 
 async def test_a_tool_that_asks_without_end_is_given_up() -> None:
-    """N42, C02: nobody is asked, no limit of calls is set, and the run still ends."""
+    """N42, C02, X24: where nobody is asked each question is a call of the budget; without a limit the run ends too."""
+    numbers = itertools.count()
+    flow = await asked_by(lambda: [interrupt(f"{n}?") for n in numbers], on_question="assume")
+    assert "The tool asked 20 times and was given up." in [entry["text"] for entry in flow.journal]
+    alone = {"on_question": "assume", "limits": {"tool_calls": 5}}
+    flow = await asked_by(lambda: [interrupt(f"{n}?") for n in range(1000)], **alone)
+    assert (flow.status, flow.run.spent["tool_calls"]) == ("exhausted", 5)
 
-    def nag(what: str) -> str:
-        """Ask on and on."""
-        return str([interrupt(f"{what} {number}?") for number in range(10**6)])
 
-    model = one_step([call("nag", what="x"), give_up("it asks without end")])
-    flow = await play(model, [nag], effects={"nag": "read"}, settings={**FREE, "on_question": "assume"})
-    assert (flow.status, done(flow)) == ("failed", "The tool asked 20 times and was given up.")
+async def asked_by(ask: Any, *answers: Any, effect: str = "read", **settings: Any) -> Flow:
+    """A step that calls a tool once, which asks so, and finishes on what it returned."""
+
+    async def use(what: str) -> str:
+        """Use something."""
+        said = ask()
+        return str(await said if inspect.isawaitable(said) else said)
+
+    script = [call("use", what="x"), lambda messages, _: finish_step("done", last_seen(messages))]
+    return await play(
+        one_step(script), [use], effects={"use": effect}, settings={**FREE, **settings}, answers=list(answers)
+    )
