@@ -146,7 +146,7 @@ async def test_the_same_plan_again_is_another_question() -> None:
 
 @pytest.mark.parametrize(
     "value",
-    ["", 2**70, pytest.param({"a": object()}, id="an-object"), "\ud83d", b"yes", {"approved": True, "rejected": True}],
+    ["", pytest.param({"a": object()}, id="an-object"), "\ud83d", b"yes", {"approved": True, "rejected": True}],
     ids=repr,
 )  # fmt: skip
 async def test_what_is_not_understood_keeps_the_pause(value: Any) -> None:
@@ -195,10 +195,7 @@ async def test_an_edited_plan_is_what_runs() -> None:
     ("change", "said_why"),
     [
         ({"content": "  "}, "blank"),
-        ({"depends_on": ["s9"]}, "s9"),
-        ({"depends_on": ["s1"]}, "itself"),
         ({"tools": ["sned"]}, "did you mean send"),
-        ({"executor": "nobody"}, "nobody"),
         ({"done_when": [{"text": "x", "check": {"tool": "send", "arguments": {}}}]}, "not read-only"),
     ],
     ids=repr,

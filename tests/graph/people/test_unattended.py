@@ -54,12 +54,11 @@ async def test_what_planning_used_up_is_said_by_code() -> None:
     assert flow.run.answer.startswith("The budget is used up: the limit of model_calls for the run was reached")
 
 
-@pytest.mark.parametrize("words", [("--yes",), ("--confirm", "never")], ids=" ".join)
-def test_the_command_delivers_where_nobody_can_be_asked(tmp_path: Path, words: tuple[str, ...]) -> None:
+def test_the_command_delivers_where_nobody_can_be_asked(tmp_path: Path) -> None:
     """D03: without a terminal, with the plan approved beforehand; a person comes only if --on-exhausted says ask."""
     shell = user_in(tmp_path)
     with scripted(shell, **COUNTING, deliver=["There are 3."]):
-        done = shell.run(*words, "--limit", "rounds=2", "--limit", "questions=0", "--json")
+        done = shell.run("--yes", "--limit", "rounds=2", "--limit", "questions=0", "--json")
     told: dict[str, Any] = one_object(done)
     assert (done.exit_code, told["status"]) == (Exit.PARTIAL, "exhausted")
     assert told["answer"].startswith("There are 3.\n\n- Not done (exhausted): Write it down")

@@ -33,8 +33,7 @@ def model_of(*draft: Any, sketch: Any = SKETCH, execute: Any = None) -> Scripted
     return steps([], execute or {"s1": DONE}, triage=[sketch], draft=list(draft))
 
 
-@pytest.mark.parametrize("complexity", ["simple", "moderate", "complex"])
-@pytest.mark.parametrize("need_thinking", [True, False])
+@pytest.mark.parametrize(("complexity", "need_thinking"), [("simple", True), ("complex", True), ("complex", False)])
 async def test_the_draft_runs_exactly_when_triage_wants_it(complexity: str, need_thinking: bool) -> None:
     """P03: phase 2 runs exactly when triage says need_thinking and proposes to plan. ✗ Not by complexity alone."""
     sketch = submit_plan(["quick way"], complexity=complexity, need_thinking=need_thinking)

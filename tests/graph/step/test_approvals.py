@@ -66,7 +66,7 @@ json_values = st.recursive(
 )
 
 
-@examples(max_examples=examples().max_examples // 5)
+@examples(max_examples=examples().max_examples // 8)
 @given(st.text(max_size=20), json_values)
 def test_what_ran_is_byte_for_byte_what_was_approved(text: str, extra: Any) -> None:
     """X15: whatever the arguments hold: order, unicode, numbers, nesting."""
@@ -147,14 +147,13 @@ async def test_a_rejected_call_is_an_observation(value: Any) -> None:
     model.assert_exhausted()
 
 
-@pytest.mark.parametrize("again", [HI, call("send", text="hi", to="ann")])
-async def test_what_was_rejected_in_one_step_is_rejected_in_all(again: Any) -> None:
+async def test_what_was_rejected_in_one_step_is_rejected_in_all() -> None:
     """X15: also where the plan grants the tool, and the model is told the reason that was given elsewhere."""
     outbox = Outbox()
     bob, carl = (call("send", to=name, text="hi") for name in ("bob", "carl"))
     plan = submit_plan([step("s1"), step("s2", tools=["send"])])
     rounds = {id: [other, finish_step("handled", evidence=f"{id}.2")] for id, other in (("s1", bob), ("s2", carl))}
-    model = scripted(plan, {"s1": [HI, *rounds["s1"]], "s2": [again, *rounds["s2"]]})
+    model = scripted(plan, {"s1": [HI, *rounds["s1"]], "s2": [call("send", text="hi", to="ann"), *rounds["s2"]]})
     agent, run = await at_the_call(model, outbox)
     run = await agent.resume(run, {"type": "reject", "message": "she is on leave"})
     run = await agent.resume(run, "approve")

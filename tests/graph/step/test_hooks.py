@@ -277,9 +277,7 @@ async def test_a_person_is_asked_before_the_end() -> None:
 async def test_an_embedded_graph_has_hooks_as_well() -> None:
     """X06: `build_graph(hooks=…)`, compiled and invoked as any graph."""
     model, ours = one_step(UNSENT, tools=["send"]), Hooks(before_call=[only_ours])
-    graph = build_graph(
-        model, [send], effects={"send": "write"}, hooks=Hooks(before_call=[only_ours]), settings=FREE
-    ).compile()
+    graph = build_graph(model, [send], effects={"send": "write"}, hooks=ours, settings=FREE).compile()
     values = await graph.ainvoke({"messages": [{"role": "user", "content": "Send"}]})
     assert (SENT, values["outcome"]["status"]) == ([], "completed")
 
