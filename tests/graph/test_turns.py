@@ -1,7 +1,6 @@
 """One thread, several requests: each starts with a fresh plan and fresh budgets; the conversation stays."""
 
 from collections.abc import Sequence
-from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -10,7 +9,7 @@ from langchain_core.messages import AIMessage, ToolMessage
 from donewhen import Agent, Limits, Run, Settings, StaleAnswer
 from donewhen.graph.receive import GOAL_CHARS
 from donewhen.state.errors import GoalError
-from donewhen.testing import Request, ScriptedModel, answer, ask_user, call, finish_step, recall, submit_plan
+from donewhen.testing import ScriptedModel, answer, ask_user, call, finish_step, recall, submit_plan
 from tests.kit.flows import unfenced
 
 SETTINGS = Settings(limits=Limits(model_calls=6, rounds=10))
@@ -30,11 +29,6 @@ def one_turn() -> dict[str, list[Any]]:
         "triage": [ask_user("To whom?"), submit_plan([{"content": "send it", "tools": ["send"]}])],
         "execute": [call("send", text="hello"), finish_step("sent", "s1.1")],
     }
-
-
-def said(request: Request) -> list[Any]:
-    """The messages of a prompt as a provider gets them."""
-    return [(m.type, m.text, m.tool_calls if isinstance(m, AIMessage) else None) for m in request.messages]
 
 
 async def turn(agent: Agent, thread: str, goal: str, late: Sequence[Any] = ()) -> tuple[Run, list[Any]]:
@@ -90,29 +84,6 @@ async def test_the_conversation_stays() -> None:
     assert "<conversation>" not in model.requests[0].text
     state = await agent.graph.aget_state({"configurable": {"thread_id": "t"}})
     assert [m.text for m in state.values["messages"] if m.type == "human"] == ["Send hello", "Who got it?"]
-
-
-async def test_the_brief_does_not_change_while_people_answer() -> None:
-    """P01, D04: a question in the middle of planning changes nothing earlier in the prompt; the answer is appended."""
-    model = ScriptedModel(
-        roles={"triage": [answer("Hello."), ask_user("A?"), ask_user("B?"), submit_plan(["x"]), answer("As you like.")]}
-    )
-    agent = Agent(model, storage="memory:")
-    await agent.start("Hi", thread_id="t")
-    await agent.start("Do something", thread_id="t")
-    await agent.resume("t", "a")
-    await agent.resume("t", "b")
-    run = await agent.resume("t", {"type": "reject", "message": "rather tell me something"})
-    model.assert_exhausted()
-    assert run.answer == "As you like."
-    asked = model.requests[1:4]
-    for before, after in pairwise(said(request) for request in asked):
-        assert after[: len(before)] == before
-        assert len(after) == len(before) + 2
-    again = model.requests[4].messages
-    assert again[0].text == asked[0].messages[0].text
-    assert "<user>\nHi\n</user>\n<assistant>\nHello.\n</assistant>" in unfenced(again[1].text)
-    assert "rather tell me something" in again[1].text
 
 
 @pytest.mark.parametrize("goal", ["", "  \n", "x" * (GOAL_CHARS + 1)])

@@ -143,38 +143,6 @@ async def test_repeated_requests_count_against_the_limit_of_calls() -> None:
     assert run.answer
 
 
-@pytest.mark.parametrize(
-    ("limits", "rounds"),
-    [
-        ({"limits": {"model_calls": 4}}, 2),  # triage, two rounds, and one kept for a delivery
-        ({"limits": {"rounds": 2}}, 2),
-        ({"step_limits": {"model_calls": 2}}, 2),
-        ({"step_limits": {"rounds": 2}}, 2),
-        ({"limits": {"questions": 2}}, 4),
-    ],
-)
-async def test_answers_of_people_reset_no_limit(limits: dict[str, Any], rounds: int, tmp_path: Path) -> None:
-    """R05, X08: two is two, however often a person answers and whichever agent goes on."""
-
-    def asks(messages: list[Any], tools: list[Any]) -> Any:
-        if "No question was asked" in messages[-1].text:
-            return give_up("nobody answers any more")
-        return ask_user(f"Question {len(messages)}?")
-
-    plan = {"content": "ask", "done_when": ["asked"]}
-    scripted = ScriptedModel(roles={"triage": [submit_plan([plan])], "execute": asks, "deliver": lambda *_: "So."})
-    settings = {"confirm": "never", "on_exhausted": "deliver", "on_failure": "deliver", **limits}
-    storage, answers = f"sqlite:///{tmp_path}/runs.db", 0
-    run = await Agent(scripted, storage=storage, settings=settings).start("go", thread_id="t")
-    while run.status == "waiting" and answers < 10:
-        answers += 1
-        run = await Agent(scripted, storage=storage).resume("t", f"answer {answers}")
-    assert answers == 2
-    assert run.status in ("exhausted", "failed")
-    assert len([request for request in scripted.requests if request.role == "execute"]) <= rounds
-    assert run.spent["model_calls"] == len(scripted.requests)
-
-
 async def test_a_question_about_a_limit_names_the_others_that_would_not_last() -> None:
     """X08: who agrees to what is suggested is asked once, not about one limit after the other."""
     names = [f"s{number}" for number in range(1, 6)]

@@ -79,22 +79,6 @@ async def test_the_judge_knows_what_the_user_said_at_work() -> None:
     assert "<user_said>\n- In euros, please.\n</user_said>" in scripted.requests[-1].text
 
 
-async def test_two_messages_reach_steps_side_by_side_once_each() -> None:
-    """D04: in their order, to everybody who is at work, and once in the journal."""
-    plan = [{"content": f"work {n}", "tools": ["work"], "depends_on": []} for n in (1, 2)]
-    work = {
-        id: [call("work", part=id), call("work", part=f"{id}b"), finish_step("did", f"{id}.2")] for id in ("s1", "s2")
-    }
-    scripted = model(plan, **work)
-    run = await Speaker(NEXT, "First.", "Second.").run(scripted)
-    assert run.status == "completed"
-    for id in ("s1", "s2"):
-        assert requests(scripted, id)[-1].text.count("First.") == 1
-        assert requests(scripted, id)[-1].text.count("Second.") == 1
-    assert run.receipt is not None
-    assert [row["text"] for row in run.receipt["heard"]] == ["First.", "Second."]
-
-
 async def test_by_default_a_message_at_work_is_refused_clearly() -> None:
     """D04: nothing is taken that nobody said may be; the error names the setting, the run goes on."""
     speaker = Speaker(Settings(confirm="never"), "In euros, please.")

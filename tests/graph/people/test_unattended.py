@@ -64,16 +64,6 @@ def test_the_command_delivers_where_nobody_can_be_asked(tmp_path: Path) -> None:
     assert told["answer"].startswith("There are 3.\n\n- Not done (exhausted): Write it down")
 
 
-def test_the_command_keeps_a_limit_of_money(tmp_path: Path) -> None:
-    """DESIGN 6: the price comes from the environment; when the money is used up, code writes the answer."""
-    shell = user_in(tmp_path)
-    with scripted(shell, triage=COUNTING["triage"]) as model:
-        done = shell.run("--yes", "--limit", "cost_usd=0.001", DONEWHEN_PRICES="gpt-5.4-mini=100/100")
-    assert done.exit_code == Exit.PARTIAL
-    assert len(model.requests) == 1
-    assert done.stdout.startswith("The budget is used up: the limit of cost_usd for the run was reached")
-
-
 def test_the_command_stops_at_the_deadline(tmp_path: Path) -> None:
     """D03: nothing is asked after it."""
     shell = user_in(tmp_path)

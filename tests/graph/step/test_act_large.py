@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from donewhen import Agent
-from donewhen.testing import ScriptedModel, call, finish_step, recall, submit_plan
+from donewhen.testing import call, finish_step, recall
 from tests.kit.flows import FREE, last_told, one_step, play, requests, steps, unfenced
 
 CAP = 1_000_000
@@ -144,21 +143,3 @@ async def test_long_outputs_in_many_rounds_grow_the_database_linearly(tmp_path: 
 
     few, many = await size_after(10), await size_after(40)
     assert many < few * 4 * 1.6
-
-
-async def test_another_process_reads_the_whole(tmp_path: Path) -> None:
-    """X12, C06: a step that waits finds the middle of what it read before."""
-    url = f"sqlite:///{tmp_path}/runs.db"
-    script = {"triage": [submit_plan([{"content": "read", "tools": ["fetch"]}])]}
-    first = ScriptedModel(
-        roles={**script, "execute": [call("fetch", size=50_000), call("ask_user", question="Go on?")]}
-    )
-    async with Agent(first, [fetch], storage=url, effects=EFFECTS, settings=FREE) as agent:
-        run = await agent.start("Read it")
-    then = [recall("s1.1", 30_000), finish_step("ok", ("s1.1", "line 0002000"))]
-    second = ScriptedModel(roles={"execute": then, "deliver": lambda *_: "Done."})
-    async with Agent(second, [fetch], storage=url, effects=EFFECTS, settings=FREE) as agent:
-        run = await agent.resume(run.thread_id, "yes")
-    second.assert_exhausted()
-    assert run.status == "completed"
-    assert fetch(50_000)[30_000:30_100] in last_told(second)
