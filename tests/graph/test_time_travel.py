@@ -186,21 +186,6 @@ async def test_without_a_fork_nobody_is_asked_about_a_second_time() -> None:
     assert (run.status, len(outbox.sent)) == ("completed", 8)
 
 
-async def test_what_came_before_the_fork_is_known_in_it() -> None:
-    """R03: the fork begins after the first step has sent; only what the second one sent is asked about."""
-    whim, outbox = Whim(step("s1", tools=["send"]), step("s2", tools=["send", "look"])), Outbox()
-    whim.rounds = {"s1": [SEND], "s2": [SEND]}
-    agent, _ = await at_work(whim, outbox)
-    history = [snapshot async for snapshot in agent.graph.aget_state_history(config("t"))]
-    second = next(snapshot for snapshot in history if snapshot.next == ("execute",))
-    whim.rounds["s2"] = [LOOK, SEND, LOOK, SEND]
-    await agent.graph.ainvoke(None, second.config)
-    run = await agent.get("t")
-    assert run.pending[0]["kind"] == "effect"
-    run = await agent.resume("t", "it happened")
-    assert (run.status, len(outbox.sent)) == ("completed", 3)
-
-
 async def test_a_thread_taken_back_repeats_no_write(tmp_path: Path) -> None:
     """F11, R02: somebody removes the newest checkpoints of a sealed thread, which nothing can notice; it goes on as
     after a crash there: what was sent is replayed or asked about, however far back it was taken."""

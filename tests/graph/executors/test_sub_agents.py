@@ -1,6 +1,5 @@
 """Sub-agents: what they ask is asked in the run, their conversation lasts, passthrough needs no other model."""
 
-from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,14 +9,11 @@ from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.tools import ToolException
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, MessagesState, StateGraph
-from langgraph.store.base import Op, PutOp, Result
-from langgraph.store.memory import InMemoryStore
 from langgraph.types import Command, interrupt
 
 from donewhen import Agent, ConfigError, Executor, Executors, build_graph
 from donewhen.graph.executors import nested
 from donewhen.graph.executors.executor import Handoff, Unfinished
-from donewhen.state.settings import Settings
 from donewhen.testing import ScriptedModel, call, finish_step, give_up, reply, submit_plan
 from tests.kit.flows import FREE, one_step, play, requests, steps
 from tests.kit.runs import last_seen
@@ -364,39 +360,6 @@ def test_without_await_too() -> None:
     assert asked["__interrupt__"][0].value["question"] == "Which field?"
     agent.graph.invoke(Command(resume="physics"), config)
     assert agent.graph.invoke(Command(resume="2025"), config)["outcome"]["status"] == "completed"
-
-
-class Forgets(InMemoryStore):
-    """A store that fails once, when an outcome is to be written down."""
-
-    failed = False
-
-    async def abatch(self, ops: Iterable[Op]) -> list[Result]:
-        ops = list(ops)
-        done = [op for op in ops if isinstance(op, PutOp) and (op.value or {}).get("state") == "done"]
-        if done and not self.failed:
-            self.failed = True
-            raise OSError("disk full")
-        return await super().abatch(ops)
-
-
-async def test_work_whose_outcome_was_lost_is_found_again() -> None:
-    """X17, R03: nobody is asked whether it happened, and it does not happen twice."""
-    count: list[int] = []
-
-    def says(state: MessagesState) -> dict[str, Any]:
-        count.append(1)
-        return {"messages": [AIMessage("three papers")]}
-
-    builder = build_graph(one_step([PROOF], executor="agent"), executors={"agent": graph_of(says)})
-    compiled: Any = builder.compile(checkpointer=InMemorySaver(), store=Forgets())
-    config: Any = {"configurable": {"thread_id": "t"}}
-    how: Any = {"context": Settings(confirm="never"), "durability": "sync"}
-    with pytest.raises(OSError, match="disk full"):
-        await compiled.ainvoke({"messages": [("user", "go")]}, config, **how)
-    result = await compiled.ainvoke(None, config, **how)
-    assert result["outcome"]["status"] == "completed"
-    assert len(count) == 1
 
 
 def test_one_way_to_work_alone() -> None:

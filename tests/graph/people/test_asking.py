@@ -45,18 +45,6 @@ async def test_a_blocked_step_asks_whoever_is_there() -> None:
     model.assert_exhausted()
 
 
-async def test_where_nobody_is_there_a_blocked_step_is_planned_around() -> None:
-    """Q8: with what is left."""
-    model = steps(
-        [step("s1")],
-        {"s1": [give_up("the disk is full", "blocked")], "s2": [said("s2")]},
-        plan=[submit_plan([step("s2", "use the other disk", done_when=["work on s1: done"])])],
-    )
-    flow = await play(model, settings={**FREE, "on_question": "assume"})
-    assert (flow.status, flow.pauses) == ("completed", [])
-    model.assert_exhausted()
-
-
 @pytest.mark.parametrize(("tools", "asks"), [([], False), (["look"], False), (["look", "send"], True)])
 async def test_plans_that_only_read_start_at_once(tools: list[str], asks: bool) -> None:
     """Q13, C01: with `confirm="writes"`; they are shown all the same, and a write that no plan listed asks itself."""

@@ -51,28 +51,6 @@ async def test_where_nobody_answers_the_policy_does(
     model.assert_exhausted()
 
 
-async def test_all_overdue_questions_are_answered_at_once() -> None:
-    """X16, C07: the planner's, and those of steps side by side, each by the policy."""
-    plan = submit_plan([step("s1", depends_on=[]), step("s2", depends_on=[])])
-    model = ScriptedModel(
-        roles={
-            "triage": [ask_user("Which file?"), plan],
-            "execute": {id: [ask_user(f"Which {id}?"), said(id)] for id in ("s1", "s2")},
-            "deliver": lambda *_: "Done.",
-        }
-    )
-    agent = Agent(model, storage="memory:", settings=ALONE)
-    soon = Settings(confirm="never", on_question="assume", question_seconds=0)
-    run = await agent.start("do it")
-    assert [pause["id"] for pause in run.pending] == ["plan.q1"]
-    run = await agent.resume(run.thread_id, settings=soon)
-    assert [pause["id"] for pause in run.pending] == ["s1.q1", "s2.q1"]
-    run = await agent.resume(run.thread_id, settings=soon)
-    assert run.status == "completed"
-    assert [asked["by"] for asked in (run.receipt or {})["questions"]] == ["policy"] * 3
-    model.assert_exhausted()
-
-
 async def test_on_the_graph_itself_a_client_says_that_it_is_overdue() -> None:
     """X16: a server's cron job resumes with a word of its own; who answered is recorded all the same."""
     model = scripted(submit_plan([step("s1")]), {"s1": [ask_user("Which?"), said("s1", "the first")]})
@@ -157,17 +135,6 @@ async def test_a_default_answer_is_told_from_a_persons() -> None:
 
 
 IDLE = {**ASSUMING, "limits": {"rounds": 1}}
-
-
-async def test_where_nobody_answers_a_reached_limit_delivers() -> None:
-    """D03: who answers no questions is not asked for more either, unless the settings say so."""
-    model = steps(["one", "two"], {"s1": [finish_step("ONE", "s1.result")]}, deliver=["One."])
-    flow = await play(model, settings=IDLE)
-    model.assert_exhausted()
-    assert (flow.status, flow.pauses) == ("exhausted", [])
-    assert flow.run.answer.startswith("One.")
-    asked = await play(one_step(["Hm."], deliver=[]), settings={**IDLE, "on_exhausted": "ask"})
-    assert (asked.status, asked.run.pending[0]["kind"]) == ("waiting", "budget")
 
 
 async def test_an_overdue_budget_delivers_what_there_is() -> None:

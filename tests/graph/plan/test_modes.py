@@ -156,29 +156,6 @@ async def test_a_write_that_nobody_was_shown_makes_a_plan_to_approve(confirm: An
     assert flow.status == "completed"
 
 
-@pytest.mark.parametrize("confirm", ["always", "never"])
-async def test_a_write_beside_a_plan_that_was_seen_asks_about_the_call(confirm: Any) -> None:
-    """P21, X15: where a person saw the plan, or wants to see none, exactly that call is asked about, as ever."""
-    work = [call("send", to="ann"), finish_step("sent to ann", "s1.1")]
-    model = steps([ONE], {"s1": work})
-    flow = await play(model, TOOLS, effects=EFFECTS, settings=Settings(confirm=confirm), answers=["approve"] * 2)
-    model.assert_exhausted()
-    assert flow.pauses[-1]["kind"] == "tool"
-    assert modes(flow) == [("step", "triage")]
-
-
-async def test_without_replans_one_step_goes_on_as_it_is() -> None:
-    """P21, P17: a promotion is a replan; where none is left the step keeps its rounds, and its writes ask."""
-    looks = [call("look", x="a"), call("look", x="b"), lambda m, _: finish_step("x", observed(m)[-1])]
-    flow = await play(
-        steps([ONE], {"s1": looks}),
-        TOOLS,
-        effects=EFFECTS,
-        settings={"confirm": "never", "promote_rounds": 1, "limits": {"replans": 0}},
-    )
-    assert flow.status == "completed"
-
-
 async def test_a_promotion_that_brings_no_plan_ends_honestly() -> None:
     """P21, P15: the planner of the promotion declines: what was seen stays, nothing is said to be done."""
     model = promoted([call("look", x="a")], decline("no way", "Say what to look for."))
