@@ -13,7 +13,7 @@ from langgraph.types import Command
 from pydantic import BaseModel
 from typing_extensions import TypedDict
 
-from donewhen import ConfigError, Settings, build_graph
+from donewhen import Settings, build_graph
 from donewhen.testing import ScriptedModel, answer, call, finish_step, give_up, recall, submit_plan
 from tests.kit.runs import config, said, scripted, step
 
@@ -138,19 +138,6 @@ async def test_equal_writes_of_two_requests_are_two_writes() -> None:
         assert ("__interrupt__" in out, len(sent)) == (False, n)
 
 
-async def test_a_loop_in_a_node_makes_a_write_each_time() -> None:
-    """N23: called twice by one node of an application, as by two."""
-    sent: list[str] = []
-    inner = notifier(sent, 2).compile()
-
-    async def twice(state: MessagesState) -> Any:
-        await inner.ainvoke({"messages": state["messages"]})
-        return {"messages": (await inner.ainvoke({"messages": state["messages"]}))["messages"]}
-
-    out = await around(twice).ainvoke({"messages": "tell ops"}, config("t"))
-    assert ("__interrupt__" in out, len(sent)) == (False, 2)
-
-
 async def test_a_fork_of_the_graph_around_asks_before_it_writes_again() -> None:
     """N23, X20, R03: what the other branch of the history did is done; a request after it in its own branch is not."""
     sent: list[str] = []
@@ -188,12 +175,6 @@ async def test_a_write_that_was_cut_off_inside_is_asked_about(again: str) -> Non
     assert (out["__interrupt__"][0].value["kind"], len(sent)) == ("effect", 1)
     out = await outer.ainvoke(Command(resume="it happened"), config("t"))
     assert ("__interrupt__" in out, len(sent)) == (False, 1)
-
-
-def test_settings_that_cannot_be() -> None:
-    """S5: they are refused where the graph is made."""
-    with pytest.raises(ConfigError, match=r"there is no confrm; did you mean confirm"):
-        build_graph(ScriptedModel(), settings={"confrm": "never"})
 
 
 async def test_others_spoke_after_the_user() -> None:

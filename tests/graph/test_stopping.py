@@ -1,7 +1,6 @@
 """Asked to stop, a run stops at a clean point and keeps everything; resumed, it goes on and repeats no call."""
 
 import asyncio
-import json
 import os
 import signal
 import threading
@@ -83,23 +82,6 @@ def test_asked_twice_it_waits_for_nothing(shell: Shell) -> None:
         asked = shell("resume", "mine")
     assert asked.exit_code == 3
     assert "Did it happen?" in asked.stderr
-
-
-def test_a_model_at_work_may_end_before_the_command_is_terminated(shell: Shell) -> None:
-    """C06, R05: what it said is kept and charged; the next call is made by whoever goes on."""
-
-    def terminating(messages: list[Any], tools: list[Any]) -> Any:
-        os.kill(os.getpid(), signal.SIGTERM)
-        return call("list_files")
-
-    plan = submit_plan([{"content": "Count the files", "done_when": ["there is a count"], "tools": ["list_files"]}])
-    execute = [terminating, finish_step("3 files", "s1.1")]
-    with scripted(shell, triage=[plan], execute=execute) as model:
-        done = shell.run("--yes", "--thread", "mine", "--json")
-        assert (done.exit_code, json.loads(done.stdout)["status"]) == (143, "running")
-        assert [request.role for request in model.requests] == ["triage", "execute"]
-        gone_on = json.loads(shell("resume", "mine", "--json").stdout)
-    assert (gone_on["status"], gone_on["spent"]["model_calls"]) == ("completed", 4)
 
 
 async def test_a_server_stops_all_its_runs_at_sigterm() -> None:

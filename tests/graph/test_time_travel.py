@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from langgraph.types import Command
 
 from donewhen import Agent, StaleAnswer
 from donewhen.agent.storage import open_storage
@@ -80,19 +79,6 @@ async def test_a_fork_with_another_plan_asks_for_that_plan() -> None:
     run = await agent.resume("t", edited)
     assert (run.status, run.pending[0]["kind"], len(outbox.sent)) == ("waiting", "tool", 1)
     run = await agent.resume("t", "no")
-    assert len(outbox.sent) == 1
-
-
-async def test_the_old_branch_stays() -> None:
-    """LANGGRAPH §4: what was there before the fork can be read, and gone back to."""
-    agent, outbox, history = await finished()
-    before = next(snapshot for snapshot in history if snapshot.next == ("confirm",))
-    await agent.graph.ainvoke(None, before.config)
-    assert (await agent.get("t")).status == "waiting"
-    leaf = await agent.graph.aget_state(history[0].config)
-    assert leaf.values["outcome"]["status"] == "completed"
-    out = await agent.graph.ainvoke(Command(resume="approve"), config("t"))
-    assert out["__interrupt__"][0].value["kind"] == "effect"
     assert len(outbox.sent) == 1
 
 

@@ -54,16 +54,6 @@ async def test_an_answer_that_proves_nothing_is_sent_back_once() -> None:
     assert "its goal_check does not hold" in model.requests[-1].text
 
 
-async def test_what_is_not_proven_makes_the_outcome_partial() -> None:
-    """D06: every step is done, and the user is still without what was asked for."""
-    model = planned(*[delivered("I do not know the time.", met=False)] * 2)
-    flow = await play(model, [clock], effects={"clock": "read"})
-    model.assert_exhausted()
-    assert flow.status == "partial"
-    assert "the time in Tokyo is stated" in flow.run.answer
-    assert [row["status"] for row in (flow.run.receipt or {})["steps"]] == ["done", "done"]
-
-
 async def test_a_check_of_the_goal_is_run_by_the_runtime() -> None:
     """D06: its observation is `goal.1`; the model's word plays no part."""
     check = {"tool": "clock", "arguments": {}, "expect": {"contains": "Tokyo"}}

@@ -130,20 +130,6 @@ async def test_reject_with_words_plans_again() -> None:
     model.assert_exhausted()
 
 
-async def test_the_same_plan_again_is_another_question() -> None:
-    """C04: an answer that comes late, for the plan rejected before, does not approve its identical successor."""
-    model = scripted([submit_plan([step("s1")]), submit_plan([step("s1")])], deliver=())
-    agent = Agent(model, storage="memory:")
-    first = await paused(agent)
-    id = first.pending[0]["id"]
-    second = await agent.resume(first.thread_id, {id: "change: think again"})
-    assert second.pending[0]["revision"] == first.pending[0]["revision"]
-    for late in ({id: "approve"}, {first.pending[0]["interrupt_id"]: "approve"}):
-        with pytest.raises(StaleAnswer):
-            await agent.resume(first.thread_id, late)
-    assert await agent.get(first.thread_id) == second
-
-
 @pytest.mark.parametrize(
     "value",
     ["", pytest.param({"a": object()}, id="an-object"), "\ud83d", b"yes", {"approved": True, "rejected": True}],

@@ -69,47 +69,29 @@ async def test_nothing_happens_before_an_interrupt_again() -> None:
     model, outbox = sending(call("send", to="ann", text="hi")), Outbox()
     agent = Agent(model, [outbox.tool()], storage="memory:")
     run = await agent.start("do it")
-    for _ in range(2):
-        told = [event["type"] async for event in agent.stream_resume(run.thread_id, {"nonsense": 1})]
-        assert told in (["started", "waiting"], ["started", "question", "waiting"])
-    assert len(model.requests) == 1
-    run = await agent.resume(run.thread_id, "approve")
-    assert run.pending[0]["kind"] == "tool"
-    for _ in range(2):
-        told = [event["type"] async for event in agent.stream_resume(run.thread_id, {"nonsense": 1})]
-        assert told in (["started", "waiting"], ["started", "question", "waiting"])
-    assert len(model.requests) == 2
-    assert outbox.sent == []
-    run = await agent.resume(run.thread_id, "approve")
+    for asked, kind in ((1, "plan"), (2, "tool")):
+        assert run.pending[0]["kind"] == kind
+        for _ in range(2):
+            told = [event["type"] async for event in agent.stream_resume(run.thread_id, {"nonsense": 1})]
+            assert told in (["started", "waiting"], ["started", "question", "waiting"])
+        assert (len(model.requests), outbox.sent) == (asked, [])
+        run = await agent.resume(run.thread_id, "approve")
     assert (run.status, len(outbox.sent)) == ("completed", 1)
     assert run.spent["model_calls"] == len(model.requests) + len(model.audits) == 4
 
 
-async def test_all_open_questions_are_listed_and_plain_answers_go_to_the_first() -> None:
-    """C07: each with its id; what is asked now comes first, and names the others. Who knows one interrupt at a time is
-    asked them one after the other."""
-    agent = Agent(two_questions(), storage="memory:", settings=ALONE)
-    run = await agent.start("do it")
-    assert [(pause["id"], pause["question"]) for pause in run.pending] == [
-        ("s1.q1", "Which colour?"),
-        ("s2.q1", "Which size?"),
-    ]
-    snapshot = await agent.graph.aget_state(config(run.thread_id))
-    (interrupt,) = snapshot.interrupts  # clients break on several
-    assert [other["id"] for other in interrupt.value["others"]] == ["s2.q1"]
-    assert "Which size?" in interrupt.value["action_requests"][0]["description"]
-    run = await agent.resume(run.thread_id, "blue")
-    assert [pause["id"] for pause in run.pending] == ["s2.q1"]
-    assert (await agent.resume(run.thread_id, "large")).status == "completed"
-
-
 @pytest.mark.parametrize("order", [["s1.q1", "s2.q1"], ["s2.q1", "s1.q1"]])
-async def test_questions_are_answered_in_any_order(order: list[str]) -> None:
-    """C07: the answered step goes on at once; the question asked first is asked again under the same id."""
-    model = two_questions()
+async def test_questions_are_listed_and_answered_in_any_order(order: list[str]) -> None:
+    """C07: each has its id; what is asked now comes first, names the others, and takes a plain answer. The answered
+    step goes on at once; the question asked first is asked again under the same id."""
+    model, asks = two_questions(), {"s1.q1": "Which colour?", "s2.q1": "Which size?"}
     agent = Agent(model, storage="memory:", settings=ALONE)
     first = await agent.start("do it")
-    second = await agent.resume(first.thread_id, {order[0]: "blue"})
+    assert {pause["id"]: pause["question"] for pause in first.pending} == asks
+    (interrupt,) = (await agent.graph.aget_state(config(first.thread_id))).interrupts  # clients break on several
+    assert [other["id"] for other in interrupt.value["others"]] == ["s2.q1"]
+    assert "Which size?" in interrupt.value["action_requests"][0]["description"]
+    second = await agent.resume(first.thread_id, "blue" if order[0] == "s1.q1" else {order[0]: "blue"})
     assert second.status == "waiting"
     assert [pause["id"] for pause in second.pending] == [order[1]]
     assert second.steps[order[0][:2]]["status"] == "done"
@@ -120,10 +102,8 @@ async def test_questions_are_answered_in_any_order(order: list[str]) -> None:
             await agent.resume(first.thread_id, late)
     run = await agent.resume(first.thread_id, {order[1]: "large"})
     assert run.status == "completed"
-    assert {q["question"]: q["answer"] for q in (run.receipt or {})["questions"]} == {
-        ("Which colour?" if order[0] == "s1.q1" else "Which size?"): "blue",
-        ("Which size?" if order[0] == "s1.q1" else "Which colour?"): "large",
-    }
+    said = {row["question"]: row["answer"] for row in (run.receipt or {})["questions"]}
+    assert said == {asks[order[0]]: "blue", asks[order[1]]: "large"}
     model.assert_exhausted()
 
 

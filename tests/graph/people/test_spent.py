@@ -6,19 +6,7 @@ from typing import Any
 import pytest
 
 from donewhen import Agent, Limits, Settings
-from donewhen.testing import (
-    ScriptedModel,
-    WireServer,
-    ask_user,
-    audit,
-    call,
-    fault,
-    finish_step,
-    give_up,
-    reply,
-    submit_plan,
-)
-from tests.kit.wired import wired
+from donewhen.testing import ScriptedModel, ask_user, audit, call, finish_step, give_up, reply, submit_plan
 
 UNIT = {"triage": 1, "plan": 10, "execute": 100, "judge": 1000, "deliver": 10_000}
 """Input tokens of one call, by role: each digit of the sum counts the calls of a role."""
@@ -130,17 +118,6 @@ async def test_what_was_granted_is_not_granted_to_the_next_request() -> None:
         assert (run.spent["rounds"], run.limits["rounds"]) == (1, 1)
         run = await agent.resume("t", "extend rounds 5")
         assert (run.status, run.limits["rounds"]) == ("completed", 6)
-
-
-async def test_repeated_requests_count_against_the_limit_of_calls() -> None:
-    """R05, X08: every one that reaches the provider is a call, and none is made beyond the limit."""
-    busy = fault(status=503, headers={"retry-after": "0"})
-    with WireServer([busy, busy, busy]) as server:
-        settings = Settings(limits=Limits(model_calls=3), on_exhausted="deliver")
-        run = await Agent(wired(server), storage="memory:", settings=settings).start("go")
-        assert len(server.requests) == run.spent["model_calls"] == 3
-    assert (run.status, (run.outcome or {})["code"]) == ("exhausted", "out_of_budget")
-    assert run.answer
 
 
 async def test_a_question_about_a_limit_names_the_others_that_would_not_last() -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from donewhen.agent.cli.result import Exit
 from donewhen.state.errors import ModelError
-from donewhen.testing import ScriptedModel, call, finish_step, submit_plan
+from donewhen.testing import call, finish_step, submit_plan
 from tests.kit.flows import FREE, play, steps
 from tests.kit.screens.shell import one_object, scripted, user_in
 
@@ -45,15 +45,6 @@ async def test_when_even_the_reserve_is_gone_code_writes_the_answer() -> None:
     assert (flow.status, flow.run.answer) == ("completed", "2 of 2 steps done.\n\n- Done: one — ONE\n- Done: two — TWO")
 
 
-async def test_what_planning_used_up_is_said_by_code() -> None:
-    """D03: with nothing left, and nothing done, no call is made for words."""
-    model = ScriptedModel(roles={"triage": [submit_plan(["one"])]})
-    flow = await play(model, settings={**FREE, "limits": {"model_calls": 1}, "on_exhausted": "deliver"})
-    model.assert_exhausted()
-    assert flow.status == "exhausted"
-    assert flow.run.answer.startswith("The budget is used up: the limit of model_calls for the run was reached")
-
-
 def test_the_command_delivers_where_nobody_can_be_asked(tmp_path: Path) -> None:
     """D03: without a terminal, with the plan approved beforehand; a person comes only if --on-exhausted says ask."""
     shell = user_in(tmp_path)
@@ -62,12 +53,3 @@ def test_the_command_delivers_where_nobody_can_be_asked(tmp_path: Path) -> None:
     told: dict[str, Any] = one_object(done)
     assert (done.exit_code, told["status"]) == (Exit.PARTIAL, "exhausted")
     assert told["answer"].startswith("There are 3.\n\n- Not done (exhausted): Write it down")
-
-
-def test_the_command_stops_at_the_deadline(tmp_path: Path) -> None:
-    """D03: nothing is asked after it."""
-    shell = user_in(tmp_path)
-    with scripted(shell):
-        done = shell.run("--yes", "--deadline", "2020-01-01T08:00+01:00")
-    assert done.exit_code == Exit.PARTIAL
-    assert "the deadline, 2020-01-01T08:00+01:00, has passed" in done.stdout

@@ -98,15 +98,3 @@ async def test_a_draft_out_of_rounds_or_budget_keeps_the_quick_plan() -> None:
     model.assert_exhausted()
     assert flow.run.pending[0]["kind"] == "plan"
     assert any("model_calls was reached" in event["text"] for event in flow.told("note"))
-
-
-async def test_a_refused_plan_is_never_what_is_fallen_back_on() -> None:
-    """P04: after "no" to a plan, a failing draft does not bring the same plan again."""
-    model = steps([], {}, triage=[submit_plan(["bad idea"]), SKETCH], draft=["hm", "hm", "hm"], deliver=[])
-    flow = await play(model, settings=Settings(), answers=[{"type": "reject", "message": "not that"}])
-    model.assert_exhausted()
-    assert flow.run.pending[0]["plan"]["title"] == "Sketch"
-    feedback = model.requests[1]
-    assert "<feedback>\n" in feedback.text
-    assert "not that" in feedback.text
-    assert "bad idea" in re.findall(r"<proposal>\n(.*)\n</proposal>", unfenced(feedback.text))[0]

@@ -114,22 +114,10 @@ async def test_the_planner_finds_tools_too() -> None:
     assert MADE == ["thing_001", "forecast", "post"]
 
 
-async def test_few_tools_need_no_search() -> None:
-    """P13: nothing of all this is said where all tools are shown; a call of it is a correction."""
-    model = one_step([call("find_tools", query="x"), finish_step("x", "s1.1")], tools=["post"])
-    flow = await play(model, [WEATHER, MAIL], settings={**FREE, "on_failure": "deliver"})
-    assert all("find_tools" not in request.tool_names for request in model.requests)
-    assert "find_tools is not legal here" in flow.told("correction")[0]["text"]
-
-
 async def test_a_step_without_tools_sees_a_line_of_those_that_change_something() -> None:
     """N70, P13: it is offered what reads; any other tool is found first, and is then offered behind all others."""
     MADE.clear()
-    replies = [
-        call("find_tools", query="send a letter"),
-        call("post", x="hello"),
-        finish_step("posted", "s1.1"),
-    ]
+    replies = [call("find_tools", query="send a letter"), call("post", x="hello"), finish_step("posted", "s1.1")]
     model = one_step(replies, tools=None)
     flow = await play(model, [WEATHER, MAIL], settings={**FREE, "approvals": "never"})
     assert flow.status == "completed"

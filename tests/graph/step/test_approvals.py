@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import settings as examples
 from hypothesis import strategies as st
 
-from donewhen import Agent, Limits, Settings, wait
+from donewhen import Agent, Settings, wait
 from donewhen.agent.run import Run
 from donewhen.testing import ScriptedModel, call, finish_step, submit_plan
 from tests.kit.runs import Outbox, drawn, scripted, sending, step
@@ -44,15 +44,6 @@ async def test_an_approved_call_costs_no_model_call_and_no_round() -> None:
         "step": "s1",
     }  # fmt: skip
     model.assert_exhausted()
-
-
-async def test_an_approved_call_runs_without_rounds_left() -> None:
-    """X15, X08: the budget of rounds is for decisions; this one was made."""
-    outbox = Outbox()
-    agent, run = await at_the_call(sending(HI), outbox, step_limits=Limits(rounds=1), on_exhausted="deliver")
-    ended = await agent.resume(run.thread_id, "approve")
-    assert len(outbox.sent) == 1
-    assert ended.status == "exhausted"
 
 
 json_values = st.recursive(

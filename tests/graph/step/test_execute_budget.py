@@ -82,18 +82,6 @@ async def test_a_reply_with_more_calls_than_are_left_makes_those_it_may() -> Non
     assert [p["exhausted"] for p in flow.pauses] == ["tool_calls", "tool_calls"]
 
 
-async def test_a_rejected_call_needs_no_budget() -> None:
-    """X15, X08: it is answered although nothing is left to make calls with."""
-    desk = Desk()
-    calls = [call("look", what="a"), call("send", to="Ann")]
-    model = one_step([calls, finish_step("ok", "s1.1")], tools=["look"])
-    settings = limited(step_limits={"tool_calls": 2})
-    flow = await play(model, desk.tools(), settings=settings, answers=["no"])
-    model.assert_exhausted()
-    assert flow.status == "completed"
-    assert flow.run.spent["tool_calls"] == 1
-
-
 CHECKED = [
     {"text": w, "check": {"tool": "holds", "arguments": {"what": w}, "expect": "ok"}} for w in ("one", "two", "three")
 ]

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from donewhen.testing import ask_user, call, finish_step, finish_task, give_up
-from tests.kit.flows import last_told, one_step, play, requests, steps
+from tests.kit.flows import one_step, play, requests, steps
 from tests.kit.runs import last_seen
 
 EFFECTS: dict[str, Any] = {"look": "read"}
@@ -145,28 +145,6 @@ async def test_finishing_the_task_does_not_wait_for_open_questions() -> None:
     model.assert_exhausted()
     assert flow.status == "partial"
     assert [flow.step(id)["status"] for id in ("s1", "s2", "s3")] == ["skipped", "done", "skipped"]
-
-
-async def test_a_failed_step_leaves_a_waiting_sibling_its_chance() -> None:
-    """X09, X10: the question comes first; then the failure is dealt with."""
-    model = steps(
-        PARALLEL, {"s1": [ask_user("Which?"), finish_step("one", ("s1.1", "this"))], "s2": [give_up("broken")]}
-    )
-    settings = {"confirm": "never", "on_failure": "deliver"}
-    flow = await play(model, [look], effects=EFFECTS, settings=settings, answers=["this one"])
-    model.assert_exhausted()
-    assert flow.status == "partial"
-    assert [flow.step(id)["status"] for id in ("s1", "s2", "s3")] == ["done", "failed", "blocked"]
-
-
-async def test_a_printed_question_is_answered_in_plain_text() -> None:
-    """X16, X02: models without tool calling; the question may stand in `speak`."""
-    model = one_step(['{"action": "ask_user", "speak": "Which year?"}', finish_step("2023", ["s1.1"])])
-    flow = await play(model, answers=["2023"])
-    model.assert_exhausted()
-    assert flow.pauses[0]["question"] == "Which year?"
-    assert requests(model, "s1")[-1].messages[-1].type == "human"
-    assert last_told(model).startswith("[s1.1] user ok")
 
 
 async def test_the_same_words_after_a_change_are_about_the_next_thing() -> None:

@@ -346,20 +346,6 @@ async def test_a_tool_may_say_that_an_error_before_does_not_matter() -> None:
     assert (flow.status, flow.pauses, calls) == ("completed", [], 2)
 
 
-async def test_wrong_arguments_never_reach_the_tool() -> None:
-    """X06, honest: LangChain refuses them before the body is entered."""
-    made: list[int] = []
-
-    def pay(order: int) -> str:
-        """Pay an order."""
-        made.append(order)
-        return "paid"
-
-    model = one_step([call("pay", order="A1"), call("pay", order=1), finish_step("paid", "s1.1")], tools=["pay"])
-    flow = await play(model, [pay], effects={"pay": "write"}, settings=FREE)
-    assert (flow.status, flow.pauses, made) == ("completed", [], [1])
-
-
 async def test_a_failure_by_its_own_status_and_a_failed_reading_are_certain() -> None:
     """N19, X07, honest: it may be tried again at once; nobody is asked, and nothing is said of effects."""
     made: list[str] = []

@@ -7,8 +7,7 @@ import pytest
 from langchain_core.messages import ToolMessage
 from langchain_core.tools import InjectedToolCallId, StructuredTool, ToolException
 
-from donewhen import Agent
-from donewhen.testing import ScriptedModel, call, finish_step, give_up, submit_plan
+from donewhen.testing import call, finish_step, give_up, submit_plan
 from tests.kit.flows import FREE, one_step, play, steps
 from tests.kit.runs import Outbox, last_seen
 
@@ -93,41 +92,6 @@ async def test_what_an_unfinished_attempt_did_is_not_repeated_unasked(
     assert [pause["kind"] for pause in flow.pauses] == ["effect"]
     assert "already made, by step s1, which did not finish" in flow.pauses[0]["question"]
     assert (flow.status, len(outbox.sent)) == ("completed", times)
-
-
-async def test_a_write_that_failed_for_certain_may_be_tried_again() -> None:
-    """X20, X07: also by the next attempt; it was not made."""
-    tries: list[str] = []
-
-    def send(to: str, text: str) -> str:
-        """Send."""
-        tries.append(to)
-        if len(tries) < 3:
-            raise ValueError("no such address")
-        return "sent"
-
-    model = steps([{"content": "do it", "tools": ["send"]}], {"s1": [HELLO, HELLO, give_up("no")], "s2": [HELLO, done]},
-                  plan=[AGAIN])  # fmt: skip
-    flow = await play(model, [send], effects={"send": "write"})
-    assert (flow.status, flow.pauses, len(tries)) == ("completed", [], 3)
-
-
-@pytest.mark.parametrize("ends", [done, give_up("the disk is full")], ids=["done", "failed"])
-async def test_the_next_request_repeats_what_was_done_and_asks_about_what_failed(ends: Any) -> None:
-    """X20, D04: the same message a day later is another message; what a failed attempt has sent is asked about."""
-    outbox = Outbox()
-    planned = submit_plan([{"content": "send it", "tools": ["send"]}])
-    model = ScriptedModel(
-        roles={"triage": [planned, planned], "execute": [HELLO, ends, HELLO, done], "deliver": ["Sent."] * 2},
-        strict=False,
-    )
-    agent = Agent(model, [outbox.tool()], storage="memory:", settings={**FREE, "on_failure": "deliver"})
-    async with agent:
-        run = await agent.start("Send hello", thread_id="t")
-        assert (await agent.start("Send hello again", thread_id="t")).status == (
-            "completed" if run.status == "completed" else "waiting"
-        )
-    assert len(outbox.sent) == (2 if run.status == "completed" else 1)
 
 
 @pytest.mark.parametrize(
