@@ -19,8 +19,9 @@ def look(what: str) -> str:
 
 
 async def test_rounds_without_anything_new_are_noticed() -> None:
-    """X11: speech and repeated results alike; said to the model, and once to the user."""
-    replies: list[Any] = [SAME, "Hm.", SAME, "Well.", "So.", "Er.", "Oh.", call("look", what="b")]
+    """X11: speech and repeated results alike: said to the model, once to the user, and in the receipt, which has the
+    longest row of such rounds and the calls that were repeated; `show` has both."""
+    replies: list[Any] = [SAME, "Hm.", SAME, "Well.", "So.", SAME, "Oh.", call("look", what="b")]
     model = one_step([*replies, finish_step("ok", "s1.1")])
     flow = await play(model, [look], effects=READ)
     told = [m.messages[-1].text for m in requests(model, "s1")]
@@ -28,20 +29,13 @@ async def test_rounds_without_anything_new_are_noticed() -> None:
     assert "in 5 rounds" in told[6]
     assert "in 6 rounds" in told[7]
     assert [e["text"] for e in flow.told("note")] == ["Step s1: nothing new in 5 rounds."]
-
-
-async def test_the_receipt_says_what_led_nowhere() -> None:
-    """X11: the longest row of rounds without anything new, and the calls that were repeated; `show` has both."""
-    model = one_step([SAME, "Hm.", SAME, "So.", "Er.", SAME, call("look", what="b"), "Ah.", finish_step("ok", "s1.1")])
-    flow = await play(model, [look], effects=READ)
-    model.assert_exhausted()
     assert flow.run.receipt is not None
     (row,) = flow.run.receipt["steps"]
-    assert row["silent_rounds"] == 5
+    assert row["silent_rounds"] == 6
     assert row["repeated"] == [{"tool": "look", "arguments": {"what": "a"}, "times": 3}]
     terminal = Terminal(Console(), live=False, interactive=False, marks=UNICODE_MARKS)
     shown = [text.strip() for text, _ in receipt_lines(flow.run.receipt, terminal, details=True)]
-    assert "nothing new in 5 rounds" in shown
+    assert "nothing new in 6 rounds" in shown
     assert 'look(what="a") 3 times, with the same result' in shown
 
 
