@@ -81,6 +81,7 @@ async def test_an_edit_in_every_shape(value: Any) -> None:
     [
         ([{"op": "replace", "path": "/steps/1/content", "value": "x"}], "a JSON Patch is no answer"),
         ({"steps": [{"id": "s1", "content": "x"}] * 2}, "ids are unique"),
+        ({"plan": {"steps": []}}, "at least one step"),
         ({"steps": STEPS, "limits": {"rouns": 9999}}, "“rouns” is no limit"),
         ({"steps": [{"content": "x", "depends_on": ["s7"]}]}, "'s7', which is not a step"),
         (as_text("send"), "of send, not"),

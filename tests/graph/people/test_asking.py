@@ -5,8 +5,9 @@ from typing import Any
 import pytest
 from langchain_core.tools import StructuredTool
 
+from donewhen import Limits, Settings
 from donewhen.state.people.payload import call_text, message_text, payload
-from donewhen.testing import ask_user, call, finish_step, give_up, submit_plan
+from donewhen.testing import answer, ask_user, call, finish_step, give_up, submit_plan
 from tests.kit.flows import FREE, play, steps
 from tests.kit.pauses import pending
 from tests.kit.runs import Outbox, said, scripted, sending, step
@@ -172,3 +173,12 @@ async def test_an_answer_given_in_planning_can_be_cited() -> None:
     assert all(f"[{id}]" in model.requests[3].text for id in ("p.1", "p.2", "p.3"))
     assert flow.status == "completed"
     assert [row["id"] for row in (flow.run.receipt or {})["questions"]] == ["p.1", "p.3"]
+
+
+async def test_the_planner_is_offered_one_as_well() -> None:
+    """H13: it asks again once more may be asked."""
+    model = scripted([ask_user("Which year?"), ask_user("Which year?"), answer("2024.")], deliver=())
+    flow = await play(model, settings=Settings(limits=Limits(questions=0)), answers=["extend", "2024"])
+    assert [pause["kind"] for pause in flow.pauses] == ["budget", "question"]
+    assert flow.status == "completed"
+    model.assert_exhausted()

@@ -181,6 +181,7 @@ async def test_an_edited_plan_is_what_runs() -> None:
     ("change", "said_why"),
     [
         ({"content": "  "}, "blank"),
+        ({"depends_on": ["s1"]}, "itself"),
         ({"tools": ["sned"]}, "did you mean send"),
         ({"done_when": [{"text": "x", "check": {"tool": "send", "arguments": {}}}]}, "not read-only"),
     ],

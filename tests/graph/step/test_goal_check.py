@@ -191,8 +191,14 @@ async def test_a_judge_sees_the_evidence_and_not_the_claim() -> None:
 
 @pytest.mark.parametrize(
     "verdict",
-    ["I think so.", call("audit", sentences=[], goal={"met": "yes", "missing": []}), call("other"), [audit()] * 2],
-    ids=["words", "nothing of a sentence", "another tool", "two"],
+    [
+        "I think so.",
+        call("audit", sentences=[{"n": 1, "shown": "perhaps"}], goal={"met": "yes", "missing": []}),
+        call("audit", sentences=[], goal={"met": "yes", "missing": []}),
+        call("other"),
+        [audit()] * 2,
+    ],
+    ids=["words", "no verdict", "nothing of a sentence", "another tool", "two"],
 )
 async def test_a_judge_that_gives_no_verdict_is_never_passed(verdict: Any) -> None:
     """DESIGN 5: fail closed."""
