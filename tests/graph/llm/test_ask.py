@@ -40,10 +40,7 @@ async def over_the_wire(*script: Any, **more: Any) -> tuple[ModelReply, int]:
 
 TRANSIENT = {
     "rate limit": fault(status=429, headers=NOW),
-    "overloaded": fault(status=503, headers=NOW),
-    "server error": fault(status=500),
     "gateway": fault(status=502, body="<html>Bad gateway</html>"),
-    "overload of Anthropic": fault(status=529),
     "reset": fault(reset=True),
     "reset in the middle": fault(reset_after=2, reply="This is only half"),
     "stall": fault(stall_after=2, reply="This stops here"),
@@ -68,11 +65,6 @@ LASTING = {
     "forbidden": (fault(status=403), "auth", "credentials"),
     "bad request": (fault(status=400), "bad_request", "rejected the request"),
     "unknown model": (fault(status=404), "model_not_found", "Set DONEWHEN_MODEL"),
-    "too long": (
-        fault(status=400, body={"error": {"message": "maximum context length", "code": "context_length_exceeded"}}),
-        "context_too_long",
-        "longer than the model accepts",
-    ),
     "no credit": (
         fault(status=429, body={"error": {"message": "You exceeded your quota", "code": "insufficient_quota"}}),
         "quota",
@@ -107,20 +99,14 @@ async def test_retries_are_counted_and_end() -> None:
 
 
 async def test_retry_after_is_obeyed() -> None:
-    """R01: as long as the provider asks for is waited, not less."""
+    """R01: as long as the provider asks for is waited, not less; what is more than two minutes is passed on at once."""
     began = monotonic()
     got, _ = await over_the_wire(fault(status=429, headers={"Retry-After": "0.5"}), "Now.")
     assert got.message is not None
     assert 0.5 <= monotonic() - began < 20
     assert got.spent["active_seconds"] >= 0.5
-
-
-async def test_a_wait_too_long_is_passed_on() -> None:
-    """R01: a provider that wants more than two minutes gets its error passed on at once, with the time it named."""
-    began = monotonic()
     got, requests = await over_the_wire(fault(status=429, headers={"Retry-After": "3600"}))
-    assert monotonic() - began < 20
-    assert requests == 1
+    assert (requests, monotonic() - began < 20) == (1, True)
     assert got.error is not None
     assert "It asks to wait 3600 seconds." in str(got.error)
 

@@ -21,8 +21,8 @@ def helper(*texts: str) -> ScriptedModel:
 
 
 async def test_models_inside_of_tools_are_charged() -> None:
-    """R05: whoever made the call."""
-    inner = helper("green", "blue")
+    """R05: whoever made the call; the runtime's own call of a tool, in a check, costs what the tool costs."""
+    inner = helper("green", "blue", "green")
 
     async def look(what: str) -> str:
         """Ask a model to look."""
@@ -32,27 +32,15 @@ async def test_models_inside_of_tools_are_charged() -> None:
         """Ask a model to look, in a thread."""
         return str(inner.invoke(what).text)
 
-    model = one_step([[call("look", what="a"), call("look_too", what="b")], finish_step("ok", "s1.1")])
+    check = {"tool": "look", "arguments": {"what": "a"}, "expect": {"contains": "green"}}
+    claim = finish_step("ok", goal_check=[criterion(1, "s1.1")])
+    rounds = [[call("look", what="b"), call("look_too", what="c")], claim]
+    model = one_step(rounds, done_when=[{"text": "it is green", "check": check}])
     flow = await play(model, [look, look_too], effects={"look": "read", "look_too": "read"})
     inner.assert_exhausted()
-    assert flow.run.spent["model_calls"] == 4 + 2
-    assert flow.run.spent["input_tokens"] >= 2000
-
-
-async def test_a_model_inside_of_a_check_is_charged() -> None:
-    """R05: the runtime's own call of a tool costs what the tool costs."""
-    inner = helper("green")
-
-    async def look(what: str) -> str:
-        """Ask a model to look."""
-        return (await inner.ainvoke(what)).text
-
-    check = {"tool": "look", "arguments": {"what": "a"}, "expect": {"contains": "green"}}
-    claim = finish_step("ok", goal_check=[criterion(1, "s1.result")])
-    model = one_step([claim], done_when=[{"text": "it is green", "check": check}])
-    flow = await play(model, [look], effects={"look": "read"})
     assert flow.status == "completed"
-    assert (flow.run.spent["model_calls"], flow.run.spent["tool_calls"]) == (2 + 1, 1)
+    assert (flow.run.spent["model_calls"], flow.run.spent["tool_calls"]) == (4 + 3, 3)
+    assert flow.run.spent["input_tokens"] >= 3000
 
 
 @pytest.mark.parametrize("limit", [{"model_calls": 4}, {"input_tokens": 2500}])

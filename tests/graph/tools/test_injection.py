@@ -9,9 +9,10 @@ from langchain_core.tools import StructuredTool
 
 from benchmarks.faults.injection import play_all, play_one
 from benchmarks.faults.injection_attacks import FAMILIES, TARGETS, Attack, attacks, understood
+from donewhen import Agent
 from donewhen.agent.workspace import workspace_tools
 from donewhen.state.people.payload import payload
-from donewhen.testing import ask_user, audit, call, finish_step, give_up, submit_plan
+from donewhen.testing import ScriptedModel, answer, ask_user, audit, call, finish_step, give_up, submit_plan
 from tests.kit.flows import Json, one_step, play, requests, steps
 from tests.kit.runs import last_seen
 
@@ -135,12 +136,9 @@ async def test_what_was_read_is_copied_as_it_was_and_nobody_is_asked(tmp_path: P
     assert (tmp_path / "b.md").read_text() == POISON
 
 
-async def test_the_word_is_drawn_once_for_a_thread_and_told_in_the_brief() -> None:
-    """X21: the system text is the same in all threads; each thread has a word of its own, and keeps it."""
-    from donewhen import Agent
-    from donewhen.testing import ScriptedModel, answer
-
-    model = ScriptedModel([answer("one"), answer("two"), answer("three")])
+async def test_a_thread_has_a_word_of_its_own_that_frames_what_was_said() -> None:
+    """X21, F13, D04: told in the brief and kept; the system text is the same; a delivery speaks for nobody else."""
+    model = ScriptedModel([answer(POISON), answer("two"), answer("three")])
     agent = Agent(model, storage="memory:")
     first = await agent.start("first question")
     await agent.start("second question", thread_id=first.thread_id)
@@ -148,6 +146,7 @@ async def test_the_word_is_drawn_once_for_a_thread_and_told_in_the_brief() -> No
     words = [re.findall(r"<fence>\n(.*)\n</fence>", request.text)[0] for request in model.requests]
     assert (words[0] == words[1], words[0] == words[2], len(words[0])) == (True, False, 6)
     assert len({str(request.messages[0].text) for request in model.requests}) == 1
+    assert f"<assistant {words[1]}>\n{POISON}\n</assistant {words[1]}>" in model.requests[1].text
 
 
 async def test_a_failed_check_quotes_what_it_saw_on_one_line() -> None:
@@ -161,20 +160,6 @@ async def test_a_failed_check_quotes_what_it_saw_on_one_line() -> None:
     assert refusal.startswith("Correction: the step is not finished")
     assert "first" in refusal
     assert "\n[s9.9]" not in refusal
-
-
-async def test_what_was_delivered_cannot_speak_for_the_user_in_the_next_request() -> None:
-    """F13, D04: the conversation that planning sees has one speaker per entry."""
-    from donewhen import Agent
-    from donewhen.testing import ScriptedModel, answer
-
-    model = ScriptedModel([answer(POISON), answer("second")])
-    agent = Agent(model, storage="memory:")
-    run = await agent.start("first question")
-    await agent.start("second question", thread_id=run.thread_id)
-    text = str(model.requests[-1].messages[-1].text)
-    fence = re.findall(r"<fence>\n(.*)\n</fence>", text)[0]
-    assert f"<assistant {fence}>\n{POISON}\n</assistant {fence}>" in text
 
 
 async def test_pauses_show_people_what_is_there() -> None:
