@@ -45,6 +45,14 @@ THREAD_IDS = [
     " ",
     "x" * 255,
 ]
+TOP: RunnableConfig = {"configurable": {"thread_id": "t", "checkpoint_ns": ""}}
+"""Where the first checkpoint of a thread is put."""
+
+
+async def put_checkpoint(saver: Any, place: RunnableConfig, id: str, source: str = "loop", **more: Any) -> Any:
+    """Put an empty checkpoint behind a place and return where it stands; `more` is its content."""
+    metadata = {"source": source, **({"parents": more.pop("parents")} if "parents" in more else {})}
+    return await saver.aput(place, cast("Checkpoint", {**empty_checkpoint(), "id": id, **more}), metadata, {})
 
 
 @pytest.fixture(params=STORAGES)
@@ -290,11 +298,8 @@ async def test_metadata_is_filtered_and_filter_keys_are_data(storage: Storage) -
 async def test_what_a_node_wrote_is_on_the_disk_at_once(tmp_path: Path) -> None:
     """R05, T: it is read at once by whoever asks, is on the disk before its checkpoint, and what fails is said."""
     storage = open_storage(f"sqlite:///{tmp_path}/runs.db")
-    place: RunnableConfig = {"configurable": {"thread_id": "t", "checkpoint_ns": "", "checkpoint_id": "1"}}
     async with storage.session("t") as (saver, _), storage.reader() as (reader, _):
-        checkpoint = {**empty_checkpoint(), "id": "1"}
-        before: RunnableConfig = {"configurable": {"thread_id": "t", "checkpoint_ns": ""}}
-        await saver.aput(before, cast("Checkpoint", checkpoint), {}, {})
+        place = await put_checkpoint(saver, TOP, "1", "")
         await saver.aput_writes(place, [("first", 1)], "task")
         found = await reader.aget_tuple(place)
         assert found is not None
@@ -311,17 +316,15 @@ async def test_what_a_node_wrote_is_on_the_disk_at_once(tmp_path: Path) -> None:
 async def test_what_can_be_had_again_goes_with_what_comes_next(kind: str, tmp_path: Path) -> None:
     """R05: an input, and what a task wrote whose reply is in the store; never less than when the session ends."""
     storage = open_storage(fresh_url(kind, tmp_path))
-    first: RunnableConfig = {"configurable": {"thread_id": "t", "checkpoint_ns": "", "checkpoint_id": "1"}}
     async with storage.session("t") as (saver, store), storage.reader() as (reader, _):
-        before: RunnableConfig = {"configurable": {"thread_id": "t", "checkpoint_ns": ""}}
-        given = cast("Checkpoint", {**empty_checkpoint(), "id": "1"})
-        assert await saver.aput(before, given, {"source": "input"}, {}) == first
+        first = await put_checkpoint(saver, TOP, "1", "input")
+        assert first == {"configurable": {**TOP["configurable"], "checkpoint_id": "1"}}
         await saver.aput_writes(first, [("begin", 1)], "begin", "~__pregel_pull, __start__")
         assert await reader.aget_tuple(first) is None
         found = await saver.aget_tuple(first)
         assert found is not None
         assert found.pending_writes == [("begin", "begin", 1)]
-        second = await saver.aput(first, cast("Checkpoint", {**empty_checkpoint(), "id": "2"}), {"source": "loop"}, {})
+        second = await put_checkpoint(saver, first, "2")
         await store.aput((*NAMESPACE, "t"), "s1", {"round": "round 1"}, index=False)
         await saver.aput_writes(second, [("seen", 1)], "round 1")
         await saver.aput_writes(second, [("said", 1)], "round 2")
@@ -342,11 +345,10 @@ async def test_what_can_be_had_again_goes_with_what_comes_next(kind: str, tmp_pa
 async def test_what_waits_is_seen_soon(kind: str, tmp_path: Path) -> None:
     """R05: a model may take its time, and others want to see where the thread is; what fails late is said, too."""
     storage = open_storage(fresh_url(kind, tmp_path))
-    place: RunnableConfig = {"configurable": {"thread_id": "t", "checkpoint_ns": ""}}
     async with storage.session("t") as (saver, _), storage.reader() as (reader, _):
-        await saver.aput(place, cast("Checkpoint", {**empty_checkpoint(), "id": "1"}), {"source": "loop"}, {})
+        await put_checkpoint(saver, TOP, "1")
         for _ in range(500):
-            if found := await reader.aget_tuple(place):
+            if found := await reader.aget_tuple(TOP):
                 break
             await asyncio.sleep(0.01)
         assert found is not None
@@ -373,12 +375,9 @@ async def _busy(saver: Any) -> AsyncIterator[None]:
 async def test_who_waits_for_a_commit_may_be_cancelled(kind: str, late: bool, tmp_path: Path) -> None:
     """R05, F5: a tool that puts something into the store and is cut off loses neither that nor a checkpoint."""
     storage = open_storage(fresh_url(kind, tmp_path))
-    place: RunnableConfig = {"configurable": {"thread_id": "t", "checkpoint_ns": ""}}
     async with storage.session("t") as (saver, store):
         async with _busy(saver):
-            first = await saver.aput(
-                place, cast("Checkpoint", {**empty_checkpoint(), "id": "1"}), {"source": "loop"}, {}
-            )
+            first = await put_checkpoint(saver, TOP, "1")
             soon = asyncio.Event()
             asyncio.get_running_loop().call_later(2 * SOON if late else 0, soon.set)
             await soon.wait()
@@ -397,14 +396,11 @@ async def test_who_waits_for_a_commit_may_be_cancelled(kind: str, late: bool, tm
 async def test_a_checkpoint_that_cannot_be_stored_deletes_no_rounds(tmp_path: Path) -> None:
     """R05: they go in the transaction of the run's next checkpoint or not at all."""
     storage = open_storage(f"sqlite:///{tmp_path}/runs.db")
-    place: RunnableConfig = {"configurable": {"thread_id": "t", "checkpoint_ns": ""}}
     async with storage.session("t") as (saver, store):
-        first = await saver.aput(place, cast("Checkpoint", {**empty_checkpoint(), "id": "1"}), {"source": "loop"}, {})
+        first = await put_checkpoint(saver, TOP, "1")
         inside: RunnableConfig = {"configurable": {"thread_id": "t", "checkpoint_ns": "execute:s1"}}
-        begun = cast("Checkpoint", {**empty_checkpoint(), "id": "2"})
-        inner = await saver.aput(inside, begun, {"source": "loop", "parents": {"": "1"}}, {})
-        unstorable = cast("Checkpoint", {**empty_checkpoint(), "id": "3", "channel_values": {"it": object()}})
+        inner = await put_checkpoint(saver, inside, "2", parents={"": "1"})
         with pytest.raises(TypeError):
-            await saver.aput(first, unstorable, {"source": "loop"}, {})
+            await put_checkpoint(saver, first, "3", channel_values={"it": object()})
         await store.aput(("mine",), "key", {"value": 1}, index=False)
         assert await saver.aget_tuple(inner) is not None
