@@ -35,52 +35,41 @@ async def until(stream: RunStream, type: str) -> None:
             break
 
 
-async def test_break_frees_the_thread(storage: Storage) -> None:
-    """L1, R08: a resume right after a break goes on where the run stopped; nothing happens twice."""
+@pytest.mark.parametrize("way", ["break", "raise", "cancel"])
+async def test_a_stream_that_is_left_frees_its_thread(storage: Storage, way: str) -> None:
+    """L1, R08: by a break, an exception in the block or a cancellation: the run has stopped when the listener is gone,
+    every other agent has the thread, and a resume goes on where it stopped; nothing happens twice."""
     agent, outbox = working(storage)
-    async for event in agent.stream("do it", thread_id="t"):
-        if event["type"] == "observation":
-            break
-    assert (await agent.resume("t")).status == "completed"
-    assert [sent["text"] for sent in outbox.sent] == ["hi", "bye"]
+    reached = asyncio.Event()
 
-
-async def test_an_exception_in_the_body(storage: Storage) -> None:
-    """L1, R08: in an `async with` the run has stopped when the block is left, for every other agent too."""
-    agent, outbox = working(storage)
-
-    async def broken() -> None:
+    async def listen() -> None:
         async with agent.stream("do it", thread_id="t") as events:
-            await until(events, "tool_started")
-            raise LookupError
+            await until(events, "observation")
+            reached.set()
+            if way == "raise":
+                raise LookupError
+            if way == "cancel":
+                await asyncio.Event().wait()
 
-    with pytest.raises(LookupError):
-        await broken()
+    task = asyncio.create_task(listen())
+    await reached.wait()
+    if way == "cancel":
+        task.cancel()
+    await asyncio.wait({task})
+    assert task.cancelled() if way == "cancel" else isinstance(task.exception(), LookupError) == (way == "raise")
     assert (await agent.get("t")).status == "running"
-    assert len(outbox.sent) <= 1
     async with storage.session("t"):
         pass
     assert (await agent.resume("t")).status == "completed"
     assert [sent["text"] for sent in outbox.sent] == ["hi", "bye"]
 
 
-async def test_a_cancelled_listener(storage: Storage) -> None:
-    """L1, R08: who is cancelled while listening has left."""
+async def test_a_plain_loop_that_breaks_frees_the_thread(storage: Storage) -> None:
+    """L1, R08: without `async with`, a resume right after the break goes on where the run stopped."""
     agent, outbox = working(storage)
-    reached = asyncio.Event()
-
-    async def listen() -> None:
-        async for event in agent.stream("do it", thread_id="t"):
-            if event["type"] == "observation":
-                reached.set()
-                await asyncio.Event().wait()
-
-    task = asyncio.create_task(listen())
-    await reached.wait()
-    task.cancel()
-    await asyncio.wait({task})
+    await until(agent.stream("do it", thread_id="t"), "observation")
     assert (await agent.resume("t")).status == "completed"
-    assert len(outbox.sent) == 2
+    assert [sent["text"] for sent in outbox.sent] == ["hi", "bye"]
 
 
 async def test_a_run_that_goes_on_unheard(storage: Storage) -> None:
