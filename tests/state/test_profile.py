@@ -1,6 +1,7 @@
 """A profile's hard constraints are held by code, at planning and at work; users read their own language."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pydantic import ValidationError
@@ -31,52 +32,37 @@ TOOLS = [open_file, remove]
 EFFECTS = {"open_file": "read", "remove": "write"}
 
 
-async def test_a_forbidden_tool_cannot_be_called() -> None:
-    """P14: a forbidden tool is not offered to a step, and a call of it is a correction; it never runs."""
+@pytest.mark.parametrize(
+    ("profile", "bad", "said", "seen"),
+    [
+        (Profile(forbidden_tools=["remove"]), call("remove", path="a"), "there is no tool 'remove'", "s1.1"),
+        (Profile(allowed_paths=["data"]), call("open_file", path="data/../../etc/passwd"), "outside of data", "s1.2"),
+    ],
+    ids=["tool", "path"],
+)
+async def test_what_a_profile_forbids_is_not_called(profile: Profile, bad: Any, said: str, seen: str) -> None:
+    """P14: a call of a forbidden tool, or outside of the allowed paths, does not run, and the model is told."""
     OPENED.clear()
-    model = one_step([call("remove", path="a"), call("open_file", path="a"), finish_step("x", "s1.1")])
-    settings = Settings(confirm="never", profile=Profile(forbidden_tools=["remove"]))
-    flow = await play(model, TOOLS, effects=EFFECTS, settings=settings)
+    model = one_step([bad, call("open_file", path="data/a.csv"), finish_step("x", seen)])
+    flow = await play(model, TOOLS, effects=EFFECTS, settings=Settings(confirm="never", profile=profile))
     model.assert_exhausted()
-    assert "remove" not in requests(model, "s1")[0].tool_names
-    assert "there is no tool 'remove'" in requests(model, "s1")[1].text
-    assert OPENED == ["a"]
-    assert flow.status == "completed"
-
-
-async def test_a_path_out_of_bounds_is_not_touched() -> None:
-    """P14: a call whose path lies outside of the allowed ones is not made; the model is told."""
-    OPENED.clear()
-    bad, good = call("open_file", path="data/../../etc/passwd"), call("open_file", path="data/a.csv")
-    model = one_step([bad, good, finish_step("x", "s1.2")])
-    settings = Settings(confirm="never", profile=Profile(allowed_paths=["data"]))
-    flow = await play(model, TOOLS, effects=EFFECTS, settings=settings)
-    model.assert_exhausted()
-    assert OPENED == ["data/a.csv"]
-    assert "lies outside of data" in requests(model, "s1")[1].text
-    assert flow.status == "completed"
+    assert said in requests(model, "s1")[1].text
+    assert (OPENED, flow.status) == (["data/a.csv"], "completed")
 
 
 ENGLISH = submit_plan(["Read the file and count its rows"], language="en")
 CHINESE_PLAN = submit_plan(["读取文件并统计行数，写出结果"], language="zh")
 
 
-async def test_a_plan_declared_in_another_language_is_corrected_once() -> None:
-    """P14: where a language is set, a plan that says it is written in another one goes back."""
-    model = steps([], {"s1": [finish_step("x", "s1.result")]}, triage=[ENGLISH, CHINESE_PLAN])
+@pytest.mark.parametrize(("second", "read"), [(CHINESE_PLAN, "读取文件并统计行数"), (ENGLISH, "Read the file")])
+async def test_a_plan_declared_in_another_language_is_corrected_once(second: Any, read: str) -> None:
+    """P14, P11: where a language is set, a plan that says it is written in another one goes back; not for ever."""
+    model = steps([], {"s1": [finish_step("x", "s1.result")]}, triage=[ENGLISH, second])
     flow = await play(model, settings=CHINESE)
     model.assert_exhausted()
     assert "write what the user reads in this language: zh-CN" in model.requests[1].text
-    assert flow.run.plan is not None
-    assert flow.run.plan["steps"][0]["content"] == "读取文件并统计行数，写出结果"
-
-
-async def test_a_model_that_insists_is_not_corrected_for_ever() -> None:
-    """P14, P11: the language is pointed out once; the plan counts more than its words."""
-    model = steps([], {"s1": [finish_step("x", "s1.result")]}, triage=[ENGLISH, ENGLISH])
-    flow = await play(model, settings=CHINESE)
-    model.assert_exhausted()
     assert flow.status == "completed"
+    assert (flow.run.plan or {})["steps"][0]["content"].startswith(read)
 
 
 @pytest.mark.parametrize("name", ["answer", "ask_user"])

@@ -20,9 +20,6 @@ def seen(id: str, text: str = "x", *, step: str = "s1", **more: Any) -> dict[str
     return observation(id, step, 1, fields.pop("source", "tool"), text, **fields)
 
 
-# Short and whole ----------------------------------------------------------------------------------------------------
-
-
 @given(st.text(min_size=30, max_size=400), st.integers(2, 200))
 def test_a_shortened_text_keeps_head_and_tail_and_says_how_much_is_missing(text: str, limit: int) -> None:
     """X12: characters, never bytes; the digest is still that of the whole."""
@@ -39,21 +36,12 @@ def test_a_shortened_text_keeps_head_and_tail_and_says_how_much_is_missing(text:
         assert short["text"] == text
 
 
-# The same call --------------------------------------------------------------------------------------------------------
-
-
 def test_long_results_are_compared_whole() -> None:
     """X11: also when one of them is at hand only in part."""
     text = "a" * 5000
     one, two = seen("s1.1", text + "b" + text), seen("s1.2", text + "c" + text)
     assert CallHistory([shorten_entry(one, 1000)]).before(two)[0] is None
     assert CallHistory([shorten_entry(one, 1000)]).before(shorten_entry(one, INLINE_CHARS))[0] is not None
-
-
-# Questions ----------------------------------------------------------------------------------------------------------
-
-
-# Out of date --------------------------------------------------------------------------------------------------------
 
 
 def test_a_step_sees_what_it_builds_on_and_of_others_only_that_they_changed_something() -> None:
