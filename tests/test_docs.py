@@ -76,7 +76,7 @@ def provider(page: str) -> Iterator[dict[str, str]]:
 
 @pytest.mark.parametrize("page", [page for page in PAGES if "```python" in page.read_text("utf-8")], ids=name_of)
 def test_the_code_of_a_page_runs(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """N25, R10: every block of Python, one after the other, as somebody who reads from the top runs them."""
+    """N25, N47, R10: every block of Python, also the README's, in order, as a reader from the top runs them."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.setattr(sys, "stdin", StringIO("approve\n" * 9))

@@ -5,7 +5,7 @@ import importlib
 import json
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
@@ -140,21 +140,22 @@ def providers() -> Iterator[Providers]:
         server.shutdown()
 
 
-CLASSES: dict[str, tuple[str, Callable[[str], dict[str, Any]]]] = {
-    "langchain_openai": ("ChatOpenAI", lambda url: {"model": "m", "base_url": f"{url}/v1", "api_key": "k"}),
-    "langchain_anthropic": ("ChatAnthropic", lambda url: {"model": "claude-opus-4-6", "base_url": url, "api_key": "k"}),
+CLASSES: dict[str, tuple[str, str, str, tuple[str, ...]]] = {
+    "langchain_openai": ("ChatOpenAI", "m", "/v1", ("max_completion_tokens",)),
+    "langchain_anthropic": ("ChatAnthropic", "claude-opus-4-6", "", ("max_tokens",)),
     "langchain_google_genai": (
-        "ChatGoogleGenerativeAI",
-        lambda url: {"model": "gemini-2.5-pro", "base_url": url, "api_key": "k"},
+        "ChatGoogleGenerativeAI", "gemini-2.5-pro", "", ("generationConfig", "maxOutputTokens"),
     ),
-    "langchain_ollama": ("ChatOllama", lambda url: {"model": "m", "base_url": url}),
-}
+    "langchain_ollama": ("ChatOllama", "m", "", ("options", "num_predict")),
+}  # fmt: skip
+"""Package → class, model, the path below the server, and where a request says how long the reply may be."""
 
 
 def provider(package: str, url: str) -> BaseChatModel:
     pytest.importorskip(package)
-    kind, given = CLASSES[package]
-    made: BaseChatModel = getattr(importlib.import_module(package), kind)(**given(url))
+    kind, model, path, _ = CLASSES[package]
+    given = {"model": model, "base_url": f"{url}{path}", **({"api_key": "k"} if kind != "ChatOllama" else {})}
+    made: BaseChatModel = getattr(importlib.import_module(package), kind)(**given)
     return made
 
 
@@ -191,16 +192,8 @@ def test_nobody_repeats_beside_us(providers: Providers, package: str) -> None:
     assert len(providers.bodies) == 4
 
 
-@pytest.mark.parametrize(
-    ("package", "field"),
-    [
-        ("langchain_openai", ("max_completion_tokens",)),
-        ("langchain_anthropic", ("max_tokens",)),
-        ("langchain_google_genai", ("generationConfig", "maxOutputTokens")),
-        ("langchain_ollama", ("options", "num_predict")),
-    ],
-)
-def test_every_reply_has_an_end(providers: Providers, package: str, field: tuple[str, ...]) -> None:
+@pytest.mark.parametrize("package", CLASSES)
+def test_every_reply_has_an_end(providers: Providers, package: str) -> None:
     """K11: a role writes so many tokens at most, by default or as set; what a model's owner set stays."""
     model = provider(package, providers.url)
     asyncio.run(asked(deps_of(model)))
@@ -209,7 +202,7 @@ def test_every_reply_has_an_end(providers: Providers, package: str, field: tuple
     asyncio.run(asked(deps_of(model.model_copy(update={name: 99}))))
     found = []
     for body in providers.bodies:
-        for key in field:
+        for key in CLASSES[package][3]:
             body = body[key]
         found.append(body)
     assert found == [16_384, 77, 99]
