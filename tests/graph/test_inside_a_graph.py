@@ -13,7 +13,7 @@ from langgraph.types import Command
 from pydantic import BaseModel
 from typing_extensions import TypedDict
 
-from donewhen import Settings, build_graph
+from donewhen import ConfigError, Settings, build_graph
 from donewhen.testing import ScriptedModel, answer, call, finish_step, give_up, recall, submit_plan
 from tests.kit.runs import config, said, scripted, step
 
@@ -236,3 +236,9 @@ async def test_what_was_worked_on_is_no_request_again() -> None:
     await outer.ainvoke({"messages": "greet me"}, config("t"))
     out = await outer.ainvoke({"messages": [AIMessage("What else?")]}, config("t"))
     assert out["messages"][-1].text == "The goal is empty. Say what you want done."
+
+
+def test_settings_that_cannot_be() -> None:
+    """S5: they are refused where the graph is made."""
+    with pytest.raises(ConfigError, match=r"there is no confrm; did you mean confirm"):
+        build_graph(ScriptedModel(), settings={"confrm": "never"})

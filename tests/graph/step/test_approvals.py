@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import settings as examples
 from hypothesis import strategies as st
 
-from donewhen import Agent, Settings, wait
+from donewhen import Agent, Settings, StaleAnswer, wait
 from donewhen.agent.run import Run
 from donewhen.testing import ScriptedModel, call, finish_step, submit_plan
 from tests.kit.runs import Outbox, drawn, scripted, sending, step
@@ -164,3 +164,23 @@ async def test_a_response_stands_in_for_the_call() -> None:
     assert "I told her myself" in model.requests[2].messages[-1].text
     assert ended.status == "completed"
     assert (ended.receipt or {})["effects"] == []
+
+
+async def test_several_calls_of_one_decision_are_approved_one_by_one() -> None:
+    """X15: what is not approved yet stays frozen; an answer for the first is none for its twin."""
+    outbox = Outbox()
+    model = sending([HI, HI, call("send", to="bob", text="hi")])
+    agent, run = await at_the_call(model, outbox)
+    first = run.pending[0]["id"]
+    run = await agent.resume(run.thread_id, {first: "approve"})
+    assert run.pending[0]["arguments"] == {"to": "ann", "text": "hi"}
+    with pytest.raises(StaleAnswer):
+        await agent.resume(run.thread_id, {first: "approve"})
+    assert len(outbox.sent) == 1
+    run = await agent.resume(run.thread_id, "no")
+    assert run.pending[0]["arguments"]["to"] == "bob"
+    run = await agent.resume(run.thread_id, "approve")
+    assert run.status == "completed"
+    assert [sent["to"] for sent in outbox.sent] == ["ann", "bob"]
+    assert run.spent["rounds"] == 2
+    model.assert_exhausted()

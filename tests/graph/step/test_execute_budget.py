@@ -118,3 +118,4 @@ async def test_while_nothing_is_planned_nothing_is_planned_anew() -> None:
     assert flow.pauses[0]["options"] == ["extend", "deliver what there is", "stop"]
     assert not any(words in flow.pauses[0]["question"] for words in ("replan", "kept for the answer"))
     assert "nothing is planned yet" in flow.pauses[1]["problem"]
+    assert "replan" not in flow.pauses[1]["problem"]

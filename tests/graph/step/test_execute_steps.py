@@ -207,3 +207,14 @@ async def test_what_a_model_is_told_to_do_is_no_reason_for_the_user() -> None:
     assert "the model itself says that it is not met" in flow.step("s1")["reason"]
     assert "or give_up" in last_told(model)
     assert "give_up" not in flow.run.answer + flow.run.outcome["reason"]
+
+
+async def test_the_executor_of_the_settings_works_on_what_names_nobody() -> None:
+    """X17: shown in the plan, so that it is approved with it."""
+    executors = {"adder": Executor("adds", profile="You love sums."), "other": Executor("else")}
+    planned = [{"content": "add"}, {"content": "look", "executor": "other"}]
+    model = steps(planned, {"s1": [finish_step("2", "s1.result")], "s2": [finish_step("x", "s2.result")]})
+    flow = await play(model, executors=executors, settings={"confirm": "never", "executor": "adder"})
+    assert flow.run.plan is not None
+    assert [step["executor"] for step in flow.run.plan["steps"]] == ["adder", "other"]
+    assert "You love sums." in requests(model, "s1")[0].text
