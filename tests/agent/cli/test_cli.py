@@ -160,7 +160,10 @@ def test_answers_to_something_else_change_nothing(shell: Shell) -> None:
 
 
 def test_the_command_that_is_printed_answers_one_question_only(shell: Shell) -> None:
-    """C04, C06: run twice, it does not approve, unseen, the call that is asked about next."""
+    """C04, C06: run twice, it does not approve, unseen, the call that is asked about next.
+
+    U13: cancelled there, the run says where in words, with no id of ours.
+    """
     plan = submit_plan([{**WRITE, "tools": []}])
     with scripted(shell, triage=[plan], execute=[call("write_file", path="out.txt", content="3")]):
         printed = shell.run().stderr.split("donewhen ")[-1]
@@ -168,6 +171,9 @@ def test_the_command_that_is_printed_answers_one_question_only(shell: Shell) -> 
         assert "call write_file? The approved plan does not list it" in approved.stderr
         twice = shell(*shlex.split(printed))
         assert (twice.exit_code, "nothing waits under confirm." in twice.stderr) == (Exit.USAGE, True)
+        ended = shell("resume", "--cancel")
+    assert (ended.exit_code, "call1" in ended.stderr) == (Exit.FAILED, False)
+    assert "cancelled when asked about write_file in step s1" in ended.stderr
     assert not (shell.work / "out.txt").exists()
 
 
@@ -195,28 +201,20 @@ def test_a_failed_run(shell: Shell) -> None:
 # --- JSON
 
 
-def test_json_of_a_pause_and_of_an_end(shell: Shell) -> None:
+def test_json_of_a_pause_of_an_end_and_of_an_error(shell: Shell) -> None:
+    """C06: one object each, with what programs go on by."""
     with scripted(shell, triage=[submit_plan([COUNT])], execute=COUNTING):
         first = one_object(shell.run("--json"))
-        assert first["status"] == "waiting"
-        assert first["pending"][0]["kind"] == "plan"
+        assert (first["status"], first["pending"][0]["kind"]) == ("waiting", "plan")
         assert first["resume"].endswith("--approve")
         last = one_object(shell("resume", first["thread_id"], "--approve", "--json"))
-    assert last["status"] == "completed"
-    assert last["answer"] == "3 files"
-    assert last["pending"] == []
-    assert last["resume"] is None
+    assert (last["status"], last["answer"], last["pending"], last["resume"]) == ("completed", "3 files", [], None)
     assert last["receipt"]["steps"][0]["criteria"][0]["verdict"] == "cited"
     assert (last["outcome"]["status"], "receipt" in last["outcome"]) == ("completed", False)
     assert last["spent"]["rounds"] == 2
-
-
-def test_json_of_an_error(shell: Shell) -> None:
-    result = shell("resume", "nosuch", "--json")
-    assert result.exit_code == Exit.USAGE
-    value = one_object(result)
-    assert value["error"]["kind"] == "UnknownThread"
-    assert "nosuch" in value["error"]["text"]
+    unknown = shell("resume", "nosuch", "--json")
+    error = one_object(unknown)["error"]
+    assert (unknown.exit_code, error["kind"], "nosuch" in error["text"]) == (Exit.USAGE, "UnknownThread", True)
 
 
 # --- goals
@@ -293,24 +291,17 @@ def test_what_cannot_work_is_said_at_once(shell: Shell, words: list[str]) -> Non
     assert result.stderr.strip()
 
 
-def test_a_thread_that_waits_takes_no_new_goal(shell: Shell) -> None:
-    """C08: the open question is not lost; exit 3."""
-    with scripted(shell, triage=[submit_plan([COUNT])]):
-        shell.run("--thread", "mine")
-        result = shell.run("--thread", "mine")
-    assert result.exit_code == Exit.WAITING
-    assert "mine" in result.stderr
-
-
 # --- reading
 
 
 def test_threads_and_show(shell: Shell) -> None:
+    """C08: a thread that waits is shown as that, and takes no new goal; one that ended, with what was done."""
     with scripted(shell, triage=[submit_plan([COUNT])], execute=COUNTING):
         assert shell("threads").stdout == ""
         shell.run("--thread", "mine")
-        waiting = shell("show", "mine")
-        assert "Waiting for you: confirm." in waiting.stdout
+        again = shell.run("--thread", "mine")
+        assert (again.exit_code, "mine" in again.stderr) == (Exit.WAITING, True)
+        assert "Waiting for you: confirm." in shell("show", "mine").stdout
         shell("resume", "mine", "--approve")
     assert "mine  completed" in shell("threads").stdout
     shown = shell("show", "mine")
@@ -319,14 +310,6 @@ def test_threads_and_show(shell: Shell) -> None:
         assert part in shown.stdout
     assert one_object(shell("show", "mine", "--json"))["thread_id"] == "mine"
     assert shell("show", "nosuch").exit_code == Exit.USAGE
-
-
-def test_the_graph_is_printed_without_a_key(shell: Shell) -> None:
-    """P19: drawing needs neither key nor model."""
-    result = shell("graph")
-    assert result.exit_code == Exit.COMPLETED
-    for node in ("confirm", "advance", "ask_user", "deliver"):
-        assert node in result.stdout
 
 
 # --- doctor
@@ -494,9 +477,11 @@ def test_a_run_of_the_command_becomes_a_test(shell: Shell) -> None:
     assert shell("record", "nothing", str(out)).exit_code == Exit.USAGE
 
 
-def test_the_skill_that_comes_with_it(shell: Shell) -> None:
-    """R10: `donewhen skill` prints a SKILL.md that agents can read."""
+def test_what_needs_neither_key_nor_model(shell: Shell) -> None:
+    """P19, R10, F1: the graph, a SKILL.md that agents can read, and the version are printed."""
+    assert all(node in shell("graph").stdout for node in ("confirm", "advance", "ask_user", "deliver"))
     assert shell("skill").stdout.startswith("---\nname: donewhen\ndescription: ")
+    assert shell("--version").stdout.strip()
 
 
 def test_hooks_from_the_environment(shell: Shell) -> None:

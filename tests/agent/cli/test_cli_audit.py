@@ -1,10 +1,11 @@
 """`donewhen audit THREAD`: a judge doubts a finished run, in whatever process and by whichever model."""
 
 from pathlib import Path
+from typing import Any
 
-from donewhen import Agent
+from donewhen import Agent, wait
 from donewhen.testing import ScriptedModel, audit, call, finish_step, submit_plan
-from tests.kit.screens.shell import Exit, Shell, one_object, scripted, user_in
+from tests.kit.screens.shell import Exit, Shell, one_object, scripted
 
 COUNT = {"content": "Count the files", "done_when": ["there is a count"], "tools": ["list_files"]}
 SAID = "There are 3 files. All of them are mine."
@@ -61,31 +62,19 @@ def test_what_waits_is_not_audited(shell: Shell) -> None:
     assert shell("audit", "nothing").exit_code == Exit.USAGE
 
 
-async def begun_by_code(path: Path) -> None:
-    """A run that other code started, with tools that the command has not."""
-    script = ScriptedModel(roles={"triage": [submit_plan([{**COUNT, "tools": ["look"]}])], "execute": [
-        call("look"), finish_step(SAID, "s1.1")]})  # fmt: skip
+def test_a_run_of_other_code_is_audited_by_what_it_observed(shell: Shell, tmp_path: Path) -> None:
+    """V08: without its tools the judge has all that was seen."""
 
     def look() -> str:
         """Look."""
         return "3 files"
 
-    settings = {"confirm": "never", "verification": "grounded"}
-    async with Agent(script, [look], effects={"look": "read"}, storage=f"sqlite:///{path}", settings=settings) as agent:
-        await agent.start("count the files", thread_id="by-code")
-
-
-async def test_a_run_of_other_code_is_audited_by_what_it_observed(tmp_path: Path) -> None:
-    """V08: without its tools the judge has all that was seen."""
-    import asyncio
-
-    shell, path = user_in(tmp_path), tmp_path / "runs.db"
-    await begun_by_code(path)
-
-    def audited() -> None:
-        with scripted(shell, judge=[DOUBT]):
-            shell.model["DONEWHEN_MODEL"] = "openai:gpt-x"
-            result = shell("audit", "by-code", "--storage", str(path))
-        assert result.exit_code == Exit.PARTIAL, result.stderr
-
-    await asyncio.to_thread(audited)
+    plan = submit_plan([{**COUNT, "tools": ["look"]}])
+    model = ScriptedModel(roles={"triage": [plan], "execute": [call("look"), finish_step(SAID, "s1.1")]})
+    settings: Any = {"confirm": "never", "verification": "grounded"}
+    agent = Agent(model, [look], effects={"look": "read"}, storage=tmp_path / "runs.db", settings=settings)
+    wait(agent.start("count the files", thread_id="by-code"))
+    with scripted(shell, judge=[DOUBT]):
+        shell.model["DONEWHEN_MODEL"] = "openai:gpt-x"
+        result = shell("audit", "by-code", "--storage", str(tmp_path / "runs.db"))
+    assert result.exit_code == Exit.PARTIAL, result.stderr

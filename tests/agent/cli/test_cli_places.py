@@ -94,8 +94,3 @@ def test_times_are_those_of_the_clock_here(shell: Shell, monkeypatch: pytest.Mon
         shown = shell("threads").stdout
     time.tzset()
     assert f"{moment + timedelta(hours=9):%Y-%m-%d %H:%M}" in shown
-
-
-def test_the_version_is_printed(shell: Shell) -> None:
-    """F1: as everywhere."""
-    assert shell("--version").stdout.strip()

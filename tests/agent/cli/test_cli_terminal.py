@@ -1,6 +1,5 @@
 """The command as a person uses it: a real pseudo-terminal, prompts, an editor, Ctrl-C and Ctrl-D."""
 
-import stat
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -48,8 +47,7 @@ def test_a_whole_run_at_a_terminal(tmp_path: Path) -> None:
         shown = session.asked()
         assert "s1. Count the [bold]files" in shown
         session.type("x")
-        session.asked()
-        session.type("a")
+        session.reply("a")
         asked = session.asked()
         assert "Which [31mkind?" in asked
         assert "1. all" in asked
@@ -60,59 +58,32 @@ def test_a_whole_run_at_a_terminal(tmp_path: Path) -> None:
     assert "1/1 steps done · 1 cited · audited: 1 of 1 sentences shown" in session.seen
 
 
-def test_a_plan_is_edited_in_the_persons_editor(tmp_path: Path) -> None:
-    """C02: the text that was shown, changed in $EDITOR, is the plan that runs."""
-    editor = tmp_path / "editor"
-    editor.write_text("#!/bin/sh\nsed -i 's/there is a count/there is a number/' \"$2\"\n")
-    editor.chmod(editor.stat().st_mode | stat.S_IEXEC)
-    with scripted(tmp_path, triage=[submit_plan([COUNT])], execute=[[call("list_files")], COUNTED]) as env:
-        session = Session.start("run", "count", "--thread", "mine", env={**env, "EDITOR": f"{editor} -x"}, cwd=tmp_path)
-        session.asked()
-        session.type("e")
-        assert "there is a number" in session.asked()
-        session.type("y")
-        assert session.end()[0] == 0
-        shown = piped("show", "mine", env=env, cwd=tmp_path)
-    assert "cited: there is a number" in shown.stdout
-
-
-def test_no_asks_for_feedback_and_ctrl_d_leaves_the_question_open(tmp_path: Path) -> None:
-    """C02, C06: "n" alone ends no run; leaving is exit 3 and the command to go on with."""
-    with scripted(tmp_path, triage=[submit_plan([COUNT]), submit_plan(["Only look"])]) as env:
-        session = Session.start("run", "count", env=env, cwd=tmp_path)
-        session.asked()
-        session.type("n")
-        assert "What should be different?" in session.asked()
-        session.type("look only")
-        assert "Only look" in session.asked()
-        session.press(b"\x04")
-        assert session.end() == (3, "")
-    assert "donewhen resume" in session.seen
-
-
-@pytest.mark.parametrize("while_asking", [True, False], ids=["asking", "working"])
-def test_ctrl_c_keeps_what_was_done(tmp_path: Path, while_asking: bool) -> None:
-    """C06, R02: exit 130 with the command to go on with, and going on works."""
-    hanging = Hanging()
-    hung = [hanging, [call("list_files")], COUNTED]
-    script = {"triage": [submit_plan([COUNT])]}
-    with scripted(tmp_path, **script, execute=hung[1:] if while_asking else hung) as env:
+@pytest.mark.parametrize("while_it", ["asks", "works", "ends a call"])
+def test_ctrl_c_keeps_what_was_done(tmp_path: Path, while_it: str) -> None:
+    """C06, R02, U13: exit 130 with the command to go on with, and going on works; the first Ctrl-C lets the call at
+    work end, what it brought is kept, and is not asked for again.
+    """
+    slow, look = Hanging(), [call("list_files")]
+    if while_it == "ends a call":
+        slow = Hanging(2.0, reply=call("list_files"))
+    execute = {"asks": [look, COUNTED], "works": [slow, look, COUNTED], "ends a call": [slow, COUNTED]}[while_it]
+    with scripted(tmp_path, triage=[submit_plan([COUNT])], execute=execute) as env:
         session = Session.start("run", "count", "--thread", "mine", env=env, cwd=tmp_path)
         session.asked()
-        if not while_asking:
+        if while_it != "asks":
             session.type("a")
             session.expect("◐ s1 Count")
-            hanging.asked()
+            slow.asked()
             session.interrupt()
             session.expect("Stopping at the next clean point")
-        session.interrupt()
+        if while_it != "ends a call":
+            session.interrupt()
         assert session.end() == (130, "")
         assert "donewhen resume mine" in session.seen
         assert "Traceback" not in session.seen
-        words = ["resume", "mine", *(["--approve"] if while_asking else [])]
+        words = ["resume", "mine", *(["--approve"] if while_it == "asks" else [])]
         gone_on = piped(*words, env=env, cwd=tmp_path)
-    assert gone_on.returncode == 0, gone_on.stderr
-    assert gone_on.stdout == "3 files\n"
+    assert (gone_on.returncode, gone_on.stdout) == (0, "3 files\n"), gone_on.stderr
 
 
 def test_a_stopped_run_is_steered(tmp_path: Path) -> None:
@@ -168,16 +139,13 @@ def test_a_budget_at_a_terminal(tmp_path: Path) -> None:
     execute = {"s1": [[call("list_files")], COUNTED], "s2": ["Hm.", "Well.", finish_step("3", "s2.result")]}
     with scripted(tmp_path, triage=[submit_plan([COUNT, tell])], execute=execute, deliver=["3 files."]) as env:
         session = Session.start("run", "count", "--limit", "rounds=2", "--thread", "mine", env=env, cwd=tmp_path)
-        session.asked()
-        session.type("a")
+        session.reply("a")
         asked = session.asked()
         for part in ("has used 2 of 2 rounds", "• s1: Count", "• s2: Tell the number", "“extend” means: rounds 2."):
             assert part in asked
         session.type("lots")
-        assert "no amount that can be read" in session.asked()
-        session.type("1 round")
-        assert "has used 3 of 3 rounds" in session.asked()
-        session.type("e")
+        assert "no amount that can be read" in session.reply("1 round")
+        assert "has used 3 of 3 rounds" in session.reply("e")
         assert session.end() == (0, "3 files.\n")
         assert "5/5 rounds" in session.seen
         shown = piped("show", "mine", env=env, cwd=tmp_path).stdout
@@ -233,8 +201,7 @@ def test_a_run_that_refuses_to_be_told_says_so(tmp_path: Path) -> None:
         session.type("y")
         session.expect("Not sent: y")
         held.go.set()
-        assert "s1. Count the [bold]files" in session.asked()
-        session.type("y")
+        assert "s1. Count the [bold]files" in session.reply("y")
         assert session.end() == (0, "3 files\n")
 
 

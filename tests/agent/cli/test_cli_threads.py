@@ -24,22 +24,20 @@ def start(shell: Shell, thread: str) -> None:
 
 
 def test_ctrl_c_in_the_editor_is_the_editors(tmp_path: Path) -> None:
-    """L6: the editor goes on, the edit is taken, the run survives."""
+    """L6, C02: the editor goes on; the text that was shown, changed there, is the plan that runs."""
     editor, ready, go = tmp_path / "editor", tmp_path / "ready", tmp_path / "go"
     wait = f"touch {ready}; while [ ! -e {go} ]; do read -t 0.05 x < /dev/null; done"
     editor.write_text(
-        f"#!/bin/bash\ntrap 'touch {go}' INT\n{wait}\nsed -i 's/Count the files/Count the *.txt files/' $1\n"
+        f"#!/bin/bash\ntrap 'touch {go}' INT\n{wait}\nsed -i 's/Count the files/Count the *.txt files/' $2\n"
     )
     editor.chmod(editor.stat().st_mode | stat.S_IEXEC)
     (tmp_path / "a.txt").touch()
-    session = Session.start("run", GOAL, env={**environment(tmp_path), "EDITOR": str(editor)}, cwd=tmp_path)
-    session.asked()
-    session.type("e")
+    session = Session.start("run", GOAL, env={**environment(tmp_path), "EDITOR": f"{editor} -x"}, cwd=tmp_path)
+    session.reply("e")
     while not ready.exists():
         session.process.poll()
     os.killpg(session.process.pid, signal.SIGINT)  # as a terminal does
-    assert "s1. Count the *.txt files" in session.asked()
-    session.type("y")
+    assert "s1. Count the *.txt files" in session.reply("y")
     assert session.end() == (0, "1 *.txt file:\n- a.txt\n")
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from donewhen.agent.cli.screen.asking import Later, Person
-from donewhen.agent.cli.screen.terminal import clean, shorten
+from donewhen.agent.cli.screen.terminal import TAB, clean, shorten
 from donewhen.agent.cli.screen.views import Progress, View
 from donewhen.state.people.answers import Answer, read_answer
 from tests.kit.pauses import pending
@@ -121,6 +121,10 @@ def asked(kind: str, *lines: str, editor: str | None = None, **more: Any) -> tup
         ("plan", ["no", "", "r", "shorter"], Answer("reject", "shorter")),
         ("plan", ["make it shorter", "change"], Answer("reject", "make it shorter")),
         ("tool", ["not that file", "change"], Answer("reject", "not that file")),
+        ("plan", [TAB, "shorter"], Answer("reject", "shorter")),
+        ("plan", [f"{TAB}shorter please"], Answer("reject", "shorter please")),
+        ("tool", [f"{TAB}the other file"], Answer("reject", "the other file")),
+        ("plan", [TAB, "", "y"], Answer("approve")),
         ("plan", ["同意"], Answer("approve")),
         ("tool", ["y"], Answer("approve")),
         ("tool", ["r", ""], Answer("reject")),
@@ -138,7 +142,7 @@ def asked(kind: str, *lines: str, editor: str | None = None, **more: Any) -> tup
     ],
 )  # fmt: skip
 def test_what_is_typed_becomes_an_answer(kind: str, lines: list[str], answer: Answer) -> None:
-    """C02, C11: keys and words; what is not understood is asked again, and “change” says how it was meant."""
+    """C02, C11, U13: keys and words; what is not understood is asked again, and “change” says how it was meant."""
     assert asked(kind, *lines)[0] == answer
 
 
@@ -181,13 +185,16 @@ def script(folder: Path, body: str) -> str:
 
 
 def test_the_editor(tmp_path: Path) -> None:
-    """C02, C12: an edit is shown before it is sent; nothing changed, or no plan any more, is said."""
-    changed = script(tmp_path, 'sed -i "s/Tell the user/Tell everybody/" "$1"')
-    answer, shown = asked("plan", "e", "y", editor=changed)
+    """C02, C12, U3: an edit is shown before it is sent, and kept where it is not; nothing changed, or no plan any
+    more, is said.
+    """
+    changed = script(tmp_path, 'grep -q everybody "$1" || sed -i "s/Tell the user/Tell everybody/" "$1"')
+    answer, shown = asked("plan", "e", "n", "e", "y", editor=changed)
     assert isinstance(answer, Answer)
     assert answer.plan is not None
     assert answer.plan["steps"][2]["content"] == "Tell everybody"
-    assert "s3. Tell everybody" in shown
+    assert "s3. Tell everybody" in shown.partition("Your edit is kept")[0]
+    assert "Your edit is kept" in shown
     assert asked("plan", "e", "n", "a", editor=changed)[0] == Answer("approve")
     assert "Nothing was changed" in asked("plan", "e", "a", editor=script(tmp_path, "true"))[1]
     destroyed = script(tmp_path, 'echo "shorter please" > "$1"')

@@ -10,14 +10,11 @@ from rich.cells import cell_len
 from rich.text import Text
 
 from donewhen.agent.cli.screen.drawing import AnswerText, draw_pause
-from donewhen.agent.cli.screen.terminal import TAB
 from donewhen.agent.cli.screen.views import Progress, View
-from donewhen.state.people.answers import Answer
 from donewhen.testing import ask_user, call, finish_step, submit_plan
 from tests.agent.cli.test_cli_terminal import COUNT, COUNTED, Hanging, scripted
-from tests.agent.cli.test_cli_views import asked, script
 from tests.kit.pauses import LIMITS, pending
-from tests.kit.screens.shell import Exit, Shell
+from tests.kit.screens.shell import Shell
 from tests.kit.screens.shell import scripted as in_shell
 from tests.kit.screens.terminal import ESCAPES, Session, drawn, environment, piped, screen, written
 
@@ -88,32 +85,6 @@ def test_every_event_as_a_line_of_json(shell: Shell) -> None:
     assert done.stderr == ""
 
 
-def test_a_cancelled_run_says_where_in_words(shell: Shell) -> None:
-    """U13: no id of ours in what people read."""
-    plan = submit_plan([{**COUNT, "tools": []}])
-    with in_shell(shell, triage=[plan], execute=[[call("write_file", path="a.txt", content="x")]]):
-        shell.run()
-        assert "write_file" in shell("resume", "--approve").stderr
-        ended = shell("resume", "--cancel")
-    assert ended.exit_code == Exit.FAILED
-    assert "cancelled when asked about write_file in step s1" in ended.stderr
-    assert "call1" not in ended.stderr
-
-
-def test_a_call_is_shown_as_it_will_run() -> None:
-    """U13, Q10, X15: why it asks, short arguments by name, an edit as a difference, whole."""
-    where = screen()
-    old, new = "one\ntwo\nthree", "one\n2\nthree"
-    arguments = {"path": "a.txt", "old_text": old, "new_text": new}
-    asked_for = pending("tool", tool="edit_file", arguments=arguments, question="Run it? It is not in the plan.")
-    where.show(draw_pause(asked_for, where))
-    lines = [line.strip() for line in written(where).splitlines()]
-    assert lines[0] == "Run it? It is not in the plan."
-    assert "path  a.txt" in lines
-    assert {"│ -two", "│ +2"} <= set(lines)
-    assert "\\n" not in written(where)
-
-
 def test_what_a_call_changes_stays_in_the_scrollback_and_is_folded() -> None:
     """U13: an edit that ran is shown as a difference; of a long text the beginning, and how much more there is."""
     where, progress = screen(), Progress()
@@ -145,12 +116,9 @@ def test_a_file_that_is_written_over_is_shown_as_a_difference(tmp_path: Path) ->
         tmp_path, triage=[submit_plan([step])], execute=[[each] for each in writes] + [finish_step("Done.", "s1.1")]
     ) as env:
         session = Session.start("run", "write", env=env, cwd=tmp_path)
-        session.asked()
-        session.type("y")
-        shown = session.asked().split("May step")[-1]
-        session.type("y")
-        shown_new = session.asked().split("May step")[-1]
-        session.type("y")
+        session.reply("y")
+        shown = session.reply("y").split("May step")[-1]
+        shown_new = session.reply("y").split("May step")[-1]
         assert session.end() == (0, "Done.\n")
     assert "│ -line 4" in shown
     assert "│ +LINE FOUR" in shown
@@ -164,8 +132,7 @@ def test_what_is_said_beside_a_plan_is_shown_and_stop_is_said_on_lines_of_its_ow
     plan, hanging = submit_plan([COUNT], speak="I will count them."), Hanging()
     with scripted(tmp_path, triage=[plan], execute=[hanging]) as env:
         session = Session.start("run", "count", "--thread", "mine", env=env, cwd=tmp_path, columns=50)
-        assert "I will count them." in session.asked()
-        session.type("y")
+        assert "I will count them." in session.reply("y")
         session.expect("◐ s1 Count")
         hanging.asked()
         session.interrupt()
@@ -175,24 +142,6 @@ def test_what_is_said_beside_a_plan_is_shown_and_stop_is_said_on_lines_of_its_ow
     lines = drawn(session.raw, 50)
     assert [line for line in lines if line.startswith("Stopping at the next clean point; Ctrl-C once")]
     assert "Go on with: donewhen resume mine" in lines
-
-
-def test_tab_says_what_should_be_different() -> None:
-    """U13: Tab alone asks for it, after words it sends them."""
-    assert asked("plan", TAB, "shorter")[0] == Answer("reject", "shorter")
-    assert asked("plan", f"{TAB}shorter please")[0] == Answer("reject", "shorter please")
-    assert asked("tool", f"{TAB}the other file")[0] == Answer("reject", "the other file")
-    assert asked("plan", TAB, "", "y")[0] == Answer("approve")
-
-
-def test_an_edit_that_is_not_sent_is_kept(tmp_path: Path) -> None:
-    """U3: `n` throws nothing away; the next `e` opens what was edited."""
-    once = script(tmp_path, 'grep -q everybody "$1" || { sed -i "s/Tell the user/Tell everybody/" "$1"; exit 0; }')
-    answer, shown = asked("plan", "e", "n", "e", "y", editor=once)
-    assert isinstance(answer, Answer)
-    assert answer.plan is not None
-    assert answer.plan["steps"][2]["content"] == "Tell everybody"
-    assert "Your edit is kept" in shown
 
 
 def test_the_answer_is_drawn_while_it_is_written() -> None:
@@ -211,16 +160,29 @@ def test_the_answer_is_drawn_while_it_is_written() -> None:
 def test_a_question_is_drawn_and_not_typed_out() -> None:
     """U13: no raw Markdown in what is asked; the options by number, below each other."""
     where = screen(width=50, live=True)
-    asked_for = pending("question", question="Which **year** of `sales.csv`?", options=["2022", "the year " * 8])
-    where.show(draw_pause(asked_for, where))
+    options = ["2022", "the year " * 8]
+    where.show(draw_pause(pending("question", question="Which **year** of `sales.csv`?", options=options), where))
     lines = drawn(written(where), 50)
-    assert lines[0] == "Which year of sales.csv?"
-    assert lines[1] == "1. 2022"
+    assert lines[:2] == ["Which year of sales.csv?", "1. 2022"]
     assert lines[3].startswith("   the year")
 
 
+def test_a_call_is_shown_as_it_will_run() -> None:
+    """U13, Q10, X15: why it asks, short arguments by name, an edit as a difference, whole."""
+    where = screen()
+    arguments = {"path": "a.txt", "old_text": "one\ntwo\nthree", "new_text": "one\n2\nthree"}
+    asked_for = pending("tool", tool="edit_file", arguments=arguments, question="Run it? It is not in the plan.")
+    where.show(draw_pause(asked_for, where))
+    lines = [line.strip() for line in written(where).splitlines()]
+    assert lines[0] == "Run it? It is not in the plan."
+    assert {"path  a.txt", "│ -two", "│ +2"} <= set(lines)
+    assert "\\n" not in written(where)
+
+
 def test_a_conversation_at_a_terminal(tmp_path: Path) -> None:
-    """U13, D04: Tab with feedback, the answer drawn once where it is read, then another request on the same thread."""
+    """U13, C02, C06, D04: Tab with feedback, the answer drawn once where it is read, another request on the same
+    thread, and Ctrl-D, which leaves its question open.
+    """
     two = [COUNT, {"content": "Tell it", "done_when": ["it is told"], "tools": []}]
     execute = {"s1": [[call("list_files")], COUNTED], "s2": [finish_step("told", "s2.result")]}
     triage = [submit_plan(["Look"]), submit_plan(two), submit_plan([COUNT])]
@@ -228,18 +190,15 @@ def test_a_conversation_at_a_terminal(tmp_path: Path) -> None:
         session = Session.start("run", "count", env=env, cwd=tmp_path, columns=50, answers_here=True)
         session.asked()
         session.press(b"\t")
-        assert "What should be different?" in session.asked()
-        session.type("count them, then tell me")
-        session.asked()
-        session.type("y")
-        assert "What next?" in session.asked()
-        session.type("again")
+        assert "What should be different?" in session.reply("count them, then tell me")
+        session.reply("y")
+        assert "What next?" in session.reply("again")
         session.asked()
         session.press(b"\x04")
         assert session.end() == (3, "")
+    assert "donewhen resume" in session.seen
     lines = drawn(session.raw, 50)
-    assert lines.count("Found") == 1
-    assert " • 3 files" in lines
+    assert (lines.count("Found"), lines.count(" • 3 files")) == (1, 1)
     assert not [line for line in lines if "**" in line or "# Found" in line]
     assert [line for line in lines if line.startswith("  s1.1 list_files()")]
 
@@ -263,25 +222,7 @@ def test_the_command_speaks_the_language_of_the_goal(tmp_path: Path) -> None:
     env = environment(tmp_path)
     (tmp_path / "a.py").write_text("")
     session = Session.start("run", "统计 Python 文件的数量", env=env, cwd=tmp_path, answers_here=True)
-    assert "[y] 执行" in session.asked()
-    session.type("y")
-    assert "接下来做什么" in session.asked()
-    session.type("")
+    assert "[y] 执行" in session.reply("y")
+    assert "接下来做什么" in session.reply("")
     assert session.end()[0] == 0
     assert "已完成 · 完成 1/1 步" in session.raw
-
-
-def test_the_first_ctrl_c_lets_the_call_at_work_end(tmp_path: Path) -> None:
-    """U13, R02: it stops at the next clean point; what the call brought is kept, and is not asked for again."""
-    slow = Hanging(2.0, reply=call("list_files"))
-    with scripted(tmp_path, triage=[submit_plan([COUNT])], execute=[slow, COUNTED]) as env:
-        session = Session.start("run", "count", "--thread", "mine", env=env, cwd=tmp_path)
-        session.asked()
-        session.type("y")
-        session.expect("◐ s1 Count")
-        slow.asked()
-        session.interrupt()
-        session.expect("Stopping at the next clean point")
-        assert session.end() == (130, "")
-        assert "donewhen resume mine" in session.seen
-        assert piped("resume", "mine", env=env, cwd=tmp_path).stdout == "3 files\n"

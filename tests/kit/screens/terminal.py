@@ -126,6 +126,12 @@ class Session:
         """Type a line."""
         os.write(self.screen, f"{text}\n".encode())
 
+    def reply(self, text: str) -> str:
+        """Wait until something is asked, type a line, and return what was seen."""
+        seen = self.asked()
+        self.type(text)
+        return seen
+
     def press(self, key: bytes) -> None:
         """Press a key, such as Ctrl-D."""
         os.write(self.screen, key)
