@@ -22,7 +22,7 @@ from donewhen.agent.plans.store import PlanStore
 from donewhen.agent.plans.templates import Templates
 from donewhen.agent.prices import Price, Prices
 from donewhen.agent.request import MISSING, Continuation, GoalInput, Request, read_goal
-from donewhen.agent.run import Run, no_thread
+from donewhen.agent.run import Run, id_of, unknown_thread
 from donewhen.agent.runner import Compiled, Runner
 from donewhen.agent.storage import Storage, open_storage
 from donewhen.agent.storage.store import DELETE_AT_ONCE
@@ -55,7 +55,7 @@ from donewhen.graph.people.interjections import add_interjection, delete_interje
 from donewhen.graph.tools.hooks import Hooks
 from donewhen.graph.tools.toolbox import EffectKind
 from donewhen.state.channels import Json
-from donewhen.state.errors import ConfigError, GoalError, ResumeError, ThreadBusy, UnknownThread
+from donewhen.state.errors import ConfigError, GoalError, ResumeError, ThreadBusy
 from donewhen.state.proof.receipt import Receipt
 from donewhen.state.settings import Settings, SettingsLike, merge_settings
 
@@ -352,7 +352,14 @@ class Agent:
         id = str(thread_id or request_id or uuid4())
         runner = self._runner_for(id, tools, output_type)
         request = Request(
-            read_goal(goal), runner.merge(settings), metadata, owner, None, template, parameters, restart, request_id
+            read_goal(goal),
+            runner.merge(settings),
+            metadata,
+            owner,
+            template=template,
+            parameters=parameters,
+            restart=restart,
+            id=request_id,
         )
         return self._stream(id, lambda session: runner.start(session, request), config, on_leave)
 
@@ -369,7 +376,7 @@ class Agent:
         on_leave: OnLeave = "stop",
     ) -> RunStream:
         """Do the same as `resume`, and yield events as they happen."""
-        id = _id_of(thread_id)
+        id = id_of(thread_id)
         runner = self._runner_for(id, tools, output_type)
         form = runner.form if output_type is not None else None
         given = Continuation(answer, thread_id, steer, settings, form)
@@ -409,7 +416,14 @@ class Agent:
         id = str(thread_id or request_id or uuid4())
         runner = self._runner_for(id, output_type=output_type)
         request = Request(
-            read_goal(goal), runner.merge(settings), metadata, owner, None, template, parameters, restart, request_id
+            read_goal(goal),
+            runner.merge(settings),
+            metadata,
+            owner,
+            template=template,
+            parameters=parameters,
+            restart=restart,
+            id=request_id,
         )
         await runner.submit(id, request, at)
         self._wake_workers()
@@ -475,7 +489,7 @@ class Agent:
         is possible, nothing changes and `Run.problem` says why.
         Raises ThreadWaiting for a run that is not finished, ConfigError, UnknownThread, ThreadBusy.
         """
-        id = _id_of(thread_id)
+        id = id_of(thread_id)
         runner = self._runner_for(id)
         self.models.check(merge_settings(self.settings, settings).models.values())
         return await self._stream(id, lambda session: runner.audit(session, settings)).result()
@@ -489,7 +503,7 @@ class Agent:
         again. With `dry_run`, nothing is changed, and the report says what would be.
         Raises ThreadWaiting for a run that is not finished, ThreadBusy, UnknownThread, ConfigError for an unknown step.
         """
-        return await self._runner.undo(_id_of(thread_id), step, dry_run=dry_run)
+        return await self._runner.undo(id_of(thread_id), step, dry_run=dry_run)
 
     async def tell(self, thread_id: str, text: str) -> None:
         """Say something to a working run; planning and the working steps follow it from their next round on.
@@ -505,7 +519,7 @@ class Agent:
         idle = ResumeError(f"nothing works on thread {thread_id!r}: resume it, or start anew on it")
         async with self.storage.writer() as (_, store):
             if (row := await store.threads.get(thread_id)) is None:
-                raise UnknownThread(no_thread(thread_id))
+                raise unknown_thread(thread_id)
             settings = settings_in(row)
             if await self.storage.find_free([thread_id]):
                 raise idle
@@ -647,7 +661,3 @@ def _check_kinds(executors: object, hooks: object, skills: object) -> None:
         )
     if not isinstance(skills, Skills | None):
         raise ConfigError(f"skills is not a {type(skills).__name__}: write Skills({str(skills)!r})")
-
-
-def _id_of(thread: str | Run) -> str:
-    return str(thread.thread_id if isinstance(thread, Run) else thread)

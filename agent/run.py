@@ -77,6 +77,11 @@ class Run:
         return {**vars(self), "output": output, **mappings, "pending": list(self.pending)}
 
 
+def id_of(thread: str | Run) -> str:
+    """Return the id of a thread that is given as its id or as a run of it."""
+    return str(thread.thread_id if isinstance(thread, Run) else thread)
+
+
 def read_run(
     thread_id: str, snapshot: StateSnapshot, settings: Settings | None = None, form: OutputForm | None = None
 ) -> Run:
@@ -91,32 +96,30 @@ def read_run(
     status: RunStatus = "waiting" if pending else "running"
     if not snapshot.tasks and outcome:
         status = outcome["status"]
-    finished = status not in ("waiting", "running")
-    return Run(
+    run = Run(
         ThreadId.of(thread_id, pending),
         status,
-        values.get("goal", ""),
-        values.get("plan"),
-        values.get("steps") or {},
-        pending,
-        outcome["text"] if finished and outcome else "",
-        _output(values, outcome, form) if finished else None,
-        outcome if finished else None,
-        outcome["receipt"] if finished and outcome else None,
-        _total_spent(values, snapshot),
-        with_granted(settings.limits, values.get("granted")) if settings else {},
-        str(values.get("language") or "en"),
-        str((pending[0] if pending else values.get("ending") or {}).get("problem") or ""),
+        goal=values.get("goal", ""),
+        plan=values.get("plan"),
+        steps=values.get("steps") or {},
+        pending=pending,
+        spent=_total_spent(values, snapshot),
+        limits=with_granted(settings.limits, values.get("granted")) if settings else {},
+        language=str(values.get("language") or "en"),
+        problem=str((pending[0] if pending else values.get("ending") or {}).get("problem") or ""),
     )
+    if outcome is None or status in ("waiting", "running"):
+        return run
+    output = _output(values, outcome, form)
+    return replace(run, answer=outcome["text"], output=output, outcome=outcome, receipt=outcome["receipt"])
 
 
-def _output(values: Json, outcome: Outcome | None, form: OutputForm | None) -> Any:
+def _output(values: Json, outcome: Outcome, form: OutputForm | None) -> Any:
     """Return the structured result, in the caller's type if the run was asked for that."""
-    if outcome is None or outcome.get("output") is None:
-        return None
-    return (
-        form.to_python(outcome["output"]) if form and form.schema == values.get("output_schema") else outcome["output"]
-    )
+    output = outcome.get("output")
+    if output is not None and form and form.schema == values.get("output_schema"):
+        return form.to_python(output)
+    return output
 
 
 def _total_spent(values: Json, snapshot: StateSnapshot) -> Mapping[str, float]:
@@ -139,13 +142,15 @@ def _pending(values: Json, snapshot: StateSnapshot) -> tuple[Pause, ...]:
 def require_thread(thread_id: str, snapshot: StateSnapshot) -> StateSnapshot:
     """Return the snapshot. Raises UnknownThread if the thread never had a run."""
     if not snapshot.created_at:
-        raise UnknownThread(no_thread(thread_id))
+        raise unknown_thread(thread_id)
     return snapshot
 
 
-def no_thread(thread_id: str) -> str:
-    """Return that there is no such thread, and where to see those that there are."""
-    return f"there is no thread {thread_id!r} in this storage; agent.threads() and `donewhen threads` list them"
+def unknown_thread(thread_id: str) -> UnknownThread:
+    """Return the error for a thread that is not in the storage."""
+    return UnknownThread(
+        f"there is no thread {thread_id!r} in this storage; agent.threads() and `donewhen threads` list them"
+    )
 
 
 def waiting_error(run: Run) -> ThreadWaiting:

@@ -37,7 +37,7 @@ from donewhen.agent.gate import (
 )
 from donewhen.agent.plans.templates import Templates
 from donewhen.agent.request import MISSING, Continuation, Request, check_begun, is_delivered, is_not_begun, read_goal
-from donewhen.agent.run import Run, ThreadId, no_thread, read_run, require_thread, waiting_error
+from donewhen.agent.run import Run, ThreadId, id_of, read_run, require_thread, unknown_thread, waiting_error
 from donewhen.agent.storage import Storage
 from donewhen.agent.storage.store import ThreadStore
 from donewhen.agent.stream import Session
@@ -76,7 +76,7 @@ from donewhen.graph.people.pauses import close_for_new_request, open_pauses
 from donewhen.graph.receive import end_at_once, plan_key
 from donewhen.graph.sync import finish
 from donewhen.state.channels import Json
-from donewhen.state.errors import ConfigError, DoneWhenError, StaleAnswer, StorageError, ThreadBusy, UnknownThread
+from donewhen.state.errors import ConfigError, DoneWhenError, StaleAnswer, StorageError, ThreadBusy
 from donewhen.state.ledger import with_granted
 from donewhen.state.private_langgraph import STRICT_RESUME_KEY
 from donewhen.state.proof.receipt import UndoneRow
@@ -276,15 +276,15 @@ def read_run_of_row(
     return replace(run, problem=run.problem or str(row.get("problem") or ""))
 
 
-def _ended(last: Json | None, config: RunnableConfig) -> StateSnapshot | None:
-    """Return how a run stands that came to its end, from the last part of its stream; None if it did not."""
+def _end_state(last: Json | None, config: RunnableConfig) -> StateSnapshot | None:
+    """Return the state of a run that ended, from the last part of its stream; None if it did not end."""
     if last is None or last["interrupts"] or not last["data"].get("outcome"):
         return None
     return StateSnapshot(last["data"], (), config, None, None, None, (), ())
 
 
-def _was_taken(given: Command[Any] | Json | None, run: Run, snapshot: StateSnapshot) -> bool:
-    """Return whether the checkpoints have the graph's input from before it was drained."""
+def _has_input(given: Command[Any] | Json | None, run: Run, snapshot: StateSnapshot) -> bool:
+    """Return whether the graph's input was stored before the graph was drained."""
     if isinstance(given, Command):
         return run.status != "waiting"
     there = {message.id for message in snapshot.values.get("messages") or ()}
@@ -344,7 +344,7 @@ class Runner:
                 return run
             raise
 
-    async def submit(self, thread_id: str, request: Request, at: datetime | None) -> str:
+    async def submit(self, thread_id: str, request: Request, at: datetime | None) -> None:
         """Store a request for a worker, unless the thread has it already. Raises ThreadWaiting."""
         request = await self._fill(request)
         try:
@@ -356,7 +356,6 @@ class Runner:
         except ThreadBusy:
             if not request.id or await self._read_delivered(thread_id, request.id) is None:
                 raise
-        return thread_id
 
     async def _read_delivered(self, thread_id: str, id: str) -> Run | None:
         """Return the run of a busy thread that has the request with this id, or gets it in a moment; else None."""
@@ -601,7 +600,7 @@ class Runner:
                             session.outcome = event
                         else:
                             await session.send(event)
-                if snapshot := _ended(last, config) or await route_if_stopped(graph, config):
+                if snapshot := _end_state(last, config) or await route_if_stopped(graph, config):
                     break
         except GraphDrained:
             drained = True
@@ -614,7 +613,7 @@ class Runner:
         if self.record:
             await Recorder(store, thread_id).end(snapshot)
         run = read_run(thread_id, snapshot, settings, self.form)
-        if drained and not _was_taken(given, run, snapshot) and await return_to_queue(store, thread_id):
+        if drained and not _has_input(given, run, snapshot) and await return_to_queue(store, thread_id):
             return replace(run, status="queued")
         return await write_end(store, run, snapshot.values)
 
@@ -625,7 +624,7 @@ class Runner:
 
         If a worker is working on the thread, the answer is left to that worker. Raises the errors of `resume`.
         """
-        thread_id = str(shown.thread_id if isinstance(shown, Run) else shown)
+        thread_id = id_of(shown)
         with suppress(ThreadBusy):
             async with self.storage.session(thread_id) as (saver, store):
                 run, row = await self._read_open(saver, store, thread_id, alone=True)
@@ -741,7 +740,7 @@ class Runner:
         """Return the row of a thread. Raises UnknownThread."""
         async with self.storage.reader() as (_, store):
             if (row := await self._settled_row(store, thread_id)) is None:
-                raise UnknownThread(no_thread(thread_id))
+                raise unknown_thread(thread_id)
             return read_info(thread_id, row)
 
     async def _settled_row(self, store: ThreadStore, thread_id: str) -> Json | None:

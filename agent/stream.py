@@ -35,7 +35,7 @@ class Session:
         work: Work,
         config: RunnableConfig | None,
         on_leave: OnLeave,
-        ended: "Callable[[Session], None]",
+        on_end: "Callable[[Session], None]",
     ) -> None:
         self.thread_id = thread_id
         self.config = config
@@ -53,7 +53,7 @@ class Session:
         self.listener: asyncio.Task[Any] | None = None
         self._on_leave = on_leave
         self._work = work
-        self._ended = ended
+        self._on_end = on_end
         self._events: asyncio.Queue[Event] = asyncio.Queue()
         self._free: Future[None] = Future()
         self._loop = asyncio.get_running_loop()
@@ -65,7 +65,7 @@ class Session:
         except Exception as error:
             self.error = error
         finally:
-            self._ended(self)
+            self._on_end(self)
             end = end_event(self.run) if self.run else error_event(self.error or DoneWhenError("the run was cut off"))
             place = self.outcome if end["type"] == "outcome" and self.outcome else stamp_event(self.thread_id, {})
             self._events.put_nowait({**place, **end})  # type: ignore[arg-type]

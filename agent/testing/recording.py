@@ -15,7 +15,7 @@ from langchain_core.tools import BaseTool
 
 from donewhen.agent.agent import Agent
 from donewhen.agent.config import Config
-from donewhen.agent.run import Run
+from donewhen.agent.run import Run, id_of
 from donewhen.agent.storage import Storage, open_storage
 from donewhen.agent.testing.replaying import RecordedRequest, diff, masked
 from donewhen.agent.testing.script import ScriptError, ScriptUnfinished
@@ -49,7 +49,7 @@ class Recording:
     @classmethod
     async def of(cls, agent: Agent, run: Run | str) -> Self:
         """Return what was recorded of a run that ended, by an agent with `record=True`. Raises ConfigError."""
-        thread_id = str(run.thread_id if isinstance(run, Run) else run)
+        thread_id = id_of(run)
         snapshot = await agent.graph.aget_state({"configurable": {"thread_id": thread_id}})
         return cls(await collect_rows(agent.storage, thread_id, snapshot))
 
