@@ -188,7 +188,7 @@ class SqliteFile:
         """Users for whom the file is known to be set up."""
         self._calls: SimpleQueue[_Call] = SimpleQueue()
         self._closed = False
-        threading.Thread(target=self._live, name=f"donewhen {path.name}", daemon=True).start()
+        threading.Thread(target=self._work, name=f"donewhen {path.name}", daemon=True).start()
 
     def call(
         self, work: Callable[["SqliteFile"], Returned], *, writes: bool = True, alone: bool = False
@@ -212,16 +212,16 @@ class SqliteFile:
         """Close the connection after all queued calls, and wait for that."""
         await finish(self.call(SqliteFile._close, alone=True))
 
-    def _live(self) -> None:
+    def _work(self) -> None:
         while not self._closed:
-            together, following = self._in_line()
+            together, following = self._next_calls()
             if together:
                 self._commit(together)
             if following:
                 following.do(self)
-                _answer([following])
+                _pass_results([following])
 
-    def _in_line(self) -> tuple[list[_Call], _Call | None]:
+    def _next_calls(self) -> tuple[list[_Call], _Call | None]:
         """Return the queued calls that can be committed together, and a later call that must run alone."""
         together: list[_Call] = []
         call = self._calls.get()
@@ -254,7 +254,7 @@ class SqliteFile:
             for call in calls:
                 self._commit([call])
         else:
-            _answer(calls)
+            _pass_results(calls)
 
     def _close(self) -> None:
         self._closed = True
@@ -274,14 +274,14 @@ class SqliteFile:
             self.connection.executescript("PRAGMA incremental_vacuum")
 
 
-def _answer(calls: list[_Call]) -> None:
+def _pass_results(calls: list[_Call]) -> None:
     """Pass results to their callers, whose loops may be closed by now."""
     for loop in {call.loop for call in calls}:
         with suppress(RuntimeError):
-            loop.call_soon_threadsafe(_tell, [call for call in calls if call.loop is loop])
+            loop.call_soon_threadsafe(_set_results, [call for call in calls if call.loop is loop])
 
 
-def _tell(calls: list[_Call]) -> None:
+def _set_results(calls: list[_Call]) -> None:
     """Pass results to those callers that still wait."""
     for call in calls:
         if call.future.done():
