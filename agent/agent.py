@@ -42,6 +42,7 @@ from donewhen.agent.work.thread_rows import (
     list_threads,
     request_cancel,
     settings_in,
+    time_text,
 )
 from donewhen.agent.work.watch import watch_run
 from donewhen.agent.work.worker import Worker, status_of
@@ -577,7 +578,7 @@ class Agent:
     ) -> list[ThreadInfo]:
         """Return the threads of this storage, latest first, filtered by owner, status, or unchanged since `before`."""
         states = [status] if isinstance(status, str) else status
-        until = before.astimezone(UTC).isoformat(timespec="milliseconds") if before else None
+        until = time_text(before) if before else None
         await self._runner.settle_all()
         return await list_threads(self.storage, limit, owner=owner, status=states, before=until)
 

@@ -13,7 +13,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import aclosing, asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from langchain_core.callbacks import BaseCallbackHandler
@@ -62,6 +62,7 @@ from donewhen.agent.work.thread_rows import (
     read_left_answers,
     return_to_queue,
     settings_in,
+    time_text,
     update_row,
     withdraw_answers,
     write_crash,
@@ -197,8 +198,7 @@ async def settle(graph: Compiled, store: ThreadStore, thread_id: str) -> Json | 
     run = read_run(thread_id, snapshot)
     change: Json = {"goal": run.goal or None}
     if snapshot.created_at:
-        changed = datetime.fromisoformat(snapshot.created_at).astimezone(UTC)
-        change["updated"] = changed.isoformat(timespec="milliseconds")
+        change["updated"] = time_text(datetime.fromisoformat(snapshot.created_at))
     if run.status == "running" or is_not_begun(row, snapshot.values):
         await write_crash(store, thread_id, row, **change)
     else:

@@ -11,7 +11,6 @@ import os
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 from uuid import uuid4
@@ -53,7 +52,7 @@ from donewhen.agent.agent import Agent
 from donewhen.agent.mcp.client import McpServers
 from donewhen.agent.run import Run
 from donewhen.agent.stream import RunStream
-from donewhen.agent.work.thread_rows import ThreadInfo
+from donewhen.agent.work.thread_rows import ThreadInfo, now_text
 from donewhen.graph.tools.effects import read_all
 from donewhen.state.channels import Json
 from donewhen.state.errors import DoneWhenError, GoalError, UnknownThread
@@ -639,7 +638,7 @@ def _version() -> str:
 
 async def _keep_begun(session: Session) -> None:
     """Keep a session without a prompt, so that it can be loaded after a restart; forget the oldest of them."""
-    row = {"dir": session.folder, "at": datetime.now(UTC).isoformat(timespec="milliseconds")}
+    row = {"dir": session.folder, "at": now_text()}
     async with session.agent.storage.writer() as (_, store):
         await store.aput((*BEGUN, store_label(session.id)), session.id, row, index=False)
         kept = sorted(await read_all(store, BEGUN), key=lambda item: str(item.value["at"]), reverse=True)

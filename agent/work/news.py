@@ -231,7 +231,7 @@ class Notifier:
 
     async def _deliver(self, id: str, kept: Json) -> str | None:
         """Deliver one; return when to retry, or None if it is done."""
-        await self._write(id, {**kept, "due": _later(LEASE)})
+        await self._write(id, {**kept, "due": now_text(LEASE)})
         event = map_texts(kept["event"], lambda text: conceal(text, self._secrets))
         try:
             async with asyncio.timeout(LEASE):
@@ -244,7 +244,7 @@ class Notifier:
             if not gone and age < GIVE_UP:
                 tries = int(kept["tries"]) + 1
                 _log.warning("News %s of %s: %s: %s", id, event["subject"], type(error).__name__, error)
-                due = _later(min(2.0**tries, LONGEST_PAUSE))
+                due = now_text(min(2.0**tries, LONGEST_PAUSE))
                 await self._write(id, {**kept, "tries": tries, "due": due})
                 return due
             _log.error("News %s of %s are dropped: %s: %s", id, event["subject"], type(error).__name__, error)
@@ -257,7 +257,3 @@ class Notifier:
                 await store.adelete((*SPACE, self.queue), id)
             else:
                 await store.aput((*SPACE, self.queue), id, kept, index=False)
-
-
-def _later(seconds: float) -> str:
-    return (datetime.now(UTC) + timedelta(seconds=seconds)).isoformat(timespec="milliseconds")

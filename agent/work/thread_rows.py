@@ -40,7 +40,7 @@ BEGUN = ""
 
 ENDED = ("completed", "partial", "failed", "cancelled", "exhausted")
 TRIES = 5
-"""The number of retries after crashes or errors, before a run is left to a person."""
+"""The number of retries after crashes or errors; after the next one, a run is left to a person."""
 READ_AT_ONCE = 1000
 """Threads read at once."""
 
@@ -72,9 +72,14 @@ class ThreadInfo:
         return {**vars(self), "pending": list(self.pending)}
 
 
-def now_text() -> str:
-    """Return the current time in the form of rows."""
-    return datetime.now(UTC).isoformat(timespec="milliseconds")
+def time_text(moment: datetime) -> str:
+    """Return a moment in the form of rows, in which texts sort as moments do; without a zone it is local."""
+    return moment.astimezone(UTC).isoformat(timespec="milliseconds")
+
+
+def now_text(seconds: float = 0.0) -> str:
+    """Return the current time, or the time this many seconds from now, in the form of rows."""
+    return time_text(datetime.now(UTC) + timedelta(seconds=seconds))
 
 
 async def update_row(store: ThreadStore, thread_id: str, row: Json | None = None, **change: Any) -> None:
@@ -111,7 +116,8 @@ async def write_crash(store: ThreadStore, thread_id: str, row: Json, **change: A
     if row.get("queue"):
         fields = {"status": "queued", "due": BEGUN, "tries": int(row.get("tries") or 0) + 1}
         if fields["tries"] > TRIES:
-            fields |= {"status": "running", "due": NEVER, "queue": "", "problem": f"its worker died {TRIES} times"}
+            problem = f"its worker died {fields['tries']} times"
+            fields |= {"status": "running", "due": NEVER, "queue": "", "problem": problem}
     await update_row(store, thread_id, row, **fields, **change)
 
 
@@ -147,8 +153,7 @@ def _due(asked: Sequence[Json], settings: Settings | None) -> str:
         return NEVER
     if settings is None or settings.on_question == "wait" or settings.question_seconds is None:
         return NEVER
-    until = datetime.fromisoformat(min(since)) + timedelta(seconds=settings.question_seconds)
-    return until.astimezone(UTC).isoformat(timespec="milliseconds")
+    return time_text(datetime.fromisoformat(min(since)) + timedelta(seconds=settings.question_seconds))
 
 
 def _summary(pause: Pause) -> Json:
@@ -186,7 +191,7 @@ async def enqueue(
     store: ThreadStore, thread_id: str, queue: str, work: Request | Json, at: datetime | None = None
 ) -> None:
     """Store work for the workers of a queue, from `at` on: a request, or answers by id. The caller holds the thread."""
-    due = at.astimezone(UTC).isoformat(timespec="milliseconds") if at else now_text()
+    due = time_text(at) if at else now_text()
     change: Json = {"request": {"answers": work}}
     if isinstance(work, Request):
         known = {"settings": work.settings, "metadata": work.metadata, "owner": work.owner or None}

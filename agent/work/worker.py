@@ -14,7 +14,6 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import AbstractAsyncContextManager, contextmanager, suppress
-from datetime import UTC, datetime, timedelta
 from itertools import count
 from random import random
 from typing import Protocol, Self
@@ -172,19 +171,19 @@ class Worker:
                 loop.remove_signal_handler(signal.SIGTERM)
 
     async def _work(self) -> None:
-        pause, said = self._poll, ""
+        pause, problem = self._poll, ""
         try:
             while not self._draining:
                 try:
                     async with self.storage.listen() as (store, wait_for_work):
-                        if said:
+                        if problem:
                             _log.warning("The storage is there again.")
-                        pause, said = self._poll, ""
+                        pause, problem = self._poll, ""
                         await self._listen(store, wait_for_work)
                 except StorageError as error:
-                    if str(error) != said:
-                        said = str(error)
-                        _log.warning("%s. Trying again.", said)
+                    if str(error) != problem:
+                        problem = str(error)
+                        _log.warning("%s. Trying again.", problem)
                     pause = min(2 * pause, 10.0)
                     if not self._draining:
                         self._wake.clear()
@@ -240,17 +239,17 @@ class Worker:
 
     async def _beat(self) -> None:
         """Record that this worker is alive."""
-        said: Json = {"id": self.id, "queue": self._queue, "started": self._started, "seen": now_text()}
-        said |= {"active": len(self._active), "concurrency": self.concurrency}
+        beat: Json = {"id": self.id, "queue": self._queue, "started": self._started, "seen": now_text()}
+        beat |= {"active": len(self._active), "concurrency": self.concurrency}
         async with self.storage.writer() as (_, store):
-            await store.aput(SPACE, self.id, said, index=False)
+            await store.aput(SPACE, self.id, beat, index=False)
 
     async def _sweep(self, store: ThreadStore) -> None:
         """Return running threads that nobody holds to the queue, because their worker died; deliver news left over."""
         if self._notifier:
             self._notifier.wake()
-        said = await store.threads.find(SWEPT, queue=self._queue, status=["running"], due=now_text())
-        for thread_id in await self.storage.find_free([id for id, _ in said if id not in self._active]):
+        running = await store.threads.find(SWEPT, queue=self._queue, status=["running"], due=now_text())
+        for thread_id in await self.storage.find_free([id for id, _ in running if id not in self._active]):
             with suppress(ThreadBusy):
                 async with self.storage.session(thread_id) as (_, store):
                     row = await store.threads.get(thread_id) or {}
@@ -293,11 +292,11 @@ class Worker:
             if row.get("status") in ("queued", "waiting"):
                 if row.get("problem") != problem:
                     _log.warning("%s: %s", thread_id, problem)
-                due = (datetime.now(UTC) + timedelta(seconds=1)).isoformat(timespec="milliseconds")
+                due = now_text(1)
                 await store.threads.put(thread_id, {**row, "due": due, "problem": problem})
 
     async def _postpone(self, thread_id: str, error: Exception) -> None:
-        """Retry later; after five times, or if it can never work, leave it to a person."""
+        """Retry later; after five retries, or if it can never work, leave it to a person."""
         async with self.storage.session(thread_id) as (_, store):
             row = await store.threads.get(thread_id) or {}
             status = row.get("status")
@@ -305,17 +304,17 @@ class Worker:
                 return  # another worker has carried it on since, as where this one was frozen
             tries = int(row.get("tries") or 0) + 1
             known = not isinstance(error, StorageError) and isinstance(error, DoneWhenError)
-            due = (datetime.now(UTC) + timedelta(seconds=2**tries)).isoformat(timespec="milliseconds")
-            follows: Json = {"status": "queued", "due": due}
-            if known or tries >= TRIES:
-                follows = {"queue": "", "due": NEVER}
-                await leave_failure(store, thread_id, row, f"{type(error).__name__}: {error}"[:500])
-            await update_row(store, thread_id, tries=tries, problem=f"{type(error).__name__}: {error}"[:500], **follows)
+            problem = f"{type(error).__name__}: {error}"[:500]
+            change: Json = {"status": "queued", "due": now_text(2**tries)}
+            if known or tries > TRIES:
+                change = {"queue": "", "due": NEVER}
+                await leave_failure(store, thread_id, row, problem)
+            await update_row(store, thread_id, tries=tries, problem=problem, **change)
 
 
 async def status_of(storage: Storage) -> Json:
     """Return the counts of threads by status, the queues, the workers alive, and the oldest of each open status."""
-    lately = (datetime.now(UTC) - timedelta(seconds=ALIVE)).isoformat(timespec="milliseconds")
+    lately = now_text(-ALIVE)
     async with storage.reader() as (_, store):
         counts: Counter[str] = Counter()
         queues: dict[str, int] = {}

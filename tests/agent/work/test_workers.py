@@ -20,7 +20,7 @@ from langgraph.types import Command
 
 from donewhen import Agent, ConfigError, StaleAnswer, StorageError, ThreadBusy, ThreadWaiting, UnknownThread
 from donewhen.agent.cli.worker import IDLE_AGENTS
-from donewhen.agent.work.thread_rows import QUEUE, settings_in
+from donewhen.agent.work.thread_rows import QUEUE, settings_in, write_crash
 from donewhen.agent.work.worker import Worker
 from donewhen.testing import ScriptedModel, answer, ask_user, call, finish_step, reply, submit_plan
 from tests.kit.forking import CommandProcess, forks
@@ -262,6 +262,30 @@ async def test_what_a_dead_worker_left_comes_before_all_that_is_new(storage: Any
     first = "".join(order[:2])
     assert "goal-18." in first
     assert "goal-19." in first
+
+
+async def test_work_that_keeps_failing_is_retried_five_times(storage: Any) -> None:
+    """R04: as docs/operations.md says, after an error and after the death of its worker alike."""
+
+    class Broken:
+        async def run_submitted(self, thread_id: str) -> Any:
+            raise StorageError("the disk is full")
+
+        def drain(self) -> None: ...
+
+    async with Agent(ScriptedModel(roles={}), storage=storage) as agent:
+        for dies in (False, True):
+            thread, attempts = await agent.submit("report"), 0
+            worker = Worker(storage, QUEUE, lambda _: nullcontext(Broken()))
+            async with storage.writer() as (_, store):
+                while (row := await store.threads.get(thread) or {})["queue"]:
+                    attempts += 1
+                    if dies:
+                        await write_crash(store, thread, row)
+                    else:
+                        await worker._take(thread, row)
+            assert attempts == 1 + 5
+            assert row["problem"] == ("its worker died 6 times" if dies else "StorageError: the disk is full")
 
 
 async def test_an_error_is_tried_again_and_then_left_to_a_person(storage: Any) -> None:
