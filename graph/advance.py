@@ -19,7 +19,7 @@ from donewhen.graph.people.budget import (
 )
 from donewhen.graph.people.consent import activate_plan, check_for_changes
 from donewhen.graph.people.interjections import RUN, interjection_entries, mark_heard, new_interjections
-from donewhen.graph.people.pauses import ask_person, current_pause, make_pause
+from donewhen.graph.people.pauses import ask_person, current_pause, make_pause, open_pauses
 from donewhen.graph.people.tasks import checklist, close_tasks, open_tasks
 from donewhen.state.channels import Json, RunState, StateChange, changed_todos, merge_records
 from donewhen.state.language.texts import option_texts, say
@@ -144,7 +144,8 @@ def _ask(values: Json, move: Move, settings: Settings, runtime: Runtime[Settings
     for id in set(new) - set(over):
         stamped[id]["spent"] = add(values["steps"][id].get("spent"), {"questions": 1})
     steps = merge_records({id: values["steps"][id] for id in values["steps"] if id not in over}, stamped)
-    asked = ask_person(values, current_pause({**values, "steps": steps, "pending": None}))
+    pauses = open_pauses({**values, "steps": steps, "pending": None})
+    asked = ask_person(values, current_pause(pauses))
     return {**asked, "steps": stamped, "spent": {"questions": len(new) - len(over)} if len(new) > len(over) else {}}
 
 
@@ -170,7 +171,7 @@ def _handle_failure(values: Json, move: Move, settings: Settings, runtime: Runti
         return {"steps": handled, **_promote(values, move, promoted, runtime)}
     failure, replans = "\n".join(_describe_failure(values, id) for id in move.steps), settings.on_failure == "replan"
     free = has_left(values, settings, "replans")
-    asks = settings.on_failure == "ask" or ("gave_up:blocked" in codes and replans and not settings.alone)
+    asks = settings.on_failure == "ask" or ("gave_up:blocked" in codes and replans and not settings.unattended)
     asks = asks and has_left(values, settings, "questions")
     if replans and free and not asks and codes.isdisjoint((*FINAL_CODES, "executor_failed")):
         emit(runtime, "note", text="A step failed; looking for another way.")

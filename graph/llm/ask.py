@@ -101,7 +101,7 @@ class ModelReply:
 async def ask(deps: Deps, settings: Settings, question: Question) -> ModelReply:
     """Ask a model. Never raises for anything a model, a provider or a network does."""
     voice = question.voice
-    speech = SpeechStream(voice.say, voice.retract) if voice else SpeechStream(lambda text, argument="": None)
+    speech = SpeechStream(voice.say, voice.retract, voice.think) if voice else SpeechStream()
     request = _Request(deps, settings, question, speech)
     message, failure = None, None
     try:
@@ -247,13 +247,7 @@ class _Request:
                     if (chunk := await anext(stream, None)) is None:
                         return
                     chunks.append(chunk)
-                    size += len(chunk.text)
-                    self.speech.feed(chunk.text)
-                    if voice and (thought := thinking_in(chunk)):
-                        voice.think(thought)
-                    for part in chunk.tool_call_chunks if isinstance(chunk, AIMessageChunk) else ():
-                        size += len(part["args"] or "")
-                        self.speech.feed_call(part)
+                    size += self.speech.take(chunk)
         except TimeoutError:
             if time.monotonic() < ends or not chunks:
                 raise
@@ -336,17 +330,6 @@ async def _stream_directly(
         message.id = message.id or id
         message.response_metadata = {**(chunk.generation_info or {}), **message.response_metadata}
         yield message
-
-
-def thinking_in(chunk: BaseMessage) -> str:
-    """Return the thinking that a provider shows in a chunk, in whichever of the forms that LangChain reads."""
-    if isinstance(chunk.content, str) and not chunk.additional_kwargs:
-        return ""
-    said = list[str]()
-    for block in chunk.content_blocks:
-        value: Any = block["value"] if block["type"] == "non_standard" else block
-        said.append(str(value.get("reasoning") or value.get("thinking") or ""))
-    return "".join(said)
 
 
 def join_chunks(chunks: Sequence[BaseMessage]) -> AIMessage:

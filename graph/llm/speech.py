@@ -8,13 +8,20 @@ which read both show it once.
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Protocol
 from uuid import uuid4
 
 from langchain_core.callbacks import BaseCallbackHandler, BaseCallbackManager
-from langchain_core.messages import AIMessage, AIMessageChunk, AnyMessage, BaseMessageChunk, ToolMessageChunk
+from langchain_core.messages import (
+    AIMessage,
+    AIMessageChunk,
+    AnyMessage,
+    BaseMessage,
+    BaseMessageChunk,
+    ToolMessageChunk,
+)
 from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import set_config_context, var_child_runnable_config
 from langgraph.graph.message import push_message
@@ -79,10 +86,18 @@ class SpeechStream:
     For other models the first character decides what is held, and a word is said as soon as it arrives.
     """
 
-    def __init__(self, say: Say, retract: Retract | None = None, *, prints: bool = True) -> None:
+    def __init__(
+        self,
+        say: Say | None = None,
+        retract: Retract | None = None,
+        think: Callable[[str], None] | None = None,
+        *,
+        prints: bool = True,
+    ) -> None:
         self.prints = prints
-        self._say = say
+        self._say = say or (lambda text, argument="": None)
         self._retract = retract or (lambda argument="": None)
+        self._think = think
         self._said: dict[str, list[str]] = {}
         """The pieces that were said, by argument; prose under ""."""
         self.restart()
@@ -98,6 +113,18 @@ class SpeechStream:
         """The number of characters of the tail that are known to be prose."""
         self._holding = False
         self._written: dict[Any, _TextArgument | None] = {}
+
+    def take(self, chunk: BaseMessage) -> int:
+        """Take the next chunk of the reply, with its text, thinking and calls; return its length in characters."""
+        text = chunk.text
+        length = len(text)
+        self.feed(text)
+        if self._think and (thought := _thinking_in(chunk)):
+            self._think(thought)
+        for part in chunk.tool_call_chunks if isinstance(chunk, AIMessageChunk) else ():
+            length += len(part["args"] or "")
+            self.feed_call(part)
+        return length
 
     def feed(self, text: str) -> None:
         """Take the next piece of the reply's text."""
@@ -163,6 +190,17 @@ class SpeechStream:
         if piece:
             self._said.setdefault(argument, []).append(piece)
             self._say(piece, argument)
+
+
+def _thinking_in(chunk: BaseMessage) -> str:
+    """Return the thinking that a provider shows in a chunk, in whichever of the forms that LangChain reads."""
+    if isinstance(chunk.content, str) and not chunk.additional_kwargs:
+        return ""
+    said = list[str]()
+    for block in chunk.content_blocks:
+        value: Any = block["value"] if block["type"] == "non_standard" else block
+        said.append(str(value.get("reasoning") or value.get("thinking") or ""))
+    return "".join(said)
 
 
 def _end_of_bracket(text: str, start: int) -> int | None:

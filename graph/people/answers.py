@@ -83,28 +83,32 @@ async def confirm(state: RunState, runtime: Runtime[Settings], *, deps: Deps) ->
 
 async def ask_user(state: RunState, runtime: Runtime[Settings], *, deps: Deps) -> RunState:
     """Apply the answer to the pending question, and any answers to other open questions sent with it."""
-    pending, settings = current_pause(state), runtime.context
-    typed = typed_reply(state["messages"]) is not None
-    policy = pending["kind"] == "question" and settings.alone and not typed  # it answers questions at once
-    value = OVERDUE if policy else wait_for_answer(state, pending)
-    update = take_answer(state, pending, value, deps, settings)
-    return await with_typed_attachments(state, update, runtime) if typed else update
+    settings, pauses = runtime.context, open_pauses(state)
+    pending = pauses[0] = current_pause(pauses)
+    typed = typed_reply(state["messages"])
+    if typed is not None:
+        return await with_typed_attachments(state, take_answer(state, pauses, typed, deps, settings), runtime)
+    answered_at_once = pending["kind"] == "question" and settings.unattended
+    value = OVERDUE if answered_at_once else wait_for_answer(pending)
+    return take_answer(state, pauses, value, deps, settings)
 
 
-def take_answer(state: RunState, pending: Pause, value: Any, deps: Deps, settings: Settings) -> RunState:
-    """Return the update for an answer to `pending`, or for answers by id to any open questions.
+def take_answer(state: RunState, pauses: Sequence[Pause], value: Any, deps: Deps, settings: Settings) -> RunState:
+    """Return the update for an answer to the first of the open pauses, or for answers by id to any of them.
 
     If any of them is not understood, none is applied and the pause stays open. Unanswered questions stay open.
     """
-    answers = _split_answers(value, pending, [pause["id"] for pause in (pending, *pending["others"])])
+    pending, at = pauses[0], now("milliseconds")
+    by_id = {pause["id"]: pause for pause in pauses}
+    answers = _split_answers(value, pending, by_id)
     if isinstance(answers, str):
         return keep_open(state, pending, answers, value)
-    pauses, at = {**{pause["id"]: pause for pause in open_pauses(state)}, pending["id"]: pending}, now("milliseconds")
     taken: list[ResolvedAnswer] = []
     problems: list[str] = []
     for id, given in answers.items():
-        pause, by_policy = pauses[id], _is_by_policy(pauses[id], given, settings)
-        answer = _read_answer(pause, given, settings)
+        pause = by_id[id]
+        by_policy = _is_by_policy(pause, given, settings)
+        answer = _answer_by_policy(pause, settings) if by_policy else _read_answer(pause, given)
         if isinstance(answer, Answer):
             answer = _missing_tools(state, pause, answer, deps.executors, by_policy=by_policy) or answer
         if isinstance(answer, Answer) and not by_policy:
@@ -130,13 +134,15 @@ def missing_tools(
     Such an answer would be used up, and the calls refused. To reject or to cancel needs no tool.
     """
     by_id = {pause["id"]: pause for pause in pauses}
-    answers = _split_answers(value, pauses[0], [*by_id])
+    answers = _split_answers(value, pauses[0], by_id)
     if isinstance(answers, str):
         return ""
     found = []
     for id, given in answers.items():
-        pause, by_policy = by_id[id], _is_by_policy(by_id[id], given, settings)
-        if isinstance(answer := _read_answer(pause, given, settings), Answer):
+        pause = by_id[id]
+        by_policy = _is_by_policy(pause, given, settings)
+        answer = _answer_by_policy(pause, settings) if by_policy else _read_answer(pause, given)
+        if isinstance(answer, Answer):
             found.append(_missing_tools(values, pause, answer, executors, by_policy=by_policy))
     return "; ".join(filter(None, found))
 
@@ -189,13 +195,12 @@ def _split_answers(value: Any, pending: Pause, open_ids: Collection[str]) -> Jso
 
 
 def _is_by_policy(pause: Pause, value: Any, settings: Settings) -> bool:
+    """Return whether the settings answer this pause, and no person: at once, or because it was open for too long."""
     return value == OVERDUE and pause["kind"] in BY_POLICY and settings.on_question != "wait"
 
 
-def _read_answer(pause: Pause, value: Any, settings: Settings) -> Answer | str:
-    """Return what an answer to this pause means, or why it cannot be understood."""
-    if _is_by_policy(pause, value, settings):
-        return _answer_by_policy(pause, settings)
+def _read_answer(pause: Pause, value: Any) -> Answer | str:
+    """Return what a person's answer to this pause means, or why it cannot be understood."""
     return read_form(value, pause) if "schema" in pause else read_answer(value, pause)
 
 
@@ -214,6 +219,7 @@ def _check_answer(state: RunState, pause: Pause, answer: Answer, deps: Deps, set
 
 
 def _answer_by_policy(pause: Pause, settings: Settings) -> Answer:
+    """Return the answer that the settings give in place of a person."""
     if pause["kind"] == "budget":
         return Answer("deliver", "nobody answered")
     if pause.get("about") == "early":

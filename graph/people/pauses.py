@@ -87,13 +87,11 @@ def typed_reply(messages: Sequence[BaseMessage]) -> str | None:
     return last.text if isinstance(last, HumanMessage) else None
 
 
-def wait_for_answer(values: Mapping[str, Any], pending: Pause) -> Any:
-    """Return the person's answer: what they typed into the chat, or what the run is resumed with; without one, pause.
+def wait_for_answer(pending: Pause) -> Any:
+    """Return what the run is resumed with; pause it if there is no answer yet.
 
     LangGraph runs the node again when an answer comes, so the question is rendered only if there is none yet.
     """
-    if (typed := typed_reply(values["messages"])) is not None:
-        return typed
     try:
         return interrupt(None)
     except GraphInterrupt as unanswered:
@@ -128,9 +126,9 @@ def open_pauses(values: Mapping[str, Any]) -> list[Pause]:
     return [pause for n, pause in enumerate(pauses) if all(pause["id"] != other["id"] for other in pauses[:n])]
 
 
-def current_pause(values: Mapping[str, Any]) -> Pause:
-    """Return the current pause, with short forms of the other open ones."""
-    first, *rest = open_pauses(values)
+def current_pause(pauses: Sequence[Pause]) -> Pause:
+    """Return the first of the open pauses, with short forms of the others."""
+    first, *rest = pauses
     others = [cast("Pause", {key: pause.get(key) for key in OTHER_KEYS}) for pause in rest]
     return {**first, "others": others}
 

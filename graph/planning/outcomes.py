@@ -148,7 +148,7 @@ async def _send_back_repeated(round: PlanningRound, message: AIMessage, decision
     if not round.planning.get("repeat_told"):
         return send_correction(round.with_record(repeat_told=True), message, UnusableReply([REPEATED]))
     emit(round.runtime, "note", text="The planner proposes again what failed already.")
-    if round.settings.alone:
+    if round.settings.unattended:
         return fail_planning(round, "no_plan", "what failed already was planned again")
     steps = "; ".join(step["content"] for step in decision.arguments.get("steps") or () if isinstance(step, dict))
     question = say(_language(round.state), "ask", "repeated", steps=steps[:500])

@@ -100,14 +100,15 @@ class StepRound:
     async def run(self) -> Step:
         """Ask the model and read its reply; leave the step if no round may be made."""
         settings, deps, toolbox, id = self.runtime.context, self.deps, self.toolbox, self.state["step"]["id"]
-        if change := self._obstacle(settings):
+        left = allowance_left(self.state)
+        if change := self._obstacle(settings, left):
             return leave(self.state, self.runtime, change)
         offer = await offer_for_step(deps, settings, toolbox, self.state)
         legal = offer.legal(EXECUTE)
         offered = [name for name in legal if name != "finish_task"]
         if not self.state.get("last"):  # for the last step it equals finish_step (K1); it stays legal
             offered.append("finish_task")
-        question = await self._question(settings, offer.definitions(offered, toolbox))
+        question = await self._question(settings, offer.definitions(offered, toolbox), left)
         reply = await ask(deps, settings, question)
         self.spent = add(reply.spent, {"rounds": 1})
         emit_charge(self.runtime, id, self.spent)
@@ -135,23 +136,23 @@ class StepRound:
         emit(self.runtime, "decision", step=id, kind=outcome.kind, tools=tools)
         return {**common, **await self._act_on(message, outcome)}
 
-    def _obstacle(self, settings: Settings) -> StepRecord | None:
-        """Return the record's change if the step must leave instead of asking; it may be exhausted (X08)."""
-        state, most = self.state, settings.most_alone
+    def _obstacle(self, settings: Settings, left: Amounts) -> StepRecord | None:
+        """Return the record's change if the step must leave before the model is asked: at a limit, for one (X08)."""
+        state, most = self.state, settings.promote_after
         executor = state["step"].get("executor")
         if executor and (gone := executor_problem(executor, self.deps.executors)):
             return {"status": "failed", "code": "no_executor", "reason": gone}
         if settings.is_late():
             return {"status": "ready", "code": "deadline"}
-        if key := first_exhausted(allowance_left(state)):
+        if key := first_exhausted(left):
             return {"status": "ready", "code": f"allowance:{key}"}
         if most is not None and "rounds" in state.get("promotable", ()) and state["record"]["rounds"] >= most:
             return {"status": "failed", "code": f"{PROMOTED}rounds", "reason": f"not done after {most} rounds"}
         return None
 
-    async def _question(self, settings: Settings, tools: list[Json]) -> Question:
+    async def _question(self, settings: Settings, tools: list[Json], left: Amounts) -> Question:
         """Return the request: instructions, tools, the brief, the rounds. Earlier parts never change."""
-        state, step, left = self.state, self.state["step"], allowance_left(self.state)
+        state, step = self.state, self.state["step"]
         executor, attached = step.get("executor"), state.get("attachments")
         own = self.deps.executors[executor].profile if executor else ""
         profile, brief = profile_text(settings.profile, own, settings.speaks), HumanMessage(state["brief"])

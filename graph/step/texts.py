@@ -60,9 +60,11 @@ def _request_key(state: Mapping[str, Any], id: str) -> str:
 
 
 async def store_entry(runtime: Runtime[Settings], state: Step, entry: JournalEntry) -> JournalEntry:
-    """Store a long text; return the entry for the journal, with the full text if there is no store."""
+    """Return the entry for the journal: a long text is stored and shortened; without a store it stays whole."""
+    if runtime.store is None or len(entry["text"]) <= INLINE_CHARS:
+        return entry
     await store_text(runtime, state, entry["id"], entry["text"])
-    return entry if runtime.store is None else shorten_entry(entry, INLINE_CHARS)
+    return shorten_entry(entry, INLINE_CHARS)
 
 
 async def with_whole_text(runtime: Runtime[Settings], state: Step, entry: Mapping[str, Any]) -> Json:

@@ -238,14 +238,14 @@ class Settings(Options):
         return self.profile.language or self.language or None
 
     @property
-    def alone(self) -> bool:
-        """True if the policy answers questions at once, without a person."""
+    def unattended(self) -> bool:
+        """True if the settings answer questions at once, and no person is asked."""
         return self.on_question != "wait" and self.question_seconds is None
 
     @property
     def at_limit(self) -> AtLimit:
         """The action at a limit."""
-        return self.on_exhausted or ("deliver" if self.alone else "ask")
+        return self.on_exhausted or ("deliver" if self.unattended else "ask")
 
     @property
     def today(self) -> str:
@@ -254,7 +254,7 @@ class Settings(Options):
         return f"{datetime.now(ZoneInfo(self.timezone or 'UTC')):%A, %Y-%m-%d}{zone}"
 
     @property
-    def most_alone(self) -> int | None:
+    def promote_after(self) -> int | None:
         """The rounds after which a one-step run gets a plan; None means never."""
         limited = "step_limits" in self.model_fields_set and "rounds" in self.step_limits.model_fields_set
         return self.promote_rounds if limited or self.promote_rounds is not None else PROMOTE_ROUNDS
