@@ -53,9 +53,13 @@ class Node(Runnable[Any, Any]):
         self._takes_config = "config" in inspect.signature(node).parameters
 
     async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Any:
-        inner, known = self._deps is None, (config or {}).get("configurable") or {}
-        stored = input if inner else migrate(input)  # a subgraph's state has no version of its own
-        seen, deps = with_inputs(stored, known) if inner else stored, self._deps or known[DEPS]
+        if self._deps is None:  # in a subgraph, whose state has no version of its own
+            configurable = (config or {}).get("configurable") or {}
+            deps, stored = configurable[DEPS], input
+            seen = with_inputs(stored, configurable)
+        else:
+            deps, stored = self._deps, migrate(input)
+            seen = stored
         runtime = with_settings(get_runtime(), deps)
         if runtime.store is not None and (store := await awaitable_store(runtime.store)) is not runtime.store:
             runtime = runtime.override(store=store)

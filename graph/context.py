@@ -41,7 +41,7 @@ class Deps:
     adapter: Adapter = field(default_factory=Adapter)
     """Prepares models and remembers their quirks."""
     background: Mapping[str, Background] = field(default_factory=dict)
-    """The sources of `context` and `memory`, which are added to every request."""
+    """The sources of `agents_md`, `context` and `memory`, which are added to every request."""
     own_models: Mapping[str, BaseChatModel] = field(default_factory=dict)
     """Other models, by role or by a name that the settings use."""
     settings: Settings = field(default_factory=Settings)

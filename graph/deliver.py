@@ -49,7 +49,7 @@ from donewhen.state.proof.output import SourceText, trace_values
 from donewhen.state.proof.receipt import CriterionRow, OutputRow, Receipt, Status, UndoneRow, criteria_rows, receipt
 from donewhen.state.reading.decisions import DELIVER, control_tools
 from donewhen.state.reading.extraction import prose
-from donewhen.state.records import Ending, JournalEntry, StepClaim
+from donewhen.state.records import UNFINISHED, Ending, JournalEntry, StepClaim
 from donewhen.state.settings import Settings
 from donewhen.state.values import clean_text
 
@@ -362,12 +362,11 @@ def _plan_of_request(state: RunState, code: str) -> Json | None:
 
 def _end_open_steps(records: Json, ending: Ending) -> Json:
     """Mark steps that were still open when the run ended, with the reason."""
-    under_way = ("pending", "ready", "waiting", "running")
     change: Json = {"status": "exhausted" if ending["code"] in ("out_of_budget", "stopped") else "skipped"}
     reason, at = ending["reason"] or ending["code"], now()
     return {
         id: {**record, **change, "reason": reason, "waiting": None, "ended": at}
-        if record.get("status") in under_way
+        if record.get("status") in UNFINISHED
         else record
         for id, record in records.items()
     }

@@ -32,23 +32,23 @@ MOST_THREADS = 10_000
 
 
 @dataclass
-class _Place:
+class _Sequence:
     """The current turn and the last sequence number of a thread."""
 
     turn: int = 1
     last: int = 0
 
 
-_places: OrderedDict[str, _Place] = OrderedDict()
+_sequences: OrderedDict[str, _Sequence] = OrderedDict()
 
 
-def set_turn(thread_id: str, turn: int) -> _Place:
+def set_turn(thread_id: str, turn: int) -> _Sequence:
     """Set the turn that the thread's next events belong to."""
-    place = _places.setdefault(thread_id, _Place())
+    place = _sequences.setdefault(thread_id, _Sequence())
     place.turn = turn
-    _places.move_to_end(thread_id)
-    if len(_places) > MOST_THREADS:
-        _places.popitem(last=False)
+    _sequences.move_to_end(thread_id)
+    if len(_sequences) > MOST_THREADS:
+        _sequences.popitem(last=False)
     return place
 
 
@@ -57,7 +57,7 @@ def stamp_event(thread_id: str, event: Mapping[str, Any]) -> Any:
 
     `seq` is the time in microseconds, or the last one plus one, so it keeps growing across processes.
     """
-    place = _places.get(thread_id) or set_turn(thread_id, 1)
+    place = _sequences.get(thread_id) or set_turn(thread_id, 1)
     before, place.last = place.last, max(place.last + 1, time.time_ns() // 1000)
     return {**event, "thread_id": thread_id, "turn": place.turn, "seq": place.last, "after": before}
 

@@ -90,7 +90,7 @@ def first_exhausted(left: Mapping[str, float], needs: tuple[str, ...] = ROUND) -
 
 
 def exhausted_keys(left: Mapping[str, float], needs: tuple[str, ...]) -> tuple[str, ...]:
-    """Return all keys that are used up, by the rules of `exhausted`."""
+    """Return all keys that are used up, by the rules of `first_exhausted`."""
     return tuple(key for key in (*needs, *KNOWN_AFTERWARDS) if left.get(key, 1) <= 0)
 
 

@@ -98,7 +98,7 @@ class Pause(TypedDict, total=False):
     attempt: str
     """effect: the attempt with the unknown outcome."""
     about: Literal["failure", "early"]
-    """question: the topic of the run's own question: failed steps (`failed`), or skipping the rest (`early`)."""
+    """question: the topic of the run's own question: failed steps (`failure`), or skipping the rest (`early`)."""
     failed: list[str]
     failure: str
     early: list[str]

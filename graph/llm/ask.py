@@ -75,7 +75,7 @@ class Question:
     executor: str | None = None
     allowance: Mapping[str, float] = field(default_factory=dict)
     voice: Voice | None = None
-    """Tells people what of the reply is for them, and of long silences; None if nothing is."""
+    """Streams the parts of the reply that are meant for people, and reports long silences; None to stream nothing."""
     place: Mapping[str, Any] = field(default_factory=dict)
     """The `step` and `round` of the question, for traces."""
     passing: int = 0
@@ -127,7 +127,7 @@ def _wait_before_retry(error: ModelError, number: int, first: float) -> float:
 
 @dataclass
 class _Request:
-    """A question on its way to one model."""
+    """A question on its way to one model: `answer` retries, `_attempt` adapts the request, `_stream` makes it."""
 
     deps: Deps
     settings: Settings
@@ -159,7 +159,7 @@ class _Request:
             await asyncio.sleep(wait)
 
     async def _attempt(self) -> AIMessage:
-        """Make one attempt; repeat it at once without parameters that the server does not take. Raises ModelError."""
+        """Ask once; repeat at once if the server refuses a parameter or the length. Raises ModelError."""
         question, adapter, quirks = self.question, self.deps.adapter, self.quirks
         self.attempt += 1
         most = self.settings.max_tokens.get(question.role) or most_tokens(self.model, question.role)
@@ -202,7 +202,7 @@ class _Request:
             return message
 
     async def _stream(self, prepared: PreparedModel) -> AIMessage:
-        """Return the reply that the model streams, and charge it, or what came of it. Raises ModelError."""
+        """Make one request and return its reply. A reply that breaks off is charged too. Raises ModelError."""
         self.spent = add(self.spent, {"model_calls": 1})
         chunks: list[BaseMessage] = []
         try:
@@ -268,7 +268,7 @@ class _Request:
         return mark_messages(messages, mark_kind(self.model), lasting=lasting, goes_on=goes_on)
 
     def _charge(self, message: AIMessage) -> None:
-        """Add the cost of a reply, or of what came of it."""
+        """Add the cost of a reply, or of the part that came before a failure."""
         sent = partial(count_tokens, self.messages, self.question.tools)
         self.spent = add(self.spent, cost_of(message, sent, self.quirks.name, self.deps.prices))
 

@@ -97,7 +97,7 @@ class Offer:
         """Return what a model is bound: these control tools, with the listed tools in `find_tools`, and its tools."""
         lines = "\n".join(f"- {name}: {toolbox[name].one_line}" for name in self.listed)
         instead = {FIND_TOOLS: _find_tools_among(lines)} if lines else {}
-        return [*control_tools(controls, instead), *toolbox.openai(self.bound)]
+        return [*control_tools(controls, instead), *toolbox.definitions(self.bound)]
 
 
 @lru_cache(maxsize=256)
@@ -207,6 +207,7 @@ def planning_brief(deps: Deps, settings: Settings, facts: Mapping[str, Any], off
     said = [each for each in facts.get("said") or () if each["text"] != facts.get("feedback")]
     steps: Sequence[Any] = (facts.get("approved_plan") or {}).get("steps") or ()
     only_step = len(steps) == 1 and "done_when" not in steps[0]
+    noted = {**facts, "output_schema": schema, "criteria": settings.done_when, "only_step": only_step}
     lines = [MORE_TOOLS] if offer.bound and offer.listed else []
     lines += [_tool_line(toolbox, name) for name in offer.listed]
     lines += [f"({offer.more} more tools, less likely to fit; find_tools finds them)"] if offer.more else []
@@ -229,14 +230,7 @@ def planning_brief(deps: Deps, settings: Settings, facts: Mapping[str, Any], off
         section("feedback", facts.get("feedback") or ""),
         section("output_schema", schema_form(schema).text if schema else ""),
         section("criteria", "\n".join(f"- {criterion.text}" for criterion in settings.done_when)),
-        section(
-            "note",
-            "\n".join(
-                NOTES[name]
-                for name in NOTES
-                if {**facts, "output_schema": schema, "criteria": settings.done_when, "only_step": only_step}.get(name)
-            ),
-        ),
+        section("note", "\n".join(note for name, note in NOTES.items() if noted.get(name))),
     )
 
 

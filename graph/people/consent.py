@@ -18,11 +18,9 @@ from donewhen.state.plan.plan import Rules, read_plan, revision_of
 from donewhen.state.plan.revise import difference
 from donewhen.state.plan.schedule import next_moments
 from donewhen.state.plan.steps import fresh_record, fresh_records
-from donewhen.state.records import Approval, Pause
+from donewhen.state.records import UNFINISHED, Approval, Pause
 from donewhen.state.secrets import redact_json
 from donewhen.state.settings import Settings
-
-UNDER_WAY = ("pending", "running", "ready", "waiting")
 
 
 def plan_rules(
@@ -36,13 +34,13 @@ def plan_rules(
 
     A plan that replaces an active one cannot have a schedule.
     """
-    toolbox = deps.all_tools(settings)
+    toolbox, executors = deps.all_tools(settings), deps.executors.active
     paths = settings.profile.allowed_paths
     checks = {n: partial(_check_problems, tool, paths) for n, tool in toolbox.items() if tool.effect == "read"}
     return Rules(
         tools=frozenset(deps.executors.toolbox),
-        executors=deps.executors.active,
-        executor_tools={name: deps.tools_for(name, settings) for name in ("", *deps.executors.active)},
+        executors=executors,
+        executor_tools={name: deps.tools_for(name, settings) for name in ("", *executors)},
         executor=settings.executor,
         checks=checks,
         read_call=lambda name, arguments: toolbox[name].arguments.read(arguments),
@@ -207,7 +205,7 @@ def activate_plan(values: Mapping[str, Any], at: str) -> Json:
     gone = {
         id: {**record, **over, "reason": why.get(id, "not in the plan any more")}
         for id, record in known.items()
-        if id not in ids and record.get("status") in UNDER_WAY
+        if id not in ids and record.get("status") in UNFINISHED
     }
     fresh = fresh_records(plan, records, approval.get("before"), stale)
     update: Json = {

@@ -17,7 +17,7 @@ from donewhen.state.records import JournalEntry
 from donewhen.state.settings import Settings
 from donewhen.state.values import store_label
 
-AT_WORK = (
+FOLLOW_IN_STEP = (
     "The user says this while you work. Follow it from now on; if it makes the plan or finished work wrong, "
     "give_up with kind replan."
 )
@@ -109,7 +109,11 @@ async def delete_interjections(store: BaseStore, thread_id: str) -> None:
 
 
 async def with_interjections(
-    state: Any, record: Literal["record", "planning"], cursor: str, runtime: Runtime[Settings], then: str = AT_WORK
+    state: Any,
+    record: Literal["record", "planning"],
+    cursor: str,
+    runtime: Runtime[Settings],
+    then: str = FOLLOW_IN_STEP,
 ) -> tuple[Any, list[AnyMessage]]:
     """Return a round's state with the user's interjections since `cursor`, and the message that was added, if any."""
     place = PLANNING if record == "planning" else state["step"]["id"]

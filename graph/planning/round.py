@@ -130,7 +130,7 @@ async def _question(round: PlanningRound, cards: Mapping[str, Card], voice: Voic
     own = {"submit_plan": plan_tool(*(name for name, use in used.items() if not use))}
     tools = [
         *control_tools(round.legal, own | (form.tools if form else {})),
-        *deps.executors.toolbox.openai(round.offer.bound),
+        *deps.executors.toolbox.definitions(round.offer.bound),
     ]
     return Question(
         role,

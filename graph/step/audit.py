@@ -105,7 +105,7 @@ async def audit(context: CallContext, subject: Subject, *, reserve: int = 0) -> 
     toolbox = deps.reads(settings)
     used = {e["tool"] for e in subject.journal if is_tool_call(e) and e["effect"] == "read"}
     reads = toolbox.subset([name for name in toolbox if name in used][:READS])
-    tools = [*control_tools(AUDIT), *reads.openai()]
+    tools = [*control_tools(AUDIT), *reads.definitions()]
     messages: list[AnyMessage] = [
         SystemMessage(instructions("audit")),
         HumanMessage(audit_brief(await _with_whole_texts(context, subject), claims, settings.today)),

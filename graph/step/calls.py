@@ -65,8 +65,8 @@ OBSERVATION = "donewhen_observation"
 """Metadata key of a call for the id of the observation that it becomes."""
 MOST_ASKED = 20
 """Times that the tool of one call may ask, also where nobody is asked because a policy answers."""
-SETTLED = {"approved", "refused", "response", "known"}
-"""Keys of a call that a person decided about."""
+DECIDED = {"approved", "refused", "response", "known"}
+"""Keys that a frozen call has once a person decided about it."""
 WAITS = "asks"
 """Error of a call whose tool waits for a person. It is stored, so it keeps its value."""
 
@@ -93,7 +93,7 @@ class CallContext:
     wrote: list[str] = field(default_factory=list)
     """Short keys of the writes made here whose outcome is known."""
     observed: int = 0
-    """The number of observations that the step had before these calls."""
+    """The number of observations that the step had before; for the reads of checks and judges, see `noted`."""
     noted: list[JournalEntry] = field(default_factory=list)
     """Observations made by checks and by a judge."""
     settings: Settings = field(init=False)
@@ -123,21 +123,23 @@ class CallContext:
 
 @dataclass
 class GatedCall:
-    """A call, what was said of it at the gates, and what came of it."""
+    """A call on its way: what people and policies decide about it, then its outcome."""
 
     call: FrozenCall
     tool: KnownTool | None
     """None for a look-up, which is no tool."""
     id: str
-    """The id of its observation; lower in the end if a call made together with it waits and gets no number yet."""
+    """The id of its observation; counted again when it is recorded, because calls that wait have no number yet."""
     may_ask: bool = False
     """True if hooks and the tool may ask a person about it, which only calls of steps may."""
     refusal: str = ""
     """Why it is not made, in words for the model."""
     verdict: HookDecision | None = None
-    """The word of the hooks; None until the gate, which asks them only about a call that may be made."""
+    """The decision of the hooks. They are asked at the gate, and only about a call that nothing else refuses; None for
+    calls that pass no gate: `make_call` asks about those.
+    """
     outcome: CallOutcome | RecallResult | UnknownEffect | None = None
-    """What came of it, of a look-up too, or why a person must say whether it took effect; None if it was not made."""
+    """The outcome, the text of a look-up, or why a person must say whether it took effect; None if it was not made."""
     result: CallResult | None = None
     """The result, if there is one."""
     artifact: Json = field(default_factory=dict)
@@ -180,7 +182,7 @@ class CallBatch:
         while self.calls:
             if question := open_question(self.calls[0]):
                 return self._halt(relay_pause(self.calls[0], question, state))
-            group = [await self._judge(n, call) for n, call in enumerate(self._next_group(), self.number + 1)]
+            group = [await self._gate(n, call) for n, call in enumerate(self._next_group(), self.number + 1)]
             first = group[0]
             if change := await self._stop_before(first):
                 return self._halt(change)
@@ -215,8 +217,8 @@ class CallBatch:
             keys.add(key)
         return self.calls[: max(len(keys), 1)]
 
-    async def _judge(self, number: int, call: FrozenCall) -> GatedCall:
-        """Return the call with the word of people, of the profile and of the hooks on it."""
+    async def _gate(self, number: int, call: FrozenCall) -> GatedCall:
+        """Return the call with what people, the profile and the hooks decide about it."""
         state, tool = self.context.state, self.context.tools.get(call["name"])
         gated = GatedCall(call, tool, f"{state['step']['id']}.{number}", may_ask=True, verdict=HookDecision())
         rejected = {**state.get("rejected", {}), **state["record"].get("rejected", {})}
@@ -294,7 +296,7 @@ class CallBatch:
         """Return why a person must approve the call; `new` applies only if it has targets unknown to people."""
         approvals, delegated = self.context.settings.approvals, call.get("delegated")
         tool = self.context.tools.get(call["name"])
-        if tool is None or SETTLED & call.keys():
+        if tool is None or DECIDED & call.keys():
             return None
         if approvals == "each" and (delegated or tool.effect != "read"):
             return "each"
@@ -311,7 +313,7 @@ class CallBatch:
         return reason == "by_tool" or (reason == "new" and bool(new.get(call.get("position", 0))))
 
     async def _new_targets(self, gated: GatedCall) -> NewTargets:
-        """Return the targets of the calls that no person knows of; {} if this call has none."""
+        """Return, by position, the targets of calls that no person knows of; {} if this call has none."""
         context, state = self.context, self.context.state
         known = state["known_targets"]() if "known_targets" in state else KnownTargets()
         for entry in [*known_entries(state), *self.entries]:
@@ -342,7 +344,6 @@ class CallBatch:
             if each.tool and (diffs := await differences(each.tool.tool, each.call["args"])):
                 shown["diffs"] = diffs
             emit(context.runtime, "tool_started", id=each.id, step=context.state["step"]["id"], **shown)
-        context.meters.clear()
         if len(running) == 1:
             await make_call(context, running[0])
         else:
@@ -361,13 +362,13 @@ class CallBatch:
         return RecallResult(str(came["text"]))
 
     async def _record(self, gated: GatedCall) -> None:
-        """Charge the call, store its observation, and add what the model is shown of it; one that waits is not over."""
+        """Charge the call, store its observation, and add the model's message; a call that waits is only charged."""
         context, call, outcome = self.context, gated.call, gated.outcome
         if isinstance(outcome, CallOutcome):
             charge: Amounts = {} if gated.waits and call.get("delegated") else {"tool_calls": 1}
             context.spent = add(add(context.spent, outcome.spent), charge)
         if isinstance(outcome, RecallResult):  # no observation; the model is told if it read this before
-            again = [*outcome.span] in self._lookups().get("recalled", {}).get(outcome.id, ())
+            again = [*outcome.span] in self._lookup_changes().get("recalled", {}).get(outcome.id, ())
             if outcome.id and not again:
                 self.learned = True
                 self.recalled.append(outcome)
@@ -379,7 +380,7 @@ class CallBatch:
         self.number += 1
         self.acted = self.acted or isinstance(outcome, CallOutcome) or "response" in call
         self.files.update(gated.artifact.get("files", {}))
-        gated.id = f"{context.state['step']['id']}.{self.number}"  # counted again: calls that wait have no number yet
+        gated.id = f"{context.state['step']['id']}.{self.number}"
         entry = observe(context.state, gated)
         history, called = context.state["call_history"], is_tool_call(entry)
         history.read([*known_entries(context.state), *self.entries])
@@ -425,8 +426,8 @@ class CallBatch:
         else:
             self.held.append(text)
 
-    def _lookups(self) -> StepRecord:
-        """Return the record's change after look-ups."""
+    def _lookup_changes(self) -> StepRecord:
+        """Return the record's change: tools that were found, and what was recalled."""
         record, change = self.context.state["record"], StepRecord()
         if self.found:
             change["found"] = [*(record.get("found") or ()), *self.found]
@@ -436,7 +437,7 @@ class CallBatch:
         return {**change, "recalled": spans} if spans else change
 
     def _send_back(self, claim: StepClaim) -> None:
-        """Answer a claim that is not considered yet: its changes are waiting, or failed."""
+        """Answer a claim that came with calls and is not checked, because a call waits or failed."""
         self.results.append(ToolMessage(LOOK_FIRST.format(name=claim["kind"]), tool_call_id=claim["id"]))
 
     def _update(self) -> Step:
@@ -451,7 +452,7 @@ class CallBatch:
         return {**update, "wrote": context.wrote} if context.wrote else update
 
     def _finish(self) -> Step:
-        """Return to the model, with a hint if the calls brought nothing new."""
+        """Return the update after all calls; a claim that came with them goes to goal_check if all succeeded."""
         context, record, update = self.context, self.context.state["record"], self._update()
         silence = count_silence(record, self.learned)
         if self.held:
@@ -459,7 +460,14 @@ class CallBatch:
         if self.results and (hint := silence_hint(context.state, context.runtime, silence)):
             last = self.results[-1]
             self.results[-1] = last.model_copy(update={"content": f"{last.text}\n{hint}"})
-        after: StepRecord = {**record, "calls": [], "held": [], "observed": self.number, **silence, **self._lookups()}
+        after: StepRecord = {
+            **record,
+            "calls": [],
+            "held": [],
+            "observed": self.number,
+            **silence,
+            **self._lookup_changes(),
+        }
         after = {**after, "corrections": 0} if self.acted else after
         if claim := record.get("then"):
             after["then"] = None
@@ -479,7 +487,7 @@ class CallBatch:
             self._send_back(claim)
             change = {**change, "then": None}
         frozen: StepRecord = {"calls": list(self.calls), **change, "held": self.held, "observed": self.number}
-        frozen = {**frozen, **self._lookups()}
+        frozen = {**frozen, **self._lookup_changes()}
         return {
             **update,
             **leave(context.state, context.runtime, frozen, self.results, context.spent, context.wrote),

@@ -1,4 +1,7 @@
-"""The execute node, a subgraph for one step: (delegate →) decide → decide … → goal_check. `act` makes delayed calls."""
+"""The execute node, a subgraph for one step: rounds of `decide`, then `goal_check`.
+
+`act` makes calls that had to wait; `delegate` hands the step to an executor that works on its own.
+"""
 
 from functools import cache, partial
 from typing import Any, Literal
@@ -24,18 +27,18 @@ from donewhen.state.proof.journal import CallHistory, citable_entries
 from donewhen.state.records import FINAL
 from donewhen.state.settings import Settings
 
-AT_WORK = ("running", "waiting", "ready")
-"""Statuses of steps whose attempts may still end well, so that their writes are accounted for."""
+MAY_END_WELL = ("running", "waiting", "ready")
+"""Statuses of steps whose attempt goes on, so that it accounts for its writes."""
 
 
 def build_execute(deps: Deps) -> Subgraph:
     """Return the subgraph of the execute node."""
-    return Subgraph(_step(), step_input, deps)
+    return Subgraph(_compile_step(), step_input, deps)
 
 
 @cache
-def _step() -> CompiledStateGraph[Any, Settings, Any, Any]:
-    """Return the compiled subgraph. It is made once, because the run passes the dependencies."""
+def _compile_step() -> CompiledStateGraph[Any, Settings, Any, Any]:
+    """Compile the subgraph once, because the run passes the dependencies."""
     graph = StateGraph(StepStored, context_schema=Settings, output_schema=StepOutput)
     graph.add_node("delegate", Node(delegate))
     graph.add_node("decide", Node(decide))
@@ -87,7 +90,7 @@ def step_input(run: Json, sent: Json, settings: Settings, deps: Deps) -> Json:
     record, step = records[id], find_step(plan, id)
     gone = records.keys() - {each["id"] for each in plan["steps"]}
     others = [other for key, other in records.items() if key != id]
-    wrote = [key for other in others if other.get("status") in AT_WORK for key in other.get("wrote") or ()]
+    wrote = [key for other in others if other.get("status") in MAY_END_WELL for key in other.get("wrote") or ()]
     name = step.get("executor")
     executor = deps.executors.active.get(name) if name else None
     return {

@@ -94,7 +94,7 @@ class Proof:
         return data
 
     def bad(self) -> list[Json]:
-        """Return the verdicts that structure rejects; a judge is asked only if there are none."""
+        """Return the verdicts that are not enough, judged by structure alone; without any, a judge may be asked."""
         level = self.context.settings.verification
         level = "grounded" if level in ("audited", "judged") else level
         checks = {number: {"check": criterion.get("check")} for number, criterion in enumerate(self.criteria, 1)}
@@ -133,10 +133,10 @@ async def _prove(claim: StepClaim, context: CallContext) -> Step:
     if needs := await check_criteria(proof):
         emit_charge(runtime, state["step"]["id"], context.spent)
         return _leave_for_budget(proof, needs)
-    said = str(claim["arguments"].get("unchanged") or record.get("unchanged") or "").strip()
+    reason = str(claim["arguments"].get("unchanged") or record.get("unchanged") or "").strip()
     bad = proof.bad()
-    unchanged = [UNCHANGED] if proof.scope.unchanged and not said and settings.verification != "claimed" else []
-    if state.get("last") and not bad and not unchanged:
+    objections = [UNCHANGED] if proof.scope.unchanged and not reason and settings.verification != "claimed" else []
+    if state.get("last") and not bad and not objections:
         result = str(claim["arguments"]["result"]).strip()
         answers = [*state.get("asked", ()), *known_entries(state)]
         verdict = await ask_before_end(context, result, answers, output=proof.output())
@@ -149,13 +149,13 @@ async def _prove(claim: StepClaim, context: CallContext) -> Step:
             )
             if not verdict.refused:
                 return _ask_person(proof, waiting)
-        unchanged = [verdict.refused] if verdict.refused else []
+        objections = [verdict.refused] if verdict.refused else []
         proof.by_policy = bool(verdict.refused)
-    doubts = [] if bad or unchanged else await _audit_result(proof)
+    doubts = [] if bad or objections else await _audit_result(proof)
     emit_charge(runtime, state["step"]["id"], context.spent)
-    emit_verdicts(runtime, state["step"]["id"], proof.rows, accepted=not (bad or unchanged or doubts))
-    if bad or unchanged or doubts:
-        return _refuse(proof, bad, unchanged, doubts)
+    emit_verdicts(runtime, state["step"]["id"], proof.rows, accepted=not (bad or objections or doubts))
+    if bad or objections or doubts:
+        return _refuse(proof, bad, objections, doubts)
     return await _accept(proof)
 
 
@@ -210,7 +210,7 @@ def _correction(problems: Sequence[str], then: str) -> str:
 
 
 def _change(proof: Proof) -> StepRecord:
-    """Return the record's changes that every end of the proof makes."""
+    """Return the changes of the record that are the same however the proof ends."""
     bad = {v["criterion"] for v in proof.bad()}
     stands = {str(n): claim for n, claim in proof.claims.items() if n in proof.verdicts and n not in bad}
     change: StepRecord = {
@@ -227,9 +227,12 @@ def _change(proof: Proof) -> StepRecord:
     return change
 
 
-def _refuse(proof: Proof, bad: Sequence[Json], unchanged: list[str], doubted: list[str]) -> Step:
-    """Tell the model what is missing for each criterion; too many refusals, not counting form, fail the step."""
-    problems = [f"criterion {v['criterion']} ({v['text'][:120]}): {v['note']}" for v in bad] + unchanged + doubted
+def _refuse(proof: Proof, bad: Sequence[Json], objections: list[str], doubted: list[str]) -> Step:
+    """Tell the model why the step is not done; too many refusals fail it, those for imprecise quotes not counted.
+
+    `bad` are rejected verdicts, `objections` come from the runtime and the hooks, `doubted` from a judge.
+    """
+    problems = [f"criterion {v['criterion']} ({v['text'][:120]}): {v['note']}" for v in bad] + objections + doubted
     forms = [str(v["criterion"]) for v in bad if v.get("form")]
     before = proof.record.get("imprecise") or {}
     change: StepRecord = {
@@ -242,8 +245,8 @@ def _refuse(proof: Proof, bad: Sequence[Json], unchanged: list[str], doubted: li
         then = "Work on what is missing, or cite what proves it, then finish_step again, or give_up."
     then += f" Leave out criterion {', '.join(change['standing'])}: shown already." if change["standing"] else ""
     then += f" {KEPT}" if not doubted else ""
-    only_form = len(forms) == len(bad) and not unchanged and not doubted
-    only_doubt = bool(doubted) and proof.verdicts.keys() == {int(n) for n in change["standing"]} and not unchanged
+    only_form = len(forms) == len(bad) and not objections and not doubted
+    only_doubt = bool(doubted) and proof.verdicts.keys() == {int(n) for n in change["standing"]} and not objections
     decided = any(verdict["verdict"] == "unverified" for verdict in proof.rows)  # a judge rejected the claim
     context, said, refused = proof.context, "; ".join(problems), proof.record["refused"] + 1
     messages = [_answer(proof.claim, _correction(problems, then))]

@@ -92,7 +92,7 @@ class Arguments:
 
 @contextmanager
 def time_limit(seconds: float) -> Iterator[None]:
-    """Raise TimeoutError from a `checker` that takes longer inside."""
+    """Raise TimeoutError from a check inside that takes longer; `validator_class` makes validators that obey."""
     token = _deadline.set(time.monotonic() + seconds)
     try:
         yield

@@ -109,7 +109,7 @@ def seconds_for(tool: BaseTool, arguments: Mapping[str, Any], usual: float | Non
 
 @dataclass(frozen=True)
 class Callee:
-    """What every call of a tool needs to know about it, found out once."""
+    """The facts about a tool that every call of it needs; they are computed once."""
 
     guarded: BaseTool
     """The same tool, including its state, with a guard around its body."""
@@ -122,7 +122,7 @@ class Callee:
 
     @classmethod
     def of(cls, tool: BaseTool) -> "Callee":
-        """Find it out."""
+        """Return the facts about a tool."""
         declared, kind = _declared(tool), cast("Any", type(tool))
         wraps_function = "func" in kind.model_fields and "coroutine" in kind.model_fields
         if kind.arun is not BaseTool.arun or (kind.ainvoke is not BaseTool.ainvoke and not wraps_function):
@@ -151,7 +151,7 @@ class ToolCall:
     secrets: Sequence[str] = ()
     """Values that the result must not contain, besides recognized credentials."""
     callee: Callee | None = None
-    """What is known about the tool; if None, it is found out."""
+    """The facts about the tool, if they are known already."""
 
 
 async def call_tool(call: ToolCall) -> CallResult:
@@ -390,7 +390,7 @@ def takes_key(tool: BaseTool) -> bool:
 
 @dataclass(frozen=True)
 class _Declared:
-    """What the annotations of a tool's arguments declare."""
+    """The arguments that a tool declares for the runtime to fill."""
 
     injected: Mapping[str, Any]
     """The annotations of arguments that no model fills."""

@@ -193,14 +193,14 @@ class EffectLog:
         if self.store:
             await self.store.abatch([PutOp(self.namespace, key, entry, index=False) for key, entry in entries.items()])
 
-    async def intend(self, effect: "Effect", alike: Sequence[str]) -> None:
-        """Store the intent to make the call and, for a write, add its key to the equal writes `alike`.
+    async def intend(self, effect: "Effect", equal_keys: Sequence[str]) -> None:
+        """Store the intent to make the call and, for a write, add its key to those of the equal writes.
 
         A read comes last, so that a worker that was suspended and lost its thread learns so before the call. It is
         repeated if the answer took so long that the worker may have been suspended since.
         """
-        more = effect.kind == "write" and effect.key not in alike
-        listed = {effect.like: {"keys": [*alike, effect.key]}} if more else {}
+        more = effect.kind == "write" and effect.key not in equal_keys
+        listed = {effect.equals_key: {"keys": [*equal_keys, effect.key]}} if more else {}
         await self.write({**listed, effect.key: _make_entry(self, effect, "intent")})
         for _ in range(READS if effect.kind == "write" and not effect.keyed else 0):
             asked = time.monotonic()
@@ -208,9 +208,9 @@ class EffectLog:
             if time.monotonic() - asked < FRESH:
                 break
 
-    async def find_unaccounted(self, alike: Sequence[str], effect: "Effect") -> list[tuple[str, Json]]:
+    async def find_unaccounted(self, equal_keys: Sequence[str], effect: "Effect") -> list[tuple[str, Json]]:
         """Return those of these writes that are not accounted for, those of this dispatch first."""
-        keys = [key for key in alike if short_key(key) not in self.settled]
+        keys = [key for key in equal_keys if short_key(key) not in self.settled]
         entries = zip(keys, await self.read(*keys), strict=True)
         found = [(key, entry) for key, entry in entries if entry and await self._is_unaccounted(key, entry, effect)]
         return sorted(found, key=lambda each: not self.is_here(each[1]))
@@ -218,7 +218,7 @@ class EffectLog:
     async def _is_unaccounted(self, key: str, entry: Json, effect: "Effect") -> bool:
         if short_key(key) in self.own:
             return bool(entry.get("confirmed"))
-        if entry["state"] == "done" and effect.is_other(entry):
+        if entry["state"] == "done" and effect.has_other_words(entry):
             return False
         if self.is_here(entry):  # another working step accounts for its own writes
             return entry["state"] == "unsure" or bool(entry["step"] == self.step)
@@ -255,18 +255,18 @@ class Effect:
         return takes_key(self.tool) or bool((self.tool.metadata or {}).get("keyed"))
 
     @property
-    def call(self) -> str:
-        """The key of tool and arguments."""
+    def content_key(self) -> str:
+        """The key of tool and arguments, regardless of when and where the call is made."""
         return call_key(self.tool.name, self.arguments)
 
     @property
-    def like(self) -> str:
+    def equals_key(self) -> str:
         """The store key of the list of all equal writes."""
-        return f"like.{call_key(self.tool.name, {}) if self.handoff else self.call}"
+        return f"like.{call_key(self.tool.name, {}) if self.handoff else self.content_key}"
 
-    def is_other(self, entry: Mapping[str, Any]) -> bool:
-        """Return whether an entry is a handoff with other words."""
-        return self.handoff and entry.get("call") != self.call
+    def has_other_words(self, entry: Mapping[str, Any]) -> bool:
+        """Return whether this is a handoff, and the entry one to the same agent with another brief."""
+        return self.handoff and entry.get("call") != self.content_key
 
 
 def effect_key(scope: str, thread_id: str, *place: str | int, tool: str, arguments: Any) -> str:
@@ -292,21 +292,21 @@ async def perform(log: EffectLog, effect: Effect, run: MakeCall) -> CallOutcome 
     """Make the call once; an UnknownEffect says why only a person can decide whether to make it."""
     if effect.kind == "read":
         return await run(effect.key)
-    entry, same = await log.read(effect.key, effect.like)
-    alike: list[str] = same["keys"] if same and effect.kind == "write" else []
+    entry, same = await log.read(effect.key, effect.equals_key)
+    equal_keys: list[str] = same["keys"] if same and effect.kind == "write" else []
     if entry is not None:
-        return await _account_or_make(log, effect, entry, alike, run)
-    for key, other in await log.find_unaccounted(alike, effect):
+        return await _account_or_make(log, effect, entry, equal_keys, run)
+    for key, other in await log.find_unaccounted(equal_keys, effect):
         earlier = replace(effect, key=key)
-        if not effect.is_other(other):
-            return await _account_or_make(log, earlier, other, alike, run, again=True)
+        if not effect.has_other_words(other):
+            return await _account_or_make(log, earlier, other, equal_keys, run, again=True)
         if (outcome := await _resolve_handoff(log, earlier, other)) is not None:
             return outcome
-    return await _account_or_make(log, effect, None, alike, run)
+    return await _account_or_make(log, effect, None, equal_keys, run)
 
 
 async def _account_or_make(
-    log: EffectLog, effect: Effect, entry: Json | None, alike: Sequence[str], run: MakeCall, *, again: bool = False
+    log: EffectLog, effect: Effect, entry: Json | None, equal_keys: Sequence[str], run: MakeCall, *, again: bool = False
 ) -> CallOutcome | UnknownEffect:
     """Make the call, or account for it by its entry. With `again`, the entry is that of an earlier equal call."""
     if entry and entry["state"] != "intent" and log.is_here(entry) and not (again and _is_open(entry)):
@@ -320,7 +320,7 @@ async def _account_or_make(
             return UnknownEffect(_attempt_id(effect.key, entry), _reason_to_ask(entry), entry["step"])
         if isinstance(probed, CallResult):
             return await _save_end(log, effect, CallOutcome(probed))
-    await log.intend(effect, alike)
+    await log.intend(effect, equal_keys)
     once_more = entry is not None and effect.keyed and not refuted
     return await _save_end(log, effect, await _make_call(log, effect, run, once_more=once_more))
 
@@ -442,7 +442,7 @@ def _make_entry(log: EffectLog, effect: Effect, state: Literal["intent", "unsure
     if effect.handoff:
         entry["about"] = (effect.tool.metadata or {}).get("about") or {}
     if effect.handoff or state != "done":
-        entry["call"] = effect.call
+        entry["call"] = effect.content_key
     if state != "done":  # to name the call in questions and receipts
         arguments = {name: _shorten_value(value) for name, value in effect.arguments.items()}
         entry |= {"turn": log.turn, "kind": effect.kind, "arguments": arguments}
@@ -510,7 +510,7 @@ async def ask_probe(
     probe = (tool.metadata or {}).get("probe")
     if probe is None:
         return None
-    found = await _answer(probe, arguments, key, seconds)
+    found = await _ask_tool(probe, arguments, key, seconds)
     if found is True:
         return CallResult(True, HAPPENED, 0.0)
     if found is False:
@@ -526,7 +526,7 @@ async def differences(tool: BaseTool, arguments: Mapping[str, Any]) -> dict[str,
     """
     if (replaces := (tool.metadata or {}).get("replaces")) is None:
         return {}
-    found = await _answer(replaces, arguments, "", PROBE_SECONDS)
+    found = await _ask_tool(replaces, arguments, "", PROBE_SECONDS)
     texts = found if isinstance(found, Mapping) else {}
     diffs = {name: text_difference(str(old), str(arguments[name])) for name, old in texts.items() if name in arguments}
     return dict(redact_json({name: diff for name, diff in diffs.items() if diff}))
@@ -539,14 +539,16 @@ def _says_something(found: object) -> bool:
         return False
 
 
-async def _answer(probe: Callable[..., Any], arguments: Mapping[str, Any], key: str, seconds: float) -> object | None:
-    """Return what the probe returns; None if it raises or takes too long."""
+async def _ask_tool(
+    function: Callable[..., Any], arguments: Mapping[str, Any], key: str, seconds: float
+) -> object | None:
+    """Return what a function in a tool's metadata says of a call; None if it raises or takes too long."""
     answers: list[object] = []
 
     async def ask() -> str:
-        keyed = "idempotency_key" in inspect.signature(probe).parameters
-        asked = partial(probe, dict(arguments), **({"idempotency_key": key} if keyed else {}))
-        found = asked() if inspect.iscoroutinefunction(probe) else await run_in_thread(asked)
+        keyed = "idempotency_key" in inspect.signature(function).parameters
+        asked = partial(function, dict(arguments), **({"idempotency_key": key} if keyed else {}))
+        found = asked() if inspect.iscoroutinefunction(function) else await run_in_thread(asked)
         answers.append(await found if inspect.isawaitable(found) else found)
         return ""
 

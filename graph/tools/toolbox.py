@@ -37,8 +37,10 @@ USERS_TEXT = object()
 """Key of `metadata` for a tool whose results are the user's own words, such as skills. A server's JSON
 cannot set it.
 """
-FOUND_BY_CHARS = 600
+SEARCHED_CHARS = 600
 """The most characters of a description that are indexed for search."""
+LINE_CHARS = 120
+"""The most characters of a tool's line in a list."""
 FUSE = 60
 """The constant of reciprocal rank fusion: the higher it is, the less the first ranks count."""
 REMEMBERED = 256
@@ -77,7 +79,7 @@ class Toolbox(dict[str, "KnownTool"]):
         """Return the tool's effect on the world; an unknown tool counts as `write`."""
         return self[name].effect if name in self else "write"
 
-    def openai(self, names: Iterable[str] | None = None) -> list[dict[str, Any]]:
+    def definitions(self, names: Iterable[str] | None = None) -> list[dict[str, Any]]:
         """Return the definitions of the named tools (default: all); the same objects each time, do not change them."""
         return [self[name].definition for name in (self if names is None else names)]
 
@@ -119,7 +121,7 @@ class KnownTool:
         self.users_text: bool = metadata.get("users_text") is USERS_TEXT
         """True if what it returns are words of the user, which are not framed as foreign."""
         self.one_line: str = _first_sentence(tool.description)
-        """The first sentence of the description, at most 120 characters."""
+        """The first sentence of the description, shortened."""
         self._targets = _declared_targets(tool.name, metadata.get("targets", metadata.get("target")))
         with _naming(tool):
             check_injection(tool)
@@ -213,10 +215,10 @@ class KnownTool:
         return {"type": "function", "function": described}
 
     @functools.cached_property
-    def description(self) -> str:
-        """Name, description and names of the arguments in one text."""
+    def search_text(self) -> str:
+        """The text that finds the tool: its name, description and argument names."""
         names = " ".join(self.schema.get("properties", {}))
-        return f"{self.tool.name} {self.tool.description[:FOUND_BY_CHARS]} {names}"
+        return f"{self.tool.name} {self.tool.description[:SEARCHED_CHARS]} {names}"
 
     @functools.cached_property
     def defaults(self) -> dict[str, Any]:
@@ -233,13 +235,13 @@ class KnownTool:
 
     @functools.cached_property
     def callee(self) -> Callee:
-        """What every call of the tool needs."""
+        """The facts that every call of the tool needs."""
         return Callee.of(self.tool)
 
     @functools.cached_property
     def terms(self) -> Counter[str]:
-        """The words that find the tool: of its name, its description and its argument names."""
-        return Counter(terms(self.description))
+        """The words of the search text."""
+        return Counter(terms(self.search_text))
 
 
 @contextmanager
@@ -281,9 +283,9 @@ def _declared_targets(name: str, declared: Any) -> tuple[str, ...] | None:
     return tuple(names)
 
 
-def _first_sentence(description: str, most: int = 120) -> str:
+def _first_sentence(description: str) -> str:
     sentence = " ".join(_SENTENCE_END.split(description.strip()[:2_000], maxsplit=1)[0].split())
-    return sentence if len(sentence) <= most else sentence[: most - 1].rstrip() + "…"
+    return sentence if len(sentence) <= LINE_CHARS else sentence[: LINE_CHARS - 1].rstrip() + "…"
 
 
 def _values(values: Iterable[Any]) -> Iterator[str]:
@@ -479,7 +481,7 @@ class ToolFinder:
         return sorted(by_words, key=lambda name: -fused[name])
 
     async def _similarities(self, embeddings: Embeddings, query: str, toolbox: Toolbox) -> dict[str, float]:
-        texts = {name: toolbox[name].description for name in toolbox}
+        texts = {name: toolbox[name].search_text for name in toolbox}
         if new := [text for text in dict.fromkeys(texts.values()) if text not in self._texts]:
             self._texts |= zip(new, await embeddings.aembed_documents(new), strict=True)
         if query not in self._queries:

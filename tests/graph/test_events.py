@@ -156,7 +156,7 @@ async def test_events_go_on_in_another_process(tmp_path: Path) -> None:
     told = [dict(event) async for event in agent.stream("go", thread_id="t")]
     other = await asyncio.create_subprocess_exec(sys.executable, "-c", code, stdout=asyncio.subprocess.PIPE)
     between, _ = await other.communicate()
-    events._places.clear()  # as another process has it
+    events._sequences.clear()  # as another process has it
     told += [dict(event) async for event in Agent(model, storage=url).stream_resume("t", "this")]
     assert told[-1]["type"] == "outcome"
     seqs = [event["seq"] for event in told]

@@ -225,7 +225,7 @@ def test_what_the_runtime_fills_is_hidden_from_the_model() -> None:
     box = Toolbox([pay, described("raw", an_object(idempotency_key={}, x={}) | {"required": ["idempotency_key"]})])
     for name, shown in (("pay", ["amount"]), ("raw", ["x"])):
         assert list(box[name].schema["properties"]) == shown
-        assert list(box.openai([name])[0]["function"]["parameters"]["properties"]) == shown
+        assert list(box.definitions([name])[0]["function"]["parameters"]["properties"]) == shown
     assert box["pay"].arguments.problems({"amount": 1}) == []
     assert box["raw"].arguments.problems({}) == []
     assert box["pay"].arguments.problems({"amount": 1, "idempotency_key": "mine"}) != []
@@ -251,12 +251,12 @@ def test_a_tool_that_wants_what_no_run_has_is_refused_at_once(mark: Any) -> None
 def test_definitions_are_self_contained_unless_they_recurse() -> None:
     """Models get schemas without references; a recursive one keeps them."""
     flat = Toolbox([StructuredTool.from_function(lambda items: "", name="f", description="d", args_schema=Basket)])
-    parameters = flat.openai()[0]["function"]["parameters"]
+    parameters = flat.definitions()[0]["function"]["parameters"]
     assert "$ref" not in json.dumps(parameters)
     assert "title" not in parameters["properties"]["items"]
     assert parameters["properties"]["title"]["type"] == "string"
-    assert "$defs" in ORDER.openai()[0]["function"]["parameters"]
-    assert ORDER.openai() == ORDER.openai(["order"])
+    assert "$defs" in ORDER.definitions()[0]["function"]["parameters"]
+    assert ORDER.definitions() == ORDER.definitions(["order"])
 
 
 class Basket(BaseModel):
