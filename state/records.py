@@ -181,6 +181,8 @@ class PlanningRecord(TypedDict, total=False):
     questions: int
     calls: list["FrozenCall"]
     """Read-only calls to make next."""
+    held: list[str]
+    """Answers to printed calls that are not made; they are sent with the results of the others."""
     found: list[str]
     """Tools found in addition to the offered ones."""
     interjection_cursor: str

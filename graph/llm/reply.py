@@ -8,14 +8,15 @@ import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, cast
 
-from langchain_core.messages import AIMessage
+from langchain_core.messages import AIMessage, AnyMessage, ToolMessage
 
 from donewhen.graph.llm.printed import read_printed
 from donewhen.graph.tools.toolbox import Toolbox
 from donewhen.state.reading.decisions import LOOKUPS, NAMES, arguments_schema
 from donewhen.state.reading.extraction import extract, prose
+from donewhen.state.records import FrozenCall
 from donewhen.state.values import clean_text, json_problem, name_hint
 
 if TYPE_CHECKING:
@@ -220,6 +221,21 @@ def _choose(calls: Sequence[_Call], toolbox: Toolbox | None, speech: str, native
     by_call = {call.id: call.problems or [ALONE.format(name=call.name)] for call in calls}
     problems = [problem for call in calls for problem in call.problems]
     return UnusableReply(problems, speech, printed=not native, by_call=by_call)
+
+
+def freeze_calls(message: AIMessage, decision: Decision) -> tuple[list[FrozenCall], list[AnyMessage], list[str]]:
+    """Return a decision's calls as they are stored until they are made, and the answers to the refused ones.
+
+    Native calls are answered by messages. Printed ones have no id to answer, so their answers are texts, which the
+    model is sent with the results of the others.
+    """
+    native = bool(message.tool_calls or message.invalid_tool_calls)
+    calls = [
+        cast("FrozenCall", {**call, "native": native, "position": number}) for number, call in enumerate(decision.calls)
+    ]
+    if not native:
+        return calls, [], list(decision.refused.values())
+    return calls, [ToolMessage(text, tool_call_id=id) for id, text in decision.refused.items()], []
 
 
 def _as_list(problems: Sequence[str]) -> str:

@@ -18,7 +18,7 @@ from donewhen.graph.step.texts import store_entry
 from donewhen.graph.tools.effects import CallOutcome
 from donewhen.state.channels import PLANNING, Planning
 from donewhen.state.ledger import add, allowance_left, first_exhausted
-from donewhen.state.records import FrozenCall, JournalEntry
+from donewhen.state.records import FrozenCall, JournalEntry, PlanningRecord
 from donewhen.state.secrets import redact_json
 from donewhen.state.settings import Settings
 
@@ -50,9 +50,12 @@ async def look(state: Planning, runtime: Runtime[Settings], config: RunnableConf
     if asked[0]["native"]:
         messages: list[AnyMessage] = [ToolMessage(told[c["position"]], tool_call_id=c["id"]) for c in asked]
     else:  # printed calls get their results in one message
-        messages = [HumanMessage("\n\n".join(told[c["position"]] for c in asked))]
+        messages = [HumanMessage("\n\n".join([*planning.get("held", ()), *(told[c["position"]] for c in asked)]))]
+    after: PlanningRecord = {**planning, "calls": [], "held": []}
+    if names:
+        after["found"] = [*(planning.get("found") or ()), *names]
     return {
-        "planning": {**planning, "calls": [], **({"found": [*(planning.get("found") or ()), *names]} if names else {})},
+        "planning": after,
         "journal": [*[await store_entry(runtime, context.state, entry) for entry in entries], *notes],
         "transcript": messages,
         "spent": spent,

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, cast
 
-from langchain_core.messages import AIMessage, ToolMessage
+from langchain_core.messages import AIMessage
 from langchain_core.runnables import RunnableConfig
 from langgraph.runtime import Runtime
 
@@ -13,7 +13,7 @@ from donewhen.graph.events import emit, emit_charge
 from donewhen.graph.llm.briefs import Offer
 from donewhen.graph.llm.history import render_earlier_answer, reply_messages
 from donewhen.graph.llm.output import OutputForm
-from donewhen.graph.llm.reply import Decision, UnusableReply
+from donewhen.graph.llm.reply import Decision, UnusableReply, freeze_calls
 from donewhen.graph.llm.speech import Voice, push_rest
 from donewhen.graph.people.budget import Account, budget_pause
 from donewhen.graph.people.consent import Proposal, propose_plan
@@ -31,7 +31,7 @@ from donewhen.state.proof.audit import doubts_to_send_back
 from donewhen.state.proof.evidence import EvidenceScope, Grounding, ground_claim
 from donewhen.state.proof.journal import find_earlier_answer
 from donewhen.state.reading.decisions import DRAFT, TRIAGE
-from donewhen.state.records import Ending, FrozenCall, Mode, PlanningRecord
+from donewhen.state.records import Ending, Mode, PlanningRecord
 from donewhen.state.secrets import redact
 from donewhen.state.settings import Settings
 
@@ -186,14 +186,10 @@ def _record_mode(round: PlanningRound, mode: Mode, reason: str) -> Planning:
 
 
 def start_looking(round: PlanningRound, message: AIMessage, decision: Decision) -> Planning:
-    """Leave the read calls to the next node, and answer the invalid ones at once."""
-    native = bool(message.tool_calls or message.invalid_tool_calls)
-    calls = [
-        cast(FrozenCall, {**call, "native": native, "position": number}) for number, call in enumerate(decision.calls)
-    ]
-    told = [ToolMessage(text, tool_call_id=id) for id, text in decision.refused.items()] if native else []
-    planning: PlanningRecord = {**round.planning, "corrections": 0, "texts": 0, "calls": calls}
-    return {"planning": planning, "transcript": [message, *told]}
+    """Leave the read calls to the next node, and answer the refused ones."""
+    calls, answers, held = freeze_calls(message, decision)
+    planning: PlanningRecord = {**round.planning, "corrections": 0, "texts": 0, "calls": calls, "held": held}
+    return {"planning": planning, "transcript": [message, *answers]}
 
 
 async def settle_by_answer(round: PlanningRound, message: AIMessage, decision: Decision) -> Planning:

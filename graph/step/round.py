@@ -4,9 +4,8 @@ import base64
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import cast
 
-from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, SystemMessage, ToolMessage
+from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, SystemMessage
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.runtime import Runtime
@@ -26,7 +25,7 @@ from donewhen.graph.llm.history import (
     storable_reply,
 )
 from donewhen.graph.llm.printed import read_printed
-from donewhen.graph.llm.reply import Decision, UnusableReply, read_reply
+from donewhen.graph.llm.reply import Decision, UnusableReply, freeze_calls, read_reply
 from donewhen.graph.llm.speech import Voice
 from donewhen.graph.people.interjections import with_interjections
 from donewhen.graph.people.pauses import make_pause
@@ -44,7 +43,7 @@ from donewhen.state.plan.planning import PROMOTED
 from donewhen.state.plan.steps import transcript_key
 from donewhen.state.proof.journal import find_earlier_answer
 from donewhen.state.reading.decisions import EXECUTE
-from donewhen.state.records import FrozenCall, StepClaim, StepRecord, StepStatus
+from donewhen.state.records import StepClaim, StepRecord, StepStatus
 from donewhen.state.settings import Settings
 from donewhen.state.values import store_label
 
@@ -197,12 +196,10 @@ class StepRound:
         if decision.kind == "ask_user":
             return await self._ask_user(message, decision)
         if decision.kind == "calls":
-            native = bool(message.tool_calls or message.invalid_tool_calls)
-            calls = [cast("FrozenCall", {**c, "native": native, "position": n}) for n, c in enumerate(decision.calls)]
-            told = [ToolMessage(text, tool_call_id=id) for id, text in decision.refused.items()] if native else []
-            change: StepRecord = {"calls": calls, "held": [] if native else list(decision.refused.values())}
-            change["then"] = self._claim(decision.claim) if decision.claim else None
-            return {"record": {**record, **change}, "transcript": [message, *told], "decision": None}
+            calls, answers, held = freeze_calls(message, decision)
+            claim = self._claim(decision.claim) if decision.claim else None
+            change: StepRecord = {"calls": calls, "held": held, "then": claim}
+            return {"record": {**record, **change}, "transcript": [message, *answers], "decision": None}
         if decision.kind == "give_up":
             status: StepStatus = "blocked" if arguments["kind"] == "blocked" else "failed"
             change = {"status": status, "code": f"gave_up:{arguments['kind']}", "reason": arguments["reason"]}

@@ -56,7 +56,7 @@ def promotion_reasons(values: Mapping[str, Any], id: str, settings: Settings) ->
 def fresh_planning(number: int, **record: Any) -> PlanningRecord:
     """Return a new planning record; `number` counts the plannings of a thread.
 
-    `transcript` is the key of its rounds, and the prefix of its questions (`plan.q1`); its observations are `p.1`, `p.2` …
+    `transcript` is the key of its rounds, and the prefix of its questions (`plan.q1`); its observations are `p.1` ….
     """
     fresh: PlanningRecord = {
         "number": number,

@@ -161,6 +161,19 @@ async def test_the_prompt_repeated_is_no_answer() -> None:
     assert "repeats what you were given" in flow.told("correction")[0]["text"]
 
 
+async def test_a_printed_call_that_is_not_made_is_answered_with_the_others() -> None:
+    """X18: of two printed reads one is unusable; the model is told so beside the result of the other."""
+    both = '[{"action": "look", "arguments": {"at": "a"}}, {"action": "look", "arguments": {"where": "b"}}]'
+    model = planning(both, answer("Seen."))
+    tool = StructuredTool.from_function(look, metadata={"effect": "read"})
+    flow = await play(model, [tool], settings=Settings())
+    told = str(model.requests[1].messages[-1].text)
+    assert "seen a" in told
+    assert "this call was not made" in told
+    assert "where" in told
+    assert flow.run.answer == "Seen."
+
+
 @pytest.mark.parametrize("goes_on", ['{"action": "continue", "speak": "Thinking about it."}', '{"action": "speak"}'])
 async def test_a_planner_may_say_something_and_go_on(goes_on: str) -> None:
     """M13, P12: `continue` is a round like any other: no answer, no correction, and not free."""
