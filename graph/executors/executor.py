@@ -239,7 +239,7 @@ class Executors(MutableMapping[str, Executor]):
         return self.toolbox.without(self.private)
 
     def missing(self, executor: str | None, tools: Iterable[str]) -> list[str]:
-        """Return which of an executor, and of the tools that its step calls, are not here and were not taken away."""
+        """Return the names of the executor and of these tools that are missing here, unless the owner removed them."""
         if executor and executor not in self._all:
             return [] if executor in self._removed else [executor]
         here = {*self.tools_of(executor), *self._removed, *LOOKUPS, executor}
@@ -248,8 +248,10 @@ class Executors(MutableMapping[str, Executor]):
     def set_tools(
         self, tools: Sequence[BaseTool], effects: Mapping[str, EffectKind] | None = None, *, by_owner: bool = True
     ) -> None:
-        """Replace the tools of all executors without their own. Raises ToolError as the constructor; nothing changes
-        then. `by_owner`: whether the owner of the agent wanted it, and no server changed.
+        """Replace the tools of all executors without their own. Raises ToolError like the constructor, and then changes
+        nothing.
+
+        `by_owner`: the agent's owner wants it; False if a server's list of tools changed.
         """
         before = self._common, self._effects
         self._common, self._effects = tuple(tools), {**self._effects, **(effects or {})}

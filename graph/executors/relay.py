@@ -48,13 +48,13 @@ def asks_of(pauses: Sequence[tuple[str, Any]]) -> list[Pause]:
 
 
 answered_asks: ContextVar[Sequence[Pause]] = ContextVar("answered_asks", default=())
-"""The questions that the call asked before, of those that people answered. A tool may compare them with `ask_again`."""
+"""The answered questions of the current call, in order. A tool compares its next question with them by `ask_again`."""
 
 
 def ask_again(number: int, value: Json, schema: Json | None) -> None:
-    """Ask the question of this number, from 0, anew if it is not the one that was answered; later answers go too.
+    """Raise GraphInterrupt if question `number`, from 0, differs from the one that was answered in its place.
 
-    Raises GraphInterrupt. LangGraph's `interrupt` alone gives an answer to whatever is asked in its place.
+    It is then asked again, and later answers are dropped. LangGraph's `interrupt` alone would give it the old answer.
     """
     asked = answered_asks.get()
     if number < len(asked) and asked[number].get("digest") != _digest(one := Interrupt(value, response_schema=schema)):

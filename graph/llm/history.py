@@ -219,7 +219,7 @@ def has_native_call(messages: Sequence[BaseMessage]) -> bool:
 
 
 def has_only_spoken(messages: Sequence[BaseMessage]) -> bool:
-    """Return True if the model replied `REPLIES_IN_WORDS` times in this conversation, and never with a call."""
+    """Return True if all replies so far, at least `REPLIES_IN_WORDS`, made no tool call."""
     replies = [message for message in messages if isinstance(message, AIMessage) or message.id == EARLIER]
     if has_native_call(replies) or any(getattr(message, "invalid_tool_calls", ()) for message in replies):
         return False

@@ -144,7 +144,10 @@ def propose_plan(proposal: Proposal, settings: Settings, deps: Deps) -> Json:
 
 
 def _is_waived(plan: Json, approval: Approval | None, settings: Settings, effects: PlanEffects) -> bool:
-    """Return whether the policy approves. A plan that a person approved changes without a person only under `never`."""
+    """Return whether the settings approve the plan, so that nobody is asked.
+
+    A change of a plan that a person approved always goes to a person, except under `never`.
+    """
     if plan.get("schedule"):
         return False
     if settings.confirm == "never" or (approval or {}).get("by") == "user":

@@ -79,7 +79,7 @@ async def act(state: Step, runtime: Runtime[Settings], config: RunnableConfig, *
 
 @dataclass
 class CallContext:
-    """The step that makes calls, its run, and what the calls have spent and observed so far."""
+    """The surroundings of calls: the step that makes them, its tools, and what was spent and observed so far."""
 
     state: Step
     runtime: Runtime[Settings]
@@ -242,7 +242,7 @@ class CallBatch:
     async def _stop_before(self, first: GatedCall) -> StepRecord | None:
         """Return the record's change if the step must leave before this call; None if it is made now, or refused.
 
-        It is refused, too, if hooks refuse the question that people would be asked about it.
+        If hooks do not let people be asked about the call, it is refused.
         """
         if first.refusal or (first.verdict and first.verdict.refused):
             return None
@@ -251,7 +251,10 @@ class CallBatch:
         return None if first.refusal else change
 
     async def _stop_after(self, first: GatedCall) -> StepRecord | None:
-        """Return the record's change if people must say whether this call took effect; it fails if hooks refuse."""
+        """Return the record's change if people must say whether this call took effect.
+
+        If hooks do not let them be asked, the step fails.
+        """
         if not isinstance(first.outcome, UnknownEffect):
             return None
         change = unknown_effect_pause(first.call, self.context.state, first.outcome)
@@ -260,7 +263,7 @@ class CallBatch:
         return change
 
     async def _reason_to_leave(self, gated: GatedCall) -> StepRecord | None:
-        """Return the record's change if a call that nobody refuses lacks budget or approval; None if it has both."""
+        """Return the record's change if the call lacks budget or approval; None if it has both."""
         call, state, hooked = gated.call, self.context.state, gated.verdict.question if gated.verdict else ""
         if gated.tool is None:
             return None
@@ -576,9 +579,9 @@ async def ask_before_end(
     status: str = "completed",
     output: Any = None,
 ) -> HookDecision:
-    """Return the word of the hooks on this end; `output` is the structured result.
+    """Return the decision of the hooks about this end; `output` is the structured result.
 
-    A question of theirs that a person answered in this run agrees or refuses.
+    If they ask a question that a person answered in this run already, that answer decides.
     """
     if not (hooks := context.deps.hooks.before_end):
         return HookDecision()

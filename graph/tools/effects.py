@@ -1,7 +1,8 @@
 """Make effects happen once: store the intent before a call with effects, and its outcome afterwards.
 
-On re-entry, a known outcome is replayed. One rule holds for writes: if an equal write (same tool and arguments) is
-not accounted for, the call is resolved first by its idempotency key, else by the tool's probe, else by a person.
+When a node runs again after a crash, a known outcome is replayed. One rule holds for writes: while an equal write
+(same tool and arguments) is not accounted for, the next one is decided by its idempotency key, else by the tool's
+probe, else by a person.
 
 Accounted for are the writes of finished steps, and those that a working step made itself. Not accounted for are
 writes that began without a normal result, unless the error proves that nothing happened (`certain`); writes that a
@@ -289,7 +290,7 @@ def _attempt_id(key: str, entry: Mapping[str, Any]) -> str:
 
 
 async def perform(log: EffectLog, effect: Effect, run: MakeCall) -> CallOutcome | UnknownEffect:
-    """Make the call once; an UnknownEffect says why only a person can decide whether to make it."""
+    """Make the call once and return its outcome, or an UnknownEffect if only a person can decide whether to make it."""
     if effect.kind == "read":
         return await run(effect.key)
     entry, same = await log.read(effect.key, effect.equals_key)
@@ -385,7 +386,9 @@ async def _resolve_unknown(effect: Effect, outcome: CallOutcome, *, once_more: b
 
 
 def _is_open(entry: Mapping[str, Any]) -> bool:
-    """Return whether a person is asked before the same call is made again in the same rounds."""
+    """Return whether an equal call in the same rounds must ask a person: the entry's outcome is unknown, or a person
+    said that it happened.
+    """
     return entry["state"] == "unsure" or bool(entry.get("confirmed"))
 
 

@@ -182,7 +182,7 @@ async def ask_hooks(
     runtime: Runtime[Settings],
     secrets: Sequence[str],
 ) -> HookDecision:
-    """Call every hook; return what they decide, without credentials.
+    """Call every hook; return their combined decision, with credentials removed.
 
     A hook that raises, takes longer than a tool may, or returns another type refuses, and people are told so.
     """
