@@ -287,24 +287,24 @@ async def test_settings_and_limits_per_call() -> None:
 
 @pytest.mark.parametrize("storage", ["memory:", "sqlite"])
 def test_wait_is_the_synchronous_way(storage: str, tmp_path: Path) -> None:
-    """§9: one helper; connections of one call serve the next; errors and results come through."""
+    """§9: one helper; connections of one call serve the next; errors and results come through.
+
+    In a notebook a loop runs already: it works beside it; a coroutine that would wait for itself is told so.
+    """
     agent = Agent(one_step(), storage=f"sqlite:///{tmp_path}/runs.db" if storage == "sqlite" else storage)
-    run: Run = wait(agent.start("do it"))
+
+    async def in_a_notebook() -> Run:
+        return wait(agent.start("do it"))
+
+    async def inner() -> None:
+        wait(agent.threads())
+
+    run: Run = asyncio.run(in_a_notebook())
     assert wait(agent.resume(run.thread_id, "approve")).status == "completed"
     info: list[ThreadInfo] = wait(agent.threads())
     assert [each.status for each in info] == ["completed"]
     with pytest.raises(UnknownThread):
         wait(agent.get("nobody"))
-
-
-async def test_wait_works_beside_a_running_loop_and_not_inside_its_own() -> None:
-    """§9: in a notebook a loop runs already; a coroutine that would wait for itself is told so."""
-    agent = Agent(one_step(), storage="memory:")
-    assert wait(agent.start("do it")).status == "waiting"
-
-    async def inner() -> None:
-        wait(agent.threads())
-
     with pytest.raises(RuntimeError, match="use await"):
         wait(inner())
 
@@ -349,29 +349,24 @@ async def test_a_graph_is_a_langgraph_graph() -> None:
         await graph.ainvoke({"messages": "do it"})
 
 
-async def test_values_of_another_kind_are_refused_in_words(tmp_path: Path) -> None:
-    """L1: a typed error at once, and no worker that never takes anything up; a path is as good as its text."""
+async def test_values_of_another_kind(tmp_path: Path) -> None:
+    """L1: a typed error at once, and no worker that never takes anything up; a path and a UUID are as good as text."""
     with pytest.raises(ConfigError, match="settings are a Settings or a dict, not int"):
         Agent("demo", settings=5, storage="memory:")  # type: ignore[arg-type]
-    async with Agent("demo", storage=tmp_path / "runs.db") as agent:
+    id: Any = uuid4()
+    async with Agent(one_step(), storage=tmp_path / "runs.db") as agent:
         with pytest.raises(GoalError, match="but int"):
             await agent.submit(5)
         for none in (0, -1):
             with pytest.raises(ConfigError, match="at least one run"):
                 agent.worker(concurrency=none)
         assert await agent.threads() == []
-    assert (tmp_path / "runs.db").exists()
-
-
-async def test_a_uuid_is_as_good_as_its_text(tmp_path: Path) -> None:
-    """L1: applications hold ids of threads as UUIDs; every verb takes them, and says them as text."""
-    id: Any = uuid4()
-    async with Agent(one_step(), storage="memory:") as agent:
         run = await agent.start("do it", thread_id=id)
         assert run.thread_id == str(id) == (await agent.get(id)).thread_id
         assert (await agent.cancel(thread_id=id)).status == "cancelled"
         await agent.delete(id)
         assert await agent.threads() == []
+    assert (tmp_path / "runs.db").exists()
 
 
 @pytest.mark.parametrize("given", [{"model": 42}, {"model": ScriptedModel}, {"model": "demo", "models": {"plan": 42}}])

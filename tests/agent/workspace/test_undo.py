@@ -115,6 +115,12 @@ async def test_everything_comes_back_in_another_process(work: Path, folder: Path
         assert again.status == "nothing"
         assert (work / "log.txt").read_text() == "mine\n"
         assert (await other.get(run.thread_id)).receipt == undone.receipt
+        # What was kept goes with its thread.
+        async with other.storage.reader() as (_, store):
+            assert await read_changes(store, run.thread_id)
+        await other.delete(run.thread_id)
+        async with other.storage.reader() as (_, store):
+            assert not await read_changes(store, run.thread_id)
 
 
 async def test_a_step_or_a_call_comes_back_alone(work: Path) -> None:
@@ -188,28 +194,25 @@ async def test_a_file_that_changed_since_is_left_and_nothing_else_is_touched(wor
             assert (await agent.undo(run)).status == "undone"
 
 
-async def test_a_linked_folder_leads_nowhere(work: Path) -> None:
-    """0071: a folder that became a link to another place is not followed, by content that is equal neither."""
+async def test_links_lead_nowhere(work: Path) -> None:
+    """0071: a folder that became a link is not followed, by content that is equal neither; a hard link made since
+    keeps what the run wrote.
+    """
     outside = work.parent / "outside"
     outside.mkdir()
     (outside / "plan.md").write_text("replaced\n")
-    model = sending(call("write_file", path="notes/plan.md", content="replaced\n"), tools=WRITERS)
-    async with an_agent(model, work, "memory:") as agent:
+    calls = [
+        call("write_file", path="notes/plan.md", content="replaced\n"),
+        call("write_file", path="log.txt", content="new\n"),
+    ]
+    async with an_agent(sending(*calls, tools=WRITERS), work, "memory:") as agent:
         run = await agent.start("change it")
         (work / "notes").rename(work / "kept")
         (work / "notes").symlink_to(outside)
-        report = await agent.undo(run)
-        assert by_path(report) == {"notes/plan.md": "refused"}
-        assert (outside / "plan.md").read_text() == "replaced\n"
-
-
-async def test_other_names_of_a_file_keep_what_they_hold(work: Path) -> None:
-    """0071: a hard link made since is another name for what the run wrote; undo gives the first name a new content."""
-    model = sending(call("write_file", path="log.txt", content="new\n"), tools=WRITERS)
-    async with an_agent(model, work, "memory:") as agent:
-        run = await agent.start("change it")
         os.link(work / "log.txt", work.parent / "other")
-        assert (await agent.undo(run)).status == "undone"
+        assert by_path(await agent.undo(run, "s1.1")) == {"notes/plan.md": "refused"}
+        assert (outside / "plan.md").read_text() == "replaced\n"
+        assert (await agent.undo(run, "s1.2")).status == "undone"
         assert (work / "log.txt").read_text() == "one\n"
         assert (work.parent / "other").read_text() == "new\n"
 
@@ -422,15 +425,6 @@ async def test_a_run_killed_right_after_its_change_can_be_undone(work: Path, fol
         assert (work / "log.txt").read_text() == "two\n"
         assert (await agent.undo("t")).status == "undone"
         assert (work / "log.txt").read_text() == "one\n"
-
-
-async def test_a_deleted_thread_keeps_nothing(work: Path, folder: Path) -> None:
-    """0071: what was kept goes with its thread."""
-    async with an_agent(sending(*EVERYTHING, tools=WRITERS), work, f"sqlite:///{folder}/runs.db") as agent:
-        run = await agent.start("change things")
-        await agent.delete(run.thread_id)
-        rows = sqlite3.connect(folder / "runs.db").execute("SELECT count(*) FROM store WHERE prefix LIKE '%changes%'")
-        assert rows.fetchone() == (0,)
 
 
 async def test_a_call_that_changed_nothing_is_no_change(work: Path) -> None:
