@@ -521,11 +521,12 @@ def _read_text(message: AIMessage) -> str:
     outcome, text = read_reply(message, DELIVER, printed=False), clean_text(str(message.text))
     if isinstance(outcome, Decision) and outcome.kind == "deliver":
         return str(outcome.arguments["text"]).strip()[:ANSWER_CHARS]
-    if "output" in (given := _arguments_of(message)):  # data without a text is the answer
-        return json.dumps(given["output"], ensure_ascii=False, indent=1)[:ANSWER_CHARS]
     printed = read_printed(text, ["deliver", "answer"])
     said = [str(call["args"].get("text") or "") for call in printed.calls if call["name"] in ("deliver", "answer")]
-    return (said[0] if said and printed.whole else prose(text, None)).strip()[:ANSWER_CHARS]
+    answer = said[0].strip() if said and printed.whole else ""
+    if not answer and "output" in (given := _arguments_of(message)):  # data without a text is the answer
+        answer = json.dumps(given["output"], ensure_ascii=False, indent=1)
+    return (answer or prose(text, None).strip())[:ANSWER_CHARS]
 
 
 def _summarize(draft: Receipt, ending: Ending, language: str) -> str:

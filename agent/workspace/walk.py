@@ -158,8 +158,8 @@ def _split(pattern: str) -> list[str]:
 
 
 def _match(wanted: list[str], parts: Parts) -> bool:
-    """Return which prefixes of `wanted` fit the names so far: linear in names × pattern, whatever the pattern."""
-    fits = {0}
+    """Return whether the names fit the pattern's parts. Linear in names × pattern, whatever the pattern."""
+    fits = {0}  # the lengths of the beginnings of `wanted` that fit the names so far
     for name in parts:
         fits |= {at + 1 for at in fits if at < len(wanted) and wanted[at] == "**"}
         after = {at for at in fits if at < len(wanted) and wanted[at] == "**"}

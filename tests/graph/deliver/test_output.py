@@ -172,11 +172,12 @@ async def test_triage_answers_with_the_data() -> None:
 
 
 async def test_models_that_print_their_calls_print_the_data() -> None:
-    """A1, P10: the printed form carries it too, and JSON alone is taken for the data."""
+    """A1, P10: the printed form carries it beside its text, and JSON alone is taken for the data."""
     printed = json.dumps({"action": "deliver", "arguments": {"text": "Acme.", "output": GOOD}})
-    for reply in (printed, json.dumps(GOOD)):
+    for reply, text in ((printed, "Acme."), (json.dumps(GOOD), json.dumps(GOOD))):
         run = await offered(two_steps(reply))
         assert (run.status, run.output) == ("completed", Choice.model_validate(GOOD))
+        assert run.answer.startswith(text)
 
 
 async def test_another_process_goes_on_with_the_schema(tmp_path: Path) -> None:
