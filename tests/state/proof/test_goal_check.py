@@ -43,21 +43,6 @@ def test_whatever_a_model_sends_only_a_complete_goal_check_is_taken(value: Any, 
         assert all(isinstance(problem, str) and problem for problem in read)
 
 
-@given(st.integers(1, 6), st.data())
-def test_a_goal_check_that_leaves_out_a_criterion_is_refused_and_told_which(count: int, data: st.DataObject) -> None:
-    """X03: the missing ones are listed."""
-    numbers = data.draw(st.sets(st.integers(1, count)))
-    read = read_goal_check(
-        [{"criterion": n, "met": True, "evidence": []} for n in sorted(numbers)], criteria(count), "grounded"
-    )
-    missing = sorted(set(range(1, count + 1)) - numbers)
-    if missing:
-        assert isinstance(read, list)
-        assert not numbers or ", ".join(map(str, missing)) in read[-1]
-    else:
-        assert isinstance(read, dict)
-
-
 @pytest.mark.parametrize(
     ("value", "said"),
     [
@@ -77,6 +62,13 @@ def test_what_is_wrong_with_a_goal_check_is_said(value: Any, said: str) -> None:
     read = read_goal_check(value, criteria(1), "grounded")
     assert isinstance(read, list)
     assert said in "; ".join(read)
+
+
+def test_the_criteria_that_are_left_out_are_listed() -> None:
+    """X03: none is taken for met because nothing was said of it."""
+    read = read_goal_check([{"criterion": 2, "met": True, "evidence": []}], criteria(4), "grounded")
+    assert isinstance(read, list)
+    assert "1, 3, 4" in read[-1]
 
 
 TWO = [{"text": "The total of Q3 is known."}, {"text": "Ann was told"}]
@@ -187,22 +179,13 @@ def test_where_claims_are_enough_words_are_but_no_blanks() -> None:
     ],
 )
 def test_what_each_level_demands(level: str, good_enough: set[str]) -> None:
-    """DESIGN 5, V09: fails closed, level by level."""
+    """DESIGN 5, V09: fails closed, level by level; a check decides alone, what was only cited is never called proven,
+    and a criterion may ask for a judge of its own, but for the level of the original protocol."""
     assert {v for v in ("failed", "unverified", "cited", "proven") if enough(v, {}, level)} == good_enough
-
-
-@pytest.mark.parametrize("level", ["claimed", "grounded", "audited", "judged"])
-def test_a_check_decides_at_every_level(level: str) -> None:
-    """V09: what was only cited is never called proven, and a criterion with a check is decided by that alone."""
     assert not enough("cited", {"check": {"tool": "look"}}, level)
     assert enough("proven", {"check": {"tool": "look"}}, level)
-
-
-def test_a_criterion_may_ask_for_a_judge_of_its_own() -> None:
-    """DESIGN 5: at every level but that of the original protocol."""
-    for level in ("grounded", "audited", "judged"):
-        assert not enough("cited", {"judge": True}, level)
-    assert enough("unverified", {"judge": True}, "claimed")
+    assert enough("cited", {"judge": True}, level) == (level == "claimed")
+    assert enough("unverified", {"judge": True}, level) == (level == "claimed")
 
 
 def test_a_step_without_criteria_is_done_when_its_content_is() -> None:
