@@ -1,6 +1,5 @@
 """The kit for crashes itself: it crashes where it says, and its assertions fail when they should."""
 
-import signal
 from pathlib import Path
 from typing import Any
 
@@ -73,11 +72,6 @@ async def two_steps(folder: Path, crash: Crash) -> dict[str, Any]:
     return {"ending": await ending(agent, "t"), "effects": ledger.rows}
 
 
-def broken(folder: Path, crash: Crash) -> None:
-    """A scenario that never comes to its end."""
-    raise RuntimeError("this scenario is broken")
-
-
 # Crashes -------------------------------------------------------------------------------------------------------------
 
 
@@ -144,15 +138,6 @@ def test_a_scenario_survives_being_killed_everywhere(tmp_path: Path) -> None:
         resume_equals_uninterrupted(trial.result["ending"], whole.result["ending"])
         assert asked_again(trial.diary) == []
         assert 0 < trial.pick_up < trial.seconds
-
-
-def _hang() -> None:
-    signal.pause()
-
-
-def _print(text: str) -> dict[str, str]:
-    print(text)
-    return {"said": text}
 
 
 # Assertions ----------------------------------------------------------------------------------------------------------

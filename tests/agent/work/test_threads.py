@@ -107,7 +107,9 @@ async def test_steps_have_times() -> None:
 
 
 async def test_what_waits_or_is_queued_is_cancelled(storage: Any) -> None:
-    """M11, N21, D01: a run that waits ends as cancelled, as does what is queued, unbegun; each with a receipt."""
+    """M11, R04, N21, D01: a run that waits ends as cancelled, as does what is queued, unbegun; each with a receipt, and
+    with an end for whoever watches.
+    """
     async with Agent(asking("One?"), storage=storage) as agent:
         run = await agent.start("first")
         cancelled = await agent.cancel(run.thread_id)
@@ -119,6 +121,8 @@ async def test_what_waits_or_is_queued_is_cancelled(storage: Any) -> None:
         assert (ended.status, ended.goal, ended.outcome["reason"]) == ("cancelled", "second", "not wanted")
         assert ended.receipt is not None
         assert (await agent.get(queued)).to_dict() == ended.to_dict()
+        *_, (end, _) = [each async for each in agent.watch(queued)]
+        assert (end["type"], end["status"], end["code"]) == ("outcome", "cancelled", "cancelled")
         assert [info.status for info in await agent.threads()] == ["cancelled", "cancelled"]
         assert await agent.pending() == []
         with pytest.raises(UnknownThread):

@@ -45,6 +45,15 @@ def writing(runs: int = 1) -> ScriptedModel:
     )
 
 
+class Only:
+    """As much of an agent as a worker needs: it carries out a run this way."""
+
+    def __init__(self, run_submitted: Any) -> None:
+        self.run_submitted = run_submitted
+
+    def drain(self) -> None: ...
+
+
 async def heard(agent: Agent, thread: str, cursor: str | None = None) -> list[tuple[dict[str, Any], str]]:
     """All that is watched of a run, to its outcome."""
     return [(dict(event), after) async for event, after in agent.watch(thread, cursor)]
@@ -292,15 +301,12 @@ async def test_an_error_is_tried_again_and_then_left_to_a_person(storage: Any) -
     """R04: a worker tries what fails later again; what can never work it leaves at once, with the reason."""
     failing = StorageError("the disk is full")
 
-    class Broken:
-        async def run_submitted(self, thread_id: str) -> Any:
-            raise failing
-
-        def drain(self) -> None: ...
+    async def fail(_: str) -> Any:
+        raise failing
 
     async with Agent(ScriptedModel(roles={}), storage=storage) as agent:
         thread = await agent.submit("report")
-        worker = Worker(storage, QUEUE, lambda _: nullcontext(Broken()))
+        worker = Worker(storage, QUEUE, lambda _: nullcontext(Only(fail)))
         async with storage.reader() as (_, store):
             row = await store.threads.get(thread)
             assert row is not None
@@ -323,15 +329,6 @@ async def test_an_error_is_tried_again_and_then_left_to_a_person(storage: Any) -
         assert (run.status, run.answer, run.problem) == ("completed", "May.", "")
         async with storage.reader() as (_, store):
             assert settings_in(await store.threads.get(thread) or {}).max_steps == 7  # type: ignore[union-attr]
-
-
-async def test_a_run_cancelled_in_the_queue_is_watched_to_its_end(storage: Any) -> None:
-    """R04, N21: whoever watches what never began is told that it was cancelled, and does not wait for ever."""
-    async with Agent(ScriptedModel(roles={}), storage=storage) as agent:
-        thread = await agent.submit("report")
-        await agent.cancel(thread)
-        *_, (end, _) = await heard(agent, thread)
-        assert (end["type"], end["status"], end["code"]) == ("outcome", "cancelled", "cancelled")
 
 
 async def test_a_worker_says_that_it_cannot_reach_its_storage(tmp_path: Path) -> None:
@@ -406,18 +403,15 @@ def test_a_worker_of_ones_own_drains_on_sigterm(tmp_path: Path) -> None:
 async def test_what_another_worker_ended_meanwhile_stays_ended(storage: Any) -> None:
     """R04: a worker that was frozen, or lost its connection, does not say of a run that it is to be tried again."""
 
-    class Late:
-        async def run_submitted(self, thread_id: str) -> Any:
-            assert (await agent.run_submitted(thread_id)).status == "completed"  # as another worker does
-            raise StorageError("the connection was lost")
-
-        def drain(self) -> None: ...
+    async def late(thread_id: str) -> Any:
+        assert (await agent.run_submitted(thread_id)).status == "completed"  # as another worker does
+        raise StorageError("the connection was lost")
 
     async with Agent(ScriptedModel(roles={"triage": [answer("May.")]}), storage=storage) as agent:
         thread = await agent.submit("report")
         async with storage.reader() as (_, store):
             row = await store.threads.get(thread)
-        await Worker(storage, QUEUE, lambda _: nullcontext(Late()))._take(thread, row or {})
+        await Worker(storage, QUEUE, lambda _: nullcontext(Only(late)))._take(thread, row or {})
         info = await agent.info(thread)
         assert (info.status, info.metadata) == ("completed", {})
 
