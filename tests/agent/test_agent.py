@@ -146,7 +146,7 @@ class CountedTool(StructuredTool):
 
 
 async def test_an_agent_with_many_tools_makes_their_schemas_when_they_are_first_used() -> None:
-    """R (500 tools): making the agent makes none of them, and runs make each one once."""
+    """N55, R (500 tools): making the agent makes none of them, and runs make each one once."""
     CountedTool.made.clear()
     tools = [CountedTool.from_function(lambda x: x, name=f"t{n}", description="d") for n in range(40)]
     async with Agent(ScriptedModel(roles={"triage": lambda *_: "Hello."}), tools, storage="memory:") as agent:
