@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import donewhen
-from donewhen import Agent, ConfigError
+from donewhen import ConfigError
 from donewhen.testing import ScriptedModel, answer, call, finish_step, submit_plan
 from donewhen.workspace import Skills
 from tests.kit.flows import FREE, play, requests
@@ -142,10 +142,22 @@ def test_what_follows_no_specification_is_left_out(tmp_path: Path, caplog: pytes
         assert said in str(skills.problems)
 
 
-def test_a_folder_that_is_named_is_there(tmp_path: Path) -> None:
-    """X21: a skill may be named itself; what is no folder, or no list of them, is told at once."""
+def test_where_skills_are_found(tmp_path: Path) -> None:
+    """X21, P19, R10: in the folder of many or of one, in ~/.agents/skills without trust, and in the package itself.
+
+    Metadata that is no mapping is a skill without criteria; what is no folder, or no list of them, is told at once.
+    """
     place = write_skill(tmp_path / "mine", "totals")
-    assert Skills(paths=[place], user=None).names == ["totals"]
+    (place / "SKILL.md").write_text("---\nname: totals\ndescription: d\nmetadata: foo\n---\nHi.\n")
+    write_skill(tmp_path / "home" / ".agents" / "skills", "own")
+    package = Path(donewhen.__file__).parent / "skills"
+    for given, names in (
+        ({"paths": [place], "user": None}, ["totals"]),
+        ({"paths": [package], "user": None}, ["donewhen"]),
+        ({"workspace": tmp_path}, ["own"]),
+        ({"workspace": tmp_path, "user": None}, []),
+    ):
+        assert Skills(**given).names == names
     for wrong, told in (
         ({"paths": str(place)}, "write paths=\\["),
         ({"paths": [tmp_path / "none"]}, "there is no folder"),
@@ -174,24 +186,6 @@ def test_what_cannot_be_read_is_named_and_ends_nothing(tmp_path: Path, caplog: p
     assert os.geteuid() == 0 or "closed" in caplog.text
 
 
-def test_the_user_has_skills_of_their_own(tmp_path: Path) -> None:
-    """P19: those in ~/.agents/skills need no trust, for nobody else writes there."""
-    write_skill(tmp_path / "home" / ".agents" / "skills", "mine")
-    assert Skills(tmp_path).names == ["mine"]
-    assert Skills(tmp_path, user=None).names == []
-
-
-def test_the_skill_that_comes_with_the_package_is_one(tmp_path: Path) -> None:
-    """R10: `donewhen/skills/donewhen` follows the specification."""
-    assert Skills(paths=[Path(donewhen.__file__).parent / "skills"], user=None).names == ["donewhen"]
-
-
-def test_an_agent_takes_skills_and_tools(tmp_path: Path) -> None:
-    """P19: an agent with skills is made like any other."""
-    write_skill(tmp_path / "mine", "letters")
-    assert "read_skill" in Agent("demo", storage="memory:", skills=Skills(paths=[tmp_path / "mine"])).executors.toolbox
-
-
 BOMB = "a: &a [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
     f"{name}: &{name} [{', '.join([f'*{before}'] * 10)}]\n" for before, name in zip("abcdefgh", "bcdefghi", strict=True)
 )
@@ -211,10 +205,3 @@ def test_a_broken_skill_of_a_strange_project_is_left_out(tmp_path: Path, front: 
     place = write_skill(project(tmp_path) / ".agents" / "skills", "bad")
     (place / "SKILL.md").write_text(f"---\nname: bad\n{front}\n---\nHi.\n")
     assert ".agents/skills/ours" in Skills(tmp_path / "work").untrusted
-
-
-def test_metadata_that_is_no_mapping_proposes_nothing(tmp_path: Path) -> None:
-    """X21: it is a skill without criteria."""
-    place = write_skill(tmp_path / "mine", "plain")
-    (place / "SKILL.md").write_text("---\nname: plain\ndescription: d\nmetadata: foo\n---\nHi.\n")
-    assert Skills(paths=[tmp_path / "mine"], user=None).names == ["plain"]

@@ -37,12 +37,14 @@ def refused(root: Path, *command: str, timeout: float = 20) -> str:
 
 
 def test_an_allowed_program_runs_in_the_workspace(tmp_path: Path) -> None:
+    """X05: in the folder, and without input."""
     assert run(tmp_path, "sh", "-c", "pwd; echo 错误 >&2; exit 3") == {
         "exit_code": 3,
         "stdout": f"{tmp_path}\n",
         "stderr": "错误\n",
     }
     assert "; allowed: echo, " in command_tool(tmp_path).description
+    assert run(tmp_path, "sh", "-c", 'read line; echo "<$line>"')["stdout"] == "<>\n"
 
 
 def test_nothing_goes_through_a_shell(tmp_path: Path) -> None:
@@ -216,16 +218,19 @@ def test_output_is_bounded(tmp_path: Path) -> None:
     assert len(told["stdout"]) < 31_000
 
 
-def test_a_program_waiting_for_input_gets_none(tmp_path: Path) -> None:
-    assert run(tmp_path, "sh", "-c", 'read line; echo "<$line>"')["stdout"] == "<>\n"
-
-
-def test_programs_that_are_not_there_are_refused_at_once(tmp_path: Path) -> None:
-    for name in ("no-such-program", "/no/such/program", "sub/tool", ""):
-        with pytest.raises(ConfigError, match="commands: "):
-            workspace_tools(tmp_path, commands=[name])
-    with pytest.raises(ConfigError, match="not the text 'ls'"):
-        workspace_tools(tmp_path, commands="ls")
+@pytest.mark.parametrize(
+    ("commands", "said"),
+    [
+        *(([name], "commands: ") for name in ("no-such-program", "/no/such/program", "sub/tool", "")),
+        ("ls", "not the text 'ls'"),
+        (["git *"], "name a subcommand"),
+        (["echo 'a"], "cannot be read"),
+    ],
+)
+def test_commands_that_cannot_be_allowed_are_refused_at_once(tmp_path: Path, commands: Any, said: str) -> None:
+    """N74: what is not there, and a program with any arguments."""
+    with pytest.raises(ConfigError, match=said):
+        workspace_tools(tmp_path, commands=commands)
 
 
 OUTSIDE = ["git", "-c", "alias.x=!touch escaped.txt", "x"]
@@ -275,11 +280,3 @@ def test_a_model_reads_what_it_may_run_and_how_to_say_it(tmp_path: Path) -> None
     assert "allowed: echo, ls; without asking the user: echo hello. " in tool.description
     with pytest.raises(ToolException, match=r'Give the command as a list: \["echo", "hello"\]'):
         tool.invoke({"command": ["echo hello"]})
-
-
-def test_a_program_with_any_arguments_cannot_be_allowed(tmp_path: Path) -> None:
-    """N74"""
-    with pytest.raises(ConfigError, match="name a subcommand"):
-        workspace_tools(tmp_path, commands=["git *"])
-    with pytest.raises(ConfigError, match="cannot be read"):
-        workspace_tools(tmp_path, commands=["echo 'a"])
