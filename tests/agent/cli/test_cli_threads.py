@@ -6,6 +6,7 @@ import os
 import signal
 import stat
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from donewhen import Agent
 from donewhen.agent.cli.screen.drawing import draw_pause
 from donewhen.testing import ScriptedModel, submit_plan
 from tests.kit.screens.shell import Exit, Shell
-from tests.kit.screens.terminal import COMMAND, Session, environment, screen, written
+from tests.kit.screens.terminal import COMMAND, SECONDS, Session, environment, screen, written
 
 GOAL = "how many files are there?"
 
@@ -34,7 +35,9 @@ def test_ctrl_c_in_the_editor_is_the_editors(tmp_path: Path) -> None:
     (tmp_path / "a.txt").touch()
     session = Session.start("run", GOAL, env={**environment(tmp_path), "EDITOR": f"{editor} -x"}, cwd=tmp_path)
     session.reply("e")
+    until = time.monotonic() + SECONDS
     while not ready.exists():
+        assert time.monotonic() < until, "the editor did not start"
         session.process.poll()
     os.killpg(session.process.pid, signal.SIGINT)  # as a terminal does
     assert "s1. Count the *.txt files" in session.reply("y")
