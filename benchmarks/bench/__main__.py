@@ -1,4 +1,4 @@
-"""`python -m benchmarks.bench`: every scenario of every peer, interleaved; the best of a few; docs/performance.md.
+"""`python -m benchmarks.bench`: every scenario of every peer, in turns, a few times; docs/performance.md.
 
 `python -m benchmarks.bench talk data` measures these scenarios anew and keeps the others; `page` writes the page of
 what is kept.
@@ -12,7 +12,6 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 from benchmarks.bench.page import write_page
 
@@ -53,9 +52,8 @@ ONLY = {
     **dict.fromkeys(("data", "steps", "help"), ("donewhen",)),
 }
 """The peers of scenarios that not all have."""
-ONCE = ("data", "memory", "prompts", "steps", "talk", "talk_memory")
-"""Scenarios that take the best or the mean of many by themselves, or count and do not time."""
-Measured = dict[tuple[str, str, int], dict[str, float]]
+ONCE = ("data", "memory", "prompts", "steps")
+"""Scenarios that take the best of many by themselves, or count and do not time."""
 
 
 def installed() -> None:
@@ -112,15 +110,16 @@ def main() -> None:
     """Measure all, or the scenarios that are named, and write the page; of the others it keeps what it has."""
     installed()
     kept, chosen = VENVS / "measured.json", sys.argv[1:]
-    best: Measured = {}
+    measured: dict[tuple[str, str, int], list[dict[str, float]]] = {}
     if chosen and kept.exists():
-        best = {(peer, name, n): row for peer, name, n, row in json.loads(kept.read_text()) if name not in chosen}
+        measured = {
+            (peer, name, n): turns for peer, name, n, turns in json.loads(kept.read_text()) if name not in chosen
+        }
     for key, found in runs(chosen):
-        before: dict[str, Any] = best.get(key, {})
-        best[key] = {name: min(value, before.get(name, value)) for name, value in found.items()}
+        measured.setdefault(key, []).append(found)
         print(*key, {name: round(value, 3) for name, value in found.items()}, flush=True)
-    kept.write_text(json.dumps([[*key, row] for key, row in best.items()]))
-    write_page(best, [*PEERS], TIMES)
+    kept.write_text(json.dumps([[*key, turns] for key, turns in measured.items()]))
+    write_page(measured, [*PEERS], TIMES)
 
 
 if __name__ == "__main__":

@@ -6,13 +6,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 PAGE = Path(__file__).parents[2] / "docs" / "performance.md"
 NOTES = Path(__file__).parent / "notes.md"
 OURS, LANGGRAPH, CREATE_AGENT = "donewhen", "LangGraph", "create_agent"
-Measured = Mapping[tuple[str, str, int], Mapping[str, float]]
-"""(peer, scenario, n) → what was measured."""
+Measured = Mapping[tuple[str, str, int], Sequence[Mapping[str, float]]]
+"""(peer, scenario, n) → what was measured in each turn."""
 
 
 @dataclass(frozen=True)
@@ -180,39 +181,40 @@ GOALS = (
 )
 HEAD = """# How fast it is
 
-DoneWhen and its alternatives, measured alternately on one machine in one run of `make bench`. Each figure is the best
-of {times}. Compare rows with each other, not with other machines: {machine}, Python {python}, {day}. The last column
-divides DoneWhen's figure by the named peer's. The scenarios are in `benchmarks/bench/peers`. The machine's load was
-{load:.1f} on {cores} cores, 1 of it by the measurement itself.
+DoneWhen and its alternatives, measured in turns on one machine in one run of `make bench`. Each figure is the best of
+{times} turns. Compare rows with each other, not with other machines: {machine}, Python {python}, {day}. The last column
+divides DoneWhen's figure by the named peer's of the same turn: the median, and in parentheses the least and the most,
+which is the noise that another run has to agree within. The scenarios are in `benchmarks/bench/peers`. The machine's
+load was {load:.1f} on {cores} cores, 1 of it by the measurement itself.
 
 """
 
 
-def write_page(best: Measured, peers: Sequence[str], times: int) -> None:
+def write_page(measured: Measured, peers: Sequence[str], times: int) -> None:
     """Write the page."""
     about: dict[str, Any] = {"load": os.getloadavg()[2], "cores": os.cpu_count()}
     about |= {"machine": f"{platform.machine()}, {platform.system()}", "python": platform.python_version()}
     text = HEAD.format(times=times, day=f"{datetime.now(UTC):%Y-%m-%d}", **about)
     text += "## Aims\n\n| | at most | measured |\n|---|---|---|\n"
-    text += "".join(_goal_line(best, goal) for goal in GOALS)
+    text += "".join(_goal_line(measured, goal) for goal in GOALS)
     for table in TABLES:
-        text += f"\n## {table.title}\n\n{table.said}\n\n{_table(best, table, peers)}"
-    text += f"\n## Data files\n\n{_data_table(best)}"
+        text += f"\n## {table.title}\n\n{table.said}\n\n{_table(measured, table, peers)}"
+    text += f"\n## Data files\n\n{_data_table(measured)}"
     PAGE.write_text(f"{text}\n{NOTES.read_text(encoding='utf-8')}", encoding="utf-8")
 
 
-def _table(best: Measured, table: Table, peers: Sequence[str]) -> str:
-    shown = [peer for peer in peers if any(_value(best, peer, row) is not None for row in table.rows)]
-    compared = any(_ratio(best, row) for row in table.rows)
+def _table(measured: Measured, table: Table, peers: Sequence[str]) -> str:
+    shown = [peer for peer in peers if any(_value(measured, peer, row) is not None for row in table.rows)]
+    compared = any(_ratio(measured, row) for row in table.rows)
     heads = [*shown, *(["ours ÷"] if compared else [])]
     lines = [f"| | {' | '.join(heads)} |", f"|{'---|' * (len(heads) + 1)}"]
     for row in table.rows:
-        cells = [_figure(_value(best, peer, row)) for peer in shown]
-        lines.append(f"| {row.label} | {' | '.join([*cells, *([_ratio(best, row)] if compared else [])])} |")
+        cells = [_figure(_value(measured, peer, row)) for peer in shown]
+        lines.append(f"| {row.label} | {' | '.join([*cells, *([_ratio(measured, row)] if compared else [])])} |")
     return "\n".join(lines) + "\n"
 
 
-def _data_table(best: Measured) -> str:
+def _data_table(measured: Measured) -> str:
     lines = [
         "CPU seconds for questions about a CSV file of seven columns, and for its description, each in a process;",
         "the best of three. The first question reads all values of the columns it names; later ones do not.",
@@ -221,7 +223,7 @@ def _data_table(best: Measured) -> str:
         "|---|---|---|---|",
     ]
     for mb in (200, 1000):
-        found = best.get((OURS, "data", mb), {})
+        (found,) = measured.get((OURS, "data", mb)) or [{}]
         for name in QUESTIONS if found else ():
             plain = found[f"{name}, plain"]
             cells = [
@@ -235,27 +237,45 @@ def _data_table(best: Measured) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _goal_line(best: Measured, goal: Goal) -> str:
+def _goal_line(measured: Measured, goal: Goal) -> str:
     aims, found = list[str](), list[str]()
     for what, rows, most in goal.parts:
         pair = rows if isinstance(rows, tuple) else (rows, rows)
-        above = _value(best, OURS, pair[0])
-        below = _value(best, OURS if isinstance(rows, tuple) else pair[1].against, pair[1])
-        value = above if not pair[1].against else above / below if above and below else None
+        below = OURS if isinstance(rows, tuple) else pair[1].against
+        ratios = _ratios(measured, OURS, pair[0], below, pair[1])
+        value = median(ratios) if ratios else None if below else _value(measured, OURS, pair[0])
         if value is not None:
             said = "yes" if value <= most else "no"
             aims.append(f"{most:g}{goal.unit}")
-            found.append(f"{what}: {_figure(value)}{goal.unit} ({said})")
-    return f"| {goal.text} | {', '.join(dict.fromkeys(aims))} | {', '.join(found)} |\n" if found else ""
+            found.append(f"{what}: {_figure(value)}{goal.unit}{_range(ratios)}, {said}")
+    return f"| {goal.text} | {', '.join(dict.fromkeys(aims))} | {'; '.join(found)} |\n" if found else ""
 
 
-def _value(best: Measured, peer: str, row: Row) -> float | None:
-    return best.get((peer, row.scenario, row.n), {}).get(row.key)
+def _value(measured: Measured, peer: str, row: Row) -> float | None:
+    """Return the best of all turns."""
+    return min(
+        (turn[row.key] for turn in measured.get((peer, row.scenario, row.n), ()) if row.key in turn), default=None
+    )
 
 
-def _ratio(best: Measured, row: Row) -> str:
-    ours, theirs = _value(best, OURS, row), _value(best, row.against, row)
-    return f"{_figure(ours / theirs)} × {row.against}" if ours and theirs and row.key != "same" else ""
+def _ratio(measured: Measured, row: Row) -> str:
+    ratios = _ratios(measured, OURS, row, row.against, row) if row.key != "same" else []
+    return f"{_figure(median(ratios))} ×{_range(ratios)} {row.against}" if ratios else ""
+
+
+def _ratios(measured: Measured, ours: str, above: Row, theirs: str, below: Row) -> list[float]:
+    """Return one figure divided by another for each turn; [] if one of them was not measured."""
+    left, right = (
+        [turn.get(row.key) for turn in measured.get((peer, row.scenario, row.n), ())]
+        for peer, row in ((ours, above), (theirs, below))
+    )
+    return [one / other for one, other in zip(left, right, strict=False) if one and other]
+
+
+def _range(ratios: Sequence[float]) -> str:
+    """Return the least and the most of several turns."""
+    least, most = (_figure(value) for value in (min(ratios, default=0), max(ratios, default=0)))
+    return f" ({least}–{most})" if least != most else ""
 
 
 def _figure(value: float | None) -> str:
