@@ -6,7 +6,7 @@ Planning, checks and the judge make their calls here too; only steps ask a perso
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, cast
 
 from langchain_core.messages import AnyMessage, HumanMessage, ToolMessage
@@ -31,6 +31,7 @@ from donewhen.graph.tools.effects import (
     CallOutcome,
     Effect,
     EffectLog,
+    MakeCall,
     Place,
     UnknownEffect,
     differences,
@@ -190,8 +191,8 @@ class CallBatch:
             asked_about = (n for n, each in enumerate(group) if n and each.verdict and each.verdict.question)
             group = group[: next(asked_about, len(group))]
             await self._make(group)
-            if change := await self._stop_after(first):
-                return self._halt(change)
+            if isinstance(first.outcome, UnknownEffect):
+                return self._halt(await self._ask_about_effect(first.call, first.outcome))
             waiting = [cast("FrozenCall", {**each.call, **each.artifact}) for each in group if each.waits]
             for each in group:
                 await self._record(each)
@@ -250,14 +251,12 @@ class CallBatch:
         first.refusal = await self._refused_question(change) if change else ""
         return None if first.refusal else change
 
-    async def _stop_after(self, first: GatedCall) -> StepRecord | None:
-        """Return the record's change if people must say whether this call took effect.
+    async def _ask_about_effect(self, call: FrozenCall, unknown: UnknownEffect) -> StepRecord:
+        """Return the record's change with which people are asked whether the call took effect.
 
         If hooks do not let them be asked, the step fails.
         """
-        if not isinstance(first.outcome, UnknownEffect):
-            return None
-        change = unknown_effect_pause(first.call, self.context.state, first.outcome)
+        change = unknown_effect_pause(call, self.context.state, unknown)
         if refused := await self._refused_question(change):
             return {"status": "failed", "code": "not_asked", "reason": refused}
         return change
@@ -613,96 +612,122 @@ async def store_notes(context: CallContext, first: int, notes: Sequence[str]) ->
 
 
 async def make_call(context: CallContext, gated: GatedCall) -> None:
-    """Make the call, or replay it if it was made before a crash.
+    """Make the call; one with effects is made once, and its outcome is replayed if it was made before a crash.
 
-    Its outcome is an UnknownEffect if a person must decide whether to make it. Hooks are asked here unless they were
+    The outcome is an UnknownEffect if a person must decide whether to make it. Hooks are asked here unless they were
     asked before.
     """
-    state, store, call, known = context.state, context.runtime.store, gated.call, gated.tool
-    assert known is not None, call["name"]
+    state, call, tool = context.state, gated.call, gated.tool
+    assert tool is not None, call["name"]
     said = gated.verdict or await ask_before_call(context, gated)
-    refused = said.refused
-    if said.question and not gated.may_ask:
-        refused = f"a person would have to agree, in a step: {said.question}"
     record, id, turn = state["record"], state["step"]["id"], state.get("turn", 1)
     again = (call["asked"],) if call.get("asked") else ()
     where = (context.thread, turn, id, record["attempt"], record["rounds"], call.get("position", 0), *again)
     key = effect_key(context.place.scope, *where, tool=call["name"], arguments=call["args"])
-    meter = Meter(context.amounts_left, context.deps.prices)
-    config = without_listeners(context.config, meter)
+    run = partial(_run_call, context, gated, said)
+    outcome = await run(key) if tool.effect == "read" else await _run_once(context, gated, key, run)
+    gated.outcome = outcome
+    if isinstance(outcome, CallOutcome):
+        gated.result, gated.artifact = outcome.result, storable_artifact(outcome.result) or {}
+        gated.waits = _waits(call, outcome.result)
 
-    async def run(key: str) -> CallOutcome:
-        changed = {"turn": turn, "step": id, "id": gated.id, "tool": call["name"]}
-        about = {**config["metadata"], "step": id, "attempt": record["attempt"], EFFECT: key, OBSERVATION: gated.id}
-        if refused:
-            result = CallResult(False, f"Not run: {refused}", 0.0, error="refused")
-        else:
-            with keep_changes(store, context.thread, changed, context.deps.secrets):
-                result = await _call_tool(context, gated, {**config, "metadata": about}, key)
-            if _waits(call, result):
-                result = await _ask_before_questions(context, result)
-        if not _waits(call, result):
-            result = replace(result, notes=said.notes) if said.notes else result
-            result = await _ask_after_call(context, gated, result) if context.deps.hooks.after_call else result
-        meter.close()
-        if known.effect != "read":
-            await store_text(context.runtime, state, gated.id, result.text)
-        return CallOutcome(result, meter.spent)
 
-    context.meters.append(meter)
+async def _run_once(context: CallContext, gated: GatedCall, key: str, run: MakeCall) -> CallOutcome | UnknownEffect:
+    """Make a call with effects, or return the outcome that it had before a crash."""
+    state, call, tool = context.state, gated.call, gated.tool
+    assert tool is not None
+    assert tool.effect != "read"
     effect = Effect(
         key,
-        known.tool,
+        tool.tool,
         call["args"],
-        known.effect,
+        tool.effect,
         known=call.get("known"),
         attempt=call.get("attempt", ""),
         handoff=bool(call.get("delegated")),
     )
-    own = {*record.get("wrote", ()), *state.get("wrote", ()), *context.wrote}
     log = EffectLog(
-        store, context.thread, context.place, step=id, settled=state.get("settled_writes", ()), own=own, turn=turn
+        context.runtime.store,
+        context.thread,
+        context.place,
+        step=state["step"]["id"],
+        settled=state.get("settled_writes", ()),
+        own={*state["record"].get("wrote", ()), *state.get("wrote", ()), *context.wrote},
+        turn=state.get("turn", 1),
     )
-    gated.outcome = outcome = await perform(log, effect, run)
+    outcome = await perform(log, effect, run)
     if isinstance(outcome, UnknownEffect):
-        return
+        return outcome
     if outcome.key:
         context.wrote.append(outcome.key)
-    gated.result, gated.artifact = outcome.result, storable_artifact(outcome.result) or {}
-    gated.waits = _waits(call, outcome.result)
     # The id may belong to another text, from another branch of the history.
     whole = None if outcome.whole else await load_text(context.runtime, state, gated.id)
     if whole and shorten_text(whole) == outcome.result.text:
-        gated.result = replace(outcome.result, text=whole)
+        outcome = replace(outcome, result=replace(outcome.result, text=whole))
+    return outcome
 
 
-async def _call_tool(context: CallContext, gated: GatedCall, config: RunnableConfig, key: str) -> CallResult:
+async def _run_call(context: CallContext, gated: GatedCall, said: HookDecision, key: str) -> CallOutcome:
+    """Call the tool unless hooks refuse that, and let hooks see the result; return it with the cost of its models."""
+    call, refused = gated.call, said.refused
+    if said.question and not gated.may_ask:
+        refused = f"a person would have to agree, in a step: {said.question}"
+    meter = Meter(context.amounts_left, context.deps.prices)
+    context.meters.append(meter)
+    if refused:
+        result = CallResult(False, f"Not run: {refused}", 0.0, error="refused")
+    else:
+        result = await _call_tool(context, gated, meter, key)
+        if _waits(call, result):
+            result = await _ask_before_questions(context, result)
+    if not _waits(call, result):
+        result = replace(result, notes=said.notes) if said.notes else result
+        result = await _ask_after_call(context, gated, result) if context.deps.hooks.after_call else result
+    meter.close()
+    if gated.tool and gated.tool.effect != "read":
+        await store_text(context.runtime, context.state, gated.id, result.text)
+    return CallOutcome(result, meter.spent)
+
+
+async def _call_tool(context: CallContext, gated: GatedCall, meter: Meter, key: str) -> CallResult:
     """Call the tool with the answers that people gave it so far. Pauses of the graph happen at the top level."""
     assert gated.tool is not None
-    call, tool, may_ask, secrets = gated.call, gated.tool.tool, gated.may_ask, context.deps.secrets
+    state, call, tool, secrets = context.state, gated.call, gated.tool.tool, context.deps.secrets
+    id, attempt = state["step"]["id"], state["record"]["attempt"]
+    config = without_listeners(context.config, meter)
+    about = {**config["metadata"], "step": id, "attempt": attempt, EFFECT: key, OBSERVATION: gated.id}
+    config = {**config, "metadata": about}
+    if call.get("answers"):
+        config = with_resume_values(config, [*resume_values(call).values()])
     answered_asks.set((call.get("asks") or [])[: len(call.get("answers") or ())])
+    seconds = seconds_for(tool, call["args"], context.seconds)
+    known: Any = {"secrets": secrets, "callee": gated.tool.callee}
+    made = ToolCall(tool, call["args"], seconds, config, key, call["id"] or None, **known)
+    changed = {"turn": state.get("turn", 1), "step": id, "id": gated.id, "tool": call["name"]}
     try:
-        seconds = seconds_for(tool, call["args"], context.seconds)
-        if call.get("answers"):
-            config = with_resume_values(config, [*resume_values(call).values()])
-        about: Any = {"secrets": secrets, "callee": gated.tool.callee}
-        return await call_tool(ToolCall(tool, call["args"], seconds, config, key, call["id"] or None, **about))
+        with keep_changes(context.runtime.store, context.thread, changed, secrets):
+            return await call_tool(made)
     except GraphInterrupt as pause:
-        interrupts = pause.args[0] if pause.args else ()
-        if may_ask and interrupts and call.get("asked", 0) >= MOST_ASKED:
-            return CallResult(False, f"The tool asked {MOST_ASKED} times and was given up.", 0.0, error="interrupt")
-        if may_ask and interrupts:
-            asks = questions_of(call, interrupts)
-            if (tool.metadata or {}).get("secrets") is not True:
-                asks = {**asks, "asks": [conceal_ask(ask, secrets) for ask in asks["asks"]]}
-            asks["asked"] = call.get("asked", 0) + 1
-            return CallResult(False, "It asks.", 0.0, asks, error=WAITS)
-        asked = "; ".join(str(interrupt_value(one))[:500] for one in interrupts)
-        text = f"The tool stopped to ask a person, which only tools of a step can do: {asked}"
-        return CallResult(False, text, 0.0, error="interrupt")
+        return _result_of_pause(gated, pause.args[0] if pause.args else (), secrets)
     except ParentCommand:
         text = "The tool wanted to take over the graph, which tools cannot do here."
         return CallResult(False, text, 0.0, error="command")
+
+
+def _result_of_pause(gated: GatedCall, interrupts: Sequence[Any], secrets: Sequence[str]) -> CallResult:
+    """Return the result of a call whose tool stopped to ask: its questions if a person may be asked, else a failure."""
+    call, tool = gated.call, gated.tool
+    if not (gated.may_ask and interrupts):
+        asked = "; ".join(str(interrupt_value(one))[:500] for one in interrupts)
+        text = f"The tool stopped to ask a person, which only tools of a step can do: {asked}"
+        return CallResult(False, text, 0.0, error="interrupt")
+    if call.get("asked", 0) >= MOST_ASKED:
+        return CallResult(False, f"The tool asked {MOST_ASKED} times and was given up.", 0.0, error="interrupt")
+    asks = questions_of(call, interrupts)
+    if tool is None or (tool.tool.metadata or {}).get("secrets") is not True:
+        asks = {**asks, "asks": [conceal_ask(ask, secrets) for ask in asks["asks"]]}
+    asks["asked"] = call.get("asked", 0) + 1
+    return CallResult(False, "It asks.", 0.0, asks, error=WAITS)
 
 
 def observe(state: Step, gated: GatedCall, source: Source = "tool") -> JournalEntry:

@@ -237,12 +237,12 @@ class EffectLog:
 
 @dataclass(frozen=True)
 class Effect:
-    """A call about to be made."""
+    """A call with effects that is about to be made."""
 
     key: str
     tool: BaseTool
     arguments: Mapping[str, Any]
-    kind: Literal["read", "idempotent", "write"]
+    kind: Literal["idempotent", "write"]
     known: str | None = None
     """A person's answer about an unknown outcome: happened | not_happened | skip."""
     attempt: str = ""
@@ -291,8 +291,6 @@ def _attempt_id(key: str, entry: Mapping[str, Any]) -> str:
 
 async def perform(log: EffectLog, effect: Effect, run: MakeCall) -> CallOutcome | UnknownEffect:
     """Make the call once and return its outcome, or an UnknownEffect if only a person can decide whether to make it."""
-    if effect.kind == "read":
-        return await run(effect.key)
     entry, same = await log.read(effect.key, effect.equals_key)
     equal_keys: list[str] = same["keys"] if same and effect.kind == "write" else []
     if entry is not None:
