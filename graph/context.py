@@ -51,7 +51,8 @@ class Deps:
 
     def tools_for(self, executor: str | None, settings: Settings) -> Toolbox:
         """Return the tools an executor may use: its own or the shared ones, without those the profile forbids."""
-        return self.executors.tools_of(executor).without(settings.profile.forbidden_tools)
+        tools = self.executors.tools_of(executor) if executor else self.executors.shared
+        return tools.without(settings.profile.forbidden_tools)
 
     def reads(self, settings: Settings) -> Toolbox:
         """Return the tools that planning may call: those without an executor that only read and are not checks."""

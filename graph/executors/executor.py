@@ -236,7 +236,7 @@ class Executors(MutableMapping[str, Executor]):
         named = self._all.get(name or "")
         if named and named.tools is not None:
             return self.toolbox.subset(tool.name for tool in own_tools(named))
-        return self.toolbox.without(self.private)
+        return self.shared
 
     def missing(self, executor: str | None, tools: Iterable[str]) -> list[str]:
         """Return the names of the executor and of these tools that are missing here, unless the owner removed them."""
@@ -274,6 +274,8 @@ class Executors(MutableMapping[str, Executor]):
         self.toolbox: Toolbox = Toolbox([*tools], effects=effects, reserved=NAMES)
         self.private: frozenset[str] = frozenset(tool.name for tool in own) - common
         """Names of tools that only executors have."""
+        self.shared: Toolbox = self.toolbox.without(self.private)
+        """The tools of all executors without their own."""
         self._all = given
 
     def _as_executor(self, name: str, one: ExecutorInput) -> Executor:
