@@ -46,7 +46,7 @@ async def advance(state: RunState, runtime: Runtime[Settings], *, deps: Deps) ->
     if state.get("ending") or state["planning"].get("open"):
         return {}
     change = StateChange(state)
-    if said := await new_interjections(runtime, settings, state.get("interjection_cursor") or "", RUN):
+    if said := await new_interjections(runtime, state.get("interjection_cursor") or "", RUN):
         marked = {row["key"]: row for row in await mark_heard(runtime, said, None)}
         said = [marked.get(row["key"], row) for row in said]
         entries = interjection_entries(said, state.get("journal") or ())

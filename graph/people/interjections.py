@@ -89,12 +89,12 @@ async def delete_interjection(store: BaseStore, thread_id: str, key: str) -> Non
     await store.adelete(_namespace(thread_id), key)
 
 
-async def new_interjections(runtime: Runtime[Settings], settings: Settings, cursor: str, place: str) -> list[Json]:
+async def new_interjections(runtime: Runtime[Settings], cursor: str, place: str) -> list[Json]:
     """Return `{key, text, at}` of everything said after `cursor`, in order; [] if the settings refuse it.
 
     `place` is the reader: the id of a step, RUN or PLANNING.
     """
-    if runtime.store is None or settings.when_busy != "next_round":
+    if runtime.store is None or runtime.context.when_busy != "next_round":
         return []
     said = await read_interjections(runtime.store, thread_of(runtime), cursor)
     if replaced := hearing.get():
@@ -117,7 +117,7 @@ async def with_interjections(
 ) -> tuple[Any, list[AnyMessage]]:
     """Return a round's state with the user's interjections since `cursor`, and the message that was added, if any."""
     place = PLANNING if record == "planning" else state["step"]["id"]
-    if not (interjections := await new_interjections(runtime, runtime.context, cursor, place)):
+    if not (interjections := await new_interjections(runtime, cursor, place)):
         return state, []
     first = await mark_heard(runtime, interjections, None if record == "planning" else state["step"]["id"])
     words = "\n".join(str(row["text"]) for row in interjections)

@@ -325,7 +325,7 @@ class CallBatch:
         for id in known.long:
             known.read(id, await load_text(context.runtime, state, id) or "")
         cursor, place = state.get("interjection_cursor") or "", state["step"]["id"]
-        for said in await new_interjections(context.runtime, context.settings, cursor, place):
+        for said in await new_interjections(context.runtime, cursor, place):
             known.say(said["text"])
         return {
             each.get("position", 0): new

@@ -175,9 +175,7 @@ async def _audit_result(proof: Proof) -> list[str]:
     if not (decides or only):
         return []
     known, cursor = known_entries(state), state["record"].get("interjection_cursor") or ""
-    said = await new_interjections(
-        context.runtime, settings, state.get("interjection_cursor") or "", state["step"]["id"]
-    )
+    said = await new_interjections(context.runtime, state.get("interjection_cursor") or "", state["step"]["id"])
     said = [each for each in said if each["key"] <= cursor]
     journal = [*known, *interjection_entries(said, known), *context.noted]
     if not decides and not is_audit_due(settings, state["run"], journal):
