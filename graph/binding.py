@@ -15,7 +15,6 @@ from langgraph.runtime import Runtime, get_runtime
 from donewhen.graph.context import Deps, with_settings
 from donewhen.graph.events import emit_question, set_turn, thread_of
 from donewhen.graph.sync import awaitable_store, wait
-from donewhen.graph.tools.hooks import ask_before_question
 from donewhen.state.channels import Json, RunState, apply_update, as_stored, reduce_update, with_migration
 from donewhen.state.private_langgraph import READ_KEY
 from donewhen.state.records import Ending, Pause
@@ -84,7 +83,7 @@ async def _send_question(seen: Json, update: Json, runtime: Runtime[Settings], d
     refused = ""
     if own and (seen.get("pending") or {}).get("id") != pending["id"]:
         goal = update.get("goal") or seen.get("goal") or seen["brief"]["goal"]
-        refused = await ask_before_question(pending, goal, runtime, deps.hooks, deps.secrets)
+        refused = await deps.policies.refusal_of(pending, goal, runtime)
     if not refused:
         emit_question(runtime, pending)
         return update

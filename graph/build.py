@@ -19,7 +19,7 @@ from donewhen.graph.people.pauses import typed_reply
 from donewhen.graph.planning.graph import build_plan
 from donewhen.graph.receive import receive
 from donewhen.graph.step.graph import build_execute
-from donewhen.graph.tools.hooks import Hooks
+from donewhen.graph.tools.hooks import Hooks, Policies
 from donewhen.graph.tools.toolbox import EffectKind, ToolFinder, from_function
 from donewhen.state.channels import RunInput, RunOutput, RunState
 from donewhen.state.settings import Settings, SettingsLike, read_settings
@@ -82,7 +82,7 @@ def build_graph(
         own_models=models or {},
         background={name: source for name, source in sources.items() if source},
         settings=read_settings(settings),
-        hooks=hooks or Hooks(),
+        policies=Policies(hooks or Hooks(), tuple(secrets)),
     )
     graph = StateGraph(RunState, context_schema=Settings, input_schema=RunInput, output_schema=RunOutput)
     graph.add_node("receive", Node(receive, deps))

@@ -9,7 +9,7 @@ from langgraph.runtime import Runtime
 
 from donewhen.graph.executors.executor import Executors
 from donewhen.graph.llm.adapter import Adapter
-from donewhen.graph.tools.hooks import Hooks
+from donewhen.graph.tools.hooks import Policies
 from donewhen.graph.tools.toolbox import Toolbox, ToolFinder
 from donewhen.state.settings import Settings, merge_settings
 
@@ -46,8 +46,8 @@ class Deps:
     """Other models, by role or by a name that the settings use."""
     settings: Settings = field(default_factory=Settings)
     """The graph's default settings; those of a run override them."""
-    hooks: Hooks = field(default_factory=Hooks)
-    """Policies that calls and ends have to pass."""
+    policies: Policies = field(default_factory=Policies)
+    """The hooks that calls, questions and ends have to pass."""
 
     def tools_for(self, executor: str | None, settings: Settings) -> Toolbox:
         """Return the tools an executor may use: its own or the shared ones, without those the profile forbids."""

@@ -20,7 +20,7 @@ from donewhen.graph.people.consent import Proposal, propose_plan
 from donewhen.graph.people.pauses import make_pause, pause_message
 from donewhen.graph.step.audit import Subject, audit, is_audit_due
 from donewhen.graph.step.calls import CallContext, ask_before_end
-from donewhen.graph.tools.hooks import END_OPTIONS, NOT_ASKED, ask_before_question
+from donewhen.graph.tools.hooks import END_OPTIONS, NOT_ASKED
 from donewhen.state.channels import PLANNING, Json, Planning, Step
 from donewhen.state.language.texts import say
 from donewhen.state.ledger import add, allowance_left
@@ -281,11 +281,7 @@ async def ask_question(round: PlanningRound, message: AIMessage, decision: Decis
         "language": _language(state),
     }
     pending = make_pause("question", f"{planning['transcript']}.q{number}", question, options=options or (), **more)
-    if not told and (
-        refused := await ask_before_question(
-            pending, state["brief"]["goal"], round.runtime, round.deps.hooks, round.deps.secrets
-        )
-    ):
+    if not told and (refused := await round.deps.policies.refusal_of(pending, state["brief"]["goal"], round.runtime)):
         told = NOT_ASKED.format(why=refused)
         if round.voice:
             round.voice.retract("ask_user.question")

@@ -40,7 +40,7 @@ from donewhen.graph.tools.effects import (
     shorten_text,
     storable_artifact,
 )
-from donewhen.graph.tools.hooks import END_OPTIONS, Call, End, HookDecision, ask_before_question, ask_hooks
+from donewhen.graph.tools.hooks import END_OPTIONS, Call, End, HookDecision
 from donewhen.graph.tools.toolbox import KnownTool
 from donewhen.state.channels import Json, Step
 from donewhen.state.consent import KnownTargets
@@ -290,9 +290,7 @@ class CallBatch:
         if not (waiting := change.get("waiting")):
             return ""
         context = self.context
-        return await ask_before_question(
-            waiting, context.state["goal"], context.runtime, context.deps.hooks, context.deps.secrets
-        )
+        return await context.deps.policies.refusal_of(waiting, context.state["goal"], context.runtime)
 
     def _approval_reason(self, call: FrozenCall) -> Reason | None:
         """Return why a person must approve the call; `new` applies only if it has targets unknown to people."""
@@ -543,15 +541,16 @@ def _call_for_hooks(context: CallContext, gated: GatedCall) -> Call:
 
 async def ask_before_call(context: CallContext, gated: GatedCall) -> HookDecision:
     """Return the verdict of the hooks on a call that is about to be made."""
-    if not (hooks := context.deps.hooks.before_call):
+    policies = context.deps.policies
+    if not (hooks := policies.hooks.before_call):
         return HookDecision()
-    return await ask_hooks(hooks, _call_for_hooks(context, gated), context.runtime, context.deps.secrets)
+    return await policies.ask(hooks, _call_for_hooks(context, gated), context.runtime)
 
 
 async def _ask_after_call(context: CallContext, gated: GatedCall, result: CallResult) -> CallResult:
     """Return the result after the hooks; a withheld result is stored nowhere, and the call's effect remains."""
-    about = replace(_call_for_hooks(context, gated), ok=result.ok, text=result.text)
-    verdict = await ask_hooks(context.deps.hooks.after_call, about, context.runtime, context.deps.secrets)
+    about, policies = replace(_call_for_hooks(context, gated), ok=result.ok, text=result.text), context.deps.policies
+    verdict = await policies.ask(policies.hooks.after_call, about, context.runtime)
     if refused := verdict.refused_alone:
         ok = result.ok and about.effect != "read"
         result = replace(result, ok=ok, text=f"The call was made; its result is withheld: {refused}", artifact=None)
@@ -563,9 +562,7 @@ async def _ask_before_questions(context: CallContext, result: CallResult) -> Cal
     asked: Mapping[str, Any] = result.artifact
     for ask in asked["asks"][len(asked.get("answers") or ()) :]:
         pending = cast("Pause", {**ask, "step": context.state["step"]["id"]})
-        if refused := await ask_before_question(
-            pending, context.state["goal"], context.runtime, context.deps.hooks, context.deps.secrets
-        ):
+        if refused := await context.deps.policies.refusal_of(pending, context.state["goal"], context.runtime):
             text = f"It wanted to ask a person “{ask['question'][:500]}”, and {refused}"
             return replace(result, ok=False, text=text, artifact=None, error="interrupt")
     return result
@@ -582,11 +579,11 @@ async def ask_before_end(
 
     If they ask a question that a person answered in this run already, that answer decides.
     """
-    if not (hooks := context.deps.hooks.before_end):
+    state, policies = context.state, context.deps.policies
+    if not (hooks := policies.hooks.before_end):
         return HookDecision()
-    state = context.state
     end = End(context.thread, state["step"]["id"], state["goal"], text, status, output)
-    verdict = await ask_hooks(hooks, end, context.runtime, context.deps.secrets)
+    verdict = await policies.ask(hooks, end, context.runtime)
     if verdict.refused or not verdict.question:
         return HookDecision(verdict.refused)
     for entry in answers:
@@ -682,7 +679,7 @@ async def _run_call(context: CallContext, gated: GatedCall, said: HookDecision, 
             result = await _ask_before_questions(context, result)
     if not _waits(call, result):
         result = replace(result, notes=said.notes) if said.notes else result
-        result = await _ask_after_call(context, gated, result) if context.deps.hooks.after_call else result
+        result = await _ask_after_call(context, gated, result) if context.deps.policies.hooks.after_call else result
     meter.close()
     if gated.tool and gated.tool.effect != "read":
         await store_text(context.runtime, context.state, gated.id, result.text)

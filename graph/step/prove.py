@@ -20,7 +20,7 @@ from donewhen.graph.step.calls import CallContext, ask_before_end, make_reading
 from donewhen.graph.step.leave import leave, send_correction
 from donewhen.graph.step.texts import known_entries, store_entry, with_whole_text
 from donewhen.graph.sync import run_aside
-from donewhen.graph.tools.hooks import END_OPTIONS, ask_before_question
+from donewhen.graph.tools.hooks import END_OPTIONS
 from donewhen.state.channels import Json, Step
 from donewhen.state.criteria import criteria_of, meets
 from donewhen.state.ledger import first_exhausted
@@ -144,9 +144,7 @@ async def _prove(claim: StepClaim, context: CallContext) -> Step:
             id = state["step"]["id"]
             name = f"{transcript_key(id, record)}.q{record.get('questions', 0) + 1}"
             waiting = make_pause("question", name, verdict.question, step=id, options=END_OPTIONS)
-            verdict.refused = await ask_before_question(
-                waiting, state["goal"], runtime, context.deps.hooks, context.deps.secrets
-            )
+            verdict.refused = await context.deps.policies.refusal_of(waiting, state["goal"], runtime)
             if not verdict.refused:
                 return _ask_person(proof, waiting)
         objections = [verdict.refused] if verdict.refused else []

@@ -32,7 +32,7 @@ from donewhen.graph.people.pauses import make_pause
 from donewhen.graph.step.calls import CallBatch, CallContext, count_silence, silence_hint
 from donewhen.graph.step.leave import leave, send_correction
 from donewhen.graph.step.texts import known_entries
-from donewhen.graph.tools.hooks import NOT_ASKED, ask_before_question
+from donewhen.graph.tools.hooks import NOT_ASKED
 from donewhen.graph.tools.toolbox import Toolbox
 from donewhen.prompts import instructions
 from donewhen.state.channels import REPLIES, Json, Step, apply_update, combine_updates
@@ -225,9 +225,7 @@ class StepRound:
             waiting["language"] = known_language(declared)
         if before := find_earlier_answer(asked, question, options, step=id, seen=seen):
             told = render_earlier_answer(before)
-        elif refused := await ask_before_question(
-            waiting, state["goal"], self.runtime, self.deps.hooks, self.deps.secrets
-        ):
+        elif refused := await self.deps.policies.refusal_of(waiting, state["goal"], self.runtime):
             told = NOT_ASKED.format(why=refused)
             self.voice.retract("ask_user.question")
         if told:

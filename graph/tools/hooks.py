@@ -176,52 +176,53 @@ async def _call_in_time(hook: Callable[[Any], Any], about: Call | Question | End
         raise
 
 
-async def ask_hooks(
-    hooks: Sequence[Callable[[Any], Any]],
-    about: Call | Question | End,
-    runtime: Runtime[Settings],
-    secrets: Sequence[str],
-) -> HookDecision:
-    """Call every hook; return their combined decision, with credentials removed.
+@dataclass(frozen=True)
+class Policies:
+    """The hooks of an agent, and the values that are removed from what they say, besides recognized credentials."""
 
-    A hook that raises, takes longer than a tool may, or returns another type refuses, and people are told so.
-    """
-    verdict = HookDecision()
-    for hook in hooks:
-        name = getattr(hook, "__name__", type(hook).__name__)
-        try:
-            said = await _call_in_time(hook, copy.deepcopy(about), runtime.context.tool_seconds)
-            if not (said is None or isinstance(said, Refuse | Ask | Note)):
-                raise TypeError(f"it returned {said!r:.200}; a hook returns Refuse, Ask, Note or None")
-        except (Exception, SystemExit) as error:  # which in a task would end the event loop
-            _log.exception("The hook %s failed; what it was asked about is refused", name)
-            problem = f"The hook {name} failed, so this is refused: {type(error).__name__}: {error}"
-            emit(runtime, "note", text=conceal(problem, secrets)[:500])
-            said = Refuse(f"the policy {name} could not be asked")
-        if isinstance(said, Refuse):
-            verdict.refused = verdict.refused or f"{REFUSES}{said.reason}"
-        elif isinstance(said, Ask):
-            verdict.question = verdict.question or said.question
-        elif isinstance(said, Note):
-            verdict.notes.append(said.text)
-    return HookDecision(**map_texts(vars(verdict), lambda text: conceal(text, secrets)))
+    hooks: Hooks = field(default_factory=Hooks)
+    secrets: Sequence[str] = field(default=(), repr=False)
 
+    async def ask(
+        self, hooks: Sequence[Callable[[Any], Any]], about: Call | Question | End, runtime: Runtime[Settings]
+    ) -> HookDecision:
+        """Call every one of these hooks; return their combined decision, with credentials removed.
 
-async def ask_before_question(
-    pending: Pause, goal: str, runtime: Runtime[Settings], hooks: Hooks, secrets: Sequence[str]
-) -> str:
-    """Return why the hooks refuse to show people this question; "" if they agree."""
-    if not hooks.before_question:
-        return ""
-    details: Json = {key: value for key, value in pending.items() if key not in INTERNAL}
-    about = Question(
-        thread_of(runtime),
-        pending.get("step"),
-        goal,
-        pending["kind"],
-        pending["question"],
-        list(pending.get("options") or ()),
-        details,
-    )
-    verdict = await ask_hooks(hooks.before_question, about, runtime, secrets)
-    return verdict.refused_alone
+        A hook that raises, takes longer than a tool may, or returns another type refuses, and people are told so.
+        """
+        verdict = HookDecision()
+        for hook in hooks:
+            name = getattr(hook, "__name__", type(hook).__name__)
+            try:
+                said = await _call_in_time(hook, copy.deepcopy(about), runtime.context.tool_seconds)
+                if not (said is None or isinstance(said, Refuse | Ask | Note)):
+                    raise TypeError(f"it returned {said!r:.200}; a hook returns Refuse, Ask, Note or None")
+            except (Exception, SystemExit) as error:  # which in a task would end the event loop
+                _log.exception("The hook %s failed; what it was asked about is refused", name)
+                problem = f"The hook {name} failed, so this is refused: {type(error).__name__}: {error}"
+                emit(runtime, "note", text=conceal(problem, self.secrets)[:500])
+                said = Refuse(f"the policy {name} could not be asked")
+            if isinstance(said, Refuse):
+                verdict.refused = verdict.refused or f"{REFUSES}{said.reason}"
+            elif isinstance(said, Ask):
+                verdict.question = verdict.question or said.question
+            elif isinstance(said, Note):
+                verdict.notes.append(said.text)
+        return HookDecision(**map_texts(vars(verdict), lambda text: conceal(text, self.secrets)))
+
+    async def refusal_of(self, pending: Pause, goal: str, runtime: Runtime[Settings]) -> str:
+        """Return why the hooks refuse to show people this question; "" if they agree."""
+        if not self.hooks.before_question:
+            return ""
+        details: Json = {key: value for key, value in pending.items() if key not in INTERNAL}
+        about = Question(
+            thread_of(runtime),
+            pending.get("step"),
+            goal,
+            pending["kind"],
+            pending["question"],
+            list(pending.get("options") or ()),
+            details,
+        )
+        verdict = await self.ask(self.hooks.before_question, about, runtime)
+        return verdict.refused_alone
