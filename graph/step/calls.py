@@ -382,9 +382,10 @@ class CallBatch:
         self.files.update(gated.artifact.get("files", {}))
         gated.id = f"{context.state['step']['id']}.{self.number}"
         entry = observe(context.state, gated)
-        history, called = context.state["call_history"], is_tool_call(entry)
-        history.read([*known_entries(context.state), *self.entries])
-        before, changed = history.before(entry) if called else (None, False)
+        before, changed = None, False
+        if called := is_tool_call(entry):
+            journal = [*known_entries(context.state), *self.entries]
+            before, changed = context.state["call_history"].before(entry, journal)
         self.learned = self.learned or (before is None if called else entry["ok"])
         hint = _people_note(call)
         if before is None or changed or (entry["effect"] != "read" and entry["ok"]):

@@ -73,25 +73,26 @@ def call_key(tool: str, arguments: Any) -> str:
 class CallHistory:
     """The calls and changes that steps made. Each observation is read once, because a journal only grows (K8)."""
 
-    def __init__(self, journal: Sequence[Mapping[str, Any]] = ()) -> None:
+    def __init__(self) -> None:
         self._count = 0
         self._new: dict[str, list[tuple[int, Mapping[str, Any]]]] = {}
         """By step: those of other steps are never looked up, and need no keys."""
         self._last: dict[tuple[str, str], tuple[int, Mapping[str, Any]]] = {}
         self._changed: dict[str, int] = {}
-        self.read(journal)
 
-    def read(self, journal: Sequence[Mapping[str, Any]]) -> None:
-        """Read the new entries."""
+    def before(
+        self, entry: Mapping[str, Any], journal: Sequence[Mapping[str, Any]]
+    ) -> tuple[Mapping[str, Any] | None, bool]:
+        """Return the last equal call with an equal result, and whether the step has changed something since.
+
+        `journal` has all observations before `entry`, and begins with those of the last call.
+        """
         for place in range(self._count, len(journal)):
-            if is_tool_call(entry := journal[place]):
-                self._new.setdefault(entry["step"], []).append((place, entry))
-                if entry["effect"] != "read" and entry["ok"]:
-                    self._changed[entry["step"]] = place
+            if is_tool_call(made := journal[place]):
+                self._new.setdefault(made["step"], []).append((place, made))
+                if made["effect"] != "read" and made["ok"]:
+                    self._changed[made["step"]] = place
         self._count = len(journal)
-
-    def before(self, entry: Mapping[str, Any]) -> tuple[Mapping[str, Any] | None, bool]:
-        """Return the last equal call with an equal result, and whether the step has changed something since."""
         for place, made in self._new.pop(entry["step"], ()):
             self._last[entry["step"], call_key(made["tool"], made["arguments"])] = (place, made)
         key = (entry["step"], call_key(entry["tool"], entry["arguments"]))
