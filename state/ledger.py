@@ -60,6 +60,11 @@ def add(left: Mapping[str, float] | None, right: Mapping[str, float] | None) -> 
     return total
 
 
+def round_seconds(seconds: float) -> float:
+    """Return the seconds, rounded to milliseconds."""
+    return float(f"{seconds:.3f}")
+
+
 def with_granted(limits: Limits, granted: Mapping[str, float] | None) -> Amounts:
     """Return the limits plus the granted extensions."""
     set_keys = [key for key in KEYS if getattr(limits, key) is not None]

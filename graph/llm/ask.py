@@ -39,8 +39,7 @@ from donewhen.graph.llm.history import compact_request, count_tokens, fits, has_
 from donewhen.graph.llm.speech import SpeechStream, Voice
 from donewhen.graph.sync import load_jsonschema
 from donewhen.state.errors import DoneWhenError, ModelError
-from donewhen.state.ledger import Amounts, add, first_exhausted
-from donewhen.state.proof.journal import round_seconds
+from donewhen.state.ledger import Amounts, add, first_exhausted, round_seconds
 from donewhen.state.settings import Settings
 
 TAGS = ["nostream", "langsmith:nostream"]

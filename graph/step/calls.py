@@ -626,8 +626,9 @@ async def make_call(context: CallContext, gated: GatedCall) -> None:
     outcome = await run(key) if tool.effect == "read" else await _run_once(context, gated, key, run)
     gated.outcome = outcome
     if isinstance(outcome, CallOutcome):
-        gated.result, gated.artifact = outcome.result, storable_artifact(outcome.result) or {}
-        gated.waits = _waits(call, outcome.result)
+        gated.result = outcome.result
+        if gated.result.artifact is not None:
+            gated.artifact, gated.waits = storable_artifact(gated.result) or {}, _waits(call, gated.result)
 
 
 async def _run_once(context: CallContext, gated: GatedCall, key: str, run: MakeCall) -> CallOutcome | UnknownEffect:

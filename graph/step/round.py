@@ -137,15 +137,15 @@ class StepRound:
 
     def _obstacle(self, settings: Settings, left: Amounts) -> StepRecord | None:
         """Return the record's change if the step must leave before the model is asked: at a limit, for one (X08)."""
-        state, most = self.state, settings.promote_after
-        executor = state["step"].get("executor")
+        state, executor = self.state, self.state["step"].get("executor")
         if executor and (gone := executor_problem(executor, self.deps.executors)):
             return {"status": "failed", "code": "no_executor", "reason": gone}
         if settings.is_late():
             return {"status": "ready", "code": "deadline"}
         if key := first_exhausted(left):
             return {"status": "ready", "code": f"allowance:{key}"}
-        if most is not None and "rounds" in state.get("promotable", ()) and state["record"]["rounds"] >= most:
+        most = settings.promote_after if "rounds" in state.get("promotable", ()) else None
+        if most is not None and state["record"]["rounds"] >= most:
             return {"status": "failed", "code": f"{PROMOTED}rounds", "reason": f"not done after {most} rounds"}
         return None
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import dropwhile, groupby
 from typing import Any, Literal, Unpack
 
+from donewhen.state.ledger import round_seconds
 from donewhen.state.proof.quotes import fold
 from donewhen.state.records import WRITES, CallFacts, JournalEntry
 
@@ -43,11 +44,6 @@ def observation(id: str, step: str, round: int, source: Source, text: str, **kno
 def digest(text: str) -> str:
     """Return a hash of a text, for entries that keep only head and tail."""
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
-
-
-def round_seconds(seconds: float) -> float:
-    """Return the seconds, rounded to milliseconds."""
-    return float(f"{seconds:.3f}")
 
 
 def shorten_entry(entry: JournalEntry, limit: int) -> JournalEntry:
