@@ -267,14 +267,22 @@ def _tool_line(toolbox: Toolbox, name: str) -> str:
     return f"- {called}, {'only in a `check`' if tool.is_check else tool.effect}: {tool.one_line}"
 
 
-def step_brief(values: Mapping[str, Any], step: Mapping[str, Any], today: str = "", missing: Sequence[str] = ()) -> str:
+def step_brief(
+    values: Mapping[str, Any],
+    step: Mapping[str, Any],
+    needed: Collection[str],
+    replaced: Collection[str],
+    *,
+    today: str = "",
+    missing: Sequence[str] = (),
+) -> str:
     """Render the executor's brief: its step, the goal, the user's words, the results and observations it builds on.
 
-    `missing` are tools that the plan names for the step and that are not there now.
+    `needed` are the steps that it depends on, `replaced` those that a later plan replaced. `missing` are tools that the
+    plan names for the step and that are not there now.
     """
     plan, records, fence = values["plan"], values.get("steps") or {}, values.get("fence", "")
-    before, gone = ancestors(plan, step["id"]), records.keys() - {each["id"] for each in plan["steps"]}
-    results = {id: str(records.get(id, {}).get("result") or "") for id in before}
+    results = {id: str(records.get(id, {}).get("result") or "") for id in needed}
     most = _chars_per_result(sum(map(bool, results.values())))
     shown = [section("result", _shorten_result(text, id, most), fence, step=id) for id, text in results.items()]
     criteria = [_criterion_line(number, criterion) for number, criterion in enumerate(criteria_of(step), 1)]
@@ -285,8 +293,8 @@ def step_brief(values: Mapping[str, Any], step: Mapping[str, Any], today: str = 
     if note and (schema := values.get("output_schema")):
         note = f"{note} {RESULT_AS_DATA}{schema_form(schema).text}"
     seen = [
-        observation_index(journal, {PLANNING, *gone}, fence),
-        observation_index(journal, before, fence, max(SEEN_ROOM // len(plan["steps"]), LEAST_SEEN_CHARS)),
+        observation_index(journal, {PLANNING, *replaced}, fence),
+        observation_index(journal, needed, fence, max(SEEN_ROOM // len(plan["steps"]), LEAST_SEEN_CHARS)),
     ]
     return brief(
         section("fence", fence),

@@ -87,8 +87,9 @@ def step_input(run: Json, sent: Json, settings: Settings, deps: Deps) -> Json:
     """
     id = sent["id"]
     plan, records, journal = run["plan"] or {}, run.get("steps") or {}, run.get("journal") or []
-    record, step = records[id], find_step(plan, id)
-    gone = records.keys() - {each["id"] for each in plan["steps"]}
+    record, step, needed = records[id], find_step(plan, id), ancestors(plan, id)
+    replaced = records.keys() - {each["id"] for each in plan["steps"]}
+    today, missing = record.get("today") or settings.today, deps.missing_tools(step)
     others = [other for key, other in records.items() if key != id]
     wrote = [key for other in others if other.get("status") in MAY_END_WELL for key in other.get("wrote") or ()]
     name = step.get("executor")
@@ -103,11 +104,11 @@ def step_input(run: Json, sent: Json, settings: Settings, deps: Deps) -> Json:
         "turn": run.get("turn", 1),
         "language": run.get("language", "en"),
         "granted_tools": ((run.get("approval") or {}).get("tools") or {}).get(id, []),
-        "brief": step_brief(run, step, record.get("today") or settings.today, deps.missing_tools(step)),
+        "brief": step_brief(run, step, needed, replaced, today=today, missing=missing),
         "attachments": list(run.get("attachments") or ()),
         "promotable": promotion_reasons(run, id, settings),
         "last": all(records.get(each["id"], {}).get("status") in FINAL for each in plan["steps"] if each["id"] != id),
-        "known": citable_entries(journal, {id, PLANNING, *ancestors(plan, id), *gone}),
+        "known": citable_entries(journal, {id, PLANNING, *needed, *replaced}),
         "before": run.get("before") or [],
         "interjection_cursor": run.get("interjection_cursor") or "",
         "asked": [entry for entry in journal if entry["source"] == "user"],
