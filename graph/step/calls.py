@@ -700,8 +700,9 @@ async def _call_tool(context: CallContext, gated: GatedCall, meter: Meter, key: 
         config = with_resume_values(config, [*resume_values(call).values()])
     answered_asks.set((call.get("asks") or [])[: len(call.get("answers") or ())])
     seconds = seconds_for(tool, call["args"], context.seconds)
-    known: Any = {"secrets": secrets, "callee": gated.tool.callee}
-    made = ToolCall(tool, call["args"], seconds, config, key, call["id"] or None, **known)
+    made = ToolCall(
+        tool, call["args"], seconds, config, key, call["id"] or None, secrets=secrets, callee=gated.tool.callee
+    )
     changed = {"turn": state.get("turn", 1), "step": id, "id": gated.id, "tool": call["name"]}
     try:
         with keep_changes(context.runtime.store, context.thread, changed, secrets):
