@@ -487,9 +487,9 @@ async def _find_unmet(delivery: Delivery, goal: list[Json], message: AIMessage, 
     claim: StepClaim = {"arguments": {"result": text}}
     proof = Proof(context, claim, goal, claims, await evidence_scope(context, claim, claims))
     await check_criteria(proof)
-    delivery.verdicts = [verdict for _, verdict in sorted(proof.verdicts.items())]
-    emit_verdicts(context.runtime, None, delivery.verdicts, accepted=not proof.bad())
-    return [f"criterion {v['criterion']} ({v['text'][:120]}): {v['note']}" for v in proof.bad()]
+    delivery.verdicts, bad = proof.rows, proof.bad()
+    emit_verdicts(context.runtime, None, delivery.verdicts, accepted=not bad)
+    return [f"criterion {v['criterion']} ({v['text'][:120]}): {v['note']}" for v in bad]
 
 
 def _question(delivery: Delivery) -> Question:

@@ -350,14 +350,14 @@ def push_rest(message: AIMessage, said: str, *, inside: bool) -> None:
 
 def push_chunk(message: BaseMessageChunk, *, inside: bool) -> None:
     """Send a chunk to listeners of `messages`; with `inside`, as a chunk of the graph around this subgraph."""
-    config = var_child_runnable_config.get()
-    if not config or not _listeners():
+    config, listeners = var_child_runnable_config.get(), _listeners()
+    if not config or not listeners:
         return
     if inside:
         metadata = config.get("metadata") or {}
         here = str(metadata.get("langgraph_checkpoint_ns", ""))
         config = {**config, "metadata": {**metadata, "langgraph_checkpoint_ns": here.rpartition("|")[0]}}
-    events = [each for each in _listeners() if isinstance(each, StreamMessagesHandlerV2)]
+    events = [each for each in listeners if isinstance(each, StreamMessagesHandlerV2)]
     for listener in events:
         _push_events(listener, config, message)
     if not events:

@@ -90,7 +90,7 @@ class Proof:
     def output(self) -> Any:
         """Return the structured result, if one is requested and this result is the answer."""
         form = form_of(self.context.state["run"].get("output_schema"), self.context.config) if self.is_answer else None
-        data, _ = form.read({}, str(self.claim["arguments"]["result"]).strip()) if form else (None, [])
+        data, _ = form.read({}, self.scope.result) if form else (None, [])
         return data
 
     def bad(self) -> list[Json]:
@@ -137,24 +137,31 @@ async def _prove(claim: StepClaim, context: CallContext) -> Step:
     bad = proof.bad()
     objections = [UNCHANGED] if proof.scope.unchanged and not reason and settings.verification != "claimed" else []
     if state.get("last") and not bad and not objections:
-        result = str(claim["arguments"]["result"]).strip()
-        answers = [*state.get("asked", ()), *known_entries(state)]
-        verdict = await ask_before_end(context, result, answers, output=proof.output())
-        if verdict.question:
-            id = state["step"]["id"]
-            name = f"{transcript_key(id, record)}.q{record.get('questions', 0) + 1}"
-            waiting = make_pause("question", name, verdict.question, step=id, options=END_OPTIONS)
-            verdict.refused = await context.deps.policies.refusal_of(waiting, state["goal"], runtime)
-            if not verdict.refused:
-                return _ask_person(proof, waiting)
-        objections = [verdict.refused] if verdict.refused else []
-        proof.by_policy = bool(verdict.refused)
+        refused, waiting = await _ask_hooks(proof)
+        if waiting:
+            return _ask_person(proof, waiting)
+        objections = [refused] if refused else []
+        proof.by_policy = bool(refused)
     doubts = [] if bad or objections else await _audit_result(proof)
     emit_charge(runtime, state["step"]["id"], context.spent)
     emit_verdicts(runtime, state["step"]["id"], proof.rows, accepted=not (bad or objections or doubts))
     if bad or objections or doubts:
         return _refuse(proof, bad, objections, doubts)
     return await _accept(proof)
+
+
+async def _ask_hooks(proof: Proof) -> tuple[str, Pause | None]:
+    """Ask the hooks whether the run may end so; return why not, or the question that a person has to answer first."""
+    context, state, record = proof.context, proof.context.state, proof.record
+    answers = [*state.get("asked", ()), *known_entries(state)]
+    verdict = await ask_before_end(context, proof.scope.result, answers, output=proof.output())
+    if not verdict.question:
+        return verdict.refused, None
+    id = state["step"]["id"]
+    name = f"{transcript_key(id, record)}.q{record.get('questions', 0) + 1}"
+    waiting = make_pause("question", name, verdict.question, step=id, options=END_OPTIONS)
+    refused = await context.deps.policies.refusal_of(waiting, state["goal"], context.runtime)
+    return refused, None if refused else waiting
 
 
 async def _audit_result(proof: Proof) -> list[str]:
@@ -178,7 +185,7 @@ async def _audit_result(proof: Proof) -> list[str]:
     journal = [*known, *interjection_entries(said, known), *context.noted]
     if not decides and not is_audit_due(settings, state["run"], journal):
         return []
-    id, result = state["step"]["id"], str(proof.claim["arguments"]["result"]).strip()
+    id, result = state["step"]["id"], proof.scope.result
     record: Json = {**proof.record, "status": "done", "unchanged": proof.claim["arguments"].get("unchanged")}
     records = {**(state["run"].get("steps") or {}), id: record}
     subject = Subject(state["run"], result, journal, proof.output(), {id: proof.rows}, records, None if only else id)
@@ -288,8 +295,7 @@ def _leave_for_budget(proof: Proof, needs: str) -> Step:
 async def _accept(proof: Proof) -> Step:
     """End the step; its result becomes an observation."""
     context, arguments = proof.context, proof.claim["arguments"]
-    state, id = context.state, context.state["step"]["id"]
-    result = str(arguments["result"]).strip()
+    state, id, result = context.state, context.state["step"]["id"], proof.scope.result
     entry = observation(f"{id}.result", id, state["record"]["rounds"], "result", result, at=now())
     entry = await store_entry(context.runtime, state, entry)
     early = arguments.get("reason") if proof.claim["kind"] == "finish_task" else None
@@ -324,7 +330,7 @@ async def evidence_scope(context: CallContext, claim: StepClaim, claims: dict[in
     return EvidenceScope(
         entries,
         step["id"],
-        str(claim["arguments"].get("result", "")),
+        str(claim["arguments"].get("result", "")).strip(),
         writes_text=granted == [] or not toolbox or (granted is None and not used),
         unchanged=bool(writing) and not any(map(is_change, own)),
         recalled=state["record"].get("recalled") or {},
