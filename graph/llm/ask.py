@@ -99,8 +99,7 @@ class ModelReply:
 
 async def ask(deps: Deps, settings: Settings, question: Question) -> ModelReply:
     """Ask a model. Never raises for anything a model, a provider or a network does."""
-    voice = question.voice
-    speech = SpeechStream(voice.say, voice.retract, voice.think) if voice else SpeechStream()
+    speech = SpeechStream(question.voice)
     request = _Request(deps, settings, question, speech)
     message, failure = None, None
     try:

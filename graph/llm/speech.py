@@ -8,7 +8,7 @@ which read both show it once.
 
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Protocol
 from uuid import uuid4
@@ -63,16 +63,17 @@ LATE_TEXT_CHARS = 50_000
 """If the text for people begins after so many characters of arguments, they are parsed in larger pieces."""
 
 
-class Say(Protocol):
-    """Receives a piece of speech; `argument` is "" for prose, else its place, such as `ask_user.question`."""
+class Listener(Protocol):
+    """Hears a reply. `argument` is "" for prose, else its place, such as `ask_user.question`."""
 
-    def __call__(self, text: str, argument: str = "") -> None: ...
+    def say(self, text: str, argument: str = "") -> None:
+        """Take a piece of speech."""
 
+    def retract(self, argument: str = "") -> None:
+        """Forget the speech of this reply, which is void."""
 
-class Retract(Protocol):
-    """Called when the speech of this reply, as prose or in an argument, is void."""
-
-    def __call__(self, argument: str = "") -> None: ...
+    def think(self, text: str) -> None:
+        """Take a piece of the model's thinking."""
 
 
 class SpeechStream:
@@ -86,27 +87,17 @@ class SpeechStream:
     For other models the first character decides what is held, and a word is said as soon as it arrives.
     """
 
-    def __init__(
-        self,
-        say: Say | None = None,
-        retract: Retract | None = None,
-        think: Callable[[str], None] | None = None,
-        *,
-        prints: bool = True,
-    ) -> None:
+    def __init__(self, listener: Listener | None = None, *, prints: bool = True) -> None:
         self.prints = prints
-        self._say = say or (lambda text, argument="": None)
-        self._retract = retract or (lambda argument="": None)
-        self._think = think
+        self._listener = listener
         self._said: dict[str, list[str]] = {}
         """The pieces that were said, by argument; prose under ""."""
         self.restart()
 
     def restart(self) -> None:
         """Begin, or begin again: retract the speech of a reply that broke off and is asked for again."""
-        for argument in self._said:
+        for argument in [*self._said]:
             self._retract(argument)
-        self._said.clear()
         self._tail = ""
         """Text that arrived and was not said yet; unused while holding."""
         self._passed = 0
@@ -119,8 +110,8 @@ class SpeechStream:
         text = chunk.text
         length = len(text)
         self.feed(text)
-        if self._think and (thought := _thinking_in(chunk)):
-            self._think(thought)
+        if self._listener and (thought := _thinking_in(chunk)):
+            self._listener.think(thought)
         for part in chunk.tool_call_chunks if isinstance(chunk, AIMessageChunk) else ():
             length += len(part["args"] or "")
             self.feed_call(part)
@@ -182,14 +173,19 @@ class SpeechStream:
     def _complete(self, texts: Mapping[str, str]) -> None:
         for wrong in [each for each, said in self._said.items() if not texts.get(each, "").startswith("".join(said))]:
             self._retract(wrong)
-            del self._said[wrong]
         for each, text in texts.items():
             self._emit(text[len("".join(self._said.get(each, ()))) :], each)
 
     def _emit(self, piece: str, argument: str = "") -> None:
         if piece:
             self._said.setdefault(argument, []).append(piece)
-            self._say(piece, argument)
+            if self._listener:
+                self._listener.say(piece, argument)
+
+    def _retract(self, argument: str) -> None:
+        del self._said[argument]
+        if self._listener:
+            self._listener.retract(argument)
 
 
 def _thinking_in(chunk: BaseMessage) -> str:

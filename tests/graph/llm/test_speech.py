@@ -18,20 +18,27 @@ from tests.kit.flows import one_step, play, steps
 
 
 class Heard:
-    """Who listens: the pieces since the last retraction, and all of them."""
+    """Who listens: the pieces of prose since the last retraction, and all that was said and retracted."""
 
     def __init__(self, *, prints: bool = True) -> None:
         self.pieces: list[str] = []
         self.retracted: list[str] = []
-        self.speech = SpeechStream(self._say, self._retract, prints=prints)
+        self.said: list[tuple[str, str]] = []
+        self.void: list[str] = []
+        self.speech = SpeechStream(self, prints=prints)
 
-    def _say(self, text: str, argument: str = "") -> None:
+    def say(self, text: str, argument: str = "") -> None:
+        self.said.append((argument, text))
         if not argument:
             self.pieces.append(text)
 
-    def _retract(self, argument: str = "") -> None:
+    def retract(self, argument: str = "") -> None:
+        self.void.append(argument)
         self.retracted.append("".join(self.pieces))
         self.pieces.clear()
+
+    def think(self, text: str) -> None:
+        pass
 
     def stream(self, text: str, size: int) -> str:
         """Feed a reply in pieces; what was said before it was read."""
@@ -137,46 +144,40 @@ def test_a_text_inside_of_arguments_is_said_as_it_is_written(text: str, size: in
     other = {"goal_check": [{"criterion": 1, "result": "not this", "note": '"result": "nor this'}], "met": True}
     given = {"result": text, **other} if first else {**other, "result": text}
     written = json.dumps(given, ensure_ascii=ascii)
-    heard: list[tuple[str, str]] = []
-    speech = SpeechStream(lambda text, argument="": heard.append((argument, text)))
+    heard = Heard()
     for start in range(0, len(written), size):
         name = "finish_step" if start == 0 else None
-        speech.feed_call({"index": 0, "name": name, "args": written[start : start + size]})
-    assert "".join(piece for _, piece in heard) == text
-    assert {argument for argument, _ in heard} <= {"finish_step.result"}
-    count = len(heard)
-    speech.finish("", "finish_step", given)
-    assert len(heard) == count
+        heard.speech.feed_call({"index": 0, "name": name, "args": written[start : start + size]})
+    assert "".join(piece for _, piece in heard.said) == text
+    assert {argument for argument, _ in heard.said} <= {"finish_step.result"}
+    count = len(heard.said)
+    heard.speech.finish("", "finish_step", given)
+    assert len(heard.said) == count
 
 
 def test_a_word_inside_of_an_argument_is_said_with_the_piece_that_carries_it() -> None:
     """T (first token): nothing is held back; while a piece is fed, all that it brings of the text is said."""
-    heard: list[str] = []
-    speech = SpeechStream(lambda text, argument="": heard.append(text))
+    heard = Heard()
     words = ["The", " file", " has", " seven", " li", "nes."]
-    speech.feed_call({"index": 0, "name": "finish_step", "args": '{"result": "'})
+    heard.speech.feed_call({"index": 0, "name": "finish_step", "args": '{"result": "'})
     for count, word in enumerate(words, 1):
-        speech.feed_call({"index": 0, "name": None, "args": word})
-        assert heard == words[:count]
+        heard.speech.feed_call({"index": 0, "name": None, "args": word})
+        assert [text for _, text in heard.said] == words[:count]
 
 
 def test_what_was_said_of_a_call_that_was_not_taken_is_void() -> None:
     """S05: retracted as the argument it was; prose beside it stands."""
-    heard: list[tuple[str, str]] = []
-    void: list[str] = []
-    speech = SpeechStream(
-        lambda text, argument="": heard.append((argument, text)), lambda argument="": void.append(argument)
-    )
-    speech.feed("I am done. ")
-    speech.feed_call({"index": 0, "name": "finish_step", "args": '{"result": "seven'})
-    speech.finish("I am done.")
-    assert heard == [("", "I am done."), ("finish_step.result", "seven")]
-    assert void == ["finish_step.result"]
+    heard = Heard()
+    heard.speech.feed("I am done. ")
+    heard.speech.feed_call({"index": 0, "name": "finish_step", "args": '{"result": "seven'})
+    heard.speech.finish("I am done.")
+    assert heard.said == [("", "I am done."), ("finish_step.result", "seven")]
+    assert heard.void == ["finish_step.result"]
 
 
 def test_a_long_argument_streams_in_linear_time() -> None:
     """S05: far less than two milliseconds of our own for each piece."""
-    speech, pieces = SpeechStream(lambda text, argument="": None), 5_000
+    speech, pieces = Heard().speech, 5_000
     began = process_time()
     speech.feed_call({"index": 0, "name": "answer", "args": '{"text": "'})
     for _ in range(pieces):
