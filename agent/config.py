@@ -1,4 +1,4 @@
-"""The configuration from the environment, which is read only here, and from the usual mcpServers file."""
+"""Read the configuration: environment variables, which no other module reads, and the usual mcpServers file."""
 
 import base64
 import importlib
@@ -21,14 +21,14 @@ DEMO = "demo"
 """The demonstration model, which needs no key. Only the command and the server fall back to it."""
 DEFAULT_MODEL = "openai:gpt-5.4-mini"
 """The model if there is a key and none is named."""
-KEY_BYTES = (16, 24, 32)
-HEX_LENGTHS = (32, 48, 64)
+_KEY_BYTES = (16, 24, 32)
+_HEX_LENGTHS = (32, 48, 64)
 _USER = re.compile(r"\w[\w-]*")
 
 
 @dataclass(frozen=True)
 class Config:
-    """The settings of the environment. `repr` shows no secret."""
+    """What the environment configures. `repr` shows no secret."""
 
     model: str | None = None
     """DONEWHEN_MODEL as `provider:model`; else a small OpenAI model if there is a key; else None."""
@@ -55,13 +55,13 @@ class Config:
     settings: Mapping[str, Any] = field(default_factory=dict)
     """DONEWHEN_SETTINGS, a JSON file: settings that no client of the server can widen."""
     notify: str = field(default="", repr=False)
-    """DONEWHEN_NOTIFY: an address that is told when a run waits, is finished or failed."""
+    """DONEWHEN_NOTIFY: the URL that is notified when a run waits, finishes or fails."""
     notify_secret: str = field(default="", repr=False)
-    """DONEWHEN_NOTIFY_SECRET: what the news are signed with."""
+    """DONEWHEN_NOTIFY_SECRET: the key that signs notifications."""
     link: str = ""
-    """DONEWHEN_LINK: where a person goes on with a run, with `{thread_id}` in it; the news carry it."""
+    """DONEWHEN_LINK: the page on which a person continues a run, with `{thread_id}` in it; notifications contain it."""
     record: bool = False
-    """DONEWHEN_RECORD: runs are written down, so that `donewhen record` can make tests of them."""
+    """DONEWHEN_RECORD: runs are recorded, so that `donewhen record` can make tests of them."""
     trace: str = ""
     """DONEWHEN_TRACE: `1`, runs are traced with OpenTelemetry; `content`, with texts, arguments and results."""
     hooks: str = ""
@@ -75,7 +75,7 @@ class Config:
     editor: str | None = None
     """VISUAL or EDITOR, a command line."""
     timezone: str | None = None
-    """DONEWHEN_TIMEZONE: the user's, for runs of the command; it is not guessed from the machine."""
+    """DONEWHEN_TIMEZONE: the user's time zone, for runs of the command; the machine's is not used."""
     plain: bool = False
     """No colours and no movement: NO_COLOR, or TERM=dumb."""
 
@@ -91,9 +91,8 @@ def read_config(environment: Mapping[str, str] | None = None) -> Config:
     get = environment.get
     api_key = (get("OPENAI_API_KEY") or "").strip() or None
     base_url = (get("OPENAI_BASE_URL") or "").strip() or None
-    named = (get("DONEWHEN_MODEL") or "").strip()
     return Config(
-        model=named or (DEFAULT_MODEL if api_key or base_url else None),
+        model=(get("DONEWHEN_MODEL") or "").strip() or (DEFAULT_MODEL if api_key or base_url else None),
         storage=(get("DONEWHEN_STORAGE") or "").strip()
         or f"sqlite:///{_state_folder(get('XDG_STATE_HOME')) / 'runs.db'}",
         state=_state_folder(get("XDG_STATE_HOME")),
@@ -102,18 +101,18 @@ def read_config(environment: Mapping[str, str] | None = None) -> Config:
         log=(get("DONEWHEN_LOG") or "").strip(),
         key=_read_key(get("DONEWHEN_KEY")),
         folder=get("DONEWHEN_DIR") or ".",
-        commands=tuple(_items(get("DONEWHEN_COMMANDS"))),
-        prices=dict(map(_price, _items(get("DONEWHEN_PRICES")))),
-        tokens=_tokens(get("DONEWHEN_TOKENS")),
-        settings=_settings(get("DONEWHEN_SETTINGS")),
+        commands=tuple(_split_list(get("DONEWHEN_COMMANDS"))),
+        prices=dict(map(_read_price, _split_list(get("DONEWHEN_PRICES")))),
+        tokens=_read_tokens(get("DONEWHEN_TOKENS")),
+        settings=_read_settings(get("DONEWHEN_SETTINGS")),
         notify=(get("DONEWHEN_NOTIFY") or "").strip(),
         notify_secret=(get("DONEWHEN_NOTIFY_SECRET") or "").strip(),
         link=(get("DONEWHEN_LINK") or "").strip(),
-        record=(get("DONEWHEN_RECORD") or "0") not in ("", "0", "false"),
-        trace=_trace((get("DONEWHEN_TRACE") or "").strip().lower()),
+        record=_is_on(get("DONEWHEN_RECORD")),
+        trace=_read_trace(get("DONEWHEN_TRACE")),
         hooks=(get("DONEWHEN_HOOKS") or "").strip(),
         profile=read_profile(get("DONEWHEN_PROFILE") or ""),
-        executors=dict(map(_executor, _items(get("DONEWHEN_EXECUTORS")))),
+        executors=dict(map(_read_executor, _split_list(get("DONEWHEN_EXECUTORS")))),
         variables=dict(environment),
         editor=get("VISUAL") or get("EDITOR") or None,
         timezone=(get("DONEWHEN_TIMEZONE") or "").strip() or None,
@@ -121,10 +120,20 @@ def read_config(environment: Mapping[str, str] | None = None) -> Config:
     )
 
 
-def _trace(said: str) -> str:
-    if said not in ("", "0", "false", "1", "true", "content"):
-        raise ConfigError(f"DONEWHEN_TRACE is {said!r}: use 1, or content for texts, arguments and results too")
-    return "" if said in ("0", "false") else said
+def is_debugging() -> bool:
+    """Return whether DONEWHEN_DEBUG asks for tracebacks, even if other variables are invalid."""
+    return _is_on(os.environ.get("DONEWHEN_DEBUG"))
+
+
+def _is_on(text: str | None) -> bool:
+    return (text or "").strip().lower() not in ("", "0", "false")
+
+
+def _read_trace(text: str | None) -> str:
+    mode = (text or "").strip().lower()
+    if mode not in ("", "0", "false", "1", "true", "content"):
+        raise ConfigError(f"DONEWHEN_TRACE is {mode!r}: use 1, or content for texts, arguments and results too")
+    return mode if _is_on(mode) else ""
 
 
 def _state_folder(state_home: str | None) -> Path:
@@ -136,8 +145,9 @@ def _state_folder(state_home: str | None) -> Path:
 
 
 def read_profile(path: str | Path) -> dict[str, Any]:
-    """Return the profile in a TOML file, its fields at the top or in `[profile]`; {} for no path. Raises
-    ConfigError.
+    """Return the profile in a TOML file, from its top level or from `[profile]`; {} for an empty path.
+
+    Raises ConfigError.
     """
     if not str(path):
         return {}
@@ -155,35 +165,42 @@ def read_profile(path: str | Path) -> dict[str, Any]:
     return read_settings({"profile": profile}).profile.model_dump(exclude_unset=True)
 
 
-def load_hooks(named: str) -> Hooks:
-    """Return the hooks that the environment names. Fails closed: what cannot be loaded raises ConfigError."""
-    if not named:
+def load_hooks(address: str) -> Hooks:
+    """Return the hooks at `file.py:name` or `package.module:name`, the value of DONEWHEN_HOOKS; no hooks for "".
+
+    Raises ConfigError if they cannot be loaded, so that no agent runs without them.
+    """
+    if not address:
         return Hooks()
-    place, _, name = named.rpartition(":")
+    place, colon, name = address.rpartition(":")
+    if not colon:
+        raise ConfigError(f"DONEWHEN_HOOKS={address} names no hooks: write file.py:name or package.module:name")
     try:
         if place.endswith(".py"):
             found = getattr(SimpleNamespace(**runpy.run_path(str(Path(place).expanduser()))), name)
         else:
             found = getattr(importlib.import_module(place), name)
     except Exception as error:
-        raise ConfigError(f"DONEWHEN_HOOKS={named} cannot be loaded: {type(error).__name__}: {error}") from error
+        raise ConfigError(f"DONEWHEN_HOOKS={address} cannot be loaded: {type(error).__name__}: {error}") from error
     if not isinstance(found, Hooks):
-        raise ConfigError(f"DONEWHEN_HOOKS={named} is no donewhen.hooks.Hooks but {type(found).__name__}")
+        raise ConfigError(
+            f"DONEWHEN_HOOKS={address} is of type {type(found).__name__}; it must be a donewhen.hooks.Hooks"
+        )
     return found
 
 
-def _executor(text: str) -> tuple[str, str]:
+def _read_executor(text: str) -> tuple[str, str]:
     name, _, address = text.partition("=")
     if not name.strip() or not address.strip():
-        raise ConfigError(f"DONEWHEN_EXECUTORS must be name=a2a:https://… pairs separated by commas; {text!r} is none")
+        raise ConfigError(f"DONEWHEN_EXECUTORS must be name=a2a:https://… pairs separated by commas, not {text!r}")
     return name.strip(), address.strip()
 
 
-def _items(text: str | None) -> list[str]:
+def _split_list(text: str | None) -> list[str]:
     return [item.strip() for item in (text or "").split(",") if item.strip()]
 
 
-def _price(text: str) -> tuple[str, dict[str, float]]:
+def _read_price(text: str) -> tuple[str, dict[str, float]]:
     name, _, rates = text.rpartition("=")
     amounts = rates.split("/")
     names = {2: ("input", "output"), 3: ("input", "cached", "output")}.get(len(amounts), ())
@@ -192,13 +209,13 @@ def _price(text: str) -> tuple[str, dict[str, float]]:
     except ValueError:
         price = {}
     if not name.strip() or not price:
-        raise ConfigError(f"DONEWHEN_PRICES must be model=input/output pairs separated by commas; {text!r} is none")
+        raise ConfigError(f"DONEWHEN_PRICES must be model=input/output pairs separated by commas, not {text!r}")
     return name.strip(), price
 
 
-def _tokens(text: str | None) -> dict[str, str]:
-    """Read the users' tokens. Fails closed: a list that cannot be read admits nobody."""
-    pairs = [item.partition(":") for item in _items(text)]
+def _read_tokens(text: str | None) -> dict[str, str]:
+    """Return tokens by user. Raises ConfigError for an invalid list, so that it admits nobody."""
+    pairs = [item.partition(":") for item in _split_list(text)]
     tokens = {name.strip(): token.strip() for name, _, token in pairs}
     if not all(_USER.fullmatch(name) and token for name, token in tokens.items()) or len(tokens) != len(pairs):
         raise ConfigError(
@@ -207,8 +224,8 @@ def _tokens(text: str | None) -> dict[str, str]:
     return tokens
 
 
-def _settings(path: str | None) -> dict[str, Any]:
-    """Read the pinned settings. Fails closed: if they cannot be read, nothing starts."""
+def _read_settings(path: str | None) -> dict[str, Any]:
+    """Return the pinned settings. Raises ConfigError if they cannot be read, so that nothing starts without them."""
     if not path:
         return {}
     try:
@@ -216,7 +233,7 @@ def _settings(path: str | None) -> dict[str, Any]:
     except (OSError, ValueError) as error:
         raise ConfigError(f"DONEWHEN_SETTINGS names {path}, which cannot be read as JSON: {error}") from error
     if not isinstance(found, dict):
-        raise ConfigError(f"DONEWHEN_SETTINGS names {path}, which is no JSON object of settings")
+        raise ConfigError(f"DONEWHEN_SETTINGS names {path}, which must hold a JSON object of settings")
     return found
 
 
@@ -224,23 +241,18 @@ def _read_key(text: str | None) -> bytes | None:
     if not (text := (text or "").strip()):
         return None
     try:
-        # A hex key with a typing error must not pass as base64: the two are told apart by length.
-        key = bytes.fromhex(text) if len(text) in HEX_LENGTHS else base64.b64decode(text, validate=True)
+        # Only the length tells hex from base64: a hex key with a typing error must not pass as base64.
+        key = bytes.fromhex(text) if len(text) in _HEX_LENGTHS else base64.b64decode(text, validate=True)
     except ValueError:
         key = b""
-    if len(key) not in KEY_BYTES:
+    if len(key) not in _KEY_BYTES:
         raise ConfigError("DONEWHEN_KEY must be 16, 24 or 32 bytes in hex; make one with: openssl rand -hex 32")
     return key
 
 
-def is_debugging() -> bool:
-    """Return whether DONEWHEN_DEBUG asks for tracebacks, even if other variables are invalid."""
-    return os.environ.get("DONEWHEN_DEBUG", "") not in ("", "0", "false")
-
-
 McpServer = dict[str, Any]
 """Either `command`, `args`, `env`, `cwd` of a local server, or `transport`, `url`, `headers`, `trust`, `auth` of a
-remote one; and `legacy`, if it is to be spoken to as before 2026-07-28.
+remote one; and `legacy`, if it needs the protocol of before 2026-07-28.
 """
 
 _VARIABLE = re.compile(r"\$\{(?:env:)?(\w+)(?::-([^}]*))?\}")
@@ -257,18 +269,18 @@ def read_servers(config: Mapping[str, Any] | str | Path, environment: Mapping[st
 
     Raises ConfigError that names the file or server, and what to do.
     """
-    raw = config if isinstance(config, Mapping) else _read_file(Path(config))
+    raw = config if isinstance(config, Mapping) else _read_json(Path(config))
     servers = raw.get("mcpServers", raw.get("servers", raw))
     if not isinstance(servers, Mapping):
         raise ConfigError('MCP servers are given as {"mcpServers": {name: {"command": …} or {"url": …}}}')
     return {
-        str(name): _connection(str(name), server, environment)
+        str(name): _read_connection(str(name), server, environment)
         for name, server in servers.items()
         if not (isinstance(server, Mapping) and server.get("disabled") is True)
     }
 
 
-def _read_file(path: Path) -> Mapping[str, Any]:
+def _read_json(path: Path) -> Mapping[str, Any]:
     try:
         raw = json.loads(path.expanduser().read_text("utf-8-sig"))
     except OSError as error:
@@ -280,14 +292,14 @@ def _read_file(path: Path) -> Mapping[str, Any]:
     return raw
 
 
-def _connection(name: str, server: Any, environment: Mapping[str, str]) -> McpServer:
+def _read_connection(name: str, server: Any, environment: Mapping[str, str]) -> McpServer:
     if not isinstance(server, Mapping):
         raise ConfigError(f"the MCP server {name!r} must be an object with a command or a url")
     if isinstance(server.get("command"), str):
         connection = {
             "command": server["command"],
-            "args": _texts(name, "args", server.get("args", [])),
-            "env": _named_texts(name, "env", server.get("env") or {}),
+            "args": _read_texts(name, "args", server.get("args", [])),
+            "env": _read_named_texts(name, "env", server.get("env") or {}),
         }
         if server.get("cwd") is not None:
             connection["cwd"] = str(server["cwd"])
@@ -296,62 +308,65 @@ def _connection(name: str, server: Any, environment: Mapping[str, str]) -> McpSe
         if kind not in _TRANSPORTS:
             raise ConfigError(f"the MCP server {name!r} has the type {kind!r}; use http or sse")
         connection = {"transport": _TRANSPORTS[kind], "url": server["url"]}
-        if _switch(name, server, "trust"):
+        if _read_switch(name, server, "trust"):
             connection["trust"] = True
         if "auth" in server:
-            connection["auth"] = _client_credentials(name, server["auth"])
+            connection["auth"] = _read_credentials(name, server["auth"])
         if server.get("headers"):
-            connection["headers"] = _named_texts(name, "headers", server["headers"])
+            connection["headers"] = _read_named_texts(name, "headers", server["headers"])
     else:
         raise ConfigError(f"the MCP server {name!r} needs a command (a local program) or a url (a remote server)")
-    if _switch(name, server, "legacy"):
+    if _read_switch(name, server, "legacy"):
         connection["legacy"] = True
-    return {key: _fill(name, value, environment) for key, value in connection.items()}
+    return {key: _fill_variables(name, value, environment) for key, value in connection.items()}
 
 
-def _switch(name: str, server: Mapping[str, Any], key: str) -> bool:
+def _read_switch(name: str, server: Mapping[str, Any], key: str) -> bool:
     value = server.get(key)
     if not (value is None or isinstance(value, bool)):
         raise ConfigError(f"{key} of the MCP server {name!r} is true or false, not {value!r}")
     return bool(value)
 
 
-def _client_credentials(name: str, given: Any) -> dict[str, str]:
+def _read_credentials(name: str, value: Any) -> dict[str, str]:
     """Return the credentials with which a program logs in (OAuth's client credentials)."""
-    fields = _named_texts(name, "auth", given)
+    fields = _read_named_texts(name, "auth", value)
     if {"client_id", "client_secret", "issuer"} - fields.keys() or fields.keys() - {*LOGIN}:
         raise ConfigError(
-            f"auth of the MCP server {name!r} has {', '.join(LOGIN[:3])} and perhaps {LOGIN[3]}; a fixed token goes "
-            "into headers, and a login by a person is McpServers(…, auth=…)"
+            f"auth of the MCP server {name!r} has {', '.join(LOGIN[:3])} and perhaps {LOGIN[3]}; put a fixed token "
+            "into headers, and pass the login of a person as McpServers(…, auth=…)"
         )
     return fields
 
 
-def _texts(name: str, key: str, value: Any) -> list[str]:
+def _read_texts(name: str, key: str, value: Any) -> list[str]:
     if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
         raise ConfigError(f"{key} of the MCP server {name!r} must be a list of texts")
     return value
 
 
-def _named_texts(name: str, key: str, value: Any) -> dict[str, str]:
+def _read_named_texts(name: str, key: str, value: Any) -> dict[str, str]:
     if not isinstance(value, Mapping) or not all(isinstance(each, str) for each in value.values()):
         raise ConfigError(f"{key} of the MCP server {name!r} must map names to texts")
     return dict(value)
 
 
-def _fill(name: str, value: Any, environment: Mapping[str, str]) -> Any:
+def _fill_variables(name: str, value: Any, environment: Mapping[str, str]) -> Any:
     """Return the value with its variables replaced."""
     if isinstance(value, list):
-        return [_fill(name, each, environment) for each in value]
+        return [_fill_variables(name, each, environment) for each in value]
     if isinstance(value, dict):
-        return {key: _fill(name, each, environment) for key, each in value.items()}
+        return {key: _fill_variables(name, each, environment) for key, each in value.items()}
     if not isinstance(value, str):
         return value
 
     def variable(found: re.Match[str]) -> str:
-        known = environment.get(found[1], found[2])
-        if known is None:
-            raise ConfigError(f"the MCP server {name!r} wants the variable {found[1]}, which is not set")
-        return known
+        text = environment.get(found[1], found[2])
+        if text is None:
+            raise ConfigError(
+                f"the MCP server {name!r} wants the variable {found[1]}, which is not set: set it, "
+                f"or write ${{{found[1]}:-default}}"
+            )
+        return text
 
     return _VARIABLE.sub(variable, value)

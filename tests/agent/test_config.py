@@ -38,6 +38,25 @@ def test_the_model(environment: dict[str, str], model: str | None) -> None:
     assert read_config(environment).model == model
 
 
+@pytest.mark.parametrize(
+    ("text", "record"), [("", False), ("0", False), ("False", False), (" false ", False), ("1", True), ("yes", True)]
+)
+def test_a_switch_is_off_however_false_is_written(text: str, record: bool) -> None:
+    assert read_config({"DONEWHEN_RECORD": text}).record is record
+
+
+@pytest.mark.parametrize(
+    ("address", "error"),
+    [
+        ("hooks.py", "write file.py:name or package.module:name"),
+        ("math:pi", "is of type float; it must be a donewhen.hooks.Hooks"),
+    ],
+)
+def test_hooks_that_cannot_be_loaded_keep_an_agent_from_starting(address: str, error: str) -> None:
+    with pytest.raises(ConfigError, match=error):
+        Agent("demo", config=read_config({"DONEWHEN_STORAGE": "memory:", "DONEWHEN_HOOKS": address}))
+
+
 def test_an_agent_needs_a_model() -> None:
     """A2: without a model and without a key there is a clear error at once; only the command chooses the demo."""
     with pytest.raises(ConfigError, match=r"OPENAI_API_KEY or DONEWHEN_MODEL.*'demo'"):
