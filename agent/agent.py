@@ -179,9 +179,9 @@ class Agent:
         self._notifier = Notifier(self.storage, queue, notify, config.secrets) if notify else None
         tracing = None
         if trace or config.trace:
-            from donewhen.agent.tracing import tracing_of
+            from donewhen.agent.tracing import make_tracing
 
-            tracing = tracing_of(trace, config)
+            tracing = make_tracing(trace, config)
         self._runner = Runner(
             self._compiled,
             self.storage,

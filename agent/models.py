@@ -23,9 +23,9 @@ NO_MODEL = (
 )
 OPENAI_URL = "https://api.openai.com/v1"
 OPENROUTER_URL, OPENROUTER_KEY = "https://openrouter.ai/api/v1", "OPENROUTER_API_KEY"
-"""OpenRouter speaks OpenAI's protocol; its own package for LangChain is not needed, and wants an older pydantic."""
+"""OpenRouter speaks OpenAI's protocol, so its own LangChain package, which needs an older pydantic, is not used."""
 TIMEOUT = 600.0
-"""Seconds that a request may take; `Settings.model_seconds` ends a call sooner."""
+"""Seconds that one request may take. `Settings.model_seconds` can end a call sooner."""
 _PACKAGES = {
     "anthropic": "langchain-anthropic",
     "azure_ai": "langchain-azure-ai",
@@ -79,13 +79,13 @@ class ModelSource:
     """Gives the chat model of a role: `models("plan")`, or another by name: `models("plan", "openai:gpt-5")`.
 
     `model`: for all roles, a `provider:model` name or a LangChain chat model; None: `config.model`. `roles`: another
-    model for a role. `thinking`: per role a level (off, low, medium, high) or fields of the model's class. Where
-    nothing is said, OpenAI's models think a little while they execute, more while they plan, else not; models that
-    their owner told how to think do as they are told, save for triage; other providers' models are left as they are.
+    model for a role. `thinking`: per role a level (off, low, medium, high) or fields of the model's class. By default,
+    OpenAI's models think a little while they execute, more while they plan, and otherwise not. A model object that
+    already has settings for thinking keeps them in every role but triage. Other providers' models are not changed.
 
-    Making it needs no key and no network, and imports no provider's library. Raises ConfigError: at once without any
-    model, for an unknown role, level or provider, and for a library that is not installed; by `prepare` and at the
-    first call for a missing key or a model that cannot be told to think.
+    Making it needs no key and no network, and imports no provider's library. It raises ConfigError without any model,
+    for an unknown role, level or provider, and for a library that is not installed. `prepare` and the first call raise
+    it for a missing key, and for a model that takes no level of thinking.
     """
 
     def __init__(
@@ -104,13 +104,13 @@ class ModelSource:
         if not (model or self._roles or self._config.model):
             raise ConfigError(NO_MODEL)
         for role in (*self._roles, *self._thinking):
-            _check(role)
+            _check_known_role(role)
         every: list[Any] = [model, *self._roles.values()]
         for given in every:
             wraps = not isinstance(given, type) and callable(getattr(given, "bind_tools", None))  # with_fallbacks, bind
             if not (wraps or isinstance(given, str | None)):
-                said = f"the class {given.__name__}" if isinstance(given, type) else f"of type {type(given).__name__}"
-                raise ConfigError(f"a model is 'provider:model' or a LangChain chat model, not {said}")
+                kind = f"the class {given.__name__}" if isinstance(given, type) else f"of type {type(given).__name__}"
+                raise ConfigError(f"a model is 'provider:model' or a LangChain chat model, not {kind}")
         named = [*every, *([] if model else [self._config.model])]
         self.check(name for name in named if isinstance(name, str))
         for role, asked in self._thinking.items():
@@ -123,18 +123,18 @@ class ModelSource:
         """Return the model for `role`, or the one called `name`. Always the same object."""
         made = self._made.get((role, name))
         if made is None:
-            _check(role)
+            _check_known_role(role)
             made = self._made[role, name] = self._make(role, name)
         return made
 
     def prepare(self, roles: Iterable[str], names: Mapping[str, str]) -> None:
-        """Make the models of these roles, as far as they are given by name; `names` has those of a run's settings."""
+        """Make the models of these roles that are given by name; `names` are those in a run's settings, by role."""
         for role in roles:
             if isinstance(names.get(role) or self._roles.get(role) or self._model or self._config.model, str):
                 self(role, names.get(role))
 
     def check(self, names: Iterable[str]) -> None:
-        """Raise ConfigError for a name without provider, of an unknown one, or of one whose library is missing."""
+        """Raise ConfigError for a name without a provider, with an unknown one, or whose library is not installed."""
         for name in names:
             check_name(name, bool(self._config.base_url))
 
@@ -153,21 +153,21 @@ class ModelSource:
 
 def _fit(model: BaseChatModel, role: str, asked: Thinking | None, *, keep: bool) -> BaseChatModel:
     """Return a copy with the role's fields. `keep`: keep the owner's settings for thinking if nothing is asked."""
-    said: Any = model
-    openai = hasattr(said, "root_async_client")
+    chat: Any = model
+    is_openai = hasattr(chat, "root_async_client")
     if asked is not None:
         fields = _requested_fields(model, role, asked)
-    elif not openai or (keep and (said.reasoning_effort or said.reasoning)):
+    elif not is_openai or (keep and (chat.reasoning_effort or chat.reasoning)):
         fields = {}
     else:
         fields = thinking_fields(model, _THINKING[role]) or {}
-    if openai and needs_responses(model) and said.use_responses_api is not False:
-        # Stateless, because a transcript is cut and edited here, and the provider's copy of it would not be.
-        fields = {"use_responses_api": True, **({"store": False} if said.store is None else {}), **fields}
+    if is_openai and needs_responses(model) and chat.use_responses_api is not False:
+        # Not stored by the provider: transcripts are shortened and edited here, and its copy would not be.
+        fields = {"use_responses_api": True, **({"store": False} if chat.store is None else {}), **fields}
     if "extra_body" in fields:
-        fields["extra_body"] = _merge(said.extra_body, fields["extra_body"])
-    if openai and "reasoning_effort" in fields and said.reasoning is not None:
-        fields["reasoning"] = {**said.reasoning, "effort": fields.pop("reasoning_effort")}
+        fields["extra_body"] = _merge(chat.extra_body, fields["extra_body"])
+    if is_openai and "reasoning_effort" in fields and chat.reasoning is not None:
+        fields["reasoning"] = {**chat.reasoning, "effort": fields.pop("reasoning_effort")}
     return model.model_copy(update=fields) if fields else model
 
 
@@ -202,7 +202,7 @@ def _merge(body: Mapping[str, Any] | None, change: Mapping[str, Any]) -> dict[st
     return result
 
 
-def _check(role: str) -> None:
+def _check_known_role(role: str) -> None:
     try:
         check_role(role)
     except ValueError as error:
@@ -218,8 +218,8 @@ def is_provider(name: str) -> bool:
 
 
 def check_name(name: str, has_base_url: bool = False) -> None:
-    """Raise ConfigError for a name without provider, of an unknown one, or of one whose library is missing."""
-    provider, bare = _split(name, has_base_url)
+    """Raise ConfigError for a name without a provider, with an unknown one, or whose library is not installed."""
+    provider, bare = _split_name(name, has_base_url)
     own = provider in ("openai", "openrouter", DEMO)
     if not own and not _is_installed(_CLASSES.get(provider, "langchain").partition(".")[0]):
         raise ConfigError(_missing_library(provider, bare))
@@ -228,10 +228,10 @@ def check_name(name: str, has_base_url: bool = False) -> None:
 def make_model(name: str, config: Config) -> BaseChatModel:
     """Return the model of this name: `provider:model`, `demo`, or a bare name, for OpenAI or the base URL.
 
-    Whether the provider offers the model shows at its first answer. Raises ConfigError, with what to do, for a
-    missing key, an unknown provider, a missing package or a malformed base URL.
+    Raises ConfigError, with what to do, for a missing key, an unknown provider, a missing package or a malformed base
+    URL. That the provider lacks the model shows only when it is called.
     """
-    provider, bare = _split(name, config.base_url is not None)
+    provider, bare = _split_name(name, config.base_url is not None)
     if provider == DEMO:
         from donewhen.agent.demo import DemoModel
 
@@ -247,8 +247,8 @@ def make_model(name: str, config: Config) -> BaseChatModel:
     return _langchain_model(provider, bare)
 
 
-def _split(name: str, has_base_url: bool) -> tuple[str, str]:
-    """Return provider and name. Models of local servers (`qwen3:8b`) and OpenAI's tuned ones may contain a colon."""
+def _split_name(name: str, has_base_url: bool) -> tuple[str, str]:
+    """Return provider and name. Names on local servers (`qwen3:8b`) and of OpenAI's tuned models may have a colon."""
     provider, colon, bare = name.strip().partition(":")
     if provider == DEMO:
         return provider, bare
@@ -280,14 +280,14 @@ def _name_without_provider(name: str) -> str:
 def _is_installed(module: str) -> bool:
     try:
         return find_spec(module) is not None
-    except ValueError:  # `sys.modules` says that there is none
+    except ValueError:  # `sys.modules` marks it as missing
         return False
 
 
 def _missing_library(provider: str, name: str) -> str:
     extra = _EXTRAS.get(provider)
     packages = f"'donewhen[{extra}]'" if extra else " ".join(("langchain", _PACKAGES[provider]))
-    return f"The model '{provider}:{name}' needs what is not installed: pip install {packages}"
+    return f"The model '{provider}:{name}' needs a package that is not installed: pip install {packages}"
 
 
 def _openai_model(name: str, api_key: str | None, base_url: str | None) -> BaseChatModel:
@@ -360,7 +360,7 @@ def thinking_fields(model: BaseChatModel, level: Level) -> dict[str, Any] | None
 def needs_responses(model: Any) -> bool:
     """Return whether OpenAI accepts tools together with thinking for this model only on its Responses API.
 
-    That is the case for models whose thinking may be turned off.
+    It does so for models whose thinking may be turned off.
     """
     levels = (model.profile or {}).get("reasoning_effort_levels") or ()
     return model.openai_api_base in (None, OPENAI_URL) and "none" in levels

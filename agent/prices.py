@@ -46,36 +46,38 @@ class Prices:
 
     def __init__(self, own: Mapping[str, Price] | None = None) -> None:
         given = {name: _check_price(name, rates) for name, rates in (own or {}).items()}
-        # A model does not say whose it is: `openai:gpt-5-mini` answers as `gpt-5-mini`.
+        # Models report their names without the provider: `openai:gpt-5-mini` reports `gpt-5-mini`.
         bare = {name.partition(":")[2]: rates for name, rates in given.items() if is_provider(name.partition(":")[0])}
         self._own = {**bare, **given}
 
     def cost(self, model: str, usage: Mapping[str, float]) -> float | None:
         """Return US dollars for `usage` (ledger keys), or None if the price is unknown; the demo model costs 0.0."""
-        given = max(0.0, usage.get("input_tokens", 0))
-        cached = min(max(0.0, usage.get("cached_tokens", 0)), given)
-        stored = min(max(0.0, usage.get(CACHE_WRITES, 0)), given - cached)
-        written = max(0.0, usage.get("output_tokens", 0))
+        tokens_in = max(0.0, usage.get("input_tokens", 0))
+        cache_reads = min(max(0.0, usage.get("cached_tokens", 0)), tokens_in)
+        cache_writes = min(max(0.0, usage.get(CACHE_WRITES, 0)), tokens_in - cache_reads)
+        tokens_out = max(0.0, usage.get("output_tokens", 0))
         model = model.removeprefix("models/")  # Google's own way of writing names
         provider, _, bare = model.rpartition(":")
         undated = _DATE.sub("", bare)
         if rates := self._own.get(model) or self._own.get(bare) or self._own.get(undated):
             fresh = rates["input"]
-            read = cached * rates.get("cached", fresh) + stored * rates.get("cache_write", fresh * _CACHE_WRITE)
-            return ((given - cached - stored) * fresh + read + written * rates["output"]) / _MILLION
+            cost = (tokens_in - cache_reads - cache_writes) * fresh + tokens_out * rates["output"]
+            cost += cache_reads * rates.get("cached", fresh)
+            cost += cache_writes * rates.get("cache_write", fresh * _CACHE_WRITE)
+            return cost / _MILLION
         if bare in _FREE:
             return 0.0
         from genai_prices import Usage
 
         names = [(bare, provider), (model, "")] + ([(model, "aws")] if _BEDROCK.search(model) else [])
-        tokens = Usage(
-            input_tokens=int(given),
-            cache_read_tokens=int(cached),
-            cache_write_tokens=int(stored),
-            output_tokens=int(written),
+        listed_usage = Usage(
+            input_tokens=int(tokens_in),
+            cache_read_tokens=int(cache_reads),
+            cache_write_tokens=int(cache_writes),
+            output_tokens=int(tokens_out),
         )
-        found = (_listed_cost(name, whose, tokens) for name, whose in dict.fromkeys(names))
-        return next((cost for cost in found if cost is not None), None)
+        costs = (_listed_cost(name, whose, listed_usage) for name, whose in dict.fromkeys(names))
+        return next((each for each in costs if each is not None), None)
 
 
 def _listed_cost(model: str, provider: str, usage: "Usage") -> float | None:

@@ -18,7 +18,7 @@ Caller = Callable[[str, dict[str, Any]], Any]
 
 @runtime_checkable
 class ToolSource(Protocol):
-    """Something whose tools may change, such as `McpServers`."""
+    """A source whose tools may change, such as `McpServers`."""
 
     tools: list[BaseTool]
 
@@ -39,7 +39,7 @@ _WHAT_TO_PASS = (
 
 
 def split_sources(tools: Tools) -> tuple[Tools, list[ToolSource]]:
-    """Return the tools that stay, and the sources of those that may change."""
+    """Return the tools that do not change, and the sources of those that may."""
     if isinstance(tools, ToolSource):
         return [], [tools]
     if isinstance(tools, (str, bytes, Mapping)) or not isinstance(tools, Sequence):
@@ -51,16 +51,16 @@ def split_sources(tools: Tools) -> tuple[Tools, list[ToolSource]]:
 class AgentTools(Collection[BaseTool]):
     """The tools of an agent that executors share. Add and remove them while it is in use, from any thread.
 
-    Calls at work are not disturbed; the next request to a model offers what is there then. Runs that were started with
-    tools of their own keep the tools of their start.
+    Running calls are not affected; the next request to a model offers the new tools. Runs that were started with tools
+    of their own keep those.
     """
 
     def __init__(self, executors: Executors, fixed: Sequence[BaseTool], sources: Sequence[ToolSource]) -> None:
         self._executors, self._lock = executors, RLock()
         self._fixed: list[BaseTool] = list(fixed)
-        self._sources: list[ToolSource] = []
+        self._sources: list[ToolSource] = list(sources)
         for source in sources:
-            self._follow(source)
+            source.subscribe(self._refresh)
 
     def __iter__(self) -> Iterator[BaseTool]:
         return iter(self._all(self._fixed, self._sources))
@@ -69,13 +69,13 @@ class AgentTools(Collection[BaseTool]):
         return len(list(iter(self)))
 
     def __contains__(self, tool: object) -> bool:
-        """Return whether a tool, or one of this name, is there."""
+        """Return whether a tool, or a tool with this name, is there."""
         return any(tool in (each, each.name) for each in self)
 
     def add(self, *tools: Any, caller: Caller | None = None, effects: Mapping[str, EffectKind] | None = None) -> None:
         """Add tools as `Agent(tools=…)` takes them. What `McpServers` offer later is added too.
 
-        Raises ToolError for a tool that cannot be offered or whose name is taken; nothing has changed then.
+        Raises ToolError, changing nothing, for a tool that cannot be offered or whose name is taken.
         """
         fixed, sources = split_sources(tools)
         made = as_tools(fixed, caller=caller)
@@ -85,32 +85,28 @@ class AgentTools(Collection[BaseTool]):
             source.subscribe(self._refresh)
 
     def remove(self, *tools: Any) -> None:
-        """Remove tools, by name or as they are, and `McpServers`. Raises ToolError for what is not there."""
+        """Remove tools, given as objects or by name, and `McpServers`. Raises ToolError for one that is not there."""
         with self._lock:
             names = [getattr(each, "name", each) for each in tools if not isinstance(each, ToolSource)]
-            there = {tool.name for tool in self._fixed}
-            gone = [each for each in tools if isinstance(each, ToolSource)]
-            missing = [name for name in names if name not in there] + [
-                each for each in gone if each not in self._sources
+            known = {tool.name for tool in self._fixed}
+            removed = [each for each in tools if isinstance(each, ToolSource)]
+            missing = [name for name in names if name not in known] + [
+                each for each in removed if each not in self._sources
             ]
             if missing:
-                raise ToolError(f"the agent was not given {missing[0]!r}; it has {', '.join(sorted(there)) or 'none'}")
+                raise ToolError(f"the agent was not given {missing[0]!r}; it has {', '.join(sorted(known)) or 'none'}")
             self._set(
                 [tool for tool in self._fixed if tool.name not in names],
-                [source for source in self._sources if source not in gone],
+                [source for source in self._sources if source not in removed],
             )
 
-    def _follow(self, source: ToolSource) -> None:
-        self._sources.append(source)
-        source.subscribe(self._refresh)
-
     def _refresh(self) -> None:
-        """Take what the sources have now; where that cannot be offered, keep what was there."""
+        """Take the current tools of the sources; keep the earlier ones if these cannot be offered."""
         with self._lock:
             try:
                 self._set(self._fixed, self._sources, by_owner=False)
             except ToolError as error:
-                log.warning("changed tools are not taken over: %s", error)
+                log.warning("changed tools are not used: %s", error)
 
     def _set(
         self,
@@ -156,7 +152,7 @@ def as_tools(tools: Tools, *, caller: Caller | None = None) -> list[BaseTool]:
 
     LangChain tools are kept. Functions, sync or async, get their schema from signature and docstring. Dicts `{name:
     {description, input_schema, annotations?}}`, items of an MCP tool list and OpenAI-style function dicts are carried
-    out by `caller(name, arguments)`. `McpServers` give the tools of this moment.
+    out by `caller(name, arguments)`. `McpServers` are replaced by their current tools.
     Raises ToolError, with what to do, for anything else.
     """
     if isinstance(tools, ToolSource):
@@ -193,8 +189,10 @@ def described_tool(
         )
     if caller is None:
         raise ToolError(f"the tool {name!r} is only a description: pass caller=, a function (name, arguments) → result")
-    said = about.get("annotations")
-    metadata = {hint: said[hint] for hint in HINTS if hint in said} if isinstance(said, Mapping) else {}
+    annotations = about.get("annotations")
+    metadata = (
+        {hint: annotations[hint] for hint in HINTS if hint in annotations} if isinstance(annotations, Mapping) else {}
+    )
     if about.get("effect") is not None:
         metadata["effect"] = about["effect"]
     kind = AsyncDescribedTool if is_async(caller) else DescribedTool
@@ -211,7 +209,7 @@ def described_tool(
 
 def _descriptions(entry: Any) -> Iterator[tuple[str, Mapping[str, Any]]]:
     if not isinstance(entry, Mapping):
-        # An item of an MCP tool list: a server's words.
+        # An item of an MCP tool list. A server cannot declare an effect.
         entry = {**entry.model_dump(exclude_none=True, by_alias=True), "effect": None}
     if isinstance(entry.get("function"), Mapping) and entry.get("type") == "function":
         entry = entry["function"]

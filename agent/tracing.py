@@ -1,6 +1,6 @@
-"""Spans of our own, by OpenTelemetry's conventions for generative AI: https://github.com/open-telemetry/semantic-conventions-genai
+"""Trace runs as spans, by OpenTelemetry's conventions for generative AI: https://github.com/open-telemetry/semantic-conventions-genai
 
-Model calls have no span here: OpenInference and other instrumentations make one for each, in the same trace.
+Model calls get no span here: OpenInference and other instrumentations make one for each, in the same trace.
 Needs the extra `otel`: pip install 'donewhen[otel]'.
 """
 
@@ -36,18 +36,18 @@ try:
     from opentelemetry.trace import Link, Span, Status, StatusCode, TracerProvider
     from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
-    MISSING = False
+    IS_MISSING = False
 except ImportError:
-    MISSING = True
+    IS_MISSING = True
 
 EXTRA = "tracing needs the extra otel: pip install 'donewhen[otel]'"
 NAME = "donewhen"
 ENDPOINTS = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
 TIMEOUTS = ("OTEL_EXPORTER_OTLP_TIMEOUT", "OTEL_EXPORTER_OTLP_TRACES_TIMEOUT", "OTEL_EXPORTER_OTLP_LOGS_TIMEOUT")
 EXPORT_SECONDS = 2.0
-"""The longest that a missing collector holds up the end of a process, for spans and for events, unless TIMEOUTS say."""
+"""Seconds for which a collector that is not there may delay the end of a process, unless TIMEOUTS are set."""
 COLLECTOR = "OTEL_EXPORTER_OTLP_ENDPOINT to your collector (such as http://localhost:4318)"
-NOWHERE = (
+NO_PROVIDER = (
     f"tracing is asked for, and nothing takes the traces: set DONEWHEN_TRACE=1 and {COLLECTOR}, or OpenTelemetry's "
     "TracerProvider in your program"
 )
@@ -70,20 +70,20 @@ class _Invocation:
     thread: str
     ids: set[UUID] = field(default_factory=set)
     used: Counter[str] = field(default_factory=Counter)
-    ours: bool = True
-    """True if the span ends with the graph; False if its maker ends it."""
+    ends_with_graph: bool = True
+    """False if `Tracing.invocation` ends the span."""
 
 
 @dataclass
 class _Scope:
-    """A span, and what belongs below it: a graph, its planning, a step, a call."""
+    """The span that is the parent of what happens inside: of a graph, its planning, a step or a call."""
 
     invocation: _Invocation
     span: Span
     kind: str = ""
     step: str = ""
-    begun: int = 0
-    """The time at which the step began, in nanoseconds."""
+    started: int = 0
+    """The time at which the step started, in nanoseconds."""
     executor: str = ""
     """The executor of the step, which has a span of its own."""
 
@@ -99,7 +99,7 @@ class _Place:
 
 
 _prepared: ContextVar[_Invocation | None] = ContextVar("prepared", default=None)
-"""The invocation that is begun for the graph that is called next in this context."""
+"""The invocation for the graph that is called next in this context."""
 
 
 class Tracing(BaseCallbackHandler):
@@ -121,7 +121,7 @@ class Tracing(BaseCallbackHandler):
         tracer_provider: TracerProvider | None = None,
         logger_provider: LoggerProvider | None = None,
     ) -> None:
-        if MISSING:
+        if IS_MISSING:
             raise ConfigError(EXTRA)
         self.name = name
         self.content = content
@@ -136,41 +136,44 @@ class Tracing(BaseCallbackHandler):
         """Make a span for the graph that is called inside; yield its `traceparent`, or "" if nothing is sampled.
 
         `stored`: the traceparent of the request's first invocation, in any process; this one continues that trace.
-        `current`: instrumentations of others make theirs below it; not in a generator, whose context is its caller's.
+        `current`: make it the current span, under which other instrumentations make theirs; False in a generator,
+        because its context is its caller's.
         """
         if self._tracers is None and isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider):
-            _warn_once(NOWHERE)
-        made = self._begin(thread_id, stored)
-        made.ours = False
-        here, carrier = trace.set_span_in_context(made.span), dict[str, str]()
-        TraceContextTextMapPropagator().inject(carrier, here)
-        token = contexts.attach(here) if current else None
-        _prepared.set(made)
+            _warn_once(NO_PROVIDER)
+        invocation = self._begin(thread_id, stored)
+        invocation.ends_with_graph = False
+        context, carrier = trace.set_span_in_context(invocation.span), dict[str, str]()
+        TraceContextTextMapPropagator().inject(carrier, context)
+        token = contexts.attach(context) if current else None
+        _prepared.set(invocation)
         try:
             yield carrier.get("traceparent", "")
         finally:
             _prepared.set(None)
             if token:
                 contexts.detach(token)
-            made.span.end()
+            invocation.span.end()
 
     def _begin(self, thread: str, stored: str = "") -> _Invocation:
         parent = TraceContextTextMapPropagator().extract({"traceparent": stored}) if stored else None
-        here = trace.get_current_span().get_span_context()
-        links = [Link(here)] if stored and here.is_valid else []
-        said = {"gen_ai.agent.name": self.name, "gen_ai.conversation.id": thread}
-        return _Invocation(self._span("invoke_agent", self.name, said, context=parent, links=links), thread)
+        current = trace.get_current_span().get_span_context()
+        links = [Link(current)] if stored and current.is_valid else []
+        attributes = {"gen_ai.agent.name": self.name, "gen_ai.conversation.id": thread}
+        return _Invocation(self._span("invoke_agent", self.name, attributes, context=parent, links=links), thread)
 
-    def _span_below(self, scope: _Scope, operation: str, name: str, said: Json | None = None, **how: Any) -> Span:
+    def _span_below(
+        self, scope: _Scope, operation: str, name: str, attributes: Json | None = None, **options: Any
+    ) -> Span:
         key = "gen_ai.tool.name" if operation == "execute_tool" else "gen_ai.agent.name"
-        known = {key: name, "gen_ai.conversation.id": scope.invocation.thread, "donewhen.step": scope.step}
-        here = trace.set_span_in_context(scope.span)
-        return self._span(operation, name, {**known, **(said or {})}, context=here, **how)
+        common = {key: name, "gen_ai.conversation.id": scope.invocation.thread, "donewhen.step": scope.step}
+        context = trace.set_span_in_context(scope.span)
+        return self._span(operation, name, {**common, **(attributes or {})}, context=context, **options)
 
-    def _span(self, operation: str, name: str, said: Json, **how: Any) -> Span:
-        known = {"gen_ai.operation.name": operation, **{key: value for key, value in said.items() if value}}
+    def _span(self, operation: str, name: str, attributes: Json, **options: Any) -> Span:
+        given = {"gen_ai.operation.name": operation, **{key: value for key, value in attributes.items() if value}}
         tracer = trace.get_tracer(NAME, tracer_provider=self._tracers)
-        return tracer.start_span(f"{operation} {name}", attributes=known, **how)
+        return tracer.start_span(f"{operation} {name}", attributes=given, **options)
 
     # Nodes ---------------------------------------------------------------------------------------------------------
 
@@ -193,15 +196,15 @@ class Tracing(BaseCallbackHandler):
             self._keep(run_id, _Place(_Scope(invocation, invocation.span), own=True))
             return
         name, scope = str(more.get("name") or ""), above.scope
-        ours = not scope.kind and isinstance(inputs, Mapping) and list(inputs) == ["id"]
-        if ours and name == "plan":
+        is_node = not scope.kind and isinstance(inputs, Mapping) and list(inputs) == ["id"]
+        if is_node and name == "plan":
             scope = _Scope(scope.invocation, self._span_below(scope, "plan", self.name), "plan")
-        elif ours and name == "execute":
+        elif is_node and name == "execute":
             scope = _Scope(scope.invocation, scope.span, "step", str(inputs["id"]), time.time_ns())
         self._keep(run_id, _Place(scope, name, scope is not above.scope))
 
     def on_chain_end(self, outputs: Any, *, run_id: UUID, **_: Any) -> None:
-        """End the span; the one of a graph says what came of it."""
+        """End the span, a graph's with its outcome."""
         place = self._places.pop(run_id, None)
         if place is None:
             return
@@ -215,7 +218,7 @@ class Tracing(BaseCallbackHandler):
             _end(place.scope)
 
     def on_chain_error(self, error: BaseException, *, run_id: UUID, **_: Any) -> None:
-        """End the span; a pause and a stop are no errors."""
+        """End the span. A pause and a stop are not errors."""
         place = self._places.pop(run_id, None)
         if place and place.own:
             _note_error(place.scope.span, error)
@@ -230,8 +233,8 @@ class Tracing(BaseCallbackHandler):
                 span.set_attribute("error.type", outcome["code"])
                 span.set_status(Status(StatusCode.ERROR))
         if self.content:
-            said = {"input": ("user", values.get("goal")), "output": ("assistant", outcome and outcome["text"])}
-            for side, (role, text) in said.items():
+            sides = {"input": ("user", values.get("goal")), "output": ("assistant", outcome and outcome["text"])}
+            for side, (role, text) in sides.items():
                 message = {"role": role, "parts": [{"type": "text", "content": text or ""}]}
                 span.set_attribute(f"gen_ai.{side}.messages", self._text([message]))
         self._close(invocation)
@@ -239,10 +242,10 @@ class Tracing(BaseCallbackHandler):
     def _close(self, invocation: _Invocation) -> None:
         for key, value in invocation.used.items():
             invocation.span.set_attribute(f"gen_ai.usage.{key}", value)
-        for id in invocation.ids:  # what was cut off
+        for id in invocation.ids:  # runs that were cut off
             if (left := self._places.pop(id, None)) and left.own:
                 _end(left.scope)
-        if invocation.ours:
+        if invocation.ends_with_graph:
             invocation.span.end()
 
     def _keep(self, run_id: UUID, place: _Place) -> None:
@@ -266,13 +269,13 @@ class Tracing(BaseCallbackHandler):
         if above is None:
             return
         about = serialized or {}
-        said = {
+        attributes = {
             "gen_ai.tool.type": "function",
             "gen_ai.tool.call.id": more.get("tool_call_id"),
             "gen_ai.tool.description": about.get("description"),
             "gen_ai.tool.call.arguments": self._text(inputs) if self.content else None,
         }
-        span = self._span_below(above.scope, "execute_tool", str(more.get("name") or about.get("name")), said)
+        span = self._span_below(above.scope, "execute_tool", str(more.get("name") or about.get("name")), attributes)
         contexts.attach(trace.set_span_in_context(span))  # a call has a task or a thread of its own, which ends with it
         self._keep(run_id, _Place(_Scope(above.scope.invocation, span, "tool", above.scope.step), own=True))
 
@@ -305,19 +308,19 @@ class Tracing(BaseCallbackHandler):
         metadata: Mapping[str, Any] | None = None,
         **_: Any,
     ) -> None:
-        """Note the provider and the model on the graph's span, of several the last one."""
+        """Set the provider and the model of the last call on the graph's span."""
         if above := self._places.get(parent_run_id) if parent_run_id else None:
-            said, scope = metadata or {}, above.scope
+            known, scope = metadata or {}, above.scope
             for key, name in (("ls_provider", "gen_ai.provider.name"), ("ls_model_name", "gen_ai.request.model")):
-                if said.get(key):
-                    scope.invocation.span.set_attribute(name, str(said[key]))
-            self._note_executor(scope, str(said.get("donewhen_executor") or ""))
+                if known.get(key):
+                    scope.invocation.span.set_attribute(name, str(known[key]))
+            self._note_executor(scope, str(known.get("donewhen_executor") or ""))
             self._keep(run_id, _Place(scope))
 
     def _note_executor(self, scope: _Scope, name: str) -> None:
-        """Give the step of an executor its span; who it is, is known with its first model call."""
+        """Give the step of an executor a span of its own; its first model call names the executor."""
         if name and scope.kind == "step" and not scope.executor:
-            scope.span = self._span_below(scope, "invoke_agent", name, start_time=scope.begun)
+            scope.span = self._span_below(scope, "invoke_agent", name, start_time=scope.started)
             scope.executor = name
 
     def on_llm_end(self, response: LLMResult, *, run_id: UUID, **_: Any) -> None:
@@ -347,29 +350,31 @@ class Tracing(BaseCallbackHandler):
                 note = f"{row['text']}: {row['note'] or row['verdict']}"
                 score = 1.0 if row["verdict"] in HOLDS else 0.0
                 about: Json = {"donewhen.step": step["id"], "donewhen.criterion": row["criterion"]}
-                self._tell(invocation, "criterion", row["verdict"], score, note, about)
+                self._send_evaluation(invocation, "criterion", row["verdict"], score, note, about)
             if audit := step.get("audit"):
                 doubted = [each for each in audit["sentences"] if each["shown"] != "yes"]
                 note = "; ".join((*audit["missing"], *(f"{each['text']}: {each['why']}" for each in doubted)))
                 about = {"donewhen.step": step["id"], "donewhen.sentences": len(audit["sentences"])}
                 about |= {"donewhen.doubted": len(doubted), **({"error.type": "no_audit"} if audit["problem"] else {})}
-                self._tell(invocation, "audit", audit["met"], SCORES.get(audit["met"]), note or audit["problem"], about)
+                self._send_evaluation(
+                    invocation, "audit", audit["met"], SCORES.get(audit["met"]), note or audit["problem"], about
+                )
 
-    def _tell(
-        self, invocation: _Invocation, name: str, label: str, score: float | None, note: str, about: Json
+    def _send_evaluation(
+        self, invocation: _Invocation, name: str, label: str, score: float | None, note: str, more: Json
     ) -> None:
-        said: Json = {"gen_ai.evaluation.name": name, "gen_ai.evaluation.score.label": label or None}
-        said |= {"gen_ai.evaluation.score.value": score, "gen_ai.conversation.id": invocation.thread}
-        said |= {"gen_ai.evaluation.explanation": self._text(note) if self.content else None}
+        evaluation: Json = {"gen_ai.evaluation.name": name, "gen_ai.evaluation.score.label": label or None}
+        evaluation |= {"gen_ai.evaluation.score.value": score, "gen_ai.conversation.id": invocation.thread}
+        evaluation |= {"gen_ai.evaluation.explanation": self._text(note) if self.content else None}
         get_logger(NAME, logger_provider=self._loggers).emit(
             context=trace.set_span_in_context(invocation.span),
             severity_number=SeverityNumber.INFO,
             event_name=EVALUATION,
-            attributes={key: value for key, value in {**said, **about}.items() if value is not None},
+            attributes={key: value for key, value in {**evaluation, **more}.items() if value is not None},
         )
 
     def _text(self, value: Any) -> str:
-        """Return content as it may be shown: texts as they are, all else as JSON; without secrets."""
+        """Return a text as it is and anything else as JSON, without secrets."""
         plain = value if isinstance(value, str) else json.loads(json.dumps(value, default=str))
         shown = map_texts(redact_json(plain), lambda text: conceal(text, self._secrets))
         return shown if isinstance(shown, str) else json.dumps(shown, ensure_ascii=False)
@@ -393,8 +398,8 @@ def _note_error(span: Span, error: BaseException) -> None:
     span.set_status(Status(StatusCode.ERROR))
 
 
-def tracing_of(asked: Tracing | bool, config: Config) -> Tracing | None:
-    """Return what traces an agent's runs, if anything does.
+def make_tracing(asked: Tracing | bool, config: Config) -> Tracing | None:
+    """Return the tracing of an agent's runs; None without it.
 
     With DONEWHEN_TRACE, a process without providers sends to the collector that OTEL_EXPORTER_OTLP_ENDPOINT names.
     """
@@ -412,7 +417,7 @@ def tracing_of(asked: Tracing | bool, config: Config) -> Tracing | None:
 def _export(variables: Mapping[str, str]) -> None:
     """Send spans and events to an OTLP collector, unless the process sends them somewhere already.
 
-    Raises ConfigError if nothing says where the collector is.
+    Raises ConfigError if no variable names the collector.
     """
     from opentelemetry._logs import get_logger_provider, set_logger_provider
     from opentelemetry.exporter.otlp.proto.http._log_exporter import OTLPLogExporter

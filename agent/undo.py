@@ -22,7 +22,7 @@ UNSEEN = "undo does not see what it changed"
 
 @dataclass(frozen=True)
 class UndoneChange:
-    """One change, and what came of undoing it."""
+    """One change, and the result of undoing it."""
 
     id: str
     """The observation of the call, such as `s1.2`."""
@@ -32,22 +32,22 @@ class UndoneChange:
     to: str
     """The path to which a file was moved or deleted; "" for other changes."""
     result: Result
-    """`restored`; `unchanged`: nothing to undo; `refused`: it changed since; `left`: another was refused; `lost`: it
-    was not kept.
+    """`restored`; `unchanged`: there was nothing to undo; `refused`: the file changed since; `left`: another change was
+    refused; `lost`: what it replaced was not kept.
     """
     why: str
 
 
 @dataclass(frozen=True)
 class UndoReport:
-    """The result of an undo. Nothing is changed if `status` is `refused`."""
+    """The result of an undo. Nothing is changed if `status` is `refused`, unless a file changed during the undo."""
 
     thread_id: str
     status: Literal["undone", "refused", "nothing"]
     changes: tuple[UndoneChange, ...] = ()
     """The latest first."""
     beyond: tuple[Json, ...] = ()
-    """Calls that may have changed something that undo does not reach: `{id, step, tool, why}`."""
+    """Calls that may have changed something that undo cannot restore: `{id, step, tool, why}`."""
     dry_run: bool = False
     """True if nothing was changed: the report says what an undo would do."""
 
@@ -71,19 +71,18 @@ class Undoing:
 
     def __init__(self, thread_id: str, values: Json, entries: Sequence[tuple[str, Json]], step: str | None) -> None:
         self._thread_id = thread_id
-        turn, current = _turn_of(step, int(values.get("turn") or 1)), int(values.get("turn") or 1)
+        turn, current = _read_turn(step, int(values.get("turn") or 1)), int(values.get("turn") or 1)
         wanted = (step or "").rpartition(":")[2]
         self._prefix = "" if turn == current else f"{turn}:"
         journal = values.get("journal") or () if turn == current else ()
-        made = [entry for key, entry in entries if entry["turn"] == turn]
-        if wanted and wanted not in (names := _names(values if turn == current else {}, journal, made)):
+        of_turn = [(key, entry) for key, entry in entries if entry["turn"] == turn]
+        names = _known_ids(values if turn == current else {}, journal, [entry for _, entry in of_turn])
+        if wanted and wanted not in names:
             raise ConfigError(
                 f"there is no step or call {step!r} in that request; there are {', '.join(names) or 'none'}"
             )
         self.entries: list[tuple[str, Json]] = [
-            (key, entry)
-            for key, entry in entries
-            if entry["turn"] == turn and (not wanted or wanted in (entry["step"], entry["id"]))
+            (key, entry) for key, entry in of_turn if not wanted or wanted in (entry["step"], entry["id"])
         ]
         seen = {entry["id"] for _, entry in self.entries}
         self.beyond: tuple[Json, ...] = tuple(
@@ -94,30 +93,30 @@ class Undoing:
         )
 
     async def check(self) -> UndoReport:
-        """Return what would come of it; nothing is changed."""
+        """Return what an undo would do; nothing is changed."""
         return self._report(await run_in_thread(partial(check_changes, [entry for _, entry in self.entries])))
 
     async def carry_out(self, store: ThreadStore) -> UndoReport:
         """Put back all files, or none if one of them changed since."""
         report = await self.check()
-        said: list[tuple[Result, str]] = [(change.result, change.why) for change in report.changes]
+        outcomes: list[tuple[Result, str]] = [(change.result, change.why) for change in report.changes]
         for n, (key, entry) in enumerate(self.entries):
-            if "refused" in (result for result, _ in said):  # since the check: nothing older is touched
-                said[n] = ("left", WAITS) if said[n][0] == "restored" else said[n]
+            if "refused" in (result for result, _ in outcomes):  # since the check: nothing older is touched
+                outcomes[n] = ("left", WAITS) if outcomes[n][0] == "restored" else outcomes[n]
                 continue
-            if said[n][0] == "restored":
-                said[n] = await run_in_thread(partial(undo_change, entry))
-            if said[n][0] in ("restored", "unchanged") and not entry.get("undone"):
+            if outcomes[n][0] == "restored":
+                outcomes[n] = await run_in_thread(partial(undo_change, entry))
+            if outcomes[n][0] in ("restored", "unchanged") and not entry.get("undone"):
                 await mark_undone(store, self._thread_id, key, entry, now())
-        return self._report(said)
+        return self._report(outcomes)
 
-    def _report(self, said: Sequence[tuple[Result, str]]) -> UndoReport:
+    def _report(self, outcomes: Sequence[tuple[Result, str]]) -> UndoReport:
         changes = tuple(
             UndoneChange(
                 self._prefix + entry["id"], self._prefix + entry["step"], entry["tool"], entry["path"],
                 entry.get("to", ""), result, why,
             )
-            for (_, entry), (result, why) in zip(self.entries, said, strict=True)
+            for (_, entry), (result, why) in zip(self.entries, outcomes, strict=True)
         )  # fmt: skip
         results = {change.result for change in changes}
         status = "refused" if "refused" in results else "undone" if "restored" in results else "nothing"
@@ -129,7 +128,7 @@ async def read_undoing(store: ThreadStore, thread_id: str, values: Json, step: s
     return Undoing(thread_id, values, await read_changes(store, thread_id), step)
 
 
-def _turn_of(step: str | None, current: int) -> int:
+def _read_turn(step: str | None, current: int) -> int:
     number, colon, _ = (step or "").partition(":")
     if not colon:
         return current
@@ -138,9 +137,9 @@ def _turn_of(step: str | None, current: int) -> int:
     return int(number)
 
 
-def _names(values: Json, journal: Sequence[Mapping[str, Any]], made: Sequence[Json]) -> list[str]:
+def _known_ids(values: Json, journal: Sequence[Mapping[str, Any]], changes: Sequence[Json]) -> list[str]:
     steps = [step["id"] for step in (values.get("plan") or {}).get("steps") or ()]
-    rows = [*(entry for entry in journal if entry["source"] == "tool"), *made]
+    rows = [*(entry for entry in journal if entry["source"] == "tool"), *changes]
     return [*dict.fromkeys([*steps, *(row["step"] for row in rows), *(row["id"] for row in rows)])]
 
 

@@ -121,9 +121,9 @@ def _graph_in(folder: Path | None) -> CompiledStateGraph[Any, Any, Any, Any]:
     prices, secrets = Prices(served.prices).cost, served.secrets
     graph = build_graph(_models, executors=executors, prices=prices, secrets=secrets).compile()
     if served.trace:
-        from donewhen.agent.tracing import tracing_of
+        from donewhen.agent.tracing import make_tracing
 
-        graph = graph.with_config(callbacks=[tracing_of(False, served)])
+        graph = graph.with_config(callbacks=[make_tracing(False, served)])
     return ServedGraph(**vars(graph))
 
 
