@@ -1,4 +1,4 @@
-"""The demonstration model: a planner and executor by rules, for people who want to see a run before they set a key."""
+"""The demonstration model: it plans and works by fixed rules, and shows a run to people who have no key yet."""
 
 from donewhen.agent.demo.model import DemoModel
 

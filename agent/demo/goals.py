@@ -1,6 +1,6 @@
-"""The language of the demo: a goal becomes tasks, and a task a step of the plan, in English and Chinese.
+"""Read goals of the demo, in English and Chinese: a goal becomes tasks, and each task a step of the plan.
 
-A sentence counts only if all of it is understood; the rest is declined. The text of a step is such a sentence too.
+A sentence is understood as a whole or declined. The text of a step is such a sentence too.
 """
 
 import re
@@ -37,7 +37,7 @@ NOUNS = {
 
 @dataclass(frozen=True)
 class Task:
-    """One thing to do: with a file or in a folder (`path`), with some files, a column or a text (`what`), grouped."""
+    """One task: on a file or folder (`path`), about some files, a column or a text (`what`), grouped (`by`)."""
 
     kind: TaskKind
     path: str = ""
@@ -138,7 +138,7 @@ def read_goal(text: str) -> tuple[list[Task], str]:
     """Return the tasks of a goal in order, and ""; or no tasks, and the part that is not understood."""
     tasks: list[Task] = []
     spaced = "\n".join(filter(None, (" ".join(line.split()) for line in text.splitlines())))
-    for part in filter(None, map(_plain, _THEN.split(spaced))):
+    for part in filter(None, map(_strip_courtesy, _THEN.split(spaced))):
         found = _split_tasks(part)
         if not found:
             return [], part
@@ -148,9 +148,9 @@ def read_goal(text: str) -> tuple[list[Task], str]:
 
 def read_task(text: str) -> Task | None:
     """Return the one task that a sentence names, or None."""
-    part = _plain(text)
+    part = _strip_courtesy(text)
     for kind, pattern in _COMPILED:
-        if (found := pattern.fullmatch(part)) and (task := _task(kind, found.groupdict())):
+        if (found := pattern.fullmatch(part)) and (task := _build_task(kind, found.groupdict())):
             return task
     return None
 
@@ -168,15 +168,15 @@ def _split_tasks(part: str) -> list[Task]:
     return []
 
 
-def _plain(text: str) -> str:
+def _strip_courtesy(text: str) -> str:
     return _POLITE.sub("", " ".join(text.split()))
 
 
-def _task(kind: TaskKind, found: dict[str, str | None]) -> Task | None:
-    """Return the task, unless it is about a kind of file that no tool here reads or writes well."""
-    path, by, said = _bare(found.get("path")), _bare(found.get("by")), (found.get("op") or "").lower()
-    what = _bare(found.get("what") or found.get("what2"))
-    operation = next((name for name, words in _OPERATIONS.items() if said in words.split("|")), "")
+def _build_task(kind: TaskKind, found: dict[str, str | None]) -> Task | None:
+    """Return the task; None if the demo cannot handle its kind of file."""
+    path, by, word = _unquote(found.get("path")), _unquote(found.get("by")), (found.get("op") or "").lower()
+    what = _unquote(found.get("what") or found.get("what2"))
+    operation = next((name for name, words in _OPERATIONS.items() if word in words.split("|")), "")
     if kind in ("count", "list"):
         what = f"*.{_KINDS[what.lower()]}" if what else ""
     if kind == "report":
@@ -185,7 +185,7 @@ def _task(kind: TaskKind, found: dict[str, str | None]) -> Task | None:
     return Task(kind, path, what, by, operation) if path.lower().endswith(endings) else None
 
 
-def _bare(text: str | None) -> str:
+def _unquote(text: str | None) -> str:
     text = (text or "").strip()
     return text[1:-1] if re.fullmatch(_QUOTED, text) else text
 
@@ -216,7 +216,7 @@ def content(task: Task, chinese: bool) -> str:
 
 
 def plan_arguments(title: str, tasks: list[Task], chinese: bool, checks: bool) -> dict[str, Any]:
-    """Return the arguments of `submit_plan`. A report depends on what comes before it, nothing else on anything."""
+    """Return the arguments of `submit_plan`. Only a report depends on others: on all tasks before it."""
     steps: list[dict[str, Any]] = []
     for number, task in enumerate(tasks, 1):
         done: list[Any] = list(STEPS[task.kind][chinese][1:])

@@ -37,7 +37,7 @@ class DemoModel(BaseChatModel):
     profile: Any = Field(default_factory=lambda: dict.fromkeys(SENSES, False))
 
     judges: bool = False
-    """Its rules cannot doubt what was done: nobody audits its runs."""
+    """Its rules cannot review work, so its runs are not audited."""
 
     @property
     def _llm_type(self) -> str:
@@ -55,19 +55,21 @@ class DemoModel(BaseChatModel):
 
 def _reply(messages: Sequence[BaseMessage], tools: Sequence[dict[str, Any]]) -> AIMessage:
     names = {str(tool.get("function", tool).get("name", "")) for tool in tools}
-    said = [[m.type, m.content, getattr(m, "tool_calls", [])] for m in messages]
-    seen = json.dumps(said, ensure_ascii=False, default=str)
+    rows = [[m.type, m.content, getattr(m, "tool_calls", [])] for m in messages]
+    prompt = json.dumps(rows, ensure_ascii=False, default=str)
     reply = _decide([m for m in messages if not isinstance(m, SystemMessage)], names)
-    made = json.dumps([reply.text, [[each["name"], each["args"]] for each in reply.tool_calls]], ensure_ascii=False)
-    id = f"call_{hashlib.sha256(f'{seen}{made}'.encode('utf-8', 'surrogatepass')).hexdigest()[:24]}"
-    read, written = (len(seen) + len(json.dumps(list(tools)))) // CHARS_PER_TOKEN, len(made) // CHARS_PER_TOKEN
+    calls = [[each["name"], each["args"]] for each in reply.tool_calls]
+    decision = json.dumps([reply.text, calls], ensure_ascii=False)
+    id = f"call_{hashlib.sha256((prompt + decision).encode('utf-8', 'surrogatepass')).hexdigest()[:24]}"
+    read = (len(prompt) + len(json.dumps(list(tools)))) // CHARS_PER_TOKEN
+    written = len(decision) // CHARS_PER_TOKEN
     usage = UsageMetadata(input_tokens=read, output_tokens=written, total_tokens=read + written)
     update = {"usage_metadata": usage, "response_metadata": {"model_name": DEMO, "estimated": True}}
     return reply.model_copy(update={**update, "tool_calls": [{**each, "id": id} for each in reply.tool_calls]})
 
 
 def _decide(messages: Sequence[BaseMessage], tools: set[str]) -> AIMessage:
-    """Return the reply; the control tools on offer tell in which role the model is asked."""
+    """Return the reply; the offered control tools tell in which role the model is called."""
     brief = str(messages[0].text) if messages else ""
     if "submit_plan" in tools:
         return _plan(brief, tools, corrected=len(messages) > 1)
@@ -115,7 +117,7 @@ def _plan(brief: str, tools: set[str], *, corrected: bool) -> AIMessage:
 
 
 def _deliver(receipt: str, brief: str, tools: set[str]) -> AIMessage:
-    """Return the results of the steps that are done, as they are, and that something is missing where it is."""
+    """Return the results of the finished steps, unchanged, with a note if steps are missing."""
     chinese = is_chinese(section(brief, "goal"))
     done = re.findall(r"^step (\S+) done: ", receipt, re.MULTILINE)
     steps = [(id, text.strip()) for id, text in results(brief) if id in done]

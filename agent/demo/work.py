@@ -1,6 +1,6 @@
-"""The demo at work on a step, written as if every call answered at once, and replayed in each round.
+"""Work on a step as the demo model. The code reads as if calls returned at once, and runs from the start each round.
 
-Results are made of what tools returned, and of all of it: a listing that is longer than what is shown says so.
+Results contain everything that tools returned; a shortened listing says so.
 """
 
 import json
@@ -25,7 +25,7 @@ _SAME = (
 
 
 def call(name: str, **arguments: Any) -> AIMessage:
-    """Return the decision to make one call."""
+    """Return a reply that makes one call."""
     return AIMessage("", tool_calls=[{"type": "tool_call", "name": name, "args": arguments, "id": "1"}])
 
 
@@ -36,17 +36,17 @@ def section(brief: str, tag: str) -> str:
 
 
 def results(brief: str) -> list[tuple[str, str]]:
-    """Return the step and text of every result in the brief, which stands between tags with the run's own word."""
+    """Return the step and text of every result in the brief; their tags carry the run's fence."""
     found = re.finditer(r'^<result (\w+) step="([^"]+)">\n(.*?)\n</result \1>', brief, re.DOTALL | re.MULTILINE)
     return [(each[2], each[3]) for each in found]
 
 
 class Deferred(Exception):
-    """The work goes no further in this round: a call has to be made first, or it cannot be done."""
+    """Ends the work of this round with a reply: a call that has to be made first, or the decision to give up."""
 
 
-def stuck(reason: str) -> Deferred:
-    """Return the decision to give up the step."""
+def give_up(reason: str) -> Deferred:
+    """Return the exception that gives up the step."""
     return Deferred(call("give_up", reason=reason, kind="failed"))
 
 
@@ -58,7 +58,7 @@ class ToolReply:
     text: str
 
     def evidence(self, text: str = "") -> dict[str, str]:
-        """Return evidence: this observation, and words of it."""
+        """Return evidence that cites this observation, with a quote from it."""
         return {"observation": self.id, **({"quote": text} if text else {})}
 
 
@@ -77,19 +77,19 @@ class Notebook:
 
     def replies(self, name: str) -> list[tuple[dict[str, Any], str]]:
         """Return the arguments and the reply of each call of a tool, in order."""
-        told = {m.tool_call_id: str(m.text) for m in self.rounds if isinstance(m, ToolMessage)}
-        made = [one for m in self.rounds if isinstance(m, AIMessage) for one in m.tool_calls if one["name"] == name]
-        return [(one["args"], told[one["id"] or ""]) for one in made if (one["id"] or "") in told]
+        texts = {m.tool_call_id: str(m.text) for m in self.rounds if isinstance(m, ToolMessage)}
+        calls = [each for m in self.rounds if isinstance(m, AIMessage) for each in m.tool_calls if each["name"] == name]
+        return [(each["args"], texts[each["id"] or ""]) for each in calls if (each["id"] or "") in texts]
 
     def call(self, name: str, **arguments: Any) -> ToolReply:
         """Return the result of a call. Raises Deferred if the call was not made yet, or failed."""
         if name not in self.tools:
-            raise stuck(f"The tool {name} is not offered here.")
-        for made, text in self.replies(name):
-            if made == arguments:
+            raise give_up(f"The tool {name} is not offered here.")
+        for earlier, text in self.replies(name):
+            if earlier == arguments:
                 head = _HEAD.match(text)
                 if not head or head["status"] != "ok":
-                    raise stuck(_body(text).strip().split("\n")[0][:500])
+                    raise give_up(_body(text).strip().split("\n")[0][:500])
                 return ToolReply(head["id"], _body(text))
         raise Deferred(call(name, **arguments))
 
@@ -101,9 +101,9 @@ class Notebook:
         try:
             found = json.loads(seen.text, parse_float=str, parse_int=str)
         except ValueError:
-            raise stuck(self.say("The demo model cannot read this result.", "演示模型读不懂这个结果。")) from None
+            raise give_up(self.say("The demo model cannot read this result.", "演示模型读不懂这个结果。")) from None
         if found.get("note"):
-            raise stuck(found["note"])
+            raise give_up(found["note"])
         return seen, found[count], found[rows]
 
     def list_lines(self, title: str, count: str, lines: list[str]) -> str:
@@ -130,12 +130,14 @@ def work(brief: str, rounds: Sequence[BaseMessage], tools: set[str]) -> AIMessag
     notes, task = Notebook(brief, rounds, tools, is_chinese(text)), read_task(text)
     try:
         if task is None:
-            raise stuck(notes.say(f"The demo model does not understand “{text}”.", f"演示模型看不懂“{text}”。"))
+            raise give_up(notes.say(f"The demo model does not understand “{text}”.", f"演示模型看不懂“{text}”。"))
         if refused := notes.replies("finish_step"):
-            raise stuck(refused[-1][1][:500])
+            raise give_up(refused[-1][1][:500])
         wanted = STEPS[task.kind][notes.chinese][1:]
         if len(re.findall(r"^\d+\. ", asked, re.MULTILINE)) != len(wanted) or any(text not in asked for text in wanted):
-            raise stuck(notes.say("The demo model can only prove its own criteria.", "演示模型只能证明自己写的条件。"))
+            raise give_up(
+                notes.say("The demo model can only prove its own criteria.", "演示模型只能证明自己写的条件。")
+            )
         result, *proofs = _WORK[task.kind](task, notes)
     except Deferred as decided:
         return cast(AIMessage, decided.args[0])
@@ -147,7 +149,7 @@ Done = tuple[Any, ...]
 """The result of a step, and for each of its criteria the evidence."""
 
 
-def _files(task: Task, notes: Notebook) -> Done:
+def _list_files(task: Task, notes: Notebook) -> Done:
     where = {"path": task.path} if task.path else {}
     seen, count, rows = notes.find_items("list_files", "count", "files", pattern=task.what or "**/*", **where)
     kind, paths = f"{task.what} " if task.what else "", [row["path"] for row in rows]
@@ -156,7 +158,7 @@ def _files(task: Task, notes: Notebook) -> Done:
     return notes.list_lines(title, count, paths), [seen.evidence(quote) for quote in quotes]
 
 
-def _search(task: Task, notes: Notebook) -> Done:
+def _find_text(task: Task, notes: Notebook) -> Done:
     where = {"path": task.path} if task.path else {}
     seen, count, rows = notes.find_items("find_text", "matches_total", "matches", query=task.what, **where)
     title = notes.say(f"{count} line{'s' * (count != '1')} with “{task.what}”", f"{count} 行包含“{task.what}”")
@@ -164,7 +166,7 @@ def _search(task: Task, notes: Notebook) -> Done:
     return notes.list_lines(title, count, lines), [seen.evidence(f'"matches_total": {count}')]
 
 
-def _read(task: Task, notes: Notebook) -> Done:
+def _read_file(task: Task, notes: Notebook) -> Done:
     seen = notes.call("read_file", path=task.path, limit=MOST_CHARS)
     shown = seen.text.strip("\n")
     if more := re.search(r"\[more follows, the file has (\d+) bytes;[^\n]*\]\Z", shown):
@@ -173,35 +175,36 @@ def _read(task: Task, notes: Notebook) -> Done:
     return f"{task.path}{notes.say(':', '：')}\n{shown}", [seen.evidence(first[:100])]
 
 
-def _report(task: Task, notes: Notebook) -> Done:
+def _write_report(task: Task, notes: Notebook) -> Done:
     parts = [text for _, text in results(notes.brief)]
     if not parts or any("characters left out" in text for text in parts):
-        raise stuck(notes.say("The results cannot be seen in full.", "看不到完整的结果。"))
+        raise give_up(notes.say("The results cannot be seen in full.", "看不到完整的结果。"))
     goal = " ".join(section(notes.brief, "goal").split())
     text = "\n\n".join([notes.say("# Report", "# 报告"), f"> {goal}", *parts]) + "\n"
     written = notes.call("write_file", path=task.path, content=text)
     seen = notes.call("read_file", path=task.path, limit=len(text) + 1)
     if seen.text.strip() != text.strip():
-        raise stuck(notes.say("The file is not what was written.", "文件与写入的内容不同。"))
+        raise give_up(notes.say("The file is not what was written.", "文件与写入的内容不同。"))
     quotes = [seen.evidence(part.strip().splitlines()[-1]) for part in parts]
     return notes.say(f"The results are in {task.path}.", f"结果在 {task.path} 中。"), [written.evidence()], quotes
 
 
-def _data(task: Task, notes: Notebook) -> Done:
+def _query_data(task: Task, notes: Notebook) -> Done:
     """Return a column's value, or the number of rows, as a whole or by group; it says if empty cells are left out."""
     seen = notes.call("describe_data", path=task.path)
     known = dict(re.findall(r'^- "((?:[^"]|"")+)" ([^\n]*)', seen.text, re.MULTILINE))
-    by, what = (_column(word, list(known), task, notes) if word else "" for word in (task.by, task.what))
+    by, what = (_find_column(word, list(known), task, notes) if word else "" for word in (task.by, task.what))
     if what and ("NOTE:" in known[what] or known[what].startswith("VARCHAR")):
-        raise stuck(f"{what}: {known[what]}"[:300])
-    value = f"{task.operation}({_name(what)}) AS value, count(*) - count({_name(what)}) AS empty" if what else ""
-    value, table = value or "count(*) AS value", "'" + task.path.replace("'", "''") + "'"
+        raise give_up(f"{what}: {known[what]}"[:300])
+    value, table = "count(*) AS value", "'" + task.path.replace("'", "''") + "'"
+    if what:
+        value = f"{task.operation}({_quote_name(what)}) AS value, count(*) - count({_quote_name(what)}) AS empty"
     sql = f"SELECT {value}, 1 AS groups FROM {table}"
     if by:
-        sql = f"SELECT {_name(by)} AS key, {value}, count(*) OVER () AS groups FROM {table} GROUP BY 1"
+        sql = f"SELECT {_quote_name(by)} AS key, {value}, count(*) OVER () AS groups FROM {table} GROUP BY 1"
         sql += f" ORDER BY value DESC NULLS LAST, key LIMIT {MOST_LINES}"
     seen = notes.call("query_data", sql=sql)
-    rows = _rows(seen, notes)
+    rows = _parse_rows(seen, notes)
     noun = NOUNS[task.operation][notes.chinese] if what else notes.say("rows", "数据行数")
     title = notes.say(f"{noun} {what}".strip().capitalize(), f"{what}{'的' * bool(what)}{noun}")
     title += notes.say(f" in {task.path}", f"（{task.path}）") + (notes.say(f" by {by}", f"，按 {by}") if by else "")
@@ -214,41 +217,48 @@ def _data(task: Task, notes: Notebook) -> Done:
     return notes.list_lines(title, rows[0]["groups"], lines), quotes
 
 
-def _name(column: str) -> str:
+def _quote_name(column: str) -> str:
     return '"' + column.replace('"', '""') + '"'
 
 
-def _rows(seen: ToolReply, notes: Notebook) -> list[dict[str, str]]:
+def _parse_rows(seen: ToolReply, notes: Notebook) -> list[dict[str, str]]:
     """Return the rows of a query's result, all of them."""
     names, *lines = [line.split(" | ") for line in seen.text.strip().splitlines()]
     end = lines.pop() if lines else []
     if not lines or end != [f"({len(lines)} rows)"] or any(len(line) != len(names) for line in lines):
-        raise stuck(notes.say("The demo model cannot read this result.", "演示模型读不懂这个结果。"))
+        raise give_up(notes.say("The demo model cannot read this result.", "演示模型读不懂这个结果。"))
     return [dict(zip(names, line, strict=True)) for line in lines]
 
 
-def _column(word: str, known: list[str], task: Task, notes: Notebook) -> str:
-    """Return the column that is meant; the user is asked where no name says so."""
-    same = next((names.split() for names in _SAME.split("|") if _fold(word) in names.split()), [])
-    for fits in ([word], [_fold(word)], same):
-        found = [column for column in known if column in fits or _fold(column) in fits]
+def _find_column(word: str, known: list[str], task: Task, notes: Notebook) -> str:
+    """Return the column that the word means; ask the user if no name decides it."""
+    synonyms = next((names.split() for names in _SAME.split("|") if _fold(word) in names.split()), [])
+    for names in ([word], [_fold(word)], synonyms):
+        found = [column for column in known if column in names or _fold(column) in names]
         if len(found) == 1:
             return found[0]
     question = notes.say(f"Which column of {task.path} is “{word}”?", f"{task.path} 的哪一列是“{word}”？")
-    told = [reply for made, reply in notes.replies("ask_user") if made.get("question") == question]
-    if not told:
+    answers = [reply for arguments, reply in notes.replies("ask_user") if arguments.get("question") == question]
+    if not answers:
         raise Deferred(call("ask_user", question=question, options=known[:20]))
-    answer = _fold(_body(told[0]))
+    answer = _fold(_body(answers[0]))
     found = [column for column in known if _fold(column) == answer]
     if not found:
-        raise stuck(notes.say(f"{task.path} has no such column.", f"{task.path} 没有这一列。"))
+        raise give_up(notes.say(f"{task.path} has no such column.", f"{task.path} 没有这一列。"))
     return found[0]
 
 
 def _fold(text: str) -> str:
-    """Return a name, whatever its case, its plural and what joins its words."""
+    """Return a name without case, plural and the characters that join its words, to compare it."""
     return re.sub(r"[\s_-]+", " ", text).strip().casefold().rstrip("s")
 
 
-_WORK = {"count": _files, "list": _files, "rows": _data, "value": _data, "read": _read, "search": _search}
-_WORK["report"] = _report
+_WORK = {
+    "count": _list_files,
+    "list": _list_files,
+    "rows": _query_data,
+    "value": _query_data,
+    "read": _read_file,
+    "search": _find_text,
+    "report": _write_report,
+}

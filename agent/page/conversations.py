@@ -1,6 +1,6 @@
-"""Threads for the page: the events of each request from its start, rendered in words.
+"""Threads for the page: the events of each request from its start, as the page draws them.
 
-A page that opens a thread, or opens it again, gets all events from the first one, and then new ones.
+A page that opens a thread gets all events from the first one, and then new ones.
 """
 
 import asyncio
@@ -33,8 +33,8 @@ from donewhen.state.values import store_label
 
 CALL_CHARS = 300
 """The most characters of a call's result; the page requests the rest."""
-LOOK = 3.0
-"""Seconds between two checks whether another process continued an open thread."""
+CHECK_SECONDS = 3.0
+"""Seconds between two checks of whether another process continued an open thread."""
 SEARCHED = 5000
 """The most threads, latest first, that a search examines."""
 TITLE_CHARS = 200
@@ -54,9 +54,9 @@ class Conversation:
     elsewhere: bool = False
     """True if another process works on it; its events are read from checkpoints."""
     updated: str | None = None
-    """When the thread last changed at rest; another value means that it continued elsewhere."""
+    """The time of the thread's last change here; if the stored one differs, it was continued elsewhere."""
 
-    def tell(self, event: Mapping[str, Any]) -> None:
+    def add(self, event: Mapping[str, Any]) -> None:
         """Add an event and wake the followers."""
         self.events.append(dict(event))
         self.changed.set()
@@ -64,7 +64,7 @@ class Conversation:
 
 
 class Conversations:
-    """All threads of an agent, for pages. `metadata` is for threads started here; its `dir` gets dropped files."""
+    """All threads of an agent, for pages. Threads started here get `metadata`; dropped files go into its `dir`."""
 
     def __init__(self, agent: Agent, metadata: Json) -> None:
         self._agent, self._metadata = agent, metadata
@@ -104,8 +104,8 @@ class Conversations:
         async with self._agent.storage.reader() as (_, store):
             titles = await _titles(store)
         rows = [{**info.to_dict(), "title": titles.get(store_label(info.thread_id), "")} for info in found]
-        rows = [row for row in rows if _has(f"{row['title']} {row['goal']} {row['thread_id']}", words)]
-        here = {row["thread_id"] for row in rows[:limit] if self._at_work(row["thread_id"])}
+        rows = [row for row in rows if _contains_all(f"{row['title']} {row['goal']} {row['thread_id']}", words)]
+        here = {row["thread_id"] for row in rows[:limit] if self._is_at_work(row["thread_id"])}
         elsewhere = [row["thread_id"] for row in rows[:limit] if row["status"] == "running"]
         at_work = here | {*elsewhere} - {*await self._agent.storage.find_free(elsewhere)}
         shown = [{**row, "at_work": row["thread_id"] in at_work} for row in rows[:limit]]
@@ -114,10 +114,10 @@ class Conversations:
     async def rename(self, thread_id: str, title: str) -> None:
         """Name a thread; "" removes the name. Raises UnknownThread."""
         await self._agent.info(thread_id)
-        namespace, said = (*_TITLES, store_label(thread_id)), " ".join(title.split())[:TITLE_CHARS]
+        namespace, name = (*_TITLES, store_label(thread_id)), " ".join(title.split())[:TITLE_CHARS]
         async with self._agent.storage.writer() as (_, store):
-            if said:
-                await store.aput(namespace, "title", {"text": said}, index=False)
+            if name:
+                await store.aput(namespace, "title", {"text": name}, index=False)
             else:
                 await store.adelete(namespace, "title")
 
@@ -125,14 +125,14 @@ class Conversations:
         """Delete a thread with all its data. Raises UnknownThread, and ThreadBusy while it is at work."""
         await self._agent.delete(thread_id)
         if gone := self._open.pop(thread_id, None):
-            gone.tell({"type": "gone"})
+            gone.add({"type": "gone"})
 
     async def start(self, goal: str, thread_id: str | None) -> str:
         """Start a request on a new thread or this one. Raises the error if it cannot start."""
-        before = await self._picture(thread_id) if thread_id else None
+        picture = await self._picture(thread_id) if thread_id else None
         stream = self._agent.stream(goal, thread_id=thread_id, metadata=self._metadata, on_leave="continue")
-        said = [{**before, "run": None, "journal": [], "said": []}] if before else []
-        await self._begin(stream, Conversation(said))
+        events = [{**picture, "run": None, "journal": [], "said": []}] if picture else []
+        await self._begin(stream, Conversation(events))
         return stream.thread_id
 
     async def plan_text(self, thread_id: str, id: str, edited: Json) -> Json:
@@ -143,11 +143,11 @@ class Conversations:
         pauses = _pending((await self._conversation(thread_id)).events)
         pause: Any = next((each for each in pauses if each["id"] == id and each["kind"] == "plan"), None)
         if pause is None:
-            raise StaleAnswer(f"no plan waits as {id!r}")
+            raise StaleAnswer(f"no plan waits under the id {id!r}: reload the conversation")
         try:
             return {"text": editable_plan(cast(Pause, {**pause, "draft": None, **edited}))}
         except (AttributeError, KeyError, TypeError, ValueError):
-            raise DoneWhenError("this is no plan") from None
+            raise DoneWhenError("the edited plan cannot be read: send `plan` as it was shown, with changes") from None
 
     async def answer(self, thread_id: str, id: str, value: Any) -> None:
         """Answer the question `id`. Raises StaleAnswer if it is not pending."""
@@ -156,25 +156,26 @@ class Conversations:
         await self._begin(stream, conversation, _spoken_words(conversation.events, id, value))
 
     async def go_on(self, thread_id: str, steer: str) -> None:
-        """Continue a stopped or interrupted request, with a new plan if words say how."""
+        """Continue a stopped or interrupted request; with `steer`, the person's words, it is planned again."""
         conversation = await self._conversation(thread_id)
-        said = {"type": "answered", "question": "", "text": steer} if steer else None
-        await self._begin(self._agent.stream_resume(thread_id, steer=steer, on_leave="continue"), conversation, said)
+        stream = self._agent.stream_resume(thread_id, steer=steer, on_leave="continue")
+        answered = {"type": "answered", "question": "", "text": steer} if steer else None
+        await self._begin(stream, conversation, answered)
 
     async def tell(self, thread_id: str, text: str) -> None:
-        """Say something to a working thread. Raises ResumeError if it is not working, ThreadBusy if it refuses."""
+        """Send a message to a working run. Raises ResumeError if none works, ThreadBusy if it takes no messages."""
         conversation = await self._conversation(thread_id)
         await self._agent.tell(thread_id, text)
-        conversation.tell({"type": "told", "text": text.strip()})
+        conversation.add({"type": "told", "text": text.strip()})
 
     async def undo(self, thread_id: str, step: str | None, *, dry_run: bool) -> Json:
-        """Undo the thread's changes, or those of a step or a call. Raises ThreadWaiting for a request not ended."""
+        """Undo the thread's changes, or those of a step or a call. Raises ThreadWaiting before the request ends."""
         conversation = await self._conversation(thread_id)
         report = await self._agent.undo(thread_id, step, dry_run=dry_run)
         if report.status == "undone" and not dry_run:
             run = await self._agent.get(thread_id)
             conversation.updated = (await self._agent.info(thread_id)).updated
-            conversation.tell({"type": "undone", "run": {**run.to_dict(), "pending": []}})
+            conversation.add({"type": "undone", "run": {**run.to_dict(), "pending": []}})
         return report.to_dict()
 
     def stop(self, thread_id: str) -> None:
@@ -188,7 +189,7 @@ class Conversations:
     async def follow(self, thread_id: str) -> AsyncIterator[tuple[int, Json]]:
         """Yield all past and future events of the thread's request, numbered.
 
-        Numbers start over with another request, and after the thread continued in another process.
+        Numbers start again at 1 with another request, and after another process continued the thread.
         """
         conversation, number = await self._conversation(thread_id), 0
         while True:
@@ -196,9 +197,9 @@ class Conversations:
                 conversation, number = now, 0
             if number == len(conversation.events):
                 try:
-                    await asyncio.wait_for(conversation.changed.wait(), LOOK)
+                    await asyncio.wait_for(conversation.changed.wait(), CHECK_SECONDS)
                 except TimeoutError:
-                    await self._look(thread_id, conversation)
+                    await self._check_elsewhere(thread_id, conversation)
                 continue
             number += 1
             yield number, conversation.events[number - 1]
@@ -224,18 +225,18 @@ class Conversations:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    def _at_work(self, thread_id: str) -> bool:
+    def _is_at_work(self, thread_id: str) -> bool:
         return (conversation := self._open.get(thread_id)) is not None and conversation.stream is not None
 
     async def _conversation(self, thread_id: str) -> Conversation:
-        """Return the followed thread; a new one starts with a picture of its current state."""
+        """Return the followed thread; following starts with a picture of its current state."""
         if thread_id not in self._open:
-            found = await self._take_up(thread_id)
+            found = await self._open_thread(thread_id)
             self._open.setdefault(thread_id, found)
         return self._open[thread_id]
 
-    async def _take_up(self, thread_id: str) -> Conversation:
-        """Start following a thread; if another process works on it, with its events from now on."""
+    async def _open_thread(self, thread_id: str) -> Conversation:
+        """Return a thread to follow; if another process works on it, its events from now on are added."""
         updated = (await self._agent.info(thread_id)).updated
         picture = await self._picture(thread_id)
         if picture["run"]["status"] != "running" or await self._agent.storage.find_free([thread_id]):
@@ -245,73 +246,73 @@ class Conversations:
         return conversation
 
     async def _watch(self, thread_id: str, conversation: Conversation) -> None:
-        """Pass on the events of another process, until the thread rests or nobody works on it."""
+        """Add the events of another process, until the run waits or ends, or no process works on it."""
         events = self._agent.watch(thread_id)
         coming = asyncio.ensure_future(anext(events))
         try:
             while conversation.elsewhere:
-                if (await asyncio.wait({coming}, timeout=LOOK))[0]:
+                if (await asyncio.wait({coming}, timeout=CHECK_SECONDS))[0]:
                     event, _ = coming.result()
                     conversation.elsewhere = event["type"] not in ("waiting", "outcome")
-                    conversation.tell(event_view(event))
+                    conversation.add(event_view(event))
                     if conversation.elsewhere:
                         coming = asyncio.ensure_future(anext(events))
                 elif await self._agent.storage.find_free([thread_id]):
                     conversation.elsewhere = False
-                    await self._take_up_again(thread_id, conversation)
+                    await self._reload(thread_id, conversation)
         finally:
             coming.cancel()
             conversation.elsewhere = False
 
-    async def _look(self, thread_id: str, conversation: Conversation) -> None:
-        """Reload threads that continued in another process since they came to rest here."""
+    async def _check_elsewhere(self, thread_id: str, conversation: Conversation) -> None:
+        """Reload a thread that another process continued since its last change here."""
         if conversation.stream or conversation.elsewhere or self._open.get(thread_id) is not conversation:
             return
         try:
             updated = (await self._agent.info(thread_id)).updated
         except UnknownThread:
             self._open.pop(thread_id, None)
-            conversation.tell({"type": "gone"})
+            conversation.add({"type": "gone"})
             return
         if conversation.updated not in (None, updated):
-            await self._take_up_again(thread_id, conversation)
+            await self._reload(thread_id, conversation)
 
-    async def _take_up_again(self, thread_id: str, conversation: Conversation) -> None:
-        now = await self._take_up(thread_id)
+    async def _reload(self, thread_id: str, conversation: Conversation) -> None:
+        now = await self._open_thread(thread_id)
         if self._open.get(thread_id) is conversation and conversation.stream is None:
             self._open[thread_id] = now
             conversation.changed.set()
 
     async def _begin(self, stream: RunStream, conversation: Conversation, said: Json | None = None) -> None:
-        """Start the stream and follow it; an error that keeps it from starting changes nothing.
+        """Start the stream and follow it. If it cannot start, its error is raised and nothing changes.
 
-        `said` are the person's words, sent as the first event.
+        `said` is an event with the person's words; it comes first.
         """
-        if self._at_work(stream.thread_id):
+        if self._is_at_work(stream.thread_id):
             raise ThreadBusy(f"thread {stream.thread_id} is at work")
         first = await anext(stream)
         old = self._open.get(stream.thread_id)
         conversation.stream, conversation.updated = stream, None
         self._open[stream.thread_id] = conversation
         if said:
-            conversation.tell(said)
-        conversation.tell(event_view(first))
+            conversation.add(said)
+        conversation.add(event_view(first))
         if old is not None and old is not conversation:
             old.changed.set()
-        self._spawn(self._carry(stream, conversation), stream.thread_id)
+        self._spawn(self._relay(stream, conversation), stream.thread_id)
 
     def _spawn(self, work: Coroutine[Any, Any, None], thread_id: str) -> None:
         task = asyncio.create_task(work, name=f"page {thread_id}")
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _carry(self, stream: RunStream, conversation: Conversation) -> None:
+    async def _relay(self, stream: RunStream, conversation: Conversation) -> None:
         try:
-            with suppress(DoneWhenError):  # told by an event already
+            with suppress(DoneWhenError):  # an event has told it already
                 async for event in stream:
                     if event["type"] in ("waiting", "outcome", "error"):
                         conversation.stream = None
-                    conversation.tell(event_view(event))
+                    conversation.add(event_view(event))
             with suppress(DoneWhenError):
                 conversation.updated = (await self._agent.info(stream.thread_id)).updated
         finally:
@@ -325,10 +326,10 @@ class Conversations:
         return {
             "type": "picture",
             "thread_id": thread_id,
-            "messages": [_message(message) for message in values.get("messages") or () if _is_conversation(message)],
+            "messages": [_message(message) for message in values.get("messages") or () if _is_conversational(message)],
             "run": {**shown, "pending": [pause_view(pause) for pause in run.pending]},
             "journal": [observation_view(entry) for entry in journal if entry.get("tool")],
-            "said": [_statement_of(entry) for entry in journal if entry.get("source") == "user"],
+            "said": [_statement(entry) for entry in journal if entry.get("source") == "user"],
         }
 
 
@@ -337,12 +338,12 @@ async def _titles(store: BaseStore) -> dict[str, str]:
     return {item.namespace[-1]: str(item.value["text"]) for item in await store.asearch(_TITLES, limit=SEARCHED)}
 
 
-def _has(text: str, words: list[str]) -> bool:
+def _contains_all(text: str, words: list[str]) -> bool:
     folded = text.casefold()
     return all(word in folded for word in words)
 
 
-def _statement_of(entry: Mapping[str, Any]) -> Json:
+def _statement(entry: Mapping[str, Any]) -> Json:
     """Return a person's statement in the request: an answer to a question, or an interjection."""
     question = (entry.get("arguments") or {}).get("question") or ""
     text = str(entry.get("text") or "")
@@ -354,10 +355,10 @@ def _config(thread_id: str) -> Any:
     return {"configurable": {"thread_id": thread_id}}
 
 
-def _is_conversation(message: BaseMessage) -> bool:
+def _is_conversational(message: BaseMessage) -> bool:
     """Return whether a message belongs to the conversation: a person's words or an answer, not a pause or a step."""
-    said = isinstance(message, HumanMessage) or (isinstance(message, AIMessage) and not message.tool_calls)
-    return said and bool(str(message.text).strip())
+    is_spoken = isinstance(message, HumanMessage) or (isinstance(message, AIMessage) and not message.tool_calls)
+    return is_spoken and bool(str(message.text).strip())
 
 
 def _message(message: BaseMessage) -> Json:
@@ -365,7 +366,7 @@ def _message(message: BaseMessage) -> Json:
 
 
 def _pending(events: list[Json]) -> list[Json]:
-    """Return the last question."""
+    """Return the open questions."""
     waiting = next((event for event in reversed(events) if event["type"] in ("waiting", "picture")), {})
     return list(waiting.get("pending") or (waiting.get("run") or {}).get("pending") or ())
 

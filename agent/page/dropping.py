@@ -29,7 +29,7 @@ def keep_file(folder: str, name: str, content: IO[bytes]) -> str:
         written = (TEMPORARY + secrets.token_hex(8),)
         root.replace(written, content)
         try:
-            root.move(written, root.file_parts(found))  # which replaces nothing, whoever wrote there meanwhile
+            root.move(written, root.file_parts(found))  # which replaces nothing, even if that name was taken meanwhile
         finally:
             with contextlib.suppress(OSError), root.folder(()) as top:
                 os.unlink(written[0], dir_fd=top)

@@ -21,7 +21,7 @@ from donewhen.state.channels import Json
 from donewhen.state.errors import ConfigError
 
 HOST = "127.0.0.1"
-LEAVE = 1
+CLOSE_SECONDS = 1
 """Seconds that pages have to disconnect when the server ends."""
 TOKEN_BYTES = 24
 
@@ -46,18 +46,18 @@ async def serve(
 
     async with AsyncExitStack() as stack:
         agent = await open_agent(stack)
-        agent.models("triage")  # a missing key or a wrong name is said before a page is opened
+        agent.models("triage")  # a missing key or a wrong name raises before a page is opened
         listening = listen(port or known.port, or_free=not port)
         address = f"{HOST}:{listening.getsockname()[1]}"
         hosts = frozenset([address, address.replace(HOST, "localhost")])
-        if port or not known.port:  # another page of this folder may be at the port that is kept
+        if port or not known.port:  # another page of this folder may use the stored port
             known.write(listening.getsockname()[1])
         link = f"http://{address}/#token={known.token}"
         say(link)
         if browser:
             webbrowser.open(link)
         app = page(Conversations(agent, metadata), known.token, hosts)
-        config = uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=LEAVE, ws="none")
+        config = uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=CLOSE_SECONDS, ws="none")
         await uvicorn.Server(config).serve(sockets=[listening])
 
 
@@ -70,9 +70,9 @@ class Address:
     token: str
 
     @classmethod
-    def read(cls, kept: Path, folder: str) -> "Address":
-        """Read the stored address; with a new token if there is none, or others could have read it."""
-        path = kept / f"{sha256(folder.encode()).hexdigest()[:24]}.json"
+    def read(cls, state_folder: Path, folder: str) -> "Address":
+        """Return the stored address; one with a new token if none is stored, or other users could have read it."""
+        path = state_folder / f"{sha256(folder.encode()).hexdigest()[:24]}.json"
         known: Any = {}
         with contextlib.suppress(OSError, ValueError), path.open(encoding="utf-8") as file:
             mode = os.fstat(file.fileno())
@@ -96,14 +96,15 @@ class Address:
 
 
 def listen(port: int, *, or_free: bool = False) -> socket.socket:
-    """Return a socket on this port of 127.0.0.1, a free one for 0 or, with `or_free`, if it is taken. Raises
-    ConfigError.
+    """Return a socket on this port of 127.0.0.1; on a free one for port 0, and with `or_free` if the port is taken.
+
+    Raises ConfigError if the port cannot be used.
     """
     listening = socket.socket()
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listening.bind((HOST, port))
-        listening.listen()  # whoever comes before the server is ready waits
+        listening.listen()  # connections wait until the server is ready
     except OSError as error:
         listening.close()
         if or_free and port:

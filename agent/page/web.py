@@ -1,7 +1,7 @@
-"""The page's server for this machine: static files, and an API for holders of the printed link's token.
+"""The web application of the page: static files, and an API that needs the token of the printed link.
 
-The token comes in a header and never in a cookie, so no other page can use it; only requests to this host's name are
-answered, so no foreign name can be pointed at it.
+The token comes in a header and never in a cookie, so no other page can use it. Requests to other host names are
+refused, so nobody can point a foreign name here.
 """
 
 import asyncio
@@ -39,7 +39,7 @@ HEADERS = {
     "cache-control": "no-store",
 }
 HEARTBEAT = 15.0
-"""Seconds after which an idle stream sends a sign of life, so that it ends if its page has gone."""
+"""Seconds after which an idle stream sends an empty line, so that it ends if its page is gone."""
 MOST = 1_000_000
 """The most bytes of a request's body."""
 DEEPEST = 60
@@ -56,9 +56,9 @@ PageHandler = Callable[[Conversations, str, Request], Awaitable[Any]]
 def page(conversations: Conversations, token: str, hosts: frozenset[str]) -> Starlette:
     """Return the application. `hosts` are the allowed host names of requests, with the port."""
     routes = [
-        Route("/", static("page.html")),
-        *(Route(f"/{name}", static(name)) for name in STATIC),
-        Route("/api/words", words),
+        Route("/", serve_static("page.html")),
+        *(Route(f"/{name}", serve_static(name)) for name in STATIC),
+        Route("/api/words", serve_texts),
         Route("/api/about", to_handler(_about)),
         Route("/api/files", to_handler(_drop), methods=["POST"]),
         Route("/api/threads", to_handler(_threads)),
@@ -111,14 +111,14 @@ class Guard:
         return ""
 
 
-def static(name: str) -> Callable[[Request], Awaitable[Response]]:
-    """Return a file of the page."""
+def serve_static(name: str) -> Callable[[Request], Awaitable[Response]]:
+    """Return a handler that serves a file of the page."""
 
-    async def give(_: Request) -> Response:
+    async def serve(_: Request) -> Response:
         text = (files("donewhen.agent.page") / "static" / name).read_text("utf-8")
         return Response(text, media_type=f"{STATIC[name]}; charset=utf-8", headers=HEADERS)
 
-    return give
+    return serve
 
 
 def to_handler(handler: PageHandler) -> Callable[[Request], Awaitable[Response]]:
@@ -126,41 +126,41 @@ def to_handler(handler: PageHandler) -> Callable[[Request], Awaitable[Response]]
 
     async def handle(request: Request) -> Response:
         try:
-            said = await handler(request.app.state.conversations, request.path_params.get("thread", ""), request)
-            return said if isinstance(said, Response) else JSONResponse(said, headers=HEADERS)
+            result = await handler(request.app.state.conversations, request.path_params.get("thread", ""), request)
+            return result if isinstance(result, Response) else JSONResponse(result, headers=HEADERS)
         except DoneWhenError as error:
             code = 404 if isinstance(error, UnknownThread) else 409 if isinstance(error, ResumeError) else 400
-            why = {"kind": type(error).__name__, "text": str(error)}
-            return JSONResponse({"error": why}, code, headers=HEADERS)
+            problem = {"kind": type(error).__name__, "text": str(error)}
+            return JSONResponse({"error": problem}, code, headers=HEADERS)
 
     return handle
 
 
-async def words(request: Request) -> Response:
+async def serve_texts(request: Request) -> Response:
     """Return the page's texts in the first of the requested languages that has a catalogue."""
     language = known_language(*request.query_params.get("languages", "").split(","))
-    said: dict[str, Any] = {"language": language}
+    texts: dict[str, Any] = {"language": language}
     for section in ("plan", "terminal", "meter", "page"):
-        said |= catalogue(language)[section]
-    return JSONResponse(said, headers=HEADERS)
+        texts |= catalogue(language)[section]
+    return JSONResponse(texts, headers=HEADERS)
 
 
-async def _body(request: Request) -> dict[str, Any]:
+async def _read_body(request: Request) -> dict[str, Any]:
     body = b""
     async for chunk in request.stream():
         body += chunk
         if len(body) > MOST:
-            raise DoneWhenError("this is more than a page sends")
+            raise DoneWhenError(f"the body must have at most {MOST} bytes")
     try:
         value = json.loads(body)
     except (ValueError, RecursionError):
         value = None
-    if not isinstance(value, dict) or _deep(value):
+    if not isinstance(value, dict) or _is_too_deep(value):
         raise DoneWhenError(f"the body must be a JSON object, nested at most {DEEPEST} times")
     return value
 
 
-def _deep(value: Any) -> bool:
+def _is_too_deep(value: Any) -> bool:
     """Return whether more than `DEEPEST` lists and objects are nested."""
     level = [value]
     for _ in range(DEEPEST):
@@ -182,40 +182,40 @@ async def _threads(conversations: Conversations, _: str, request: Request) -> An
 
 
 async def _start(conversations: Conversations, _: str, request: Request) -> Any:
-    body = await _body(request)
+    body = await _read_body(request)
     return {"thread": await conversations.start(str(body.get("goal") or ""), body.get("thread") or None)}
 
 
 async def _answer(conversations: Conversations, thread: str, request: Request) -> Any:
-    body = await _body(request)
+    body = await _read_body(request)
     await conversations.answer(thread, str(body.get("id") or ""), body.get("answer"))
     return {}
 
 
 async def _plan_text(conversations: Conversations, thread: str, request: Request) -> Any:
-    body = await _body(request)
+    body = await _read_body(request)
     edited = {key: body.get(key) for key in ("plan", "limits")}
     return await conversations.plan_text(thread, str(body.get("id") or ""), edited)
 
 
 async def _go_on(conversations: Conversations, thread: str, request: Request) -> Any:
-    await conversations.go_on(thread, str((await _body(request)).get("steer") or "").strip())
+    await conversations.go_on(thread, str((await _read_body(request)).get("steer") or "").strip())
     return {}
 
 
 async def _tell(conversations: Conversations, thread: str, request: Request) -> Any:
-    await conversations.tell(thread, str((await _body(request)).get("text") or ""))
+    await conversations.tell(thread, str((await _read_body(request)).get("text") or ""))
     return {}
 
 
 async def _undo(conversations: Conversations, thread: str, request: Request) -> Any:
-    body = await _body(request)
+    body = await _read_body(request)
     step = str(body.get("step") or "") or None
     return await conversations.undo(thread, step, dry_run=body.get("dry_run") is not False)
 
 
 async def _rename(conversations: Conversations, thread: str, request: Request) -> Any:
-    await conversations.rename(thread, str((await _body(request)).get("title") or ""))
+    await conversations.rename(thread, str((await _read_body(request)).get("title") or ""))
     return {}
 
 
@@ -227,7 +227,7 @@ async def _delete(conversations: Conversations, thread: str, _: Request) -> Any:
 async def _drop(conversations: Conversations, _: str, request: Request) -> Any:
     """Save the body as a file of the folder; return its name."""
     if conversations.folder is None:
-        raise DoneWhenError("there is no folder to put files into")
+        raise DoneWhenError("this agent has no folder for files: start it with one")
     with tempfile.TemporaryFile() as content:
         async for chunk in request.stream():
             if content.tell() + len(chunk) > MOST_OF_FILE:
@@ -248,13 +248,13 @@ async def _observation(conversations: Conversations, thread: str, request: Reque
 
 
 async def _events(conversations: Conversations, thread: str, _: Request) -> Response:
-    """Yield events as lines of JSON, each with its number `n`; the stream stays open."""
+    """Return a stream of events as lines of JSON, each with its number `n`; it stays open."""
     events = conversations.follow(thread)
     first = await anext(events)  # an unknown thread is refused before anything is sent
-    return StreamingResponse(_lines(first, events), media_type="application/x-ndjson", headers=HEADERS)
+    return StreamingResponse(_event_lines(first, events), media_type="application/x-ndjson", headers=HEADERS)
 
 
-async def _lines(first: Numbered, events: AsyncIterator[Numbered]) -> AsyncIterator[str]:
+async def _event_lines(first: Numbered, events: AsyncIterator[Numbered]) -> AsyncIterator[str]:
     number, event = first
     while True:
         yield json.dumps({"n": number, **event}, ensure_ascii=False, default=str) + "\n"

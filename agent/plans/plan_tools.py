@@ -48,5 +48,5 @@ def plan_tools(store: PlanStore) -> list[BaseTool]:
 
 
 def _tool(verb: Callable[..., Any], effect: str) -> BaseTool:
-    """Return a method as a tool. An error is told to the model in words, and the call counts as not made."""
+    """Return a method as a tool; the model reads its errors, and a call that raises one counts as not made."""
     return StructuredTool.from_function(coroutine=verb, metadata={"effect": effect})

@@ -1,4 +1,4 @@
-"""Plans that people, code and agents keep and tick off, independent of threads and models."""
+"""Keep plans that people, code and agents tick off, independent of threads and models."""
 
 import re
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -42,16 +42,16 @@ class KeptPlan:
     steps: tuple[KeptStep, ...]
     active: bool = False
     given: int = field(default=0, repr=False)
-    """The number of ids given so far."""
+    """The number of ids that were generated so far."""
 
     @property
     def text(self) -> str:
         """Return the plan with its marks and progress, for people and models."""
-        count = {state: sum(step.status == state for step in self.steps) for state in STATES}
-        share = 100 * count["completed"] / len(self.steps)
-        said = ", ".join(f"{number} {state.replace('_', ' ')}" for state, number in count.items())
+        by_status = {state: sum(step.status == state for step in self.steps) for state in STATES}
+        share = 100 * by_status["completed"] / len(self.steps)
+        counts = ", ".join(f"{number} {state.replace('_', ' ')}" for state, number in by_status.items())
         lines = [f"{self.title} ({self.id}{', active' if self.active else ''})"]
-        lines.append(f"{count['completed']}/{len(self.steps)} steps completed ({share:.0f}%): {said}")
+        lines.append(f"{by_status['completed']}/{len(self.steps)} steps completed ({share:.0f}%): {counts}")
         for number, step in enumerate(self.steps, 1):
             lines.append(f"{number}. {MARKS[step.status]} {step.id}: {step.content}")
             lines += [f"   {line}" for line in step.notes.splitlines()]
@@ -63,7 +63,7 @@ class KeptPlan:
 
 
 class PlanStore:
-    """Create, update, list, get, set_active, mark_step, delete. Invalid changes raise PlanError, with what is valid.
+    """Kept plans in a storage. Invalid changes raise PlanError, which says what is valid.
 
     `storage` as in `Agent`; any number of processes may change the plans.
     """
@@ -74,20 +74,20 @@ class PlanStore:
     async def create(self, id: str, title: str, steps: Steps) -> KeptPlan:
         """Keep a new plan with a unique id; it becomes the active one if there is none."""
         if not _ID.fullmatch(id):
-            raise PlanError([f"{id[:60]!r} is no id of a plan: letters, digits, - and _, at most 60"])
-        async with self._alone() as store:
+            raise PlanError([f"{id[:60]!r} is not a valid id of a plan: use at most 60 letters, digits, - and _"])
+        async with self._lock() as store:
             if await store.aget(SPACE, id) is not None:
                 raise PlanError([f"there is a plan {id!r} already; update it, or take another id"])
-            plan = _with_steps(KeptPlan(id, _text("title", title), ()), steps)
-            if await _active(store) is None:
+            plan = _with_steps(KeptPlan(id, _clean_line("title", title), ()), steps)
+            if await _read_active(store) is None:
                 await store.aput(ACTIVE, "active", {"id": id}, index=False)
             return await _save(store, plan)
 
     async def update(self, id: str | None = None, *, title: str | None = None, steps: Steps | None = None) -> KeptPlan:
         """Change the title, the steps, or both. A step with the same id or content keeps its status and notes."""
-        async with self._alone() as store:
+        async with self._lock() as store:
             plan = await _read(store, id)
-            plan = plan if title is None else replace(plan, title=_text("title", title))
+            plan = plan if title is None else replace(plan, title=_clean_line("title", title))
             return await _save(store, plan if steps is None else _with_steps(plan, steps))
 
     async def get(self, id: str | None = None) -> KeptPlan:
@@ -96,8 +96,8 @@ class PlanStore:
             return await _read(store, id)
 
     async def set_active(self, id: str) -> KeptPlan:
-        """Make a plan the active one, which is used where none is named; return it."""
-        async with self._alone() as store:
+        """Make a plan the active one, which is used where no plan is named, and return it."""
+        async with self._lock() as store:
             await _read(store, id)
             await store.aput(ACTIVE, "active", {"id": id}, index=False)
             return await _read(store, id)
@@ -106,31 +106,31 @@ class PlanStore:
         self, step: int | str, status: str | None = None, notes: str | None = None, *, id: str | None = None
     ) -> KeptPlan:
         """Set the status or the notes of a step, given by its number, from 1, or its id."""
-        async with self._alone() as store:
+        async with self._lock() as store:
             plan = await _read(store, id)
-            found = _step_of(plan, step)
+            found = _find_step(plan, step)
             if status is not None and status not in STATES:
-                raise PlanError([f"{status!r} is no status of a step: use {', '.join(STATES)}"])
-            said = found.notes if notes is None else clean_text(notes.strip())
-            marked = replace(found, status=status or found.status, notes=said)
+                raise PlanError([f"{status!r} is not a status of a step: use {', '.join(STATES)}"])
+            new_notes = found.notes if notes is None else clean_text(notes.strip())
+            marked = replace(found, status=status or found.status, notes=new_notes)
             return await _save(store, replace(plan, steps=tuple(marked if s is found else s for s in plan.steps)))
 
     async def delete(self, id: str) -> None:
-        """Delete a plan; if it was the active one, there is none then."""
-        async with self._alone() as store:
+        """Delete a plan; if it was the active one, no plan is active then."""
+        async with self._lock() as store:
             await _read(store, id)
             await store.adelete(SPACE, id)
-            if await _active(store) == id:
+            if await _read_active(store) == id:
                 await store.adelete(ACTIVE, "active")
 
     async def list(self) -> list[KeptPlan]:
         """Return all plans, by id."""
         async with self._storage.reader() as (_, store):
-            items, active = await store.asearch(SPACE, limit=10_000), await _active(store)
-            return [_plan(item.value, active) for item in sorted(items, key=lambda item: item.key)]
+            items, active = await store.asearch(SPACE, limit=10_000), await _read_active(store)
+            return [_plan_of(item.value, active) for item in sorted(items, key=lambda item: item.key)]
 
     @asynccontextmanager
-    async def _alone(self) -> AsyncIterator[ThreadStore]:
+    async def _lock(self) -> AsyncIterator[ThreadStore]:
         async with self._storage.session("kept plans", patience=PATIENCE) as (_, store):
             yield store
 
@@ -139,27 +139,29 @@ def _with_steps(plan: KeptPlan, steps: Steps) -> KeptPlan:
     """Return the plan with these steps: known ones keep their status, new ones are not started."""
     if isinstance(steps, str) or not steps or len(steps) > MOST_STEPS:
         raise PlanError([f"a plan has 1 to {MOST_STEPS} steps, given as a list"])
-    given, made = plan.given, list[KeptStep]()
+    given, result = plan.given, list[KeptStep]()
     by_id, free = {step.id: step for step in plan.steps}, list(plan.steps)
     for number, item in enumerate(steps, 1):
         entry = {"content": item} if isinstance(item, str) else dict(item)
         if extra := entry.keys() - {"id", "content", "status", "notes"}:
             raise PlanError([f"step {number}: a step has id and content, not {', '.join(map(str, extra))}"])
-        content, id = _text(f"step {number}", entry.get("content")), entry.get("id")
+        content, id = _clean_line(f"step {number}", entry.get("content")), entry.get("id")
         known = by_id.get(str(id)) if id else next((step for step in free if step.content == content), None)
         if id is None and known is None:
             given += 1
             while f"s{given}" in by_id:
                 given += 1
         name = known.id if known else str(id or f"s{given}")
-        if not _ID.fullmatch(name) or any(step.id == name for step in made):
-            raise PlanError([f"step {number}: {name[:60]!r} is the id of another step, or no id; ids are unique"])
+        if not _ID.fullmatch(name) or any(step.id == name for step in result):
+            raise PlanError(
+                [f"step {number}: {name[:60]!r} is the id of another step, or not a valid id; ids are unique"]
+            )
         free = [step for step in free if step.id != name]
-        made.append(KeptStep(name, content, known.status, known.notes) if known else KeptStep(name, content))
-    return replace(plan, steps=tuple(made), given=given)
+        result.append(KeptStep(name, content, known.status, known.notes) if known else KeptStep(name, content))
+    return replace(plan, steps=tuple(result), given=given)
 
 
-def _step_of(plan: KeptPlan, step: int | str) -> KeptStep:
+def _find_step(plan: KeptPlan, step: int | str) -> KeptStep:
     if isinstance(step, str) and step.strip().isdecimal():
         step = int(step)
     if isinstance(step, int) and not isinstance(step, bool):
@@ -168,40 +170,40 @@ def _step_of(plan: KeptPlan, step: int | str) -> KeptStep:
         return plan.steps[step - 1]
     found = next((each for each in plan.steps if each.id == step), None)
     if found is None:
-        raise PlanError([f"plan {plan.id!r} has no step {step!r}: {', '.join(each.id for each in plan.steps)}"])
+        raise PlanError([f"plan {plan.id!r} has no step {step!r}; it has {', '.join(each.id for each in plan.steps)}"])
     return found
 
 
-def _text(what: str, value: Any) -> str:
+def _clean_line(what: str, value: Any) -> str:
     text = clean_text(" ".join(str(value if value is not None else "").split()))
     if not text:
         raise PlanError([f"{what} is blank"])
     return text
 
 
-async def _active(store: ThreadStore) -> str | None:
+async def _read_active(store: ThreadStore) -> str | None:
     item = await store.aget(ACTIVE, "active")
     return None if item is None else str(item.value["id"])
 
 
 async def _read(store: ThreadStore, id: str | None) -> KeptPlan:
-    active = await _active(store)
+    active = await _read_active(store)
     if id is None and active is None:
-        raise PlanError(["no plan is active: name one, or set_active it"])
+        raise PlanError(["no plan is active: name one, or make one active with set_active"])
     item = await store.aget(SPACE, id or str(active))
     if item is None:
         names = [each.key for each in await store.asearch(SPACE, limit=1000)]
         near = similar(str(id), names) or names[:10]
         known = f"there are: {', '.join(near)}" if near else "there are none"
         raise PlanError([f"there is no plan {id!r}; {known}"])
-    return _plan(item.value, active)
+    return _plan_of(item.value, active)
 
 
 async def _save(store: ThreadStore, plan: KeptPlan) -> KeptPlan:
     await store.aput(SPACE, plan.id, plan.to_dict(), index=False)
-    return replace(plan, active=await _active(store) == plan.id)
+    return replace(plan, active=await _read_active(store) == plan.id)
 
 
-def _plan(value: Mapping[str, Any], active: str | None) -> KeptPlan:
+def _plan_of(value: Mapping[str, Any], active: str | None) -> KeptPlan:
     steps = tuple(KeptStep(**step) for step in value["steps"])
     return KeptPlan(value["id"], value["title"], steps, value["id"] == active, int(value.get("given") or 0))

@@ -1,4 +1,4 @@
-"""Plans that worked, saved to start again with other values and without planning."""
+"""Save plans that worked, to start them again with other values and without planning."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -21,7 +21,7 @@ _KEY = re.compile(r"[^\W\d]\w{0,39}")
 
 
 class Text(Template):
-    """A text with `${key}` placeholders; keys are words of any script."""
+    """A text with `${key}` placeholders; keys may have letters of any script."""
 
     idpattern = _KEY.pattern
     flags = re.NOFLAG
@@ -65,20 +65,24 @@ class Templates:
         Replaces a template of the same name.
         """
         if not _NAME.fullmatch(name):
-            raise PlanError([f"{name[:60]!r} is no name of a template: letters, digits, - and _, at most 60"])
+            raise PlanError(
+                [f"{name[:60]!r} is not a valid name of a template: use at most 60 letters, digits, - and _"]
+            )
         if run.status != "completed" or not run.plan or not run.steps:
-            raise PlanError([f"only a plan that was completed is worth repeating; {run.thread_id} is {run.status}"])
+            raise PlanError([f"only a completed run with a plan becomes a template; {run.thread_id} is {run.status}"])
         values = _to_texts(parameters or {})
         plan = {key: item for key, item in run.plan.items() if key not in ("revision", "schedule")}
         for key, value in values.items():
             if not _KEY.fullmatch(key) or not value.strip():
-                raise PlanError([f"parameter {key!r} is a name with a value, such as year=2025"])
-        places = sorted(values.items(), key=lambda pair: -len(pair[1]))
-        opened = _map_texts({"goal": run.goal, "plan": plan}, lambda text: _to_template(text, places))
+                raise PlanError(
+                    [f"parameter {key!r} needs a name of letters and digits and a value, such as year=2025"]
+                )
+        longest_first = sorted(values.items(), key=lambda pair: -len(pair[1]))
+        filled = _map_texts({"goal": run.goal, "plan": plan}, lambda text: _to_template(text, longest_first))
         for key, value in values.items():
-            if f"${{{key}}}" not in str(opened):
+            if f"${{{key}}}" not in str(filled):
                 raise PlanError([f"parameter {key}: {value!r} stands nowhere in the goal or the plan"])
-        template = PlanTemplate(name, opened["goal"], opened["plan"], values, run.thread_id)
+        template = PlanTemplate(name, filled["goal"], filled["plan"], values, run.thread_id)
         async with self._storage.writer() as (_, store):
             await store.aput(SPACE, name, template.to_dict(), index=False)
         return template
@@ -116,20 +120,18 @@ async def _read(store: ThreadStore, name: str) -> PlanTemplate:
     return PlanTemplate(**item.value)
 
 
-def _place(value: str) -> re.Pattern[str]:
-    """Return a pattern for a value that stands alone, not within a longer word or number."""
-    return re.compile(rf"(?<!\w){re.escape(value)}(?!\w)")
+def _to_template(text: str, parameters: list[tuple[str, str]]) -> str:
+    """Return the text as a template: values become placeholders, dollar signs are escaped.
 
-
-def _to_template(text: str, places: list[tuple[str, str]]) -> str:
-    """Return the text as a template: values become placeholders, dollar signs are escaped."""
-    pattern = re.compile("|".join([r"\$", *(_place(value).pattern for _, value in places)]))
-    keys = {value: key for key, value in places}
+    A value is replaced where it stands alone, not within a longer word or number.
+    """
+    pattern = re.compile("|".join([r"\$", *(rf"(?<!\w){re.escape(value)}(?!\w)" for _, value in parameters)]))
+    keys = {value: key for key, value in parameters}
     return pattern.sub(lambda found: "$$" if found[0] == "$" else f"${{{keys[found[0]]}}}", text)
 
 
 def _map_texts(value: Any, change: Callable[[str], str], free: bool = False) -> Any:
-    """Return the value with its texts changed; names of steps, tools and executors only in a check's arguments."""
+    """Return the value with its texts changed; ids and names stay, but not in a check's arguments (`free`)."""
     if isinstance(value, str):
         return change(value)
     if isinstance(value, Mapping):

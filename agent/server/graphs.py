@@ -26,40 +26,49 @@ served: Config = read_config()
 set_up(served.log)
 pinned: Settings = merge_settings(read_settings({"profile": served.profile} if served.profile else {}), served.settings)
 """Settings that no client can widen."""
-_BESIDE = ("run_id", "graph_id", "assistant_id", "user_id", "__", "langgraph_", "x-", "cron_", "thread_", "checkpoint_")
+_PREFIXES = (
+    "run_id",
+    "graph_id",
+    "assistant_id",
+    "user_id",
+    "__",
+    "langgraph_",
+    "x-",
+    "cron_",
+    "thread_",
+    "checkpoint_",
+)
 """Prefixes of keys that the server adds to settings."""
 _models = ModelSource(served.model or DEMO, config=served)
 
 
 def settings_for(asked: Mapping[str, Any]) -> tuple[Settings, list[str]]:
-    """Return the client's settings within the operator's, and the names of those it does not get.
+    """Return the client's settings within the operator's, and the names of those that were not granted.
 
     Raises ConfigError for invalid values.
     """
-    asked = {key: value for key, value in asked.items() if not key.startswith(_BESIDE)}
+    asked = {key: value for key, value in asked.items() if not key.startswith(_PREFIXES)}
     kept, refused = confine_settings(pinned, asked, models=not (served.tokens or served.settings))
-    if problem := profile_problem(kept.profile, _named):
+    if problem := profile_problem(kept.profile, _all_executors):
         raise ConfigError(f"settings: {problem}")
     return kept, refused
 
 
 class RunFailed(Exception):
-    """A run of the A2A endpoint ended as failed. The task shows this name, and its history the answer."""
+    """Raised at the end of a failed run of the A2A endpoint: the task shows this name, and its history the answer."""
 
 
 class ServedGraph(CompiledStateGraph[Any, Any, Any, Any]):
-    """The graph for pages. Its settings stay within the operator's, wherever a run has its own from.
+    """The graph that the server offers, with four differences from a compiled graph.
 
-    The checkpoint that pages name is where they last looked, not always where to go on from.
-
-    After Stop, and in a second tab, a page still names the pause it showed before. Taken as time travel, as LangGraph
-    takes it, the run would begin once more from there. So an answer is for where the thread is, and so is what is
-    typed after Stop; an answer to what is not asked any more is refused. Other runs from a checkpoint travel in time.
-
-    The A2A endpoint calls a task completed unless its run raises; so a run of its that failed raises at its end.
-
-    `values` are the thread's alone: agent-chat-ui asks for the streams of subgraphs too, and draws whatever values come
-    last as the thread's, so those of a step at work would take the conversation away.
+    - Wherever a run gets its settings from, they stay within the operator's.
+    - An answer, and anything typed after Stop, continues from the head of the thread, even if the page names an older
+      checkpoint: after Stop, and in a second tab, a page still names the pause that it showed before, and LangGraph
+      would run again from there. An answer to a question that is no longer open is refused. Other runs from a
+      checkpoint are time travel.
+    - A failed run of the A2A endpoint raises at its end, because the endpoint calls any other run completed.
+    - `values` of subgraphs are not streamed: agent-chat-ui asks for them and draws the last ones as the thread's, so
+      the conversation would disappear while a step works.
     """
 
     async def astream(self, input: Any, config: RunnableConfig | None = None, **options: Any) -> AsyncIterator[Any]:
@@ -68,15 +77,14 @@ class ServedGraph(CompiledStateGraph[Any, Any, Any, Any]):
         asked = given.model_dump(exclude_unset=True) if isinstance(given, Settings) else given or {}
         options["context"], _ = settings_for({**(where.get("configurable") or {}), **asked})
         if isinstance(input, Command) and isinstance(input.resume, dict) and set(input.resume) == {"messages"}:
-            input = (
-                input.resume
-            )  # `run.start` of the event protocol (@langchain/react) makes an answer of what is typed
+            # `run.start` of the event protocol (@langchain/react) sends typed text as an answer.
+            input = input.resume
         if input is not None and where["configurable"].get("checkpoint_id"):
-            input, where = await self._up_to_date(input, where)
+            input, where = await self._choose_start(input, where)
         parts = super().astream(input, where, **options)
         async with aclosing(cast(Any, parts)):
             async for part in parts:
-                if not _of_subgraph(part, "values"):
+                if not _is_from_subgraph(part, "values"):
                     yield part
         if (where.get("metadata") or {}).get("a2a"):
             thread: RunnableConfig = {"configurable": {"thread_id": where["configurable"]["thread_id"]}}
@@ -84,22 +92,22 @@ class ServedGraph(CompiledStateGraph[Any, Any, Any, Any]):
             if outcome.get("status") == "failed":
                 raise RunFailed(outcome.get("code"))
 
-    async def _up_to_date(self, input: Any, seen: RunnableConfig) -> tuple[Any, RunnableConfig]:
-        """Return the input and its starting point: the end of the thread, or the checkpoint the page has `seen`."""
-        elsewhere = ("checkpoint_id", "checkpoint_map")
-        kept = {key: value for key, value in seen["configurable"].items() if key not in elsewhere}
-        end: RunnableConfig = {**seen, "configurable": kept}
-        head = await self.aget_state(end)
-        answers = isinstance(input, Command) and input.resume is not None
-        rests = head.interrupts or (head.values.get("outcome") and not head.next)
-        if rests and not answers:
+    async def _choose_start(self, input: Any, seen: RunnableConfig) -> tuple[Any, RunnableConfig]:
+        """Return the input and its start: the head of the thread, or the checkpoint that the page has `seen`."""
+        checkpoint_keys = ("checkpoint_id", "checkpoint_map")
+        configurable = {key: value for key, value in seen["configurable"].items() if key not in checkpoint_keys}
+        head_config: RunnableConfig = {**seen, "configurable": configurable}
+        head = await self.aget_state(head_config)
+        is_answer = isinstance(input, Command) and input.resume is not None
+        is_at_rest = head.interrupts or (head.values.get("outcome") and not head.next)
+        if is_at_rest and not is_answer:
             return input, seen
-        if answers and (asked := _pause_id(await self.aget_state(seen))) != _pause_id(head):
-            input = replace(input, resume={"answers": {asked: input.resume}})
-        return input, end
+        if is_answer and (question := _pause_id(await self.aget_state(seen))) != _pause_id(head):
+            input = replace(input, resume={"answers": {question: input.resume}})
+        return input, head_config
 
 
-def _of_subgraph(part: Any, mode: str) -> bool:
+def _is_from_subgraph(part: Any, mode: str) -> bool:
     """Return whether a stream part (namespace, mode, data) is a subgraph's. The event protocol's parts are mappings."""
     return isinstance(part, tuple) and len(part) == 3 and bool(part[0]) and part[1] == mode
 
@@ -109,15 +117,15 @@ def _pause_id(snapshot: StateSnapshot) -> str:
     return next((str(each.value.get("id")) for each in snapshot.interrupts if isinstance(each.value, dict)), "")
 
 
-def _executors_in(folder: Path | None) -> Executors:
+def _build_executors(folder: Path | None) -> Executors:
     tools = [] if folder is None else workspace_tools(folder, commands=served.commands)
     elsewhere = [*WORKSPACE_TOOLS, *unknown_names(served.profile.get("forbidden_tools") or (), tools)]
     return Executors(served.executors, tools=tools, connect=connect_executor, elsewhere=elsewhere)
 
 
-def _graph_in(folder: Path | None) -> CompiledStateGraph[Any, Any, Any, Any]:
-    """Return the graph whose tools work in `folder`; None for one without tools, for inspection."""
-    executors = _executors_in(folder)
+def _build_graph(folder: Path | None) -> CompiledStateGraph[Any, Any, Any, Any]:
+    """Return the graph whose tools work in `folder`; with None it has no tools, and serves for inspection."""
+    executors = _build_executors(folder)
     prices, secrets = Prices(served.prices).cost, served.secrets
     graph = build_graph(_models, executors=executors, prices=prices, secrets=secrets).compile()
     if served.trace:
@@ -127,23 +135,23 @@ def _graph_in(folder: Path | None) -> CompiledStateGraph[Any, Any, Any, Any]:
     return ServedGraph(**vars(graph))
 
 
-def _graph_of(user: str | None) -> CompiledStateGraph[Any, Any, Any, Any]:
+def _build_user_graph(user: str | None) -> CompiledStateGraph[Any, Any, Any, Any]:
     folder = Path(served.folder) / (user or "")
     if user:
         folder.mkdir(parents=True, exist_ok=True)
-    return _graph_in(folder)
+    return _build_graph(folder)
 
 
-_named = _executors_in(Path(served.folder))
+_all_executors = _build_executors(Path(served.folder))
 """Tools and executors by name, the same for all users."""
-settings_for({})  # what an operator pins that cannot be enforced starts nothing
-_of_users = {user: _graph_of(user) for user in served.tokens}
-_of_nobody = _graph_in(None) if served.tokens else _graph_of(None)
+settings_for({})  # raises ConfigError for pinned settings that cannot be enforced
+_graphs_by_user = {user: _build_user_graph(user) for user in served.tokens}
+_common_graph = _build_graph(None) if served.tokens else _build_user_graph(None)
 
 
-def _graph_for(config: RunnableConfig) -> CompiledStateGraph[Any, Any, Any, Any]:
+def _pick_graph(config: RunnableConfig) -> CompiledStateGraph[Any, Any, Any, Any]:
     """Return the graph in the folder of the request's user."""
-    return _of_users.get((config.get("configurable") or {}).get("langgraph_auth_user_id", ""), _of_nobody)
+    return _graphs_by_user.get((config.get("configurable") or {}).get("langgraph_auth_user_id", ""), _common_graph)
 
 
-graph: Any = _graph_for if served.tokens else _of_nobody
+graph: Any = _pick_graph if served.tokens else _common_graph

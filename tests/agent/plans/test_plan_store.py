@@ -55,7 +55,7 @@ async def test_what_cannot_be_says_what_can(store: PlanStore) -> None:
     await store.create("trip", "A trip", STEPS)
     for attempt, said in (
         (store.create("trip", "x", ["a"]), "there is a plan 'trip' already"),
-        (store.create("a b", "x", ["a"]), "no id of a plan"),
+        (store.create("a b", "x", ["a"]), "not a valid id of a plan"),
         (store.create("x", " ", ["a"]), "title is blank"),
         (store.create("x", "x", []), "1 to 500 steps"),
         (store.create("x", "x", ["a", ""]), "step 2 is blank"),
