@@ -170,7 +170,7 @@ def _find_step(plan: KeptPlan, step: int | str) -> KeptStep:
         return plan.steps[step - 1]
     found = next((each for each in plan.steps if each.id == step), None)
     if found is None:
-        raise PlanError([f"plan {plan.id!r} has no step {step!r}; it has {', '.join(each.id for each in plan.steps)}"])
+        raise PlanError([f"plan {plan.id!r} has no step {step!r}: {', '.join(each.id for each in plan.steps)}"])
     return found
 
 
