@@ -49,6 +49,8 @@ def leave(
     wrote_so_far = [*record.get("wrote", ()), *state.get("wrote", ()), *wrote]
     record["wrote"] = wrote_so_far
     record["spent"] = add(record.get("spent"), add(state.get("spent"), spent))
+    if (waiting := change.get("waiting")) and waiting["kind"] == "question":
+        record["questions"] = record.get("questions", 0) + 1
     id = state["step"]["id"]
     update: Step = {"record": record, "steps": {id: record}}
     if record["status"] in STAYS:
@@ -105,10 +107,16 @@ def approval_pause(
     return _call_pause("tool", call, state, question, options=["approve", "edit", "reject"], **more)
 
 
+def question_pause(state: Step, question: str, options: Sequence[str], **more: Any) -> Pause:
+    """Return the pause that asks people the next question of the step; `leave` counts it."""
+    record, id = state["record"], state["step"]["id"]
+    name = f"{transcript_key(id, record)}.q{record.get('questions', 0) + 1}"
+    return make_pause("question", name, question, step=id, options=options, **more)
+
+
 def relay_pause(call: FrozenCall, asked: Pause, state: Step) -> StepRecord:
     """Return the record's change with which a step waits for an answer to its executor or tool, in its words."""
-    record, id = state["record"], state["step"]["id"]
-    number, said = record.get("questions", 0) + 1, asked["question"]
+    said = asked["question"]
     if asked["kind"] == "tool":
         said = f"{call['name']}: {_permission_question(asked['tool'], state)} {said}".strip()
     if why := asked.get("unreached"):
@@ -118,9 +126,8 @@ def relay_pause(call: FrozenCall, asked: Pause, state: Step) -> StepRecord:
         its: FrozenCall = {"name": asked["tool"], "args": asked["arguments"], "position": position}
         pause: Pause = {**asked, **_call_pause("tool", its, state, said, options=asked["options"], relayed=True)}
         return {"status": "waiting", "waiting": pause}
-    name = f"{transcript_key(id, record)}.q{number}"
-    pause = {**asked, **make_pause("question", name, said, step=id, options=asked["options"], relayed=True)}
-    return {"status": "waiting", "waiting": pause, "questions": number}
+    pause = {**asked, **question_pause(state, said, asked["options"], relayed=True)}
+    return {"status": "waiting", "waiting": pause}
 
 
 def unknown_effect_pause(call: FrozenCall, state: Step, unknown: UnknownEffect) -> StepRecord:

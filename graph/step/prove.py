@@ -14,10 +14,9 @@ from donewhen.graph.events import emit, emit_charge, emit_verdicts, now
 from donewhen.graph.llm.history import observation_limit, omitted_span
 from donewhen.graph.llm.output import form_of
 from donewhen.graph.people.interjections import interjection_entries, new_interjections
-from donewhen.graph.people.pauses import make_pause
 from donewhen.graph.step.audit import Subject, audit, is_audit_due
 from donewhen.graph.step.calls import CallContext, ask_before_end, make_reading
-from donewhen.graph.step.leave import leave, send_correction
+from donewhen.graph.step.leave import leave, question_pause, send_correction
 from donewhen.graph.step.texts import known_entries, store_entry, with_whole_text
 from donewhen.graph.sync import run_aside
 from donewhen.graph.tools.hooks import END_OPTIONS
@@ -26,7 +25,6 @@ from donewhen.state.criteria import criteria_of, meets
 from donewhen.state.ledger import first_exhausted
 from donewhen.state.people.amounts import format_count
 from donewhen.state.plan.next import RESERVE
-from donewhen.state.plan.steps import transcript_key
 from donewhen.state.proof.audit import NO_DOUBT, doubts_to_send_back, findings, reasons
 from donewhen.state.proof.evidence import (
     EvidenceScope,
@@ -152,14 +150,12 @@ async def _prove(claim: StepClaim, context: CallContext) -> Step:
 
 async def _ask_hooks(proof: Proof) -> tuple[str, Pause | None]:
     """Ask the hooks whether the run may end so; return why not, or the question that a person has to answer first."""
-    context, state, record = proof.context, proof.context.state, proof.record
+    context, state = proof.context, proof.context.state
     answers = [*state.get("asked", ()), *known_entries(state)]
     verdict = await ask_before_end(context, proof.scope.result, answers, output=proof.output())
     if not verdict.question:
         return verdict.refused, None
-    id = state["step"]["id"]
-    name = f"{transcript_key(id, record)}.q{record.get('questions', 0) + 1}"
-    waiting = make_pause("question", name, verdict.question, step=id, options=END_OPTIONS)
+    waiting = question_pause(state, verdict.question, END_OPTIONS)
     refused = await context.deps.policies.refusal_of(waiting, state["goal"], context.runtime)
     return refused, None if refused else waiting
 
@@ -270,9 +266,9 @@ def _refuse(proof: Proof, bad: Sequence[Json], objections: list[str], doubted: l
 
 def _ask_person(proof: Proof, waiting: Pause) -> Step:
     """Leave with a question; the answer comes as an observation."""
-    context, questions = proof.context, proof.record.get("questions", 0) + 1
+    context = proof.context
     emit_charge(context.runtime, context.state["step"]["id"], context.spent)
-    change: StepRecord = {**_change(proof), "status": "waiting", "waiting": waiting, "questions": questions}
+    change: StepRecord = {**_change(proof), "status": "waiting", "waiting": waiting}
     messages = [_answer(proof.claim, READ_ON)]
     left = leave(context.state, context.runtime, change, messages, context.spent)
     return {"journal": context.noted, "spent": context.spent, **left}

@@ -28,9 +28,8 @@ from donewhen.graph.llm.printed import read_printed
 from donewhen.graph.llm.reply import Decision, UnusableReply, freeze_calls, read_reply
 from donewhen.graph.llm.speech import Voice
 from donewhen.graph.people.interjections import with_interjections
-from donewhen.graph.people.pauses import make_pause
 from donewhen.graph.step.calls import CallBatch, CallContext, count_silence, silence_hint
-from donewhen.graph.step.leave import leave, send_correction
+from donewhen.graph.step.leave import leave, question_pause, send_correction
 from donewhen.graph.step.texts import known_entries
 from donewhen.graph.tools.hooks import NOT_ASKED
 from donewhen.graph.tools.toolbox import Toolbox
@@ -40,7 +39,6 @@ from donewhen.state.errors import ModelError
 from donewhen.state.language.texts import known_language, primary_language
 from donewhen.state.ledger import Amounts, add, allowance_left, first_exhausted
 from donewhen.state.plan.planning import PROMOTED
-from donewhen.state.plan.steps import transcript_key
 from donewhen.state.proof.journal import find_earlier_answer
 from donewhen.state.reading.decisions import EXECUTE
 from donewhen.state.records import StepClaim, StepRecord, StepStatus
@@ -214,13 +212,11 @@ class StepRound:
 
     async def _ask_user(self, message: AIMessage, decision: Decision) -> Step:
         """Leave with a question, unless it was answered or is refused. The answer becomes the result of this call."""
-        state, record, id = self.state, self.state["record"], self.state["step"]["id"]
+        state, id = self.state, self.state["step"]["id"]
         question, options = decision.arguments["question"], decision.arguments.get("options")
         asked, seen, told = state.get("asked", ()), known_entries(state), ""
-        number = record.get("questions", 0) + 1
         more: Json = {"call": decision.id, "message_id": self.voice.message_id("ask_user.question")}
-        name = f"{transcript_key(id, record)}.q{number}"
-        waiting = make_pause("question", name, question, step=id, options=options or (), **more)
+        waiting = question_pause(state, question, options or (), **more)
         if primary_language(declared := decision.arguments.get("language")):
             waiting["language"] = known_language(declared)
         if before := find_earlier_answer(asked, question, options, step=id, seen=seen):
@@ -231,7 +227,7 @@ class StepRound:
         if told:
             messages = [message, *reply_messages(message, told)]
             return {"record": self._silent_record(), "transcript": messages, "decision": None}
-        change: StepRecord = {"status": "waiting", "waiting": waiting, "questions": number, "corrections": 0}
+        change: StepRecord = {"status": "waiting", "waiting": waiting, "corrections": 0}
         return leave(state, self.runtime, change, [message], self.spent)
 
     def _silent_record(self) -> StepRecord:
