@@ -644,6 +644,7 @@ async def _run_once(context: CallContext, gated: GatedCall, key: str, run: MakeC
         known=call.get("known"),
         attempt=call.get("attempt", ""),
         handoff=bool(call.get("delegated")),
+        keyed=tool.keyed,
     )
     log = EffectLog(
         context.runtime.store,

@@ -383,11 +383,6 @@ def check_injection(tool: BaseTool) -> None:
             )
 
 
-def takes_key(tool: BaseTool) -> bool:
-    """Return whether the tool declares an `idempotency_key`, and so promises that one key has one effect."""
-    return _declared(tool).takes_key
-
-
 @dataclass(frozen=True)
 class _Declared:
     """The arguments that a tool declares for the runtime to fill."""

@@ -27,7 +27,7 @@ from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.store.base import BaseStore, GetOp, Item, PutOp
 
 from donewhen.graph.sync import run_in_thread
-from donewhen.graph.tools.call import LIMIT, CallResult, ToolCall, call_tool, takes_key
+from donewhen.graph.tools.call import LIMIT, CallResult, ToolCall, call_tool
 from donewhen.graph.tools.rendering import render_value
 from donewhen.state.channels import Json
 from donewhen.state.ledger import Amounts
@@ -249,11 +249,8 @@ class Effect:
     """The attempt that the answer applies to."""
     handoff: bool = False
     """True if the call hands work to an agent; the words differ each time."""
-
-    @property
-    def keyed(self) -> bool:
-        """True if a second call with the same key has no second effect: the tool accepts the key, or declares it."""
-        return takes_key(self.tool) or bool((self.tool.metadata or {}).get("keyed"))
+    keyed: bool = False
+    """True if a second call with the same key has no second effect."""
 
     @property
     def content_key(self) -> str:

@@ -239,6 +239,11 @@ class KnownTool:
         return Callee.of(self.tool)
 
     @functools.cached_property
+    def keyed(self) -> bool:
+        """True if a second call with the same key has no second effect: the tool takes the key, or declares it."""
+        return self.callee.takes_key or bool((self.tool.metadata or {}).get("keyed"))
+
+    @functools.cached_property
     def terms(self) -> Counter[str]:
         """The words of the search text."""
         return Counter(terms(self.search_text))
