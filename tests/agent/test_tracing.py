@@ -1,7 +1,6 @@
 """Spans of our own by OpenTelemetry's conventions for generative AI: in memory, and at a collector on loopback."""
 
 import json
-import os
 import subprocess
 import sys
 import time
@@ -31,6 +30,7 @@ from donewhen.testing import ScriptedModel, call, finish_step, give_up, submit_p
 from tests.kit.flows import FREE, one_step
 from tests.kit.places import ROOT
 from tests.kit.screens.shell import scripted, user_in
+from tests.kit.screens.terminal import environment, piped
 from tests.kit.serving import free_port
 
 KEY = "sk-verysecretkey1234567890abcd"
@@ -248,16 +248,10 @@ def test_two_processes_tell_a_collector_one_trace(tmp_path: Path) -> None:
     plan = submit_plan([{"content": "count", "done_when": ["they are counted"], "tools": ["list_files"]}])
     work = [call("list_files", path="."), finish_step("three files", ("s1.1", "a.txt"))]
     with scripted(shell, triage=[plan], execute=[*work]), collector() as (url, traces, logs):
-        env = {**os.environ, **shell.model, "XDG_STATE_HOME": str(tmp_path / "state"), "HOME": str(tmp_path)}
-        env |= {"DONEWHEN_TRACE": "1", "OTEL_EXPORTER_OTLP_ENDPOINT": url}
-
-        def command(*words: str) -> subprocess.CompletedProcess[str]:
-            program = [sys.executable, "-c", "from donewhen.agent.cli import main; main()", *words]
-            return subprocess.run(program, env=env, cwd=tmp_path, capture_output=True, text=True, check=False)
-
-        asked = command("run", "count the files", "--dir", str(shell.work))
+        env = environment(tmp_path, **shell.model, DONEWHEN_TRACE="1", OTEL_EXPORTER_OTLP_ENDPOINT=url)
+        asked = piped("run", "count the files", "--dir", str(shell.work), env=env, cwd=tmp_path)
         assert asked.returncode == 3, asked.stderr
-        done = command("resume", "--answer", "approve", "--dir", str(shell.work))
+        done = piped("resume", "--answer", "approve", "--dir", str(shell.work), env=env, cwd=tmp_path)
         assert done.returncode == 0, done.stderr
     found = [
         span
@@ -278,7 +272,7 @@ def test_two_processes_tell_a_collector_one_trace(tmp_path: Path) -> None:
         assert words not in b"".join(traces) + told
 
 
-def test_without_the_extra_it_is_said_what_to_install() -> None:
+def test_without_the_extra_it_is_said_what_to_install(tmp_path: Path) -> None:
     """U11: one line; an agent that is not traced needs nothing of it. A wrong DONEWHEN_TRACE is named."""
     code = (
         "import sys; sys.modules['opentelemetry'] = None\n"
@@ -286,7 +280,7 @@ def test_without_the_extra_it_is_said_what_to_install() -> None:
         "Agent('demo', storage='memory:')\n"
         "Agent('demo', storage='memory:', trace=True)"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    done = piped(program=code, env=environment(tmp_path), cwd=tmp_path)
     said = "donewhen.state.errors.ConfigError: tracing needs the extra otel: pip install 'donewhen[otel]'"
     assert done.stderr.splitlines()[-1] == said
     with pytest.raises(ConfigError, match="DONEWHEN_TRACE is 'loud': use 1, or content"):
@@ -303,15 +297,14 @@ def test_without_the_extra_it_is_said_what_to_install() -> None:
         ),
     ],
 )
-def test_traces_that_go_nowhere_are_named(variables: dict[str, str], said: str) -> None:
+def test_traces_that_go_nowhere_are_named(variables: dict[str, str], said: str, tmp_path: Path) -> None:
     """U11: nothing is sent silently to nobody; what to set is said once."""
     code = (
         "from donewhen import Agent, wait\n"
         "agent = Agent('demo', storage='memory:', trace=True)\n"
         "for _ in range(2): wait(agent.start('hello'))"
     )
-    env = {**os.environ, **variables}
-    done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=False)
+    done = piped(program=code, env=environment(tmp_path, **variables), cwd=tmp_path)
     assert done.stderr.count(said) == 1, done.stderr
 
 
@@ -323,6 +316,6 @@ def test_a_missing_collector_holds_up_nobody(tmp_path: Path) -> None:
         "wait(Agent('demo', storage='memory:').start('hello'))\n"
         "print(time.time())"
     )
-    env = {**os.environ, "DONEWHEN_TRACE": "1", "OTEL_EXPORTER_OTLP_ENDPOINT": f"http://127.0.0.1:{free_port()}"}
-    done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True)
+    nowhere = {"DONEWHEN_TRACE": "1", "OTEL_EXPORTER_OTLP_ENDPOINT": f"http://127.0.0.1:{free_port()}"}
+    done = piped(program=code, env=environment(tmp_path, **nowhere), cwd=tmp_path)
     assert time.time() - float(done.stdout) < 15  # by the defaults of OpenTelemetry it would be 20

@@ -70,14 +70,14 @@ async def test_with_a_fifth_of_the_requests_failing_runs_end_right() -> None:
 @pytest.mark.parametrize("first", [0, 2], ids=["planning", "in a step"])
 async def test_lasting_errors_are_never_repeated_and_transient_ones_are(first: int) -> None:
     """F7, R01: 400, 401, 404 and their like are met once, and the user reads what happened and what to do."""
-    statuses = (*provider.LASTING, *provider.TRANSIENT)
+    statuses = (*provider.LASTING, *provider.TRANSIENT)[first // 2 :: 2]
     met = await asyncio.gather(*(provider.always(status, provider.SOON, None, first) for status in statuses))
     assert [status for status, each in zip(statuses, met, strict=True) if not provider.honest(each, status)] == []
 
 
 async def test_recorded_provider_errors_end_honestly() -> None:
-    """F7, R01: each as the answer to every request."""
-    if not (rows := provider.recorded()):
+    """F7, R01: each as the answer to every request; every third one here, all of them by `make faults`."""
+    if not (rows := provider.recorded()[::3]):
         pytest.skip("the recorded errors are not beside this repository; test_failures reads their shapes")
     met = await asyncio.gather(*(provider.replayed(row) for row in rows))
     unclear = [row["body"] for row, each in zip(rows, met, strict=True) if not provider.honest(each, row["status"])]

@@ -3,6 +3,7 @@
 Arguments, environment, folder, session and streams are the process's own, and so are its signals and its end.
 """
 
+import atexit
 import multiprocessing
 import os
 import signal
@@ -20,18 +21,21 @@ forks.set_forkserver_preload(
     [
         __name__, "donewhen.agent.agent", "donewhen.agent.cli.app", "donewhen.agent.cli.runs", "donewhen.agent.models",
         "donewhen.agent.storage.sqlite", "donewhen.agent.storage.postgres", "donewhen.agent.workspace",
-        "donewhen.graph.build", "langchain_openai", "rich.console", "tests.kit.a2a_server",
+        "donewhen.agent.workspace.data.child", "donewhen.graph.build", "duckdb", "langchain_openai", "rich.console",
+        "tests.kit.a2a_server",
         "tests.kit.storage.workers",
     ]
 )  # fmt: skip
 
 
 class CommandProcess:
-    """`donewhen WORDS` in a process, with what `subprocess.Popen` would give of it."""
+    """`donewhen WORDS`, or a program, in a process, with what `subprocess.Popen` would give of it."""
 
-    def __init__(self, *words: str, env: Mapping[str, str], cwd: Path, stdin: int, stdout: int, stderr: int) -> None:
+    def __init__(
+        self, *words: str, env: Mapping[str, str], cwd: Path, stdin: int, stdout: int, stderr: int, program: str = ""
+    ) -> None:
         streams = [Connection(os.dup(each)) for each in (stdin, stdout, stderr)]
-        self._process = forks.Process(target=_become, args=(words, dict(env), str(cwd), streams))
+        self._process = forks.Process(target=_become, args=(words, dict(env), str(cwd), streams, program))
         self._process.start()
         for each in streams:
             each.close()
@@ -61,8 +65,8 @@ class CommandProcess:
             os.kill(self.pid, number)
 
 
-def _become(words: tuple[str, ...], env: dict[str, str], cwd: str, streams: list[Connection]) -> None:
-    """Be the command: in a session of its own, with nothing of the tests."""
+def _become(words: tuple[str, ...], env: dict[str, str], cwd: str, streams: list[Connection], program: str) -> None:
+    """Be the command, or the program: in a session of its own, with nothing of the tests."""
     os.setsid()
     for number, stream in enumerate(streams):
         os.dup2(stream.fileno(), number)
@@ -77,7 +81,13 @@ def _become(words: tuple[str, ...], env: dict[str, str], cwd: str, streams: list
     sys.argv = ["donewhen", *words]
     from donewhen.agent.cli import main
 
-    main()
+    try:
+        if program:
+            exec(program, {"__name__": "__main__"})
+        else:
+            main()
+    finally:  # multiprocessing leaves this out
+        atexit._run_exitfuncs()
 
 
 def _writing(number: int, encoding: str, errors: str = "strict") -> IO[str]:

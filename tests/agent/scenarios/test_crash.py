@@ -27,7 +27,7 @@ def test_killed_around_a_tool_or_a_model_call(kind: str, folder: Path) -> None:
     A person is asked about the writes that neither a key nor a probe decides, and about nothing else.
     """
     only = [*TOOLS, "model"]
-    points = [*range(3, 41, 7)] if kind == "sqlite" else [5, 24, 38]
+    points = [3, 17, 31, 38] if kind == "sqlite" else [5, 38]
     figures = killed(folder, _storage(kind, folder), points=points, only=only)
     _assert_unharmed(figures)
     assert figures.trials == figures.deaths == len(points)
@@ -37,7 +37,7 @@ def test_killed_around_a_tool_or_a_model_call(kind: str, folder: Path) -> None:
 @pytest.mark.parametrize("kind", DATABASES)
 def test_killed_around_a_storage_operation(kind: str, folder: Path) -> None:
     """F1, R02, R05: before and after checkpoints, writes and store entries; nothing is lost, nobody asked twice."""
-    points = [2, 7, 110, 205] if kind == "sqlite" else [3, 139]
+    points = [7, 110, 205] if kind == "sqlite" else [139]
     figures = killed(folder, _storage(kind, folder), points=points, only=OPERATIONS)
     _assert_unharmed(figures)
 
@@ -46,11 +46,11 @@ def test_killed_again_while_it_recovers(folder: Path) -> None:
     """F1, R03: what a person said of the first attempt is not taken for the second one."""
     figures = killed(
         folder,
-        points=[(1, 2), (1, 1, 2), (2, 2), (3, 3)],
+        points=[(1, 1, 2), (2, 2)],
         only=["send.before", "send.inside", "send.after"],
     )
     assert figures.problems == ()
-    assert figures.asked == 7
+    assert figures.asked == 4
     _assert_unharmed(killed(folder / "drawn", points=in_a_row(2, 2)))
 
 

@@ -203,7 +203,7 @@ async def test_moved_values_are_noticed(url: str, across: str) -> None:
     with database(url) as run:
         for table, column in [*values(url), ("checkpoints", "metadata")]:
             query = f"SELECT {row(url)}, {column} FROM {table} WHERE thread_id = ? ORDER BY {row(url)}"
-            for _ in range(4):
+            for _ in range(2):
                 (to, own), (_, other) = (randoms.choice(run(query, (thread_id,))) for thread_id in ("t", source))
                 if own == other:
                     continue

@@ -451,10 +451,15 @@ def test_the_command_worker_is_stopped_and_another_goes_on(tmp_path: Path, stop:
 
 
 SERVER = """
-import os, pathlib, sys
-from mcp.server.mcpserver import MCPServer
+import json, os, pathlib, sys
 pathlib.Path(sys.argv[1], str(os.getpid())).touch()
-MCPServer("slow", log_level="ERROR").run()
+about = {"protocolVersion": "2025-06-18", "capabilities": {"tools": {}}, "serverInfo": {"name": "slow", "version": "1"}}
+answers = {"initialize": {"result": about}, "tools/list": {"result": {"tools": []}}}
+for line in sys.stdin:
+    asked = json.loads(line)
+    if "id" in asked:
+        answer = answers.get(asked["method"], {"error": {"code": -32601, "message": "unknown"}})
+        print(json.dumps({"jsonrpc": "2.0", "id": asked["id"], **answer}), flush=True)
 """
 
 

@@ -371,7 +371,7 @@ CALLS = st.one_of(
 
 
 @given(st.lists(CALLS, min_size=5, max_size=14), st.booleans())
-@settings(max_examples=25)
+@settings(max_examples=settings().max_examples // 4)
 def test_whatever_was_called_comes_back(calls: list[Any], cut: bool) -> None:
     """0071: any calls, refused ones among them, on files and folders that earlier ones left; byte by byte, and also
     where an undo was cut off in between and is begun again.

@@ -145,7 +145,7 @@ def some(share: float) -> Any:
     return examples(max_examples=int(examples().max_examples * share), phases=(Phase.reuse, Phase.generate))
 
 
-@some(0.2)
+@some(0.1)
 @given(worlds(), people(), SETTINGS)
 def test_any_run_keeps_its_limits_and_its_books(world: World, crowd: People, settings: Json) -> None:
     """X08, D03, R05: what was really spent stands in the ledger and stays within the limits and what was granted."""
@@ -156,7 +156,7 @@ def test_any_run_keeps_its_limits_and_its_books(world: World, crowd: People, set
 CUTS = st.builds(Cuts, st.lists(st.integers(1, 120), max_size=2), st.lists(st.integers(1, 25), max_size=2))
 
 
-@some(0.2)
+@some(0.1)
 @given(worlds(), people(), SETTINGS, CUTS)
 def test_cut_off_anywhere_it_keeps_its_limits_and_its_books(
     world: World, crowd: People, settings: Json, cuts: Cuts

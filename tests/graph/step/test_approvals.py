@@ -57,7 +57,7 @@ json_values = st.recursive(
 )
 
 
-@examples(max_examples=examples().max_examples // 8)
+@examples(max_examples=examples().max_examples // 12)
 @given(st.text(max_size=20), json_values)
 def test_what_ran_is_byte_for_byte_what_was_approved(text: str, extra: Any) -> None:
     """X15: whatever the arguments hold: order, unicode, numbers, nesting."""

@@ -56,13 +56,15 @@ def environment(home: Path, **more: str) -> dict[str, str]:
     return {**kept, **own, "LANGSMITH_TRACING": "false", **more}
 
 
-def piped(*words: str, env: Mapping[str, str], cwd: Path, stdin: str = "") -> subprocess.CompletedProcess[str]:
-    """The command without any terminal."""
+def piped(
+    *words: str, env: Mapping[str, str], cwd: Path, stdin: str = "", program: str = ""
+) -> subprocess.CompletedProcess[str]:
+    """The command, or a program, without any terminal."""
     with TemporaryFile() as given, TemporaryFile() as said, TemporaryFile() as errors:
         given.write(stdin.encode())
         given.seek(0)
         files = {"stdin": given.fileno(), "stdout": said.fileno(), "stderr": errors.fileno()}
-        code = CommandProcess(*words, env=env, cwd=cwd, **files).wait(SECONDS)
+        code = CommandProcess(*words, env=env, cwd=cwd, program=program, **files).wait(SECONDS)
         for file in (said, errors):
             file.seek(0)
         return subprocess.CompletedProcess(words, code, said.read().decode(), errors.read().decode())

