@@ -42,7 +42,7 @@ from donewhen.agent.storage import Storage
 from donewhen.agent.storage.store import ThreadStore
 from donewhen.agent.stream import Session
 from donewhen.agent.undo import UndoReport, check_ended, read_undoing
-from donewhen.agent.work.news import Notifier, leave_news
+from donewhen.agent.work.news import Notifier, store_notification
 from donewhen.agent.work.recorder import Recorder, recording
 from donewhen.agent.work.schedules import keep_schedule
 from donewhen.agent.work.thread_rows import (
@@ -215,7 +215,7 @@ async def write_end(store: ThreadStore, run: Run, values: Json, **change: Any) -
     if (continued := await enqueue_left_answers(store, run)) is not run:
         return continued
     row = await store.threads.get(run.thread_id) or {}
-    change["news"] = await leave_news(store, run, row, int(values.get("turn") or 1))
+    change["news"] = await store_notification(store, run, row, int(values.get("turn") or 1))
     change |= {"turn": values.get("turn", 0), "version": values.get("version", 0)}
     await write_status(store, run, row, **change)
     if run.outcome and (row.get("settings") or {}).get("when_busy") == "next_round":

@@ -1,7 +1,7 @@
 """Notifications of runs that wait, finished or failed: CloudEvents 1.0, by a signed webhook or a function.
 
-They are stored before the thread's row gets its status: a crash afterwards loses none, and a crash before is completed
-by whoever settles the thread. They are deleted once delivered.
+A notification is stored before the thread's row gets its status, so a crash loses none: after a crash before that, the
+process that settles the thread stores it. It is deleted once delivered.
 """
 
 import asyncio
@@ -38,13 +38,11 @@ SPACE = ("donewhen", "news")
 SECONDS = 10.0
 """Seconds that a webhook has to answer."""
 LEASE = 30.0
-"""Seconds that a delivery may take; other processes skip it for as long."""
+"""Seconds that a delivery may take; meanwhile other processes skip the notification."""
 HELD = 4
-"""Attempts, over half a minute, for which a notification holds back later ones of its thread."""
+"""The number of attempts, over half a minute, during which a notification delays later ones of its thread."""
 LONGEST_PAUSE, GIVE_UP = 3600.0, timedelta(days=3)
-"""The longest pause between two attempts, in seconds; and the age at which they are dropped, with an error
-in the log.
-"""
+"""The longest pause between two attempts, in seconds; and the age at which a notification is dropped and logged."""
 MOST_QUESTIONS, MOST_CHARS = 100, 2_000
 """The most questions, and the most characters of a text, in a notification."""
 _NO_KEY = (
@@ -57,7 +55,7 @@ _log = logging.getLogger("donewhen.news")
 
 @dataclass(frozen=True)
 class Webhook:
-    """An address that gets notifications, signed according to standardwebhooks.com if there is a `secret`.
+    """A URL that gets notifications, signed according to standardwebhooks.com if there is a `secret`.
 
     The secret is a key in base64, with or without `whsec_` before it. `link` is the page for the person, with
     `{thread_id}` in it. Raises ConfigError for an invalid http address, or for a secret that is not base64.
@@ -73,7 +71,7 @@ class Webhook:
         self._key()
 
     def _key(self) -> bytes:
-        """Return the key that the secret encodes. Raises ConfigError if it is none in base64."""
+        """Return the key in the secret. Raises ConfigError if it is not base64."""
         text = self.secret.removeprefix("whsec_")
         try:
             key = base64.b64decode(text + "=" * (-len(text) % 4), validate=True)
@@ -96,10 +94,10 @@ class Webhook:
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    """Refuses redirects, because the message is only for the configured address."""
+    """Refuses redirects, because the notification is only for the configured URL."""
 
     def redirect_request(self, *_: object) -> None:
-        """Follow nothing."""
+        """Return None, so that the redirect is not followed."""
 
 
 def _post(request: urllib.request.Request) -> None:
@@ -111,21 +109,21 @@ def _post(request: urllib.request.Request) -> None:
 
 
 Notify: TypeAlias = str | Webhook | Callable[[Json], Awaitable[None] | None]
-"""An address, a `Webhook`, or a function, async or not, of a CloudEvent; an exception causes a retry."""
+"""A URL, a `Webhook`, or a function that takes a CloudEvent, async or not; an exception causes a retry."""
 
 
 def notify_of(config: Config) -> Webhook | None:
-    """Return the webhook of the environment."""
+    """Return the webhook that the environment names; None if it names none."""
     return Webhook(config.notify, config.notify_secret, config.link) if config.notify else None
 
 
-async def leave_news(store: ThreadStore, run: Run, row: Mapping[str, object], turn: int) -> str | None:
+async def store_notification(store: ThreadStore, run: Run, row: Mapping[str, object], turn: int) -> str | None:
     """Store the notification of a run's current state, if it has any; return its id."""
     if not row.get("notify") or run.status in ("running", "queued"):
         return None
     about = [run.thread_id, turn, run.status, [pause["id"] for pause in run.pending]]
     id = hashlib.sha256(json.dumps(about).encode()).hexdigest()[:32]
-    if row.get("news") == id:  # an answer was not taken: the same is still asked
+    if row.get("news") == id:  # an answer was not accepted, and the same question is still open
         return None
     data: Json = {"thread_id": run.thread_id, "status": run.status, "goal": run.goal[:MOST_CHARS]}
     if run.pending:
@@ -134,19 +132,19 @@ async def leave_news(store: ThreadStore, run: Run, row: Mapping[str, object], tu
     elif run.outcome:
         data |= {"code": run.outcome["code"], "answer": run.answer[:MOST_CHARS]}
     kind = "waiting" if run.pending else "failed" if run.status == "failed" else "finished"
-    await _keep(store, row, id, kind, data)
+    await _store_event(store, row, id, kind, data)
     return id
 
 
-async def leave_failure(store: ThreadStore, thread_id: str, row: Mapping[str, object], problem: str) -> None:
-    """Record that workers gave up on a run, and leave it to a person."""
+async def store_failure(store: ThreadStore, thread_id: str, row: Mapping[str, object], problem: str) -> None:
+    """Store the notification that workers gave up on a run and left it to a person."""
     if row.get("notify"):
         id = hashlib.sha256(f"{thread_id}\n{row.get('updated')}\n{problem}".encode()).hexdigest()[:32]
         data = {"thread_id": thread_id, "status": "running", "goal": str(row.get("goal") or ""), "problem": problem}
-        await _keep(store, row, id, "failed", data)
+        await _store_event(store, row, id, "failed", data)
 
 
-async def _keep(store: ThreadStore, row: Mapping[str, object], id: str, kind: str, data: Json) -> None:
+async def _store_event(store: ThreadStore, row: Mapping[str, object], id: str, kind: str, data: Json) -> None:
     event = {
         "specversion": "1.0",
         "id": id,
@@ -166,13 +164,13 @@ class Notifier:
     def __init__(self, storage: Storage, queue: str, notify: Notify, secrets: Sequence[str] = ()) -> None:
         self.queue = queue
         self._storage, self._secrets = storage, secrets
-        self._tell = Webhook(notify) if isinstance(notify, str) else notify
-        if not callable(self._tell):
+        self._notify = Webhook(notify) if isinstance(notify, str) else notify
+        if not callable(self._notify):
             raise ConfigError(f"notify: an address, a Webhook or a function, not {type(notify).__name__}")
         self._task: asyncio.Task[None] | None = None
         self._again = False
         self._has_news = False
-        """True if a run ended or paused here; for news that other processes left, `aclose` does not wait."""
+        """True if a run ended or paused here; `aclose` does not wait for notifications that other processes left."""
         self._lock = asyncio.Lock()
 
     def wake(self, *, left: bool = False) -> None:
@@ -201,7 +199,7 @@ class Notifier:
             try:
                 pause = await self.deliver()
             except StorageError as error:
-                _log.warning("News cannot be read: %s", error)
+                _log.warning("notifications cannot be read: %s", error)
                 pause = LEASE
             if pause is None and not self._again:
                 return
@@ -210,9 +208,9 @@ class Notifier:
     async def deliver(self) -> float | None:
         """Deliver what is due, oldest first; return the seconds until the next, or None if there is none."""
         async with self._lock:
-            return await self._deliver_all()
+            return await self._deliver_due()
 
-    async def _deliver_all(self) -> float | None:
+    async def _deliver_due(self) -> float | None:
         async with self._storage.reader() as (_, store):
             items = await store.asearch((*SPACE, self.queue), limit=1_000)
         now, dues, held = now_text(), list[str](), set[str]()
@@ -229,25 +227,35 @@ class Notifier:
         first = datetime.fromisoformat(min(dues)) - datetime.now(UTC)
         return max(first.total_seconds(), 0.0)
 
-    async def _deliver(self, id: str, kept: Json) -> str | None:
+    async def _deliver(self, id: str, record: Json) -> str | None:
         """Deliver one; return when to retry, or None if it is done."""
-        await self._write(id, {**kept, "due": now_text(LEASE)})
-        event = map_texts(kept["event"], lambda text: conceal(text, self._secrets))
+        await self._write(id, {**record, "due": now_text(LEASE)})
+        event = map_texts(record["event"], lambda text: conceal(text, self._secrets))
         try:
             async with asyncio.timeout(LEASE):
-                said = self._tell(event) if is_async(self._tell) else await run_in_thread(partial(self._tell, event))
-                if inspect.isawaitable(said):
-                    await said
+                result = (
+                    self._notify(event) if is_async(self._notify) else await run_in_thread(partial(self._notify, event))
+                )
+                if inspect.isawaitable(result):
+                    await result
         except Exception as error:
             age = datetime.now(UTC) - datetime.fromisoformat(event["time"])
-            gone = isinstance(error, urllib.error.HTTPError) and error.code == 410
-            if not gone and age < GIVE_UP:
-                tries = int(kept["tries"]) + 1
-                _log.warning("News %s of %s: %s: %s", id, event["subject"], type(error).__name__, error)
+            is_gone = isinstance(error, urllib.error.HTTPError) and error.code == 410
+            if not is_gone and age < GIVE_UP:
+                tries = int(record["tries"]) + 1
+                _log.warning(
+                    "notification %s of thread %s failed and is retried: %s: %s",
+                    id,
+                    event["subject"],
+                    type(error).__name__,
+                    error,
+                )
                 due = now_text(min(2.0**tries, LONGEST_PAUSE))
-                await self._write(id, {**kept, "tries": tries, "due": due})
+                await self._write(id, {**record, "tries": tries, "due": due})
                 return due
-            _log.error("News %s of %s are dropped: %s: %s", id, event["subject"], type(error).__name__, error)
+            _log.error(
+                "notification %s of thread %s is dropped: %s: %s", id, event["subject"], type(error).__name__, error
+            )
         await self._write(id, None)
         return None
 

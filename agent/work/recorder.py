@@ -1,7 +1,7 @@
-"""Record, beside a thread, everything that its runs got from outside, so that they can be replayed.
+"""Record everything that the runs of a thread get from outside, so that they can be replayed.
 
-Recorded are requests, replies of models, results and questions of tools and executors, answers and interjections of
-people, decisions of hooks, and audits, undos and cancellations.
+These are requests, replies of models, results and questions of tools and executors, answers and interjections of
+people, decisions of hooks, and audits, undos and cancellations. The store of the thread keeps them.
 """
 
 import hashlib
@@ -60,7 +60,7 @@ async def _read_items(store: BaseStore, thread_id: str) -> list[Any]:
 
 
 def plain_message(message: BaseMessage) -> Json:
-    """Return what a model reads in a message, or said in a reply: text and calls."""
+    """Return the type, the text and the calls of a message."""
     plain: Json = {"type": message.type, "text": str(message.text)}
     if isinstance(message, AIMessage) and (calls := [*message.tool_calls, *message.invalid_tool_calls]):
         plain["calls"] = [{key: call.get(key) for key in ("name", "args", "id", "error")} for call in calls]
@@ -80,7 +80,7 @@ class Recorder(AsyncCallbackHandler):
         self._store, self._thread_id = store, thread_id
         self._asked: dict[UUID, list[Json]] = {}
         self._calls: dict[UUID, str] = {}
-        """The observations of the calls of tools that are under way."""
+        """The observations of the tool calls in progress."""
         self._known: set[str] = set()
         self._heard: set[tuple[str, str]] = set()
 
@@ -90,14 +90,14 @@ class Recorder(AsyncCallbackHandler):
         await self._store.aput(_space(self._thread_id), f"{time.time_ns():020}", row, index=False)
 
     async def begin(self, turn: int, request: Request, executors: Executors, models: Json) -> None:
-        """Write how a request begins; a beginning that a crash cut off is deleted."""
+        """Write the start of a request; delete the rows of one that a crash cut off."""
         items = await _read_items(self._store, self._thread_id)
         cut = next((n for n, item in enumerate(items) if item.value.get("turn") == turn), len(items))
         for item in items[cut:]:
             await self._store.adelete(item.namespace, item.key)
         cards, toolbox = await executors.cards(), executors.toolbox
         known = {
-            name: {"description": card.description, "skills": list(card.skills), **_about_executor(executors[name])}
+            name: {"description": card.description, "skills": list(card.skills), **_describe_executor(executors[name])}
             for name, card in cards.items()
         }
         tools = [{**describe_tool(toolbox, name), "private": name in executors.private} for name in toolbox]
@@ -106,13 +106,13 @@ class Recorder(AsyncCallbackHandler):
         await self.write("start", turn=turn, **given, tools=tools, executors=known)
 
     async def end(self, snapshot: StateSnapshot) -> None:
-        """Write what the tools of a request returned, and how it ended if it did; only once for the same end."""
+        """Write the results of a request's tools, and its end if it has ended, unless they are written already."""
         rows = [item.value for item in await _read_items(self._store, self._thread_id)]
-        for row in await _rows_of_end(self._store, self._thread_id, snapshot, _rows_of_last(rows)):
+        for row in await _missing_rows(self._store, self._thread_id, snapshot, _last_request(rows)):
             await self.write(**row)
 
     async def go_on(self, command: Any, asked: Sequence[Mapping[str, Any]], settings: Settings | None) -> None:
-        """Write what a stopped or waiting run goes on with: an answer, or the words of `steer`."""
+        """Write what continues a stopped or waiting run: an answer, or the words of `steer`."""
         changed = {"settings": settings.model_dump(mode="json", exclude_unset=True)} if settings else {}
         if isinstance(command, Command) and isinstance(command.resume, Mapping):
             question = {key: asked[0].get(key) for key in ("kind", "step", "question")}
@@ -122,7 +122,7 @@ class Recorder(AsyncCallbackHandler):
             await self.write("steer", text=command["messages"][-1].text, **changed)
 
     async def hear(self, place: str, said: list[Json]) -> list[Json]:
-        """Write what the user said to a working run, where it is read for the first time."""
+        """Write the interjections that this place reads for the first time; return all of them."""
         new = [row for row in said if (place, row["key"]) not in self._heard]
         self._heard |= {(place, row["key"]) for row in new}
         if new:
@@ -138,18 +138,18 @@ class Recorder(AsyncCallbackHandler):
         metadata: dict[str, Any] | None = None,
         **_: Any,
     ) -> None:
-        """Remember what a model is asked; not what tools and executors ask, which do not work in a replay."""
+        """Remember the prompt; those of tools and executors are left out, which a replay does not run."""
         if OBSERVATION not in (metadata or {}):
             self._asked[run_id] = [plain_message(message) for message in messages[0]]
 
     async def on_llm_error(self, error: BaseException, *, run_id: UUID, **_: Any) -> None:
-        """Write that a model did not reply, unless the caller was cut off."""
+        """Write the error of a model, unless the call was cancelled."""
         if (asked := self._asked.pop(run_id, None)) is not None and isinstance(error, Exception):
             found = classify(error)
             await self._write_reply(asked, error={"code": found.code, "text": str(found)})
 
     async def on_llm_end(self, response: LLMResult, *, run_id: UUID, **_: Any) -> None:
-        """Write request and reply."""
+        """Write the prompt and the reply."""
         generation = response.generations[0][0] if response.generations and response.generations[0] else None
         asked = self._asked.pop(run_id, None)
         if asked is None or not isinstance(generation, ChatGeneration) or not isinstance(generation.message, AIMessage):
@@ -160,7 +160,7 @@ class Recorder(AsyncCallbackHandler):
         await self._write_reply(asked, reply=said)
 
     async def _write_reply(self, asked: list[Json], **facts: Json) -> None:
-        """Write a request to a model and what came of it; each message of a conversation once."""
+        """Write a prompt with its reply or error; each message of a conversation is stored once."""
         named = {_digest(message): message for message in asked}
         new = {key: message for key, message in named.items() if key not in self._known}
         self._known |= new.keys()
@@ -169,13 +169,13 @@ class Recorder(AsyncCallbackHandler):
     async def on_tool_start(
         self, serialized: Any, input_str: str, *, run_id: UUID, metadata: dict[str, Any] | None = None, **_: Any
     ) -> None:
-        """Remember which observation a call is for; a tool that a tool calls has none of its own."""
+        """Remember the observation of a call; a tool that is called by a tool has none of its own."""
         id = (metadata or {}).get(OBSERVATION)
         if id and id not in self._calls.values():
             self._calls[run_id] = str(id)
 
     async def on_tool_end(self, output: Any, *, run_id: UUID, **_: Any) -> None:
-        """Write what an executor asks."""
+        """Write the questions of an executor."""
         id = self._calls.pop(run_id, None)
         artifact = getattr(output, "artifact", None)
         if id and isinstance(artifact, Mapping) and artifact.get("asks") and "first" in artifact:
@@ -183,7 +183,7 @@ class Recorder(AsyncCallbackHandler):
             await self.write("asks", observation=id, asks=asks)
 
     async def on_tool_error(self, error: BaseException, *, run_id: UUID, **_: Any) -> None:
-        """Write what a tool asks."""
+        """Write the questions of a tool."""
         id = self._calls.pop(run_id, None)
         if id and isinstance(error, GraphInterrupt) and error.args and error.args[0]:
             asks = [{"id": str(one.id), "value": interrupt_value(one)} for one in error.args[0]]
@@ -213,18 +213,18 @@ def describe_tool(toolbox: Toolbox, name: str) -> Json:
     return {**described, "effect": known.effect, "metadata": kept, "users_text": known.users_text}
 
 
-def _about_executor(one: Executor) -> Json:
+def _describe_executor(one: Executor) -> Json:
     tools = None if one.tools is None else [tool.name for tool in own_tools(one)]
     kind = "remote" if one.remote else "alone" if one.works_alone else ""
     return {"kind": kind, "tools": tools, **{key: getattr(one, key) for key in ("profile", "passthrough")}}
 
 
 def describe_models(models: ModelSource, cost: PriceOf, settings: Settings) -> Json:
-    """Return, by role, what of a model decides how it is worked with; its prices only where money is limited."""
+    """Return, by role, the facts about a model that influence a run; its prices only if a limit is in dollars."""
     priced = settings.limits.cost_usd is not None or settings.step_limits.cost_usd is not None
     known: Json = {}
     for role in ROLES:
-        with suppress(DoneWhenError):  # a model that cannot be made is reported when it is asked
+        with suppress(DoneWhenError):  # a model that cannot be made raises when it is called
             model = models(role, settings.models.get(role))
             name = model_name(model)
             known[role] = {"name": name, "profile": dict(getattr(model, "profile", None) or {})}
@@ -243,21 +243,21 @@ def _rates_of(cost: PriceOf, name: str) -> Json:
 
 
 def record_hooks(hooks: Hooks) -> Hooks:
-    """Return hooks that decide alike; while a run is recorded, what they decide is written down."""
+    """Return hooks that decide the same, and record their decisions while a run is recorded."""
 
-    def recorded(moment: str, number: int, hook: Any) -> Any:
+    def record(moment: str, number: int, hook: Any) -> Any:
         @wraps(hook)
         async def decide(about: Any) -> Any:
-            said = await call_hook(hook, about)
+            result = await call_hook(hook, about)
             if recorder := recording.get():
-                decision = {"type": type(said).__name__, **vars(said)} if said else None
+                decision = {"type": type(result).__name__, **vars(result)} if result else None
                 await recorder.write("decision", hook=decision_key(moment, number, about), decision=decision)
-            return said
+            return result
 
         return decide
 
     each = {field.name: getattr(hooks, field.name) for field in fields(hooks)}
-    return Hooks(**{moment: [recorded(moment, n, hook) for n, hook in enumerate(all)] for moment, all in each.items()})
+    return Hooks(**{moment: [record(moment, n, hook) for n, hook in enumerate(all)] for moment, all in each.items()})
 
 
 def decision_key(moment: str, number: int, about: Any) -> Json:
@@ -269,14 +269,16 @@ def decision_key(moment: str, number: int, about: Any) -> Json:
 # The recording of a thread -------------------------------------------------------------------------------------------
 
 
-def _rows_of_last(rows: Sequence[Json]) -> list[Json]:
+def _last_request(rows: Sequence[Json]) -> list[Json]:
     """Return the rows of the last request."""
     starts = [n for n, row in enumerate(rows) if row["kind"] == "start"]
     return list(rows[starts[-1] :]) if starts else []
 
 
-async def _rows_of_end(store: BaseStore, thread_id: str, snapshot: StateSnapshot, before: Sequence[Json]) -> list[Json]:
-    """Return the rows of a request's end that are missing: results, background, and the end itself."""
+async def _missing_rows(
+    store: BaseStore, thread_id: str, snapshot: StateSnapshot, before: Sequence[Json]
+) -> list[Json]:
+    """Return the rows of a request that are not written yet: results, background, and the end."""
     rows: list[Json] = []
     values = snapshot.values
     if not before or before[0]["turn"] != values.get("turn"):
@@ -295,7 +297,7 @@ async def _rows_of_end(store: BaseStore, thread_id: str, snapshot: StateSnapshot
 
 
 def without_moments(text: str, outcome: Mapping[str, Any], plan: Mapping[str, Any] | None) -> str:
-    """Return the answer of a run without the times that it names if it made a schedule: they follow from its day."""
+    """Return the answer of a run; if it made a schedule, without the times in it, which depend on the day."""
     if outcome["code"] != "scheduled" or not plan or not plan.get("schedule"):
         return text
     confirmed = datetime.fromisoformat(outcome["receipt"]["approvals"][-1]["at"])
@@ -314,9 +316,9 @@ async def collect_rows(storage: Storage, thread_id: str, snapshot: StateSnapshot
     """Return all rows of a thread whose last request has ended. Raises ConfigError."""
     async with storage.reader() as (_, store):
         rows = [dict(item.value) for item in await _read_items(store, thread_id)]
-        last = _rows_of_last(rows)
+        last = _last_request(rows)
         if not any(row["kind"] == "end" for row in last):
-            rows += await _rows_of_end(store, thread_id, snapshot, last)
+            rows += await _missing_rows(store, thread_id, snapshot, last)
     values = snapshot.values
     turns = [row["turn"] for row in rows if row["kind"] == "start"]
     if not turns or turns[-1] != values.get("turn", 1) or not values.get("outcome"):
@@ -325,13 +327,13 @@ async def collect_rows(storage: Storage, thread_id: str, snapshot: StateSnapshot
         )
     if turns != [*range(1, len(turns) + 1)]:
         raise ConfigError(
-            f"thread {thread_id} had requests that were not recorded, and they are in its prompts: record a new thread"
+            f"thread {thread_id} had requests that were not recorded, and its prompts contain them: record a new thread"
         )
     return [{"kind": "recording", "version": VERSION}, *rows]
 
 
 def save_rows(rows: Sequence[Json], path: str | Path, change: Callable[[str], str] | None = None) -> None:
-    """Write a recording, a row a line, without credentials; `change` then goes over every text in it."""
+    """Write a recording, one row a line, without credentials; `change` is then applied to every text."""
     redacted = (map_texts(row, redact) for row in rows)
     lines = (json.dumps(map_texts(row, change) if change else row, ensure_ascii=False) for row in redacted)
     Path(path).write_text("".join(f"{line}\n" for line in lines), "utf-8")

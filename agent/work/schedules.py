@@ -1,6 +1,6 @@
 """Confirmed schedules, each with its plan and approval, and their runs.
 
-A run's thread is named after schedule and moment, so no moment runs twice, with any number of workers.
+A run's thread is named after its schedule and time, so no time runs twice, with any number of workers.
 """
 
 import hashlib
@@ -27,11 +27,11 @@ from donewhen.state.settings import stored_settings
 
 SPACE = ("donewhen_schedules",)
 GRACE = timedelta(minutes=5)
-"""The time after its moment from which a run counts as missed."""
+"""How late a run may start before it counts as missed."""
 MOST_MOMENTS = 10_000
-"""The most moments examined at once; the next look continues from there."""
+"""The most times examined at once; the next poll continues from there."""
 KEPT = 10
-"""The most skipped moments that are remembered."""
+"""The most skipped times that are stored."""
 PATIENCE = 10.0
 
 
@@ -48,7 +48,7 @@ class ScheduleInfo:
     """The same in words."""
     status: Literal["active", "paused"]
     next_runs: list[str]
-    """The next three moments, ISO 8601; [] while it is paused."""
+    """The next three times, ISO 8601; [] while it is paused."""
     thread_id: str
     """The thread in which it was confirmed."""
     confirmed: str
@@ -59,7 +59,7 @@ class ScheduleInfo:
     last: Json | None = None
     """The last run: `at`, `thread_id`."""
     skipped: list[Json] = field(default_factory=list)
-    """The last moments without a run: `at`, `why`."""
+    """The last times without a run: `at`, `why`."""
 
     def to_dict(self) -> Json:
         """Return all fields by name, in plain JSON."""
@@ -97,7 +97,7 @@ async def keep_schedule(store: ThreadStore, run: Run) -> None:
 
 
 def due_moment(row: Mapping[str, Any], now: datetime, *, busy: bool) -> tuple[datetime | None, Json]:
-    """Return the moment to run now, if any, and the row's changes; `busy`: the previous run has not ended. Pure."""
+    """Return the time to run for now, if any, and the row's changes; `busy`: the previous run has not ended."""
     seen, start = datetime.fromisoformat(row["seen"]), datetime.fromisoformat(row["confirmed"])
     past = takewhile(lambda moment: moment <= now, occurrences(row["schedule"], seen, start))
     due, policy = [*islice(past, MOST_MOMENTS)], row["schedule"].get("missed") or "once"
@@ -107,15 +107,15 @@ def due_moment(row: Mapping[str, Any], now: datetime, *, busy: bool) -> tuple[da
         return (None, {}) if busy else (due[0], {"seen": _iso(due[0])})
     last, skipped = due[-1], [(moment, "missed") for moment in due[-KEPT - 1 : -1]]
     if len(due) == MOST_MOMENTS or (policy == "skip" and now - last > GRACE):
-        return None, _past(row, last, [*skipped, (last, "missed")])
+        return None, _skip_to(row, last, [*skipped, (last, "missed")])
     if busy:
-        return None, _past(row, last, [*skipped, (last, "the run before had not ended")])
-    return last, _past(row, last, skipped)
+        return None, _skip_to(row, last, [*skipped, (last, "the run before had not ended")])
+    return last, _skip_to(row, last, skipped)
 
 
-def _past(row: Mapping[str, Any], last: datetime, skipped: list[tuple[datetime, str]]) -> Json:
-    said = [*(row.get("skipped") or ()), *({"at": _iso(moment), "why": why} for moment, why in skipped)]
-    return {"seen": _iso(last), "skipped": said[-KEPT:]}
+def _skip_to(row: Mapping[str, Any], last: datetime, skipped: list[tuple[datetime, str]]) -> Json:
+    all_skipped = [*(row.get("skipped") or ()), *({"at": _iso(moment), "why": why} for moment, why in skipped)]
+    return {"seen": _iso(last), "skipped": all_skipped[-KEPT:]}
 
 
 def _iso(moment: datetime) -> str:
@@ -131,29 +131,31 @@ class Schedules:
     async def show(self, id: str) -> ScheduleInfo:
         """Return one schedule, by its id."""
         async with self._storage.reader() as (_, store):
-            return _info(await _row(store, id))
+            return _info(await _read_row(store, id))
 
     async def pause(self, id: str) -> ScheduleInfo:
-        """Pause it until it is resumed; a working run continues."""
+        """Pause a schedule until it is resumed; a working run continues."""
         return await self._change(id, paused=True)
 
     async def resume(self, id: str) -> ScheduleInfo:
-        """Continue from now on; moments that passed are not made up for."""
+        """Continue a schedule from now on; times that passed meanwhile are not run."""
         return await self._change(id, paused=False, seen=_iso(datetime.now(UTC)))
 
     async def delete(self, id: str) -> None:
-        """Delete it; the threads of its runs are kept."""
-        async with self._alone(id) as store:
-            await _row(store, id)
+        """Delete a schedule; the threads of its runs are kept."""
+        async with self._lock(id) as store:
+            await _read_row(store, id)
             await store.adelete(SPACE, id)
 
     async def run(self, id: str) -> str:
-        """Run it once now, in addition, and return the thread's id. Refused while a run of it is open."""
-        async with self._alone(id) as store:
-            row = await _row(store, id)
-            if await _busy(store, row):
-                raise ScheduleError(f"schedule {id} is at work or waits in thread {row['last']['thread_id']}")
-            return await self._begin(store, row, datetime.now(UTC), {})
+        """Run a schedule once more now; return the thread's id. Raises ScheduleError while a run of it is open."""
+        async with self._lock(id) as store:
+            row = await _read_row(store, id)
+            if await _is_busy(store, row):
+                raise ScheduleError(
+                    f"schedule {id} is at work or waits in thread {row['last']['thread_id']}: end that run first"
+                )
+            return await self._submit_run(store, row, datetime.now(UTC), {})
 
     async def start_due(
         self, queue: str, now: datetime | None = None, *, store: ThreadStore | None = None
@@ -165,37 +167,35 @@ class Schedules:
         if store is None:
             async with self._storage.reader() as (_, store):
                 return await self.start_due(queue, now, store=store)
-        now, begun = now or datetime.now(UTC), []
-        rows = [row for row in await _rows(store) if row["queue"] == queue and not row["paused"]]
+        now, started = now or datetime.now(UTC), []
+        rows = [row for row in await _read_rows(store) if row["queue"] == queue and not row["paused"]]
         for row in rows:
             if due_moment(row, now, busy=False) == (None, {}):
                 continue
             try:
-                async with self._alone(row["id"], patience=0.0) as store:
-                    row = await _row(store, row["id"])
-                    moment, change = due_moment(row, now, busy=await _busy(store, row))
+                async with self._lock(row["id"], patience=0.0) as store:
+                    row = await _read_row(store, row["id"])
+                    moment, change = due_moment(row, now, busy=await _is_busy(store, row))
                     if row["paused"]:
                         continue
                     if moment is not None:
-                        begun.append(await self._begin(store, row, moment, change))
+                        started.append(await self._submit_run(store, row, moment, change))
                     elif change:
                         await _write(store, {**row, **change})
             except (ThreadBusy, ScheduleError):
-                continue  # another worker is at it, or it was deleted
-        return begun
+                continue  # another worker has it, or it was deleted
+        return started
 
-    async def _begin(self, store: ThreadStore, row: Json, moment: datetime, change: Json) -> str:
-        """Submit the run of a moment, then record that. After an interruption it is submitted again, under
-        the same id.
-        """
+    async def _submit_run(self, store: ThreadStore, row: Json, moment: datetime, change: Json) -> str:
+        """Submit the run of a time, then record it; after an interruption, the same id is submitted again."""
         at = _iso(moment)
         thread_id = f"{row['id']}-{moment.astimezone(UTC):%Y%m%dT%H%M%SZ}"
         when = moments_text([moment.isoformat(timespec="minutes")])
-        said = f"{row['goal']}\n\n(This is the run of {when}. That it is repeated is taken care of.)"
+        goal = f"{row['goal']}\n\n(This is the run of {when}. That it is repeated is taken care of.)"
         plan = {"plan": row["plan"], "approved": row["plan"]["revision"]}
         metadata = {**row["metadata"], "schedule": row["id"]}
         settings = stored_settings(row["settings"])
-        request = Request([HumanMessage(said, id=thread_id)], settings, metadata, row["owner"], plan)
+        request = Request([HumanMessage(goal, id=thread_id)], settings, metadata, row["owner"], plan)
         async with self._storage.session(thread_id) as (_, own):
             if await own.threads.get(thread_id) is None:
                 await enqueue(own, thread_id, row["queue"], request)
@@ -203,29 +203,29 @@ class Schedules:
         return thread_id
 
     async def _change(self, id: str, **change: Any) -> ScheduleInfo:
-        async with self._alone(id) as store:
-            row = {**await _row(store, id), **change}
+        async with self._lock(id) as store:
+            row = {**await _read_row(store, id), **change}
             await _write(store, row)
             return _info(row)
 
     async def list(self, *, owner: str | None = None) -> list[ScheduleInfo]:
         """Return all schedules, or those of one owner, in the order of their confirmation."""
         async with self._storage.reader() as (_, store):
-            rows = await _rows(store)
+            rows = await _read_rows(store)
         return [_info(row) for row in rows if owner is None or row["owner"] == owner]
 
     @asynccontextmanager
-    async def _alone(self, id: str, patience: float = PATIENCE) -> AsyncIterator[ThreadStore]:
+    async def _lock(self, id: str, patience: float = PATIENCE) -> AsyncIterator[ThreadStore]:
         async with self._storage.session(f"schedule {id}", patience=patience) as (_, store):
             yield store
 
 
-async def _rows(store: ThreadStore) -> list[Json]:
+async def _read_rows(store: ThreadStore) -> list[Json]:
     items = await store.asearch(SPACE, limit=10_000)
     return sorted((dict(item.value) for item in items), key=lambda row: (row["confirmed"], row["id"]))
 
 
-async def _row(store: ThreadStore, id: str) -> Json:
+async def _read_row(store: ThreadStore, id: str) -> Json:
     item = await store.aget(SPACE, id)
     if item is None:
         raise ScheduleError(f"there is no schedule {id!r}")
@@ -236,7 +236,7 @@ async def _write(store: ThreadStore, row: Json) -> None:
     await store.aput(SPACE, row["id"], row, index=False)
 
 
-async def _busy(store: ThreadStore, row: Json) -> bool:
+async def _is_busy(store: ThreadStore, row: Json) -> bool:
     last = await store.threads.get(row["last"]["thread_id"]) if row["last"] else None
     return bool(last) and (last or {}).get("status") in OPEN
 

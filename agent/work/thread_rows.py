@@ -1,7 +1,7 @@
-"""The rows of threads, besides their checkpoints: their status, and work for workers.
+"""The rows of threads, which stand beside their checkpoints: their status, and the work for workers.
 
-The rows are the queue: an index finds waiting work, and the lock of the thread decides who does it. A request may be
-delivered several times; it is carried out once.
+The rows are the queue: an index finds waiting work, and the lock of the thread decides which worker does it. A request
+may be delivered several times; it is carried out once.
 """
 
 import asyncio
@@ -35,8 +35,8 @@ CANCEL_POLL = 1.0
 GOAL_CHARS = 500
 QUESTION_CHARS = 300
 ARGUMENTS_CHARS = 4_000
-BEGUN = ""
-"""Sorts before every moment, so that started runs come before all others."""
+DUE_FIRST = ""
+"""The `due` of started runs: it sorts before every time, so that they come before all others."""
 
 ENDED = ("completed", "partial", "failed", "cancelled", "exhausted")
 TRIES = 5
@@ -73,7 +73,7 @@ class ThreadInfo:
 
 
 def time_text(moment: datetime) -> str:
-    """Return a moment in the form of rows, in which texts sort as moments do; without a zone it is local."""
+    """Return a time as rows have it: texts sort as times do. A time without a zone is local."""
     return moment.astimezone(UTC).isoformat(timespec="milliseconds")
 
 
@@ -83,10 +83,10 @@ def now_text(seconds: float = 0.0) -> str:
 
 
 async def update_row(store: ThreadStore, thread_id: str, row: Json | None = None, **change: Any) -> None:
-    """Write the changed fields of a thread: goal, status (`running` by default), metadata, settings …
+    """Write the changed fields of a thread's row: goal, status (`running` by default), metadata, settings …
 
-    `running` is written before its checkpoints change, any other status when all consequences are complete. `row` is
-    the row if it was read already; {} if there is none.
+    `running` is written before the checkpoints change, any other status after everything that follows from it. `row`
+    is the row if it was read already, {} if there is none.
     """
     before = (await store.threads.get(thread_id) if row is None else row) or {"created": now_text()}
     given = {key: value for key, value in change.items() if value is not None}
@@ -100,13 +100,15 @@ async def update_row(store: ThreadStore, thread_id: str, row: Json | None = None
 
 
 async def write_status(store: ThreadStore, run: Run, row: Json, **change: Any) -> None:
-    """Write the state of a run that nobody works on, its questions, and when a worker must look at it again."""
-    pending = [_summary(pause) for pause in run.pending]
-    fields: Json = {"status": run.status, "due": _due(pending, settings_in(row)), "request": {}}
+    """Write the status of a run that nobody works on, its questions, and when a worker is due to continue it."""
+    pending = [_pause_summary(pause) for pause in run.pending]
+    fields: Json = {"status": run.status, "due": _policy_due(pending, settings_in(row)), "request": {}}
     if run.status == "waiting":
         fields["asked"] = min([str(pause["asked_at"]) for pause in pending if pause["asked_at"]], default=now_text())
-    if run.status == "running" and row.get("queue"):  # it was drained, perhaps before it began; others go on
-        fields = {"status": "queued", "due": BEGUN}
+    if run.status == "running" and row.get(
+        "queue"
+    ):  # it was drained, perhaps before it began; another worker continues it
+        fields = {"status": "queued", "due": DUE_FIRST}
     await update_row(store, run.thread_id, row, pending=pending, tries=0, **fields, **change)
 
 
@@ -114,7 +116,7 @@ async def write_crash(store: ThreadStore, thread_id: str, row: Json, **change: A
     """Write that a worker died: the next worker retries the run, up to five times, or a person does."""
     fields: Json = {"due": NEVER}
     if row.get("queue"):
-        fields = {"status": "queued", "due": BEGUN, "tries": int(row.get("tries") or 0) + 1}
+        fields = {"status": "queued", "due": DUE_FIRST, "tries": int(row.get("tries") or 0) + 1}
         if fields["tries"] > TRIES:
             problem = f"its worker died {fields['tries']} times"
             fields |= {"status": "running", "due": NEVER, "queue": "", "problem": problem}
@@ -129,7 +131,7 @@ def is_unsettled(row: Json) -> bool:
 
 
 def last_turn(row: Json) -> int:
-    """Return the turn of a thread whose last request has ended, as its row says; 0 if its state has to be read."""
+    """Return the number of a thread's last request, from its row; 0 if it has not ended or the state has to be read."""
     return int(row["turn"]) if row.get("status") in ENDED and row.get("version") == VERSION else 0
 
 
@@ -137,7 +139,7 @@ async def return_to_queue(store: ThreadStore, thread_id: str) -> bool:
     """Return submitted work to the queue unchanged; return False if there was none."""
     row = await store.threads.get(thread_id) or {}
     if waits := bool(row.get("queue") and row.get("request")):
-        await update_row(store, thread_id, status="queued", due=BEGUN)
+        await update_row(store, thread_id, status="queued", due=DUE_FIRST)
     return waits
 
 
@@ -146,8 +148,8 @@ def has_work(row: Json) -> bool:
     return row.get("status") == "queued" or bool(row.get("request") and row.get("problem"))
 
 
-def _due(asked: Sequence[Json], settings: Settings | None) -> str:
-    """Return when the policy answers the open questions."""
+def _policy_due(asked: Sequence[Json], settings: Settings | None) -> str:
+    """Return when the policy of the settings answers the open questions; NEVER if it does not."""
     since = [pause["asked_at"] for pause in asked if pause["kind"] in BY_POLICY and pause["asked_at"]]
     if not since:
         return NEVER
@@ -156,7 +158,7 @@ def _due(asked: Sequence[Json], settings: Settings | None) -> str:
     return time_text(datetime.fromisoformat(min(since)) + timedelta(seconds=settings.question_seconds))
 
 
-def _summary(pause: Pause) -> Json:
+def _pause_summary(pause: Pause) -> Json:
     kept = {key: pause.get(key) for key in ("id", "kind", "options", "step", "asked_at")}
     if pause["kind"] in ("tool", "effect"):
         kept |= {"tool": pause.get("tool"), "arguments": _short_arguments(pause.get("arguments") or {})}
@@ -166,7 +168,7 @@ def _summary(pause: Pause) -> Json:
 
 
 def _short_arguments(given: Json) -> Json:
-    """Return the arguments of a call for a list: without credentials, long texts cut, and of many values the first."""
+    """Return the arguments of a call for a list: without credentials, long texts cut, at most the first 20 values."""
     shown = map_texts(conceal_json(given), lambda text: _cut(text, QUESTION_CHARS))
     if len(json.dumps(shown)) <= ARGUMENTS_CHARS:
         return dict(shown)
@@ -183,7 +185,7 @@ def settings_in(row: Mapping[str, Any]) -> Settings | None:
 
 
 def queue_of(row: Json, own: str) -> str:
-    """Return the queue whose workers have the tools of a thread's run; `own` if no agent began it."""
+    """Return the queue whose workers have the tools of a thread's run; `own` if the row names none."""
     return str(row.get("queue") or row.get("home") or own)
 
 
@@ -199,8 +201,8 @@ async def enqueue(
     await update_row(store, thread_id, status="queued", queue=queue, due=due, tries=0, **change)
 
 
-# Answers to questions of a thread that somebody works on. The caller leaves the answers and then reads the thread's
-# row; the worker writes the row and then looks for answers: one of the two sees it.
+# Answers to questions of a thread that a worker holds. The caller stores the answers and then reads the thread's row;
+# the worker writes the row and then reads the answers. So at least one of the two finds them.
 
 
 def _answer_space(thread_id: str) -> tuple[str, ...]:
@@ -208,7 +210,7 @@ def _answer_space(thread_id: str) -> tuple[str, ...]:
 
 
 async def leave_answers(store: ThreadStore, thread_id: str, queue: str, answers: Json) -> None:
-    """Leave answers by id to the thread's worker, which queues them when the thread waits for one of them."""
+    """Store answers by id for the thread's worker, which queues them when the thread waits for one of them."""
     for id, answer in answers.items():
         await store.aput(_answer_space(thread_id), id, {"answer": answer, "queue": queue}, index=False)
 
@@ -220,7 +222,7 @@ async def read_left_answers(store: ThreadStore, thread_id: str, ids: Iterable[st
 
 
 async def withdraw_answers(store: ThreadStore, thread_id: str, ids: Iterable[str]) -> None:
-    """Delete left answers."""
+    """Delete answers that were left for the worker."""
     for id in ids:
         await store.adelete(_answer_space(thread_id), id)
 
@@ -246,7 +248,7 @@ async def request_cancel(store: ThreadStore, thread_id: str, reason: str) -> Non
 
 
 class CancelListener:
-    """Listens for requests to cancel an agent's working runs; one of the runs asks for all, once a second."""
+    """Waits for requests to cancel an agent's working runs; one of the runs polls for all, once a second."""
 
     def __init__(self) -> None:
         self._loops: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[str, asyncio.Future[str]]] = WeakKeyDictionary()
@@ -260,14 +262,14 @@ class CancelListener:
         try:
             while not (await asyncio.wait([reason], timeout=CANCEL_POLL))[0]:
                 if next(iter(runs)) == thread_id:
-                    with suppress(Exception):  # a database that fails is asked again; where it fails for good, runs do
-                        await self._ask(store, runs)
+                    with suppress(Exception):  # an error of the database is retried; if it stays, the runs fail
+                        await self._read_requests(store, runs)
         finally:
             del runs[thread_id]
         drain()
         return reason.result()
 
-    async def _ask(self, store: ThreadStore, runs: Mapping[str, asyncio.Future[str]]) -> None:
+    async def _read_requests(self, store: ThreadStore, runs: Mapping[str, asyncio.Future[str]]) -> None:
         reasons = {item.namespace[-1]: str(item.value["reason"]) for item in await store.asearch(CANCEL, limit=1000)}
         for thread_id, reason in runs.items() if reasons else ():
             if store_label(thread_id) in reasons and not reason.done():
@@ -330,7 +332,7 @@ def _read_cursor(cursor: str | None) -> tuple[str, str] | None:
     except (ValueError, TypeError):
         asked = thread_id = None
     if not isinstance(asked, str) or not isinstance(thread_id, str):
-        raise ConfigError(f"{str(cursor)[:60]!r} is no cursor of open questions: give the one that came with a page")
+        raise ConfigError(f"{str(cursor)[:60]!r} is no cursor of open questions: pass the one that came with a page")
     return (asked, thread_id) if cursor else None
 
 

@@ -24,10 +24,10 @@ from donewhen.agent.storage import Storage
 from donewhen.agent.storage.storage import WaitForWork, wait_unnotified
 from donewhen.agent.storage.store import ThreadStore
 from donewhen.agent.storage.table import NEVER
-from donewhen.agent.work.news import Notifier, leave_failure
+from donewhen.agent.work.news import Notifier, store_failure
 from donewhen.agent.work.schedules import Schedules
 from donewhen.agent.work.thread_rows import (
-    BEGUN,
+    DUE_FIRST,
     ENDED,
     OPEN,
     TRIES,
@@ -43,19 +43,19 @@ from donewhen.state.errors import DoneWhenError, StorageError, ThreadBusy, ToolM
 POLL = 0.5
 """Seconds between two polls of the queue."""
 SWEEP = 5.0
-"""Seconds between two searches for work that dead workers left."""
+"""Seconds between two searches for the unfinished work of dead workers."""
 FEW = 32
-"""New threads of one owner that are taken in any order; started ones come before all of them."""
+"""Among this many new threads of the queue the order is random, so that workers do not all try the same one."""
 LINE = 256
 """The most owners whose first waiting threads are considered."""
 SWEPT = 10_000
 """The most running threads that one sweep examines."""
 ELSEWHERE = 1.0
-"""Seconds for which a thread that another worker just took is skipped, until its row says so."""
+"""Seconds for which a thread is skipped that another worker just took, because its row may not show that yet."""
 LACKING = 30.0
-"""Seconds for which a thread is skipped whose tools this worker lacks."""
+"""Seconds for which a thread is skipped if this worker lacks its tools."""
 GRACE = 15.0
-"""Seconds that current work has to end after a drain, before it is cut off."""
+"""Seconds that running work has to stop after a drain, before it is cancelled."""
 ALIVE = 30.0
 """Seconds for which a worker counts as alive after its last sweep."""
 SPACE = ("donewhen_workers",)
@@ -78,11 +78,10 @@ class Worker:
     """Carries out the runs of a queue, at most `concurrency` at once; the others wait in the database.
 
     `await run()` works until `drain()` or SIGTERM; `async with` works beside the block and drains at its end. Owners
-    take turns: each one's first thread comes before anybody's second. A run that a worker drains, or leaves by dying,
-    is taken up by the next worker that looks. One that fails by an error is tried again later, five times, then left to
-    a person (`resume`), with the reason in `Run.problem`. An answer whose tools a worker lacks is left to another one,
-    or for later. `report` is called with a thread and what happens to it; failures are warnings of the logger
-    `donewhen.work`.
+    take turns: each owner's first thread comes before any second one. If a worker drains or dies, the next worker that
+    polls continues its runs. A run that raises an error is retried later, five times; then it is left to a person
+    (`resume`), with the reason in `Run.problem`. An answer for which a worker lacks the tools waits for another worker.
+    `report` is called with a thread's id and what happens to it. Errors are logged as warnings of `donewhen.work`.
     """
 
     def __init__(
@@ -97,7 +96,9 @@ class Worker:
         notifier: Notifier | None = None,
     ) -> None:
         self.id: str = f"{socket.gethostname()}-{os.getpid()}-{uuid4().hex[:4]}"
-        self.concurrency: int = min(concurrency, storage.at_once)  # more would only keep others from taking them up
+        self.concurrency: int = min(
+            concurrency, storage.at_once
+        )  # more would wait for the storage, and no other worker could take them
         self.schedules: Schedules = Schedules(storage)
         self.storage = storage
         self._queue, self._open, self._poll = queue, open_agent, poll
@@ -106,16 +107,16 @@ class Worker:
         self._active: dict[str, asyncio.Task[None]] = {}
         self._owners: dict[str, str] = {}
         self._served: dict[str, int] = {}
-        """When each owner was served last."""
+        """For each owner, the number of the turn in which a thread of theirs was taken last."""
         self._elsewhere: dict[str, float] = {}
-        """Threads that other workers just took, and until when they are skipped."""
-        self._turns = count(1)
+        """Threads that are skipped, with the time until then: others just took them, or tools are missing here."""
+        self._turn_numbers = count(1)
         self._agents: list[AgentAtWork] = []
         self._wake = asyncio.Event()
         self._draining = False
         self._task: asyncio.Task[None] | None = None
         self._started = now_text()
-        self._planned = float("-inf")
+        self._schedules_checked = float("-inf")
 
     async def __aenter__(self) -> Self:
         self.start()
@@ -148,7 +149,7 @@ class Worker:
     async def run(self) -> None:
         """Work until drained, by `drain` or SIGTERM; a second SIGTERM ends the process.
 
-        Waits for a database that cannot be reached.
+        An unreachable database is tried again until it can be reached.
         """
         with self._drain_on_sigterm():
             await self._work()
@@ -200,7 +201,7 @@ class Worker:
                     await store.adelete(SPACE, self.id)
 
     async def _listen(self, store: ThreadStore, wait_for_work: WaitForWork) -> None:
-        """Poll now, and whenever there may be new work, until the next sweep reopens the database."""
+        """Sweep once, then poll now and whenever there may be new work, until it is time for the next sweep."""
         loop = asyncio.get_running_loop()
         await self._sweep(store)
         await self._beat()
@@ -211,19 +212,19 @@ class Worker:
             await wait_for_work(self._wake, self._poll)
 
     async def _take_work(self, store: ThreadStore) -> None:
-        """Start due runs, and take work as far as there is room."""
+        """Queue due schedules, and start as many waiting threads as there is room for."""
         now = asyncio.get_running_loop().time()
-        if now - self._planned >= self._poll:
-            self._planned = now
+        if now - self._schedules_checked >= self._poll:
+            self._schedules_checked = now
             await self.schedules.start_due(self._queue, store=store)
         if len(self._active) >= self.concurrency:
             return
         line = await store.threads.find_due(self._queue, now_text(), LINE + len(self._active))
         self._elsewhere = {thread_id: until for thread_id, until in self._elsewhere.items() if until > now}
         known = self._active.keys() | self._elsewhere.keys()
-        # Whoever looks now sees the same line, so each worker has an order of its own within a few.
+        # All workers see the same line at the same time, so each shuffles it in groups of a few.
         free = [
-            (due != BEGUN, place // FEW, random(), thread_id, owner)
+            (due != DUE_FIRST, place // FEW, random(), thread_id, owner)
             for place, (due, thread_id, owner) in enumerate(line)
             if thread_id not in known
         ]
@@ -232,10 +233,12 @@ class Worker:
             first = min(free, key=lambda each: (mine[each[-1]], self._served.get(each[-1], 0), each))
             free.remove(first)
             *_, thread_id, owner = first
-            self._served[owner] = next(self._turns)
+            self._served[owner] = next(self._turn_numbers)
             self._owners[thread_id] = owner
             row = await store.threads.get(thread_id) or {}
-            self._active[thread_id] = asyncio.create_task(self._take(thread_id, row), name=f"donewhen {thread_id}")
+            self._active[thread_id] = asyncio.create_task(
+                self._continue_thread(thread_id, row), name=f"donewhen {thread_id}"
+            )
 
     async def _beat(self) -> None:
         """Record that this worker is alive."""
@@ -245,7 +248,7 @@ class Worker:
             await store.aput(SPACE, self.id, beat, index=False)
 
     async def _sweep(self, store: ThreadStore) -> None:
-        """Return running threads that nobody holds to the queue, because their worker died; deliver news left over."""
+        """Return the threads of dead workers to the queue, which are running without a lock; wake the notifier."""
         if self._notifier:
             self._notifier.wake()
         running = await store.threads.find(SWEPT, queue=self._queue, status=["running"], due=now_text())
@@ -256,7 +259,7 @@ class Worker:
                     if row.get("status") == "running" and row.get("queue") == self._queue:
                         await write_crash(store, thread_id, row)
 
-    async def _take(self, thread_id: str, row: Json) -> None:
+    async def _continue_thread(self, thread_id: str, row: Json) -> None:
         try:
             if row.get("queue") != self._queue or self._draining:
                 return
@@ -268,7 +271,7 @@ class Worker:
                         self.report(thread_id, (await agent.run_submitted(thread_id)).status)
                 finally:
                     self._agents.remove(agent)
-        except (ThreadBusy, UnknownThread):  # another worker is at it, or it was deleted
+        except (ThreadBusy, UnknownThread):  # another worker has it, or it was deleted
             self._elsewhere[thread_id] = asyncio.get_running_loop().time() + ELSEWHERE
             self.report(thread_id, "let go")
         except ToolMissing as error:
@@ -278,7 +281,7 @@ class Worker:
                 await self._leave_to_others(thread_id, str(error))
         except Exception as error:
             _log.warning("%s: %s: %s", thread_id, type(error).__name__, error)
-            with suppress(DoneWhenError):  # then it is as cut off, and taken up again
+            with suppress(DoneWhenError):  # then its row says `running`, and a sweep returns it to the queue
                 await self._postpone(thread_id, error)
         finally:
             self._active.pop(thread_id, None)
@@ -286,7 +289,7 @@ class Worker:
             self._wake.set()
 
     async def _leave_to_others(self, thread_id: str, problem: str) -> None:
-        """Leave an answer unused in the queue, behind other work, because its tools are not here; say which."""
+        """Return an answer to the queue, behind other work, because tools are missing here; store which."""
         async with self.storage.session(thread_id) as (_, store):
             row = await store.threads.get(thread_id) or {}
             if row.get("status") in ("queued", "waiting"):
@@ -301,14 +304,14 @@ class Worker:
             row = await store.threads.get(thread_id) or {}
             status = row.get("status")
             if status in ENDED or (status == "waiting" and row["due"] > now_text()):
-                return  # another worker has carried it on since, as where this one was frozen
+                return  # another worker has continued it since, for instance while this one was frozen
             tries = int(row.get("tries") or 0) + 1
-            known = not isinstance(error, StorageError) and isinstance(error, DoneWhenError)
+            is_final = not isinstance(error, StorageError) and isinstance(error, DoneWhenError)
             problem = f"{type(error).__name__}: {error}"[:500]
             change: Json = {"status": "queued", "due": now_text(2**tries)}
-            if known or tries > TRIES:
+            if is_final or tries > TRIES:
                 change = {"queue": "", "due": NEVER}
-                await leave_failure(store, thread_id, row, problem)
+                await store_failure(store, thread_id, row, problem)
             await update_row(store, thread_id, tries=tries, problem=problem, **change)
 
 

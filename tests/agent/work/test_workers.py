@@ -292,7 +292,7 @@ async def test_work_that_keeps_failing_is_retried_five_times(storage: Any) -> No
                     if dies:
                         await write_crash(store, thread, row)
                     else:
-                        await worker._take(thread, row)
+                        await worker._continue_thread(thread, row)
             assert attempts == 1 + 5
             assert row["problem"] == ("its worker died 6 times" if dies else "StorageError: the disk is full")
 
@@ -310,13 +310,13 @@ async def test_an_error_is_tried_again_and_then_left_to_a_person(storage: Any) -
         async with storage.reader() as (_, store):
             row = await store.threads.get(thread)
             assert row is not None
-            await worker._take(thread, row)
+            await worker._continue_thread(thread, row)
             row = await store.threads.get(thread)
         assert row is not None
         assert (row["status"], row["tries"], row["queue"]) == ("queued", 1, QUEUE)
         assert row["due"] > datetime.now(UTC).isoformat()
         failing = ConfigError("there is no model")  # type: ignore[assignment]
-        await worker._take(thread, row)
+        await worker._continue_thread(thread, row)
         info = await agent.info(thread)
         assert (info.queue, info.status, info.problem) == ("", "running", "ConfigError: there is no model")
         run = await agent.get(thread)
@@ -411,7 +411,7 @@ async def test_what_another_worker_ended_meanwhile_stays_ended(storage: Any) -> 
         thread = await agent.submit("report")
         async with storage.reader() as (_, store):
             row = await store.threads.get(thread)
-        await Worker(storage, QUEUE, lambda _: nullcontext(Only(late)))._take(thread, row or {})
+        await Worker(storage, QUEUE, lambda _: nullcontext(Only(late)))._continue_thread(thread, row or {})
         info = await agent.info(thread)
         assert (info.status, info.metadata) == ("completed", {})
 
