@@ -199,11 +199,6 @@ class SqliteFile:
         self._calls.put(call)
         return call.future
 
-    def execute_all(self, statements: Iterable[Statement]) -> None:
-        """Execute statements, in a call."""
-        for sql, rows in statements:
-            self.connection.executemany(sql, rows)
-
     async def flush(self) -> None:
         """Wait until all queued calls are done."""
         await finish(self.call(lambda _: None, alone=True))
@@ -342,12 +337,6 @@ class _Recorder(list[Statement]):
     def executemany(self, sql: str, rows: Sequence[Sequence[Any]]) -> None:
         self.append((sql, rows))
 
-    def pop_all(self) -> list[Statement]:
-        """Return and forget the recorded statements."""
-        taken = [*self]
-        self.clear()
-        return taken
-
     def _ignore(self, *_: Any, **__: Any) -> None:
         """Do nothing, because transactions and functions belong to the file."""
 
@@ -404,26 +393,29 @@ class FileSaver(BaseCheckpointSaver[Any]):
         return self._next_version(current)
 
     async def write_recorded(self, *, can_wait: bool = False) -> None:
-        """Write the recorded statements."""
-        statements = self.recorder.pop_all()
+        """Write the recorded statements, and forget them."""
+        statements = [*self.recorder]
+        self.recorder.clear()
         if self._reads:
             raise sqlite3.OperationalError("attempt to write a readonly database")
         await self.writes.write(statements, can_wait=can_wait)
 
     async def _read(self, work: Callable[[SqliteFile], Returned]) -> Returned:
         """Read in the file's thread, including what is held."""
-
-        async def commit_and_read(held: list[Statement]) -> Returned:
-            def call(file: SqliteFile) -> Returned:
-                file.execute_all(held)
-                return work(file)
-
-            return await self.file.call(call, writes=bool(held))
-
-        return await self.writes.commit_with(commit_and_read)
+        return await self.writes.commit_with(lambda held: self._execute(held, work))
 
     async def _commit(self, statements: list[Statement]) -> None:
-        await self.file.call(lambda file: file.execute_all(statements))
+        await self._execute(statements, lambda _: None)
+
+    def _execute(self, statements: list[Statement], work: Callable[[SqliteFile], Returned]) -> asyncio.Future[Returned]:
+        """Queue one call that executes statements and then does the work."""
+
+        def call(file: SqliteFile) -> Returned:
+            for sql, rows in statements:
+                file.connection.executemany(sql, rows)
+            return work(file)
+
+        return self.file.call(call, writes=bool(statements))
 
 
 class FileStore(RowStore):
@@ -480,6 +472,8 @@ class SqliteDatabase:
         self._cipher = cipher
         self._patience = patience
         self._locks = path.with_name(path.name + ".locks")
+        # A seal names its value's version: with a key, no other value may have the same.
+        self.next_version: Callable[[Any], Any] = unique_version if cipher else counted_version
 
     @asynccontextmanager
     async def open(self, thread_id: str | None, *, writes: bool) -> AsyncIterator[SaverAndRows]:
@@ -528,11 +522,12 @@ class SqliteDatabase:
             return ""
 
     def fault(self, error: BaseException) -> StorageError | None:
-        return sqlite_fault(error, self.display)
-
-    def next_version(self, current: Any) -> Any:
-        # A seal names its value's version: with a key, no other value may have the same.
-        return unique_version(current) if self._cipher else counted_version(current)
+        for cause in causes(error):
+            if isinstance(cause, sqlite3.Error):
+                text = str(cause)
+                words = next((words for part, words in _FAULTS.items() if part in text.lower()), "failed")
+                return StorageError(f"{self.display} {words} ({text})")
+        return None
 
     def _prepare_place(self) -> None:
         folder = self._path.parent
@@ -598,7 +593,7 @@ class SqliteDatabase:
         try:
             file.saver.setup()
             file.store.setup()
-            for statements in migration(_read_marks(connection), MIGRATIONS):
+            for statements in migration(_read_marks(connection, _tables(connection)), MIGRATIONS):
                 for statement in ("BEGIN IMMEDIATE", *statements, "COMMIT"):
                     connection.run(statement)
             for statement in TABLE:
@@ -621,7 +616,7 @@ class SqliteDatabase:
             raise StorageError(f"{self.display} is the database of another application{holds}: name another file")
         used = "checkpoints" in tables and bool(_value(connection, "SELECT EXISTS (SELECT 1 FROM checkpoints)"))
         return missing_marks(
-            _read_marks(connection),
+            _read_marks(connection, tables),
             library=version_of("langgraph-checkpoint-sqlite"),
             cipher=self._cipher,
             used=used,
@@ -633,9 +628,9 @@ def _tables(connection: sqlite3.Connection) -> list[str]:
     return [row[0] for row in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
 
 
-def _read_marks(connection: sqlite3.Connection) -> dict[str, str]:
+def _read_marks(connection: sqlite3.Connection, tables: Sequence[str]) -> dict[str, str]:
     found = dict[str, str]()
-    if "donewhen_meta" in _tables(connection):
+    if "donewhen_meta" in tables:
         found = dict(connection.execute("SELECT name, value FROM donewhen_meta").fetchall())
     return found | {"version": str(_value(connection, "PRAGMA user_version"))}
 
@@ -651,13 +646,3 @@ def _value(connection: sqlite3.Connection, query: str) -> Any:
     if row is None:
         raise sqlite3.DatabaseError(f"no answer to {query}")
     return row[0]
-
-
-def sqlite_fault(error: BaseException, display: str) -> StorageError | None:
-    """Return a StorageError if SQLite caused `error`, else None."""
-    for cause in causes(error):
-        if isinstance(cause, sqlite3.Error):
-            text = str(cause)
-            words = next((words for part, words in _FAULTS.items() if part in text.lower()), "failed")
-            return StorageError(f"{display} {words} ({text})")
-    return None
