@@ -117,26 +117,29 @@ class ThreadTable:
         *,
         status: Collection[str] = (),
         owner: str | None = None,
-        queue: str | None = None,
-        due: str | None = None,
         before: str | None = None,
         prefix: str = "",
     ) -> list[tuple[str, Json]]:
-        """Return the matching threads, the last changed first or, with `due`, the longest due first.
-
-        `due` and `before` are moments: due by then; not changed since.
-        """
-        equal = {"owner": owner, "queue": queue}
-        wanted: list[tuple[str, list[Any]]] = [(f"{n} = ?", [value]) for n, value in equal.items() if value is not None]
-        wanted += [("due <= ?", [due])] if due is not None else []
+        """Return the matching threads, the last changed first; `before`: not changed since that moment."""
+        wanted: list[tuple[str, list[Any]]] = [("owner = ?", [owner])] if owner is not None else []
         wanted += [("updated <= ?", [before])] if before is not None else []
         wanted += [(f"status IN ({', '.join('?' * len(status))})", [*status])] if status else []
         wanted += [("thread_id >= ? AND thread_id < ?", [prefix, prefix + "\U0010ffff"])] if prefix else []
         where = f" WHERE {' AND '.join(sql for sql, _ in wanted)}" if wanted else ""
-        order = "updated DESC, thread_id DESC" if due is None else "due, updated"
         values = [value for _, each in wanted for value in each]
-        rows = await self.store.read_rows(f"{_SELECT}{where} ORDER BY {order} LIMIT ?", [*values, limit])
+        rows = await self.store.read_rows(
+            f"{_SELECT}{where} ORDER BY updated DESC, thread_id DESC LIMIT ?", [*values, limit]
+        )
         return [self._read(row) for row in rows]
+
+    async def find_running(self, queue: str, now: str, limit: int) -> list[str]:
+        """Return threads of a queue that its workers carry out, or left by dying, the longest due first."""
+        rows = await self.store.read_rows(
+            "SELECT thread_id FROM donewhen_threads WHERE queue = ? AND status = 'running' AND due <= ?"
+            " ORDER BY due, updated LIMIT ?",
+            [queue, now, limit],
+        )
+        return [row[0] for row in rows]
 
     async def find_waiting(
         self, limit: int, *, owner: str | None = None, after: tuple[str, str] | None = None

@@ -251,8 +251,8 @@ class Worker:
         """Return the threads of dead workers to the queue, which are running without a lock; wake the notifier."""
         if self._notifier:
             self._notifier.wake()
-        running = await store.threads.find(SWEPT, queue=self._queue, status=["running"], due=now_text())
-        for thread_id in await self.storage.find_free([id for id, _ in running if id not in self._active]):
+        running = await store.threads.find_running(self._queue, now_text(), SWEPT)
+        for thread_id in await self.storage.find_free([id for id in running if id not in self._active]):
             with suppress(ThreadBusy):
                 async with self.storage.session(thread_id) as (_, store):
                     row = await store.threads.get(thread_id) or {}

@@ -36,7 +36,7 @@ async def test_nothing_reads_all_threads(kind: str, tmp_path: Path) -> None:
         for owner in (None, "ann"):
             await table.find(100, owner=owner, status=["waiting"], before="2026")
         await table.find(100, owner="ann")
-        await table.find(100, queue="agents", status=["running"], due="2026")
+        await table.find_running("agents", "2026", 100)
         await table.counts()
         await table.oldest(["queued", "running"])
         await explain(SQLITE_KINDS if kind == "sqlite" else POSTGRES_KINDS, [])
