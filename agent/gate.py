@@ -31,15 +31,19 @@ def admit(run: Run, row: Json, answer: Any, shown: Run | str) -> Json:
     ids is only for the questions of that run. Otherwise it must not repeat the last answer to another question, unless
     `shown` is the id of a run that asks this one.
     """
-    queued = queued_answers(row) if row.get("status") == "queued" else {}
-    open_ids = {pause["id"] for pause in run.pending}
-    queued = {id: value for id, value in queued.items() if id in open_ids}
+    queued = queued_answers_to(run, row) if row.get("status") == "queued" else {}
     return {**queued, **address(run.without(queued) if queued else run, row, answer, shown)}
 
 
 def queued_answers(row: Json) -> Json:
     """Return the answers queued for a worker in a thread's row, by id."""
     return (row.get("request") or {}).get("answers") or {}
+
+
+def queued_answers_to(run: Run, row: Json) -> Json:
+    """Return the queued answers to questions of the run that are still open."""
+    open_ids = {pause["id"] for pause in run.pending}
+    return {id: value for id, value in queued_answers(row).items() if id in open_ids}
 
 
 def address(run: Run, row: Json, answer: Any, shown: Run | str) -> Json:

@@ -32,6 +32,7 @@ from donewhen.agent.gate import (
     digests,
     overdue_answers,
     queued_answers,
+    queued_answers_to,
     resume_command,
     steer_input,
 )
@@ -489,8 +490,7 @@ class Runner:
             return await self._begin(held, session, Request.from_row(row, settings), snapshot)
         run, settings = self._open(held, snapshot, given)
         change: Json = {"settings": settings if given else None}
-        open_ids = {pause["id"] for pause in run.pending}
-        if answers := {id: value for id, value in queued_answers(row).items() if id in open_ids}:
+        if answers := queued_answers_to(run, row):
             answers = address(run, row, answers, held.thread_id)
             change["answered"] = digests(answers)
         answers = answers or overdue_answers(run, settings)
