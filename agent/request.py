@@ -111,17 +111,23 @@ def read_goal(goal: GoalInput | None) -> list[AnyMessage]:
 
 def is_delivered(id: str, row: Mapping[str, Any], values: Mapping[str, Any]) -> bool:
     """Return whether a thread already has the request with this id of its caller: begun, ended, or queued."""
-    queued = (row.get("request") or {}).get("messages") or ()
-    known = {message.id for message in (*messages_from_dict(list(queued)), *(values.get("messages") or ()))}
-    return bool(id) and id in known
+    return bool(id) and (id in _queued_ids(row) or id in _known_ids(values))
 
 
 def is_not_begun(row: Mapping[str, Any], values: Mapping[str, Any]) -> bool:
     """Return whether the run's state lacks the request of its thread's row, because a worker died before."""
-    if "messages" not in (row.get("request") or {}):
-        return False
-    id = Request.from_row(row, Settings()).messages[-1].id
-    return id not in {message.id for message in values.get("messages") or ()}
+    queued = _queued_ids(row)
+    return bool(queued) and queued[-1] not in _known_ids(values)
+
+
+def _queued_ids(row: Mapping[str, Any]) -> list[str | None]:
+    """Return the ids of the messages of a stored request; [] if the row has none."""
+    return [message["data"].get("id") for message in (row.get("request") or {}).get("messages") or ()]
+
+
+def _known_ids(values: Mapping[str, Any]) -> set[str | None]:
+    """Return the ids of the messages that a run's state has."""
+    return {message.id for message in values.get("messages") or ()}
 
 
 def check_begun(thread_id: str, row: Mapping[str, Any], values: Mapping[str, Any]) -> None:

@@ -376,7 +376,7 @@ class Runner:
     async def _fill(self, request: Request) -> Request:
         """Return the request with the plan of its template, and with the template's goal if it has none."""
         if request.template is None:
-            return replace(request, messages=request.messages or read_goal(""))
+            return request if request.messages else replace(request, messages=read_goal(""))
         goal, plan = (await Templates(self.storage).get(request.template)).fill(request.parameters or {})
         return replace(request, messages=request.messages or read_goal(goal), plan={"plan": plan})
 
