@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from donewhen.agent.cli import doctor as _doctor
     from donewhen.agent.cli import options, runs
     from donewhen.agent.cli import plans as _plans
+    from donewhen.agent.cli import result as _result
+    from donewhen.agent.cli import storage_view as _storage_view
     from donewhen.agent.cli import threads as _threads
     from donewhen.agent.cli import worker as _worker
     from donewhen.agent.cli.storage_view import StorageView
@@ -69,29 +71,19 @@ class Lazy:
             return getattr(import_module(f"donewhen.agent.cli.{self._name}"), name)
 
 
+if not TYPE_CHECKING:
+    options, runs, _result, _storage_view = Lazy("options"), Lazy("runs"), Lazy("result"), Lazy("storage_view")
+    _doctor, _plans, _threads, _worker = Lazy("doctor"), Lazy("plans"), Lazy("threads"), Lazy("worker")
+
+
 def end(command: Callable[[], int], json: bool = False) -> None:
     """Leave with the code of a command."""
-    with pause_collection():
-        from donewhen.agent.cli.result import run_guarded
-
-    raise typer.Exit(run_guarded(command, json=json))
+    raise typer.Exit(_result.run_guarded(command, json=json))
 
 
 def at(storage: str | None, json: bool, command: Callable[["StorageView"], int]) -> None:
     """Leave with the code of a command that reads a storage."""
-
-    def run_command() -> int:
-        with pause_collection():
-            from donewhen.agent.cli.storage_view import StorageView
-
-        return command(StorageView(storage, json))
-
-    end(run_command, json)
-
-
-if not TYPE_CHECKING:
-    options, runs = Lazy("options"), Lazy("runs")
-    _doctor, _plans, _threads, _worker = Lazy("doctor"), Lazy("plans"), Lazy("threads"), Lazy("worker")
+    end(lambda: command(_storage_view.StorageView(storage, json)), json)
 
 
 app: typer.Typer = typer.Typer(
