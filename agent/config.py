@@ -91,11 +91,11 @@ def read_config(environment: Mapping[str, str] | None = None) -> Config:
     get = environment.get
     api_key = (get("OPENAI_API_KEY") or "").strip() or None
     base_url = (get("OPENAI_BASE_URL") or "").strip() or None
+    state = _state_folder(get("XDG_STATE_HOME"))
     return Config(
         model=(get("DONEWHEN_MODEL") or "").strip() or (DEFAULT_MODEL if api_key or base_url else None),
-        storage=(get("DONEWHEN_STORAGE") or "").strip()
-        or f"sqlite:///{_state_folder(get('XDG_STATE_HOME')) / 'runs.db'}",
-        state=_state_folder(get("XDG_STATE_HOME")),
+        storage=(get("DONEWHEN_STORAGE") or "").strip() or f"sqlite:///{state / 'runs.db'}",
+        state=state,
         api_key=api_key,
         base_url=base_url,
         log=(get("DONEWHEN_LOG") or "").strip(),

@@ -37,7 +37,7 @@ class StorageView:
         set_up(config.log)
         return replace(config, storage=self.storage) if self.storage else config
 
-    @property
+    @cached_property
     def location(self) -> Location:
         """Return the parsed URL of this storage."""
         return parse_url(self.config.storage)
