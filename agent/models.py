@@ -136,7 +136,10 @@ class ModelSource:
     def check(self, names: Iterable[str]) -> None:
         """Raise ConfigError for a name without a provider, with an unknown one, or whose library is not installed."""
         for name in names:
-            check_name(name, bool(self._config.base_url))
+            provider, bare = _split_name(name, bool(self._config.base_url))
+            own = provider in ("openai", "openrouter", DEMO)
+            if not own and not _is_installed(_CLASSES.get(provider, "langchain").partition(".")[0]):
+                raise ConfigError(_missing_library(provider, bare))
 
     def _make(self, role: str, name: str | None) -> BaseChatModel:
         own = self._roles.get(role)
@@ -215,14 +218,6 @@ def _check_known_role(role: str) -> None:
 def is_provider(name: str) -> bool:
     """Return whether `name` is a provider, as in the part of a model's name before the colon."""
     return name == "openai" or name in _PACKAGES
-
-
-def check_name(name: str, has_base_url: bool = False) -> None:
-    """Raise ConfigError for a name without a provider, with an unknown one, or whose library is not installed."""
-    provider, bare = _split_name(name, has_base_url)
-    own = provider in ("openai", "openrouter", DEMO)
-    if not own and not _is_installed(_CLASSES.get(provider, "langchain").partition(".")[0]):
-        raise ConfigError(_missing_library(provider, bare))
 
 
 def make_model(name: str, config: Config) -> BaseChatModel:
