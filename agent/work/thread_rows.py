@@ -88,13 +88,13 @@ async def update_row(store: ThreadStore, thread_id: str, row: Json | None = None
     `running` is written before the checkpoints change, any other status after everything that follows from it. `row`
     is the row if it was read already, {} if there is none.
     """
-    before = (await store.threads.get(thread_id) if row is None else row) or {"created": now_text()}
+    now = now_text()
+    before = (await store.threads.get(thread_id) if row is None else row) or {"created": now}
     given = {key: value for key, value in change.items() if value is not None}
     if "goal" in given:
         given["goal"] = given["goal"].strip()[:GOAL_CHARS]
     if isinstance(given.get("settings"), Settings):
         given["settings"] = given["settings"].model_dump(mode="json", exclude_unset=True)
-    now = now_text()
     fresh = {"status": "running", "due": now, "updated": now, "asked": "", "pending": [], "problem": ""}
     await store.threads.put(thread_id, {"goal": "", "metadata": {}, **before, **fresh, **given})
 
