@@ -10,7 +10,7 @@ import sys
 import threading
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import FrameType
 from typing import Any, Self, TypeVar
 
@@ -96,7 +96,7 @@ class TerminalRun:
     def take(self, run: Run) -> None:
         """Note the state of the run; from here on the terminal uses its language."""
         self.progress.take(run)
-        self.terminal = self.terminal.in_language(run.language)
+        self.terminal = replace(self.terminal, language=run.language)
 
     # Following events ------------------------------------------------------------------------------------------------
 

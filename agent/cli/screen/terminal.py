@@ -10,7 +10,7 @@ import sys
 import termios
 import unicodedata
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from types import TracebackType
 from typing import IO, Any, Self, TextIO, cast
 
@@ -86,10 +86,6 @@ class Terminal:
     def listens(self) -> bool:
         """Return whether a person can talk to a run while it works: the line that they type has to be redrawn."""
         return self.live and self.interactive
-
-    def in_language(self, language: str) -> "Terminal":
-        """Return the same terminal with texts in this language."""
-        return replace(self, language=language)
 
     def say(self, key: str, **values: Any) -> str:
         """Return a text of the catalogue's section `terminal` in the person's language."""
