@@ -38,7 +38,6 @@ from donewhen.agent.storage.storage import (
     SaverAndRows,
     WaitForWork,
     causes,
-    counted_version,
     lock_holders,
     unique_version,
     wait_unnotified,
@@ -452,6 +451,11 @@ class FileStore(RowStore):
     async def put_row(self, sql: str, values: Sequence[Any], *, queued: bool) -> None:
         self._saver.recorder.execute(sql, values)
         await self._saver.write_recorded()
+
+
+def counted_version(current: Any) -> Any:
+    """Return the next version of a channel as a whole number; threads with longer versions keep these."""
+    return unique_version(current) if isinstance(current, str) else (current or 0) + 1
 
 
 # The database --------------------------------------------------------------------------------------------------

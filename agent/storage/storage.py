@@ -115,11 +115,6 @@ def unique_version(current: Any) -> str:
     return f"{int(number) + 1:0{len(number)}}.{random.getrandbits(48):012x}"
 
 
-def counted_version(current: Any) -> Any:
-    """Return the next version of a channel as a whole number; threads with longer versions keep these."""
-    return unique_version(current) if isinstance(current, str) else (current or 0) + 1
-
-
 class Storage:
     """The checkpointer and store of all threads in one database.
 
