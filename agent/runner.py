@@ -467,8 +467,9 @@ class Runner:
             if given.steer:
                 command: Any = steer_input(run, given.steer)
             else:
-                answers = overdue_answers(run, settings)
-                if given.answer is not MISSING:
+                if given.answer is MISSING:
+                    answers = overdue_answers(run, settings)
+                else:
                     answers = admit(run, row, given.answer, given.shown)
                     change["answered"] = digests(answers, given.answer)
                 command = resume_command(run, answers, snapshot.values, self.executors, settings)
