@@ -14,6 +14,7 @@ import tempfile
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from inspect import CO_OPTIMIZED
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -62,17 +63,16 @@ class Walk:
             threading.setprofile(None)
 
     def _profile(self, frame: FrameType, event: str, _: Any) -> None:
-        name = frame.f_code.co_name
-        if (
-            event != "call" or name.startswith("<") or frame.f_code.co_code[frame.f_lasti + 1] & 3
-        ):  # goes on after await
+        code = frame.f_code
+        is_function = code.co_flags & CO_OPTIMIZED and not code.co_name.startswith("<")  # no class, no module
+        if event != "call" or not is_function or code.co_code[frame.f_lasti + 1] & 3:  # goes on after await
             return
-        file = frame.f_code.co_filename
+        file = code.co_filename
         if not file.startswith(str(ROOT)) or ".venv" in file:
             return
         place = file.removeprefix(f"{ROOT}/").removeprefix("donewhen/")
         if place.split("/")[0] in self._folders and not place.startswith("agent/testing/"):
-            self.visits.append((place, name))
+            self.visits.append((place, code.co_name))
 
 
 def main() -> None:
