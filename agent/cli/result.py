@@ -14,7 +14,7 @@ from errno import ENOSPC, EPIPE
 from typing import Any
 
 from donewhen.agent.cli.screen.drawing import AnswerText, draw_pause
-from donewhen.agent.cli.screen.meter import meter_text
+from donewhen.agent.cli.screen.meter import Meter
 from donewhen.agent.cli.screen.terminal import STYLES, Terminal, clean, shorten
 from donewhen.agent.cli.screen.views import call_text
 from donewhen.agent.config import is_debugging
@@ -205,7 +205,7 @@ def _report_end(run: Run, terminal: Terminal, storage: str | None) -> None:
     reason = run.outcome["reason"] if run.outcome and told else run.problem
     said = run.status == "completed" or reason[:40] in shorten(run.answer, len(run.answer))
     why = "" if said else f" ({shorten(reason, 300)})"
-    meter = meter_text(run.spent, {}, terminal.marks["dot"], terminal.language)
+    meter = Meter(run.spent, {}, terminal.language).line(terminal.marks["dot"])
     thread = terminal.say("thread", id=short_id(run.thread_id))
     parts = [f"{terminal.say(run.status)}{why}", *proof_texts(receipt, terminal), meter, thread]
     if terminal.answers_here:

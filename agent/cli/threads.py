@@ -28,7 +28,7 @@ from donewhen.agent.cli.result import (
 )
 from donewhen.agent.cli.runs import QUEUE
 from donewhen.agent.cli.screen.drawing import AnswerText, draw_pause
-from donewhen.agent.cli.screen.meter import table
+from donewhen.agent.cli.screen.meter import Meter
 from donewhen.agent.cli.screen.terminal import Terminal, Text, clean, open_terminal, shorten
 from donewhen.agent.cli.screen.views import Progress, View, heard_text, mode_text
 from donewhen.agent.cli.storage_view import StorageView
@@ -110,7 +110,7 @@ def _show(run: Run, terminal: Terminal, *, at_work: bool, hint: str | None) -> N
     if run.answer:
         terminal.line("")
         terminal.show(AnswerText(run.answer) if terminal.console.is_terminal else Text(clean(run.answer)))
-    if rows := table(run.spent, run.limits, terminal.language):
+    if rows := Meter(run.spent, run.limits, terminal.language).rows():
         terminal.line(f"\n{terminal.texts('show')['spent']}", "bold")
         room = max(cell_len(row.name) for row in rows)
         for row in rows:

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import partial
 
 from donewhen.state.language.texts import say
 from donewhen.state.ledger import ESTIMATED, KEYS, UNPRICED
@@ -16,7 +15,9 @@ _FORMS = {
     "active_seconds": ("{:.1f}", "{:g}"),
     **dict.fromkeys(_SELDOM, ("{:g}",) * 2),
 }
-"""The formats of amounts in the table; the others are whole numbers."""
+"""The formats of amounts and of their limits in the table."""
+_WHOLE = ("{:,.0f}",) * 2
+"""The format of the others, which are whole numbers."""
 NEAR = 0.8
 """From this share of its limit on, an amount is yellow: a fifth is left, so there is still time to raise the limit."""
 
@@ -37,92 +38,103 @@ class Part:
         return "red" if self.share >= 1 else "yellow" if self.share >= NEAR else ""
 
 
-def meter_text(spent: Spending, limits: Spending, dot: str = "·", language: str = "en") -> str:
-    """Return the spending with the limits on one line; "" if nothing was spent."""
-    parts = [part.text for part in meter_parts(spent, limits, language)]
-    if spent.get(UNPRICED) and not spent.get("cost_usd") and "cost_usd" not in limits:
-        parts.append(say(language, "meter", "no_price"))
-    return f" {dot} ".join(parts)
+@dataclass(frozen=True)
+class Meter:
+    """What a run spent, of its limits."""
 
+    spent: Spending
+    limits: Spending
+    language: str = "en"
 
-def meter_parts(spent: Spending, limits: Spending, language: str = "en") -> Iterator[Part]:
-    """Yield the parts of the line; tokens are one amount unless one of their kinds has a limit.
+    def line(self, dot: str = "·") -> str:
+        """Return the spending with the limits on one line; "" if nothing was spent."""
+        texts = [part.text for part in self.parts()]
+        if self.spent.get(UNPRICED) and not self.spent.get("cost_usd") and "cost_usd" not in self.limits:
+            texts.append(say(self.language, "meter", "no_price"))
+        return f" {dot} ".join(texts)
 
-    The cost of a call is known after it, so only the end says that a price is unknown.
-    """
-    about = "~" if spent.get(ESTIMATED) else ""
-    cached = f" ({_cached_text(spent, language)})" if spent.get("cached_tokens") and spent.get("input_tokens") else ""
-    by_kind = any(key in limits for key in _TOKENS)
-    for key in KEYS:
-        amount, of = spent.get(key, 0), f"/{limits[key]:g}" if key in limits else ""
-        if key in _TOKENS and not by_kind:
-            total = spent.get("input_tokens", 0) + spent.get("output_tokens", 0)
-            if key == "input_tokens" and total:
-                yield Part(f"{about}{_short_tokens(total)} {_unit('tokens', total, language)}{cached}")
-        elif _is_shown(key, spent, limits) and (amount or key not in _SELDOM):
-            name = _unit(key, 2 if of else amount, language)
-            text = f"{amount:g}{of} {name}"
-            if key in _TOKENS:
-                of = f"/{_short_tokens(limits[key])}" if of else ""
-                text = f"{about}{_short_tokens(amount)}{of} {name}{cached if key == 'input_tokens' else ''}"
-            elif key == "cost_usd":
-                text = f"${amount:.4f}{'+?' if spent.get(UNPRICED) else ''}{of.replace('/', '/$')}"
-            elif key == "active_seconds":
-                text = f"{amount:.1f}{of} s"
-            yield Part(text, _share(key, spent, limits))
+    def parts(self) -> Iterator[Part]:
+        """Yield the parts of the line; tokens are one amount unless one of their kinds has a limit.
 
+        The cost of a call is known after it, so only the end says that a price is unknown.
+        """
+        by_kind = any(key in self.limits for key in _TOKENS)
+        for key in KEYS:
+            if key in _TOKENS and not by_kind:
+                total = self.spent.get("input_tokens", 0) + self.spent.get("output_tokens", 0)
+                if key == "input_tokens" and total:
+                    unit = self._unit("tokens", total)
+                    yield Part(f"{self._about()}{_short_tokens(total)} {unit}{self._cached()}")
+            elif self._is_shown(key) and (self.spent.get(key) or key not in _SELDOM):
+                yield Part(self._in_short(key), self._share(key))
 
-def table(spent: Spending, limits: Spending, language: str = "en") -> list[Part]:
-    """Return every amount that was spent or has a limit, one per line, with its name."""
-    return [
-        Part(_in_full(key, spent, limits, language), _share(key, spent, limits), _unit(key, 2, language))
-        for key in KEYS
-        if _is_shown(key, spent, limits) or (key == "cost_usd" and spent.get(UNPRICED))
-    ]
+    def rows(self) -> list[Part]:
+        """Return every amount that was spent or has a limit, one per line, with its name."""
+        return [
+            Part(self._in_full(key), self._share(key), self._unit(key, 2))
+            for key in KEYS
+            if self._is_shown(key) or (key == "cost_usd" and self.spent.get(UNPRICED))
+        ]
 
+    def _in_short(self, key: str) -> str:
+        amount, limit = self.spent.get(key, 0), self.limits.get(key)
+        of = "" if limit is None else f"/{limit:g}"
+        unit = self._unit(key, amount if limit is None else 2)
+        if key in _TOKENS:
+            of = "" if limit is None else f"/{_short_tokens(limit)}"
+            cached = self._cached() if key == "input_tokens" else ""
+            return f"{self._about()}{_short_tokens(amount)}{of} {unit}{cached}"
+        if key == "cost_usd":
+            return f"${amount:.4f}{'+?' if self.spent.get(UNPRICED) else ''}{of.replace('/', '/$')}"
+        if key == "active_seconds":
+            return f"{amount:.1f}{of} s"
+        return f"{amount:g}{of} {unit}"
 
-def _in_full(key: str, spent: Spending, limits: Spending, language: str) -> str:
-    amount, show = spent.get(key, 0), partial(say, language, "show")
-    form, form_of_limit = _FORMS.get(key, ("{:g}",) * 2 if key in _SELDOM else ("{:,.0f}",) * 2)
-    text = form.format(amount)
-    if key in limits:
-        if key == "cost_usd" and round(limits[key], 2) != limits[key]:
-            form_of_limit = form
-        text = say(language, "budget", "of", spent=text, total=form_of_limit.format(limits[key]))
-    if key == "cost_usd" and spent.get(UNPRICED):
-        unpriced = show("unpriced", calls=_calls(spent[UNPRICED], language))
-        return f"{text}, {unpriced}" if amount else say(language, "meter", "no_price")
-    if key == "active_seconds":
-        return show("seconds", amount=text)
-    if key != "input_tokens":
-        return text
-    text += f" ({_cached_text(spent, language)})" if spent.get("cached_tokens") else ""
-    calls = _calls(spent.get(ESTIMATED, 0), language)
-    return text + (f", {show('estimated', calls=calls)}" if spent.get(ESTIMATED) else "")
+    def _in_full(self, key: str) -> str:
+        amount, limit = self.spent.get(key, 0), self.limits.get(key)
+        form, form_of_limit = _FORMS.get(key, _WHOLE)
+        text = form.format(amount)
+        if limit is not None:
+            if key == "cost_usd" and round(limit, 2) != limit:
+                form_of_limit = form
+            text = say(self.language, "budget", "of", spent=text, total=form_of_limit.format(limit))
+        if key == "cost_usd" and self.spent.get(UNPRICED):
+            unpriced = self._say("unpriced", calls=self._calls(self.spent[UNPRICED]))
+            return f"{text}, {unpriced}" if amount else say(self.language, "meter", "no_price")
+        if key == "active_seconds":
+            return self._say("seconds", amount=text)
+        if key != "input_tokens":
+            return text
+        estimated = self.spent.get(ESTIMATED)
+        guess = f", {self._say('estimated', calls=self._calls(estimated))}" if estimated else ""
+        return f"{text}{self._cached()}{guess}"
 
+    def _is_shown(self, key: str) -> bool:
+        """Return whether an amount is shown; cached input only if it has a limit."""
+        return key in self.limits or (bool(self.spent.get(key)) and key != "cached_tokens")
 
-def _is_shown(key: str, spent: Spending, limits: Spending) -> bool:
-    """Return whether an amount is shown; cached input only if it has a limit."""
-    return key in limits or (bool(spent.get(key)) and key != "cached_tokens")
+    def _share(self, key: str) -> float:
+        limit = self.limits.get(key)
+        return 0.0 if limit is None else self.spent.get(key, 0) / limit if limit else 1.0
 
+    def _unit(self, key: str, amount: float) -> str:
+        """Return the unit of an amount, in singular or plural."""
+        one, _, several = say(self.language, "meter", key).partition("|")
+        return one if amount == 1 else several or one
 
-def _unit(key: str, amount: float, language: str) -> str:
-    """Return the unit of an amount, in singular or plural."""
-    one, _, several = say(language, "meter", key).partition("|")
-    return one if amount == 1 else several or one
+    def _calls(self, count: float) -> str:
+        return f"{count:g} {self._unit('model_calls', count)}"
 
+    def _cached(self) -> str:
+        """Return in brackets how much of the input was cached; "" if nothing was."""
+        cached, total = self.spent.get("cached_tokens"), self.spent.get("input_tokens")
+        return f" ({self._say('cached', share=f'{cached / total:.0%}')})" if cached and total else ""
 
-def _calls(count: float, language: str) -> str:
-    return f"{count:g} {_unit('model_calls', count, language)}"
+    def _about(self) -> str:
+        return "~" if self.spent.get(ESTIMATED) else ""
 
-
-def _cached_text(spent: Spending, language: str) -> str:
-    return say(language, "show", "cached", share=f"{spent.get('cached_tokens', 0) / spent['input_tokens']:.0%}")
-
-
-def _share(key: str, spent: Spending, limits: Spending) -> float:
-    limit = limits.get(key)
-    return 0.0 if limit is None else spent.get(key, 0) / limit if limit else 1.0
+    def _say(self, key: str, **values: str) -> str:
+        return say(self.language, "show", key, **values)
 
 
 def _short_tokens(tokens: float) -> str:

@@ -10,7 +10,7 @@ from rich.console import Group, RenderableType
 from rich.live import Live
 
 from donewhen.agent.cli.screen.drawing import FOLDED, AnswerText, Blocks, draw_changes
-from donewhen.agent.cli.screen.meter import meter_parts
+from donewhen.agent.cli.screen.meter import Meter
 from donewhen.agent.cli.screen.terminal import STYLES, Terminal, Text, clean
 from donewhen.agent.run import Run
 from donewhen.graph.events import ANSWER
@@ -253,7 +253,8 @@ class View:
         if tail := clean(self.progress.answer.tail).strip():
             rows += [Text(""), *Text(tail).wrap(terminal.console, terminal.width)[-TAIL:]]
         meter = Text(style="dim", overflow="ellipsis", no_wrap=True)
-        for number, part in enumerate(meter_parts(self.progress.spent, self.progress.limits, terminal.language)):
+        spending = Meter(self.progress.spent, self.progress.limits, terminal.language)
+        for number, part in enumerate(spending.parts()):
             meter.append(f" {terminal.marks['dot']} " if number else "").append(part.text, part.style or None)
         if self.draft and (typed := clean(self.draft())):
             rows.append(Text(f"> {typed}", style="bold"))
