@@ -5,6 +5,7 @@ are plain failures, and nobody is asked about them.
 """
 
 import asyncio
+import gc
 import json
 import smtplib
 import socket
@@ -35,6 +36,13 @@ from tests.kit.runs import last_seen
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 """The clients leave sockets to the garbage collector when they raise."""
 PAY = call("pay", order="A1")
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _sockets_left() -> Iterator[None]:
+    """Collect them here: in a test of another file they would be an error."""
+    yield
+    gc.collect()
 
 
 async def paid_by(tool: StructuredTool) -> Flow:
