@@ -1,6 +1,6 @@
 """Words: one .md per prompt, strict substitution, tagged sections. A missing value is an error, not a blank."""
 
-from functools import cache
+from functools import cache, lru_cache
 from importlib.resources import files
 from string import Template
 
@@ -15,8 +15,9 @@ def render(name: str, **values: str) -> str:
     return _template(name).substitute(values).rstrip()
 
 
+@lru_cache(maxsize=64)
 def instructions(name: str, profile: str = "") -> str:
-    """Return the system text of a role: its own prompt, with the parts that several roles share."""
+    """Return the system text of a role, the same in every round: its own prompt, with what several roles share."""
     return render(name, profile=profile, plan=render("plan_good"), rules=render("rules"))
 
 
