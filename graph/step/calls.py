@@ -367,13 +367,8 @@ class CallBatch:
         if isinstance(outcome, CallOutcome):
             charge: Amounts = {} if gated.waits and call.get("delegated") else {"tool_calls": 1}
             context.spent = add(add(context.spent, outcome.spent), charge)
-        if isinstance(outcome, RecallResult):  # no observation; the model is told if it read this before
-            again = [*outcome.span] in self._lookup_changes().get("recalled", {}).get(outcome.id, ())
-            if outcome.id and not again:
-                self.learned = True
-                self.recalled.append(outcome)
-            self.acted = True
-            self._show(call, f"{outcome.text}\nNote: you read this before." if again else outcome.text)
+        if isinstance(outcome, RecallResult):
+            self._show_look_up(call, outcome)
             return
         if gated.waits:
             return
@@ -396,6 +391,15 @@ class CallBatch:
         entry = await store_entry(context.runtime, context.state, entry)
         self.entries.append(entry)
         emit_observation(context.runtime, entry)
+
+    def _show_look_up(self, call: FrozenCall, found: RecallResult) -> None:
+        """Show the model what it looked up, which is no observation; it is told if it read this before."""
+        again = [*found.span] in self._lookup_changes().get("recalled", {}).get(found.id, ())
+        if found.id and not again:
+            self.learned = True
+            self.recalled.append(found)
+        self.acted = True
+        self._show(call, f"{found.text}\nNote: you read this before." if again else found.text)
 
     async def _record_notes(self, call: FrozenCall, notes: Sequence[str]) -> None:
         """Store the hooks' notes on a call, and show them beside its result."""
