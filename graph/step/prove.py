@@ -36,6 +36,7 @@ from donewhen.state.proof.evidence import (
 )
 from donewhen.state.proof.journal import observation
 from donewhen.state.records import Pause, StepClaim, StepRecord
+from donewhen.state.secrets import redact
 from donewhen.state.settings import Settings
 
 UNCHANGED = (
@@ -377,11 +378,11 @@ def _ground(proof: Proof, claim: Json, verdict: Json) -> Json:
     if level == "claimed":
         return {**verdict, "verdict": "cited" if found.evidence else "unverified"}
     if found.problems:
-        return {**verdict, "evidence": [], "verdict": "unverified", "note": "; ".join(found.problems)}
+        return {**verdict, "evidence": [], "verdict": "unverified", "note": redact("; ".join(found.problems))}
     if found.imprecise:
         told = (proof.record.get("imprecise") or {}).get(str(verdict["criterion"]), 0)
         end = {"stays": True} if told >= FORM_CORRECTIONS and found.evidence else {"form": True}
-        return {**verdict, "verdict": "unverified", "note": "; ".join(found.imprecise), **end}
+        return {**verdict, "verdict": "unverified", "note": redact("; ".join(found.imprecise)), **end}
     return {**verdict, "verdict": "cited"}
 
 

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from donewhen import Agent, StorageError
-from donewhen.testing import Crash, call, crashing, submit_plan
-from tests.kit.flows import FREE, play
+from donewhen.testing import Crash, call, crashing, finish_step, submit_plan
+from tests.kit.flows import FREE, one_step, play
 from tests.kit.runs import Outbox, last_seen, scripted, sending, step
 
 SECRET = "sk-live-1234567890abcdefghij"
@@ -68,6 +68,23 @@ async def test_a_correction_repeats_no_secret(wrong: dict[str, Any]) -> None:
     assert SECRET not in told(flow.events)
     assert SECRET not in json.dumps(flow.run.receipt)
     assert SECRET not in flow.step("s1")["reason"]
+
+
+@pytest.mark.parametrize("cited", [("s1.1", f"password={SECRET}"), (f"s1 password={SECRET}", "x")])
+async def test_a_refused_goal_check_repeats_no_secret(cited: tuple[str, str]) -> None:
+    """F8: what is wrong with a quote or an id is told and stored without it, also where the step stays unproven."""
+
+    def look() -> str:
+        """Look."""
+        return "nothing here"
+
+    claim = finish_step("done", cited)
+    settings = {"confirm": "never", "on_failure": "deliver", "max_refusals": 1}
+    flow = await play(one_step([[call("look")], *[claim] * 3]), [look], settings=settings, effects={"look": "read"})
+    assert flow.status != "completed"
+    assert flow.told("correction")[0]["text"].count("[redacted]") == 1
+    assert SECRET[:-3] not in told(flow.events)
+    assert SECRET[:-3] not in json.dumps(flow.run.receipt)
 
 
 async def test_an_exception_is_stored_without_its_secret() -> None:
