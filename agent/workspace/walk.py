@@ -9,7 +9,7 @@ import itertools
 import os
 import re
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field
 
 from langchain_core.tools import ToolException
@@ -86,7 +86,8 @@ class Walk:
                 elif entry.is_dir(follow_symlinks=False):
                     folders.append(inner)
                 elif entry.is_file(follow_symlinks=False) and not entry.name.startswith(TEMPORARY):
-                    files.extend(_entry(entry, inner))
+                    with suppress(FileNotFoundError):  # it was deleted meanwhile
+                        files.append(FileEntry(inner, entry.stat(follow_symlinks=False).st_size))
         folders = [inner for inner in folders if not is_hidden(inner[-1])]
         if folders and len(parts) >= MAX_DEPTH:
             self.stopped, folders = True, []
@@ -118,13 +119,6 @@ def near_names(root: Root, parts: Parts) -> list[str]:
         names.setdefault(entry.parts[-1].casefold(), []).append(entry.path)
     close = difflib.get_close_matches(wanted, names, n=3, cutoff=0.7)
     return [path for name in close for path in names[name]][:3]
-
-
-def _entry(entry: os.DirEntry[str], parts: Parts) -> list[FileEntry]:
-    try:
-        return [FileEntry(parts, entry.stat(follow_symlinks=False).st_size)]
-    except FileNotFoundError:
-        return []
 
 
 def path_matcher(pattern: str) -> Callable[[Parts], bool]:
