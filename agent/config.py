@@ -333,8 +333,8 @@ def _read_credentials(name: str, value: Any) -> dict[str, str]:
     fields = _read_named_texts(name, "auth", value)
     if {"client_id", "client_secret", "issuer"} - fields.keys() or fields.keys() - {*LOGIN}:
         raise ConfigError(
-            f"auth of the MCP server {name!r} has {', '.join(LOGIN[:3])} and perhaps {LOGIN[3]}; put a fixed token "
-            "into headers, and pass the login of a person as McpServers(…, auth=…)"
+            f"auth of the MCP server {name!r} has {', '.join(LOGIN[:3])} and perhaps {LOGIN[3]}; a fixed token goes "
+            "into headers, and the login of a person is passed as McpServers(…, auth=…)"
         )
     return fields
 

@@ -18,14 +18,14 @@ from langchain_core.messages import AIMessage
 from langgraph.store.base import BaseStore
 
 from donewhen.agent.a2a.remote_tasks import (
-    absorb,
-    asks_in,
     has_message,
-    last_words,
+    last_message,
+    questions_in,
     state_of,
     task_of,
     tasks_of,
     text_of,
+    update_task,
 )
 from donewhen.graph.executors.executor import Card, Executor, Handoff, Report, Unfinished
 from donewhen.graph.tools.call import TIMED_OUT, RunError
@@ -48,9 +48,10 @@ SILENCE = 300.0
 FIRST_WAIT, LONGEST_WAIT = 0.2, 5.0
 """Seconds between two attempts to reach an agent."""
 STOPPING = 5.0
-"""Seconds that an agent has to take that its task is cancelled."""
+"""Seconds that an agent has to accept the cancellation of its task."""
 DECLINED = {"type": "ignore"}
-"""The answer to the form of an agent of DoneWhen that nobody fills in."""
+"""The answer to another DoneWhen agent's form that nobody fills in."""
+CREDENTIALS_HINT = 'Give it credentials: RemoteAgent(url, headers={"Authorization": "Bearer …"})'
 UNDER_WAY = ("SUBMITTED", "WORKING", "UNSPECIFIED")
 LANGGRAPH = "https://langchain.com/a2a/"
 """The prefix of extensions of LangGraph servers."""
@@ -65,11 +66,12 @@ def connect_executor(address: str) -> Executor:
 
 @dataclass
 class RemoteAgent:
-    """An A2A agent. Nothing is opened before the first plan or step. `url`: the agent's address, with or without
-    `a2a:`; its card is at `/.well-known/agent-card.json` below it. `headers`: sent with every request, for instance
-    `{"Authorization": "Bearer …"}`, and only to the host of `url`. `refresh`: seconds after which the card is fetched
-    again. `poll`: seconds between two requests for the status of a working task. `patience`: for how many seconds an
-    unreachable agent is tried again, if it may be working or is owed an answer.
+    """An A2A agent. No connection is opened before the first plan or step.
+
+    `url`: the agent's address, with or without `a2a:`; its card is at `/.well-known/agent-card.json` below it.
+    `headers`: sent with every request, for instance `{"Authorization": "Bearer …"}`, and only to the host of `url`.
+    `refresh`: seconds after which the card is fetched again. `poll`: seconds between two requests for the status of a
+    working task. `patience`: seconds for which an unreachable agent is retried if it may be working or needs an answer.
     Raises ConfigError for an invalid URL, or without the extra `a2a`.
     """
 
@@ -96,7 +98,7 @@ class RemoteAgent:
         try:
             async with self._http() as http:
                 found = await self._card(http)
-        except _errors():
+        except _connection_errors():
             if self._known is None:
                 return None
             found = self._known
@@ -107,8 +109,8 @@ class RemoteAgent:
     async def work(self, handoff: Handoff) -> Report:
         """Send the brief or the answers, unless already sent, and follow the task until it ends or asks.
 
-        If the run is cancelled, or the step's time is over, the task is cancelled too; if only this process stops, it
-        goes on. Raises Unfinished if the agent may be working and cannot be reached, or no longer knows the task.
+        If the run is cancelled or the step's time is over, the task is cancelled too; if only this process stops, the
+        task continues. Raises Unfinished if the agent may be working and cannot be reached, or lost the task.
         """
         following = asyncio.create_task(self._follow(handoff))
         watching = asyncio.create_task(_wait_for_cancel(handoff, self.poll))
@@ -131,48 +133,48 @@ class RemoteAgent:
         """Ask the agent to cancel a task; whether it does is up to the agent."""
         from a2a.types import CancelTaskRequest
 
-        with suppress(*_errors(), TimeoutError):
+        with suppress(*_connection_errors(), TimeoutError):
             async with asyncio.timeout(STOPPING), self._http() as http:
                 await (await self._client(http)).cancel_task(CancelTaskRequest(id=task_id))
 
     async def _cancel_started(self, handoff: Handoff) -> None:
         """Cancel the task of a handoff that is being worked on, if there is one."""
-        with suppress(*_errors(), Unfinished, TimeoutError):
+        with suppress(*_connection_errors(), Unfinished, TimeoutError):
             async with asyncio.timeout(STOPPING), self._http() as http:
-                task = await self._find_started_task(await self._client(http), handoff, _Line(0))
+                task = await self._find_started_task(await self._client(http), handoff, _Connection(0))
             if task is not None and state_of(task) in (*UNDER_WAY, "INPUT_REQUIRED"):
                 await self.cancel(task.id)
 
     async def _follow(self, handoff: Handoff) -> Report:
-        said: list[str] = []
-        line = _Line(self.patience)
+        messages: list[str] = []
+        connection = _Connection(self.patience)
         while True:
             try:
                 async with self._http() as http:
                     client = await self._client(http)
-                    task = await self._find_started_task(client, handoff, line) or await self._send(
-                        client, handoff, line, said
+                    task = await self._find_started_task(client, handoff, connection) or await self._send(
+                        client, handoff, connection, messages
                     )
                     if isinstance(task, str):
                         return Report(task, said=[AIMessage(task)])
                     while state_of(task) in UNDER_WAY:
                         await asyncio.sleep(self.poll)
-                        task = await self._look_at(client, task.id)
-                        line.reset()
-                    if self._langgraph and state_of(task) == "FAILED":
+                        task = await self._poll_task(client, task.id)
+                        connection.reset()
+                    if self._is_langgraph and state_of(task) == "FAILED":
                         task = await task_of(client, task.id)
                     if state_of(task) == "INPUT_REQUIRED":
                         asking = {"task": task.id, "answered": True, "context": task.context_id, "asks": handoff.name}
-                        await self._remember(handoff, line, asking)
-                    return self._report(task, said)
+                        await self._write_note(handoff, connection, asking)
+                    return self._report(task, messages)
             except ConfigError as error:
                 return Report(failed=str(error))
-            except _errors() as error:
+            except _connection_errors() as error:
                 why, refused = self._refusal(error), isinstance(error, _refusals())
-            sent = await self._note(handoff, line) is not None
+            sent = await self._read_note(handoff, connection) is not None
             if not sent and (refused or not handoff.answers):
                 return Report(failed=why)
-            if not await line.again():
+            if not await connection.wait_to_retry():
                 if handoff.answers:
                     return Report(unreached=why)
                 raise Unfinished(why)
@@ -182,11 +184,11 @@ class RemoteAgent:
 
         Raises if that is unknown.
         """
-        line = _Line(0)
-        if await self._note(handoff, line) is None:
+        connection = _Connection(0)
+        if await self._read_note(handoff, connection) is None:
             return None
         async with self._http() as http:
-            task = await self._find_started_task(await self._client(http), handoff, line)
+            task = await self._find_started_task(await self._client(http), handoff, connection)
         if task is None:
             return None
         if state_of(task) in (*UNDER_WAY, "INPUT_REQUIRED"):
@@ -222,45 +224,45 @@ class RemoteAgent:
         if self.headers and hosts - {own.netloc}:
             foreign = ", ".join(sorted(hosts - {own.netloc}))
             raise ConfigError(f"the card of {self.url} names another host, {foreign}; credentials are not sent there")
-        return ClientFactory(ClientConfig(httpx_client=http, streaming=not self._langgraph)).create(card)
+        return ClientFactory(ClientConfig(httpx_client=http, streaming=not self._is_langgraph)).create(card)
 
     @property
-    def _langgraph(self) -> bool:
-        """Return whether it is a LangGraph server.
+    def _is_langgraph(self) -> bool:
+        """Return whether the agent is a LangGraph server.
 
-        Only the first event of its stream follows the protocol. A polled task has no artifacts, and may briefly
-        appear completed before it is seen to ask. Why a task failed is only in the history of a polled one.
+        Only the first event of its stream follows the protocol. A polled task has no artifacts, and may look completed
+        for a moment before it asks. The reason of a failure is only in the history of a polled task.
         """
         extensions = self._known.capabilities.extensions if self._known else ()
         return any(each.uri.startswith(LANGGRAPH) for each in extensions)
 
-    async def _look_at(self, client: "Client", id: str) -> "Task":
+    async def _poll_task(self, client: "Client", id: str) -> "Task":
         task = await task_of(client, id)
-        if self._langgraph and state_of(task) == "COMPLETED":
+        if self._is_langgraph and state_of(task) == "COMPLETED":
             await asyncio.sleep(self.poll)
             return await task_of(client, id)
         return task
 
     # A handoff -------------------------------------------------------------------------------------------------------
 
-    async def _find_started_task(self, client: "Client", handoff: Handoff, line: "_Line") -> "Task | None":
+    async def _find_started_task(self, client: "Client", handoff: Handoff, connection: "_Connection") -> "Task | None":
         """Return the task that already has this handoff's message; None if it was never sent or never arrived."""
-        note = await self._note(handoff, line)
+        note = await self._read_note(handoff, connection)
         if note is None:
             return None
-        task = await self._task_of(client, handoff, note)
-        if task is None and line.cut is not None:  # the message may still be on its way
+        task = await self._find_task(client, handoff, note)
+        if task is None and connection.lost_at is not None:  # the message may still be on its way
             await asyncio.sleep(self.poll)
-            task = await self._task_of(client, handoff, note)
+            task = await self._find_task(client, handoff, note)
         return task
 
-    async def _task_of(self, client: "Client", handoff: Handoff, note: Json) -> "Task | None":
+    async def _find_task(self, client: "Client", handoff: Handoff, note: Json) -> "Task | None":
         """Return the task that has the message, if any. Raises Unfinished if the agent does not say."""
         from a2a.types import TaskNotFoundError
 
         try:
             if note["answered"]:
-                return await self._look_at(client, note["task"])
+                return await self._poll_task(client, note["task"])
             if note["task"]:
                 tasks = [await task_of(client, note["task"])]
             else:
@@ -274,26 +276,28 @@ class RemoteAgent:
             raise Unfinished(f"The agent at {self.url} does not know the task any more: {error}") from None
         return next((task for task in tasks if has_message(task, _message_id(handoff.key))), None)
 
-    async def _send(self, client: "Client", handoff: Handoff, line: "_Line", said: list[str]) -> "Task | str":
+    async def _send(
+        self, client: "Client", handoff: Handoff, connection: "_Connection", said: list[str]
+    ) -> "Task | str":
         """Send the message and listen while the agent works; return the task, or a plain answer."""
         from a2a.types import SendMessageRequest, Task
 
         message = self._message(handoff)
         task, arrived = Task(id=message.task_id, context_id=message.context_id), False
         note = {"task": message.task_id, "answered": False, "context": message.context_id}
-        await self._remember(handoff, line, note)
+        await self._write_note(handoff, connection, note)
         try:
             async for event in client.send_message(SendMessageRequest(message=message)):
-                line.reset()
+                connection.reset()
                 if event.WhichOneof("payload") == "message":
                     return text_of(event.message.parts)
-                absorb(task, event, handoff, said)
+                update_task(task, event, handoff, said)
                 if task.id and not arrived:
                     arrived = True
-                    await self._remember(handoff, line, {**note, "task": task.id, "answered": True})
-        except _errors() as error:
+                    await self._write_note(handoff, connection, {**note, "task": task.id, "answered": True})
+        except _connection_errors() as error:
             if not arrived and is_certain(error, _refusals()):
-                await self._remember(handoff, line, None)
+                await self._write_note(handoff, connection, None)
             raise
         if not task.id:
             return "(the agent said nothing)"
@@ -319,18 +323,18 @@ class RemoteAgent:
         """Return the conversation's id: the same for all steps that continue one another."""
         return str(uuid5(NAMESPACE_URL, "\n".join((self.url, handoff.thread_id, handoff.name, handoff.conversation))))
 
-    async def _note(self, handoff: Handoff, line: "_Line") -> Json | None:
-        if line.note is None and handoff.store is not None:
+    async def _read_note(self, handoff: Handoff, connection: "_Connection") -> Json | None:
+        if connection.note is None and handoff.store is not None:
             try:
                 item = await handoff.store.aget((*NAMESPACE, store_label(handoff.thread_id)), handoff.key)
             except Exception as error:
                 raise RunError(error) from error
-            line.note = dict(item.value) if item else None
-        return line.note
+            connection.note = dict(item.value) if item else None
+        return connection.note
 
-    async def _remember(self, handoff: Handoff, line: "_Line", note: Json | None) -> None:
+    async def _write_note(self, handoff: Handoff, connection: "_Connection", note: Json | None) -> None:
         """Store the note durably; None means that nothing was sent."""
-        line.note, place = note, (*NAMESPACE, store_label(handoff.thread_id))
+        connection.note, place = note, (*NAMESPACE, store_label(handoff.thread_id))
         try:
             if handoff.store and note is None:
                 await handoff.store.adelete(place, handoff.key)
@@ -342,28 +346,26 @@ class RemoteAgent:
     # What it came to -----------------------------------------------------------------------------------------------
 
     def _report(self, task: "Task", said: Sequence[str]) -> Report:
-        state, told = state_of(task), text_of(task.status.message.parts)
+        state, status_text = state_of(task), text_of(task.status.message.parts)
         messages = [AIMessage(text) for text in said]
         if state == "COMPLETED":
-            made = "\n\n".join(filter(None, (text_of(artifact.parts) for artifact in task.artifacts)))
-            words = [last_words(task), told] if self._langgraph else [told, last_words(task)]
-            text = next(filter(None, (made, *words)), "")
+            artifacts = "\n\n".join(filter(None, (text_of(artifact.parts) for artifact in task.artifacts)))
+            texts = [last_message(task), status_text] if self._is_langgraph else [status_text, last_message(task)]
+            text = next(filter(None, (artifacts, *texts)), "")
             return Report(text, said=[*(one for one in messages if one.text != text), AIMessage(text)])
         if state == "INPUT_REQUIRED":
-            return Report(asks=asks_in(task), said=messages)
+            return Report(asks=questions_in(task), said=messages)
         if state == "AUTH_REQUIRED":
-            hint = 'Give it credentials: RemoteAgent(url, headers={"Authorization": "Bearer …"})'
-            why = told or "no reason given"
-            return Report(failed=f"The agent at {self.url} requires authentication: {why}. {hint}")
-        why = (last_words(task) if self._langgraph else "") or told or "no reason given"
+            why = status_text or "no reason given"
+            return Report(failed=f"The agent at {self.url} requires authentication: {why}. {CREDENTIALS_HINT}")
+        why = (last_message(task) if self._is_langgraph else "") or status_text or "no reason given"
         return Report(failed=f"The agent at {self.url} ended the task as {state.lower()}: {why}")
 
     def _refusal(self, error: Exception) -> str:
-        told = f"{type(error).__name__}: {error}"[:1000]
-        if re.search(r"\b40[13]\b", told):  # a port may hold these digits
-            hint = 'Give it credentials: RemoteAgent(url, headers={"Authorization": "Bearer …"})'
-            return f"The agent at {self.url} requires authentication ({told}). {hint}"
-        return f"The agent at {self.url} could not be reached, or did not answer as the protocol says: {told}"
+        problem = f"{type(error).__name__}: {error}"[:1000]
+        if re.search(r"\b40[13]\b", problem):  # a port may hold these digits
+            return f"The agent at {self.url} requires authentication ({problem}). {CREDENTIALS_HINT}"
+        return f"The agent at {self.url} could not be reached, or did not answer as the protocol says: {problem}"
 
 
 async def _wait_for_cancel(handoff: Handoff, poll: float) -> None:
@@ -373,13 +375,13 @@ async def _wait_for_cancel(handoff: Handoff, poll: float) -> None:
 
 
 async def _stop(task: "asyncio.Task[Any]") -> None:
-    """Cancel a task of ours, and wait for its end."""
+    """Cancel an asyncio task, and wait for its end."""
     task.cancel()
     await asyncio.wait({task})
 
 
 async def cancel_asking(store: BaseStore, thread_id: str, executors: Mapping[str, Executor]) -> None:
-    """Cancel the tasks of remote agents whose questions a cancelled run leaves without an answer."""
+    """Cancel the tasks of remote agents whose questions get no answer, because the run was cancelled."""
     for item in await read_all(store, (*NAMESPACE, store_label(thread_id))):
         executor = executors.get(str(item.value.get("asks") or ""))
         if executor is not None and isinstance(executor.remote, RemoteAgent):
@@ -387,35 +389,35 @@ async def cancel_asking(store: BaseStore, thread_id: str, executors: Mapping[str
 
 
 def _escape_tags(text: str) -> str:
-    """Return a foreign text for a prompt: it can neither close nor open a tag there."""
+    """Return a foreign text for a prompt, where it can neither close nor open a tag."""
     return " ".join(text.replace("<", "‹").replace(">", "›").split())
 
 
 @dataclass
-class _Line:
-    """The connection to an agent: since when it is lost, and the stored note of the handoff."""
+class _Connection:
+    """The state of a connection to an agent: since when it is lost, and the stored note of the handoff."""
 
     patience: float
-    cut: float | None = None
+    lost_at: float | None = None
     """The time when it was lost."""
     wait: float = FIRST_WAIT
     note: Json | None = None
 
     def reset(self) -> None:
         """Note that the agent answers again."""
-        self.cut, self.wait = None, FIRST_WAIT
+        self.lost_at, self.wait = None, FIRST_WAIT
 
-    async def again(self) -> bool:
+    async def wait_to_retry(self) -> bool:
         """Wait before another attempt; return False after too long."""
-        self.cut = time.monotonic() if self.cut is None else self.cut
-        if time.monotonic() - self.cut >= self.patience:
+        self.lost_at = time.monotonic() if self.lost_at is None else self.lost_at
+        if time.monotonic() - self.lost_at >= self.patience:
             return False
         await asyncio.sleep(self.wait)
         self.wait = min(2 * self.wait, LONGEST_WAIT)
         return True
 
 
-def _errors() -> tuple[type[Exception], ...]:
+def _connection_errors() -> tuple[type[Exception], ...]:
     """Return the exceptions of a network connection."""
     import httpx
     from a2a.utils.errors import A2AError

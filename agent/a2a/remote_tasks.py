@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 MOST_TASKS = 100
 """The most tasks of a conversation that are searched for a message."""
 QUESTION_KEYS, SHOWN_KEYS = ("id", "kind", "question", "options"), ("question", "options", "schema")
-"""The keys by which a question of an agent of DoneWhen is known, and those that people are shown."""
+"""The keys by which a question of another DoneWhen agent is recognized, and those that people are shown."""
 
 
 def state_of(task: "Task") -> str:
@@ -32,7 +32,7 @@ async def task_of(client: "Client", id: str) -> "Task":
 
 
 async def find_task(client: "Client", id: str) -> "Task | None":
-    """Return the task, or None if the agent does not (or no longer) know it."""
+    """Return the task; None if the agent does not know it, or no longer."""
     from a2a.types import TaskNotFoundError
 
     with suppress(TaskNotFoundError):
@@ -57,8 +57,8 @@ def has_message(task: "Task", message_id: str) -> bool:
     return any(message.message_id == message_id for message in task.history)
 
 
-def absorb(task: "Task", event: "StreamResponse", handoff: Handoff, said: list[str]) -> None:
-    """Take the task from an event, and show people the agent's messages."""
+def update_task(task: "Task", event: "StreamResponse", handoff: Handoff, said: list[str]) -> None:
+    """Update the task from an event, and show people the agent's messages."""
     kind = event.WhichOneof("payload")
     if kind == "task":
         task.CopyFrom(event.task)
@@ -71,11 +71,11 @@ def absorb(task: "Task", event: "StreamResponse", handoff: Handoff, said: list[s
         task.id = event.artifact_update.task_id
 
 
-def asks_in(task: "Task") -> list[tuple[str, Any]]:
-    """Return the questions of a task, by the ids under which they are answered.
+def questions_in(task: "Task") -> list[tuple[str, Any]]:
+    """Return the questions of a task, each with the id by which it is answered.
 
-    A LangGraph server puts its interrupts, `{id, value}`, into a data part of an artifact, and an agent of DoneWhen its
-    question into one of the message.
+    A LangGraph server puts its interrupts, `{id, value}`, into a data part of an artifact; another DoneWhen agent puts
+    its question into a data part of the message.
     """
     from a2a.helpers import get_data_parts
 
@@ -85,11 +85,11 @@ def asks_in(task: "Task") -> list[tuple[str, Any]]:
         return [(f"{task.id} {each['id']}", each["value"]) for each in data]
     if asked := [each for each in get_data_parts(task.status.message.parts) if _is_question(each)]:
         return [(task.id, {key: _with_integers(asked[0][key]) for key in SHOWN_KEYS if key in asked[0]})]
-    return [(task.id, text_of(task.status.message.parts) or last_words(task) or "What should I do?")]
+    return [(task.id, text_of(task.status.message.parts) or last_message(task) or "What should I do?")]
 
 
 def text_of(parts: "Sequence[Part]") -> str:
-    """Return the texts, and data as JSON; a question of DoneWhen's is in the texts already."""
+    """Return the texts, and data as JSON, but not a question of DoneWhen, which is in the texts already."""
     from a2a.helpers import get_data_parts, get_text_parts
 
     data = (json.dumps(each, ensure_ascii=False) for each in get_data_parts(parts) if not _is_question(each))
@@ -101,13 +101,13 @@ def _is_question(data: Any) -> bool:
 
 
 def _with_integers(value: Any) -> Any:
-    """Return JSON with the integers that the protocol has made 1.0 of."""
+    """Return JSON in which 1.0 is 1 again, because the protocol turns integers into floats."""
     return json.loads(
         json.dumps(value), parse_float=lambda text: int(text[:-2]) if text.endswith(".0") else float(text)
     )
 
 
-def last_words(task: "Task") -> str:
+def last_message(task: "Task") -> str:
     """Return the agent's last message in the task's history."""
     from a2a.types import Role
 

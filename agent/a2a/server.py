@@ -64,13 +64,13 @@ if TYPE_CHECKING:
     from donewhen.agent.agent import Agent
 
 TASKS, PUSHES = ("donewhen", "a2a", "tasks"), ("donewhen", "a2a", "pushes")
-"""Store namespaces of tasks, by their owner, and of addresses to notify, by their task."""
+"""Store namespaces of tasks, by owner, and of URLs to notify, by task."""
 MARK = "a2a_task"
 """The key of a thread's metadata with the task of its last request; threads without it are not served."""
 PATIENCE = 3.0
-"""Seconds that a call has to end when its task is cancelled."""
+"""Seconds that a running call has to end when its task is cancelled."""
 SECONDS = 10.0
-"""The time that a notified address has to answer."""
+"""Seconds that a notified URL has to answer."""
 STATES = {
     "waiting": TaskState.TASK_STATE_INPUT_REQUIRED,
     "failed": TaskState.TASK_STATE_FAILED,
@@ -81,60 +81,62 @@ STATES = {
 }
 OPEN = (TaskState.TASK_STATE_SUBMITTED, TaskState.TASK_STATE_WORKING)
 ENDED = {state for state in STATES.values() if state != TaskState.TASK_STATE_INPUT_REQUIRED}
-MOST_TOLD = 1000
-"""Notifications that some address did not accept and of which it is remembered who did."""
+MOST_PARTIAL = 1000
+"""The most notifications of which is remembered which URLs accepted them, while another one did not."""
 SHOWN = "donewhen.shown"
 """The key of a call's state with the run that waited when its answer arrived."""
 
 
 class PushNotifications:
-    """Notifies the addresses that A2A clients registered: `Agent(notify=…)` and `a2a_app(push=…)`.
+    """Notifies the URLs that A2A clients registered: pass it as `Agent(notify=…)` and as `a2a_app(push=…)`.
 
-    Each is delivered at least once. `inside`: addresses of this machine and of private networks are allowed too.
+    Each notification is delivered at least once. `inside`: URLs of this machine and private networks are allowed too.
     """
 
     def __init__(self, *, inside: bool = False) -> None:
         self.inside = inside
         self._storage: Storage | None = None
-        self._told: dict[str, set[str]] = {}
-        """By notification that some address did not accept: the addresses that did."""
+        self._accepted: dict[str, set[str]] = {}
+        """The ids of the pushes that accepted a notification, while others did not, by notification."""
 
     def bind(self, storage: Storage) -> None:
-        """Read the addresses from this storage. `a2a_app` does this; in a process without one, do it yourself."""
+        """Use the URLs in this storage. `a2a_app` calls this; in a process without one, call it yourself."""
         self._storage = storage
 
     async def allows(self, url: str) -> bool:
-        """Return whether an address may be notified."""
+        """Return whether a URL may be notified."""
         return self.inside or bool(await validate_push_notification_url(url))
 
     async def __call__(self, event: Json) -> None:
-        """Post the task of a run to each address. Raises if one does not accept it; the others are not told again."""
+        """Post the task of a run to each URL. Raises if one does not accept it; a retry skips those that did."""
         assert self._storage is not None, "PushNotifications: give it to a2a_app too, or call bind(agent.storage)"
         async with self._storage.reader() as (_, store):
             row = await store.threads.get(event["subject"]) or {}
             id = str((row.get("metadata") or {}).get(MARK) or "")
             found = await store.aget((*TASKS, store_label(str(row.get("owner") or ""))), id) if id else None
-            pushes = [_push_of(item.value) for item in await read_all(store, (*PUSHES, store_label(id)))] if id else []
+            pushes = (
+                [_read_push(item.value) for item in await read_all(store, (*PUSHES, store_label(id)))] if id else []
+            )
         if found is None or not pushes:
-            self._told.pop(event["id"], None)
+            self._accepted.pop(event["id"], None)
             return
-        task = with_news(_task_of(found.value), event)
+        task = with_notification(_read_task(found.value), event)
         body, problem = MessageToDict(to_stream_response(task)), ""
-        told = self._told.setdefault(event["id"], set())
-        if len(self._told) > MOST_TOLD:  # the oldest were given up
-            del self._told[next(iter(self._told))]
+        accepted = self._accepted.setdefault(event["id"], set())
+        if len(self._accepted) > MOST_PARTIAL:  # the oldest were given up
+            del self._accepted[next(iter(self._accepted))]
         async with httpx.AsyncClient(timeout=SECONDS) as http:
             for push in pushes:
-                if push.id not in told and (failed := await self._post(http, push, body)):
+                if push.id not in accepted and (failed := await self._post(http, push, body)):
                     problem = f"{push.url}: {failed}"
                 else:
-                    told.add(push.id)
+                    accepted.add(push.id)
         if problem:
             raise ConnectionError(problem)
-        del self._told[event["id"]]
+        del self._accepted[event["id"]]
 
     async def _post(self, http: httpx.AsyncClient, push: TaskPushNotificationConfig, body: Json) -> str:
-        """Post to one address; return why it did not accept it, or ""."""
+        """Post to one URL; return why it did not accept, or ""."""
         if not await self.allows(push.url):
             return "it is not found, or in a private network"
         try:
@@ -154,33 +156,35 @@ def _headers(push: TaskPushNotificationConfig) -> dict[str, str]:
 
 
 class _Tasks(TaskStore):
-    """The tasks of an agent, in its storage; each is as its run is, whoever works on it or answered it."""
+    """The tasks of an agent, in its storage; each is read in the state of its run, whoever continued that."""
 
     def __init__(self, agent: "Agent") -> None:
         self._agent = agent
 
-    async def left(self) -> list[Task]:
-        """Return the tasks that nobody works on, although they are not at their end."""
+    async def read_unfinished(self) -> list[Task]:
+        """Return the tasks that have neither ended nor wait for an answer."""
         async with self._agent.storage.reader() as (_, store):
-            tasks = [_task_of(row.value) for row in await read_all(store, TASKS)]
+            tasks = [_read_task(row.value) for row in await read_all(store, TASKS)]
         current = [await self._current(task) for task in tasks if task.status.state in OPEN]
         return [task for task in current if task.status.state in OPEN]
 
     async def save(self, task: Task, context: ServerCallContext) -> None:
         async with self._agent.storage.writer() as (_, store):
-            await store.aput((*TASKS, store_label(resolve_user_scope(context))), task.id, _row(task), index=False)
+            await store.aput(
+                (*TASKS, store_label(resolve_user_scope(context))), task.id, _write_task(task), index=False
+            )
 
     async def get(self, task_id: str, context: ServerCallContext) -> Task | None:
         async with self._agent.storage.reader() as (_, store):
             found = await store.aget((*TASKS, store_label(resolve_user_scope(context))), task_id)
-        return await self._current(_task_of(found.value)) if found else None
+        return await self._current(_read_task(found.value)) if found else None
 
     async def list(self, params: ListTasksRequest, context: ServerCallContext) -> ListTasksResponse:
         async with self._agent.storage.reader() as (_, store):
             rows = await read_all(store, (*TASKS, store_label(resolve_user_scope(context))))
         page = InMemoryTaskStore()
         for row in rows:
-            await page.save(await self._current(_task_of(row.value)), context)
+            await page.save(await self._current(_read_task(row.value)), context)
         return await page.list(params, context)
 
     async def delete(self, task_id: str, context: ServerCallContext) -> None:
@@ -194,16 +198,16 @@ class _Tasks(TaskStore):
             info = await self._agent.info(task.context_id)
             if info.metadata.get(MARK) == task.id:
                 run = await self._agent.get(task.context_id)
-                if run.pending and _asks(task, run.pending[0]):
+                if run.pending and _shows_question(task, run.pending[0]):
                     return task
                 if run.status not in STATES and task.status.state not in OPEN:  # another client answered it
-                    _set(task, TaskState.TASK_STATE_WORKING, [])
+                    _set_status(task, TaskState.TASK_STATE_WORKING, [])
                 return with_run(task, run)
         return task
 
 
 class _Pushes(PushNotificationConfigStore):
-    """The addresses to notify, in the agent's storage. Only the owner of a task can read them."""
+    """The URLs to notify, in the agent's storage. Only the owner of a task can read them."""
 
     def __init__(self, storage: Storage) -> None:
         self._storage = storage
@@ -220,7 +224,7 @@ class _Pushes(PushNotificationConfigStore):
     async def get_info(self, task_id: str, context: ServerCallContext) -> list[TaskPushNotificationConfig]:
         async with self._storage.reader() as (_, store):
             rows = await read_all(store, (*PUSHES, store_label(task_id)))
-        return [_push_of(row.value) for row in rows if row.value["owner"] == resolve_user_scope(context)]
+        return [_read_push(row.value) for row in rows if row.value["owner"] == resolve_user_scope(context)]
 
     async def delete_info(self, task_id: str, context: ServerCallContext, config_id: str | None = None) -> None:
         for push in await self.get_info(task_id, context):
@@ -229,17 +233,17 @@ class _Pushes(PushNotificationConfigStore):
                     await store.adelete((*PUSHES, store_label(task_id)), push.id)
 
 
-def _row(task: Task) -> Json:
+def _write_task(task: Task) -> Json:
     return dict(MessageToDict(task))
 
 
-def _task_of(row: Mapping[str, Any]) -> Task:
+def _read_task(row: Mapping[str, Any]) -> Task:
     task = Task()
     ParseDict(dict(row), task, ignore_unknown_fields=True)
     return task
 
 
-def _push_of(row: Mapping[str, Any]) -> TaskPushNotificationConfig:
+def _read_push(row: Mapping[str, Any]) -> TaskPushNotificationConfig:
     push = TaskPushNotificationConfig()
     ParseDict(dict(row), push, ignore_unknown_fields=True)
     return push
@@ -249,28 +253,28 @@ def _push_of(row: Mapping[str, Any]) -> TaskPushNotificationConfig:
 
 
 def with_run(task: Task, run: Run) -> Task:
-    """Return the task as its run is: what it asks, or what came of it."""
+    """Return the task in the state of its run, with its question or its outcome."""
     if run.status in STATES:
         asked = run.pending[0] if run.pending else None
         parts = [new_text_part(_question(run)), new_data_part(_handle(asked))] if asked else [new_text_part(run.answer)]
-        _set(task, STATES[run.status], parts)
+        _set_status(task, STATES[run.status], parts)
         if STATES[run.status] == TaskState.TASK_STATE_COMPLETED:
             del task.artifacts[:]
             task.artifacts.append(_artifact(task.id, run.answer))
     return task
 
 
-def with_news(task: Task, event: Json) -> Task:
-    """Return the task as the news of its run say."""
+def with_notification(task: Task, event: Json) -> Task:
+    """Return the task in the state that a notification of its run has."""
     data = event["data"]
     state = STATES.get(data["status"], TaskState.TASK_STATE_FAILED)
-    said = [str(one["question"]) for one in data.get("questions") or ()]
-    words = said[:1] or [str(data.get("answer") or data.get("problem") or "")]
-    _set(task, state, [new_text_part(words[0])])
+    questions = [str(one["question"]) for one in data.get("questions") or ()]
+    texts = questions[:1] or [str(data.get("answer") or data.get("problem") or "")]
+    _set_status(task, state, [new_text_part(texts[0])])
     return task
 
 
-def _set(task: Task, state: Any, parts: list[Part]) -> None:
+def _set_status(task: Task, state: Any, parts: list[Part]) -> None:
     task.status.Clear()
     task.status.state = state
     task.status.timestamp.GetCurrentTime()
@@ -290,13 +294,13 @@ def _question(run: Run) -> str:
     return said if run.problem in ("", run.pending[0].get("problem")) else f"{run.problem}\n\n{said}"
 
 
-def _asks(task: Task, pause: Mapping[str, Any]) -> bool:
-    """Return whether the task says that this question waits."""
+def _shows_question(task: Task, pause: Mapping[str, Any]) -> bool:
+    """Return whether the task already shows this question."""
     return any(part.get("id") == pause["id"] for part in get_data_parts(task.status.message.parts))
 
 
 def _handle(pause: Pause) -> Json:
-    """Return what a program needs to ask a question in its own way: its words, and the options or the form."""
+    """Return a question for programs that ask it in their own way: its text, and its options or form."""
     form = {"schema": pause["schema"]} if "schema" in pause else {}
     asked = {"question": message_text(pause, choices=False), "options": list(pause.get("options") or ())}
     return {"id": pause["id"], "kind": pause["kind"], **asked, **form}
@@ -326,7 +330,7 @@ class _Runs(AgentExecutor):
             await event_queue.enqueue_event(task)
             goal = context.get_user_input()
             stream = self._agent.stream(goal, thread_id=thread, owner=owner, metadata={MARK: task.id})
-        elif task.status.state in ENDED:  # another answer was first; the task says what came of it
+        elif task.status.state in ENDED:  # another answer came first; the task shows the outcome
             return
         else:
             data, shown = [*get_data_parts(message.parts)], context.call_context.state.get(SHOWN, thread)
@@ -337,19 +341,19 @@ class _Runs(AgentExecutor):
         try:
             run = await working
         except DoneWhenError as error:
-            await self._tell_refusal(updater, context.current_task, str(error))
+            await self._send_refusal(updater, context.current_task, str(error))
         except asyncio.CancelledError:
             if task.id not in self._cancelled:
                 raise
         else:
             if task.id not in self._cancelled:
-                await self._tell(updater, with_run(task, run))
+                await self._send_outcome(updater, with_run(task, run))
         finally:
             del self._working[task.id]
             working.cancel()
 
     async def _follow(self, stream: RunStream, updater: TaskUpdater) -> Run:
-        """Tell the steps of a run while it works; return the run."""
+        """Send the steps of a run as status updates while it works; return the run."""
         async with stream:
             async for event in stream:
                 if event["type"] == "step_started":
@@ -358,35 +362,35 @@ class _Runs(AgentExecutor):
             raise stream.error or DoneWhenError("the run was cut off; resume it")
         return stream.run
 
-    async def _tell(self, updater: TaskUpdater, task: Task) -> None:
-        """Send what came of a run."""
+    async def _send_outcome(self, updater: TaskUpdater, task: Task) -> None:
+        """Send the status and the artifacts of a task."""
         for artifact in task.artifacts:
             await updater.add_artifact(list(artifact.parts), artifact_id=artifact.artifact_id, name=artifact.name)
         await updater.update_status(task.status.state, task.status.message)
 
-    async def _tell_refusal(self, updater: TaskUpdater, answered: Task | None, text: str) -> None:
-        """Send why there is no run: a new task has failed; one that was answered is as its run is now."""
+    async def _send_refusal(self, updater: TaskUpdater, answered: Task | None, text: str) -> None:
+        """Send why a message was refused: a new task fails, and an answered one gets the state of its run."""
         said = updater.new_agent_message([new_text_part(text)])
         if answered is None:
             return await updater.failed(said)
         run = await self._agent.get(answered.context_id)
         if run.status in STATES:
-            return await self._tell(updater, with_run(answered, replace(run, problem=text)))
+            return await self._send_outcome(updater, with_run(answered, replace(run, problem=text)))
         return await updater.start_work(said)
 
     async def cancel(self, context: RequestContext, event_queue: EventQueue) -> None:
-        """Cancel the run of a task; a call that takes longer is cut off."""
+        """Cancel the run of a task; a call that does not end in time is cancelled too."""
         assert context.current_task is not None
         task = context.current_task
         self._cancelled.add(task.id)
         cancelling = asyncio.create_task(self._agent.cancel(task.context_id, "cancelled over A2A"))
         if not (await asyncio.wait({cancelling}, timeout=PATIENCE))[0] and task.id in self._working:
             self._working[task.id].cancel()
-        await self._tell(TaskUpdater(event_queue, task.id, task.context_id), with_run(task, await cancelling))
+        await self._send_outcome(TaskUpdater(event_queue, task.id, task.context_id), with_run(task, await cancelling))
 
 
 class _Requests(DefaultRequestHandler):
-    """Refuses what cannot become a run, before a task is made of it."""
+    """Refuses messages that cannot become a run, before a task is made of them."""
 
     def __init__(self, agent: "Agent", tasks: _Tasks, card: AgentCard, **options: Any) -> None:
         super().__init__(_Runs(agent), tasks, card, **options)
@@ -419,14 +423,14 @@ class _Requests(DefaultRequestHandler):
             raise InvalidParamsError(message=str(error)) from None
 
     async def _check_answer(self, message: Message, context: ServerCallContext) -> None:
-        """Remember what an answer is for: what is asked when it arrives."""
+        """Remember the question that is open when an answer arrives: the answer is for that one."""
         if (task := await self._kept.get(message.task_id, context)) is None:
             return
         if task.status.state in OPEN:
             raise UnsupportedOperationError(
                 message=f"task {task.id} is at work and asks nothing: wait until it does, or cancel it"
             )
-        if task.status.state in ENDED:  # the library refuses it too, but then leaves what it opened for it
+        if task.status.state in ENDED:  # the library refuses it too, but leaves open what it opened for it
             raise UnsupportedOperationError(
                 message=f"task {task.id} is over: send a new request, without its taskId, in the same context"
             )
@@ -434,7 +438,7 @@ class _Requests(DefaultRequestHandler):
 
 
 async def check_owner(agent: "Agent", thread: str, owner: str) -> None:
-    """Refuse a conversation that is somebody else's, that did not begin here, or that waits for an answer."""
+    """Raise InvalidParamsError for a conversation of another owner, of another client, or that waits for an answer."""
     if not thread:
         return
     with suppress(UnknownThread):
@@ -459,9 +463,9 @@ def a2a_app(
 ) -> Starlette:
     """Return a web application that serves an agent at `url` over A2A 1.0 (JSON-RPC, with streaming).
 
-    Its card is at `/.well-known/agent-card.json`. `skills`: what the agent can do, name → description. `push`: the one
-    that the agent has as `notify`; with it clients may register addresses to be notified. The application takes
-    users from the middleware that you add, and separates their tasks. When it starts, it continues unfinished tasks.
+    Its card is at `/.well-known/agent-card.json`. `skills`: what the agent can do, name → description. `push`: the same
+    object as the agent's `notify`; with it clients may register URLs to be notified. The application takes users from
+    the middleware that you add, and separates their tasks. When it starts, it continues unfinished tasks.
     """
     known = skills or {"work": description}
     card = AgentCard(
@@ -487,7 +491,7 @@ def a2a_app(
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
-        going = [asyncio.create_task(_go_on(agent, task)) for task in await tasks.left()]
+        going = [asyncio.create_task(_resume_task(agent, task)) for task in await tasks.read_unfinished()]
         yield
         await agent.aclose()
         await asyncio.gather(*going, return_exceptions=True)
@@ -496,6 +500,6 @@ def a2a_app(
     return Starlette(routes=[*create_agent_card_routes(card), *create_jsonrpc_routes(handler, path)], lifespan=lifespan)
 
 
-async def _go_on(agent: "Agent", task: Task) -> None:
+async def _resume_task(agent: "Agent", task: Task) -> None:
     with suppress(DoneWhenError):
         await agent.resume(task.context_id)

@@ -1,4 +1,4 @@
-"""Questions of a run in the editor's own way: permissions, choices and forms, and what comes back."""
+"""Put questions of a run to the editor as permissions, choices and forms, and read the answers."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -26,13 +26,13 @@ REJECT = PermissionOption(option_id="reject", name="Reject", kind="reject_once")
 CHANGE = PermissionOption(option_id="reject", name="Reject, or change it", kind="reject_once")
 TYPE = PermissionOption(option_id="type", name="I type the answer", kind="allow_once")
 LATER = PermissionOption(option_id="type", name="Not now, or I type the answer", kind="allow_once")
-"""These two come first: an editor that permits everything picks the first one, and must not answer for a person."""
+"""`TYPE` or `LATER` comes first: an editor that permits everything picks it, and must not answer for a person."""
 HOW_TO_CHANGE = "To change it, choose “Reject, or change it”: the plan is then shown as text that you can edit."
 HOW_TO_TYPE = "To change it, type the changed plan, or what should be different, as your next message."
 
 
 def permission_options(pause: Pause, *, opened: bool) -> list[PermissionOption]:
-    """Return the choices at a pause; `opened`: nobody has prompted yet, the editor has only opened the session."""
+    """Return the choices at a pause; `opened`: the editor has opened the session, and nobody has prompted yet."""
     if pause["kind"] not in ("plan", "tool"):
         named = _options_by_id(pause).items()
         return [TYPE, *(PermissionOption(option_id=id, name=name, kind="allow_once") for id, name in named)]
@@ -51,7 +51,7 @@ def _options_by_id(pause: Pause) -> dict[str, str]:
 
 
 def permission_call(pause: Pause, agent: Agent, folder: str, *, opened: bool) -> ToolCallUpdate:
-    """Return what permission is asked for, as the editor draws it."""
+    """Return the plan or call that needs permission, as the editor draws it."""
     content = list(edits(pause, folder))
     if pause["kind"] == "plan":
         content.append(acp.tool_content(acp.text_block(HOW_TO_TYPE if opened else HOW_TO_CHANGE)))
@@ -65,46 +65,46 @@ def permission_call(pause: Pause, agent: Agent, folder: str, *, opened: bool) ->
     )
 
 
-def what_instead(pause: Pause) -> str:
+def change_question(pause: Pause) -> str:
     """Return the question for what should be different in a plan, with the plan as text to edit."""
     plan = editable_plan(pause).strip()
     return f"What should be different? Say it in words, or send this plan as you want it:\n\n```yaml\n{plan}\n```"
 
 
 def rejection(text: str) -> Any:
-    """Return the answer to `what_instead`: an edited plan as it is, words as the reason of a rejection."""
+    """Return the answer to `change_question`: an edited plan as it is, other text as the reason of a rejection."""
     is_edit = is_plan_text(text) or decode_json(text) is not text
     return text if is_edit else {"type": "reject", "message": text}
 
 
-def asks_again(text: str, pause: Pause) -> bool:
-    """Return whether what was typed only says “continue”, and that is no option of the question."""
+def only_says_continue(text: str, pause: Pause) -> bool:
+    """Return whether the text only says “continue”, and the question has no such option."""
     return says_continue(text) and not any(says_continue(option) for option in options(pause))
 
 
 def answer_form(pause: Pause) -> ElicitationSchema | None:
-    """Return the form of a question; None if the protocol cannot have it."""
+    """Return the form of a question; None if the protocol does not support it."""
     if pause.get("schema"):
         try:
             return ElicitationSchema.model_validate(dict(pause["schema"]))
         except ValidationError:
             return None
     if not (choices := list(dict.fromkeys(options(pause)))):
-        return WORDS
+        return TEXT_FORM
     answer = ElicitationStringPropertySchema(type="string", title="Answer", enum=choices)
     other = ElicitationStringPropertySchema(type="string", title="Another answer")
     return ElicitationSchema(type="object", properties={"answer": answer, "other": other})
 
 
-WORDS = ElicitationSchema(
+TEXT_FORM = ElicitationSchema(
     type="object",
     properties={"answer": ElicitationStringPropertySchema(type="string", title="Answer")},
     required=["answer"],
 )
-"""A form for an answer in words."""
+"""A form for an answer as text."""
 
 
-def words_in(filled: Mapping[str, Any] | None) -> str:
-    """Return the answer in a form: words of one's own go before a choice."""
+def answer_in(filled: Mapping[str, Any] | None) -> str:
+    """Return the answer in a filled form: another answer counts before a choice."""
     given = filled or {}
     return str(given.get("other") or given.get("answer") or "").strip()

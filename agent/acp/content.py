@@ -1,4 +1,4 @@
-"""What prompts hold, and how the editor is shown messages, calls and their changes."""
+"""Translate the blocks of prompts into goals, and messages, calls and changes into what the editor draws."""
 
 import os
 import re
@@ -18,7 +18,7 @@ from donewhen.state.channels import Json
 
 
 def goal_block(block: Any, folder: str) -> Json:
-    """Return a block of a prompt as one of a goal. What is linked or embedded is named by its path in the folder."""
+    """Return a block of a prompt as one of a goal; linked and embedded files are named by their path in the folder."""
     if block.type == "text":
         return {"type": "text", "text": block.text}
     if block.type in ("image", "audio"):
@@ -28,7 +28,7 @@ def goal_block(block: Any, folder: str) -> Json:
     resource = block.resource
     place = _place(resource.uri, folder)
     if hasattr(resource, "text"):
-        # A frame: what stands in a file or a page is not what the user said.
+        # Framed, because the text of a file or page is not what the user said.
         name = " ".join(place.replace('"', "'").split())
         return {"type": "text", "text": framed("embedded", resource.text, token_hex(3), name=name)}
     return {"type": "file", "base64": resource.blob, "mime_type": resource.mime_type or "", "filename": place}
@@ -44,7 +44,7 @@ def _place(uri: Any, folder: str) -> str:
 
 
 def message_updates(message: AnyMessage) -> Iterator[Any]:
-    """Yield a message of the conversation as the editor would have been shown it."""
+    """Yield the updates that show a message of the conversation."""
     if isinstance(message, HumanMessage):
         yield acp.update_user_message_text(message.text)
     elif isinstance(message, ToolMessage) and message.name == TASK:
@@ -62,20 +62,20 @@ def message_updates(message: AnyMessage) -> Iterator[Any]:
 
 
 def locations(call: Any, folder: str) -> list[ToolCallLocation]:
-    """Return the file that a call is about, so that the editor can follow along."""
+    """Return the file in a call's arguments, so that the editor can open it."""
     path = (call.get("arguments") or {}).get("path")
     return [ToolCallLocation(path=os.path.join(folder, path))] if isinstance(path, str) and path else []
 
 
 def title(call: Any) -> str:
-    """Return a call in a few words."""
+    """Return a title for a call: its tool and the path or first text among its arguments."""
     texts = [value for value in call["arguments"].values() if isinstance(value, str)]
     about = call["arguments"].get("path") or next(iter(texts), "")
     return f"{call['tool']} {' '.join(str(about).split())[:60]}".strip()
 
 
 def kind_of(call: Any, agent: Agent) -> Any:
-    """Return the kind that the editor draws it as, and by which its own policies may decide."""
+    """Return the kind of a call, by which the editor draws it and may apply policies of its own."""
     if any(edits(call, "")):
         return "edit"
     return "read" if agent.executors.toolbox.effect(str(call.get("tool"))) == "read" else "other"

@@ -1,9 +1,9 @@
 """An agent in an editor (Zed, JetBrains …) over the Agent Client Protocol. Needs the extra `acp`.
 
 A session is a thread, which any process can load, list and continue, even after the editor was closed. The editor
-shows the plan, each call with its arguments, its result and what it changes in files, and gives permission in its own
-way. A question is a form in editors that have forms; in the others it ends the turn, and what is typed next is the
-answer. Stop stops at a clean point; “continue” goes on.
+shows the plan and each call with its arguments, its result and its changes of files, and asks for permission in its own
+way. A question is a form in editors that support forms; in others it ends the turn, and the next prompt is the answer.
+Stop stops at a clean point; “continue” continues from there.
 """
 
 import asyncio
@@ -36,18 +36,18 @@ from acp.schema import (
 from pydantic import ValidationError
 
 from donewhen.agent.acp.asking import (
-    WORDS,
+    TEXT_FORM,
     answer_form,
-    asks_again,
+    answer_in,
+    change_question,
     chosen_answer,
+    only_says_continue,
     permission_call,
     permission_options,
     rejection,
-    what_instead,
-    words_in,
 )
 from donewhen.agent.acp.content import edits, goal_block, kind_of, locations, message_updates, title
-from donewhen.agent.acp.lines import EditorLines
+from donewhen.agent.acp.lines import INVALID_PARAMS, EditorLines
 from donewhen.agent.agent import Agent
 from donewhen.agent.mcp.client import McpServers
 from donewhen.agent.run import Run
@@ -65,46 +65,46 @@ MODES = {
     "ask": ("Ask", "Plans, and changes that you have not seen, wait for you."),
     "auto": ("Auto", "Nothing waits for you but questions."),
 }
-"""What an editor may choose: when a session asks for permission."""
+"""The modes of a session, which say when it asks for permission."""
 UNASKED: Json = {"confirm": "never", "approvals": "never"}
 """The settings of the mode `auto`."""
 PAGE = 50
 """The most sessions in one answer to `session/list`."""
 MOST_LISTED = 10_000
 READ_AHEAD = 2**20
-"""The bytes that are read ahead; a line may be longer."""
+"""The bytes that are buffered; a line may be longer."""
 CALL_KEYS = ("step", "tool", "arguments")
-"""What of a call stays the same if it is made again after its question."""
+"""The fields of a call that stay the same if it is made again after its question."""
 TITLE = 100
 """The most characters of a session's title."""
-BEGUN = ("donewhen", "acp")
-"""The store namespace of sessions that began without a prompt, and so are no threads yet."""
-MOST_BEGUN = 10
-"""The most of them that are kept."""
+UNPROMPTED = ("donewhen", "acp")
+"""The store namespace of sessions without a prompt, which are not threads yet."""
+MOST_UNPROMPTED = 10
+"""The most sessions without a prompt that are stored."""
 STOPPED = "\n\nThis is not finished: “continue” goes on with it, and any other words make a new plan."
 ANSWERED = "\n\nWhat was asked here is answered already, perhaps in another window; your message was not used.\n\n"
 ONLY_WORDS = "\n\nOnly the words of your message were used: pictures and files go with a request.\n\n"
-INVALID, UNKNOWN, INTERNAL = -32602, -32002, -32603
-"""JSON-RPC's code of wrong parameters, ACP's of an unknown resource, JSON-RPC's of an error in here."""
+RESOURCE_NOT_FOUND, INTERNAL_ERROR = -32002, -32603
+"""ACP's code of an unknown resource, and JSON-RPC's of an error in here."""
 
 
 @dataclass
 class Turn:
-    """Work on a prompt, or on the answer to what an opened session waits for."""
+    """The work on one prompt, or on the answer to the question of an opened session."""
 
     prompted: bool = True
     shown: bool = False
-    """Whether the question that comes first was shown when the session was opened."""
+    """True if its first question was shown when the session was opened."""
     cancelled: bool = False
-    """Whether Stop was pressed, or something else was typed."""
+    """True if Stop was pressed, or another prompt was sent."""
     stream: RunStream | None = None
     question: "asyncio.Future[Any] | None" = None
-    """What the editor is asked right now."""
+    """The open question to the editor."""
     answer: str = ""
-    """What was shown of the answer as it was written."""
+    """The part of the answer that was shown while it was written."""
 
     def stop(self) -> None:
-        """Stop at the next clean point, and wait for no answer."""
+        """Stop at the next clean point, without waiting for an answer."""
         self.cancelled = True
         if self.stream:
             self.stream.drain()
@@ -120,25 +120,25 @@ class Session:
     folder: str
     agent: Agent
     servers: McpServers | None = None
-    """Those that the editor has configured."""
+    """The editor's own MCP servers."""
     mode: str = "ask"
     turn: Turn | None = None
     opened: "asyncio.Task[None] | None" = None
-    """The question that it was opened with, and the work on the answer."""
+    """The task that shows the session's question when it is opened, and works on the answer."""
     asked: str = ""
     """The id of the question that was shown last."""
     answered: str = ""
     """The same id once it was answered."""
     given: Any = None
-    """The answer to it in the editor's own way. The run did not take it if it was stopped in that moment."""
+    """The answer to it from a form or choice. If the run was stopped in that moment, it did not get the answer."""
     rejected: str = ""
-    """The id of the question about a plan that was rejected: what is typed next says what should be different."""
+    """The id of the question whose plan was rejected: the next prompt says what should be different."""
     calls: dict[str, tuple[str, Any]] = field(default_factory=dict)
-    """Calls at work: the id under which the editor shows each, and what `tool_started` tells of it."""
+    """Running calls: the id under which the editor shows each, and its `tool_started` event."""
     asking: dict[str, Any] = field(default_factory=dict)
-    """Calls that were stopped, such as by their question, and go on with the run, by the id that the editor shows."""
+    """Calls that stopped, for instance at a question, and continue with the run, by the id that the editor shows."""
     cards: dict[str, str] = field(default_factory=dict)
-    """The ids under which an opened session shows the steps at work, by step."""
+    """The ids under which an opened session shows working steps, by step."""
 
     def settings(self) -> Json:
         """Return the settings of the mode, over those of the agent."""
@@ -147,21 +147,21 @@ class Session:
 
     async def start(self, given: Sequence[Any]) -> None:
         """Start the editor's MCP servers, and give the agent their tools."""
-        if connections := {server.name: _connection(server, self.folder) for server in given}:
+        if connections := {server.name: _server_config(server, self.folder) for server in given}:
             reserved = [tool.name for tool in self.agent.tools]
             self.servers = McpServers(connections, reserved=reserved, optional=True)
             await self.servers.__aenter__()
             self.agent.tools.add(self.servers)
 
     async def aclose(self) -> None:
-        """Stop what is at work at a clean point, and end the servers."""
+        """Stop at a clean point, and stop the servers."""
         await self.leave_opened(self.turn)
         await self.agent.aclose()
         if self.servers:
             await self.servers.aclose()
 
     async def leave_opened(self, turn: Turn | None) -> None:
-        """Stop a turn, and wait for the one that began when the session was opened."""
+        """Stop a turn, and wait for the task of the opened session."""
         if turn:
             turn.stop()
         if self.opened:
@@ -171,7 +171,7 @@ class Session:
 class AcpAgent:
     """An ACP server; `make` opens an agent of its own for each session, in a folder.
 
-    `metadata` returns what a thread keeps of the folder: `dir`, by which it is listed, and what else its readers need.
+    `metadata` returns a thread's metadata for a folder: `dir`, by which it is listed, and whatever its readers need.
     """
 
     _editor: acp.Client
@@ -187,11 +187,11 @@ class AcpAgent:
         self._reader: Agent | None = None
 
     def on_connect(self, conn: acp.Client) -> None:
-        """Remember the editor."""
+        """Remember the connection to the editor."""
         self._editor = conn
 
     async def initialize(self, protocol_version: int, client_capabilities: Any = None, *_: Any, **__: Any) -> Any:
-        """Say what can be done; remember whether the editor has forms."""
+        """Return the capabilities; remember whether the editor supports forms."""
         offered = client_capabilities and client_capabilities.elicitation
         self._forms = bool(offered and offered.form is not None)
         return acp.InitializeResponse(
@@ -213,37 +213,37 @@ class AcpAgent:
     # --- sessions
 
     async def new_session(self, cwd: str, mcp_servers: Sequence[Any] | None = None, **_: Any) -> Any:
-        """Begin a conversation in this folder, with the MCP servers that the editor has."""
+        """Begin a conversation in this folder, with the editor's MCP servers."""
         session = await self._open(uuid4().hex, cwd, mcp_servers)
         with _errors_for_editor():
-            await _keep_begun(session)
-        return acp.NewSessionResponse(session_id=session.id, modes=_modes(session))
+            await _store_unprompted(session)
+        return acp.NewSessionResponse(session_id=session.id, modes=_mode_state(session))
 
     async def load_session(self, cwd: str, session_id: str, mcp_servers: Sequence[Any] | None = None, **_: Any) -> Any:
-        """Open a conversation of before, and show all of it again."""
+        """Open an earlier conversation, and show all of it again."""
         session = await self._reopen(session_id, cwd, mcp_servers)
         await self._replay(session)
-        self._show_open(session, replayed=True)
-        return acp.LoadSessionResponse(modes=_modes(session))
+        self._start_asking(session, replayed=True)
+        return acp.LoadSessionResponse(modes=_mode_state(session))
 
     async def resume_session(
         self, cwd: str, session_id: str, mcp_servers: Sequence[Any] | None = None, **_: Any
     ) -> Any:
-        """Open a conversation of before for an editor that still shows it."""
+        """Open an earlier conversation for an editor that still shows it."""
         session = await self._reopen(session_id, cwd, mcp_servers)
-        self._show_open(session, replayed=False)
-        return acp.schema.ResumeSessionResponse(modes=_modes(session))
+        self._start_asking(session, replayed=False)
+        return acp.schema.ResumeSessionResponse(modes=_mode_state(session))
 
     async def list_sessions(self, cwd: str | None = None, cursor: str | None = None, **_: Any) -> Any:
         """Return the conversations of all folders or of one, the latest first."""
         if cursor is not None and not cursor.isdecimal():
-            raise RequestError(INVALID, f"{cursor!r} is no cursor of this list")
+            raise RequestError(INVALID_PARAMS, f"{cursor!r} is no cursor of this list")
         with _errors_for_editor():
             agent = await self._any_agent()
-            infos, begun = await agent.threads(MOST_LISTED), await _begun(agent)
+            infos, unprompted = await agent.threads(MOST_LISTED), await _read_unprompted(agent)
         threads = [_session_info(info) for info in infos if info.metadata.get("dir")]
         known = {info.thread_id for info in infos}
-        rows = [*threads, *(row for row in begun if row.session_id not in known)]
+        rows = [*threads, *(row for row in unprompted if row.session_id not in known)]
         found = sorted(
             (row for row in rows if cwd in (None, row.cwd)), key=lambda row: row.updated_at or "", reverse=True
         )
@@ -252,8 +252,8 @@ class AcpAgent:
         return acp.schema.ListSessionsResponse(sessions=found[first : first + PAGE], next_cursor=more)
 
     async def close_session(self, session_id: str, **_: Any) -> Any:
-        """Stop what is at work in a session and end its servers; it can be loaded again."""
-        session = self._find(session_id)
+        """Stop a session and its servers; it can be loaded again."""
+        session = self._find_session(session_id)
         del self._sessions[session_id]
         await session.aclose()
         return acp.schema.CloseSessionResponse()
@@ -261,8 +261,8 @@ class AcpAgent:
     async def set_session_mode(self, session_id: str, mode_id: str, **_: Any) -> Any:
         """Choose when the session asks for permission, from the next request or answer on."""
         if mode_id not in MODES:
-            raise RequestError(INVALID, f"there is no mode {mode_id!r}; there are {', '.join(MODES)}")
-        self._find(session_id).mode = mode_id
+            raise RequestError(INVALID_PARAMS, f"there is no mode {mode_id!r}; there are {', '.join(MODES)}")
+        self._find_session(session_id).mode = mode_id
         return acp.schema.SetSessionModeResponse()
 
     async def aclose(self) -> None:
@@ -272,9 +272,11 @@ class AcpAgent:
         if self._reader:
             await self._reader.aclose()
 
-    def _find(self, id: str) -> Session:
+    def _find_session(self, id: str) -> Session:
         if id not in self._sessions:
-            raise RequestError(UNKNOWN, f"no session {id!r} is open: load it with session/load, or begin a new one")
+            raise RequestError(
+                RESOURCE_NOT_FOUND, f"no session {id!r} is open: load it with session/load, or begin a new one"
+            )
         return self._sessions[id]
 
     async def _any_agent(self) -> Agent:
@@ -308,12 +310,12 @@ class AcpAgent:
         try:
             known = bool((await agent.info(id)).metadata.get("dir"))
         except UnknownThread:
-            known = any(row.session_id == id for row in await _begun(agent))
+            known = any(row.session_id == id for row in await _read_unprompted(agent))
         if not known:
-            raise RequestError(UNKNOWN, f"there is no session {id!r}; session/list has those that there are")
+            raise RequestError(RESOURCE_NOT_FOUND, f"there is no session {id!r}; session/list has those that there are")
 
     async def _replay(self, session: Session) -> None:
-        """Show the conversation, the steps with their results, the plan, and what is still asked."""
+        """Show the conversation, the steps with their results, and the plan."""
         values = (await session.agent.graph.aget_state({"configurable": {"thread_id": session.id}})).values
         for message in values.get("messages") or ():
             for update in message_updates(message):
@@ -324,35 +326,37 @@ class AcpAgent:
     # --- a turn
 
     async def prompt(self, session_id: str, prompt: Any, **_: Any) -> Any:
-        """Take a request, an answer, or, after Stop, how to go on; work to the end or the next question."""
-        session = self._find(session_id)
+        """Take a request, an answer, or, after Stop, how to continue; work to the end or the next question."""
+        session = self._find_session(session_id)
         if session.turn and session.turn.prompted:
-            raise RequestError(INVALID, f"session {session_id!r} is at work on another prompt: cancel it, or wait")
+            raise RequestError(
+                INVALID_PARAMS, f"session {session_id!r} is at work on another prompt: cancel it, or wait"
+            )
         opened, turn = session.turn, Turn()
         session.turn = turn
         try:
             await session.leave_opened(opened)
             with _errors_for_editor():
-                return acp.PromptResponse(stop_reason=await self._work(session, turn, prompt))
-        except ConnectionError:  # the editor is gone; what was asked stays asked
+                return acp.PromptResponse(stop_reason=await self._work_on_prompt(session, turn, prompt))
+        except ConnectionError:  # the editor is gone; the question stays open
             return acp.PromptResponse(stop_reason="cancelled")
         finally:
             session.turn = None
 
     async def cancel(self, session_id: str, **_: Any) -> None:
-        """Stop at the next clean point, and wait for no answer."""
+        """Stop at the next clean point, without waiting for an answer."""
         if (session := self._sessions.get(session_id)) and session.turn:
             session.turn.stop()
 
-    def _show_open(self, session: Session, *, replayed: bool) -> None:
-        """Begin to show what a session waits for, once the editor has been told that it is open."""
+    def _start_asking(self, session: Session, *, replayed: bool) -> None:
+        """Start to show a session's question, after the editor has got the reply that it is open."""
         session.turn = Turn(prompted=False, shown=True)
-        session.opened = asyncio.create_task(self._ask_open(session, session.turn, replayed))
+        session.opened = asyncio.create_task(self._ask_when_opened(session, session.turn, replayed))
 
-    async def _ask_open(self, session: Session, turn: Turn, replayed: bool) -> None:
-        """Ask what an opened session waits for, and work on the answer; say how to go on with one that was stopped.
+    async def _ask_when_opened(self, session: Session, turn: Turn, replayed: bool) -> None:
+        """Ask an opened session's question and work on the answer; say how to continue if the run was stopped.
 
-        An editor that still shows the conversation is only told: it may be about to prompt.
+        An editor that still shows the conversation gets only the text of the question: it may be about to prompt.
         """
         try:
             run = await session.agent.get(session.id)
@@ -367,21 +371,21 @@ class AcpAgent:
             pass
         except DoneWhenError as error:
             await self._say(session.id, f"\n\n{error}")
-        except ConnectionError:  # the editor is gone; what was asked stays asked
+        except ConnectionError:  # the editor is gone; the question stays open
             pass
         finally:
             session.turn = None if session.turn is turn else session.turn
 
-    async def _work(self, session: Session, turn: Turn, prompt: Any) -> Any:
+    async def _work_on_prompt(self, session: Session, turn: Turn, prompt: Any) -> Any:
         """Work on a prompt; return why the turn ended."""
         if session.servers:
             for problem in session.servers.missing:
                 await self._say(session.id, f"{problem}\n\n")
             session.servers.missing.clear()
-        return await self._carry_on(session, turn, await self._begin(session, prompt))
+        return await self._carry_on(session, turn, await self._start_work(session, prompt))
 
     async def _carry_on(self, session: Session, turn: Turn, given: RunStream | Run) -> Any:
-        """Follow a run, and ask what it waits for, until it ends or the next prompt is the answer."""
+        """Follow a run and ask its questions, until it ends or the next prompt has to be the answer."""
         run: Run | None = None
         unclear, session.rejected = 0, ""
         while not turn.cancelled:
@@ -389,14 +393,14 @@ class AcpAgent:
             if run is None or not run.pending:
                 break
             pause = run.pending[0]
-            if turn.cancelled and session.answered == pause["id"]:  # its answer goes with the next prompt
+            if turn.cancelled and session.answered == pause["id"]:  # the next prompt sends its answer
                 break
             session.asked, session.answered = pause["id"], ""
             unclear = unclear + 1 if run.problem else 0
             if unclear > MOST_UNCLEAR:  # the next prompt is the answer
                 await self._say(session.id, f"\n\n{message_text(pause)}")
                 break
-            answer = await self._answer(pause, session, turn)
+            answer = await self._ask_person(pause, session, turn)
             if answer is None:
                 break
             turn.shown, session.answered, session.given = False, pause["id"], answer
@@ -410,15 +414,15 @@ class AcpAgent:
         try:
             async for event in stream:
                 await self._show(event, session, turn)
-                if turn.cancelled:  # perhaps while the run began
+                if turn.cancelled:  # perhaps before the run had started
                     stream.drain()
         finally:
             turn.stream = None
-        await self._leave_calls(session, stream.run)
+        await self._close_calls(session, stream.run)
         return stream.run
 
-    async def _leave_calls(self, session: Session, run: Run | None) -> None:
-        """Show that calls without a result wait, as the run does, or that its end was theirs."""
+    async def _close_calls(self, session: Session, run: Run | None) -> None:
+        """Show calls without a result as pending, or as failed if the run has ended."""
         session.asking |= dict(session.calls.values())
         left = [shown for shown, _ in session.calls.values()]
         session.calls.clear()
@@ -429,8 +433,8 @@ class AcpAgent:
         for id in left:
             await self._editor.session_update(session.id, acp.update_tool_call(id, status=status))
 
-    async def _begin(self, session: Session, prompt: Any) -> RunStream | Run:
-        """Return the stream of the work on a prompt, or a run that has to ask first."""
+    async def _start_work(self, session: Session, prompt: Any) -> RunStream | Run:
+        """Return the stream of the run that works on a prompt, or a run whose question has to be asked again."""
         agent, id, settings = session.agent, session.id, session.settings()
         blocks = [goal_block(block, session.folder) for block in prompt]
         text = "\n\n".join(block["text"] for block in blocks if block["type"] == "text")
@@ -453,12 +457,12 @@ class AcpAgent:
         return agent.stream(goal, thread_id=id, settings=settings, metadata=self._metadata(session.folder))
 
     async def _take_answer(self, session: Session, run: Run, text: str) -> RunStream | Run:
-        """Return the stream of the answer, or the run to ask it again; what was not shown cannot be answered."""
+        """Return the stream that answers the open question, or the run if another question was shown than is open."""
         pause = run.pending[0]
         if session.asked not in ("", pause["id"]):
             await self._say(session.id, ANSWERED)
             return run
-        if asks_again(text, pause):
+        if only_says_continue(text, pause):
             if session.answered != pause["id"]:
                 return run
         else:
@@ -466,7 +470,7 @@ class AcpAgent:
         session.asked = session.answered = pause["id"]
         return session.agent.stream_resume(run, session.given, settings=session.settings())
 
-    # --- what the editor is shown
+    # --- what the editor shows
 
     async def _show(self, event: Any, session: Session, turn: Turn) -> None:
         id, kind, call = session.id, event["type"], f"{event['turn']}.{event.get('id')}"
@@ -496,7 +500,7 @@ class AcpAgent:
             await self._say(id, text[len(turn.answer) :] if text.startswith(turn.answer) else f"\n\n{text}")
 
     async def _show_call(self, event: Any, session: Session, call: str) -> None:
-        """Show that a call begins, or that it goes on after its question."""
+        """Show that a call starts, or continues after its question."""
         same = [shown for shown, each in session.asking.items() if all(each[key] == event[key] for key in CALL_KEYS)]
         shown = same[0] if same else call
         session.calls[call] = shown, event
@@ -518,24 +522,24 @@ class AcpAgent:
         if rows:
             await self._editor.session_update(id, acp.update_plan(rows))
 
-    # --- what a person is asked
+    # --- questions to a person
 
-    async def _answer(self, pause: Any, session: Session, turn: Turn) -> Any:
-        """Return the answer to a pause; None where it is typed as the next prompt."""
+    async def _ask_person(self, pause: Any, session: Session, turn: Turn) -> Any:
+        """Ask a pause's question and return the answer; None if the next prompt is the answer."""
         if pause["kind"] == "plan" and not turn.shown:
             await self._say(session.id, message_text(pause))
         if pause["kind"] in ("plan", "tool"):
-            return await self._permission(pause, session, turn)
+            return await self._ask_permission(pause, session, turn)
         if self._forms and (form := answer_form(pause)):
-            return await self._filled(pause, session, turn, form)
+            return await self._ask_form(pause, session, turn, form)
         if not turn.shown:
             await self._say(session.id, f"\n\n{message_text(pause)}")
         if pause.get("schema") or not options(pause):
             return None
         return chosen_answer(pause, await self._choose(pause, session, turn))
 
-    async def _permission(self, pause: Any, session: Session, turn: Turn) -> Any:
-        """Return the decision on a plan or a call; only what was offered as approval approves."""
+    async def _ask_permission(self, pause: Any, session: Session, turn: Turn) -> Any:
+        """Ask for permission and return the decision; only the options that approve count as approval."""
         chosen = await self._choose(pause, session, turn)
         if chosen == "auto":
             session.mode = chosen
@@ -545,29 +549,29 @@ class AcpAgent:
         if chosen == "reject" and pause["kind"] == "tool":
             return {"type": "reject"}
         if chosen == "reject":
-            return await self._change(pause, session, turn)
+            return await self._ask_change(pause, session, turn)
         if pause["kind"] == "tool" and not turn.shown and not turn.cancelled:
             await self._say(session.id, f"\n\n{message_text(pause)}")
         return None
 
-    async def _change(self, pause: Any, session: Session, turn: Turn) -> Any:
-        """Return what should be different in a plan; None where it is typed as the next prompt."""
-        question = what_instead(pause)
+    async def _ask_change(self, pause: Any, session: Session, turn: Turn) -> Any:
+        """Ask what should be different in a plan and return the answer; None if the next prompt is the answer."""
+        question = change_question(pause)
         if self._forms:
-            reply = await self._form(session, turn, question, WORDS)
-            if reply and reply.action == "accept" and (words := words_in(reply.content)):
+            reply = await self._request_form(session, turn, question, TEXT_FORM)
+            if reply and reply.action == "accept" and (words := answer_in(reply.content)):
                 return rejection(words)
         if not turn.cancelled:
             await self._say(session.id, f"\n\n{question}")
         session.rejected = pause["id"]
         return None
 
-    async def _filled(self, pause: Any, session: Session, turn: Turn, form: ElicitationSchema) -> Any:
-        """Return the answer in a form; None where the form was left, and the next prompt is the answer."""
-        reply = await self._form(session, turn, message_text(pause), form)
+    async def _ask_form(self, pause: Any, session: Session, turn: Turn, form: ElicitationSchema) -> Any:
+        """Ask with a form and return the answer; None if it was cancelled and the next prompt is the answer."""
+        reply = await self._request_form(session, turn, message_text(pause), form)
         if reply and reply.action == "accept" and pause.get("schema"):
             return dict(reply.content or {})
-        if reply and reply.action == "accept" and (words := words_in(reply.content)):
+        if reply and reply.action == "accept" and (words := answer_in(reply.content)):
             return words
         if reply and reply.action == "decline" and pause.get("schema"):
             return {"type": "ignore"}
@@ -576,10 +580,10 @@ class AcpAgent:
         return None
 
     async def _choose(self, pause: Any, session: Session, turn: Turn) -> str:
-        """Return the id of the chosen option; "" if none was chosen."""
+        """Ask with options and return the id of the chosen one; "" if none was chosen."""
         offered = permission_options(pause, opened=turn.shown)
         call = permission_call(pause, session.agent, session.folder, opened=turn.shown)
-        reply = await self._ask(turn, self._editor.request_permission(session.id, call, offered))
+        reply = await self._request(turn, self._editor.request_permission(session.id, call, offered))
         chosen = reply.outcome.option_id if reply and reply.outcome.outcome == "selected" else ""
         if chosen not in [option.option_id for option in offered]:
             chosen = ""
@@ -587,13 +591,13 @@ class AcpAgent:
         await self._editor.session_update(session.id, acp.update_tool_call(call.tool_call_id, status=status))
         return chosen
 
-    async def _form(self, session: Session, turn: Turn, question: str, form: ElicitationSchema) -> Any:
-        """Return the reply to a form; None if there is none."""
+    async def _request_form(self, session: Session, turn: Turn, question: str, form: ElicitationSchema) -> Any:
+        """Send a form to the editor and return the reply; None if there is none."""
         mode = ElicitationFormSessionMode(session_id=session.id, requested_schema=form)
-        return await self._ask(turn, self._editor.create_elicitation(question, mode))
+        return await self._request(turn, self._editor.create_elicitation(question, mode))
 
-    async def _ask(self, turn: Turn, asking: Awaitable[Any]) -> Any:
-        """Return the editor's reply; None if it cannot ask that, replies with nonsense, or Stop was pressed."""
+    async def _request(self, turn: Turn, asking: Awaitable[Any]) -> Any:
+        """Return the editor's reply; None if it cannot do that, its reply is invalid, or Stop was pressed."""
         turn.question = asyncio.ensure_future(asking)
         try:
             return await turn.question
@@ -612,7 +616,7 @@ async def serve(
     make: Callable[[str], Awaitable[Agent]], metadata: Callable[[str], Json] = lambda folder: {"dir": folder}
 ) -> None:
     """Serve on stdin and stdout until the editor closes them. `make` returns a new agent for a folder."""
-    server: Any = AcpAgent(make, metadata)  # the editor is told of what it leaves out that it is not there
+    server: Any = AcpAgent(make, metadata)  # methods that it lacks are refused by the library
     try:
         reader, writer = await acp.stdio_streams(READ_AHEAD)
         await acp.run_agent(server, EditorLines(reader, writer), use_unstable_protocol=True)
@@ -622,11 +626,11 @@ async def serve(
 
 @contextmanager
 def _errors_for_editor() -> Iterator[None]:
-    """Raise errors that are written to be read as errors that the editor shows."""
+    """Raise DoneWhen's errors as errors that the editor shows."""
     try:
         yield
     except DoneWhenError as error:
-        raise RequestError(INVALID if isinstance(error, GoalError) else INTERNAL, str(error)) from error
+        raise RequestError(INVALID_PARAMS if isinstance(error, GoalError) else INTERNAL_ERROR, str(error)) from error
 
 
 def _version() -> str:
@@ -636,20 +640,20 @@ def _version() -> str:
         return "0"
 
 
-async def _keep_begun(session: Session) -> None:
-    """Keep a session without a prompt, so that it can be loaded after a restart; forget the oldest of them."""
+async def _store_unprompted(session: Session) -> None:
+    """Store a session without a prompt, so that it can be loaded after a restart; delete the oldest ones."""
     row = {"dir": session.folder, "at": now_text()}
     async with session.agent.storage.writer() as (_, store):
-        await store.aput((*BEGUN, store_label(session.id)), session.id, row, index=False)
-        kept = sorted(await read_all(store, BEGUN), key=lambda item: str(item.value["at"]), reverse=True)
-        for item in kept[MOST_BEGUN:]:
-            await store.adelete((*BEGUN, store_label(item.key)), item.key)
+        await store.aput((*UNPROMPTED, store_label(session.id)), session.id, row, index=False)
+        kept = sorted(await read_all(store, UNPROMPTED), key=lambda item: str(item.value["at"]), reverse=True)
+        for item in kept[MOST_UNPROMPTED:]:
+            await store.adelete((*UNPROMPTED, store_label(item.key)), item.key)
 
 
-async def _begun(agent: Agent) -> list[SessionInfo]:
-    """Return the sessions that had no prompt when they were kept."""
+async def _read_unprompted(agent: Agent) -> list[SessionInfo]:
+    """Return the stored sessions without a prompt; some may have become threads since."""
     async with agent.storage.reader() as (_, store):
-        items = await read_all(store, BEGUN)
+        items = await read_all(store, UNPROMPTED)
     return [SessionInfo(session_id=item.key, cwd=item.value["dir"], updated_at=item.value["at"]) for item in items]
 
 
@@ -660,20 +664,20 @@ def _session_info(info: ThreadInfo) -> SessionInfo:
 
 def _check_folder(folder: str) -> None:
     if not os.path.isabs(folder) or not os.path.isdir(folder):
-        raise RequestError(INVALID, f"cwd is {folder!r}; it must be the absolute path of a folder")
+        raise RequestError(INVALID_PARAMS, f"cwd is {folder!r}; it must be the absolute path of a folder")
 
 
-def _modes(session: Session) -> SessionModeState:
+def _mode_state(session: Session) -> SessionModeState:
     rows = [SessionMode(id=id, name=name, description=about) for id, (name, about) in MODES.items()]
     return SessionModeState(current_mode_id=session.mode, available_modes=rows)
 
 
-def _connection(server: Any, folder: str) -> Json:
-    """Return what the editor says of an MCP server as an entry of `mcpServers`."""
+def _server_config(server: Any, folder: str) -> Json:
+    """Return the editor's MCP server as an entry of `mcpServers`."""
     if hasattr(server, "command"):
         environment = {each.name: each.value for each in server.env or ()}
         return {"command": server.command, "args": list(server.args or ()), "env": environment, "cwd": folder}
     if not hasattr(server, "url"):
-        raise RequestError(INVALID, f"the MCP server {server.name!r} is neither a program nor at a url")
+        raise RequestError(INVALID_PARAMS, f"the MCP server {server.name!r} is neither a program nor at a url")
     headers = {each.name: each.value for each in server.headers or ()}
     return {"url": server.url, "headers": headers, "type": server.type}

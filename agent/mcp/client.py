@@ -38,11 +38,11 @@ STOP_SECONDS = 5.0
 END_SECONDS = 1.0
 """Seconds to wait for the error of a lost session."""
 UNKNOWN_SESSION = "Session terminated"
-"""What the SDK says of a session that a restarted remote server does not know; its code stands for more."""
+"""The SDK's message for a session that a restarted remote server does not know; its error code has other uses."""
 READ_SECONDS = 300.0
 """Seconds for which a remote server may be silent while a call is under way."""
 YES = "yes"
-"""The option with which a person agrees to what a server asks without a form."""
+"""The option by which a person accepts a question that has no form."""
 ENDED = "it ended without an answer"
 REFUSED = "; it demands a login: give a token in headers, or auth"
 SLOW_SECONDS = 2.0
@@ -69,15 +69,16 @@ class McpServers:
     file that holds it. `${NAME}` in it is taken from `environment`. A stdio server gets the variables of its `env`
     and the few that every program needs, nothing else. A tool whose name another server's tool has, or that is
     in `reserved`, is called `server_tool`. Raises ConfigError, naming the server, if one does not start within
-    `start_seconds`, and stops the others; with `optional`, those that do not start are left out and named in `missing`.
-    `slow` is told the name of one that takes longer than 2 seconds. `auth`: by server, how to log in, such as the MCP
-    SDK's `OAuthClientProvider`, which keeps the tokens. Given to `Agent` or `agent.tools.add` itself, the agent has the
-    tools that the servers have now, also when they change.
-    Sessions live in the event loop of `wait`, so that their tools answer in any loop, also in one that is blocked by a
-    `wait`. A server that dies later makes the calls at work fail, nothing else; the next call starts it again. That a
-    tool only reads is believed of stdio servers, which have the user's rights anyway, and of remote ones with
-    `"trust": true`. What a server asks in the middle of a call (elicitation) is asked by LangGraph's `interrupt`: a
-    question of the run. It is not offered sampling or roots.
+    `start_seconds`, and stops the others; with `optional`, `missing` says which did not start, and why. `slow` is
+    called with the name of a server that takes longer than 2 seconds. `auth`: by server, how to log in, such as the MCP
+    SDK's `OAuthClientProvider`, which keeps the tokens. Pass the object itself to `Agent` or `agent.tools.add`, and the
+    agent always has the current tools of the servers.
+
+    Sessions live in the event loop of `wait`, so their tools work in any loop, even in one that a `wait` blocks. If a
+    server dies later, only its running calls fail; the next call starts it again. The hint that a tool only reads
+    counts from stdio servers, which have the user's rights anyway, and from remote ones with `"trust": true`. A
+    question in the middle of a call (elicitation) becomes a question of the run, by LangGraph's `interrupt`. Sampling
+    and roots are not offered.
     """
 
     def __init__(
@@ -117,10 +118,10 @@ class McpServers:
         await self.aclose()
 
     async def aclose(self) -> None:
-        """Stop all servers; their tools fail from now on."""
+        """Stop all servers; calls of their tools fail afterwards."""
         await run_in_shared_loop(self._close())
         self.tools = []
-        self._tell()
+        self._notify()
 
     def subscribe(self, changed: Callable[[], None]) -> None:
         """Call a function whenever `tools` has changed, from a thread of DoneWhen. `Agent(tools=[servers])` does."""
@@ -139,9 +140,9 @@ class McpServers:
 
     def _refresh(self) -> None:
         self.tools = self._name_tools()
-        self._tell()
+        self._notify()
 
-    def _tell(self) -> None:
+    def _notify(self) -> None:
         for changed in self._subscribers:
             changed()
 
@@ -149,14 +150,14 @@ class McpServers:
         await asyncio.gather(*(server.stop() for server in self._servers))
 
     def _name_tools(self) -> list[BaseTool]:
-        listed = [(server, tool, _fit(tool.name)) for server in self._servers for tool in server.listed]
+        listed = [(server, tool, _as_tool_name(tool.name)) for server in self._servers for tool in server.listed]
         count = collections.Counter(name for _, _, name in listed)
         tools: list[BaseTool] = []
         self.unusable = {}
         for server, about, name in listed:
             long = count[name] > 1 or name in self._reserved
             try:
-                tool = server.tool(about, _fit(f"{server.name}_{name}") if long else name)
+                tool = server.tool(about, _as_tool_name(f"{server.name}_{name}") if long else name)
                 Toolbox([tool])
             except ToolError as error:
                 self.unusable[name] = str(error)
@@ -177,13 +178,13 @@ class _Server:
         self.listed: list[Tool] = []
         self._trusted = "command" in connection or connection.get("trust") is True
         self.mode: Literal["auto", "legacy"] = "legacy" if connection.get("legacy") else "auto"
-        """Whether only the protocol before 2026-07-28 is spoken."""
+        """`legacy`: use only the protocol of before 2026-07-28."""
         self._connection = {key: value for key, value in connection.items() if key not in ("trust", "legacy")}
         self._starting = asyncio.Lock()
         self._seconds = 0.0
         self._lost = self._stopped = self._refused = False
         self._client: Client | None = None
-        self._line = _Line()
+        self._line = _CountingStream()
         self._owner: asyncio.Task[None] | None = None
         self._ready = asyncio.Event()
         self._stop = asyncio.Event()
@@ -192,14 +193,14 @@ class _Server:
         """The error that ended the session."""
         self._under_way: list[_Call] = []
         self._one_by_one = False
-        """Whether calls take turns, because it asked without saying for which of several calls."""
+        """True if calls take turns, because the server asked something without saying for which of several calls."""
         self._turn, self._left = asyncio.Lock(), asyncio.Event()
 
     async def start(self, seconds: float) -> str:
         """Wait until the server answers; return what went wrong, or ""."""
         self._seconds = seconds
         self._ready, self._stop, self._problem, self._fault = asyncio.Event(), asyncio.Event(), "", None
-        self._owner = asyncio.create_task(self._own(), name=f"mcp {self.name}")
+        self._owner = asyncio.create_task(self._run_session(), name=f"mcp {self.name}")
         waiting = asyncio.create_task(self._ready.wait())
         either, patience = {waiting, self._owner}, min(SLOW_SECONDS, seconds)
         if not (await asyncio.wait(either, timeout=patience, return_when=asyncio.FIRST_COMPLETED))[0]:
@@ -214,9 +215,9 @@ class _Server:
             await asyncio.wait({self._owner}, timeout=STOP_SECONDS)
         return f"the MCP server {self.name!r} did not start: {self._problem}"
 
-    async def _again(self) -> str:
-        """Restart it after it was lost."""
-        await self._end()
+    async def _restart(self) -> str:
+        """Restart the server after it was lost; return what went wrong, or ""."""
+        await self._end_session()
         problem = await self.start(self._seconds)
         self._lost = bool(problem)
         return problem
@@ -224,9 +225,9 @@ class _Server:
     async def stop(self) -> None:
         """End the session and the process for good."""
         self._stopped = True
-        await self._end()
+        await self._end_session()
 
-    async def _end(self) -> None:
+    async def _end_session(self) -> None:
         if self._owner is None:
             return
         self._stop.set()
@@ -235,15 +236,15 @@ class _Server:
             self._owner.cancel()
             await asyncio.wait({self._owner}, timeout=STOP_SECONDS)
 
-    async def _own(self) -> None:
+    async def _run_session(self) -> None:
         import anyio
 
-        self._news = asyncio.Event()
+        self._tools_changed = asyncio.Event()
         with _Tail() as errors:
             try:
-                self._line = _Line()
-                async with _connect(self._connection, errors.file, self._line, self) as client:
-                    before, self.listed = self.listed, await _list(client)
+                self._line = _CountingStream()
+                async with _open_client(self._connection, errors.file, self._line, self) as client:
+                    before, self.listed = self.listed, await _list_tools(client)
                     self._client = client
                     self._ready.set()
                     if before and self.listed != before:  # it was started again
@@ -252,10 +253,10 @@ class _Server:
                         tasks.start_soon(self._watch, client)
                         await self._stop.wait()
                         tasks.cancel_scope.cancel()
-            except BaseException as error:  # a task's end must not take the run along
+            except BaseException as error:  # the end of this task must not end the run
                 why = self._problem or (ENDED if _has_ended(error) else describe_error(error, 500))
                 why += REFUSED if self._refused else ""
-                self._problem, self._fault = redact(why + errors.last_words()), error
+                self._problem, self._fault = redact(why + errors.describe_output()), error
             finally:
                 self._client = None
 
@@ -268,47 +269,47 @@ class _Server:
         if not (offered and offered.list_changed):
             return
         async with AsyncExitStack() as stack:
-            with suppress(ListenNotSupportedError, SubscriptionLost, MCPError):  # which older protocols need not have
+            with suppress(ListenNotSupportedError, SubscriptionLost, MCPError):  # older protocols need not support it
                 await stack.enter_async_context(client.listen(tools_list_changed=True))
-                self._news.set()  # for what changed before it listened
-            while await self._news.wait():
-                self._news.clear()
+                self._tools_changed.set()  # changes from before this subscription
+            while await self._tools_changed.wait():
+                self._tools_changed.clear()
                 try:
-                    before, self.listed = self.listed, await _list(client)
+                    before, self.listed = self.listed, await _list_tools(client)
                 except MCPError as error:
-                    log.warning("the MCP server %r does not say which tools it has now: %s", self.name, error.message)
+                    log.warning("the MCP server %r cannot list its changed tools: %s", self.name, error.message)
                 else:
                     if self.listed != before:
                         self._changed()
 
     async def on_response(self, response: "httpx2.Response") -> None:
-        """Note whether the server refuses who asks."""
+        """Note whether the server refuses the credentials."""
         self._refused = response.status_code in (401, 403)
 
     async def on_message(self, message: Any) -> None:
-        """Take a notification of the server."""
+        """Handle a notification of the server."""
         from mcp.types import ToolListChangedNotification
 
         if isinstance(message, ToolListChangedNotification):
-            self._news.set()
+            self._tools_changed.set()
 
     def tool(self, about: "Tool", name: str) -> BaseTool:
         """Return the LangChain tool for one of the server's tools."""
-        said = {**about.model_dump(by_alias=True, exclude_none=True), "effect": None}
-        made = described_tool(about.name, said, self._call, name)
+        described = {**about.model_dump(by_alias=True, exclude_none=True), "effect": None}
+        made = described_tool(about.name, described, self._call, name)
         made.response_format = "content_and_artifact"
         hints = dict(made.metadata or {})
-        if not self._trusted:  # a hint may only make us more careful
+        if not self._trusted:  # an untrusted hint may only add caution
             hints = {key: hints[key] for key in ("title", "openWorldHint") if hints.get(key)}
         made.metadata = {"server": self.name, **hints}
         return made
 
     async def _call(self, name: str, arguments: dict[str, Any]) -> tuple[Any, Any]:
-        """Call the tool and ask what the server asks. Without an answer, the call is given up, and made again later."""
+        """Call the tool and ask the server's questions; without an answer, cancel the call, to repeat it later."""
         reads = bool(self._trusted and any(tool.name == name and _only_reads(tool) for tool in self.listed))
         call, number = _Call(name, arguments, reads), itertools.count()
         try:
-            while (question := await run_in_shared_loop(self._go_on(call))) is not None:
+            while (question := await run_in_shared_loop(self._advance(call))) is not None:
                 ask_again(next(number), question.value, question.schema)
                 question.answer(interrupt(question.value, response_schema=question.schema))
             return call.result
@@ -316,46 +317,46 @@ class _Server:
             if call.task and not call.task.done():
                 await run_in_shared_loop(self._give_up(call))
 
-    async def _go_on(self, call: "_Call") -> "_Question | None":
-        """Return what the server asks next, or None with the result in the call.
+    async def _advance(self, call: "_Call") -> "_Question | None":
+        """Return the server's next question; None if the call has its result.
 
-        The call is made in a new session if this one ended while idle, such as during a pause. One that only reads is
-        made once more, alone, if nobody could tell whether it was the one that asked.
+        If the session ended while idle, for instance during a pause, the call is made in a new one. A call that only
+        reads is repeated alone if it was not clear whether the server's question belonged to it.
         """
         for _ in range(3):
             try:
-                return await self._go_on_once(call)
+                return await self._advance_once(call)
             except _NotSent:
                 self._lost = True
             except ToolException:
-                if not (call.unheard and call.reads):
+                if not (call.may_have_asked and call.reads):
                     raise
-                call.unheard = False
+                call.may_have_asked = False
             call.task = None
         raise ToolException(self._describe_loss())
 
-    async def _go_on_once(self, call: "_Call") -> "_Question | None":
+    async def _advance_once(self, call: "_Call") -> "_Question | None":
         import anyio
         from mcp import MCPError
         from mcp.types import CONNECTION_CLOSED
 
         if call.task is None:
             async with self._starting:
-                if self._lost and not self._stopped and (problem := await self._again()):
+                if self._lost and not self._stopped and (problem := await self._restart()):
                     raise ToolException(problem)
             if self._one_by_one:
                 await self._take_turn(call)
             if self._client is None or self._owner is None or self._owner.done():
-                self._leave(call)
+                self._unregister(call)
                 raise ToolException(self._describe_loss())
             call.owner, call.sent = self._owner, self._line.sent
             call.task = asyncio.create_task(_send(self._client, call))
-            self._begin(call)
+            self._register(call)
         asks = asyncio.create_task(call.questions.get())
         try:
             await asyncio.wait({asks, call.task, call.owner}, return_when=asyncio.FIRST_COMPLETED)
             if call.task.done():
-                call.result = _answer(call.task.result())
+                call.result = _read_result(call.task.result())
                 return None
             if asks.done():
                 return asks.result()
@@ -369,38 +370,38 @@ class _Server:
         finally:
             asks.cancel()
             if call.task.done() or call.owner.done():
-                self._leave(call)
+                self._unregister(call)
         if "command" not in self._connection:
             await asyncio.wait({call.owner}, timeout=END_SECONDS)
         raise ServerLost(self._describe_loss()) from (self._fault if call.alone else None)
 
     async def _give_up(self, call: "_Call") -> None:
-        """Cancel a call that is not over, and tell the server so; a question that nobody answered is closed."""
+        """Cancel a running call, also at the server, and close the questions that nobody answered."""
         if call.task and not call.task.done():
             call.task.cancel()
             await asyncio.wait({call.task}, timeout=END_SECONDS)
         call.close_questions()
-        self._leave(call)
+        self._unregister(call)
 
     async def on_question(
         self, context: "ClientRequestContext", asked: "ElicitRequestParams"
     ) -> "ElicitResult | ErrorData":
-        """Hand a question to the call that it belongs to, and return the person's answer."""
+        """Pass a question to the call that it belongs to, and return the person's answer."""
         from mcp.types import INVALID_REQUEST, ErrorData
 
         call = _current_call.get() or (self._under_way[0] if len(self._under_way) == 1 else None)
-        if call is None:  # older protocols do not say of which call they ask
+        if call is None:  # older protocols do not say for which call they ask
             self._one_by_one = True
             for each in self._under_way:
-                each.unheard = True
+                each.may_have_asked = True
             return ErrorData(code=INVALID_REQUEST, message="several calls are under way; ask when one is")
         form = getattr(asked, "requested_schema", None) or {}
         if form.get("properties") and not is_form(form):
             return ErrorData(code=INVALID_REQUEST, message="this form is too long for people, or no JSON Schema")
         return await call.ask(self.name, asked)
 
-    def _begin(self, call: "_Call") -> None:
-        """Register a call. Concurrent calls share the session, so its error may come from another one."""
+    def _register(self, call: "_Call") -> None:
+        """Register a call; with several calls in one session, an error may come from any of them."""
         for other in self._under_way:
             call.alone = other.alone = False
         self._under_way.append(call)
@@ -414,10 +415,10 @@ class _Server:
                 self._left.clear()
                 await self._left.wait()
         except BaseException:
-            self._leave(call)
+            self._unregister(call)
             raise
 
-    def _leave(self, call: "_Call") -> None:
+    def _unregister(self, call: "_Call") -> None:
         if call in self._under_way:
             self._under_way.remove(call)
             self._left.set()
@@ -432,7 +433,7 @@ class _Server:
 
 
 def _check_extra() -> None:
-    """Raise ConfigError if the extra is not installed; nothing is imported yet."""
+    """Raise ConfigError if the extra is not installed, without importing it."""
     try:
         installed = find_spec("mcp")
     except ValueError:
@@ -442,7 +443,7 @@ def _check_extra() -> None:
 
 
 def _has_ended(error: BaseException) -> bool:
-    """Return whether an error only says that the other side is gone."""
+    """Return whether an error only means that the other side is gone."""
     import anyio
     from mcp import MCPError
     from mcp.types import CONNECTION_CLOSED
@@ -455,22 +456,22 @@ def _has_ended(error: BaseException) -> bool:
 
 @dataclass(eq=False)
 class _Question:
-    """What a server asks a person in the middle of a call."""
+    """A server's question to a person in the middle of a call."""
 
     value: dict[str, Any]
     """The value of the interrupt."""
     schema: dict[str, Any] | None
-    """The JSON Schema of a form; None where a yes is asked for, or a link to be opened."""
+    """The JSON Schema of a form; None if the question takes a yes, or a link is to be opened."""
     reply: "asyncio.Future[ElicitResult]"
 
-    def answer(self, said: Any) -> None:
-        """Give the server what a person said: a filled form, or “yes”; anything else declines."""
+    def answer(self, answer: Any) -> None:
+        """Give the person's answer to the server: a filled form or “yes” accepts, anything else declines."""
         from mcp.types import ElicitResult
 
-        accepted = isinstance(said, Mapping) if self.schema else said == YES
-        content = dict(said) if accepted and self.schema else None
+        accepted = isinstance(answer, Mapping) if self.schema else answer == YES
+        content = dict(answer) if accepted and self.schema else None
         result = ElicitResult(action="accept" if accepted else "decline", content=content)
-        self.reply.get_loop().call_soon_threadsafe(_settle, self.reply, result)
+        self.reply.get_loop().call_soon_threadsafe(_resolve, self.reply, result)
 
 
 @dataclass(eq=False)
@@ -480,17 +481,17 @@ class _Call:
     name: str
     arguments: dict[str, Any]
     reads: bool
-    """True if it changes nothing, so that it may be made again."""
+    """True if it changes nothing, so that it may be repeated."""
     task: "asyncio.Task[CallToolResult] | None" = None
     owner: Any = None
     """The task that owns the session in which it is made."""
     sent: int = 0
-    """How much had been sent in this session before it."""
+    """The number of messages sent in this session before it."""
     result: tuple[Any, Any] = ("", None)
     alone: bool = True
     """True if no other call was in progress at the same time."""
-    unheard: bool = False
-    """True if the server asked something that may have been for this call, and was not answered."""
+    may_have_asked: bool = False
+    """True if an unanswered question of the server may have belonged to this call."""
     has_turn: bool = False
     questions: "asyncio.Queue[_Question]" = field(default_factory=asyncio.Queue)
     replies: "list[asyncio.Future[ElicitResult]]" = field(default_factory=list)
@@ -508,24 +509,24 @@ class _Call:
         return await reply
 
     def close_questions(self) -> None:
-        """Tell the server that what is still asked is not answered now."""
+        """Tell the server that its open questions get no answer now."""
         from mcp.types import ElicitResult
 
         for reply in self.replies:
-            _settle(reply, ElicitResult(action="cancel"))
+            _resolve(reply, ElicitResult(action="cancel"))
 
 
 def _only_reads(tool: "Tool") -> bool:
     return bool(tool.annotations and tool.annotations.read_only_hint)
 
 
-def _settle(reply: "asyncio.Future[ElicitResult]", result: "ElicitResult") -> None:
+def _resolve(reply: "asyncio.Future[ElicitResult]", result: "ElicitResult") -> None:
     if not reply.done():
         reply.set_result(result)
 
 
 _current_call: ContextVar[_Call | None] = ContextVar("mcp_call", default=None)
-"""The call in whose task a question comes, where the protocol says to which call it belongs."""
+"""The call to which a question in this context belongs, if the protocol tells."""
 
 
 async def _send(client: "Client", call: _Call) -> "CallToolResult":
@@ -534,8 +535,10 @@ async def _send(client: "Client", call: _Call) -> "CallToolResult":
 
 
 @asynccontextmanager
-async def _connect(connection: McpServer, errors: IO[str], line: "_Line", server: _Server) -> "AsyncIterator[Client]":
-    """Yield an open client that tells `server` what it hears. A local server's stderr is kept from the screen."""
+async def _open_client(
+    connection: McpServer, errors: IO[str], line: "_CountingStream", server: _Server
+) -> "AsyncIterator[Client]":
+    """Yield an open client that calls `server` for questions and messages. A local server's stderr goes to `errors`."""
     import httpx2
     from mcp import Client, StdioServerParameters
     from mcp.client.sse import sse_client
@@ -546,23 +549,23 @@ async def _connect(connection: McpServer, errors: IO[str], line: "_Line", server
         if "command" in connection:
             transport = stdio_client(StdioServerParameters(**connection), errlog=errors)  # type: ignore[arg-type]
         elif connection["transport"] == "sse":
-            transport = sse_client(connection["url"], headers=connection.get("headers"), auth=_login(connection))
+            transport = sse_client(connection["url"], headers=connection.get("headers"), auth=_choose_auth(connection))
         else:
             seconds = httpx2.Timeout(30, read=READ_SECONDS)
-            about: Any = {"headers": connection.get("headers"), "auth": _login(connection)}
-            http = httpx2.AsyncClient(timeout=seconds, event_hooks={"response": [server.on_response]}, **about)
+            options: Any = {"headers": connection.get("headers"), "auth": _choose_auth(connection)}
+            http = httpx2.AsyncClient(timeout=seconds, event_hooks={"response": [server.on_response]}, **options)
             await stack.enter_async_context(http)
             transport = streamable_http_client(connection["url"], http_client=http)
-        heard: Any = {"elicitation_callback": server.on_question, "message_handler": server.on_message}
-        client = Client(_counted(transport, line), mode=server.mode, cache=None, **heard)
+        callbacks: Any = {"elicitation_callback": server.on_question, "message_handler": server.on_message}
+        client = Client(_count_sent(transport, line), mode=server.mode, cache=None, **callbacks)
         async with client:
-            # A result that does not fit the schema that its server gave it is still what the call came to.
-            client.session.validate_tool_result = _accept  # type: ignore[method-assign]
+            # A result is used even if it does not fit the schema that the server declared for it.
+            client.session.validate_tool_result = _accept_result  # type: ignore[method-assign]
             yield client
 
 
-def _login(connection: McpServer) -> "httpx2.Auth | None":
-    """Return how to log in to a remote server: as the program says, or with a client's credentials."""
+def _choose_auth(connection: McpServer) -> "httpx2.Auth | None":
+    """Return how to log in to a remote server: the program's own `auth`, or a client's credentials."""
     given = connection.get("auth")
     if not isinstance(given, Mapping):
         return given
@@ -590,19 +593,19 @@ class _Tokens:
         self.client = client_info
 
 
-async def _accept(name: str, result: "CallToolResult") -> None:
+async def _accept_result(name: str, result: "CallToolResult") -> None:
     pass
 
 
 @asynccontextmanager
-async def _counted(transport: Any, line: "_Line") -> AsyncIterator[tuple[Any, "_Line"]]:
+async def _count_sent(transport: Any, line: "_CountingStream") -> AsyncIterator[tuple[Any, "_CountingStream"]]:
     async with transport as (read, write):
         line.stream = write
         yield read, line
 
 
-class _Line:
-    """The line to a server. It counts what was sent: of a call that failed before, the server knows nothing."""
+class _CountingStream:
+    """Counts the messages to a server: if none was sent for a failed call, the server never got it."""
 
     stream: Any = None
     sent = 0
@@ -613,7 +616,7 @@ class _Line:
         await self.stream.send(message)
 
     async def aclose(self) -> None:
-        """Close the line."""
+        """Close the stream."""
         await self.stream.aclose()
 
     async def __aenter__(self) -> Self:
@@ -624,7 +627,7 @@ class _Line:
         await self.stream.__aexit__(*error)
 
 
-async def _list(client: "Client") -> "list[Tool]":
+async def _list_tools(client: "Client") -> "list[Tool]":
     tools: list[Tool] = []
     cursor: str | None = None
     for _ in range(100):
@@ -636,8 +639,8 @@ async def _list(client: "Client") -> "list[Tool]":
     return tools
 
 
-def _answer(result: "CallToolResult") -> tuple[Any, Any]:
-    """Return content and artifact of a result; raise an error result."""
+def _read_result(result: "CallToolResult") -> tuple[Any, Any]:
+    """Return the content and artifact of a result. Raises ToolException for an error result."""
     content: Any = [_block(block) for block in result.content]
     if result.is_error:
         texts = [block["text"] for block in content if block["type"] == "text"]
@@ -659,38 +662,38 @@ def _block(block: "ContentBlock") -> dict[str, Any]:
     return {"type": "file", "base64": resource.blob, "mime_type": resource.mime_type or ""}
 
 
-def _fit(name: str) -> str:
+def _as_tool_name(name: str) -> str:
     """Return the name in a form that models accept."""
     return _NOT_IN_NAMES.sub("_", name)[:64]
 
 
 class _Tail:
-    """A file that a server may write to without end; only its end is kept, in memory."""
+    """A file for a server's stderr, of any length; only its end is kept, in memory."""
 
     def __enter__(self) -> Self:
-        self._end, write = os.pipe()
-        os.set_blocking(self._end, False)
+        self._pipe, write = os.pipe()
+        os.set_blocking(self._pipe, False)
         self.file: IO[str] = os.fdopen(write, "w", encoding="utf-8")
         self._kept = b""
-        asyncio.get_running_loop().add_reader(self._end, self._read)
+        asyncio.get_running_loop().add_reader(self._pipe, self._read)
         return self
 
     def __exit__(self, *_: object) -> None:
-        asyncio.get_running_loop().remove_reader(self._end)
+        asyncio.get_running_loop().remove_reader(self._pipe)
         self.file.close()
-        os.close(self._end)
+        os.close(self._pipe)
 
     def _read(self) -> bool:
         try:
-            more = os.read(self._end, 65_536)
+            more = os.read(self._pipe, 65_536)
         except BlockingIOError:
             return False
         self._kept = (self._kept + more)[-2400:]
         return bool(more)
 
-    def last_words(self) -> str:
+    def describe_output(self) -> str:
         """Return the end of the output as a clause; "" if there is none."""
         while self._read():
             continue
-        said = self._kept.decode("utf-8", "replace")[-600:].strip()
-        return f"; it said: {said}" if said else ""
+        text = self._kept.decode("utf-8", "replace")[-600:].strip()
+        return f"; it said: {text}" if text else ""

@@ -70,7 +70,7 @@ def mcp_server(agent: "Agent") -> "MCPServer[Any]":
 
 
 async def _work(stream: RunStream, context: "Context[Any, Any]") -> dict[str, Any]:
-    """Return the run when it ends or asks; steps are reported as progress."""
+    """Return the run once it ends or asks; report its steps as progress."""
     async for event in stream:
         if event["type"] == "todos":
             done = sum(row["status"] == "completed" for row in event["todos"])
@@ -83,7 +83,7 @@ async def _work(stream: RunStream, context: "Context[Any, Any]") -> dict[str, An
 
 @contextmanager
 def _errors_for_host() -> Iterator[None]:
-    """Raise errors that are written to be read as errors that the host is shown; it is told nothing of others."""
+    """Raise DoneWhen's errors as errors that the host shows; others stay internal."""
     from mcp.server.mcpserver.exceptions import ToolError
 
     try:
