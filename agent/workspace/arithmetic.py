@@ -1,4 +1,4 @@
-"""Evaluate arithmetic that a model writes: parsed, never run as code, exact where possible, and bounded."""
+"""Evaluate arithmetic that a model writes. It is parsed and never run as code, exact where possible, and bounded."""
 
 import ast
 import math
@@ -19,7 +19,7 @@ CONSTANTS = {"pi": Fraction(math.pi), "e": Fraction(math.e)}
 Number = Fraction
 
 
-def _root(value: Number) -> Number:
+def _square_root(value: Number) -> Number:
     if value < 0:
         raise ValueError("the square root of a negative number")
     exact = Fraction(math.isqrt(value.numerator), math.isqrt(value.denominator))
@@ -38,7 +38,7 @@ FUNCTIONS: dict[str, tuple[int, int, Callable[..., Number]]] = {
     "min": (1, 100, lambda *values: min(values)),
     "max": (1, 100, lambda *values: max(values)),
     "sum": (1, 100, lambda *values: sum(values, Fraction(0))),
-    "sqrt": (1, 1, _root),
+    "sqrt": (1, 1, _square_root),
     "floor": (1, 1, lambda value: Fraction(math.floor(value))),
     "ceil": (1, 1, lambda value: Fraction(math.ceil(value))),
     "exp": (1, 1, lambda value: Fraction(math.exp(value))),
@@ -64,7 +64,7 @@ def calculate(
     source = expression.translate(SIGNS).replace("^", "**").strip().removesuffix("=").strip()
     try:
         tree = ast.parse(source, mode="eval")
-        return _text(_value(tree.body, source))
+        return _format(_evaluate(tree.body, source))
     except SyntaxError:
         raise ToolException(f"{expression[:100]!r} is not arithmetic. Write it like '(1200 * 3 + 45.5) / 7'.") from None
     except ZeroDivisionError:
@@ -75,7 +75,7 @@ def calculate(
         raise ToolException(f"{expression[:100]!r} has no result: {error}.") from None
 
 
-def _value(node: ast.expr, source: str) -> Number:
+def _evaluate(node: ast.expr, source: str) -> Number:
     match node:
         case ast.Constant(value=bool()):
             raise ValueError("true and false are no numbers")
@@ -86,16 +86,16 @@ def _value(node: ast.expr, source: str) -> Number:
         case ast.Name(id=name) if name in CONSTANTS:
             value = CONSTANTS[name]
         case ast.UnaryOp(op=ast.USub(), operand=operand):
-            value = -_value(operand, source)
+            value = -_evaluate(operand, source)
         case ast.UnaryOp(op=ast.UAdd(), operand=operand):
-            value = _value(operand, source)
+            value = _evaluate(operand, source)
         case ast.BinOp(left=left, op=operator, right=right):
-            value = _combine(operator, _value(left, source), _value(right, source))
+            value = _combine(operator, _evaluate(left, source), _evaluate(right, source))
         case ast.Call(func=ast.Name(id=name), args=arguments, keywords=[]) if name in FUNCTIONS:
             low, high, function = FUNCTIONS[name]
             if not low <= len(arguments) <= high:
                 raise ValueError(f"{name} takes {low} to {high} numbers")
-            value = function(*[_value(argument, source) for argument in arguments])
+            value = function(*[_evaluate(argument, source) for argument in arguments])
         case ast.Tuple():
             raise ValueError("a comma; write numbers without thousands separators")
         case _:
@@ -120,11 +120,11 @@ def _combine(operator: ast.operator, left: Number, right: Number) -> Number:
         case ast.Mod():
             return left % right
         case ast.Pow():
-            return _power(left, right)
+            return _raise_to_power(left, right)
     raise ValueError(f"{type(operator).__name__} is not arithmetic")
 
 
-def _power(left: Number, right: Number) -> Number:
+def _raise_to_power(left: Number, right: Number) -> Number:
     if right.denominator == 1:
         bits = max(left.numerator.bit_length(), left.denominator.bit_length())
         if left not in (-1, 0, 1) and bits * abs(right) > MAX_BITS:
@@ -132,12 +132,12 @@ def _power(left: Number, right: Number) -> Number:
         return Fraction(left ** int(right))
     if left < 0:
         raise ValueError("a fractional power of a negative number")
-    root = _root(left) if right == Fraction(1, 2) else None
+    root = _square_root(left) if right == Fraction(1, 2) else None
     return root if root is not None else Fraction(float(left) ** float(right))
 
 
-def _text(value: Number) -> str:
-    """Return whole numbers with all digits, others with as many as a float has."""
+def _format(value: Number) -> str:
+    """Return a whole number with all digits, any other with as many as a float has."""
     if value.denominator == 1:
         return str(value.numerator)
     try:

@@ -1,4 +1,4 @@
-"""Yes-or-no tools for checks of criteria; they fail with what was found instead."""
+"""Tools for checks of criteria: each succeeds, or fails with what it found instead."""
 
 import json
 import os
@@ -48,7 +48,7 @@ def file_contains(
     wanted = text.replace("\r\n", "\n")
     folded = False
     with root.open(path) as file, open_text(file, path, newline=None) as content:
-        for window in _windows(content, len(wanted)):
+        for window in _overlapping_pieces(content, len(wanted)):
             if wanted in window:
                 return f"{path} contains {text[:100]!r}"
             folded = folded or wanted.casefold() in window.casefold()
@@ -58,7 +58,7 @@ def file_contains(
 
 def matches_schema(root: Root, path: str, schema: dict[str, Any]) -> str:
     """Succeeds when the JSON file is valid under the JSON Schema; fails naming what is not. For checks."""
-    # Imported here: they take 40 ms, and most runs check no schema.
+    # Imported here, because it takes 40 ms and most runs check no schema.
     import jsonschema
     from referencing import Registry
     from referencing.exceptions import Unresolvable
@@ -70,7 +70,7 @@ def matches_schema(root: Root, path: str, schema: dict[str, Any]) -> str:
         jsonschema.Draft202012Validator.check_schema(schema)
         validator = validator_class(jsonschema.Draft202012Validator)(schema, registry=Registry())
         with time_limit(SCHEMA_SECONDS):
-            problems = sorted(validator.iter_errors(_json(root, path)), key=lambda error: error.json_path)
+            problems = sorted(validator.iter_errors(_read_json(root, path)), key=lambda error: error.json_path)
     except jsonschema.SchemaError as error:
         raise ToolException(f"The schema is not valid: {error.json_path}: {error.message[:300]}") from None
     except Unresolvable as error:
@@ -86,15 +86,15 @@ def matches_schema(root: Root, path: str, schema: dict[str, Any]) -> str:
     raise ToolException(f"{path} does not match: {told}{more}.")
 
 
-def _windows(content: Any, overlap: int) -> Iterator[str]:
-    """Yield the text in overlapping pieces, so that nothing is cut in two and little is in memory."""
+def _overlapping_pieces(content: Any, overlap: int) -> Iterator[str]:
+    """Yield the text in pieces that overlap, so that no match is cut in two and little is in memory."""
     tail = ""
     while chunk := content.read(CHUNK_CHARS):
         yield tail + chunk
         tail = (tail + chunk)[-overlap:]
 
 
-def _json(root: Root, path: str) -> Any:
+def _read_json(root: Root, path: str) -> Any:
     with root.open(path) as file, open_text(file, path) as text:
         content = text.read(MAX_JSON_BYTES + 1)
     if len(content) > MAX_JSON_BYTES:

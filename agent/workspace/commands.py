@@ -1,8 +1,7 @@
-"""Run a program on the allow list, and end it in time with everything it started.
+"""Run an allowed program, and end it in time together with everything that it started.
 
-A running program is not confined: it may read and write whatever the user of this process may, and many programs start
-others named by an argument. So a person is asked about each call with its arguments, unless exactly these arguments
-were allowed.
+A running program is not confined: it may read and write whatever the user of this process may, and many programs can
+start others. So a person is asked about each call with its arguments, unless exactly these arguments were allowed.
 """
 
 import contextlib
@@ -77,32 +76,32 @@ class AllowList:
         return ", ".join(sorted(self.programs)) + (f"; without asking the user: {free}" if free else "")
 
     def asks(self, arguments: Mapping[str, Any]) -> bool:
-        """Return whether a person has to approve a call: its program may start, and its arguments were not allowed."""
+        """Return whether a person has to approve a call, because its program is allowed but its arguments are not."""
         command = list(arguments["command"])
-        if (name := name_in(self.programs, command[0])) is None:
-            return False  # it is refused; nobody needs to look at it
+        if (name := find_allowed(self.programs, command[0])) is None:
+            return False  # the call is refused anyway
         command[0] = name
         return not any(command == line or (more and command[: len(line)] == line) for line, more in self.lines)
 
 
-def name_in(programs: Mapping[str, str], program: str) -> str | None:
+def find_allowed(programs: Mapping[str, str], program: str) -> str | None:
     """Return the name of an allowed program that is called by its name or its path; None if it is not allowed."""
     return program if program in programs else next((name for name, path in programs.items() if path == program), None)
 
 
-def allow_list(commands: Sequence[str]) -> AllowList:
-    """Read the allowed programs. Raises ConfigError for what cannot be read, and for a program that is not installed.
+def read_allow_list(commands: Sequence[str]) -> AllowList:
+    """Return the allowed programs. Raises ConfigError for invalid entries, and for a program that is not installed.
 
-    A program alone may start, and each call of it asks. With arguments, exactly this call does not ask; where they end
-    with `*`, no call that begins so.
+    Each call of a program asks a person. With arguments, exactly this call does not ask; if the arguments end with `*`,
+    no call that begins with them asks.
     """
     if isinstance(commands, str):
         raise ConfigError(f"commands is a list of programs and command lines, not the text {commands!r}")
     programs, lines = dict[str, str](), list[tuple[list[str], bool]]()
     for text in commands:
-        program, *arguments = _words(text)
+        program, *arguments = _split_command(text)
         name = os.path.basename(program)
-        programs[name] = _path_of(program)
+        programs[name] = _find_executable(program)
         more = arguments[-1:] == ["*"]
         if arguments == ["*"]:
             raise ConfigError(f"commands: {text!r} allows all that {name} can be told; name a subcommand before *")
@@ -111,7 +110,7 @@ def allow_list(commands: Sequence[str]) -> AllowList:
     return AllowList(programs, lines)
 
 
-def _words(text: str) -> list[str]:
+def _split_command(text: str) -> list[str]:
     if os.path.isfile(text):  # also with a space in it
         return [text]
     try:
@@ -165,7 +164,7 @@ def run_command(
 
     What it leaves running in the background is ended with it.
     """
-    if (name := name_in(programs, command[0])) is None:
+    if (name := find_allowed(programs, command[0])) is None:
         words = command[0].split()
         hint = f" Give the command as a list: {json.dumps(words)[:200]}." if words and words[0] in programs else ""
         raise ToolException(f"{command[0][:80]!r} is not allowed; allowed are {', '.join(sorted(programs))}.{hint}")
@@ -173,7 +172,7 @@ def run_command(
         raise ToolException("An argument holds a NUL character.")
     with tempfile.TemporaryDirectory(prefix="donewhen-", ignore_cleanup_errors=True) as home:
         path = dict.fromkeys([*map(os.path.dirname, programs.values()), *SYSTEM_FOLDERS])
-        environment = environment_of(os.pathsep.join(path), home)
+        environment = build_environment(os.pathsep.join(path), home)
         ended = run_process([programs[name], *command[1:]], root.path, environment, timeout, stop)
     stdout, stderr = ended.stdout.text(), ended.stderr.text()
     if ended.code is None:
@@ -182,10 +181,10 @@ def run_command(
     return json.dumps({"exit_code": ended.code, "stdout": stdout, "stderr": stderr}, ensure_ascii=False)
 
 
-def environment_of(path: str, home: str) -> dict[str, str]:
-    """Return all that a program gets to know: no variable of ours but the language, the terminal and the time zone.
+def build_environment(path: str, home: str) -> dict[str, str]:
+    """Return the environment of a program: of our variables only the language, the terminal and the time zone.
 
-    HOME is thrown away, and git reads no settings but the repository's, without those that name programs to run.
+    HOME is a temporary folder. Git reads only the repository's settings, without those that name programs to run.
     """
     kept = {name: os.environ[name] for name in KEPT_VARIABLES if name in os.environ}
     overrides = {f"GIT_CONFIG_KEY_{at}": key for at, key in enumerate(GIT_OVERRIDES)}
@@ -210,10 +209,10 @@ def run_process(
     stop: threading.Event | None = None,
     stdout: Output | None = None,
 ) -> ProgramEnd:
-    """Run a program until it ends, its time is over or `stop` is set; whatever it started ends with it.
+    """Run a program until it ends, its time is over or `stop` is set; everything that it started ends with it.
 
-    So it does when this process dies: see `supervisor`. `stdout` takes what it writes there, as it comes. Raises
-    ToolException when it cannot be started.
+    It also ends when this process dies: see `supervisor`. `stdout` receives its output as it comes. Raises
+    ToolException if the program cannot be started.
     """
     try:
         child = subprocess.Popen(
@@ -263,7 +262,7 @@ def _read(selector: selectors.BaseSelector, seconds: float) -> None:
             selector.unregister(key.fileobj)
 
 
-def _path_of(name: str) -> str:
+def _find_executable(name: str) -> str:
     places = [name] if os.path.isabs(name) else [os.path.join(folder, name) for folder in SYSTEM_FOLDERS]
     if not name or (os.sep in name and not os.path.isabs(name)):
         raise ConfigError(f"commands: {name!r} is neither a program name nor an absolute path")

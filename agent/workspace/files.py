@@ -44,7 +44,7 @@ def read_file(root: Root, path: FilePath, offset: Offset = 0, limit: Length = PA
         notes.append(f"more follows, the file has {size} bytes; shown are {offset} to {end}, read on with offset={end}")
     if encoding in ("gb18030", "cp1252"):
         notes.append(f"not UTF-8, read as {encoding}")
-    # The file is judged, not the page: a credential that the page cuts is still one.
+    # Look beyond the page: a credential that its limits cut in two is still one.
     chunk = concealed_part(f"{before}{chunk}{after}", len(before), len(before) + len(chunk))
     if not notes:
         return chunk
@@ -56,7 +56,7 @@ def write_file(root: Root, path: FilePath, content: Content) -> Written:
     parts = root.file_parts(path)
     with root.writing:
         refuse_history(parts)
-        _keep_secrets(root, path, content)
+        _refuse_redacted(root, path, content)
         data = encode(content)
         keep_content(root, parts, data)
         root.replace(parts, io.BytesIO(data))
@@ -64,7 +64,7 @@ def write_file(root: Root, path: FilePath, content: Content) -> Written:
 
 
 def replaced_text(root: Root, arguments: Mapping[str, Any]) -> dict[str, str]:
-    """Return the text in whose place `write_file` would put its content; {} for one too long to be shown."""
+    """Return the text that `write_file` would replace; {} if it is too long to be shown."""
     with root.open(arguments["path"]) as file, open_text(file, arguments["path"]) as text:
         before = text.read(MAX_SHOWN + 1)
     return {"content": before} if len(before) <= MAX_SHOWN else {}
@@ -81,12 +81,12 @@ def append_file(root: Root, path: FilePath, content: Content) -> Written:
 
 
 def _append(root: Root, parts: Parts, path: str, content: str, *, keep: bool) -> str:
-    """Add the text, in the encoding and with the line breaks of the file; return what the file shows then."""
+    """Add the text, in the encoding and with the line breaks of the file; return the text of the whole file."""
     with root.append(parts) as file:
         sample = file.read(SAMPLE_BYTES)
-        encoding = detect(sample, path)
+        encoding = detect_encoding(sample, path)
         added = _as_crlf(content) if "\r\n" in sample.decode(encoding, "replace") else content
-        data = encode(added, "utf-8" if encoding == "utf-8-sig" else _without_mark(encoding, file))
+        data = encode(added, "utf-8" if encoding == "utf-8-sig" else _codec_to_append(encoding, file))
         if keep:
             keep_append(root, parts, data)
         file.seek(0, os.SEEK_END)
@@ -113,14 +113,14 @@ def edit_file(
             data = file.read(MAX_EDIT_BYTES + 1)
         if len(data) > MAX_EDIT_BYTES:
             raise ToolException(f"{path} has more than {MAX_EDIT_BYTES} bytes, too many to edit.")
-        encoding = detect(data, path)
+        encoding = detect_encoding(data, path)
         try:
             before = data.decode(encoding)
         except UnicodeDecodeError as error:
             raise ToolException(f"{path} holds bytes that are not {encoding}, at {error.start}; not edited.") from None
         if "\r\n" in before and old not in before:
             old, new = _as_crlf(old), _as_crlf(new)
-        _exactly_once(before, old, path)
+        _check_occurs_once(before, old, path)
         after = before.replace(old, new)
         written = encode(after, encoding)
         keep_content(root, parts, written, data)
@@ -170,7 +170,7 @@ def _free_names(parts: Parts) -> Iterator[Parts]:
         yield (*parts[:-1], f"{stem} ({number}){ending}")
 
 
-def _keep_secrets(root: Root, path: str, content: str) -> None:
+def _refuse_redacted(root: Root, path: str, content: str) -> None:
     """Refuse to write `[redacted]` over the secret it stands for."""
     if REDACTED not in content:
         return
@@ -178,7 +178,7 @@ def _keep_secrets(root: Root, path: str, content: str) -> None:
         with root.open(path) as file:
             before = file.read(MAX_EDIT_BYTES)
     except ToolException:
-        return  # there is nothing to write over
+        return  # there is nothing to replace
     if before and REDACTED.encode() not in before:
         raise ToolException(
             f"{REDACTED} stands for a secret that is not shown; written over {path}, which may hold that secret, it "
@@ -198,7 +198,7 @@ def _skip(text: io.TextIOWrapper, path: str, offset: int) -> str:
     return before
 
 
-def _exactly_once(content: str, old: str, path: str) -> None:
+def _check_occurs_once(content: str, old: str, path: str) -> None:
     found = content.count(old)
     if found == 1 and content.find(old, content.index(old) + 1) == -1:
         return
@@ -221,8 +221,8 @@ def _as_crlf(text: str) -> str:
     return re.sub("\r?\n", "\r\n", text)
 
 
-def _without_mark(encoding: str, file: IO[bytes]) -> str:
-    """Return the codec that adds to a marked file without writing a second mark."""
+def _codec_to_append(encoding: str, file: IO[bytes]) -> str:
+    """Return the codec for appending to a file, which writes no second byte order mark."""
     if encoding not in ("utf-16", "utf-32"):
         return encoding
     file.seek(0)
@@ -230,7 +230,7 @@ def _without_mark(encoding: str, file: IO[bytes]) -> str:
 
 
 def _artifact(parts: Parts, content: str) -> dict[str, Any]:
-    """Return what clients show of a written file; a longer one is cut and marked as cut."""
+    """Return the text of a written file for clients; a long one is cut, and says so."""
     if len(content) > MAX_SHOWN:
         content = content[: MAX_SHOWN - 60] + "\n[cut here; the file on disk is longer]"
     return {"files": {display_path(parts): content}}
@@ -238,12 +238,12 @@ def _artifact(parts: Parts, content: str) -> dict[str, Any]:
 
 def open_text(file: IO[bytes], path: str, *, newline: str | None = "") -> io.TextIOWrapper:
     """Return the file as streamed text; bytes that do not fit become U+FFFD. Raises ToolException for a binary file."""
-    encoding = detect(file.read(SAMPLE_BYTES), path)
+    encoding = detect_encoding(file.read(SAMPLE_BYTES), path)
     file.seek(0)
     return io.TextIOWrapper(file, encoding=encoding, errors="replace", newline=newline)
 
 
-def detect(sample: bytes, path: str) -> str:
+def detect_encoding(sample: bytes, path: str) -> str:
     """Return the codec of a file that begins with `sample`. Raises ToolException for a binary file."""
     encoding = encoding_of(sample[:SAMPLE_BYTES])
     if encoding is None:

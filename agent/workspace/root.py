@@ -1,4 +1,4 @@
-"""The one folder the tools may touch, and every way to open something in it.
+"""The one folder that the tools may access, and every way to open something in it.
 
 Each path is opened name by name with `openat` and O_NOFOLLOW, so no symbolic link in it is ever followed, even if
 another process changes the path meanwhile. A path does not show hard links: writing replaces the file under this name
@@ -43,7 +43,7 @@ KINDS = {
 
 
 class Missing(ToolException):
-    """Nothing has this name. A caller may add similar names."""
+    """Raised if nothing has this name. A caller may add similar names."""
 
     def __init__(self, parts: Parts) -> None:
         super().__init__(f"Not found: {display_path(parts)!r}.")
@@ -51,7 +51,7 @@ class Missing(ToolException):
 
 
 class Root:
-    """A workspace folder. Holds no open files between calls; raises ConfigError when it cannot be read."""
+    """A workspace folder. It keeps no files open between calls. Raises ConfigError if it cannot be read."""
 
     def __init__(self, folder: str | Path) -> None:
         self.writing: threading.Lock = threading.Lock()
@@ -85,7 +85,7 @@ class Root:
                 try:
                     inner = os.open(name, FOLDER_FLAGS, dir_fd=current)
                 except OSError as error:
-                    self._explain(current, parts[: index + 1], error, wanted="a folder")
+                    self._raise_readable(current, parts[: index + 1], error, wanted="a folder")
                 os.close(current)
                 current = inner
             yield current
@@ -101,7 +101,7 @@ class Root:
                 found = os.stat(parts[-1], dir_fd=parent, follow_symlinks=False)
         except FileNotFoundError:
             return None
-        return _kind(found.st_mode)
+        return _kind_of(found.st_mode)
 
     @contextlib.contextmanager
     def open(self, path: str) -> Iterator[IO[bytes]]:
@@ -122,7 +122,7 @@ class Root:
             self._refuse_taken(source, destination)
 
     def copy(self, source: Parts, destination: Parts) -> None:
-        """Copy a file, all or nothing. Raises ToolException where the name is taken; nothing is replaced."""
+        """Copy a file, all or nothing. Raises ToolException if the new name is taken; nothing is replaced."""
         written = (*destination[:-1], TEMPORARY + secrets.token_hex(8))
         self.check_copy(source, destination)
         with self.open(display_path(source)) as content:
@@ -143,7 +143,7 @@ class Root:
             except FileNotFoundError:
                 old = None
             if old is not None and not stat.S_ISREG(old.st_mode):
-                self._refuse(parent, parts, old.st_mode, "a file")
+                self._refuse(parts, old.st_mode, "a file")
             temporary = TEMPORARY + secrets.token_hex(8)
             try:
                 descriptor = os.open(temporary, FILE_FLAGS | os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666, dir_fd=parent)
@@ -177,7 +177,7 @@ class Root:
             yield file
 
     def check_move(self, source: Parts, destination: Parts) -> str:
-        """Return what a name stands for. Raises ToolException if it cannot be moved there."""
+        """Return the kind of what is moved. Raises ToolException if it cannot be moved there."""
         refuse_history(source)
         refuse_history(destination)
         kind = self.kind(source)
@@ -193,11 +193,11 @@ class Root:
         return kind
 
     def move(self, source: Parts, destination: Parts) -> None:
-        """Give a file or folder another name. Raises ToolException where that name is taken; nothing is replaced."""
+        """Move a file or folder. Raises ToolException if the new name is taken; nothing is replaced."""
         kind = self.check_move(source, destination)
         with self.folder(source[:-1]) as before, self.folder(destination[:-1], create=True) as after:
             self._refuse_taken(source, destination)
-            if kind == FILE_KIND and _link(before, source[-1], after, destination[-1]):
+            if kind == FILE_KIND and _link_file(before, source[-1], after, destination[-1]):
                 os.unlink(source[-1], dir_fd=before)
             else:
                 os.rename(source[-1], destination[-1], src_dir_fd=before, dst_dir_fd=after)
@@ -210,21 +210,21 @@ class Root:
     def _open_file(self, parent: int, parts: Parts, access: int) -> int:
         before = os.stat(parts[-1], dir_fd=parent, follow_symlinks=False)
         if not stat.S_ISREG(before.st_mode):
-            self._refuse(parent, parts, before.st_mode, "a file")
+            self._refuse(parts, before.st_mode, "a file")
         try:
             return open_regular(parent, parts[-1], access)
         except OSError as error:
-            self._explain(parent, parts, error, wanted="a file")
+            self._raise_readable(parent, parts, error, wanted="a file")
 
-    def _explain(self, parent: int, parts: Parts, error: OSError, wanted: str) -> NoReturn:
+    def _raise_readable(self, parent: int, parts: Parts, error: OSError, wanted: str) -> NoReturn:
         if error.errno in (errno.ENOTDIR, errno.ELOOP, errno.EINVAL):
             with contextlib.suppress(FileNotFoundError):
-                self._refuse(parent, parts, os.stat(parts[-1], dir_fd=parent, follow_symlinks=False).st_mode, wanted)
+                self._refuse(parts, os.stat(parts[-1], dir_fd=parent, follow_symlinks=False).st_mode, wanted)
         raise error
 
-    def _refuse(self, parent: int, parts: Parts, mode: int, wanted: str) -> NoReturn:
+    def _refuse(self, parts: Parts, mode: int, wanted: str) -> NoReturn:
         if not stat.S_ISLNK(mode):
-            raise ToolException(f"{display_path(parts)} is {_kind(mode)}, not {wanted}.")
+            raise ToolException(f"{display_path(parts)} is {_kind_of(mode)}, not {wanted}.")
         target = os.path.realpath(os.path.join(self.path, *parts))
         inside = target.startswith(self.path.rstrip("/") + "/")
         hint = f"Use {os.path.relpath(target, self.path)!r}." if inside else "It leads out of the workspace."
@@ -232,9 +232,9 @@ class Root:
 
 
 def open_regular(parent: int, name: str, access: int) -> int:
-    """Open a file whatever its name stands for by now: never through a link, never waiting for a pipe's other end.
+    """Open a regular file, even if its name changes meanwhile: never through a link, never waiting at a pipe.
 
-    Raises OSError (ELOOP for a link, EINVAL for anything that is no regular file).
+    Raises OSError (ELOOP for a link, EINVAL for anything else that is not a regular file).
     """
     descriptor = os.open(name, FILE_FLAGS | access, dir_fd=parent)
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
@@ -243,8 +243,8 @@ def open_regular(parent: int, name: str, access: int) -> int:
     return descriptor
 
 
-def _link(before: int, old: str, after: int, new: str) -> bool:
-    """Give a file a second name, which cannot replace another file; False where the file system has none."""
+def _link_file(before: int, old: str, after: int, new: str) -> bool:
+    """Give a file a second name, which replaces nothing; return False if the file system has no hard links."""
     try:
         os.link(old, new, src_dir_fd=before, dst_dir_fd=after, follow_symlinks=False)
     except FileExistsError:
@@ -254,7 +254,7 @@ def _link(before: int, old: str, after: int, new: str) -> bool:
     return True
 
 
-def _kind(mode: int) -> str:
+def _kind_of(mode: int) -> str:
     return KINDS.get(stat.S_IFMT(mode), FILE_KIND)
 
 
@@ -277,7 +277,7 @@ def split_path(path: str, root: str) -> Parts:
 
 
 def split_file_path(path: str, root: str) -> Parts:
-    """Do as `split_path` does, for a path that has to name something inside the root."""
+    """Return the names as `split_path` does, for a path that must name something inside the root."""
     parts = split_path(path, root)
     if not parts:
         raise ToolException(f"The path {path!r} names no file; give one such as 'notes.md'.")

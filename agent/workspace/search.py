@@ -1,4 +1,4 @@
-"""Find files by pattern and text by content. Both walk the tree once and report what they left out."""
+"""List files by pattern and find text in them. Both walk the tree once and report what they left out."""
 
 import json
 import time
@@ -10,7 +10,7 @@ from pydantic import Field
 
 from donewhen.agent.workspace.files import open_text
 from donewhen.agent.workspace.root import Root, display_path
-from donewhen.agent.workspace.walk import FileEntry, Walk, path_matcher, walk_of
+from donewhen.agent.workspace.walk import FileEntry, Walk, open_walk, path_matcher
 from donewhen.state.criteria import PATTERN_CHARS, pattern_problem
 
 SECONDS = 20.0
@@ -36,15 +36,15 @@ def list_files(
 
     Hidden folders (not files), node_modules, __pycache__ are left out unless `path` names them. Links are not followed.
     """
-    walk = walk_of(root, path)
+    walk = open_walk(root, path)
     files: list[dict[str, Any]] = []
     count = 0
-    for entry in _matching(walk, pattern):
+    for entry in _matching_files(walk, pattern):
         count += 1
         if len(files) < limit:
             files.append({"path": entry.path, "bytes": entry.size})
     found = {"path": display_path(walk.start), "count": count, "files": files}
-    return _result(found, walk, truncated=count > len(files))
+    return _format_result(found, walk, truncated=count > len(files))
 
 
 def find_text(
@@ -60,14 +60,14 @@ def find_text(
 
     Binary files are left out, and what list_files leaves out.
     """
-    walk = walk_of(root, path)
+    walk = open_walk(root, path)
     matches: list[dict[str, Any]] = []
     paths: set[str] = set()
     total = 0
     until = time.monotonic() + SECONDS
-    search = _search(query, regex, ignore_case)
-    for entry in _matching(walk, pattern):
-        for number, line in _lines(root, entry, walk):
+    search = _line_test(query, regex, ignore_case)
+    for entry in _matching_files(walk, pattern):
+        for number, line in _read_lines(root, entry, walk):
             if time.monotonic() > until:
                 break
             if search(line):
@@ -79,23 +79,23 @@ def find_text(
             walk.stopped = True
             break
     found = {"query": query, "files": len(paths), "matches_total": total, "matches": matches}
-    return _result(found, walk, truncated=total > len(matches))
+    return _format_result(found, walk, truncated=total > len(matches))
 
 
-def _matching(walk: Walk, pattern: str) -> Iterator[FileEntry]:
+def _matching_files(walk: Walk, pattern: str) -> Iterator[FileEntry]:
     wanted = path_matcher(pattern)
     depth = len(walk.start) if walk.single is None else len(walk.start) - 1
     return (entry for entry in walk if wanted(entry.parts[depth:]))
 
 
-def _search(query: str, is_regex: bool, ignore_case: bool) -> Search:
-    """Return a test for lines with the text or pattern. It raises ToolException for a line that takes too long."""
+def _line_test(query: str, is_regex: bool, ignore_case: bool) -> Search:
+    """Return a test of whether a line has the text or pattern; it raises ToolException if a line takes too long."""
     if not is_regex:
         wanted = query.casefold() if ignore_case else query
         return lambda line: wanted in (line.casefold() if ignore_case else line)
     if problem := pattern_problem(query, groups=PATTERN_GROUPS):
         raise ToolException(problem)
-    import regex as regular  # here: it takes its time, and most runs search for no pattern
+    import regex as regular  # imported here: it is slow, and most runs search for no pattern
 
     compiled = regular.compile(query, regular.IGNORECASE if ignore_case else 0)
 
@@ -108,7 +108,7 @@ def _search(query: str, is_regex: bool, ignore_case: bool) -> Search:
     return fits
 
 
-def _lines(root: Root, entry: FileEntry, walk: Walk) -> Iterator[Line]:
+def _read_lines(root: Root, entry: FileEntry, walk: Walk) -> Iterator[Line]:
     """Yield numbered lines; a very long line comes in pieces with one number. Binary and missing files have none."""
     try:
         with root.open(display_path(entry.parts)) as file, open_text(file, entry.path, newline=None) as text:
@@ -126,7 +126,7 @@ def _cut(line: str, query: str) -> str:
     return line[start : start + SHOWN_CHARS].rstrip()
 
 
-def _result(found: dict[str, Any], walk: Walk, *, truncated: bool) -> str:
+def _format_result(found: dict[str, Any], walk: Walk, *, truncated: bool) -> str:
     found["truncated"] = truncated or walk.stopped
     if walk.stopped:
         found["note"] = "not everything was seen; look in a smaller folder"

@@ -1,7 +1,7 @@
 """Skills and AGENTS.md: a user's or project's instructions for work (agentskills.io, agents.md).
 
 The model sees names and descriptions, in the description of the one tool that reads the rest. A project's own files are
-followed once a person trusts them; the trust is remembered by content, so that changed files ask again.
+followed once a person trusts them. The trust is for their content, so a person is asked again after a change.
 """
 
 import hashlib
@@ -48,11 +48,11 @@ class Skills:
     """The skills of a workspace, of the user and of further paths, and the workspace's AGENTS.md.
 
     `workspace`: a project, whose `.agents/skills` and AGENTS.md are followed once they are trusted. `paths`: folders of
-    skills of your own. `user`: those of the user, None for none. `trust`: True follows the project without asking, for
-    automation; False follows it if `remember` recorded that a person trusts it. All files are read when the object is
-    made, and later changes are ignored. If two skills share a name, the first wins. A skill that cannot be read is left
-    out; `problems` and the logger `donewhen.skills` say why. Raises ConfigError if `workspace` or one of `paths` is no
-    folder.
+    your own skills. `user`: the folder of the user's skills, None for none. `trust`: True follows the project without
+    asking, for automation; False follows it if `remember` recorded that a person trusts it. All files are read when the
+    object is made, and later changes are ignored. If two skills share a name, the first wins. A skill that cannot be
+    read is left out; `problems` and the logger `donewhen.skills` say why. Raises ConfigError if `workspace` or one of
+    `paths` is not a folder.
     """
 
     workspace: str | Path | None = None
@@ -69,9 +69,9 @@ class Skills:
         if isinstance(self.paths, str | Path):
             raise ConfigError(f"skills: paths is a list of folders: write paths=[{str(self.paths)!r}]")
         for path in self.paths:
-            self._add(self._find_skills(_folder(path)))
+            self._add(self._find_skills(_check_folder(path)))
         if self.workspace is not None:
-            self._read_project(_folder(self.workspace))
+            self._read_project(_check_folder(self.workspace))
         if self.user is not None:
             self._add(self._find_skills(Path(self.user).expanduser()))
 
@@ -85,7 +85,7 @@ class Skills:
             return
         digest = hashlib.sha256(json.dumps([text, [dict(each.files) for each in skills]]).encode()).hexdigest()
         self._project = f"{workspace.resolve()}\n{digest}"
-        if self.trust or digest in _trusted():
+        if self.trust or digest in _read_trusted():
             self._add(iter(skills))
             self._agents_md = text
         else:
@@ -100,9 +100,9 @@ class Skills:
     def remember(self) -> None:
         """Record in the user's configuration that a person trusts the project in its current state, and follow it."""
         folder, _, digest = self._project.rpartition("\n")
-        place = _memory()
+        place = _trust_file()
         place.parent.mkdir(parents=True, exist_ok=True)
-        known = {**_trusted(), digest: folder}
+        known = {**_read_trusted(), digest: folder}
         beside = place.with_suffix(f".{os.getpid()}")
         beside.write_text(json.dumps(known, indent=1), "utf-8")
         beside.replace(place)
@@ -131,7 +131,7 @@ class Skills:
             _log.warning("%s", problem)
 
     def _read_agents_md(self, path: Path) -> str:
-        """Return the text; "" if there is none, or none that can be read."""
+        """Return the text; "" if the file is missing or cannot be read."""
         try:
             return _read_text(path) if os.path.lexists(path) else ""
         except ValueError as error:
@@ -162,12 +162,12 @@ class Skills:
             StructuredTool.from_function(
                 self._read,
                 name="read_skill",
-                description=f"Read a skill of the user before work that it is for, and follow it: {self._list()}",
+                description=f"Read a skill of the user before work that it is for, and follow it: {self._catalogue()}",
                 metadata={"effect": "read", "users_text": USERS_TEXT},
             )
         ]
 
-    def _list(self) -> str:
+    def _catalogue(self) -> str:
         lines, room = list[str](), CATALOGUE_CHARS
         for skill in self._skills.values():
             line = f"\n- {skill.name}: {skill.description[:DESCRIPTION_CHARS]}"
@@ -196,15 +196,15 @@ class Skills:
         return "\n\n".join(parts)
 
 
-def _memory() -> Path:
+def _trust_file() -> Path:
     from platformdirs import user_config_path
 
     return user_config_path("donewhen", appauthor=False) / "trusted.json"
 
 
-def _trusted() -> dict[str, str]:
+def _read_trusted() -> dict[str, str]:
     try:
-        return dict(json.loads(_memory().read_text("utf-8")))
+        return dict(json.loads(_trust_file().read_text("utf-8")))
     except (OSError, ValueError, TypeError):
         return {}  # fails closed: nothing is trusted
 
@@ -231,8 +231,8 @@ def _read_text(path: Path) -> str:
     return data.decode("utf-8-sig", "replace").replace("\r\n", "\n")
 
 
-def _folder(path: str | Path) -> Path:
-    """Return a folder that was named. Raises ConfigError if there is none."""
+def _check_folder(path: str | Path) -> Path:
+    """Return the path of a folder. Raises ConfigError if there is none."""
     folder = Path(path).expanduser()
     if not folder.is_dir():
         raise ConfigError(f"skills: there is no folder {str(folder)!r}")
@@ -247,24 +247,24 @@ def _read_skill(folder: Path) -> Skill:
     if not begin or not end or text.partition("---\n")[0].strip():
         raise ValueError("SKILL.md does not begin with front matter between two lines of ---")
     try:
-        said: Any = yaml.safe_load(front)
+        fields: Any = yaml.safe_load(front)
     except Exception as error:  # an untrusted file: the parser also raises RecursionError and IndexError
         raise ValueError(f"its front matter is not YAML: {type(error).__name__}: {error}") from None
-    said = said if isinstance(said, Mapping) else {}
-    # Aliases can make a small file a huge value, so that nothing but texts is printed.
-    name, description = (text if isinstance(text := said.get(key), str) else "" for key in ("name", "description"))
+    fields = fields if isinstance(fields, Mapping) else {}
+    # YAML aliases can turn a small file into a huge value, so errors print texts only.
+    name, description = (text if isinstance(text := fields.get(key), str) else "" for key in ("name", "description"))
     description = " ".join(description.split())
     if name != folder.name or not _NAME.fullmatch(name) or len(name) > 64:
         raise ValueError(f"its name is {name!r}; it must be that of its folder, of small letters, digits and hyphens")
     if not description:
         raise ValueError("it has no description")
-    more = said["metadata"] if isinstance(said.get("metadata"), Mapping) else {}
-    proposed = said.get("done_when") or more.get("done_when") or []
+    more = fields["metadata"] if isinstance(fields.get("metadata"), Mapping) else {}
+    proposed = fields.get("done_when") or more.get("done_when") or []
     criteria = [each for each in (proposed if isinstance(proposed, list) else [proposed]) if isinstance(each, str)]
-    return Skill(name, description, folder, _files(folder), criteria)
+    return Skill(name, description, folder, _hash_files(folder), criteria)
 
 
-def _files(folder: Path) -> dict[str, str]:
+def _hash_files(folder: Path) -> dict[str, str]:
     """Return path → hash of every regular file in a skill. Raises ValueError if it is too large."""
     files, size = dict[str, str](), 0
     for at, inside, names in os.walk(folder):

@@ -18,7 +18,7 @@ SWEEP_SECONDS = 3.0
 
 
 def main() -> None:
-    """Run the program of the command line; end as it ended, with its exit code or by its signal."""
+    """Run the program of the command line; end with its exit code or by its signal."""
     if sys.platform == "linux":
         import ctypes
 
@@ -58,7 +58,7 @@ def sweep(program: int) -> None:
 
 
 def _descendants() -> list[int]:
-    """Return the living processes below this one; those that have ended are taken off the system's table."""
+    """Return the living descendants of this process; reap its children that have ended."""
     parents: dict[int, int] = {}
     for name in filter(str.isdigit, os.listdir("/proc")):
         with contextlib.suppress(OSError), open(f"/proc/{name}/stat", "rb") as file:

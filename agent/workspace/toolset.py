@@ -12,7 +12,7 @@ from langchain_core.tools import BaseTool, StructuredTool, ToolException, create
 
 from donewhen.agent.workspace.arithmetic import calculate
 from donewhen.agent.workspace.checks import SCHEMA_ARGUMENTS, file_contains, file_exists, matches_schema
-from donewhen.agent.workspace.commands import allow_list, run_command
+from donewhen.agent.workspace.commands import read_allow_list, run_command
 from donewhen.agent.workspace.data.query import KnownFiles, describe_data, query_data
 from donewhen.agent.workspace.files import (
     Written,
@@ -36,14 +36,15 @@ PATH = ["path"]
 
 
 def workspace_tools(root: str | Path, *, commands: Sequence[str] = (), write: bool = True) -> list[BaseTool]:
-    """Return tools confined to the folder `root`: find, read, tables, arithmetic, checks; writing unless `write=False`.
+    """Return tools that only access the folder `root`: find, read, tables, arithmetic, checks, and writing if `write`.
 
-    `commands` are the programs run_command may start (names, or absolute paths); without any it does not exist. Each
-    call of it asks, with its arguments, unless these were allowed: `make test`, or `python3 -m pytest *` for all that
-    begin so.
-    Metadata of a tool: `effect`, `targets` (arguments that name its object), `check` (made for criteria) and `replaces`
-    (what a call would write over).
-    Raises ConfigError when the folder is missing or unreadable, or a program is not installed.
+    `commands` are the programs that run_command may start (names, or absolute paths); without any, there is no such
+    tool. A person is asked about each call, unless its arguments are allowed too: `make test`, or `python3 -m pytest *`
+    for all that begin like this.
+
+    The metadata of a tool has its `effect`, `targets` (the arguments that name its object), `check` (True if it is for
+    criteria) and `replaces` (a function that returns what a call would replace).
+    Raises ConfigError if the folder is missing or unreadable, or a program is not installed.
     """
     folder, known = Root(root), KnownFiles()
     tools = [
@@ -60,7 +61,7 @@ def workspace_tools(root: str | Path, *, commands: Sequence[str] = (), write: bo
         tools.extend(_tool(function, folder, "write", PATH) for function in (append_file, edit_file, delete_file))
         tools.extend(_tool(function, folder, "write", ["source", "destination"]) for function in (copy_file, move_file))
     if commands:
-        allowed = allow_list(commands)
+        allowed = read_allow_list(commands)
         run = functools.partial(run_command, programs=allowed.programs)
         tools.append(_tool(run, folder, "write", seconds="timeout", asks=allowed.asks))
         first, rest = tools[-1].description.split(". ", 1)  # planners see the first sentence
@@ -77,28 +78,28 @@ def _tool(
     schema: dict[str, Any] | None = None,
     **metadata: Any,
 ) -> BaseTool:
-    """Return the function with its first argument given; one that takes `stop` ends when its caller is cancelled."""
+    """Return the function as a tool of `root`; one that takes `stop` ends when its caller is cancelled."""
     about = getattr(function, "func", function)
-    call = _tell_errors(functools.partial(function, root) if root else function, root)
+    call = _with_readable_errors(functools.partial(function, root) if root else function, root)
     return StructuredTool.from_function(
         call,
-        _make_stoppable(call) if "stop" in inspect.signature(about).parameters else None,
+        _as_stoppable(call) if "stop" in inspect.signature(about).parameters else None,
         name=about.__name__,
         description=" ".join((about.__doc__ or "").split()),
         args_schema=schema or create_schema_from_function(about.__name__, about, filter_args=GIVEN),
         response_format="content_and_artifact" if about.__annotations__["return"] == Written else "content",
-        metadata={"effect": effect, **(_inside(effect, paths) if paths else {}), **metadata},
+        metadata={"effect": effect, **(_path_metadata(effect, paths) if paths else {}), **metadata},
     )
 
 
-def _inside(effect: EffectKind, paths: Sequence[str]) -> dict[str, Any]:
-    """Return the metadata of a tool that works on paths in its folder; under an approved plan it asks nobody."""
+def _path_metadata(effect: EffectKind, paths: Sequence[str]) -> dict[str, Any]:
+    """Return the metadata of a tool that works on paths in its folder; under an approved plan it does not ask."""
     free = {} if effect == "read" else {"asks": False}
     return {"targets": [*paths], "paths": [*paths], **free}
 
 
-def _tell_errors(call: Callable[..., Any], root: Root | None) -> Callable[..., Any]:
-    """Make errors of the system readable for the model, like all other errors of these tools."""
+def _with_readable_errors(call: Callable[..., Any], root: Root | None) -> Callable[..., Any]:
+    """Return the function with errors of the system turned into errors that the model can read."""
 
     def run(**arguments: Any) -> Any:
         try:
@@ -114,8 +115,8 @@ def _tell_errors(call: Callable[..., Any], root: Root | None) -> Callable[..., A
     return run
 
 
-def _make_stoppable(call: Callable[..., Any]) -> Callable[..., Any]:
-    """Run the synchronous call in a thread; what it runs ends when the caller is cancelled."""
+def _as_stoppable(call: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a coroutine function that runs the call in a thread, and stops it when its caller is cancelled."""
 
     async def run(**arguments: Any) -> Any:
         stop = threading.Event()

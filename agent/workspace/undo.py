@@ -34,14 +34,14 @@ _BYTES = " bytes"
 SECRET = "what it replaced holds a credential, and this storage is not encrypted"
 
 Result = Literal["restored", "unchanged", "refused", "left", "lost"]
-"""Put back; it was so already; it changed since; it could be, but another was refused; it was not kept."""
+"""Undone; nothing to undo; the file changed since; not undone because another was refused; the content was not kept."""
 
 
 # Keeping -----------------------------------------------------------------------------------------------------------
 
 
 def keep_content(root: Root, parts: Parts, after: bytes, before: bytes | None = None) -> None:
-    """Keep what a file is about to lose; `before` is what it holds, where the caller knows."""
+    """Keep what a file is about to lose; `before` is its content, if the caller has read it."""
     if (keeping := keeper.get()) is None:
         return
     change: Json = {"was": None, "now": _hash(after)}
@@ -49,14 +49,14 @@ def keep_content(root: Root, parts: Parts, after: bytes, before: bytes | None = 
         before = _read(root, parts) if before is None else before
         if before == after:
             return
-        change = {"lost": LARGE} if before is None else _difference(keeping, before, after)
+        change = {"lost": LARGE} if before is None else _describe_change(keeping, before, after)
     keeping.keep({**_entry(root, parts), **change})
 
 
-def _difference(keeping: Keeper, before: bytes, after: bytes) -> Json:
-    """Return what it takes to get from the later content back to the earlier one."""
-    at = _common(before, after)
-    same = _common(before[at:][::-1], after[at:][::-1])
+def _describe_change(keeping: Keeper, before: bytes, after: bytes) -> Json:
+    """Return the entry that turns the later content back into the earlier one."""
+    at = _common_length(before, after)
+    same = _common_length(before[at:][::-1], after[at:][::-1])
     end = len(before) - same
     if end - at > MOST_KEPT:
         return {"lost": LARGE}
@@ -67,7 +67,7 @@ def _difference(keeping: Keeper, before: bytes, after: bytes) -> Json:
 
 
 def keep_append(root: Root, parts: Parts, added: bytes) -> None:
-    """Keep that a file that exists is about to get longer."""
+    """Keep that bytes are about to be appended to a file."""
     if (keeping := keeper.get()) is not None:
         if (before := _read(root, parts)) is None:
             keeping.keep({**_entry(root, parts), "lost": LARGE})
@@ -76,7 +76,7 @@ def keep_append(root: Root, parts: Parts, added: bytes) -> None:
 
 
 def keep_copy(root: Root, source: Parts, destination: Parts) -> None:
-    """Keep that a file is about to be made as a copy of another."""
+    """Keep that a copy of a file is about to be made."""
     if (keeping := keeper.get()) is not None:
         now = fingerprint(root, source)
         large = {"lost": LARGE} if now and now.endswith(_BYTES) else {}
@@ -84,7 +84,7 @@ def keep_copy(root: Root, source: Parts, destination: Parts) -> None:
 
 
 def keep_move(root: Root, source: Parts, destination: Parts) -> None:
-    """Keep that a file or folder is about to get another name."""
+    """Keep that a file or folder is about to be moved."""
     if (keeping := keeper.get()) is not None and (was := fingerprint(root, source)):
         made = _missing_folders(root, destination)
         keeping.keep({**_entry(root, source), "to": display_path(destination), "was": was, "now": None, "made": made})
@@ -110,7 +110,7 @@ def _hash(content: bytes) -> str:
 
 
 def fingerprint(root: Root, parts: Parts) -> str | None:
-    """Return a hash of a file's content, the size of a large one, or what else has this name; None for nothing."""
+    """Return the hash of a file, the size of a large one, or the kind of anything else; None for nothing."""
     kind = root.kind(parts)
     if kind != FILE_KIND:
         return kind
@@ -123,8 +123,8 @@ def fingerprint(root: Root, parts: Parts) -> str | None:
         return None
 
 
-def _common(one: bytes, other: bytes) -> int:
-    """Return how many bytes at the beginning are the same."""
+def _common_length(one: bytes, other: bytes) -> int:
+    """Return the number of equal bytes at the beginning."""
     sizes = range(1, min(len(one), len(other)) + 1)
     return bisect.bisect_left(sizes, True, key=lambda size: one[:size] != other[:size])
 
@@ -133,35 +133,37 @@ def _common(one: bytes, other: bytes) -> int:
 
 
 @dataclass
-class _Standing:
-    """The state of the files of a folder, now or after some changes were undone."""
+class _FolderState:
+    """The state of the files of a folder, as it is or as it would be after some undos."""
 
     root: Root
     known: dict[Parts, str | None] = field(default_factory=dict)
     moved: list[tuple[Parts, Parts]] = field(default_factory=list)
-    """The place of something on disk, now and after the undo."""
+    """The paths of a moved file or folder, on disk now and after the undo."""
 
-    def of(self, parts: Parts) -> str | None:
-        """Return the fingerprint that a path would have. Raises ToolException where a link leads elsewhere."""
+    def fingerprint_of(self, parts: Parts) -> str | None:
+        """Return the fingerprint that a path would have. Raises ToolException if a link leads elsewhere."""
         if parts in self.known:
             return self.known[parts]
         place = self._on_disk(parts)
         return None if place is None else fingerprint(self.root, place)
 
     def _on_disk(self, parts: Parts) -> Parts | None:
-        """Return where what a path would hold is now; None where it would hold nothing that is there."""
+        """Return the path on disk of what a path would hold; None if it would hold nothing."""
         for here, there in reversed(self.moved):
-            if _within(parts, there):
+            if _is_within(parts, there):
                 parts = (*here, *parts[len(there) :])
-            elif _within(parts, here):
+            elif _is_within(parts, here):
                 return None
         return parts
 
     def undo(self, entry: Mapping[str, Any], path: Parts, to: Parts) -> None:
-        """Take note that a change would be undone, and that the folders it made would go if nothing else is in them."""
+        """Apply the undo of a change to this state, and remove the folders that it made if they would be empty."""
         if to:
-            inside = {(*path, *each[len(to) :]): mark for each, mark in self.known.items() if _within(each, to)}
-            others = {each: mark for each, mark in self.known.items() if not (_within(each, to) or _within(each, path))}
+            inside = {(*path, *each[len(to) :]): mark for each, mark in self.known.items() if _is_within(each, to)}
+            others = {
+                each: mark for each, mark in self.known.items() if not (_is_within(each, to) or _is_within(each, path))
+            }
             self.known = {**others, **inside}
             self.moved.append((to, path))
             self.known[to] = None
@@ -173,59 +175,61 @@ class _Standing:
 
     def _is_empty(self, folder: Parts) -> bool:
         if any(
-            mark is not None and len(each) > len(folder) for each, mark in self.known.items() if _within(each, folder)
+            mark is not None and len(each) > len(folder)
+            for each, mark in self.known.items()
+            if _is_within(each, folder)
         ):
             return False
-        if self.of(folder) is None or (place := self._on_disk(folder)) is None:
+        if self.fingerprint_of(folder) is None or (place := self._on_disk(folder)) is None:
             return True
         with self.root.folder(place) as opened, os.scandir(opened) as found:
-            return all(self.of((*folder, each.name)) is None for each in found)
+            return all(self.fingerprint_of((*folder, each.name)) is None for each in found)
 
 
-def _within(parts: Parts, folder: Parts) -> bool:
+def _is_within(parts: Parts, folder: Parts) -> bool:
     return parts[: len(folder)] == folder
 
 
 def check_changes(entries: Sequence[Mapping[str, Any]]) -> list[tuple[Result, str]]:
-    """Return, for changes from the latest to the first, what would come of undoing them all, and why."""
-    standing: dict[str, _Standing] = {}
+    """Return the result of undoing all these changes, latest first, and the reason for each."""
+    state: dict[str, _FolderState] = {}
     blocked: dict[tuple[str, Parts], Result] = {}
-    said: list[tuple[Result, str]] = []
+    results: list[tuple[Result, str]] = []
     for entry in entries:
         path, to = (tuple(str(entry.get(key) or "").split("/")) if entry.get(key) else () for key in ("path", "to"))
-        touched = [(entry["root"], parts) for parts in (path, to) if parts]
-        before = [result for key, result in blocked.items() if any(_touch(key, each) for each in touched)]
+        paths = [(entry["root"], parts) for parts in (path, to) if parts]
+        later = [result for key, result in blocked.items() if any(_overlap(key, each) for each in paths)]
         if entry.get("undone"):
-            said.append(("unchanged", f"undone already, {entry['undone']}"))
+            results.append(("unchanged", f"undone already, {entry['undone']}"))
             continue
         if entry.get("lost"):
             result: tuple[Result, str] = ("lost", str(entry["lost"]))
-        elif before:
-            result = ("lost" if "lost" in before else "left", "a later change of it stays")
+        elif later:
+            result = ("lost" if "lost" in later else "left", "a later change of it stays")
         else:
             try:
-                if entry["root"] not in standing:
-                    standing[entry["root"]] = _Standing(Root(entry["root"]))
-                result = _check(standing[entry["root"]], entry, path, to)
+                if entry["root"] not in state:
+                    state[entry["root"]] = _FolderState(Root(entry["root"]))
+                result = _check_change(state[entry["root"]], entry, path, to)
             except (ToolException, ConfigError, OSError) as error:
                 result = ("refused", str(error))
         if result[0] == "restored":
-            standing[entry["root"]].undo(entry, path, to)
+            state[entry["root"]].undo(entry, path, to)
         elif result[0] != "unchanged":
-            blocked |= dict.fromkeys(touched, result[0])
-        said.append(result)
-    if any(result == "refused" for result, _ in said):
-        return [("left", WAITS) if result == "restored" else (result, why) for result, why in said]
-    return said
+            blocked |= dict.fromkeys(paths, result[0])
+        results.append(result)
+    if any(result == "refused" for result, _ in results):
+        return [("left", WAITS) if result == "restored" else (result, why) for result, why in results]
+    return results
 
 
-def _touch(one: tuple[str, Parts], other: tuple[str, Parts]) -> bool:
-    return one[0] == other[0] and (_within(one[1], other[1]) or _within(other[1], one[1]))
+def _overlap(one: tuple[str, Parts], other: tuple[str, Parts]) -> bool:
+    return one[0] == other[0] and (_is_within(one[1], other[1]) or _is_within(other[1], one[1]))
 
 
-def _check(standing: _Standing, entry: Mapping[str, Any], path: Parts, to: Parts) -> tuple[Result, str]:
+def _check_change(state: _FolderState, entry: Mapping[str, Any], path: Parts, to: Parts) -> tuple[Result, str]:
     sides = {path: (entry["was"], entry["now"]), **({to: (None, entry["was"])} if to else {})}
-    marks = {parts: standing.of(parts) for parts in sides}
+    marks = {parts: state.fingerprint_of(parts) for parts in sides}
     if all(marks[parts] == now for parts, (_, now) in sides.items()):
         return "restored", ""
     if all(marks[parts] == was for parts, (was, _) in sides.items()):
@@ -240,20 +244,20 @@ def _check(standing: _Standing, entry: Mapping[str, Any], path: Parts, to: Parts
 
 
 def undo_change(entry: Mapping[str, Any]) -> tuple[Result, str]:
-    """Undo one change, if the file still stands as the change left it."""
+    """Undo one change, if the file is still as the change left it."""
     try:
         root = Root(entry["root"])
         parts = root.file_parts(entry["path"])
         to = root.file_parts(entry["to"]) if entry.get("to") else ()
-        result = _check(_Standing(root), entry, parts, to)
+        result = _check_change(_FolderState(root), entry, parts, to)
         if result[0] == "restored":
-            _undo(root, entry, parts, to)
+            _restore(root, entry, parts, to)
     except (ToolException, ConfigError, OSError) as error:
         return "refused", str(error)
     return result
 
 
-def _undo(root: Root, entry: Mapping[str, Any], parts: Parts, to: Parts) -> None:
+def _restore(root: Root, entry: Mapping[str, Any], parts: Parts, to: Parts) -> None:
     if to:
         root.move(to, parts)
     elif entry["was"] is None:

@@ -1,4 +1,4 @@
-"""Walk the files of a folder tree, sorted and bounded, without links and hidden folders; match patterns of names.
+"""Walk the files of a folder tree, sorted and bounded, without links and hidden folders; match names with patterns.
 
 `*.csv` means a name anywhere below, `data/**/*.csv` a path, `{a,b}` alternatives.
 """
@@ -29,20 +29,20 @@ BRACES = re.compile(r"\{([^{}]*)\}")
 
 @dataclass(frozen=True, slots=True)
 class FileEntry:
-    """A regular file: its names from the root on, and its size in bytes."""
+    """A regular file: the names of its path from the root, and its size in bytes."""
 
     parts: Parts
     size: int
 
     @property
     def path(self) -> str:
-        """Return the path as tools take it; a name that is no valid text shows replacement characters."""
+        """Return the path as tools take it, with replacement characters for bytes that are not valid text."""
         return os.fsencode(display_path(self.parts)).decode(errors="replace")
 
 
 @dataclass
 class Walk:
-    """Iterate for the entries; afterwards `links` and `stopped` say what was left out."""
+    """Iterate over it for the files; afterwards `links` and `stopped` say what was left out."""
 
     open_folder: OpenFolder
     start: Parts
@@ -94,7 +94,7 @@ class Walk:
         return files, folders
 
 
-def walk_of(root: Root, path: str) -> Walk:
+def open_walk(root: Root, path: str) -> Walk:
     """Return the regular files below a folder, or the one file that `path` names."""
     parts = root.parts(path)
     kind = root.kind(parts)
@@ -107,7 +107,7 @@ def walk_of(root: Root, path: str) -> Walk:
 
 
 def is_hidden(name: str) -> bool:
-    """Return whether a folder is passed over unless a path names it."""
+    """Return whether a folder is left out unless a path names it."""
     return name.startswith(".") or name in SKIPPED_FOLDERS
 
 
@@ -122,14 +122,14 @@ def near_names(root: Root, parts: Parts) -> list[str]:
 
 
 def path_matcher(pattern: str) -> Callable[[Parts], bool]:
-    """Return a test for names relative to where the search starts; a pattern without `/` looks at the last name."""
+    """Return a test for paths relative to the start of a search; a pattern without `/` is for the last name only."""
     if not pattern.strip("/") or len(pattern) > MAX_PATTERN:
         raise ToolException(f"A pattern has 1 to {MAX_PATTERN} characters, such as '*.csv' or 'data/**/*.csv'.")
-    alternatives = [_split(one) for one in _expand(pattern)]
+    alternatives = [_split_pattern(one) for one in _expand_braces(pattern)]
     return lambda parts: any(_match(wanted, parts) for wanted in alternatives)
 
 
-def _expand(pattern: str) -> list[str]:
+def _expand_braces(pattern: str) -> list[str]:
     done: list[str] = []
     waiting = [pattern]
     while waiting:
@@ -144,7 +144,7 @@ def _expand(pattern: str) -> list[str]:
     return done
 
 
-def _split(pattern: str) -> list[str]:
+def _split_pattern(pattern: str) -> list[str]:
     names = [name for name in pattern.split("/") if name not in ("", ".")]
     if "/" not in pattern:
         names = ["**", *names]

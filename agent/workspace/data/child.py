@@ -1,6 +1,6 @@
-"""The process in which DuckDB works: it reads below one folder, runs one SELECT, and can write nothing.
+"""The process in which DuckDB works: it reads below one folder, runs one SELECT, and can write nothing there.
 
-It reads its request from its own folder, stores there what it learned about files, and prints lines of
+It reads its request from a folder of its own, stores facts about files there, and prints lines of
 `{"doing", "percent"}`, then `{"text"}` or `{"error"}`. It imports nothing of the project outside this folder. Limits
 of time and memory end it, whatever the SQL does.
 """
@@ -15,7 +15,7 @@ import threading
 from collections.abc import Iterator
 from typing import Any
 
-from donewhen.agent.workspace.data.columns import EMPTY, quote_name, text
+from donewhen.agent.workspace.data.columns import EMPTY, quote_name, quote_text
 from donewhen.agent.workspace.data.tables import ENDINGS, Refused, Tables, brief
 
 MEMORY, ADDRESS_SPACE = "1GB", 3 << 30
@@ -45,9 +45,9 @@ def connect(root: str, scratch: str) -> Any:
             "python_enable_replacements": False,
         }
     )
-    con.execute(f"SET allowed_directories = [{text(root + '/')}, {text(scratch + '/')}]")
+    con.execute(f"SET allowed_directories = [{quote_text(root + '/')}, {quote_text(scratch + '/')}]")
     con.execute("SET TimeZone = 'UTC'")
-    con.execute("SET enable_progress_bar_print = false")  # it would be printed among the answer
+    con.execute("SET enable_progress_bar_print = false")  # it would be printed into the answer
     con.execute("SET enable_progress_bar = true")
     con.execute("SET enable_external_access = false")
     con.execute("SET lock_configuration = true")
@@ -58,16 +58,16 @@ def describe(tables: Tables, path: str) -> str:
     """Describe a file: how it was read, its rows, and every column with type, nulls, examples and warning."""
     table = tables.open(path, whole=True)
     shown = tables.con.execute(f"SELECT CAST(COLUMNS(*) AS VARCHAR) FROM {table.source} LIMIT 1000").fetchall()
-    lines = [f"{path}: {table.rows} rows, {len(table.columns)} columns; {'; '.join(table.how)}"]
+    lines = [f"{path}: {table.rows} rows, {len(table.columns)} columns; {'; '.join(table.notes)}"]
     for at, column in enumerate(table.columns):
         examples = list(dict.fromkeys(row[at] for row in shown if row[at] is not None))[:EXAMPLES]
-        told = ", ".join(_cell(each)[:60] for each in examples)
-        line = f"- {quote_name(column.name)} {column.type}; {table.rows - column.filled} null; e.g. {told}"
+        shown_examples = ", ".join(_cell(each)[:60] for each in examples)
+        line = f"- {quote_name(column.name)} {column.type}; {table.rows - column.filled} null; e.g. {shown_examples}"
         if not column.filled:
             type = "" if column.type.strip('"') == EMPTY else f" {column.type},"
             line = f"- {quote_name(column.name)}{type} without a value{f'; {table.rows} null' if table.rows else ''}"
         lines.append(line + (f"; NOTE: {column.warning}" if column.warning else ""))
-    _leave(tables.learned)
+    _write_learned(tables.learned)
     return "\n".join(_bound_lines(lines, "columns"))
 
 
@@ -89,21 +89,22 @@ def query(tables: Tables, sql: str) -> str:
     needed = None if _needs_all_columns(tables.con, sql) else sql.casefold()
     for path in paths.values():
         tables.view(path, needed)
-    if needed and not tables.refused and not _binds(tables.con, sql):  # it may name a column in an unusual way
+    # Unknown names may be columns that are written in an unusual way.
+    if needed and not tables.refused and not _names_are_known(tables.con, sql):
         for path in paths.values():
             tables.view(path)
     tables.doing = "running the query"
-    _leave(tables.learned)
+    _write_learned(tables.learned)
     resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
     try:
         tables.con.query(statements[0].query).create("result")
     except Exception as error:
-        reasons = tables.refused or [f"{brief(error)}{_hint(str(error), names)}"]
+        reasons = tables.refused or [f"{brief(error)}{_missing_file_hint(str(error), names)}"]
         raise Refused("\n".join([*reasons, *_warnings(tables, sql, everywhere=True)])) from None
-    return "\n".join([*_rows(tables.con), *_warnings(tables, sql, everywhere=False)])
+    return "\n".join([*_format_rows(tables.con), *_warnings(tables, sql, everywhere=False)])
 
 
-def _rows(con: Any) -> list[str]:
+def _format_rows(con: Any) -> list[str]:
     total = con.execute("SELECT count(*) FROM result").fetchone()[0]
     cell = f"left(CAST(COLUMNS(*) AS VARCHAR), {MAX_CELL + 1})"
     names = [column[0] for column in con.execute("SELECT * FROM result LIMIT 0").description]
@@ -120,7 +121,7 @@ def _rows(con: Any) -> list[str]:
 
 
 def _bound_lines(lines: list[str], what: str) -> list[str]:
-    """Return the lines that fit; with `what` they are, a last one says how many do not."""
+    """Return the lines that fit; if `what` names them, a last line says how many are left out."""
     size = 0
     for at, line in enumerate(lines):
         size += len(line) + 1
@@ -156,7 +157,7 @@ def _nodes(tree: Any) -> Iterator[dict[str, Any]]:
         yield from _nodes(each)
 
 
-def _binds(con: Any, sql: str) -> bool:
+def _names_are_known(con: Any, sql: str) -> bool:
     """Return whether all names in the SQL are known."""
     try:
         con.execute(f"EXPLAIN {sql}").fetchall()
@@ -166,7 +167,7 @@ def _binds(con: Any, sql: str) -> bool:
 
 
 def _find_quoted(sql: str) -> list[str]:
-    """Return what stands in quotes, as a name or a text: the names of files are there."""
+    """Return the quoted names and texts in the SQL; names of files are among them."""
     import duckdb
 
     data, tokens = sql.encode(), duckdb.tokenize(sql)
@@ -183,12 +184,12 @@ def _is_pattern(name: str) -> bool:
     return any(mark in name for mark in "*?[") and name.lower().endswith(ENDINGS)
 
 
-def _hint(error: str, names: list[str]) -> str:
-    """Return what may help with a table that is not there."""
+def _missing_file_hint(error: str, names: list[str]) -> str:
+    """Return a hint for an error about a missing table, else ""."""
     if "Table with name" not in error and "No files found" not in error:
         return ""
     for name in filter(os.path.isdir, names):
-        return f"\n{name!r} is a folder: name its files, as FROM {text(os.path.join(name, '*.csv'))}."
+        return f"\n{name!r} is a folder: name its files, as FROM {quote_text(os.path.join(name, '*.csv'))}."
     missing = [name for name in names if name.lower().endswith(ENDINGS) and not os.path.exists(name)]
     for name in missing:
         folder = os.path.dirname(name)
@@ -201,7 +202,7 @@ def _hint(error: str, names: list[str]) -> str:
 
 
 def _warnings(tables: Tables, sql: str, *, everywhere: bool) -> list[str]:
-    """Return what has to be known of columns that are compared, sorted or searched for extremes as text.
+    """Return the warnings of columns that the SQL compares, sorts or searches for extremes as text.
 
     `everywhere`: of all columns that the SQL names.
     """
@@ -218,7 +219,7 @@ def _warnings(tables: Tables, sql: str, *, everywhere: bool) -> list[str]:
 
 
 def _ordered_columns(node: Any, ordering: bool) -> list[str]:
-    """Return the columns of a syntax tree that stand directly in what goes by order."""
+    """Return the columns of a syntax tree that are direct operands of a comparison or ordering."""
     if isinstance(node, list):
         return [name for each in node for name in _ordered_columns(each, ordering)]
     if not isinstance(node, dict):
@@ -232,16 +233,16 @@ def _ordered_columns(node: Any, ordering: bool) -> list[str]:
     return [name for each in node.values() for name in _ordered_columns(each, within)]
 
 
-def _leave(learned: dict[str, Any]) -> None:
-    """Leave what is known of files to whoever asked; also for the next query, if this one fails."""
+def _write_learned(learned: dict[str, Any]) -> None:
+    """Write the facts about files for the caller, before the query runs, so that they are kept if it fails."""
     if learned:
         with open(os.path.join(sys.argv[2], "learned.json"), "w") as file:
             json.dump(learned, file)
 
 
 @contextlib.contextmanager
-def _progress(tables: Tables) -> Iterator[None]:
-    """Print every second what is being done, and how much of it is done."""
+def _print_progress(tables: Tables) -> Iterator[None]:
+    """Print the current work and its progress every second."""
     done = threading.Event()
 
     def watch() -> None:
@@ -267,7 +268,7 @@ def main() -> None:
     copies = os.path.join(own, "copies")
     os.mkdir(copies)
     tables = Tables(connect(root, copies), copies, request["remembered"])
-    with _progress(tables):
+    with _print_progress(tables):
         try:
             answer = {"text": {"describe": describe, "query": query}[request["do"]](tables, request["of"])}
         except Refused as refusal:

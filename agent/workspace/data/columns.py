@@ -13,7 +13,7 @@ CODES = (
 MARKS = rf"[$€£¥₹%\s]|{CODES}"
 """Marks beside numbers: currency signs and codes, per cent, blanks."""
 LIKELY = rf"([-+.,''\d\p{{Zs}}]|{MARKS})+|[\s\p{{Zs}}]*\d{{1,2}}[./-]\d{{1,2}}[./-](?s:.*)"
-"""The form of all that is a number or a date by one of the forms below, and of some that is neither."""
+"""Matches every number and date of the forms below, and some texts that are neither."""
 CORE = f"regexp_replace(trim({{likely}}), '{MARKS}', '', 'g')"
 POINT = r"regexp_full_match({core}, '[-+]?(\d+|[1-9]\d{0,2}([,'']\d{3})+)([.]\d+)?')"
 COMMA = r"regexp_full_match({core}, '[-+]?(\d+|[1-9]\d{0,2}([.'']\d{3})+)(,\d+)?')"
@@ -51,22 +51,22 @@ SNIFFED = {
     "BOOLEAN": {"wrong": "count(*) FILTER ({c} IS NOT NULL AND (TRY_CAST({c} AS BOOLEAN) IS NULL OR ascii({c}) < 65))"},
     "VARCHAR": {"wrong": "count(*) FILTER (ascii({likely}) IN (34, 39))"},  # quotes, where none were seen
 }
-"""Conditions under which a type that fits the first rows does not fit all."""
+"""Measures that show whether a type that fits the first rows fits all."""
 STRICT = ("DATE", "TIME", "TIMESTAMP", "TIMESTAMP WITH TIME ZONE")
-"""Types of which DuckDB reads nothing else without an error: they need not be read as text."""
+"""Types for which DuckDB raises an error at any other value, so they need not be read as text."""
 EMPTY = "NULL"
-"""The type of an empty column: it fits where a number, a date or a text does."""
+"""The type of an empty column, which can be used as a number, a date or a text."""
 
 
-def likely(column: str) -> str:
-    """Return in SQL a text that may be a number or a date, or begins with a quote; NULL for any other."""
+def likely_sql(column: str) -> str:
+    """Return SQL that keeps a text that may be a number or a date, or begins with a quote; NULL for any other."""
     cases = f"WHEN ascii({column}) BETWEEN 97 AND 122 THEN NULL WHEN ascii({column}) IN (34, 39) THEN {column}"
     return f"CASE {cases} WHEN regexp_full_match({column}, '{LIKELY}') THEN {column} END"  # the cheapest first
 
 
 @dataclass
 class Column:
-    """One column: its SQL type, and warnings for computing with it."""
+    """One column: its SQL type, and a warning if computing with it is unsafe."""
 
     name: str
     type: str
@@ -76,7 +76,7 @@ class Column:
     date_form: str = ""
     """The format of its dates, such as `%d/%m/%Y`, if it must be given."""
     settled: bool = False
-    """True once all of its values were looked at; until then the type is a guess, and nobody is shown the column."""
+    """True once all values were examined; until then the type is a guess, and the column is not shown."""
 
     @property
     def is_local_date(self) -> bool:
@@ -85,17 +85,17 @@ class Column:
 
     @property
     def read_as(self) -> str:
-        """Return the type as which its values are looked at."""
+        """Return the type with which its values are read to examine them."""
         return self.type if self.type in STRICT and not self.is_local_date else "VARCHAR"
 
     def measures(self, *, proven: bool) -> dict[str, str]:
-        """Return what has to be known of all values to settle the type; more where the type is not `proven` to fit.
+        """Return the measures of all values that settle the type; more of them if the type is not `proven` to fit.
 
-        Raises KeyError for a type that only a look at all values can prove.
+        Raises KeyError for a type that only sniffing all rows can prove.
         """
         needed = {"filled": "count({c})"}
         if self.is_local_date:
-            wrong = f"count(*) FILTER ({{c}} IS NOT NULL AND try_strptime({{c}}, {text(self.date_form)}) IS NULL)"
+            wrong = f"count(*) FILTER ({{c}} IS NOT NULL AND try_strptime({{c}}, {quote_text(self.date_form)}) IS NULL)"
             return {**needed, **DATES, "wrong": wrong}
         if self.type == "VARCHAR":
             needed["likely"] = "count({likely})"
@@ -104,7 +104,7 @@ class Column:
         return {**needed, **(SNIFFED[self.type] if self.read_as == "VARCHAR" else {})}
 
     def closer_measures(self, found: dict[str, Any], *, proven: bool) -> dict[str, str]:
-        """Return what else has to be known, after what was found first."""
+        """Return further measures, depending on the first ones."""
         if self.type == "DOUBLE" and not proven and found["odd"]:
             return {"wrong": f"count(*) FILTER (NOT ({PLAIN} OR {POWER}))"}
         if self.type == "VARCHAR" and found["likely"]:
@@ -121,11 +121,15 @@ class Column:
         elif self.type == "VARCHAR" and not self.filled:
             self.type = EMPTY
         elif self.type == "VARCHAR":
-            self.warning = (_as_date(self.name, found) or _as_number(self.name, found)) if "numbers" in found else ""
+            self.warning = (
+                (_date_warning(self.name, found) or _number_warning(self.name, found)) if "numbers" in found else ""
+            )
         elif self.is_local_date and self.filled == found["early"] > 0:
             self.type = "VARCHAR"
             swapped = self.date_form.replace("%d", "%_").replace("%m", "%d").replace("%_", "%m")
-            ways = " or ".join(f"strptime({quote_name(self.name)}, {text(form)})" for form in (self.date_form, swapped))
+            ways = " or ".join(
+                f"strptime({quote_name(self.name)}, {quote_text(form)})" for form in (self.date_form, swapped)
+            )
             self.warning = f"day and month cannot be told apart ({found['date']}), kept as text: {ways}"
 
     def _settle_number(self, found: dict[str, Any], delimiter: str) -> None:
@@ -144,7 +148,7 @@ class Column:
             )
 
 
-def _as_date(name: str, found: dict[str, Any]) -> str:
+def _date_warning(name: str, found: dict[str, Any]) -> str:
     if found["dates"] * 2 <= found["filled"] or not found["dates"]:
         return ""
     mark = next(char for char in str(found["date"]) if not char.isdigit())
@@ -154,7 +158,7 @@ def _as_date(name: str, found: dict[str, Any]) -> str:
     return f"looks like dates ({found['date']}), kept as text: {ways}, whichever is meant"
 
 
-def _as_number(name: str, found: dict[str, Any]) -> str:
+def _number_warning(name: str, found: dict[str, Any]) -> str:
     filled, numbers = found["filled"], found["numbers"]
     if found["codes"]:
         return "digits with leading zeros, kept as text"
@@ -178,10 +182,10 @@ def _as_number(name: str, found: dict[str, Any]) -> str:
 
 
 def quote_name(name: str) -> str:
-    """Return a name in SQL."""
+    """Return a name, quoted for SQL."""
     return '"' + name.replace('"', '""') + '"'
 
 
-def text(value: str) -> str:
-    """Return a text in SQL."""
+def quote_text(value: str) -> str:
+    """Return a text, quoted for SQL."""
     return "'" + value.replace("'", "''") + "'"

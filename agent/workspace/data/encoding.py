@@ -14,7 +14,7 @@ LAYOUT = frozenset(b"\t\n\r\f\b\x1b")
 
 
 def encoding_of(sample: bytes) -> str | None:
-    """Return the codec of a file that begins with `sample` (at most SAMPLE_BYTES); None when it is no text."""
+    """Return the codec of a file that begins with `sample` (at most SAMPLE_BYTES); None if it is not text."""
     for mark, encoding in MARKS:
         if sample.startswith(mark):
             return encoding

@@ -30,19 +30,19 @@ main()
 
 
 class KnownFiles:
-    """The known facts about data files since they were read: JSON by path, for the latest ones."""
+    """Facts about data files that were read, as JSON by path; the oldest are dropped."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._known: dict[str, Any] = {}
 
     def all(self) -> dict[str, Any]:
-        """Return what is known."""
+        """Return all facts."""
         with self._lock:
             return dict(self._known)
 
     def add(self, learned: dict[str, Any]) -> None:
-        """Remember more, and forget the oldest if it is too much."""
+        """Add facts, and drop the oldest if there are too many."""
         with self._lock:
             self._known = {**{path: known for path, known in self._known.items() if path not in learned}, **learned}
             size = sum(len(json.dumps(known)) for known in self._known.values())
@@ -51,11 +51,11 @@ class KnownFiles:
 
 
 class Reply(Output):
-    """The output of the process: progress goes to the stream of the run, the last line is the answer."""
+    """The output of the process: progress is passed to the stream of the run, and the last line is the answer."""
 
     def __init__(self) -> None:
         super().__init__(KEPT_BYTES)
-        self._tell = _stream_writer()
+        self._report = _stream_writer()
 
     def add(self, data: bytes) -> None:
         """Add the next output."""
@@ -63,7 +63,7 @@ class Reply(Output):
         for line in data.splitlines():
             if line.startswith(PROGRESS):
                 with contextlib.suppress(ValueError):  # half of a line
-                    self._tell(json.loads(line))
+                    self._report(json.loads(line))
 
 
 def _stream_writer() -> Callable[[Any], None]:
@@ -86,7 +86,7 @@ def describe_data(
     A NOTE names what looks like numbers or dates but is text, or could be read in two ways, and the SQL to read it.
     """
     with root.open(path):
-        return _ask(root, known, "describe", path, stop)
+        return _run_child(root, known, "describe", path, stop)
 
 
 def query_data(
@@ -109,10 +109,10 @@ def query_data(
     describe_data shows columns and types first. One value is printed alone, anything else as rows under their names;
     the last line then says how many there are, and what was left out.
     """
-    return _ask(root, known, "query", sql, stop)
+    return _run_child(root, known, "query", sql, stop)
 
 
-def _ask(root: Root, known: KnownFiles, do: str, of: str, stop: threading.Event | None) -> str:
+def _run_child(root: Root, known: KnownFiles, do: str, of: str, stop: threading.Event | None) -> str:
     path = [os.path.dirname(str(files("donewhen"))), *filter(os.path.isabs, sys.path)]
     path.sort(key=lambda folder: folder == root.path)  # a file of the workspace never stands in for a library
     with tempfile.TemporaryDirectory(prefix="donewhen-", ignore_cleanup_errors=True) as scratch:

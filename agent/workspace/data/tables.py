@@ -1,4 +1,4 @@
-"""The data files of a folder as tables: how each is read, and which cannot be read reliably."""
+"""Read the data files of a folder as tables, and refuse those that cannot be read reliably."""
 
 import contextlib
 import csv
@@ -9,7 +9,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from donewhen.agent.workspace.data.columns import CORE, EMPTY, SNIFFED, STRICT, Column, likely, quote_name, text
+from donewhen.agent.workspace.data.columns import (
+    CORE,
+    EMPTY,
+    SNIFFED,
+    STRICT,
+    Column,
+    likely_sql,
+    quote_name,
+    quote_text,
+)
 from donewhen.agent.workspace.data.encoding import SAMPLE_BYTES, encoding_of, is_utf8
 
 JSON, PARQUET, EXCEL = (".json", ".jsonl", ".ndjson"), (".parquet",), (".xlsx", ".xls")
@@ -17,7 +26,7 @@ PACKED = (".gz", ".zst")
 ENDINGS = (".csv", ".tsv", ".tab", *PACKED, *JSON, *PARQUET, *EXCEL)
 WORDS = {",": "comma", ";": "semicolon", "\t": "tab", "|": "bar"}
 FORM = ("Delimiter", "Quote", "Escape", "HasHeader", "Columns", "DateFormat", "TimestampFormat")
-HOW = " Say how to read it: read_csv('file', delim = ';', skip = 2, header = true, null_padding = true, ...)."
+HINT = " Say how to read it: read_csv('file', delim = ';', skip = 2, header = true, null_padding = true, ...)."
 MAX_FILES = 200
 LOOKED_AT = 1_000
 SNIFFED_ROWS = 20_480
@@ -36,13 +45,13 @@ class Refused(Exception):
 
 @dataclass
 class Table:
-    """A file as a table: how it is read, and what is known of its columns."""
+    """A file as a table: how DuckDB reads it, and its columns."""
 
     path: str
     file: str
     """The file that is read: the original, or a copy of it in UTF-8."""
     reader: str
-    how: list[str]
+    notes: list[str]
     options: str = ""
     columns: list[Column] = field(default_factory=list)
     encoding: str = "utf-8"
@@ -54,14 +63,14 @@ class Table:
 
     @property
     def native(self) -> bool:
-        """Return whether the file itself says of what type its columns are."""
+        """Return whether the file itself declares the types of its columns."""
         return self.reader == "read_parquet"
 
     @property
     def source(self) -> str:
-        """Return the SQL that reads its settled columns."""
+        """Return the SQL that reads the columns with a settled type."""
         if self.native:
-            return f"(FROM read_parquet({text(self.file)}))"
+            return f"(FROM read_parquet({quote_text(self.file)}))"
         names = ", ".join(
             f"{'NULL AS ' if column.type == EMPTY else ''}{quote_name(column.name)}"
             for column in self.columns
@@ -70,21 +79,21 @@ class Table:
         return f"(SELECT {names} FROM {self.read({column.name: column.type for column in self.columns})})"
 
     def read(self, types: Mapping[str, str], few: bool = False) -> str:
-        """Return the SQL that reads it with these types; `few`: of whose rows only the first are wanted."""
+        """Return the SQL that reads the file with these types; `few`: only its first rows are needed."""
         options = f"{self.options}, {FEW_BYTES}" if few and self.reader == "read_csv" else self.options
-        return f"{self.reader}({text(self.file)}, {options}, columns = {_types(types)})"
+        return f"{self.reader}({quote_text(self.file)}, {options}, columns = {_type_map(types)})"
 
     def read_to_measure(self, few: bool = False) -> str:
-        """Return the SQL that reads it as text wherever the text has to be seen to settle a type."""
+        """Return the SQL that reads columns as text if their text decides the type."""
         if self.native:
             return self.source
         return self.read({column.name: column.read_as for column in self.columns}, few)
 
 
 class Tables:
-    """Files as tables of one connection. Types are decided by the whole file, once: `remembered` has what is known.
+    """Files as tables of one connection. The whole file decides its types, once: `remembered` has the earlier facts.
 
-    What is known counts while the file is the same by its path, inode, size and times.
+    They are used as long as path, inode, size and times of the file are the same.
     """
 
     def __init__(self, con: Any, scratch: str, remembered: Mapping[str, Any] | None = None) -> None:
@@ -99,50 +108,50 @@ class Tables:
         """The current work, in words for people."""
 
     def view(self, path: str, sql: str | None = None) -> None:
-        """Make a file, or all files matching a pattern, readable in SQL by this name; unreliable reads fail.
+        """Make a file, or all files that match a pattern, a view of this name; an unreliable one fails when it is read.
 
-        Of the columns, those that `sql` (casefolded) contains have to be there; without it, all.
+        The view has at least the columns that `sql` (casefolded) contains; without it, all.
         """
         try:
             paths = [path] if os.path.exists(path) else self._matching_files(path)
             source = " UNION ALL BY NAME ".join(f"FROM {self.open(each, sql).source}" for each in paths)
         except Refused as refusal:
             self.refused.append(str(refusal))
-            source = f"SELECT 1 AS refused WHERE error({text(str(refusal))}) IS NULL"
+            source = f"SELECT 1 AS refused WHERE error({quote_text(str(refusal))}) IS NULL"
         self.con.execute(f"CREATE OR REPLACE VIEW {quote_name(path)} AS {source}")
 
     def open(self, path: str, sql: str | None = None, *, whole: bool = False) -> Table:
-        """Return how to read a file, with those columns settled that the SQL contains, or all.
+        """Return a file as a table in which the columns that `sql` contains have a settled type; without it, all.
 
-        `whole`: with its rows counted. Raises Refused if that would be a guess.
+        `whole`: count its rows too. Raises Refused if the types would be a guess.
         """
         plain = os.path.normpath(path)
         if os.path.realpath(plain) != os.path.join(os.getcwd(), plain):
             raise Refused(f"{path} leads out of the workspace or through a symbolic link; neither is followed.")
-        state = _state(plain)
-        recalled = self._recall(path, plain, state)
+        state = _file_state(plain)
+        recalled = self._from_memory(path, plain, state)
         table = recalled or self._read(path, plain)
         try:
-            read = self._settle(table, sql, whole=whole)
+            read = self._settle_types(table, sql, whole=whole)
         except Refused:
             if table.proven:
                 raise
-            table = self._by_all_rows(table, plain)
-            read = self._settle(table, sql, whole=whole)
+            table = self._sniff_all_rows(table, plain)
+            read = self._settle_types(table, sql, whole=whole)
         if state and (read or recalled is None):
             self.learned[plain] = {"state": state, "table": asdict(table)}
         self.known[path] = table
         return table
 
-    def _recall(self, path: str, plain: str, state: list[int]) -> Table | None:
-        """Return what is known of a file that has not changed since."""
+    def _from_memory(self, path: str, plain: str, state: list[int]) -> Table | None:
+        """Return the table of a file from the earlier facts; None if there are none, or the file has changed."""
         kept = self.remembered.get(plain)
         if not kept or kept["state"] != state:
             return None
         table = Table(**{**kept["table"], "path": path})
         table.columns = [Column(**column) for column in kept["table"]["columns"]]
         if table.encoding != "utf-8":
-            table.file = self._copy(plain, table.encoding)
+            table.file = self._copy_as_utf8(plain, table.encoding)
         return table
 
     def _read(self, path: str, plain: str) -> Table:
@@ -151,21 +160,20 @@ class Tables:
             raise Refused(f"{path} is an Excel workbook, which cannot be read here: save its sheets as CSV files.")
         if ending in PARQUET:
             table = Table(path, plain, "read_parquet", ["Parquet"], proven=True)
-            table.columns = self._columns(table, table.source)
+            table.columns = self._describe_columns(table, table.source)
             return table
-        return self._json(path, plain) if ending in JSON else self._csv(path, plain)
+        return self._read_json(path, plain) if ending in JSON else self._read_csv(path, plain)
 
-    def _settle(self, table: Table, sql: str | None, *, whole: bool) -> bool:
-        """Decide the types of columns from all their values; return whether the file was read for that.
+    def _settle_types(self, table: Table, sql: str | None, *, whole: bool) -> bool:
+        """Settle the types of columns by all their values; return whether the file was read for that.
 
-        Those are needed whose names `sql` contains; without it, all. Raises Refused where a type does not fit all of
-        its values.
+        Columns are needed whose names `sql` contains; without it, all. Raises Refused if a type does not fit a value.
         """
         if table.native and not whole:
             return False
         needed = [not column.settled and (sql is None or column.name.casefold() in sql) for column in table.columns]
         if not any(column.settled for column in table.columns):
-            needed[0] = True  # whoever counts rows has to know that they can be read
+            needed[0] = True  # to count rows, at least one column has to be readable
         if not any(needed):
             return False
         proven, types = table.proven, [column.type for column in table.columns]
@@ -180,7 +188,7 @@ class Tables:
             if each.get("likely"):
                 measured.update(column.closer_measures(each, proven=proven))
             if each and not each["filled"] and not proven:
-                measured.update({"wrong": measured["filled"]})  # further down there may be values of another type
+                measured.update({"wrong": measured["filled"]})  # later rows may have values of another type
         self.doing = f"reading {table.path}"
         rows, found = self._measure(table, source, measures)
         closer = [
@@ -190,7 +198,7 @@ class Tables:
         missing = [{} if wanted.keys() <= each.keys() else wanted for wanted, each in zip(closer, found, strict=True)]
         _, more = self._measure(table, source, missing)
         if any(each.get("wrong") for each in (*found, *more)):
-            raise Refused(f"{table.path} has further down what its first rows do not show.")
+            raise Refused(f"{table.path} has values in later rows that its first rows do not show.")
         table.rows = rows
         for column, type, each, rest in zip(table.columns, types, found, more, strict=True):
             if each:
@@ -201,12 +209,12 @@ class Tables:
     def _measure(
         self, table: Table, source: str, measures: Sequence[Mapping[str, str]]
     ) -> tuple[int, list[dict[str, Any]]]:
-        """Return the number of rows, and what was measured of each column. Nothing is read where nothing is wanted."""
+        """Return the number of rows and the measurements of each column; read nothing if none is to be measured."""
         columns, looks, cores, wanted = list[str](), list[str](), list[str](), list[str]()
         for at, (column, needed) in enumerate(zip(table.columns, measures, strict=True)):
             sql = " ".join(needed.values())
             columns += [f"{quote_name(column.name)} AS c{at}"] if needed else []
-            looks += [f"{likely(f'c{at}')} AS l{at}"] if "{likely}" in sql or "{core}" in sql else []
+            looks += [f"{likely_sql(f'c{at}')} AS l{at}"] if "{likely}" in sql or "{core}" in sql else []
             cores += [f"{CORE.replace('{likely}', f'l{at}')} AS v{at}"] if "{core}" in sql else []
             for measure in needed.values():
                 measure = measure.replace("{c}", f"c{at}").replace("{likely}", f"l{at}").replace("{core}", f"v{at}")
@@ -216,22 +224,22 @@ class Tables:
         source = f"(SELECT {', '.join(columns)} FROM {source})"
         for more in (looks, cores):
             source = f"(SELECT *, {', '.join(more)} FROM {source})" if more else source
-        rows, *values = self._one(table.path, f"SELECT {', '.join(['count(*)', *wanted])} FROM {source}")
+        rows, *values = self._first_row(table.path, f"SELECT {', '.join(['count(*)', *wanted])} FROM {source}")
         left = iter(values)
         return rows, [{name: next(left) for name in needed} for needed in measures]
 
-    def _one(self, path: str, sql: str) -> Sequence[Any]:
-        """Return the first row of what a question about a file gives."""
+    def _first_row(self, path: str, sql: str) -> Sequence[Any]:
+        """Return the first row of the result of this SQL. Raises Refused if the file cannot be read by it."""
         try:
             row: Sequence[Any] = self.con.execute(sql).fetchone()
         except Exception as error:
-            raise Refused(f"{path} is no table that can be read for sure: {brief(error)}{HOW}") from None
+            raise Refused(f"{path} is no table that can be read for sure: {brief(error)}{HINT}") from None
         return row
 
     def _matching_files(self, pattern: str) -> list[str]:
-        """Return the files that fit a pattern; nothing hidden, no links."""
+        """Return the files that match a pattern, without hidden files and links."""
         try:
-            found = self.con.execute(f"SELECT file FROM glob({text(pattern)}) ORDER BY file").fetchall()
+            found = self.con.execute(f"SELECT file FROM glob({quote_text(pattern)}) ORDER BY file").fetchall()
         except Exception as error:
             raise Refused(f"{pattern!r} cannot be looked for: {brief(error).splitlines()[0]}") from None
         paths = [os.path.relpath(path) for (path,) in found if not os.path.islink(path)]
@@ -240,71 +248,72 @@ class Tables:
             raise Refused(f"{len(paths) or 'No'} files fit {pattern!r}; 1 to {MAX_FILES} can be read together.")
         return paths
 
-    def _columns(self, table: Table, source: str) -> list[Column]:
+    def _describe_columns(self, table: Table, source: str) -> list[Column]:
         try:
             rows = self.con.execute(f"DESCRIBE SELECT * FROM {source}").fetchall()
         except Exception as error:
-            raise Refused(f"{table.path} cannot be read as {table.how[0]}: {brief(error)}") from None
+            raise Refused(f"{table.path} cannot be read as {table.notes[0]}: {brief(error)}") from None
         return [Column(row[0], row[1]) for row in rows]
 
-    def _json(self, path: str, plain: str) -> Table:
+    def _read_json(self, path: str, plain: str) -> Table:
         options = "dateformat = '%Y-%m-%d', timestampformat = 'iso'"
         table = Table(path, plain, "read_json", ["JSON"], options, proven=True)
-        table.columns = self._columns(table, f"read_json({text(plain)}, sample_size = -1, {options})")
+        table.columns = self._describe_columns(table, f"read_json({quote_text(plain)}, sample_size = -1, {options})")
         return table
 
-    def _csv(self, path: str, plain: str) -> Table:
-        """Return how to read a CSV file: by its first rows if these show how all are read, else by all rows."""
+    def _read_csv(self, path: str, plain: str) -> Table:
+        """Return a CSV file as a table, sniffed by its first rows if they suffice, else by all rows."""
         encoding = "utf-8" if plain.endswith(PACKED) else _encoding_of(path, plain)
-        file = plain if encoding == "utf-8" else self._copy(plain, encoding)
+        file = plain if encoding == "utf-8" else self._copy_as_utf8(plain, encoding)
         table = Table(path, file, "read_csv", [], encoding=encoding)
         try:
-            return self._sniffed(table, SNIFFED_ROWS)
+            return self._sniff(table, SNIFFED_ROWS)
         except Refused:
-            return self._by_all_rows(table, plain)
+            return self._sniff_all_rows(table, plain)
 
-    def _by_all_rows(self, table: Table, plain: str) -> Table:
-        """Return how to read a CSV file whose first rows do not show it."""
+    def _sniff_all_rows(self, table: Table, plain: str) -> Table:
+        """Return a CSV file as a table, sniffed by all rows."""
         file, encoding = table.file, table.encoding
         if file == plain and not plain.endswith(PACKED) and not is_utf8(plain):
-            file, encoding = self._copy(plain, "cp1252"), "cp1252"
-        return self._sniffed(Table(table.path, file, "read_csv", [], encoding=encoding), -1)
+            file, encoding = self._copy_as_utf8(plain, "cp1252"), "cp1252"
+        return self._sniff(Table(table.path, file, "read_csv", [], encoding=encoding), -1)
 
-    def _sniffed(self, table: Table, rows: int) -> Table:
-        """Return the table with form and columns, sniffed by so many rows; -1: by all."""
+    def _sniff(self, table: Table, rows: int) -> Table:
+        """Return the table with its format and columns, sniffed by so many rows; -1 for all."""
         path, file = table.path, table.file
         first, second = _first_lines(file)
         if not first.strip():
-            raise Refused(f"{path} is empty, or begins with an empty line.{HOW}")
+            raise Refused(f"{path} is empty, or begins with an empty line.{HINT}")
         hint = re.fullmatch(r"sep=(.)\s*", first)
         skip = 1 if hint else 0
-        given = f", delim = {text(hint[1])}" if hint else ""
+        given = f", delim = {quote_text(hint[1])}" if hint else ""
         given += f", {FEW_BYTES}" if rows > 0 else ""
-        sniffed = f"sniff_csv({text(file)}, sample_size = {rows}, skip = {skip}{given})"
-        values = self._one(path, f"SELECT {', '.join(FORM)} FROM {sniffed}")
+        sniffed = f"sniff_csv({quote_text(file)}, sample_size = {rows}, skip = {skip}{given})"
+        values = self._first_row(path, f"SELECT {', '.join(FORM)} FROM {sniffed}")
         form: dict[str, Any] = {
             key: "" if value == "(empty)" else value for key, value in zip(FORM, values, strict=True)
         }
         if len(form["Columns"]) == 1 and any(mark in (second if hint else first) for mark in WORDS):
-            raise Refused(f"{path} is no table that can be read for sure: {_describe_ragged(file)}{HOW}")
-        table.how = [f"CSV separated by {WORDS.get(form['Delimiter'], form['Delimiter'])}"]
-        table.how.append(
+            raise Refused(f"{path} is no table that can be read for sure: {_describe_ragged(file)}{HINT}")
+        table.notes = [f"CSV separated by {WORDS.get(form['Delimiter'], form['Delimiter'])}"]
+        table.notes.append(
             "first line read as the header" if form["HasHeader"] else "no header line: column0, column1, …"
         )
-        table.how += [] if table.encoding == "utf-8" else [f"not UTF-8, read as {table.encoding}"]
-        table.how += [
-            f"NOTE: {WORDS[other]} would separate all lines alike too" for other in _others(file, form["Delimiter"])
+        table.notes += [] if table.encoding == "utf-8" else [f"not UTF-8, read as {table.encoding}"]
+        table.notes += [
+            f"NOTE: {WORDS[other]} would separate all lines alike too"
+            for other in _other_separators(file, form["Delimiter"])
         ]
-        if rows > 0:  # as it is written where the first rows have none
+        if rows > 0:  # the first rows may have no quotes, and later ones do
             form["Quote"] = form["Quote"] or '"'
             form["Escape"] = form["Escape"] or ('"' if form["Quote"] == '"' else "")
         header = str(form["HasHeader"]).lower()
         options = ", ".join(
-            f"{key} = {text(form[name])}" for key, name in zip(("delim", "quote", "escape"), FORM, strict=False)
+            f"{key} = {quote_text(form[name])}" for key, name in zip(("delim", "quote", "escape"), FORM, strict=False)
         )
         table.options = f"auto_detect = false, {options}, comment = '', skip = {skip}, header = {header}"
         for option, key in (("dateformat", "DateFormat"), ("timestampformat", "TimestampFormat")):
-            table.options += f", {option} = {text(form[key])}" if form[key] else ""
+            table.options += f", {option} = {quote_text(form[key])}" if form[key] else ""
         for each in form["Columns"]:
             dates = {"DATE": form["DateFormat"]}.get(each["type"], form["TimestampFormat"])
             timed = each["type"] in ("DATE", "TIMESTAMP", "TIMESTAMP WITH TIME ZONE")
@@ -314,7 +323,7 @@ class Tables:
         table.delimiter, table.proven = form["Delimiter"], rows < 0
         return table
 
-    def _copy(self, path: str, encoding: str) -> str:
+    def _copy_as_utf8(self, path: str, encoding: str) -> str:
         """Return a copy of the file in UTF-8."""
         copy = os.path.join(self.scratch, f"{len(os.listdir(self.scratch))}.csv")
         with (
@@ -326,8 +335,8 @@ class Tables:
         return copy
 
 
-def _state(path: str) -> list[int]:
-    """Return by what a file is known to be the same; nothing of one that changes just now."""
+def _file_state(path: str) -> list[int]:
+    """Return values that change whenever the file does; [] for a file that has changed just now."""
     with contextlib.suppress(OSError):
         found = os.stat(path)
         changed = max(found.st_mtime_ns, found.st_ctime_ns)
@@ -350,8 +359,8 @@ def brief(error: Exception) -> str:
     return message.replace(os.getcwd() + "/", "").strip()[:1_000]
 
 
-def _types(types: Mapping[str, str]) -> str:
-    named = [f"{text(name)}: {text('VARCHAR' if type == EMPTY else type)}" for name, type in types.items()]
+def _type_map(types: Mapping[str, str]) -> str:
+    named = [f"{quote_text(name)}: {quote_text('VARCHAR' if type == EMPTY else type)}" for name, type in types.items()]
     return "{" + ", ".join(named) + "}"
 
 
@@ -362,8 +371,8 @@ def _first_lines(file: str) -> tuple[str, str]:
         return lines.readline(SAMPLE_BYTES), lines.readline(SAMPLE_BYTES)
 
 
-def _widths(file: str, delimiter: str, rows: int) -> dict[int, int]:
-    """Return how many fields the first rows have: width → the line on which that width is first seen."""
+def _field_counts(file: str, delimiter: str, rows: int) -> dict[int, int]:
+    """Return the numbers of fields in the first rows, each with the first line that has so many."""
     widths: dict[int, int] = {}
     with open(file, encoding="utf-8-sig", errors="replace", newline="") as lines, contextlib.suppress(csv.Error):
         reader = csv.reader(lines, delimiter=delimiter)
@@ -373,18 +382,18 @@ def _widths(file: str, delimiter: str, rows: int) -> dict[int, int]:
     return widths
 
 
-def _others(file: str, chosen: str) -> list[str]:
+def _other_separators(file: str, chosen: str) -> list[str]:
     """Return other separators that would also split the file into a table."""
     if file.endswith(PACKED):
         return []
-    found = {other: _widths(file, other, LOOKED_AT) for other in WORDS if other != chosen}
+    found = {other: _field_counts(file, other, LOOKED_AT) for other in WORDS if other != chosen}
     return [other for other, widths in found.items() if len(widths) == 1 and 1 not in widths]
 
 
 def _describe_ragged(file: str) -> str:
-    """Return which line has another number of fields than the first."""
+    """Return which line is the first with another number of fields than the first line."""
     delimiter = max(WORDS, key=_first_lines(file)[0].count)
-    (width, _), *others = _widths(file, delimiter, 10_000_000).items()
+    (width, _), *others = _field_counts(file, delimiter, 10_000_000).items()
     if not others:
         return "no separator fits all lines."
     return f"separated by {WORDS[delimiter]}, line {others[0][1]} has {others[0][0]} fields, the first {width}."
