@@ -3,6 +3,7 @@
 import gc
 import os
 import shutil
+import sys
 import tempfile
 
 from hypothesis import settings
@@ -11,6 +12,10 @@ os.environ["LANGGRAPH_STRICT_MSGPACK"] = "true"
 os.environ["LANGSMITH_TRACING"] = "false"
 for name in [n for n in os.environ if n.startswith(("OPENAI_", "DONEWHEN_"))]:
     del os.environ[name]
+
+# What is compiled once is read by every process after it; tests start hundreds.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 
 # Machines that run tests are shared: a slow example is no failure. The suite is the same everywhere and small;
 # `make fuzz` is neither.
