@@ -161,59 +161,39 @@ def look() -> str:
     return "all is there"
 
 
-async def replanned(plan: list[Json], *answers: Any, confirm: str = "never", drop: Sequence[Json] = ()) -> Run:
-    """A second step that fails, and a replan."""
+SAY: Json = {"id": "s3", "content": "Say it", "done_when": ["said"], "tools": []}
+ASKED = "- Not done (failed, then taken out of the plan): Write the report — no paper"
+
+
+@pytest.mark.parametrize(
+    ("plan", "drop", "confirm", "status", "replaced", "named"),
+    [
+        ([FIRST], NO_PAPER, "never", "partial", [("s2", "failed", "no paper", "policy", [])], ASKED),
+        ([FIRST], NO_PAPER, "always", "completed", [("s2", "failed", "no paper", "user", [])], "Write the report"),
+        ([FIRST, SAY], [], "never", "completed", [("s2", "failed", "no paper", "policy", ["s3"])], ""),
+        ([FIRST, FAILS], [], "never", "partial", [], "- Not done (failed): Write the report — no paper"),
+    ],
+    ids=["nobody agreed to drop it", "a person dropped it", "another took its place", "it was planned again"],
+)
+async def test_a_step_that_a_replan_leaves_out_is_named(
+    plan: list[Json], drop: Sequence[Json], confirm: str, status: str, replaced: list[Any], named: str
+) -> None:
+    """F9, P17, C04, D02: a planner completes nothing by leaving out what it could not do; a person may drop it."""
     rounds = {"s1": LOOKED, "s2": [give_up("no paper")], "s3": [finish_step("a text", "s3.result")]}
     again = submit_plan(plan, drop=drop)
     scripted = steps([FIRST, FAILS], rounds, deliver=["All done, the report is written."], plan=[again])
     scripted.script.strict = False
+    settings = {"confirm": confirm, "on_question": "abort"}
     flow = await play(
-        scripted,
-        [look],
-        effects={"look": "read"},
-        answers=answers,
-        settings={"confirm": confirm, "on_question": "abort"},
+        scripted, [look], effects={"look": "read"}, answers=["approve"] * 2 * (confirm == "always"), settings=settings
     )
-    SHAPE.validate_python(flow.run.receipt, strict=True, extra="forbid")
-    return flow.run
-
-
-async def test_a_failed_step_that_nobody_agreed_to_drop_is_no_completion() -> None:
-    """F9, D02: a planner cannot make a run complete by leaving out what it could not do."""
-    run = await replanned([FIRST], drop=NO_PAPER)
-    assert run.status == "partial"
-    assert (run.receipt or {})["replaced"] == [
-        {
-            "id": "s2",
-            "content": "Write the report",
-            "status": "failed",
-            "reason": "no paper",
-            "by": "policy",
-            "instead": [],
-        }
-    ]
-    assert "- Not done (failed, then taken out of the plan): Write the report — no paper" in run.answer
-
-
-async def test_a_step_that_another_took_the_place_of_is_still_named() -> None:
-    """P17, D02: the other way may be as good; the reader learns that it was another way."""
-    run = await replanned([FIRST, {"id": "s3", "content": "Say it", "done_when": ["said"], "tools": []}])
-    assert run.status == "completed"
-    assert [(row["id"], row["instead"]) for row in (run.receipt or {})["replaced"]] == [("s2", ["s3"])]
-
-
-async def test_a_person_may_drop_a_step() -> None:
-    """C04: the difference is asked about; what was agreed is complete, and the receipt says what was dropped."""
-    run = await replanned([FIRST], "approve", "approve", confirm="always", drop=NO_PAPER)
-    assert run.status == "completed"
-    assert [(row["id"], row["by"]) for row in (run.receipt or {})["replaced"]] == [("s2", "user")]
-    assert "Write the report" in run.answer
-
-
-async def test_a_step_planned_again_is_not_replaced() -> None:
-    run = await replanned([FIRST, FAILS])
-    assert (run.receipt or {})["replaced"] == []
-    assert [row["status"] for row in (run.receipt or {})["steps"]] == ["done", "failed"]
+    kept = flow.run.receipt or {}
+    SHAPE.validate_python(kept, strict=True, extra="forbid")
+    assert flow.run.status == status
+    assert [
+        (row["id"], row["status"], row["reason"], row["by"], row["instead"]) for row in kept["replaced"]
+    ] == replaced
+    assert named in flow.run.answer
 
 
 # Whatever the records say -------------------------------------------------------------------------------------------
