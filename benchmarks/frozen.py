@@ -10,7 +10,7 @@ from typing import Any
 
 from benchmarks.scenario import GOAL, stage, truthful
 from benchmarks.workers import finish, forked_process, problems_of
-from donewhen.agent.testing.everywhere import forked
+from donewhen.agent.testing.everywhere import run_forked
 from donewhen.state.errors import DoneWhenError
 from donewhen.testing import Crash, drive
 
@@ -36,7 +36,7 @@ class Frozen:
 def freeze(folder: Path, boundary: str, like: Json, storage: str = "", *, cut: bool = False) -> Frozen:
     """Freeze a worker at the boundary, let another one try, thaw the first, and bring the thread to its end."""
     given = {"folder": str(folder), "storage": storage, "boundary": boundary, "cut": cut}
-    ran = forked("benchmarks.frozen:frozen", given, folder, name="frozen", seconds=120)
+    ran = run_forked("benchmarks.frozen:frozen", given, folder, name="frozen", seconds=120)
     if ran.code:
         raise RuntimeError(f"frozen at {boundary}: {ran.output}")
     return Frozen(boundary, cut, **ran.result, problems=problems_of(folder, like, storage))

@@ -11,7 +11,7 @@ from pathlib import Path
 from benchmarks.scenario import UNSURE
 from donewhen.agent.testing.comparing import differences, doubled_writes, lost_effects
 from donewhen.agent.testing.crash import CrashMode, note
-from donewhen.agent.testing.everywhere import DIARY, LIVE, Point, forked, tool_boundaries
+from donewhen.agent.testing.everywhere import DIARY, LIVE, Point, run_forked, tool_boundaries
 from donewhen.testing import Trial, asked_again, kill_everywhere
 
 Points = Iterable[Point] | Callable[[Trial], Iterable[Point]]
@@ -88,7 +88,7 @@ def at_moments(folder: Path, runs: int, storage: str = "", seed: int = SEED) -> 
             "arguments": arguments,
         }
         while True:
-            ended = forked(LIVE, given, place, name=f"process{died}", seconds=drawn.uniform(0.05, 0.5 + died))
+            ended = run_forked(LIVE, given, place, name=f"process{died}", seconds=drawn.uniform(0.05, 0.5 + died))
             if ended.code != -signal.SIGALRM:
                 break
             died += 1

@@ -12,7 +12,7 @@ from typing import Any
 
 from benchmarks.scenario import GOAL, Stage, stage, truthful
 from donewhen.agent.testing.comparing import differences, doubled_writes, lost_effects
-from donewhen.agent.testing.everywhere import forked
+from donewhen.agent.testing.everywhere import run_forked
 from donewhen.state.errors import DoneWhenError
 from donewhen.testing import Crash, drive, ending
 
@@ -36,7 +36,7 @@ class Race:
 
 def undisturbed(folder: Path, storage: str = "") -> Json:
     """The run that the others are compared with."""
-    ended = forked("benchmarks.workers:finish", {"folder": str(folder), "storage": storage}, folder)
+    ended = run_forked("benchmarks.workers:finish", {"folder": str(folder), "storage": storage}, folder)
     if ended.code:
         raise RuntimeError(ended.output)
     result: Json = ended.result
@@ -46,9 +46,9 @@ def undisturbed(folder: Path, storage: str = "") -> Json:
 def race(folder: Path, moment: str, workers: int, like: Json, storage: str = "") -> Race:
     """Bring a thread to the moment, let the workers at it, then bring it to its end."""
     common = {"folder": str(folder), "storage": storage}
-    led = forked("benchmarks.workers:lead", {**common, "moment": moment}, folder, name="lead")
+    led = run_forked("benchmarks.workers:lead", {**common, "moment": moment}, folder, name="lead")
     given = {**common, "workers": workers, "answer": led.result}
-    ran = forked("benchmarks.workers:compete", given, folder, name="race", seconds=300)
+    ran = run_forked("benchmarks.workers:compete", given, folder, name="race", seconds=300)
     if ran.code:
         raise RuntimeError(f"{moment}, {workers} workers: {led.output} {ran.output}")
     ends = Counter(worker["end"] for worker in ran.result)
@@ -58,7 +58,7 @@ def race(folder: Path, moment: str, workers: int, like: Json, storage: str = "")
 
 def problems_of(folder: Path, like: Json, storage: str) -> tuple[str, ...]:
     """Bring the thread to its end and say what is not as in the undisturbed run."""
-    ended = forked("benchmarks.workers:finish", {"folder": str(folder), "storage": storage}, folder, name="end")
+    ended = run_forked("benchmarks.workers:finish", {"folder": str(folder), "storage": storage}, folder, name="end")
     if ended.code:
         return (f"did not end: {ended.output[-2000:]}",)
     found = {

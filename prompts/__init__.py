@@ -1,4 +1,4 @@
-"""Words: one .md per prompt, strict substitution, tagged sections. A missing value is an error, not a blank."""
+"""Render prompts, one Markdown file each: strict substitution, tagged sections. A missing value is an error."""
 
 from functools import cache, lru_cache
 from importlib.resources import files
@@ -29,7 +29,7 @@ def section(tag: str, text: str, fence: str = "", **attributes: str) -> str:
 def framed(tag: str, text: str, fence: str, **attributes: str) -> str:
     """Return the text, unchanged, between tags.
 
-    `fence` marks foreign text: a word that only this thread knows (`RunState.fence`), so that nothing in the text can
+    `fence` marks foreign text: a word that only this thread knows (`RunState.fence`), so that the text cannot
     close its frame or open another.
     """
     word = f" {fence}" if fence else ""

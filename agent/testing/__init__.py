@@ -1,4 +1,4 @@
-"""Test your agents as we test ours: a model and a server that answer from a script, and crashes on demand."""
+"""Tools to test agents: a model and a server that answer from a script, recordings, and crashes on demand."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any

@@ -28,7 +28,7 @@ class EffectLedger:
 
     @property
     def rows(self) -> list[LedgerRow]:
-        """Return what happened, oldest first: `{tool, arguments, effect, key, result}`."""
+        """Return the effects, oldest first: `{tool, arguments, effect, key, result}`."""
         return notes(self.path)
 
     def __iter__(self) -> Iterator[LedgerRow]:
@@ -53,17 +53,19 @@ class EffectLedger:
             rows = self.rows
             if key is not None and (before := next((row for row in rows if row["key"] == key), None)):
                 return before["result"]
-            said = result(len(rows) + 1) if callable(result) else result
-            note(self.path, {"tool": tool, "arguments": dict(arguments), "effect": effect, "key": key, "result": said})
+            outcome = result(len(rows) + 1) if callable(result) else result
+            note(
+                self.path, {"tool": tool, "arguments": dict(arguments), "effect": effect, "key": key, "result": outcome}
+            )
         midway()
-        return said
+        return outcome
 
     def happened(self, tool: str, arguments: Mapping[str, Any]) -> bool:
-        """Return whether this very call ever took effect."""
+        """Return whether exactly this call ever took effect."""
         return self.count(tool, arguments) > 0
 
     def count(self, tool: str, arguments: Mapping[str, Any]) -> int:
-        """Return how often this very call took effect."""
+        """Return how often exactly this call took effect."""
         return sum(
             row["tool"] == tool and canonical_json(row["arguments"]) == canonical_json(arguments) for row in self.rows
         )
@@ -85,14 +87,24 @@ async def drive(
 ) -> Run:
     """Start or continue the thread, and answer its questions until it has ended.
 
-    Every question is written to `diary` before it is answered; `asked_again` reads it. A busy thread, whose worker's
-    death was not noticed yet, is retried for `patience` seconds.
+    Every question is written to `diary` before it is answered; `asked_again` reads it. A thread that is busy, because
+    the death of its worker was not noticed yet, is retried for `patience` seconds.
     """
     deadline = monotonic() + patience
     run: Run | None = None
     while True:
         try:
-            run = await _step(agent, goal, thread_id, run, answers, diary, crash)
+            run = run or await _find_run(agent, thread_id)
+            if run is None:
+                run = await agent.start(goal, thread_id=thread_id)
+            elif run.status != "waiting":
+                run = await agent.resume(thread_id)
+            else:
+                pause = run.pending[0]
+                if diary is not None:
+                    asked = {key: pause.get(key) for key in ("id", "kind", "step", "question")}
+                    note(diary, {"asked": asked, "written": crash.written if crash else 0})
+                run = await agent.resume(thread_id, {pause["id"]: answers(pause)})
         except ThreadBusy:
             if monotonic() > deadline:
                 raise
@@ -105,36 +117,20 @@ async def drive(
             raise AssertionError(f"the answer to {run.pending[0]['id']} was not understood: {run.problem}")
 
 
-async def _step(
-    agent: Agent,
-    goal: str,
-    thread_id: str,
-    run: Run | None,
-    answers: Answers,
-    diary: Path | None,
-    crash: Crash | None,
-) -> Run:
-    """Make one call of the agent, based on the last run or the stored one."""
+async def _find_run(agent: Agent, thread_id: str) -> Run | None:
     try:
-        run = run or await agent.get(thread_id)
+        return await agent.get(thread_id)
     except UnknownThread:
-        return await agent.start(goal, thread_id=thread_id)
-    if run.status != "waiting":
-        return await agent.resume(thread_id)
-    pause = run.pending[0]
-    if diary is not None:
-        asked = {key: pause.get(key) for key in ("id", "kind", "step", "question")}
-        note(diary, {"asked": asked, "written": crash.written if crash else 0})
-    return await agent.resume(thread_id, {pause["id"]: answers(pause)})
+        return None
 
 
 SETTLED = ("A person confirmed that this call took effect", "The call took effect before an interruption")
-"""The beginnings of observations whose effect was resolved after a crash, and whose output was lost."""
+"""How observations begin whose effect was known after a crash, but whose output was lost."""
 COUNTED = ("rounds", "model_calls", "tool_calls", "input_tokens", "output_tokens", "questions", "replans")
 
 
 async def ending(agent: Agent, thread_id: str) -> Json:
-    """Return all of a finished thread that a crash must not change, as JSON: for `resume_equals_uninterrupted`."""
+    """Return everything of a finished thread that a crash must not change, for `resume_equals_uninterrupted`."""
     run = await agent.get(thread_id)
     config: RunnableConfig = {"configurable": {"thread_id": thread_id}}
     values = (await agent.graph.aget_state(config)).values
@@ -154,15 +150,15 @@ async def ending(agent: Agent, thread_id: str) -> Json:
 def resume_equals_uninterrupted(resumed: Json, uninterrupted: Json) -> None:
     """Fail unless two endings agree in outcome, steps, observations, approvals and spending; times are ignored.
 
-    Questions about unknown effects after a crash, and the texts for lost outputs, are no difference.
+    Questions about unknown effects after a crash, and the texts that stand for lost outputs, are not compared.
     """
     found = differences(resumed, uninterrupted)
     assert not found, "the resumed run ended unlike the uninterrupted one:\n" + "\n".join(found)
 
 
 def differences(resumed: Json, uninterrupted: Json) -> list[str]:
-    """Return a line for everything in which two endings differ."""
-    forgiven = _forgiven(resumed)
+    """Return a line for each difference between two endings."""
+    forgiven = _changeable_amounts(resumed)
     mine, theirs = _flatten(resumed, uninterrupted, forgiven), _flatten(uninterrupted, uninterrupted, forgiven)
     return [
         f"{key}: {mine.get(key)!r} instead of {theirs.get(key)!r}"
@@ -171,7 +167,7 @@ def differences(resumed: Json, uninterrupted: Json) -> list[str]:
     ]
 
 
-def _forgiven(end: Json) -> set[str]:
+def _changeable_amounts(end: Json) -> set[str]:
     """Return the amounts that a crash may change: questions about effects, and tokens for other words."""
     asked = any(row["kind"] == "effect" for row in end["approvals"])
     settled = any(_was_settled_by_person(entry) for entry in end["journal"].values())
@@ -179,7 +175,7 @@ def _forgiven(end: Json) -> set[str]:
 
 
 def _flatten(end: Json, like: Json, forgiven: set[str]) -> Json:
-    """Return an ending as one flat dict; words that stand for a lost output are taken for that output."""
+    """Return an ending as one flat dict; a text that stands for a lost output is replaced by that output."""
     decided = [[row["kind"], row["id"], row["decision"]] for row in end["approvals"] if row["kind"] != "effect"]
     seen = {
         id: {**entry, "text": like["journal"][id]["text"]}
@@ -194,7 +190,7 @@ def _flatten(end: Json, like: Json, forgiven: set[str]) -> Json:
 
 
 def _was_settled_by_person(entry: Mapping[str, Any]) -> bool:
-    """Return whether a person or a probe, and not the tool, said what became of the call."""
+    """Return whether a person or a probe, and not the tool, told that the call took effect."""
     return str(entry["text"]).startswith(SETTLED)
 
 
@@ -229,11 +225,10 @@ def _counts(ledger: Iterable[LedgerRow] | None, effects: Sequence[str]) -> Count
 
 
 def asked_again(diary: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return the questions that came back under a new id, or although their answer had reached the storage.
+    """Return the questions that were asked again, under a new id or after their answer had reached the storage.
 
-    An answer is lost with its process if nothing at all was written after it was given; then the same pause, under the
-    same id, is still open, and that is no second question. Neither is one about another plan, or another attempt at
-    the same call.
+    If a process dies before it writes anything after an answer, the answer is lost and the same pause, under the same
+    id, is still open: that does not count. Nor does a question about another plan, or another attempt at the same call.
     """
     given: dict[str, str] = {}
     again = []
@@ -252,7 +247,7 @@ def asked_again(diary: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def _was_answer_lost(diary: Sequence[Mapping[str, Any]], place: int, id: str) -> bool:
-    """Return whether the last answer to `id` before `place` died with its process before anything of it was written."""
+    """Return whether the process died after the last answer to `id` before `place`, without having written anything."""
     last = max(n for n in range(place) if diary[n].get("asked", {}).get("id") == id)
     after = diary[last + 1] if last + 1 < place else {}
     return "crashed" in after and after["written"] in (diary[last]["written"], None)

@@ -1,6 +1,7 @@
-"""Crashes on demand: a count of boundaries, and wrappers of storage, tools and models that reach them.
+"""Crash on demand: count boundaries, and wrap storage, tools and models so that they reach them.
 
-A boundary is a moment before or after something lasting: a checkpoint, its writes, a store entry, a tool, a model.
+A boundary is a moment before or after something that lasts or acts: a checkpoint, its writes, a store entry, a tool, a
+model.
 """
 
 import copy
@@ -45,8 +46,8 @@ class Crashed(Exception):
 class Crash:
     """Counts the boundaries that a run reaches, from 1, and crashes at number `at`; None: never.
 
-    `kill` sends SIGKILL to the own process, `freeze` SIGSTOP (whoever started it may send SIGCONT), `raise` raises
-    `Crashed`, once. `only` names the boundaries that count (default: all). With `log`, a crash leaves a line there:
+    `kill` sends SIGKILL to this process, `freeze` sends SIGSTOP (its parent may send SIGCONT), `raise` raises `Crashed`
+    once. `only` names the boundaries that count (default: all). With `log`, a crash leaves a line there:
     `{"crashed", "at", "written"}`.
     """
 
@@ -71,7 +72,7 @@ class Crash:
         self._lock = threading.Lock()
 
     def reach(self, boundary: str) -> None:
-        """Report that a boundary is reached; crash if it is the chosen one."""
+        """Count a boundary, and crash if it is the chosen one."""
         with self._lock:
             self.written += boundary in ("put.done", "put_writes.done")
             if boundary in WRITTEN:
@@ -112,9 +113,9 @@ def notes(path: Path) -> list[dict[str, Any]]:
 
 
 def midway() -> None:
-    """Call it inside a tool where its effect has happened and its result is not out: the boundary `<tool>.inside`.
+    """Mark the boundary `<tool>.inside`: call it in a tool after its effect and before it returns.
 
-    Does nothing where no crash is wanted.
+    It does nothing if no crash is wanted.
     """
     if (reached := _midway.get()) is not None:
         reached()
@@ -142,7 +143,7 @@ def crashing(storage: str | Storage, crash: Crash) -> Storage:
 
     Every session reaches the boundaries `open`, `put`, `put.done`, `put_writes`, `put_writes.done`, `store`,
     `store.done` and `close` of `crash`. In mode `raise` it fails as a database does: callers get a StorageError.
-    Reading crashes nothing.
+    Reading reaches no boundary.
     """
     opened = open_storage(storage) if isinstance(storage, str) else storage
     return Storage(cast(Database, CrashingDatabase(opened._database, crash)), opened._cipher)
@@ -186,7 +187,7 @@ def crashing_saver(saver: BaseCheckpointSaver[Any], crash: Crash) -> BaseCheckpo
 
 
 def _reach_around(write: Callable[..., Any], operation: str, crash: Crash) -> Callable[..., Any]:
-    @functools.wraps(write)  # LangGraph asks what arguments it takes
+    @functools.wraps(write)  # LangGraph inspects the signature
     def plain(*given: Any, **named: Any) -> Any:
         with _around(crash, operation):
             return write(*given, **named)

@@ -1,6 +1,6 @@
-"""Kills a scenario everywhere: a real process dies at each of its boundaries, another one brings the run to its end.
+"""Kill a scenario everywhere: a real process dies at each of its boundaries, and another one finishes the run.
 
-Processes start in milliseconds: Python's fork server imports the runtime once, then forks for each. POSIX only.
+Processes start in milliseconds, because Python's fork server imports the runtime once and forks each one. POSIX only.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ from donewhen.agent.testing.crash import Crash, Crashed, CrashMode, ToolPhase, n
 from donewhen.state.errors import StorageError
 
 DIARY = "diary.jsonl"
-"""The file in a trial's folder with all questions and deaths of processes, in order."""
+"""The file in a trial's folder with all questions and crashes, in order."""
 LIVE = f"{__name__}:live"
 MOST = 10_000
 Point = int | tuple[int, ...]
@@ -50,7 +50,7 @@ class ProcessEnd:
     """The printed output, including a traceback."""
 
 
-def forked(
+def run_forked(
     target: str, arguments: Mapping[str, Any], folder: Path, *, name: str = "process", seconds: float = 60.0
 ) -> ProcessEnd:
     """Call `"module:function"`, which may be a coroutine function, with JSON arguments in a process of its own.
@@ -59,15 +59,15 @@ def forked(
     """
     folder.mkdir(parents=True, exist_ok=True)
     result, output = folder / f"{name}.json", folder / f"{name}.txt"
-    process = _forks.Process(target=_work, args=(target, dict(arguments), seconds, result, output))
+    process = _forks.Process(target=_run_and_exit, args=(target, dict(arguments), seconds, result, output))
     with _starting:
         process.start()
     wait([process.sentinel])
     with _starting:
         process.join()
-    said = json.loads(result.read_text("utf-8")) if result.exists() else None
+    returned = json.loads(result.read_text("utf-8")) if result.exists() else None
     printed = output.read_text("utf-8", "replace") if output.exists() else "it ended before it began"
-    return ProcessEnd(process.exitcode or 0, said, printed)
+    return ProcessEnd(process.exitcode or 0, returned, printed)
 
 
 def resolve(target: str) -> Any:
@@ -76,17 +76,19 @@ def resolve(target: str) -> Any:
     return getattr(import_module(module), function)
 
 
-def _work(target: str, arguments: Mapping[str, Any], seconds: float, said: Path, printed: Path) -> None:
+def _run_and_exit(
+    target: str, arguments: Mapping[str, Any], seconds: float, result_file: Path, output_file: Path
+) -> None:
     """Run in a forked process; never returns."""
     signal.setitimer(signal.ITIMER_REAL, seconds)  # nobody handles SIGALRM, so it ends the process
-    output = os.open(printed, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    output = os.open(output_file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     os.dup2(output, 1)
     os.dup2(output, 2)
     code = 1
     try:
         result = resolve(target)(**arguments)
         result = asyncio.run(result) if inspect.iscoroutine(result) else result
-        said.write_text(json.dumps(result, default=str), "utf-8")
+        result_file.write_text(json.dumps(result, default=str), "utf-8")
         code = 0
     except BaseException:
         traceback.print_exc()
@@ -103,7 +105,7 @@ class Trial:
     point: tuple[int, ...]
     """The boundaries at which the first, second, … process was to die; () for the undisturbed run."""
     died: tuple[str, ...]
-    """The boundaries at which they did die."""
+    """The boundaries at which they died."""
     folder: Path
     result: Any
     """The scenario's final return value as JSON; None if there is none."""
@@ -152,7 +154,7 @@ def kill_everywhere(
     }
 
     def trial(point: tuple[int, ...]) -> Trial:
-        return _trial(common, point, folder, seconds)
+        return _run_trial(common, point, folder, seconds)
 
     whole = trial(())
     if whole.error:
@@ -169,7 +171,7 @@ def kill_everywhere(
 
 
 def _until_one_survives(trial: Any, start: int) -> Iterator[Trial]:
-    """Repeat with later boundaries until a process survives, because parallel steps vary between runs."""
+    """Yield trials at later boundaries until a process survives, because parallel steps vary between runs."""
     for number in range(start, MOST):
         found: Trial = trial((number,))
         if not found.died:
@@ -177,8 +179,8 @@ def _until_one_survives(trial: Any, start: int) -> Iterator[Trial]:
         yield found
 
 
-def _trial(common: Mapping[str, Any], point: tuple[int, ...], folder: Path, seconds: float) -> Trial:
-    """Let processes die one after the other, then let one finish."""
+def _run_trial(common: Mapping[str, Any], point: tuple[int, ...], folder: Path, seconds: float) -> Trial:
+    """Run processes that die one after the other, and then one that finishes."""
     place = folder / ("-".join(map(str, point)) or "undisturbed")
     died: list[str] = []
     ended = ProcessEnd(0, None, "")
@@ -186,9 +188,9 @@ def _trial(common: Mapping[str, Any], point: tuple[int, ...], folder: Path, seco
     for number, at in enumerate([*point, None], 1):
         given = {**common, "folder": str(place), "at": at}
         started = time.perf_counter()
-        ended = forked(LIVE, given, place, name=f"process{number}", seconds=seconds)
+        ended = run_forked(LIVE, given, place, name=f"process{number}", seconds=seconds)
         took = time.perf_counter() - started
-        if (where := _death(ended, place, len(died))) is None:
+        if (where := _find_crash(ended, place, len(died))) is None:
             break
         died.append(where)
     result = ended.result or {}
@@ -197,7 +199,7 @@ def _trial(common: Mapping[str, Any], point: tuple[int, ...], folder: Path, seco
     return Trial(point, tuple(died), place, result.get("result"), trace, took, pick_up, error)
 
 
-def _death(ended: ProcessEnd, place: Path, before: int) -> str | None:
+def _find_crash(ended: ProcessEnd, place: Path, before: int) -> str | None:
     """Return the boundary at which a process died as planned; None if it ended otherwise."""
     crashes = [row["crashed"] for row in notes(place / DIARY) if "crashed" in row]
     if len(crashes) <= before or (ended.code != -signal.SIGKILL and not (ended.code == 0 and ended.result["failed"])):

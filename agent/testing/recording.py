@@ -1,4 +1,4 @@
-"""A recorded thread, replayed offline: models, tools and people do what was recorded.
+"""Replay a recorded thread offline: models, tools and people do what was recorded.
 
 The first difference fails the replay: a prompt, a call, or the end of a request.
 """
@@ -17,7 +17,7 @@ from donewhen.agent.agent import Agent
 from donewhen.agent.config import Config
 from donewhen.agent.run import Run, id_of
 from donewhen.agent.storage import Storage, open_storage
-from donewhen.agent.testing.replaying import RecordedRequest, diff, masked
+from donewhen.agent.testing.replaying import RecordedRequest, diff, mask_varying_parts
 from donewhen.agent.testing.script import ScriptError, ScriptUnfinished
 from donewhen.agent.testing.scripted import ScriptedModel
 from donewhen.agent.work.recorder import VERSION, collect_rows, describe_tool, save_rows, without_moments
@@ -48,14 +48,14 @@ class Recording:
 
     @classmethod
     async def of(cls, agent: Agent, run: Run | str) -> Self:
-        """Return what was recorded of a run that ended, by an agent with `record=True`. Raises ConfigError."""
+        """Return the recording of an ended run of an agent with `record=True`. Raises ConfigError if there is none."""
         thread_id = id_of(run)
         snapshot = await agent.graph.aget_state({"configurable": {"thread_id": thread_id}})
         return cls(await collect_rows(agent.storage, thread_id, snapshot))
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
-        """Return the recording of a file. Raises ConfigError for one that is cut off, of a later version, or none."""
+        """Return the recording in a file. Raises ConfigError if it is cut off, of a later version, or none."""
         try:
             rows = [json.loads(line) for line in Path(path).read_text("utf-8").splitlines() if line.strip()]
             version = rows[0]["version"]
@@ -78,10 +78,10 @@ class Recording:
         return [RecordedRequest(self.rows[a:b], self.differences) for a, b in zip(starts, ends, strict=True)]
 
     async def replay(self, *, prompts: bool = True, tools: Sequence[Any] | None = None, **options: Any) -> Run:
-        """Run it again, offline, with an agent made with these options. Raises ReplayDifference for the first change.
+        """Run it again offline, with an agent of these options. Raises ReplayDifference for the first difference.
 
-        `tools`: yours, which are then really called, in place of those that return what was recorded. So are your
-        `executors` and `hooks`. `prompts=False` takes any prompt.
+        `tools`, and `executors` and `hooks` among the options, are really called; without them, recorded results are
+        returned. `prompts=False` accepts any prompt.
         """
         self.differences = []
         given = options.pop("storage", "memory:")
@@ -119,7 +119,7 @@ class _Replay:
                     self._check_tools(agent)
                 for at, row in enumerate(request.rows):
                     request.stop_after = request.replies_before_stop(at)
-                    run = await self._act(agent, model, row, run)
+                    run = await self._replay_row(agent, model, row, run)
         finally:
             hearing.reset(heard)
         assert run is not None, "a request has a start"
@@ -130,7 +130,7 @@ class _Replay:
         return run
 
     def _agent(self, model: ScriptedModel) -> Agent:
-        """Return the agent that does as was recorded, but for what the options say."""
+        """Return the agent that does what was recorded, except where the options replace it."""
         recorded = self.request.tools()
         executors: dict[str, Any] = {**self.request.executors(recorded)}
         for name, given in (self.options.get("executors") or {}).items():
@@ -141,7 +141,7 @@ class _Replay:
         return Agent(model, tools, **{**made, "storage": self.storage, "executors": executors})
 
     def _check_tools(self, agent: Agent) -> None:
-        """Raise ReplayDifference for the first tool that is missing, new, or not described as it was."""
+        """Raise ReplayDifference for the first tool that is missing, new, or described differently."""
         before = {about["name"]: about for about in self.request.start["tools"]}
         toolbox = agent.executors.toolbox
         now = {name: describe_tool(toolbox, name) for name in toolbox}
@@ -149,11 +149,11 @@ class _Replay:
             if name not in now or name not in before:
                 raise ReplayDifference(f"the tool {name} is {'missing' if name in before else 'new'}")
             for key in ("description", "effect", "input_schema"):
-                if (one := _lines(before[name][key])) != (other := _lines(now[name][key])):
+                if (one := _as_lines(before[name][key])) != (other := _as_lines(now[name][key])):
                     raise ReplayDifference(f"the tool {name} has another {key}:\n{diff(one, other)}")
 
-    async def _act(self, agent: Agent, model: ScriptedModel, row: Json, run: Run | None) -> Run | None:
-        """Do what a row says and return the run; the rows that the model, the tools and the hooks read do nothing."""
+    async def _replay_row(self, agent: Agent, model: ScriptedModel, row: Json, run: Run | None) -> Run | None:
+        """Do what a row recorded, and return the run; rows that models, tools and hooks read are skipped."""
         match row["kind"]:
             case "start":
                 settings = merge_settings(self.request.settings_of(row), agent.settings)
@@ -162,7 +162,7 @@ class _Replay:
                 return await agent.run_submitted(self.thread_id)
             case "answer":
                 run = self._check(model, run, "waiting")
-                _check_asked(row.get("asked"), run.pending[0])
+                _check_question(row.get("asked"), run.pending[0])
                 changed = merge_settings(self.request.settings_of(row), agent.settings) if "settings" in row else None
                 return await agent.resume(run, row["answer"], settings=changed)
             case "steer":
@@ -184,11 +184,11 @@ class _Replay:
                 return run
 
     def _check(self, model: ScriptedModel, run: Run | None, status: str) -> Run:
-        """Return the run, if all was as recorded so far. Raises ReplayDifference for what was different first."""
+        """Return the run if nothing differs so far. Raises ReplayDifference for the first difference."""
         assert run is not None, "a request has a start"
         failed = [str(each) for each in model.failures if isinstance(each, ScriptError)]
-        if said := [*self.request.differences, *failed]:
-            raise ReplayDifference(said[0])
+        if found := [*self.request.differences, *failed]:
+            raise ReplayDifference(found[0])
         if run.status != status:
             shown = _shorten(run.pending[0]["question"] if run.pending else run.answer)
             raise ReplayDifference(f"the run is {run.status} ({shown}); recorded: {status}")
@@ -200,7 +200,7 @@ class _Replay:
         if (code := run.outcome["code"]) != end["code"]:
             raise ReplayDifference(f"it ended with {code!r}; recorded: {end['code']!r}")
         text = without_moments(run.answer, run.outcome, run.plan)
-        if found := diff(masked(end["text"]), masked(text)):
+        if found := diff(mask_varying_parts(end["text"]), mask_varying_parts(text)):
             raise ReplayDifference(f"the answer is another one:\n{found}")
         return run
 
@@ -209,12 +209,12 @@ def _shorten(text: str) -> str:
     return textwrap.shorten(text, QUESTION_CHARS, placeholder=" …")
 
 
-def _lines(value: Any) -> str:
+def _as_lines(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value, indent=1, sort_keys=True)
 
 
-def _check_asked(recorded: Mapping[str, Any] | None, pending: Mapping[str, Any]) -> None:
-    """Raise ReplayDifference if a person is asked something of another kind, or for another step, than was recorded."""
+def _check_question(recorded: Mapping[str, Any] | None, pending: Mapping[str, Any]) -> None:
+    """Raise ReplayDifference if the question has another kind or step than the recorded one."""
     if recorded and any(recorded[key] != pending.get(key) for key in ("kind", "step")):
         before, now = (
             f"{each['kind']} of {each.get('step') or 'the run'}: {_shorten(each['question'])}"
@@ -224,7 +224,7 @@ def _check_asked(recorded: Mapping[str, Any] | None, pending: Mapping[str, Any])
 
 
 def _with_recorded(given: Any, recorded: Mapping[str, BaseTool]) -> Any:
-    """Return an executor with those of its tools that were recorded in their place."""
+    """Return an executor whose tools are replaced by their recorded versions, where there are some."""
     if not isinstance(given, Executor) or given.tools is None:
         return given
     own = [tool if isinstance(tool, BaseTool) else from_function(tool) for tool in given.tools]

@@ -1,4 +1,4 @@
-"""A recorded request, and a model, tools, executors, hooks and a listener that do what it recorded.
+"""A recorded request, and a model, tools, executors, hooks and a listener that do what was recorded.
 
 Each finds its record by place: the step, the observation, the number of the reply in its step. So the order of
 parallel work does not matter.
@@ -50,7 +50,7 @@ class RecordedRequest:
     """One request of a recording, while it is replayed."""
 
     rows: list[Json]
-    """From its start to its end."""
+    """Its rows, from its start to its end."""
     differences: list[str]
     """The differences found so far; the model, the tools and the executors add to them."""
     stop: Callable[[], None] = lambda: None
@@ -78,12 +78,12 @@ class RecordedRequest:
 
     @staticmethod
     def settings_of(row: Json) -> Settings:
-        """Return the settings in a row; models and a deadline are of the past."""
+        """Return the settings in a row, without models and deadline, which do not apply to a replay."""
         said = {key: value for key, value in row["settings"].items() if key not in ("models", "deadline")}
         return Settings.model_validate(said)
 
     def replies_before_stop(self, at: int) -> int | None:
-        """Return the number of replies after which the run was stopped that this row carries on; None if it was not."""
+        """Return the number of replies after which the run that this row continues was stopped; None if it was not."""
         after = next((n for n, row in enumerate(self.rows) if n > at and row["kind"] in ACTS), None)
         if after is None or self.rows[at]["kind"] not in ACTS:
             return self.stop_after
@@ -93,13 +93,13 @@ class RecordedRequest:
         return len(places) if stopped else None
 
     def request(self, settings: Settings) -> Request:
-        """Return the request as it was, with these settings."""
+        """Return the recorded request, with these settings."""
         if "request" not in self.start:  # of version 1
             return Request(read_goal(self.start["goal"]), settings)
         return Request.from_row(self.start, settings)
 
     def background(self) -> Json:
-        """Return options of an agent: the context, memory and AGENTS.md that it had."""
+        """Return options of an agent: the recorded context, memory and AGENTS.md."""
         texts = {name: text for row in self.of("background") for name, text in row["texts"].items()}
         given: Json = {name: texts[name] for name in ("context", "memory") if name in texts}
         return {**given, "skills": _RecordedSkills(texts["agents_md"])} if "agents_md" in texts else given
@@ -107,7 +107,7 @@ class RecordedRequest:
     # Models ------------------------------------------------------------------------------------------------------
 
     def model(self, *, prompts: bool) -> ScriptedModel:
-        """Return a model that replies as recorded, by role and step; `prompts=False` takes any prompt."""
+        """Return a model that replies as recorded, by role and step; `prompts=False` accepts any prompt."""
         roles: dict[str, dict[Any, dict[str, Policy]]] = {"judge": {}}
         for row, asked, place in self._read_replies():
             queue = roles.setdefault(place.role, {}).setdefault(place.step, {})
@@ -127,26 +127,26 @@ class RecordedRequest:
                 continue
             messages |= row["new"]
             asked = [messages[key] for key in row["asked"]]
-            found = read_request([_restore(each) for each in asked], None, {})
+            found = read_request([_message_to_read(each) for each in asked], None, {})
             if found.role is not None:
                 yield row, asked, _Place(found.role, found.step, _key([acts, found.role, row["asked"]]))
 
     def _reply(self, place: "_Place", number: int, asked: list[Json] | None, row: Json) -> Policy:
         def reply(messages: list[BaseMessage], tools: list[Json]) -> Any:
             now = [plain_message(each) for each in messages]
-            if asked is not None and (found := _difference(asked, now)):
+            if asked is not None and (found := _prompt_difference(asked, now)):
                 self.differences.append(f"reply {number} of {place.name}: the prompt is another one: {found}")
             self.served.update((place.role, (place.role, place.step), RUN))
             if self.served[RUN] == self.stop_after:
                 self.stop()
             if "error" in row:
                 return ModelError(row["error"]["text"], code=row["error"]["code"])
-            return _message(row["reply"])
+            return _reply_message(row["reply"])
 
         return reply
 
     def models(self, model: ScriptedModel) -> Json:
-        """Return options of an agent: the model in each role, with the name, the price and the limits that it had."""
+        """Return options of an agent: the model of each role, with its recorded name, prices and limits."""
         known: Mapping[str, Json] = self.start.get("models") or {}
         named = {
             role: model.model_copy(
@@ -162,14 +162,16 @@ class RecordedRequest:
         priced = {about["name"]: about.get("rates") or FREE for about in known.values()}
         return {"models": named, "prices": {"scripted": FREE, **priced}}
 
-    # What the user said meanwhile --------------------------------------------------------------------------------
+    # Interjections -----------------------------------------------------------------------------------------------
 
     async def hear(self, place: str, _: list[Json]) -> list[Json]:
-        """Return what this place had heard when it had this number of replies."""
-        return [row for number, row in self._heard().get(place, ()) if number <= self._count(self.served, place)]
+        """Return the interjections that this place had heard after the current number of replies."""
+        return [
+            row for number, row in self._heard_by_place().get(place, ()) if number <= self._count(self.served, place)
+        ]
 
-    def _heard(self) -> dict[str, list[tuple[int, Json]]]:
-        """Return, by place, what it heard, each with the number of replies before."""
+    def _heard_by_place(self) -> dict[str, list[tuple[int, Json]]]:
+        """Return the interjections by place, each with the number of replies before it."""
         counts: Counter[Any] = Counter()
         heard: dict[str, list[tuple[int, Json]]] = {}
         replies = {id(row): place for row, _, place in self._read_replies()}
@@ -192,7 +194,7 @@ class RecordedRequest:
     # Tools and executors -----------------------------------------------------------------------------------------
 
     def tools(self) -> dict[str, BaseTool]:
-        """Return tools in place of those there were, by name: each call returns what it did return."""
+        """Return recorded tools by name; their calls return the recorded results."""
         made: dict[str, BaseTool] = {}
         for about in self.start["tools"]:
             tool: BaseTool = described_tool(about["name"], about, self._call)
@@ -202,12 +204,12 @@ class RecordedRequest:
         return made
 
     def common_tools(self, tools: Mapping[str, BaseTool]) -> list[BaseTool]:
-        """Return those that are not an executor's alone."""
+        """Return the tools that are not private to an executor."""
         private = {about["name"] for about in self.start["tools"] if about.get("private")}
         return [tool for name, tool in tools.items() if name not in private]
 
     def executors(self, tools: Mapping[str, BaseTool]) -> dict[str, Executor]:
-        """Return executors in place of those there were, with these tools."""
+        """Return recorded executors, with these tools."""
         made: dict[str, Executor] = {}
         for name, about in (self.start.get("executors") or {}).items():
             kept: Json = {key: about[key] for key in ("description", "profile", "passthrough")}
@@ -222,7 +224,7 @@ class RecordedRequest:
         return made
 
     async def _call(self, name: str, arguments: Json) -> str:
-        """Return what a call returned, or raise what it asked."""
+        """Return the recorded result of a call, or raise its recorded questions."""
         id = str((ensure_config().get("metadata") or {}).get(OBSERVATION) or "")
         if asks := self.next_asks(id):
             raise GraphInterrupt(tuple(Interrupt(ask["value"], id=ask["id"]) for ask in asks))
@@ -235,12 +237,12 @@ class RecordedRequest:
         return str(row["text"])
 
     def next_asks(self, observation: str) -> list[Json]:
-        """Return what the call of this observation asks now; [] if it goes on."""
+        """Return the next questions of the call of this observation; [] if it has none."""
         asks = self._asks.get(observation)
         return asks.pop(0) if asks else []
 
     def result(self, observation: str, name: str, arguments: Json | None) -> Json | None:
-        """Return the result of a call: that of its observation, else the next one of the same call."""
+        """Return the recorded result of a call: the one of its observation, else the next one of the same call."""
         wanted = None if arguments is None else call_key(name, arguments)
         same = [
             n
@@ -258,7 +260,7 @@ class RecordedRequest:
     # Hooks -------------------------------------------------------------------------------------------------------
 
     def hooks(self) -> Hooks:
-        """Return hooks that decide as those did that there were."""
+        """Return hooks that make the recorded decisions."""
         numbers: dict[str, int] = {}
         for row in self.of("decision"):
             moment, number = row["hook"]["moment"], row["hook"]["number"]
@@ -268,10 +270,10 @@ class RecordedRequest:
 
     async def _decide(self, moment: str, number: int, about: Any) -> Any:
         decisions = self._decisions.get(_key(json.loads(json.dumps(decision_key(moment, number, about), default=str))))
-        said = (decisions.pop(0) if len(decisions) > 1 else decisions[0]) if decisions else None
-        if said is None:
+        decision = (decisions.pop(0) if len(decisions) > 1 else decisions[0]) if decisions else None
+        if decision is None:
             return None
-        return DECISIONS[said["type"]](**{key: value for key, value in said.items() if key != "type"})
+        return DECISIONS[decision["type"]](**{key: value for key, value in decision.items() if key != "type"})
 
 
 @dataclass(frozen=True)
@@ -281,7 +283,7 @@ class _Place:
     role: str
     step: str | None
     key: str
-    """The same for the same request again: that of a process that died before it acted on the reply."""
+    """Equal for a repeated request, made after a process died before it acted on the reply."""
 
     @property
     def name(self) -> str:
@@ -289,7 +291,7 @@ class _Place:
 
 
 class _RecordedSkills(Skills):
-    """The AGENTS.md of a workspace, as it was; the tool that reads skills is among the recorded tools."""
+    """The recorded AGENTS.md of a workspace; the tool that reads skills is among the recorded tools."""
 
     def __init__(self, text: str) -> None:
         super().__init__(user=None)
@@ -302,7 +304,7 @@ class _RecordedSkills(Skills):
 
 @dataclass(frozen=True)
 class _RecordedExecutor:
-    """An executor that works on its own, as it did."""
+    """An executor that works on its own and returns the recorded reports."""
 
     about: Card
     name: str
@@ -339,13 +341,13 @@ def _key(value: Any) -> str:
     return json.dumps(value, sort_keys=True)
 
 
-def _message(said: Json) -> AIMessage:
-    calls = said.get("calls") or ()
+def _reply_message(recorded: Json) -> AIMessage:
+    calls = recorded.get("calls") or ()
     return AIMessage(
-        said["text"],
-        id=said.get("id"),
-        usage_metadata=said.get("usage"),
-        response_metadata={"finish_reason": said["ended"]} if said.get("ended") else {},
+        recorded["text"],
+        id=recorded.get("id"),
+        usage_metadata=recorded.get("usage"),
+        response_metadata={"finish_reason": recorded["ended"]} if recorded.get("ended") else {},
         tool_calls=[{**_call(each), "type": "tool_call"} for each in calls if isinstance(each["args"], Mapping)],
         invalid_tool_calls=[
             {**_call(each), "error": each.get("error"), "type": "invalid_tool_call"}
@@ -359,17 +361,17 @@ def _call(call: Json) -> Any:
     return {key: call.get(key) for key in ("name", "args", "id")}
 
 
-def _restore(plain: Json) -> BaseMessage:
-    """Return a message by which a request is told apart."""
+def _message_to_read(plain: Json) -> BaseMessage:
+    """Return a message from which the role and step of a request can be read."""
     return (SystemMessage if plain["type"] == "system" else HumanMessage)(plain["text"])
 
 
 # Differences -------------------------------------------------------------------------------------------------------
 
 
-def _difference(recorded: Sequence[Json], now: Sequence[Json]) -> str:
-    """Return the first message that is another one; "" if all are the same but for the day and a thread's own word."""
-    before, after = _texts(recorded), _texts(now)
+def _prompt_difference(recorded: Sequence[Json], now: Sequence[Json]) -> str:
+    """Return the first message that differs; "" if only the day and the word of the fence do."""
+    before, after = _message_texts(recorded), _message_texts(now)
     for number, (one, other) in enumerate(zip(before, after, strict=False), 1):
         if one != other:
             return f"message {number} of {len(before)}, {now[number - 1]['type']}\n{diff(one, other)}"
@@ -380,17 +382,17 @@ def _difference(recorded: Sequence[Json], now: Sequence[Json]) -> str:
     return f"it has {len(after)} messages; recorded: {len(before)}. The first {what} one:\n{first[:500]}"
 
 
-def _texts(messages: Iterable[Json]) -> list[str]:
+def _message_texts(messages: Iterable[Json]) -> list[str]:
     plain = [dict(message) for message in messages]
-    said = [
+    calls_of = [
         json.dumps(each.get("calls"), sort_keys=True, ensure_ascii=False) if each.get("calls") else "" for each in plain
     ]
-    whole = "\0".join(f"{each['type']}: {each['text']}\n{calls}" for each, calls in zip(plain, said, strict=True))
-    return masked(whole).split("\0")
+    whole = "\0".join(f"{each['type']}: {each['text']}\n{calls}" for each, calls in zip(plain, calls_of, strict=True))
+    return mask_varying_parts(whole).split("\0")
 
 
-def masked(text: str) -> str:
-    """Return the text without what no two runs have in common: the word of its frames, and the day."""
+def mask_varying_parts(text: str) -> str:
+    """Return the text without what varies between runs: the word of its fences, and the day."""
     for tag in ("fence", "today"):
         for word in set(re.findall(rf"<{tag}>\n(.+)\n</{tag}>", text)):
             text = text.replace(word, tag)

@@ -151,13 +151,14 @@ def audit(
     met: Literal["yes", "part", "no"] | None = None,
     missing: Sequence[str] = (),
 ) -> ToolCall:
-    """Find, as the judge, every one of `count` sentences shown but the doubted ones, `(number, "no", why)`.
+    """Find, as the judge, each of `count` sentences shown except the doubted ones, `(number, "no", why)`.
 
     `met` says whether the goal is; without it, "part" where anything is missing.
     """
-    said = {number: (shown, why) for number, shown, why in doubts}
+    doubted = {number: (shown, why) for number, shown, why in doubts}
     rows = [
-        {"n": n, "shown": said.get(n, ("yes", ""))[0], "why": said.get(n, ("", ""))[1]} for n in range(1, count + 1)
+        {"n": n, "shown": doubted.get(n, ("yes", ""))[0], "why": doubted.get(n, ("", ""))[1]}
+        for n in range(1, count + 1)
     ]
     goal = {"met": met or ("part" if missing else "yes"), "missing": list(missing)}
     return call("audit", sentences=rows, goal=goal)

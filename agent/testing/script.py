@@ -1,4 +1,4 @@
-"""The script behind a ScriptedModel: the requests, their replies, and what went wrong."""
+"""The script behind a ScriptedModel: its requests, its replies, and its failures."""
 
 import hashlib
 import re
@@ -108,8 +108,8 @@ class Queue:
         return self.replies[min(self.used, len(self.replies)) - 1]
 
 
-def whole_audit(request: Request) -> Call:
-    """Return an audit that says of every sentence in the request that it is shown, and that the goal is met."""
+def passing_audit(request: Request) -> Call:
+    """Return an audit that finds every sentence of the request shown, and the goal met."""
     return audit(count=len(re.findall(r"^\d+\. ", claims_of(request.text), re.MULTILINE)))
 
 
@@ -121,7 +121,7 @@ def claims_of(text: str) -> str:
 
 @dataclass(frozen=True)
 class Turn:
-    """One reply drawn from the script, with the request it answers and the ids it will get."""
+    """A reply taken from the script, with the request that it answers and the ids that it gets."""
 
     request: Request
     reply: Reply
@@ -129,11 +129,11 @@ class Turn:
     call_prefix: str
     first_call: int
     place: str = ""
-    """Which reply it is, of which script, and what it answers; for errors."""
+    """The place of the reply in its script, and what it answers; for errors."""
 
 
 class Script:
-    """The cursor that all copies of a model share; safe to draw from several threads."""
+    """The state of a script, which all copies of a model share; safe to use from several threads."""
 
     def __init__(self, queues: dict[tuple[str | None, str | None], Queue], strict: bool, place: str = "") -> None:
         self.queues = queues
@@ -142,7 +142,7 @@ class Script:
         self.strict = strict
         self.requests: list[Request] = []
         self.audits: list[Request] = []
-        """A judge's requests without a scripted reply; they are answered that everything is shown."""
+        """A judge's requests without a scripted reply; the reply finds everything shown."""
         self.failures: list[AssertionError] = []
         self._calls: dict[str, int] = {}
         self._ids: set[str] = set()
@@ -152,8 +152,8 @@ class Script:
         return self
 
     @contextmanager
-    def remembering(self) -> Iterator[None]:
-        """Keep assertions that fail inside, because the runtime may catch them."""
+    def keep_failures(self) -> Iterator[None]:
+        """Store assertions that fail inside, because the runtime may catch them."""
         try:
             yield
         except AssertionError as error:
@@ -166,7 +166,7 @@ class Script:
             if request.role == "judge" and not self._has_judge(request):
                 self.audits.append(request)
                 number = len(self.audits)
-                return Turn(request, whole_audit(request), f"audit_{number}", f"call_audit_{number}_", 1)
+                return Turn(request, passing_audit(request), f"audit_{number}", f"call_audit_{number}_", 1)
             self.requests.append(request)
             key, queue = self._queue(request)
             try:
@@ -203,10 +203,10 @@ class Script:
         for key in ((request.role, request.step), (request.role, None), (None, None)):
             if key in self.queues:
                 return key, self.queues[key]
-        return (None, None), Queue(_name(request.role, request.step), ())
+        return (None, None), Queue(_queue_name(request.role, request.step), ())
 
     def _next_call(self, step: str | None, request: Request) -> tuple[str, int]:
-        # A second model may go on with a first one's conversation, where call_1 is taken.
+        # In a conversation that another model began, call_1 may be taken.
         prefix = f"call_{step}_" if step else "call_"
         ids = [c["id"] or "" for m in request.messages if isinstance(m, AIMessage) for c in m.tool_calls]
         taken = [int(id[len(prefix) :]) for id in ids if re.fullmatch(re.escape(prefix) + r"\d{1,9}", id)]
@@ -226,7 +226,7 @@ def build_script(replies: Replies, roles: Roles | None, strict: bool, times: int
             raise ValueError(f"unknown or repeated role {given!r}; roles are {', '.join(ROLES)} (draft means plan)")
         steps = of_role if isinstance(of_role, Mapping) else {None: of_role}
         for step, of_step in steps.items():
-            queues[role, step] = Queue(_name(role, step), of_step)
+            queues[role, step] = Queue(_queue_name(role, step), of_step)
     for queue in queues.values():
         _check_kinds(queue)
     return Script(queues, strict, place_of_caller())
@@ -252,7 +252,7 @@ def playing(replies: Sequence[Any]) -> Policy:
     def reply(messages: list[BaseMessage], tools: list[dict[str, Any]]) -> Any:
         place, last = sum(isinstance(message, AIMessage) for message in messages), messages[-1]
         asked = f"playing(…) of {written} was asked for reply {place + 1} of {len(replies)}"
-        assert place < len(replies), f"{asked}.{_shown(last)}"
+        assert place < len(replies), f"{asked}.{_describe_last(last)}"
         return replies[place]
 
     return reply
@@ -287,7 +287,7 @@ def kind(item: object) -> str:
     return type(item).__name__
 
 
-def _name(role: str | None, step: str | None) -> str:
+def _queue_name(role: str | None, step: str | None) -> str:
     return f"{role or 'the script'}{f' {step}' if step else ''}"
 
 
@@ -296,14 +296,14 @@ def _count(number: int, one: str, many: str) -> str:
 
 
 def _too_often(queue: Queue, request: Request, place: str) -> str:
-    shown = _shown(request.messages[-1]) if request.messages else ""
-    asked = _name(request.role, request.step)
+    shown = _describe_last(request.messages[-1]) if request.messages else ""
+    asked = _queue_name(request.role, request.step)
     source = place if queue.name == asked else f"{queue.name}, {place}"
     count = _count(queue.size or 0, "reply", "replies")
     return f"{asked} was called again, but its script ({source}) has {count}.{shown}"
 
 
-def _shown(last: BaseMessage) -> str:
+def _describe_last(last: BaseMessage) -> str:
     return f" The last message ({last.type}) was: {str(last.text)[:200]!r}"
 
 

@@ -45,8 +45,8 @@ class ScriptedModel(BaseChatModel):
     (`audits`), so that scripts need not say so.
 
     Use it as a context manager, or call `assert_exhausted()`: both fail if replies are left, and also if the
-    model was called too often or an assertion failed in a policy, for a runtime turns these into mere
-    outcomes. `strict=False` lifts both counts: the last reply repeats and replies may be left.
+    model was called too often or an assertion failed in a policy, because a runtime may turn these into
+    outcomes. `strict=False` lifts both counts: the last reply repeats, and replies may be left.
 
     Copies, `bind_tools` and `with_structured_output` share the script. Message ids and tool call ids are
     unique and deterministic; tokens are estimated, four characters each, unless the reply gives them.
@@ -80,7 +80,7 @@ class ScriptedModel(BaseChatModel):
 
     @property
     def audits(self) -> list[Request]:
-        """Return all audits so far without a scripted reply; they were answered that everything is shown."""
+        """Return all audits so far without a scripted reply; the reply found everything shown."""
         return self.script.audits
 
     @property
@@ -159,7 +159,7 @@ class ScriptedModel(BaseChatModel):
     ) -> AsyncIterator[ChatGenerationChunk]:
         for chunk in message_chunks(await self._aanswer(messages, stop, kwargs)):
             yield ChatGenerationChunk(message=chunk)
-            await asyncio.sleep(0)  # as over a network: others get their turn, and a cancel its chance
+            await asyncio.sleep(0)  # as over a network, so that other tasks run and a cancellation can arrive
 
     def _answer(self, messages: list[BaseMessage], stop: list[str] | None, kwargs: dict[str, Any]) -> AIMessage:
         answering = self._aanswer(messages, stop, kwargs)
@@ -168,19 +168,19 @@ class ScriptedModel(BaseChatModel):
         except StopIteration as answered:
             return cast(AIMessage, answered.value)
         answering.close()
-        with self.script.remembering():
+        with self.script.keep_failures():
             raise ScriptError("a coroutine policy needs ainvoke or astream; the model was called synchronously")
 
     async def _aanswer(self, messages: list[BaseMessage], stop: list[str] | None, kwargs: dict[str, Any]) -> AIMessage:
-        with self.script.remembering():
+        with self.script.keep_failures():
             turn = self.script.take(read_request(messages, stop, kwargs))
-            settled = await settle(turn)
+            settled = await resolve_reply(turn)
             if not isinstance(settled, BaseException):
-                return finished(settled, turn, self.script, self.model_name)
+                return complete_message(settled, turn, self.script, self.model_name)
         raise settled
 
 
-async def settle(turn: Turn) -> AIMessage | BaseException:
+async def resolve_reply(turn: Turn) -> AIMessage | BaseException:
     """Call policies until there is a message, or raise the exception they return."""
     item: Any = turn.reply
     try:
@@ -191,15 +191,15 @@ async def settle(turn: Turn) -> AIMessage | BaseException:
     except Exception as error:
         error.add_note(f"This was {turn.place}.")
         raise
-    return _message(item, turn.place)
+    return _to_message(item, turn.place)
 
 
 def is_policy(item: object) -> bool:
-    """Return whether `item` decides when asked; exception classes are callable too, but are raised."""
+    """Return whether `item` is a policy; exception classes are callable too, but are raised."""
     return callable(item) and not isinstance(item, type)
 
 
-def finished(message: AIMessage, turn: Turn, script: Script, model_name: str) -> AIMessage:
+def complete_message(message: AIMessage, turn: Turn, script: Script, model_name: str) -> AIMessage:
     """Return a copy of `message` with a provider's additions; its own ids and tokens are kept."""
     unnamed = sum(not c["id"] for c in (*message.tool_calls, *message.invalid_tool_calls))
     ids = iter(script.number_calls(turn, unnamed))
@@ -222,7 +222,7 @@ def finished(message: AIMessage, turn: Turn, script: Script, model_name: str) ->
     return whole
 
 
-def _message(item: object, place: str) -> AIMessage | BaseException:
+def _to_message(item: object, place: str) -> AIMessage | BaseException:
     if isinstance(item, type) and issubclass(item, BaseException):
         return item()
     if isinstance(item, BaseException | AIMessage):
@@ -235,14 +235,14 @@ def _message(item: object, place: str) -> AIMessage | BaseException:
 
 
 def _estimate(request: Request, message: AIMessage) -> UsageMetadata:
-    read = _length(request.messages) + len(json.dumps(request.tools, default=str))
-    input_tokens, output_tokens = math.ceil(read / 4), math.ceil(_length([message]) / 4)
+    read = _count_characters(request.messages) + len(json.dumps(request.tools, default=str))
+    input_tokens, output_tokens = math.ceil(read / 4), math.ceil(_count_characters([message]) / 4)
     return UsageMetadata(
         input_tokens=input_tokens, output_tokens=output_tokens, total_tokens=input_tokens + output_tokens
     )
 
 
-def _length(messages: Sequence[BaseMessage]) -> int:
+def _count_characters(messages: Sequence[BaseMessage]) -> int:
     calls = (written_calls(message) for message in messages if isinstance(message, AIMessage))
     return sum(len(str(message.text)) for message in messages) + sum(
         len(name or "") + len(arguments) for written in calls for name, arguments, _ in written

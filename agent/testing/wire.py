@@ -55,7 +55,7 @@ class LoopbackServer(ThreadingTCPServer):
 
 
 class Exchange(BaseHTTPRequestHandler):
-    """One request, one answer, and the connection is closed."""
+    """Answers one request and closes the connection."""
 
     protocol_version = "HTTP/1.1"
     timeout = 10.0
@@ -69,7 +69,7 @@ class Exchange(BaseHTTPRequestHandler):
         """Serve `/v1/models`."""
         if self._admit(None, "/v1/models"):
             card = {"id": self.wire.model, "object": "model", "created": 0, "owned_by": "donewhen"}
-            self._json(200, {"object": "list", "data": [card]})
+            self._send_json(200, {"object": "list", "data": [card]})
 
     def do_POST(self) -> None:
         """Serve `/v1/chat/completions`."""
@@ -85,9 +85,9 @@ class Exchange(BaseHTTPRequestHandler):
                 raise ValueError("the body is no JSON object")
             messages = read_messages(body)
         except ValueError as error:
-            self._json(400, error_body(400, str(error)))
+            self._send_json(400, error_body(400, str(error)))
             return
-        self._converse(messages, body)
+        self._answer(messages, body)
 
     def log_message(self, format: str, *args: Any) -> None:
         """Do nothing: `requests` is the record."""
@@ -98,26 +98,26 @@ class Exchange(BaseHTTPRequestHandler):
         shown = {name: "<hidden>" if name in _SECRETS else value for name, value in headers.items()}
         self.wire.requests.append(WireRequest(self.command, self.path, shown, body))
         if self.wire.api_key is not None and key != f"Bearer {self.wire.api_key}":
-            self._json(401, error_body(401, "Incorrect API key provided.", "invalid_api_key"))
+            self._send_json(401, error_body(401, "Incorrect API key provided.", "invalid_api_key"))
             return False
         if self.path.partition("?")[0] != path:
             message = f"Unknown request URL: {self.command} {self.path}."
-            self._json(404, error_body(404, message, "unknown_url"))
+            self._send_json(404, error_body(404, message, "unknown_url"))
             return False
         return True
 
-    def _converse(self, messages: list[BaseMessage], body: Mapping[str, Any]) -> None:
+    def _answer(self, messages: list[BaseMessage], body: Mapping[str, Any]) -> None:
         try:
-            self._respond(_bind_offered(self.wire.brain, body), messages, body)
+            self._respond(_bind_tools(self.wire.brain, body), messages, body)
         except Fault as fault:
-            self._act_out(fault, messages, body)
+            self._perform(fault, messages, body)
         except BaseException as error:
             if self.started:
                 self._reset()
                 return
-            # Clients repeat a 500; nobody should repeat what the script has no answer to.
+            # Clients retry a 500, but should not retry a request for which the script has no answer.
             status = 400 if isinstance(error, AssertionError) else 500
-            self._json(status, error_body(status, f"{type(error).__name__}: {error}", "script_error"))
+            self._send_json(status, error_body(status, f"{type(error).__name__}: {error}", "script_error"))
 
     def _respond(
         self,
@@ -129,22 +129,22 @@ class Exchange(BaseHTTPRequestHandler):
         name = str(body.get("model") or self.wire.model)
         if not body.get("stream"):
             payload = _encode(completion(model.invoke(messages), name))
-            self._whole(200, payload, "application/json", cut)
+            self._send(200, payload, "application/json", cut)
             return
         usage = bool((body.get("stream_options") or {}).get("include_usage"))
         events = completion_chunks(model.stream(messages), name, usage)
         first = next(events)  # a fault or an error shows here, before the head is sent
-        self._events(chain([first], events), cut)
+        self._stream_events(chain([first], events), cut)
 
-    def _act_out(self, fault: Fault, messages: list[BaseMessage], body: Mapping[str, Any]) -> None:
+    def _perform(self, fault: Fault, messages: list[BaseMessage], body: Mapping[str, Any]) -> None:
         stopped = fault.hang > 0 and self.wire.stopping.wait(fault.hang)
         if stopped or fault.reset:
             self._reset()
         elif fault.status is not None:
-            told = error_body(fault.status, f"Scripted fault {fault.status}.")
-            self._json(fault.status, told if fault.body is None else fault.body, fault.headers)
+            default = error_body(fault.status, f"Scripted fault {fault.status}.")
+            self._send_json(fault.status, default if fault.body is None else fault.body, fault.headers)
         elif fault.garbage is not None:
-            self._whole(200, fault.garbage, "text/event-stream" if body.get("stream") else "application/json")
+            self._send(200, fault.garbage, "text/event-stream" if body.get("stream") else "application/json")
         elif fault.reply is not None:
             cut = fault.stall_after if fault.reset_after is None else fault.reset_after
             self._respond(ScriptedModel([fault.reply]), messages, body, cut)
@@ -155,12 +155,12 @@ class Exchange(BaseHTTPRequestHandler):
         else:
             self._reset()
 
-    def _json(self, status: int, body: Any, headers: Mapping[str, str] | None = None) -> None:
+    def _send_json(self, status: int, body: Any, headers: Mapping[str, str] | None = None) -> None:
         kind = "text/plain; charset=utf-8" if isinstance(body, str) else "application/json"
         payload = body.encode() if isinstance(body, str) else _encode(body)
-        self._whole(status, payload, kind, headers=headers)
+        self._send(status, payload, kind, headers=headers)
 
-    def _whole(
+    def _send(
         self,
         status: int,
         payload: bytes,
@@ -169,18 +169,18 @@ class Exchange(BaseHTTPRequestHandler):
         headers: Mapping[str, str] | None = None,
     ) -> None:
         given = {"Content-Type": content_type, **(headers or {}), "Content-Length": str(len(payload))}
-        self._head(status, given)
+        self._send_head(status, given)
         self.wfile.write(payload if cut is None else payload[: len(payload) // 2 if cut else 0])
 
-    def _events(self, events: Iterator[dict[str, Any]], cut: int | None) -> None:
-        self._head(200, {"Content-Type": "text/event-stream", "Transfer-Encoding": "chunked"})
+    def _stream_events(self, events: Iterator[dict[str, Any]], cut: int | None) -> None:
+        self._send_head(200, {"Content-Type": "text/event-stream", "Transfer-Encoding": "chunked"})
         lines = (b"data: " + _encode(event) + b"\n\n" for event in events)
         for line in chain(lines, [b"data: [DONE]\n\n"]) if cut is None else islice(lines, cut):
             self.wfile.write(b"%x\r\n%b\r\n" % (len(line), line))
         if cut is None:
             self.wfile.write(b"0\r\n\r\n")
 
-    def _head(self, status: int, headers: Mapping[str, str]) -> None:
+    def _send_head(self, status: int, headers: Mapping[str, str]) -> None:
         self.started = True
         self.send_response(status)
         for name, value in {**headers, "Connection": "close"}.items():
@@ -188,13 +188,13 @@ class Exchange(BaseHTTPRequestHandler):
         self.end_headers()
 
     def _reset(self) -> None:
-        # Closing with nothing to linger for sends RST instead of FIN.
+        # Closing without lingering sends RST instead of FIN.
         self.close_connection = True
         self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _LINGER_ZERO)
         socket.close(self.connection.detach())
 
 
-def _bind_offered(brain: BaseChatModel, body: Mapping[str, Any]) -> Runnable[LanguageModelInput, AIMessage]:
+def _bind_tools(brain: BaseChatModel, body: Mapping[str, Any]) -> Runnable[LanguageModelInput, AIMessage]:
     if not body.get("tools"):
         return cast("Runnable[LanguageModelInput, AIMessage]", brain)
     choice = {"tool_choice": body["tool_choice"]} if body.get("tool_choice") else {}

@@ -13,7 +13,7 @@ from donewhen.agent.testing.script import Reply
 
 @dataclass(eq=False, kw_only=True)
 class Fault(Exception):
-    """An answer that goes wrong on demand: scripts raise it, the server acts it out. One kind; `hang` goes with all.
+    """An answer that fails on demand: scripts raise it, and the server performs it. It has one kind, and maybe `hang`.
 
     - `status`, with `headers` and `body` (JSON, text, or None for OpenAI's error of that status);
     - `reset`: the connection is reset without an answer;
@@ -46,7 +46,7 @@ class Fault(Exception):
 
 
 fault = Fault
-"""As scripts say it: `fault(status=503)`."""
+"""The name for scripts: `fault(status=503)`."""
 
 
 def read_messages(body: Mapping[str, Any]) -> list[BaseMessage]:
@@ -101,15 +101,15 @@ def _check_pairs(messages: list[dict[str, Any]]) -> None:
 def completion(message: AIMessage, model: str) -> dict[str, Any]:
     """Return the `chat.completion` object of a whole reply."""
     written = written_calls(message)
-    said: dict[str, Any] = {"role": "assistant", "content": str(message.text) or None}
+    reply_message: dict[str, Any] = {"role": "assistant", "content": str(message.text) or None}
     if thinking := message.additional_kwargs.get("reasoning_content"):
-        said["reasoning_content"] = thinking
+        reply_message["reasoning_content"] = thinking
     if written:
-        said["tool_calls"] = [
+        reply_message["tool_calls"] = [
             {"id": id, "type": "function", "function": {"name": name, "arguments": arguments}}
             for name, arguments, id in written
         ]
-    choice = {"index": 0, "message": said, "finish_reason": _finish_reason(message, bool(written))}
+    choice = {"index": 0, "message": reply_message, "finish_reason": _finish_reason(message, bool(written))}
     usage = None if message.usage_metadata is None else _usage(message.usage_metadata)
     return {**_head(message, model, "chat.completion"), "choices": [choice], "usage": usage}
 

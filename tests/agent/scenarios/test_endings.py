@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from donewhen import Agent, Run, Settings
-from donewhen.agent.testing.everywhere import forked
+from donewhen.agent.testing.everywhere import run_forked
 from donewhen.agent.testing.replies import Call
 from donewhen.agent.work.thread_rows import ENDED
 from donewhen.testing import Crash, ScriptedModel, answer, ask_user, call, crashing, finish_step, submit_plan
@@ -114,7 +114,7 @@ async def test_an_answer_in_place_of_a_plan_that_nobody_approved_is_complete() -
 async def test_a_payment_that_was_cut_off_stands_in_the_receipt(kind: str, folder: Path) -> None:
     """N21, R03: killed inside a write, then cancelled: receipt and answer name the call, and the next request asks."""
     url = fresh_url(kind, folder)
-    ended = forked("tests.agent.scenarios.test_endings:pay_and_die", {"url": url}, folder)
+    ended = run_forked("tests.agent.scenarios.test_endings:pay_and_die", {"url": url}, folder)
     assert ended.code == -signal.SIGKILL
     async with agent_of(url, PAY, s1=[call("pay", amount=5), finish_step("paid", "s1.1")]) as agent:
         run: Run = await agent.cancel("t")
@@ -146,7 +146,7 @@ async def test_killed_anywhere_all_views_of_a_thread_agree_and_it_ends(kind: str
     died = 0
     for at in points:
         await asking(url, thread := f"t{at}")
-        ended = forked(target, {"url": url, "thread": thread, "verb": verb, "at": at}, folder)
+        ended = run_forked(target, {"url": url, "thread": thread, "verb": verb, "at": at}, folder)
         died += ended.code == -signal.SIGKILL
         model = ScriptedModel(roles={"triage": [answer("It is the first.")]}, strict=False)
         async with Agent(model, storage=url) as agent:
