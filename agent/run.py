@@ -156,6 +156,6 @@ def unknown_thread(thread_id: str) -> UnknownThread:
 def waiting_error(run: Run) -> ThreadWaiting:
     """Return the error for a new goal on a thread with open questions; it names them."""
     asked = "; ".join(f"{pause['id']}: {pause.get('question')}" for pause in run.pending)
-    what = f"waits for an answer to {asked}" if asked else "is not finished"
-    text = f"thread {run.thread_id} {what}. Resume it, or start with restart=True."
+    what = f"waits for an answer ({asked})" if asked else "is not finished"
+    text = f"thread {run.thread_id} {what}: resume it, or start with restart=True"
     return ThreadWaiting(text, [pause["id"] for pause in run.pending])

@@ -414,6 +414,7 @@ async def _write_text(delivery: Delivery) -> str:
             return delivery.say("\n".join([result, *await delivery.closing_notes()]))
     if ending["code"] == "answered":
         delivery.read_data({**ending}, ending["text"])
+        delivery.flaw = ending.get("output_problem") or delivery.flaw
         draft["output"], delivery.audit = await delivery.row(), ending.get("audit")
         draft["audit"] = delivery.audit  # type: ignore[typeddict-item]
         told = unproven_lines(draft, language) if delivery.flaw or delivery.audit else []

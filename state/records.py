@@ -259,6 +259,8 @@ class Ending(TypedDict, total=False):
     evidence: list[Json]
     output: Any
     """The structured answer, if one is requested."""
+    output_problem: str
+    """Why the structured answer does not fit."""
     audit: Json | None
     again: bool
     """True if a finished run should be audited again; `problem` says why that was not possible."""

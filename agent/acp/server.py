@@ -8,10 +8,11 @@ Stop stops at a clean point; “continue” continues from there.
 
 import asyncio
 import os
+import stat
+import sys
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 from uuid import uuid4
 
@@ -50,12 +51,13 @@ from donewhen.agent.acp.content import edits, goal_block, kind_of, locations, me
 from donewhen.agent.acp.lines import INVALID_PARAMS, EditorLines
 from donewhen.agent.agent import Agent
 from donewhen.agent.mcp.client import McpServers
+from donewhen.agent.mcp.server import installed_version
 from donewhen.agent.run import Run
 from donewhen.agent.stream import RunStream
 from donewhen.agent.work.thread_rows import ThreadInfo, now_text
 from donewhen.graph.tools.effects import read_all
 from donewhen.state.channels import Json
-from donewhen.state.errors import DoneWhenError, GoalError, UnknownThread
+from donewhen.state.errors import ConfigError, DoneWhenError, GoalError, UnknownThread
 from donewhen.state.people.payload import message_text, options
 from donewhen.state.values import store_label
 
@@ -196,7 +198,7 @@ class AcpAgent:
         self._forms = bool(offered and offered.form is not None)
         return acp.InitializeResponse(
             protocol_version=min(protocol_version, acp.PROTOCOL_VERSION),
-            agent_info=Implementation(name="donewhen", title="DoneWhen", version=_version()),
+            agent_info=Implementation(name="donewhen", title="DoneWhen", version=installed_version()),
             agent_capabilities=AgentCapabilities(
                 load_session=True,
                 prompt_capabilities=PromptCapabilities(image=True, embedded_context=True),
@@ -615,13 +617,25 @@ class AcpAgent:
 async def serve(
     make: Callable[[str], Awaitable[Agent]], metadata: Callable[[str], Json] = lambda folder: {"dir": folder}
 ) -> None:
-    """Serve on stdin and stdout until the editor closes them. `make` returns a new agent for a folder."""
+    """Serve on stdin and stdout until the editor closes them. `make` returns a new agent for a folder.
+
+    Raises ConfigError if one of them is a file.
+    """
+    _check_pipes()
     server: Any = AcpAgent(make, metadata)  # methods that it lacks are refused by the library
     try:
         reader, writer = await acp.stdio_streams(READ_AHEAD)
         await acp.run_agent(server, EditorLines(reader, writer), use_unstable_protocol=True)
     finally:
         await server.aclose()
+
+
+def _check_pipes() -> None:
+    """Raise ConfigError unless stdin and stdout are pipes, sockets or terminals, as a loop cannot wait for files."""
+    for name, stream in (("stdin", sys.stdin), ("stdout", sys.stdout)):
+        mode = os.fstat(stream.fileno()).st_mode
+        if not (stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or stream.isatty()):
+            raise ConfigError(f"{name} is a file: an editor starts an ACP server and talks to it over pipes")
 
 
 @contextmanager
@@ -631,13 +645,6 @@ def _errors_for_editor() -> Iterator[None]:
         yield
     except DoneWhenError as error:
         raise RequestError(INVALID_PARAMS if isinstance(error, GoalError) else INTERNAL_ERROR, str(error)) from error
-
-
-def _version() -> str:
-    try:
-        return version("donewhen")
-    except PackageNotFoundError:
-        return "0"
 
 
 async def _store_unprompted(session: Session) -> None:

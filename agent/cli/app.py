@@ -242,12 +242,12 @@ def run(
 @app.command()
 def resume(
     thread: Annotated[
-        str,
+        str | None,
         typer.Argument(
             metavar="THREAD",
             help="The thread id, or its beginning; without it, the latest waiting or interrupted run.",
         ),
-    ] = "",
+    ] = None,
     answer: Annotated[str | None, typer.Option("--answer", "-a", help="The answer, in words or as JSON.")] = None,
     approve: Annotated[bool, typer.Option("--approve", help="Approve the plan or the call.")] = False,
     reject: Annotated[str | None, typer.Option(metavar="TEXT", help="Reject, and say what to change.")] = None,
@@ -284,7 +284,13 @@ def chat(
     model: Annotated[str | None, typer.Option(help="provider:model, or demo. [default: DONEWHEN_MODEL]")] = None,
     storage: StorageUrl = None,
     port: Annotated[
-        int, typer.Option(min=0, max=65535, help="Port on 127.0.0.1. [default: the folder's last, or a free one]")
+        int,
+        typer.Option(
+            min=0,
+            max=65535,
+            show_default=False,
+            help="Port on 127.0.0.1. [default: the folder's last, or a free one]",
+        ),
     ] = 0,
     browser: Annotated[bool, typer.Option(help="Open the page in the browser.")] = True,
     limit: Annotated[

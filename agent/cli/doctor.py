@@ -23,11 +23,18 @@ from donewhen.state.events import event_schema
 PACKAGES = ("langgraph", "langchain-core", "langchain-openai", "pydantic")
 EXTRAS = {
     "mcp": ("mcp", "MCP servers as tools"),
+    "ui": ("starlette", "the page of `donewhen chat`"),
     "acp": ("acp", "an agent in an editor"),
+    "a2a": ("a2a", "agents of other programs"),
     "postgres": ("psycopg", "PostgreSQL storage"),
     "studio": ("langgraph_api", "LangGraph Studio and server"),
     "encryption": ("Crypto", "encrypted storage"),
+    "otel": ("opentelemetry", "traces and metrics"),
+    "anthropic": ("langchain_anthropic", "models of Anthropic"),
+    "google": ("langchain_google_genai", "models of Google"),
+    "ollama": ("langchain_ollama", "models of Ollama"),
 }
+"""Extra → the module that it installs, and what it is for."""
 TRY: dict[str, Any] = {"limits": {"model_calls": 3}, "on_exhausted": "stop", "model_retries": 0, "model_seconds": 30}
 """The goal with which `doctor` tries the model."""
 

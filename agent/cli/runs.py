@@ -29,11 +29,12 @@ from donewhen.agent.cli.storage_view import StorageView
 from donewhen.agent.cli.terminal_run import TerminalRun, mute_log
 from donewhen.agent.config import DEMO, Config
 from donewhen.agent.request import MISSING
+from donewhen.agent.run import Run
 from donewhen.agent.work.news import Notify, notify_of
 from donewhen.agent.workspace import workspace_tools
 from donewhen.agent.workspace.skills import Skills
 from donewhen.state.channels import Json
-from donewhen.state.errors import ConfigError, GoalError
+from donewhen.state.errors import ConfigError, GoalError, StaleAnswer
 from donewhen.state.language.texts import known_language
 from donewhen.state.language.words import read_word
 
@@ -94,6 +95,8 @@ def _read_skills(terminal: Terminal, choices: Choices) -> Skills:
 def run_goal(request: RunOptions, output: OutputOptions) -> int:
     """Start a run and carry it as far as possible at this terminal."""
     config = output.view.config
+    if request.parameters and not request.template:
+        raise ConfigError("--set gives parameters of a template; name it with --template")
     terminal = _terminal(output, request.settings)
     goal = request.goal if request.template else _goal(request, terminal)
     images = [read_attachment(path) for path in request.images]
@@ -124,18 +127,29 @@ def run_goal(request: RunOptions, output: OutputOptions) -> int:
 
 
 def resume_thread(
-    thread: str, reply: AnswerOptions, output: OutputOptions, *, model: str | None, dir: Path | None, detach: bool
+    thread: str | None,
+    reply: AnswerOptions,
+    output: OutputOptions,
+    *,
+    model: str | None,
+    dir: Path | None,
+    detach: bool,
 ) -> int:
     """Answer or continue a thread, with its own or another model and folder."""
     value, config = reply.value(), output.view.config
-    info = output.view.thread(thread, ("waiting", "running") if not thread else ())
+    info = output.view.thread(thread, ("waiting", "running") if thread is None else ())
     at_work = value is not MISSING and info.queue and info.status == "running"
     if detach or at_work or info.queue not in ("", QUEUE):  # only the code that has its tools can carry it on
         if value is MISSING:
             raise ConfigError(f"workers of {info.queue or QUEUE!r} go on with it: give an answer, such as --approve")
         if not info.queue:
             Choices.read(info.metadata, f"thread {info.thread_id}")
-        return _submit(output.view, info.queue or QUEUE, lambda agent: agent.submit_answer(info.thread_id, value))
+
+        async def submit(agent: Agent) -> str:
+            _check_question(await agent.get(info.thread_id), reply.id)
+            return await agent.submit_answer(info.thread_id, value)
+
+        return _submit(output.view, info.queue or QUEUE, submit)
 
     choices = Choices.read(info.metadata, f"thread {info.thread_id}")
     choices = replace(choices, model=model or choices.model, dir=absolute(dir) if dir else choices.dir)
@@ -144,6 +158,7 @@ def resume_thread(
 
     async def begin(agent: Agent) -> Any:
         run = await agent.get(info.thread_id)
+        _check_question(run, reply.id)
         terminal_run.take(run)
         if value is not MISSING or reply.steer:
             return agent.stream_resume(info.thread_id, value, steer=reply.steer)
@@ -152,6 +167,14 @@ def resume_thread(
         return agent.stream_resume(info.thread_id) if goes_on else run
 
     return terminal_run.work(lambda stack: open_agent(stack, choices, config, terminal, _notify(terminal_run)), begin)
+
+
+def _check_question(run: Run, id: str | None) -> None:
+    """Raise StaleAnswer if `--id` names no open question of a waiting run."""
+    known = [str(pause[key]) for pause in run.pending for key in ("id", "interrupt_id") if pause.get(key)]
+    if id is not None and known and id not in known:
+        open_ids = [str(pause["id"]) for pause in run.pending]
+        raise StaleAnswer(f"nothing waits under {id}; open: {', '.join(open_ids)}", open_ids)
 
 
 def audit_thread(thread: str, output: OutputOptions, judge: str | None) -> int:

@@ -70,12 +70,14 @@ class StorageView:
             raise ConfigError(f"there is no database {self.location.display}")
         return self.exists()
 
-    def thread(self, thread: str, states: Collection[str] = ()) -> ThreadInfo:
+    def thread(self, thread: str | None, states: Collection[str] = ()) -> ThreadInfo:
         """Return the thread with this id or id prefix; without one the latest in these states."""
+        if thread is not None and not thread.strip():
+            raise UnknownThread("the thread id is empty; `donewhen threads` lists all")
 
         async def find() -> list[ThreadInfo]:
             opened = open_storage(self.config.storage, key=self.config.key)
-            return await list_threads(opened, SEVERAL if thread else 1, status=states, prefix=thread)
+            return await list_threads(opened, SEVERAL if thread else 1, status=states, prefix=thread or "")
 
         if not self.readable():
             named = f"there is no thread {thread!r}: " if thread else ""

@@ -8,7 +8,7 @@ from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from shlex import quote
-from typing import Any
+from typing import Any, get_args
 
 from rich.cells import cell_len, set_cell_size
 
@@ -32,7 +32,7 @@ from donewhen.agent.cli.screen.meter import Meter
 from donewhen.agent.cli.screen.terminal import Terminal, Text, clean, open_terminal, shorten
 from donewhen.agent.cli.screen.views import Progress, View, heard_text, mode_text
 from donewhen.agent.cli.storage_view import StorageView
-from donewhen.agent.run import Run
+from donewhen.agent.run import Run, RunStatus
 from donewhen.agent.undo import UndoneChange
 from donewhen.agent.work.recorder import collect_rows, save_rows
 from donewhen.agent.work.thread_rows import Page, ThreadInfo
@@ -45,7 +45,9 @@ BACKGROUND = {"agents_md": "AGENTS.md"}
 
 
 def list_runs(view: StorageView, owner: str | None, status: Collection[str]) -> int:
-    """Print one line per run, the latest first."""
+    """Print one line per run, the latest first. Raises ConfigError for a status that no run has."""
+    if unknown := [each for each in status if each not in get_args(RunStatus)]:
+        raise ConfigError(f"--status {unknown[0]!r} is none; a run is {', '.join(get_args(RunStatus))}")
 
     async def look(agent: Agent) -> tuple[list[ThreadInfo], list[str]]:
         found = await agent.threads(owner=owner, status=status)
@@ -237,7 +239,10 @@ def save_recording(view: StorageView, thread: str, out: Path) -> int:
         return await collect_rows(agent.storage, info.thread_id, snapshot)
 
     rows = view.ask(collect)
-    save_rows(rows, out)
+    try:
+        save_rows(rows, out)
+    except OSError as error:
+        raise ConfigError(f"the recording cannot be written to {str(out)!r}: {error.strerror}") from None
     replies = sum(row["kind"] == "reply" for row in rows)
     return view.finish({"recording": str(out), "replies": replies}, [f"{out}: {replies} replies"])
 

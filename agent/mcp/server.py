@@ -6,6 +6,7 @@ and other clients see the same thread.
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
 from donewhen.agent.run import Run
@@ -23,6 +24,14 @@ INSTRUCTIONS = (
     "the status is `waiting`, show `question` to the user and call `resume` with `thread_id`, `question_id` and their "
     "answer. Never answer for the user."
 )
+
+
+def installed_version() -> str:
+    """Return the version of the installed package; "0" if it runs from its source folder."""
+    try:
+        return version("donewhen")
+    except PackageNotFoundError:
+        return "0"
 
 
 def describe_run(run: Run) -> dict[str, Any]:
@@ -44,7 +53,9 @@ def mcp_server(agent: "Agent") -> "MCPServer[Any]":
     except ImportError as error:
         raise ConfigError(f"an MCP server needs {error.name}: pip install 'donewhen[mcp]'") from None
 
-    server: MCPServer[Any] = MCPServer("donewhen", instructions=INSTRUCTIONS, log_level="WARNING")
+    server: MCPServer[Any] = MCPServer(
+        "donewhen", version=installed_version(), instructions=INSTRUCTIONS, log_level="WARNING"
+    )
     reads, works = ToolAnnotations(read_only_hint=True), ToolAnnotations(read_only_hint=False, open_world_hint=True)
 
     async def run(goal: str, context: Context[Any, Any], thread_id: str = "") -> dict[str, Any]:

@@ -229,7 +229,9 @@ async def settle_by_answer(round: PlanningRound, message: AIMessage, decision: D
             return {**update, "spent": add(context.spent, update.get("spent")), "journal": context.noted}
     ending: Ending = {"code": "answered", "reason": "", "text": arguments["text"], "evidence": good, "audit": audited}
     ending["message_id"] = round.message_id("answer.text")
-    if form and not flaws:
+    if flaws:
+        ending["output_problem"] = "; ".join(flaws)
+    elif form:
         ending["output"] = data
     seen = ", ".join(dict.fromkeys(item["observation"] for item in good))
     why = arguments.get("reason") or (f"what was read answers it: {seen}" if seen else "it needs no work")

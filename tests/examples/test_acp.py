@@ -3,7 +3,7 @@
 import asyncio
 import socket
 import sys
-from asyncio.subprocess import PIPE
+from asyncio.subprocess import DEVNULL, PIPE
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -281,3 +281,14 @@ async def test_the_command_is_an_agent_on_stdio(tmp_path: Path) -> None:
         assert command.stdin
         command.stdin.close()
         assert await command.wait() == 0
+
+
+async def test_without_an_editor_the_command_says_so(tmp_path: Path) -> None:
+    """U10: a file in place of a pipe, as `</dev/null` gives it, is one line and no server that hangs."""
+    start = ["-c", "from donewhen.agent.cli import main; main()", "acp", "--model", "demo"]
+    command = await asyncio.create_subprocess_exec(
+        sys.executable, *start, stdin=DEVNULL, stdout=PIPE, stderr=PIPE, env={"HOME": str(tmp_path)}, cwd=tmp_path
+    )
+    _, stderr = await command.communicate()
+    said = "donewhen: stdin is a file: an editor starts an ACP server and talks to it over pipes\n"
+    assert (command.returncode, stderr.decode()) == (2, said)

@@ -149,7 +149,9 @@ def test_answers_to_something_else_change_nothing(shell: Shell) -> None:
     """C04: a stale id is a usage error; an answer that is not understood keeps the pause."""
     with scripted(shell, triage=[submit_plan([COUNT])]):
         shell.run()
-        assert shell("resume", "--id", "confirm.0", "--approve").exit_code == Exit.USAGE
+        for id in ("confirm.0", "nope"):
+            stale = shell("resume", "--id", id, "--approve")
+            assert (stale.exit_code, f"nothing waits under {id}; open: confirm." in stale.stderr) == (Exit.USAGE, True)
         assert shell("resume", "nosuch", "--approve").exit_code == Exit.USAGE
         unclear = shell("resume", "--answer", "?")
         assert unclear.exit_code == Exit.WAITING
@@ -472,6 +474,8 @@ def test_a_run_of_the_command_becomes_a_test(shell: Shell) -> None:
         assert first.exit_code == Exit.COMPLETED, first.stderr
         thread, out = one_object(first)["thread_id"], shell.home / "count.jsonl"
         assert shell("record", thread, str(out)).exit_code == Exit.COMPLETED
+        nowhere = shell("record", thread, str(shell.home / "none" / "count.jsonl"))
+        assert (nowhere.exit_code, "the recording cannot be written" in nowhere.stderr) == (Exit.USAGE, True)
     run = wait(Recording.load(out).replay())
     assert (run.status, run.answer) == ("completed", "3 files")
     assert shell("record", "nothing", str(out)).exit_code == Exit.USAGE
@@ -482,6 +486,25 @@ def test_what_needs_neither_key_nor_model(shell: Shell) -> None:
     assert all(node in shell("graph").stdout for node in ("confirm", "advance", "ask_user", "deliver"))
     assert shell("skill").stdout.startswith("---\nname: donewhen\ndescription: ")
     assert shell("--version").stdout.strip()
+
+
+@pytest.mark.parametrize(
+    "command, said",
+    [
+        (["cancel", ""], "the thread id is empty"),
+        (["undo", ""], "the thread id is empty"),
+        (["resume", "", "--approve"], "the thread id is empty"),
+        (["run", "count", "--set", "a=b"], "name it with --template"),
+        (["threads", "--status", "bogus"], "a run is completed, partial"),
+    ],
+)
+def test_what_names_nothing_changes_nothing(shell: Shell, command: list[str], said: str) -> None:
+    """U13: an empty id, as of an unset variable, is not the latest thread; what has no meaning is not ignored."""
+    with scripted(shell, triage=[submit_plan([COUNT])]):
+        shell.run("--thread", "kept")
+    refused = shell(*command)
+    assert (refused.exit_code, said in refused.stderr) == (Exit.USAGE, True), refused.stderr
+    assert one_object(shell("show", "kept", "--json"))["status"] == "waiting"
 
 
 def test_hooks_from_the_environment(shell: Shell) -> None:

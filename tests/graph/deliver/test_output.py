@@ -169,6 +169,10 @@ async def test_triage_answers_with_the_data() -> None:
     run = await offered(ScriptedModel(roles={"triage": [call("answer", text="Acme."), call("answer", text="Acme!")]}))
     assert run.status == "partial"
     assert run.answer == "Acme!\n\n- The result could not be given as the data asked for: output is missing"
+    unfit = answer("Acme.", output={**GOOD, "best": {**ACME, "price": "cheap"}})
+    run = await offered(ScriptedModel(roles={"triage": [unfit, unfit]}))
+    assert run.status == "partial"
+    assert "output.best.price: 'cheap' is not of type 'number'" in run.answer
 
 
 async def test_models_that_print_their_calls_print_the_data() -> None:
