@@ -489,7 +489,7 @@ def test_what_needs_neither_key_nor_model(shell: Shell) -> None:
 
 
 @pytest.mark.parametrize(
-    "command, said",
+    ("command", "said"),
     [
         (["cancel", ""], "the thread id is empty"),
         (["undo", ""], "the thread id is empty"),
