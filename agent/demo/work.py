@@ -132,7 +132,8 @@ def work(brief: str, rounds: Sequence[BaseMessage], tools: set[str]) -> AIMessag
         if task is None:
             raise give_up(notes.say(f"The demo model does not understand “{text}”.", f"演示模型看不懂“{text}”。"))
         if refused := notes.replies("finish_step"):
-            raise give_up(refused[-1][1][:500])
+            problems = [line.removeprefix("- ") for line in refused[-1][1].splitlines() if line.startswith("- ")]
+            raise give_up(("; ".join(problems) or refused[-1][1])[:500])
         wanted = STEPS[task.kind][notes.chinese][1:]
         if len(re.findall(r"^\d+\. ", asked, re.MULTILINE)) != len(wanted) or any(text not in asked for text in wanted):
             raise give_up(
@@ -195,7 +196,9 @@ def _query_data(task: Task, notes: Notebook) -> Done:
     known = dict(re.findall(r'^- "((?:[^"]|"")+)" ([^\n]*)', seen.text, re.MULTILINE))
     by, what = (_find_column(word, list(known), task, notes) if word else "" for word in (task.by, task.what))
     if what and ("NOTE:" in known[what] or known[what].startswith("VARCHAR")):
-        raise give_up(f"{what}: {known[what]}"[:300])
+        kind = known[what].partition("; NOTE:")[0][:200]
+        only = notes.say("The demo model calculates only with certain numbers", "演示模型只会计算确定的数字")
+        raise give_up(f"{only}: {what}, {kind}")
     value, table = "count(*) AS value", "'" + task.path.replace("'", "''") + "'"
     if what:
         value = f"{task.operation}({_quote_name(what)}) AS value, count(*) - count({_quote_name(what)}) AS empty"
