@@ -132,8 +132,8 @@ def _read_turn(step: str | None, current: int) -> int:
     number, colon, _ = (step or "").partition(":")
     if not colon:
         return current
-    if not (number.isascii() and number.isdecimal() and 1 <= int(number) <= current):
-        raise ConfigError(f"step {step!r}: the thread has the requests 1 to {current}, such as 1:s2")
+    if not (number.isascii() and number.isdecimal() and len(number) < 10 and 1 <= int(number) <= current):
+        raise ConfigError(f"step {str(step)[:60]!r}: the thread has the requests 1 to {current}, such as 1:s2")
     return int(number)
 
 

@@ -238,8 +238,8 @@ class AcpAgent:
 
     async def list_sessions(self, cwd: str | None = None, cursor: str | None = None, **_: Any) -> Any:
         """Return the conversations of all folders or of one, the latest first."""
-        if cursor is not None and not cursor.isdecimal():
-            raise RequestError(INVALID_PARAMS, f"{cursor!r} is no cursor of this list")
+        if cursor is not None and not (cursor.isdecimal() and len(cursor) < 10):
+            raise RequestError(INVALID_PARAMS, f"{cursor[:60]!r} is no cursor of this list")
         with _errors_for_editor():
             agent = await self._any_agent()
             infos, unprompted = await agent.threads(MOST_LISTED), await _read_unprompted(agent)

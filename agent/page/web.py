@@ -177,7 +177,7 @@ async def _about(conversations: Conversations, _: str, request: Request) -> Any:
 
 async def _threads(conversations: Conversations, _: str, request: Request) -> Any:
     limit = request.query_params.get("limit", "")
-    shown = min(int(limit), MOST_LISTED) if limit.isdecimal() and limit.isascii() else LISTED
+    shown = min(int(limit), MOST_LISTED) if limit.isascii() and limit.isdecimal() and len(limit) < 10 else LISTED
     return await conversations.threads(request.query_params.get("search", ""), shown)
 
 

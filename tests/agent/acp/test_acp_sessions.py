@@ -86,6 +86,7 @@ async def test_what_an_editor_asks_wrongly_is_a_clear_error(tmp_path: Path) -> N
         assert (await refused(again))[0] == -32602  # the session stays open
         assert await refused(told.types(" ")) == (-32602, "The goal is empty. Say what you want done.")
         assert (await refused(told.connection.list_sessions(cursor="x")))[1] == "'x' is no cursor of this list"
+        assert (await refused(told.connection.list_sessions(cursor="9" * 5000)))[0] == -32602
         mode = told.connection.set_session_mode(session_id=told.session, mode_id="yolo")
         assert (await refused(mode))[1] == "there is no mode 'yolo'; there are ask, auto"
         assert (await refused(told.connection.fork_session(cwd=told.folder, session_id=told.session)))[0] == -32601

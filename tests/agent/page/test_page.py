@@ -269,6 +269,7 @@ async def test_the_list_is_searched_named_and_shortened(tmp_path: Path) -> None:
             return [row["title"] or row["goal"] for row in found["threads"]] + ["…"] * found["more"]
 
         assert await listed(limit=2) == ["four and four", "three and THREE", "…"]
+        assert len(await listed(limit="9" * 5000)) == 3, "more digits than Python converts"
         assert await listed(search="and three") == ["three and THREE"]
         await page.send(f"threads/{first}/title", title="  The\nfirst  ")
         assert await listed(search="FIRST") == ["The first"]

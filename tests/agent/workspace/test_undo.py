@@ -142,6 +142,8 @@ async def test_a_step_or_a_call_comes_back_alone(work: Path) -> None:
             await agent.undo(run, "s9")
         with pytest.raises(ConfigError, match="requests 1 to 1"):
             await agent.undo(run, "2:s1")
+        with pytest.raises(ConfigError, match="requests 1 to 1"):
+            await agent.undo(run, f"{'9' * 5000}:s1")
         assert by_path(await agent.undo(run, "s2.2")) == {"empty.txt": "restored"}
         # What a later step built on cannot go before that.
         refused = await agent.undo(run, "s1")
