@@ -35,8 +35,3 @@ if (
 
 # The libraries fill the heap with what stays: looking through it again and again took a tenth of the time.
 gc.set_threshold(50_000, 20, 50)
-
-
-def pytest_collection_finish() -> None:
-    """Leave alone what is there before the first test: modules, and the tests themselves."""
-    gc.freeze()
