@@ -169,9 +169,9 @@ DOUBLING = {f"d{n}": {"anyOf": [{"$ref": f"#/$defs/d{n + 1}"}] * 2} for n in ran
 def test_hostile_schemas_and_arguments_are_decided_quickly(schema: Any, arguments: Any, fine: bool | None) -> None:
     """X06, F8: slow patterns, huge and deep values, schemas that double: an answer in seconds, never an exception."""
     box = Toolbox([described("t", schema)])
-    started = time.process_time()
+    started = time.thread_time()
     lines = box["t"].arguments.problems(arguments)
-    assert time.process_time() - started < 5
+    assert time.thread_time() - started < 5
     assert fine is None or (lines == []) == fine
     assert all(len(line) < 1_000 for line in lines)
 
