@@ -50,6 +50,7 @@ from donewhen.state.proof.receipt import CriterionRow, OutputRow, Receipt, Statu
 from donewhen.state.reading.decisions import DELIVER, control_tools
 from donewhen.state.reading.extraction import prose
 from donewhen.state.records import UNFINISHED, Ending, JournalEntry, StepClaim
+from donewhen.state.secrets import redact
 from donewhen.state.settings import Settings
 from donewhen.state.values import clean_text
 
@@ -102,7 +103,7 @@ class Delivery:
         if self.form is None:
             return []
         data, problems = self.form.read(arguments, text)
-        self.data, self.flaw = (None, "; ".join(problems)) if problems else (data, "")
+        self.data, self.flaw = (None, redact("; ".join(problems))) if problems else (data, "")
         return problems
 
     def say(self, text: str) -> str:
@@ -413,8 +414,8 @@ async def _write_text(delivery: Delivery) -> str:
             delivery.said, delivery.said_id = result, delivery.values["steps"][done[0]["id"]].get("said")
             return delivery.say("\n".join([result, *await delivery.closing_notes()]))
     if ending["code"] == "answered":
-        delivery.read_data({**ending}, ending["text"])
-        delivery.flaw = ending.get("output_problem") or delivery.flaw
+        if delivery.read_data({**ending}, ending["text"]) and (problem := ending.get("output_problem")):
+            delivery.flaw = problem
         draft["output"], delivery.audit = await delivery.row(), ending.get("audit")
         draft["audit"] = delivery.audit  # type: ignore[typeddict-item]
         told = unproven_lines(draft, language) if delivery.flaw or delivery.audit else []

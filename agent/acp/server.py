@@ -619,7 +619,7 @@ async def serve(
 ) -> None:
     """Serve on stdin and stdout until the editor closes them. `make` returns a new agent for a folder.
 
-    Raises ConfigError if one of them is a file.
+    Raises ConfigError if one of them is no pipe, socket or terminal.
     """
     _check_pipes()
     server: Any = AcpAgent(make, metadata)  # methods that it lacks are refused by the library
@@ -635,7 +635,9 @@ def _check_pipes() -> None:
     for name, stream in (("stdin", sys.stdin), ("stdout", sys.stdout)):
         mode = os.fstat(stream.fileno()).st_mode
         if not (stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or stream.isatty()):
-            raise ConfigError(f"{name} is a file: an editor starts an ACP server and talks to it over pipes")
+            raise ConfigError(
+                f"{name} is neither a pipe nor a terminal: an editor starts an ACP server and talks to it over pipes"
+            )
 
 
 @contextmanager

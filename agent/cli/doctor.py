@@ -29,7 +29,7 @@ EXTRAS = {
     "postgres": ("psycopg", "PostgreSQL storage"),
     "studio": ("langgraph_api", "LangGraph Studio and server"),
     "encryption": ("Crypto", "encrypted storage"),
-    "otel": ("opentelemetry", "traces and metrics"),
+    "otel": ("opentelemetry.exporter.otlp.proto.http", "traces"),
     "anthropic": ("langchain_anthropic", "models of Anthropic"),
     "google": ("langchain_google_genai", "models of Google"),
     "ollama": ("langchain_ollama", "models of Ollama"),
@@ -92,11 +92,18 @@ async def _examine(view: StorageView) -> AsyncIterator[Finding]:
     for name in ("donewhen", *PACKAGES):
         yield _package(name)
     for extra, (module, purpose) in EXTRAS.items():
-        found = importlib.util.find_spec(module) is not None
+        found = _is_installed(module)
         hint = "installed" if found else f"not installed: pip install 'donewhen[{extra}]'"
         yield Finding(f"extra {extra}", "ok" if found else "note", f"{purpose}, {hint}")
     yield await _storage(view)
     yield await _model(view.config)
+
+
+def _is_installed(module: str) -> bool:
+    try:
+        return importlib.util.find_spec(module) is not None
+    except ModuleNotFoundError:  # a package around it is missing
+        return False
 
 
 def _package(name: str) -> Finding:

@@ -338,4 +338,4 @@ def _conversation(request: RunOptions, view: StorageView) -> str | None:
     """Return the thread to continue: by name, or the latest; None for a new one."""
     if request.latest and request.thread:
         raise ConfigError("--resume goes on in the latest conversation; --thread names another: give one of them")
-    return view.thread("").thread_id if request.latest else request.thread
+    return view.thread(None).thread_id if request.latest else request.thread

@@ -88,7 +88,13 @@ class StorageView:
         if len(found) > 1:
             raise UnknownThread(f"several threads begin with {thread!r}: {', '.join(i.thread_id for i in found[:5])}")
         if not found:
-            none = f"there is no thread {thread!r}" if thread else "no run waits or was cut off"
+            none = (
+                f"there is no thread {thread!r}"
+                if thread
+                else "no run waits or was cut off"
+                if states
+                else "nothing was run yet"
+            )
             raise UnknownThread(f"{none}; `donewhen threads` lists all")
         return found[0]
 

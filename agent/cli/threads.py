@@ -44,19 +44,26 @@ BACKGROUND = {"agents_md": "AGENTS.md"}
 """How people call what a receipt has under `background`."""
 
 
+CUT_OFF = "interrupted"
+"""The status of a run whose process ended; it is stored as running."""
+STATES = (*get_args(RunStatus), CUT_OFF)
+
+
 def list_runs(view: StorageView, owner: str | None, status: Collection[str]) -> int:
     """Print one line per run, the latest first. Raises ConfigError for a status that no run has."""
-    if unknown := [each for each in status if each not in get_args(RunStatus)]:
-        raise ConfigError(f"--status {unknown[0]!r} is none; a run is {', '.join(get_args(RunStatus))}")
+    if unknown := [each for each in status if each not in STATES]:
+        raise ConfigError(f"--status {unknown[0]!r} is none; a run is {', '.join(STATES)}")
 
     async def look(agent: Agent) -> tuple[list[ThreadInfo], list[str]]:
-        found = await agent.threads(owner=owner, status=status)
+        stored = ["running" if each == CUT_OFF else each for each in status]  # which of them is not stored
+        found = await agent.threads(owner=owner, status=stored)
         return found, await agent.storage.find_free([info.thread_id for info in found if info.status == "running"])
 
     infos, cut_off = view.look(look) or ([], [])
+    infos = [info for info in infos if not status or info.status in status or info.thread_id in cut_off]
     names = {info.thread_id: clean(short_id(info.thread_id)) for info in infos}
     width = max(map(len, names.values()), default=0)
-    states = {info.thread_id: "interrupted" if info.thread_id in cut_off else info.status for info in infos}
+    states = {info.thread_id: CUT_OFF if info.thread_id in cut_off else info.status for info in infos}
     lines = [
         f"{names[id]:{width}}  {states[id]:11}  {local_time(info.updated):16}  {shorten(info.goal, 68)}"
         for id, info in ((info.thread_id, info) for info in infos)

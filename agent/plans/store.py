@@ -162,7 +162,7 @@ def _with_steps(plan: KeptPlan, steps: Steps) -> KeptPlan:
 
 
 def _find_step(plan: KeptPlan, step: int | str) -> KeptStep:
-    if isinstance(step, str) and step.strip().isdecimal():
+    if isinstance(step, str) and step.strip().isdecimal() and len(step) < 20:
         step = int(step)
     if isinstance(step, int) and not isinstance(step, bool):
         if not 1 <= step <= len(plan.steps):
@@ -189,7 +189,7 @@ async def _read_active(store: ThreadStore) -> str | None:
 async def _read(store: ThreadStore, id: str | None) -> KeptPlan:
     active = await _read_active(store)
     if id is None and active is None:
-        raise PlanError(["no plan is active: name one, or make one active with set_active"])
+        raise PlanError(["no plan is active: name one, or make one active"])
     item = await store.aget(SPACE, id or str(active))
     if item is None:
         names = [each.key for each in await store.asearch(SPACE, limit=1000)]

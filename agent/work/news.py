@@ -46,8 +46,8 @@ LONGEST_PAUSE, GIVE_UP = 3600.0, timedelta(days=3)
 MOST_QUESTIONS, MOST_CHARS = 100, 2_000
 """The most questions, and the most characters of a text, in a notification."""
 _NO_KEY = (
-    "notify: the secret of a webhook (DONEWHEN_NOTIFY_SECRET) is whsec_ and then a key in base64, and this is not; "
-    "this prints a new one: python -c "
+    "notify: the secret of a webhook (DONEWHEN_NOTIFY_SECRET) is a key in base64, with or without whsec_ before it, "
+    "and this is not; this prints a new one: python -c "
     "\"import base64, os; print('whsec_' + base64.b64encode(os.urandom(32)).decode())\""
 )
 _log = logging.getLogger("donewhen.news")

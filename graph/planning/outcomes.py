@@ -230,7 +230,7 @@ async def settle_by_answer(round: PlanningRound, message: AIMessage, decision: D
     ending: Ending = {"code": "answered", "reason": "", "text": arguments["text"], "evidence": good, "audit": audited}
     ending["message_id"] = round.message_id("answer.text")
     if flaws:
-        ending["output_problem"] = "; ".join(flaws)
+        ending["output_problem"] = redact("; ".join(flaws))
     elif form:
         ending["output"] = data
     seen = ", ".join(dict.fromkeys(item["observation"] for item in good))

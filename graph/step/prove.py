@@ -36,7 +36,7 @@ from donewhen.state.proof.evidence import (
 )
 from donewhen.state.proof.journal import observation
 from donewhen.state.records import Pause, StepClaim, StepRecord
-from donewhen.state.secrets import redact
+from donewhen.state.secrets import conceal
 from donewhen.state.settings import Settings
 
 UNCHANGED = (
@@ -369,7 +369,7 @@ async def check_criteria(proof: Proof) -> str | None:
 
 def _ground(proof: Proof, claim: Json, verdict: Json) -> Json:
     """Return the verdict on the cited observations."""
-    level = proof.context.settings.verification
+    level, secrets = proof.context.settings.verification, proof.context.deps.secrets
     if not claim["met"]:
         note = "the model itself says that it is not met"
         return {**verdict, "verdict": "failed", "note": note}
@@ -378,11 +378,11 @@ def _ground(proof: Proof, claim: Json, verdict: Json) -> Json:
     if level == "claimed":
         return {**verdict, "verdict": "cited" if found.evidence else "unverified"}
     if found.problems:
-        return {**verdict, "evidence": [], "verdict": "unverified", "note": redact("; ".join(found.problems))}
+        return {**verdict, "evidence": [], "verdict": "unverified", "note": conceal("; ".join(found.problems), secrets)}
     if found.imprecise:
         told = (proof.record.get("imprecise") or {}).get(str(verdict["criterion"]), 0)
         end = {"stays": True} if told >= FORM_CORRECTIONS and found.evidence else {"form": True}
-        return {**verdict, "verdict": "unverified", "note": redact("; ".join(found.imprecise)), **end}
+        return {**verdict, "verdict": "unverified", "note": conceal("; ".join(found.imprecise), secrets), **end}
     return {**verdict, "verdict": "cited"}
 
 

@@ -116,9 +116,9 @@ def _one_line(said: Any) -> str:
 
 
 def _integer(value: Any) -> int | None:
-    if isinstance(value, bool):
-        return None
-    return int(value) if isinstance(value, int) or (isinstance(value, str) and value.strip().isdecimal()) else None
+    if isinstance(value, str) and value.strip().isdecimal() and len(value) < 20:
+        return int(value)
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
 def _ids(said: Any) -> list[str]:

@@ -92,14 +92,14 @@ ANYTHING = {kind.sort: kind for kind in KINDS if "at random" in kind.name}
 
 
 @given(seed=st.integers(100, 10**9), level=st.sampled_from(DEMANDING))
-@settings(max_examples=4, deadline=None, phases=[Phase.generate])
+@settings(max_examples=settings().max_examples // 12, deadline=None, phases=[Phase.generate])
 def test_after_any_work_no_false_claim_is_accepted(theatre: Theatre, seed: int, level: Level) -> None:
     """F9: evidence that states the criterion is accepted only where the criterion is true."""
     assert not theatre.accepts(ANYTHING["lie"], level, seed)
 
 
 @given(seed=st.integers(100, 10**9), level=st.sampled_from(DEMANDING))
-@settings(max_examples=4, deadline=None, phases=[Phase.generate])
+@settings(max_examples=settings().max_examples // 12, deadline=None, phases=[Phase.generate])
 def test_after_any_work_every_proven_claim_is_accepted(theatre: Theatre, seed: int, level: Level) -> None:
     """DESIGN 5: a fresh reading that says so is always good enough."""
     assert theatre.accepts(ANYTHING["honest"], level, seed)

@@ -290,5 +290,7 @@ async def test_without_an_editor_the_command_says_so(tmp_path: Path) -> None:
         sys.executable, *start, stdin=DEVNULL, stdout=PIPE, stderr=PIPE, env={"HOME": str(tmp_path)}, cwd=tmp_path
     )
     _, stderr = await command.communicate()
-    said = "donewhen: stdin is a file: an editor starts an ACP server and talks to it over pipes\n"
+    said = (
+        "donewhen: stdin is neither a pipe nor a terminal: an editor starts an ACP server and talks to it over pipes\n"
+    )
     assert (command.returncode, stderr.decode()) == (2, said)

@@ -23,6 +23,7 @@ from tests.state.harmless import HARMLESS
 DRAWN = "q1W2e3R4t5y6U7i8"
 SECRETS = [
     ("Incorrect API key provided: sk-proj-abc***xyz9. You can", "sk-proj", "Incorrect API key provided:"),
+    ("key sk-ant-api03-AbCdEf_1234 was refused", "AbCdEf", "was refused"),
     ("Authorization: Bearer abc", "abc", "Authorization:"),
     ("Authorization: Basic dXNlcjpwYXNz", "dXNl", "Authorization:"),
     ("{'Authorization': 'Bearer foo bar'}", "foo", "{'Authorization': '"),

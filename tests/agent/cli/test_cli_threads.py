@@ -142,3 +142,5 @@ async def test_a_thread_of_other_code_is_said_to_be_that(shell: Shell) -> None:
         "priced": "failed",
         "left": "interrupted",
     }
+    cut_off = await asyncio.to_thread(shell, "threads", "--status", "interrupted", "--storage", storage)
+    assert [line.split()[0] for line in cut_off.stdout.splitlines()] == ["left"]

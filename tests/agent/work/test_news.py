@@ -109,7 +109,7 @@ async def test_a_webhook_is_signed_and_tried_again(post: Post, monkeypatch: pyte
 def test_what_is_no_address_and_no_key_is_refused() -> None:
     """R01, P19: before anything starts; nobody could verify what such a key signs; the error says how to get one."""
     for secret in ("whsec_hello!", "whsec_", "hush hush", "whsec_a"):
-        with pytest.raises(ConfigError, match="a key in base64, and this is not; this prints a new one: py"):
+        with pytest.raises(ConfigError, match="before it, and this is not; this prints a new one: py"):
             Webhook("https://desk.example/hook", secret)
     for address, said in (("ftp://there", "begins with https"), (1, "not int")):
         with pytest.raises(ConfigError, match=said):

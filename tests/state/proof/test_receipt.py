@@ -193,6 +193,7 @@ async def test_a_step_that_a_replan_leaves_out_is_named(
     assert [
         (row["id"], row["status"], row["reason"], row["by"], row["instead"]) for row in kept["replaced"]
     ] == replaced
+    assert {row["content"] for row in kept["replaced"]} <= {"Write the report"}
     assert named in flow.run.answer
 
 
