@@ -416,8 +416,11 @@ def _apply_to_budget(values: Mapping[str, Any], taken: ResolvedAnswer) -> Json:
     keys = pending["exhausted"] if isinstance(pending["exhausted"], list) else [pending["exhausted"]]
     why = f"the limit of {' and '.join(keys)} was reached"
     if answer.kind == "extend" and step:
-        granted = add(_record(values, taken).get("granted"), answer.amounts)
-        return {"steps": {step: {"status": "ready", "granted": granted}}}
+        record = _record(values, taken)
+        granted = add(record.get("granted"), answer.amounts)
+        # A step that waits to ask its question asks it now.
+        status = "waiting" if record.get("status") == "waiting" else "ready"
+        return {"steps": {step: {"status": status, "granted": granted}}}
     if answer.kind == "extend":
         return {"granted": answer.amounts}
     if answer.kind == "replan":

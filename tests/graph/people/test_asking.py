@@ -15,10 +15,11 @@ from tests.kit.runs import Outbox, said, scripted, sending, step
 TWO = [step("s1", depends_on=[]), step("s2", depends_on=[])]
 
 
-async def test_the_question_beyond_the_limit_offers_an_extension() -> None:
-    """H13: the model is not told to guess while somebody is there to be asked."""
+@pytest.mark.parametrize("limit", ["limits", "step_limits"])
+async def test_the_question_beyond_the_limit_offers_an_extension(limit: str) -> None:
+    """H13: the model is not told to guess while somebody is there to be asked, nor asked again for its question."""
     model = steps([step("s1")], {"s1": [ask_user("One?"), ask_user("Two?"), said("s1")]})
-    settings = {**FREE, "limits": {"questions": 1}}
+    settings = {**FREE, limit: {"questions": 1}}
     flow = await play(model, settings=settings, answers=["1", "extend", "2"])
     assert [pause["kind"] for pause in flow.pauses] == ["question", "budget", "question"]
     assert "Step s1 wants to ask: Two?" in flow.pauses[1]["question"]
