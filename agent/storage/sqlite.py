@@ -613,14 +613,16 @@ class SqliteDatabase:
 
     def _missing_marks(self, file: SqliteFile) -> dict[str, str]:
         connection = file.connection
-        owner = _value(connection, "PRAGMA application_id")
+        # In the reverse order of `_write_marks`: another process may be writing them.
+        version = str(_value(connection, "PRAGMA user_version"))
         tables = _tables(connection)
+        owner = _value(connection, "PRAGMA application_id")
         if owner != APPLICATION_ID and (owner or tables):
             holds = f", with tables such as {', '.join(map(repr, tables[:3]))}" if tables else ""
             raise StorageError(f"{self.display} is the database of another application{holds}: name another file")
         used = "checkpoints" in tables and bool(_value(connection, "SELECT EXISTS (SELECT 1 FROM checkpoints)"))
         return missing_marks(
-            _read_marks(connection, tables),
+            {**_read_marks(connection, tables), "version": version},
             library=version_of("langgraph-checkpoint-sqlite"),
             cipher=self._cipher,
             used=used,
@@ -633,10 +635,9 @@ def _tables(connection: sqlite3.Connection) -> list[str]:
 
 
 def _read_marks(connection: sqlite3.Connection, tables: Sequence[str]) -> dict[str, str]:
-    found = dict[str, str]()
-    if "donewhen_meta" in tables:
-        found = dict(connection.execute("SELECT name, value FROM donewhen_meta").fetchall())
-    return found | {"version": str(_value(connection, "PRAGMA user_version"))}
+    if "donewhen_meta" not in tables:
+        return {}
+    return dict(connection.execute("SELECT name, value FROM donewhen_meta").fetchall())
 
 
 def _delete(connection: sqlite3.Connection, thread_ids: Sequence[str]) -> None:
