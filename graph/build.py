@@ -71,19 +71,17 @@ def build_graph(
     """
     if not isinstance(executors, Executors):
         executors = Executors(executors, tools=as_tools(tools), effects=effects)
-    secrets = tuple(secrets)
     sources = {"agents_md": agents_md, "context": context, "memory": memory}
     deps = Deps(
         model,
         executors,
         prices=prices,
-        secrets=secrets,
         repeats=repeats,
         finder=ToolFinder(embeddings),
         own_models=models or {},
         background={name: source for name, source in sources.items() if source},
         settings=read_settings(settings),
-        policies=Policies(hooks or Hooks(), secrets),
+        policies=Policies(hooks or Hooks(), tuple(secrets)),
     )
     graph = StateGraph(RunState, context_schema=Settings, input_schema=RunInput, output_schema=RunOutput)
     graph.add_node("receive", Node(receive, deps))

@@ -1,6 +1,6 @@
 """The dependencies of nodes: models, tools, executors, prices. `build_graph` creates them once."""
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -32,8 +32,6 @@ class Deps:
     executors: Executors = field(default_factory=Executors)
     """Executors by name, and all tools."""
     prices: PriceOf | None = None
-    secrets: tuple[str, ...] = field(default=(), repr=False)
-    """Values that are removed from every result, besides recognized credentials."""
     repeats: bool = False
     """True if the caller runs schedules."""
     finder: ToolFinder = field(default_factory=ToolFinder)
@@ -47,7 +45,12 @@ class Deps:
     settings: Settings = field(default_factory=Settings)
     """The graph's default settings; those of a run override them."""
     policies: Policies = field(default_factory=Policies)
-    """The hooks that calls, questions and ends have to pass."""
+    """The hooks that calls, questions and ends have to pass, and the secrets."""
+
+    @property
+    def secrets(self) -> Sequence[str]:
+        """Values that are removed from every result, besides recognized credentials."""
+        return self.policies.secrets
 
     def tools_for(self, executor: str | None, settings: Settings) -> Toolbox:
         """Return the tools an executor may use: its own or the shared ones, without those the profile forbids."""

@@ -22,6 +22,7 @@ import typer
 import yaml
 
 import donewhen
+from benchmarks.bench.page import GOALS, QUESTIONS, TABLES
 from benchmarks.pythons import PROMISED
 from donewhen import Limits, Settings, event_schema, hooks, servers, testing, workspace
 from donewhen.testing import ScriptedModel, WireServer, call, finish_step, submit_plan
@@ -258,6 +259,17 @@ def test_what_is_written_on_a_generated_page_is_in_its_template(template: str, p
     written = " ".join((ROOT / "docs" / page).read_text("utf-8").split())
     pieces = re.split(r"\$\w+", " ".join((ROOT / "benchmarks" / template).read_text("utf-8").split()))
     assert [piece for piece in pieces if piece.strip() not in written] == []
+
+
+def test_the_page_of_figures_has_a_row_of_everything_that_is_measured() -> None:
+    """N56: conversations, writes, data and peers without a saver too, and the noise of the ratios."""
+    page = (ROOT / "docs" / "performance.md").read_text("utf-8")
+    rows = [row.label for table in TABLES for row in table.rows] + [goal.text for goal in GOALS]
+    rows += [f"{question}, {mb} MB" for question in QUESTIONS for mb in (200, 1000)]
+    assert [row for row in rows if not re.search(rf"^\| {re.escape(row)} \| .*\d", page, re.MULTILINE)] == []
+    assert all(
+        re.search(r"× \([\d.]+–[\d.]+\)", line) for line in page.splitlines() if line.startswith("| 200 rounds ")
+    )
 
 
 def test_every_kind_of_event_is_on_the_page_of_clients() -> None:
