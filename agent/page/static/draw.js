@@ -50,6 +50,12 @@ export function dialog(title, ...inside) {
   $("dialog").showModal();
 }
 
+// Ask before something that cannot be taken back.
+export function confirm(title, text, yes, carryOut, ...more) {
+  const sure = button(yes, () => { $("dialog").close(); carryOut(); }, "bad");
+  dialog(title, el("p", {}, text), ...more, el("div", { className: "buttons" }, sure));
+}
+
 // --- long texts
 
 const CHUNK = 5000; // characters that stand in an element of their own, which is laid out when it is looked at

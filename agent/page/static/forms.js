@@ -2,7 +2,7 @@
 //
 // A form is given `send(value)`, which answers; `reply(how)`, which lets the box answer it; `draft`, which reads and keeps
 // what was changed and not sent; and `planText(edited)`, the text of a plan.
-import { about, argumentsOf, button, el, fill, name, sign, words } from "/draw.js";
+import { about, argumentsOf, button, confirm, el, fill, name, sign, words } from "/draw.js";
 import { Fields } from "/fields.js";
 import { markdown } from "/markdown.js";
 import { stepAbout } from "/rows.js";
@@ -13,7 +13,9 @@ export function formOf(pending, form) {
 }
 
 const area = (value, label, oninput, more = {}) => el("textarea", { value, rows: 1, dir: "auto", "aria-label": label, oninput, ...more });
-const cancel = (send) => button(words.cancel, () => send({ type: "cancel" }), "quiet bad");
+
+// Ends the whole run: apart from the other buttons, and asked about, because nothing brings it back.
+const endRun = (send) => button(words.end_run, () => confirm(words.end_run, words.end_this, words.end_run, () => send({ type: "cancel" })), "quiet apart");
 
 // --- a plan
 
@@ -46,16 +48,23 @@ function planForm(pending, { send, reply, draft, planText }) {
   const show = () => {
     text.hidden = !now.asText;
     rows.hidden = now.asText;
+    edit.hidden = now.asText;
     swap.textContent = now.asText ? words.edit_list : words.edit_text;
   };
   const redraw = (focus) => {
     rows.replaceChildren(...now.plan.steps.map((step, at) => stepRow(now.plan.steps, at, pending, redraw, changed)), below());
     changed();
+    reach();
     rows.querySelector(focus)?.focus();
   };
   const below = () => el("div", {},
     el("div", { className: "buttons" }, button(`+ ${words.add_step}`, () => { now.plan.steps.push({ content: "", done_when: [] }); redraw(`.row:nth-child(${now.plan.steps.length}) > textarea`); }, "plain")),
     limitFields(now.limits, changed));
+  // Until it is edited, Tab goes past its many fields to the buttons; a pointer edits any field at once.
+  let editing = Boolean(draft.read());
+  const reach = () => rows.querySelectorAll("textarea, input, button, summary").forEach((each) => { each.tabIndex = editing ? 0 : -1; });
+  const edit = button(words.edit_plan, () => { editing = true; reach(); rows.querySelector("textarea")?.focus(); }, "quiet");
+  rows.addEventListener("focusin", () => { if (!editing) { editing = true; reach(); } });
   redraw(null);
   show();
 
@@ -64,7 +73,7 @@ function planForm(pending, { send, reply, draft, planText }) {
   const goal = (now.plan.done_when ?? []).map((each) => el("div", { className: "about", dir: "auto" }, `${words.in_the_end}: ${each.text ?? each}`));
   const ask = button(words.ask_changes, () => reply("changes"), "quiet");
   return [note, ...changes, el("h2", { dir: "auto" }, now.plan.title || words.title), el("div", { className: "edit" }, rows, text), ...goal,
-    el("div", { className: "buttons" }, run, ask, swap, cancel(send))];
+    el("div", { className: "buttons" }, run, ask, edit, swap, endRun(send))];
 }
 
 const listed = ({ plan, limits }) => JSON.stringify([withoutBlanks(plan), limits]);
@@ -78,10 +87,12 @@ function withoutBlanks(plan) {
   return { ...plan, steps };
 }
 
+const PEOPLES = { rounds: "turns", replans: "new_plans" }; // what people call these amounts
+
 function limitFields(limits, changed) {
   const field = ([key, amount]) => el("label", {},
     el("input", { type: "number", min: 0, step: "any", value: amount, oninput: ({ target }) => { if (target.value !== "") limits[key] = Number(target.value); changed(); } }),
-    ` ${key === "cost_usd" ? "$" : name(key, 2)}`);
+    ` ${key === "cost_usd" ? "$" : name(PEOPLES[key] ?? key, 2)}`);
   const fields = Object.entries(limits).map(field);
   return el("div", { className: "limits" }, fields.length ? words.at_most : "", ...fields);
 }
@@ -141,15 +152,76 @@ function toolsOf(step, pending, changed) {
 // --- a call
 
 function callForm(pending, { send, reply, draft }) {
-  const frozen = JSON.stringify(pending.arguments ?? {}, null, 2);
-  const kept = draft.read() ?? pending.draft;
-  const text = area(kept ?? frozen, words.edit_arguments, () => draft.keep(text.value), { className: "plan-text", hidden: !kept });
-  const edited = () => ({ type: "edit", edited_action: { name: "approve_tool", args: { arguments: text.value } } });
-  const run = button(words.allow, () => send(text.hidden || text.value === frozen ? { type: "approve" } : edited()));
-  const edit = button(words.edit_arguments, () => { text.hidden = !text.hidden; if (text.hidden) draft.keep(null); else text.focus(); }, "quiet");
-  return [el("h2", {}, pending.tool), markdown(pending.question ?? ""), ...argumentsOf(pending), text,
-    el("div", { className: "buttons" }, run, button(words.refuse, () => reply("refusal"), "quiet"), edit, cancel(send))];
+  const given = pending.arguments ?? {};
+  const fields = new Arguments(given, draft.read() ?? argumentsIn(pending.draft), () => draft.keep(fields.values));
+  fields.node.hidden = !fields.changed;
+  const run = button(words.allow, () => {
+    if (fields.node.hidden || !fields.changed) return send({ type: "approve" });
+    const edited = fields.read();
+    if (edited) send({ type: "edit", edited_action: { name: "approve_tool", args: { arguments: JSON.stringify(edited) } } });
+  });
+  const edit = button(words.edit_arguments, () => {
+    fields.node.hidden = !fields.node.hidden;
+    if (fields.node.hidden) draft.keep(null);
+    else fields.node.querySelector("textarea, input")?.focus();
+  }, "quiet");
+  return [el("h2", {}, pending.tool), markdown(pending.question ?? ""), ...argumentsOf(pending), fields.node,
+    el("div", { className: "buttons" }, run, button(words.refuse, () => reply("refusal"), "quiet"), edit, endRun(send))];
 }
+
+// What a person had written before, of a refused edit: an object, or nothing that can be read.
+function argumentsIn(text) {
+  try { return JSON.parse(text ?? "null"); } catch { return null; }
+}
+
+// The arguments of a call, a field each: a text as it is, with its line breaks; yes or no as a box; all else as JSON.
+class Arguments {
+  constructor(given, kept, changed) {
+    this.given = given;
+    this.texts = Object.fromEntries(Object.entries(given).map(([name, value]) => [name, asField(value)]));
+    this.values = { ...this.texts, ...Object.fromEntries(Object.entries(kept ?? {}).map(([name, value]) => [name, asField(value)])) };
+    this.wrong = {};
+    const rows = Object.keys(this.values).map((name) => this.row(name, changed));
+    this.node = el("div", { className: "fields" }, ...rows);
+  }
+
+  row(name, changed) {
+    const id = `argument-${name}`;
+    const keep = (value) => { this.values[name] = value; changed(); };
+    if (typeof this.given[name] === "boolean") {
+      const box = el("input", { type: "checkbox", checked: this.values[name] === "true", onchange: () => keep(String(box.checked)) });
+      return el("div", { className: "field" }, el("label", { className: "tick" }, box, name));
+    }
+    this.wrong[name] = el("div", { className: "wrong", role: "alert", hidden: true }, words.not_a_value);
+    return el("div", { className: "field" }, el("label", { htmlFor: id }, name),
+      el("textarea", { id, rows: 1, dir: "auto", value: this.values[name], oninput: ({ target }) => keep(target.value) }), this.wrong[name]);
+  }
+
+  get changed() {
+    return Object.entries(this.values).some(([name, value]) => value !== this.texts[name]);
+  }
+
+  // The edited arguments; null if a field cannot be read, which is said beside it.
+  read() {
+    let whole = true;
+    const read = Object.entries(this.values).map(([name, text]) => {
+      if (text === this.texts[name]) return [name, this.given[name]];
+      if (typeof this.given[name] === "string") return [name, text];
+      try {
+        const value = JSON.parse(text);
+        if (this.wrong[name]) this.wrong[name].hidden = true;
+        return [name, value];
+      } catch {
+        this.wrong[name].hidden = false;
+        whole = false;
+        return [name, text];
+      }
+    });
+    return whole ? Object.fromEntries(read) : null;
+  }
+}
+
+const asField = (value) => (typeof value === "string" ? value : JSON.stringify(value, null, 2));
 
 // --- a question
 
@@ -159,7 +231,7 @@ function questionForm(pending, { send, reply, several }) {
   const typed = several ? [button(words.in_words, () => reply("answer"), "quiet")] : [];
   const skip = pending.kind === "question" ? [button(words.skip, () => send({ type: "reject" }), "quiet")] : [];
   return [markdown(pending.question ?? ""), ...call, pending.hint ? el("div", { className: "note", dir: "auto" }, pending.hint) : null,
-    el("div", { className: "options" }, ...choices), el("div", { className: "buttons" }, ...typed, ...skip, cancel(send))];
+    el("div", { className: "options" }, ...choices), el("div", { className: "buttons" }, ...typed, ...skip, endRun(send))];
 }
 
 // --- a question with fields
@@ -174,5 +246,5 @@ function fieldsForm(pending, { send, reply, several, draft }) {
   const typed = several ? [button(words.in_words, () => reply("answer"), "quiet")] : [];
   const decline = button(words.decline, () => send({ type: "reject" }), "quiet");
   return [markdown(pending.question ?? ""), el("form", { className: "fields", noValidate: true, onsubmit: submit }, ...fields.nodes,
-    el("div", { className: "buttons" }, el("button", {}, words.submit), decline, ...typed, cancel(send)))];
+    el("div", { className: "buttons" }, el("button", {}, words.submit), decline, ...typed, endRun(send)))];
 }

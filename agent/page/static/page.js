@@ -26,6 +26,8 @@ const acts = {
   answer: (id, value) => answer(id, value).catch(() => {}),
   reply: (id, how) => composer.reply(id, how),
   goOn: () => goOn("").catch(() => {}),
+  request: (text) => send({ kind: "goal" }, text).catch(() => {}),
+  write: (text) => write(text),
   observation: (id) => said(get(at(thread, `observations/${encodeURIComponent(id)}`))),
   undo: (step, dry) => said(post(at(thread, "undo"), { step, dry_run: dry })),
   planText: async (id, edited) => (await said(post(at(thread, "plan-text"), { id, ...edited }))).text,
@@ -133,6 +135,14 @@ async function answer(id, value) {
   }
 }
 
+// Put a text into the box, to be changed and sent.
+function write(text) {
+  $("text").value = text;
+  composer.save();
+  composer.show();
+  $("text").focus();
+}
+
 const goOn = (steer) => said(post(at(thread, "go-on"), { steer }));
 
 async function send({ kind, id }, text) {
@@ -170,7 +180,7 @@ function keepPlace() {
 
 function empty() {
   const goals = about.examples?.length ? about.examples : [words.example_1, words.example_2, words.example_3];
-  const examples = goals.map((goal) => button(goal, () => { $("text").value = goal; composer.save(); composer.show(); $("text").focus(); }, "quiet example"));
+  const examples = goals.map((goal) => button(goal, () => write(goal), "quiet example"));
   const place = [about.folder && `${words.folder}: ${about.folder}`, about.model && `${words.model}: ${about.model}`].filter(Boolean);
   return el("div", { className: "empty" }, el("h2", {}, words.goal), ...place.map((each) => el("div", { className: "about" }, each)), el("div", { className: "examples" }, ...examples));
 }

@@ -119,13 +119,27 @@ export function stepAbout(step, { tools = true } = {}) {
   ].filter(Boolean).join(" · ");
 }
 
+// A short text of a model among others: its Markdown drawn, in one block.
+const inline = (text) => {
+  const node = markdown(text);
+  node.classList.add("inline");
+  return node;
+};
+
+// A decision in a person's words: what it was about, what it was, and who made it.
+function decisionText(row) {
+  const about = row.kind === "plan" ? words.title : row.tool ?? words[`about_${row.kind}`] ?? "";
+  const by = { user: words.by_you, policy: words.by_policy }[row.by] ?? row.by;
+  return `${about ? `${about}: ` : ""}${words[`decided_${row.decision}`] ?? row.decision}${row.text ? ` – ${row.text}` : ""} (${by})`;
+}
+
 const doubted = (audit) => (audit?.sentences ?? []).filter((each) => each.shown !== "yes");
 
 function auditParts(receipt) {
   const audit = receipt.audit, sentences = audit?.sentences ?? [];
   if (!audit) return receipt.looked === false && receipt.changed === false ? [words.no_look] : [];
   const shown = sentences.filter((each) => each.shown === "yes").length;
-  return [sentences.length ? fill(words.audited, { shown, all: sentences.length }) : words.not_audited];
+  return [sentences.length ? fill(words.shown_by, { shown, all: sentences.length }) : words.not_audited];
 }
 
 // Every sentence of the answer with the judge's mark; the observations that it rests on are a click away.
@@ -135,7 +149,7 @@ function auditNode(audit, observe) {
   const problem = audit.problem ? el("div", { className: "sentence no", dir: "auto" }, el("span", { className: "verdict" }, words.unaudited), audit.problem) : null;
   const rows = audit.sentences.map((each) => el("div", { className: `sentence ${each.shown}`, dir: "auto" },
     el("span", { className: "verdict" }, each.shown === "yes" ? "✓" : each.shown === "contradicted" ? words.contradicted : words.not_shown),
-    each.text, each.why ? el("span", { className: "about" }, ` ${each.why}`) : "", ...each.by.map((id) => evidenceButton({ observation: id }, observe))));
+    inline(each.text), each.why ? el("span", { className: "about" }, ` ${each.why}`) : "", ...each.by.map((id) => evidenceButton({ observation: id }, observe))));
   return el("div", { className: "audit" }, problem, ...missing, ...rows);
 }
 
@@ -153,13 +167,13 @@ export function receiptNode(receipt, run, observe) {
   const summary = el("summary", { className: `outcome ${run.status}` },
     el("b", {}, words[run.status] ?? run.status), ...parts.map((part) => el("span", {}, part)), el("span", { className: "more" }, words.receipt));
   const rows = steps.map((step) => el("div", { className: "receipt-step" },
-    el("div", { dir: "auto" }, `${MARKS[step.status] ?? ""} ${step.id} ${step.content}`),
+    el("div", { dir: "auto" }, `${MARKS[step.status] ?? ""} `, inline(step.content)),
     ...(step.criteria ?? []).map((each) => criterionNode(each.text, each.verdict, each, observe)),
     step.unchanged ? el("div", { className: "criterion", dir: "auto" }, `${words.unchanged} ${step.unchanged}`) : null));
   const effects = (receipt.effects ?? []).map((each) =>
     el("div", {}, button(`[${each.id}] ${each.tool}`, () => observe(each.id), "evidence"), ` ${each.arguments?.path ?? each.arguments?.destination ?? ""}`, each.ok ? "" : " ✗"));
-  const approvals = (receipt.approvals ?? []).map((each) => `${each.decision}${each.text ? `: ${each.text}` : ""} (${each.by})`);
-  const questions = (receipt.questions ?? []).map((each) => `${each.question ? `${each.question} → ` : ""}${each.answer} (${each.by})`);
+  const approvals = (receipt.approvals ?? []).map(decisionText);
+  const questions = (receipt.questions ?? []).map((each) => `${each.question ? `${each.question} → ` : ""}${each.answer}${each.by === "user" ? "" : ` (${words.by_policy})`}`);
   const heard = (receipt.heard ?? []).map((each) => `${each.text} (${each.step ? fill(words.heard_step, { step: each.step }) : words.heard})`);
   const background = (receipt.background ?? []).map((each) => (each === "agents_md" ? "AGENTS.md" : each)).join(", ");
   const lines = [...(background ? [fill(words.background, { names: background })] : []), ...approvals, ...questions, ...heard].map((each) => el("div", { dir: "auto" }, each));

@@ -1,5 +1,5 @@
 // The list of conversations: to find, open, rename and delete them.
-import { $, about, button, dialog, el, fill, sign, words } from "/draw.js";
+import { $, about, button, confirm, el, fill, sign, words } from "/draw.js";
 import { ask, get, post, thread as at } from "/server.js";
 import { stateOf } from "/view.js";
 
@@ -81,13 +81,11 @@ export class Threads {
   }
 
   remove(row) {
-    const sure = button(words.delete, async () => {
-      $("dialog").close();
+    confirm(words.delete, words.delete_this, words.delete, async () => {
       try { await ask(at(row.thread_id), { method: "DELETE" }); } catch (error) { return this.failed(error); }
       if (row.thread_id === this.current) this.open(null);
       else this.refresh();
-    }, "bad");
-    dialog(words.delete, el("p", {}, words.delete_this), el("p", { className: "about", dir: "auto" }, titleOf(row)), el("div", { className: "buttons" }, sure));
+    }, el("p", { className: "about", dir: "auto" }, titleOf(row)));
   }
 
   // The row of the thread that is open, if it is in the list.

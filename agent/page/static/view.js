@@ -93,6 +93,7 @@ export class View {
   // --- the talk
 
   goal(text) {
+    this.goalText = text;
     this.part("goal", () => el("div", { className: "user said", dir: "auto" }, text));
   }
 
@@ -238,7 +239,7 @@ export class View {
   }
 
   answered() {
-    for (const name of ["ask", "problem", "stopped"]) this.drop(name);
+    for (const name of ["ask", "problem", "stopped", "again"]) this.drop(name);
     if (this.parts.plan) this.parts.plan.hidden = false;
     this.pending = [];
   }
@@ -269,10 +270,21 @@ export class View {
       this.steps.get(row.id)?.update({ status: row.status, verdicts: row.criteria, reason: row.reason, result: row.result });
     }
     if (stopped) return this.stopped(words.stopped);
+    for (const [, note] of this.told.splice(0)) note.textContent = words.too_late;
     if (run?.answer) this.answer().write(run.answer);
     if (!run?.receipt) return;
     this.part("receipt", () => receiptNode(run.receipt, run, this.observe));
+    this.offerAgain(run);
     if (run.receipt.changed) this.offerUndo();
+  }
+
+  // What a person does with an answer that is not what they wanted: ask once more, or word the request differently.
+  offerAgain(run) {
+    const goal = this.goalText ?? run.goal;
+    if (!goal) return;
+    this.drop("again");
+    this.part("again", () => el("div", { className: "under again" },
+      button(words.try_again, () => this.acts.request(goal), "plain"), button(words.edit_request, () => this.acts.write(goal), "plain")));
   }
 
   // --- the way back from what a run changed: beside each change, and for all of them in the receipt
@@ -338,9 +350,9 @@ export class View {
   drawMeter() {
     const tokens = this.amount("input_tokens") + this.amount("output_tokens");
     const shown = [];
-    for (const key of ["rounds", "tool_calls"]) {
+    for (const [key, word] of [["rounds", "turns"], ["tool_calls", "tool_calls"]]) {
       const { spent = 0, limit } = this.meter.get(key) ?? {};
-      const text = `${spent}${limit ? `/${limit}` : ""} ${name(key, limit ? 2 : spent)}`;
+      const text = `${spent}${limit ? `/${limit}` : ""} ${name(word, limit ? 2 : spent)}`;
       if (spent || limit) shown.push(meterPart(text, spent, limit, key));
     }
     if (tokens) shown.push(meterPart(`${tokens >= 1000 ? `${(tokens / 1000).toFixed(1)}k` : tokens} ${name("tokens", tokens)}`));

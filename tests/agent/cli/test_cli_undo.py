@@ -31,7 +31,7 @@ def test_undo_at_the_terminal(shell: Shell) -> None:
     assert done.stdout.splitlines() == ["put back      s1.2  sub/b.txt → b.txt", "put back      s1.1  a.txt"]
     assert sorted(each.name for each in shell.work.iterdir()) == ["a.txt", "b.txt", "c.txt"]
     assert (shell.work / "a.txt").read_text() == "a.txt"
-    assert "Undone after the run: b.txt, a.txt" in shell("show", thread).stdout
+    assert "Put back after the run: b.txt, a.txt" in shell("show", thread).stdout
     again = shell("undo", thread)
     assert again.exit_code == Exit.COMPLETED
     assert again.stdout.count("nothing to do") == 2

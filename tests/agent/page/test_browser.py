@@ -5,6 +5,7 @@ With `SCREENSHOTS=folder` it leaves the pictures of docs/ there.
 
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -41,7 +42,7 @@ async def test_the_demo_from_goal_to_evidence(tmp_path: Path, size: dict[str, in
         await tab.wait_for_selector(".receipt")
         assert await tab.locator(".step.done").count() == 3
         assert "West: 939.00" in await tab.inner_text(".answer")
-        assert "8/200 rounds" in await tab.inner_text("#meter")
+        assert "8/200 turns" in await tab.inner_text("#meter")
         call_row = tab.locator(".call", has_text="write_file")
         assert await call_row.get_attribute("open") is None
         await tab.locator(".step", has_text="Write the results").locator("summary").first.click()
@@ -172,3 +173,89 @@ async def test_threads_are_listed_and_opened_again() -> None:
         await tab.wait_for_selector("text=Eight.")
         assert await tab.locator(".user").all_inner_texts() == ["two and two", "and twice that"]
         assert "Four." in await tab.inner_text("#log")
+
+
+async def test_what_ends_a_run_is_asked_about_and_reads_well() -> None:
+    """Q29: ending a run takes a second press, its red button can be read, and a plan is approved by three Tabs."""
+    plan = [{**READ, "content": f"Read {n}"} for n in range(6)]
+    async with served(agent(triage=[submit_plan(plan)])) as page, browser(page) as tab:
+        await say(tab, "read it")
+        await tab.wait_for_selector(".card.ask")
+        reached = await tab.evaluate(
+            "[...document.querySelectorAll('.card.ask :is(button, textarea, input, summary)')]"
+            ".filter((each) => each.tabIndex >= 0 && each.checkVisibility()).map((each) => each.textContent)"
+        )
+        assert reached == ["Run it", "Ask for changes", "Edit", "Edit as text", "End the run"]
+        await tab.click("text=End the run")
+        assert await tab.locator(".receipt").count() == 0, "one press ends nothing"
+        assert await contrast(tab, "dialog button.bad") >= 4.5
+        await tab.click("dialog button.bad")
+        await tab.wait_for_selector(".outcome.cancelled")
+
+
+async def test_the_arguments_of_a_call_are_edited_one_by_one() -> None:
+    """Q29: a text keeps its line breaks, a number is a number, and what is no value is said beside its field."""
+    made: list[tuple[str, int, bool]] = []
+
+    def keep(text: str, copies: int = 1, loud: bool = False) -> str:
+        """Keep a text."""
+        made.append((text, copies, loud))
+        return "kept"
+
+    plan = submit_plan([{"content": "Keep it", "done_when": ["kept"], "tools": ["keep"]}])
+    execute = [call("keep", text="one\ntwo", copies=2, loud=False), finish_step("kept", ("s1.1", "kept"))]
+    model = ScriptedModel(roles={"triage": [plan], "execute": execute})
+    asking = Agent(model, [keep], storage="memory:", settings={"approvals": "each"})
+    async with served(asking) as page, browser(page, size=PHONE) as tab:
+        await say(tab, "keep it")
+        await tab.click("text=Run it")
+        await tab.click("text=Edit the arguments")
+        assert await tab.input_value("#argument-text") == "one\ntwo"
+        await tab.fill("#argument-text", "one\n“two”")
+        await tab.fill("#argument-copies", "three")
+        await tab.click("text=Run this call")
+        await playwright.expect(tab.locator(".field .wrong:not([hidden])")).to_have_count(1)
+        await tab.fill("#argument-copies", "3")
+        await tab.locator(".field", has_text="loud").locator("input").check()
+        await tab.click("text=Run this call")
+        await tab.wait_for_selector(".receipt")
+    assert made == [("one\n“two”", 3, True)]
+
+
+async def test_long_options_fit_a_phone_and_a_request_is_made_once_more() -> None:
+    """Q29: no button is cut off; an ended request is asked again, or put into the box to be changed."""
+    options = ["Send it to the colleague who asked for it in the meeting last Thursday", "x" * 80]
+    triage = [ask_user("Where to?", options), answer("**Sent**."), answer("Sent once more.")]
+    async with served(agent(triage=triage)) as page, browser(page, size=PHONE) as tab:
+        await say(tab, "send it")
+        await tab.wait_for_selector(".card.ask .options button")
+        cut = await tab.evaluate(
+            "[...document.querySelectorAll('.card.ask button')].filter((each) => each.scrollWidth > each.clientWidth ||"
+            " each.getBoundingClientRect().right > innerWidth).map((each) => each.textContent)"
+        )
+        assert cut == []
+        await tab.locator(".card.ask .options button").first.click()
+        await tab.click("text=Change the request")
+        assert await tab.input_value("#text") == "send it"
+        await tab.click("text=Try again")
+        await tab.wait_for_selector("text=Sent once more.")
+        assert await tab.locator(".user", has_text="send it").count() == 2
+
+
+async def contrast(tab: Any, selector: str) -> float:
+    """Return the contrast of an element's text to its background, as WCAG computes it."""
+    return float(
+        await tab.locator(selector).evaluate(
+            """(node) => {
+              const parts = (color) => color.match(/[\\d.]+/g).slice(0, 3).map(Number);
+              const light = (color) => {
+                const [r, g, b] = parts(color).map((each) => each / 255)
+                  .map((each) => (each <= 0.04045 ? each / 12.92 : ((each + 0.055) / 1.055) ** 2.4));
+                return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+              };
+              const { color, backgroundColor } = getComputedStyle(node);
+              const [most, least] = [light(color), light(backgroundColor)].sort((a, b) => b - a);
+              return (most + 0.05) / (least + 0.05);
+            }"""
+        )
+    )

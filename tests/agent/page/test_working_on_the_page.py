@@ -68,7 +68,7 @@ async def test_a_refused_edit_keeps_what_was_edited() -> None:
         await tab.click("text=Run it as edited")
         await tab.wait_for_selector(".receipt")
         assert await tab.inner_text(".step .what") == "Read it all"
-        assert "2/7 rounds" in await tab.inner_text("#meter")
+        assert "2/7 turns" in await tab.inner_text("#meter")
         await tab.click(".receipt > summary")
         assert "the number is named" in await tab.inner_text(".receipt")
 
@@ -365,7 +365,7 @@ async def test_a_restart_leaves_open_tabs_alone(tmp_path: Path) -> None:
 
 
 async def test_changes_are_undone_where_they_stand(tmp_path: Path) -> None:
-    """0071: “Undo” beside a change says what comes back; one that changed since is named; another tab sees it."""
+    """0071: “Put back” beside a change says what comes back; one that changed since is named; another tab sees it."""
     (tmp_path / "a.txt").write_text("one\n")
     (tmp_path / "b.txt").write_text("two\n")
     plan = submit_plan([{"content": "Rewrite them", "done_when": ["rewritten"], "tools": ["write_file"]}])
@@ -386,18 +386,18 @@ async def test_changes_are_undone_where_they_stand(tmp_path: Path) -> None:
         await tab.locator(".step summary").first.click()
         rows = tab.locator(".call")
         await rows.nth(0).locator("summary").click()
-        await rows.nth(0).get_by_role("button", name="Undo").click()
-        await playwright.expect(tab.locator("dialog .criterion")).to_have_text("can come backa.txt")
+        await rows.nth(0).get_by_role("button", name="Put back", exact=True).click()
+        await playwright.expect(tab.locator("dialog .criterion")).to_have_text("can be put backa.txt")
         await picture(tab, "undo-dialog")
-        await tab.locator("dialog").get_by_role("button", name="Undo").click()
-        await playwright.expect(rows.nth(0).get_by_text("Undone")).to_be_visible()
+        await tab.locator("dialog").get_by_role("button", name="Put back", exact=True).click()
+        await playwright.expect(rows.nth(0).get_by_text("Was put back")).to_be_visible()
         assert (tmp_path / "a.txt").read_text() == "one\n"
-        await playwright.expect(tab.locator(".answer")).to_contain_text("Undone after the run: a.txt")
-        await playwright.expect(other.locator(".answer")).to_contain_text("Undone after the run: a.txt")
+        await playwright.expect(tab.locator(".answer")).to_contain_text("Put back after the run: a.txt")
+        await playwright.expect(other.locator(".answer")).to_contain_text("Put back after the run: a.txt")
         (tmp_path / "b.txt").write_text("mine\n")
         await tab.click(".receipt > summary")
         await picture(tab, "undo-receipt")
-        await tab.get_by_role("button", name="Undo all changes").click()
+        await tab.get_by_role("button", name="Put back all changes").click()
         await playwright.expect(tab.locator("dialog .refused")).to_have_text("changed sinceb.txt")
         assert await tab.locator("dialog .buttons button").count() == 0
         assert await axe(tab) == []

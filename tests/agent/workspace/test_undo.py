@@ -107,7 +107,7 @@ async def test_everything_comes_back_in_another_process(work: Path, folder: Path
         undone = await other.get(run.thread_id)
         assert undone.receipt
         assert {row["path"] for row in undone.receipt["undone"]} >= {"gone.csv", "notes", "log.txt"}
-        assert "Undone after the run: papers, papers/plan.md, notes" in undone.answer
+        assert "Put back after the run: papers, papers/plan.md, notes" in undone.answer
         assert undone.status == "completed"
         # Twice is harmless, also after somebody worked on.
         (work / "log.txt").write_text("mine\n")
