@@ -122,9 +122,14 @@ class HeldThread:
 
 
 @asynccontextmanager
-async def hold(storage: Storage, graph: Compiled, thread_id: str) -> AsyncIterator[HeldThread]:
-    """Hold a thread; settle it first, and again if the task is cancelled. Raises ThreadBusy."""
-    async with storage.session(thread_id) as (saver, store):
+async def hold(
+    storage: Storage, graph: Compiled, thread_id: str, *, working: bool = False
+) -> AsyncIterator[HeldThread]:
+    """Hold a thread; settle it first, and again if the task is cancelled. `working`: a run works on it.
+
+    Raises ThreadBusy.
+    """
+    async with storage.session(thread_id, working=working) as (saver, store):
         own = on_saver(graph, saver, store)
         row = await settle(own, store, thread_id)
         try:
@@ -333,7 +338,7 @@ class Runner:
         self.prepare(request.settings)
         request = await self._fill(request)
         try:
-            async with hold(self.storage, self.graph, session.thread_id) as held:
+            async with hold(self.storage, self.graph, session.thread_id, working=True) as held:
                 snapshot = None if last_turn(held.row) and not request.id else await held.read()
                 if snapshot and is_delivered(request.id, held.row, snapshot.values):
                     return self._make_run(held.thread_id, held.row, snapshot)
@@ -446,7 +451,7 @@ class Runner:
         """Hold a thread; the error for one that another worker holds says what to do with an answer."""
         advice = WAIT_FOR_IT if given.answer is MISSING else ANSWER_LATER
         try:
-            async with hold(self.storage, self.graph, thread_id) as held:
+            async with hold(self.storage, self.graph, thread_id, working=True) as held:
                 advice = ""
                 yield held
         except ThreadBusy as error:
@@ -479,7 +484,7 @@ class Runner:
 
     async def run_submitted(self, session: Session) -> Run:
         """Carry out what was submitted for the session's thread; if nothing is left of it, continue the thread."""
-        async with hold(self.storage, self.graph, session.thread_id) as held:
+        async with hold(self.storage, self.graph, session.thread_id, working=True) as held:
             return await self._carry(held, session, await held.read())
 
     async def _carry(
@@ -523,7 +528,7 @@ class Runner:
 
     async def audit(self, session: Session, given: SettingsLike) -> Run:
         """Let a judge audit the session's thread. Raises ThreadWaiting while it is not finished."""
-        async with hold(self.storage, self.graph, session.thread_id) as held:
+        async with hold(self.storage, self.graph, session.thread_id, working=True) as held:
             thread_id, snapshot = held.thread_id, await held.read()
             self._check_free(held, snapshot, restart=False)
             values = require_thread(thread_id, snapshot).values

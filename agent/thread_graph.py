@@ -121,7 +121,7 @@ class ThreadGraph(CompiledStateGraph[Any, Settings, Any, Any]):
         self, thread: str, input: Any, config: RunnableConfig | None, options: Mapping[str, Any]
     ) -> AsyncIterator[tuple[Any, RunnableConfig | None, dict[str, Any], SaverAndStore]]:
         """Hold the thread; yield the checked input, its configuration and options, and what to save it in."""
-        async with hold(self.storage, self.plain, thread) as held:
+        async with hold(self.storage, self.plain, thread, working=True) as held:
             where = merge_configs(self.config, config)
             travels = bool(where["configurable"].get("checkpoint_id"))
             snapshot = await held.graph.aget_state(where)

@@ -53,7 +53,7 @@ class MemoryDatabase:
         self._held: set[str] = set()
 
     @asynccontextmanager
-    async def open(self, thread_id: str | None, *, writes: bool) -> AsyncIterator[SaverAndRows]:
+    async def open(self, thread_id: str | None, *, writes: bool, working: bool = False) -> AsyncIterator[SaverAndRows]:
         if thread_id is None:
             yield self._saver, self._store
             return

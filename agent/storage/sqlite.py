@@ -480,7 +480,7 @@ class SqliteDatabase:
         self.next_version: Callable[[Any], Any] = unique_version if cipher else counted_version
 
     @asynccontextmanager
-    async def open(self, thread_id: str | None, *, writes: bool) -> AsyncIterator[SaverAndRows]:
+    async def open(self, thread_id: str | None, *, writes: bool, working: bool = False) -> AsyncIterator[SaverAndRows]:
         async with AsyncExitStack() as stack:
             file = await self._prepare(stack)
             if thread_id is not None:

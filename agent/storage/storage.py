@@ -68,12 +68,13 @@ class Database(Protocol):
 
     display: str
     at_once: int
-    """The most sessions that a process can have open at once."""
+    """The most runs that can be at work at once in a process."""
 
-    def open(self, thread_id: str | None, *, writes: bool) -> AbstractAsyncContextManager[SaverAndRows]:
+    def open(self, thread_id: str | None, *, writes: bool, working: bool) -> AbstractAsyncContextManager[SaverAndRows]:
         """Open a session that closes at the end: under the lock of a given thread, read-only without `writes`.
 
-        Raises ThreadBusy at once if somebody else holds the lock.
+        `working`: for as long as a run works; these wait for their turn, and all others for a finite time. Raises
+        ThreadBusy at once if somebody else holds the lock, and StorageError if the database has no room for it.
         """
         ...
 
@@ -135,18 +136,21 @@ class Storage:
         return self._database.display
 
     @asynccontextmanager
-    async def session(self, thread_id: str, *, patience: float = 0.0) -> AsyncIterator[SaverAndStore]:
+    async def session(
+        self, thread_id: str, *, patience: float = 0.0, working: bool = False
+    ) -> AsyncIterator[SaverAndStore]:
         """Open `(checkpointer, store)` to work on one thread exclusively. The lock dies with its holder.
 
-        Raises ThreadBusy if another worker anywhere holds it (at once, or after `patience` seconds); StorageError if
-        the database cannot be used; ConfigError for the thread id.
+        `working`: a run works on it, for as long as it takes; there are `at_once` of these, and more wait. Raises
+        ThreadBusy if another worker anywhere holds the lock (at once, or after `patience` seconds); StorageError if the
+        database cannot be used; ConfigError for the thread id.
         """
         check_thread_id(thread_id)
         deadline = monotonic() + patience
         async with AsyncExitStack() as stack:
             while True:
                 try:
-                    opened = await stack.enter_async_context(self._open(thread_id, writes=True))
+                    opened = await stack.enter_async_context(self._open(thread_id, writes=True, working=working))
                     break
                 except ThreadBusy:
                     if monotonic() >= deadline:
@@ -191,7 +195,7 @@ class Storage:
 
     @property
     def at_once(self) -> int:
-        """Return how many sessions a process can have open at once; more wait."""
+        """Return how many runs can be at work at once in a process; more wait."""
         return self._database.at_once
 
     def next_version(self, current: Any) -> Any:
@@ -214,8 +218,11 @@ class Storage:
         return busy
 
     @asynccontextmanager
-    async def _open(self, thread_id: str | None, *, writes: bool) -> AsyncIterator[SaverAndStore]:
-        async with self._translate_errors(), self._database.open(thread_id, writes=writes) as (checkpointer, store):
+    async def _open(
+        self, thread_id: str | None, *, writes: bool, working: bool = False
+    ) -> AsyncIterator[SaverAndStore]:
+        opened = self._database.open(thread_id, writes=writes, working=working)
+        async with self._translate_errors(), opened as (checkpointer, store):
             if self._cipher is not None:
                 checkpointer = SealedSaver(checkpointer, self._cipher)
             yield checkpointer, ThreadStore(store, self._cipher)

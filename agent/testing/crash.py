@@ -159,13 +159,13 @@ class CrashingDatabase:
         self._crash = crash
 
     @asynccontextmanager
-    async def open(self, thread_id: str | None, *, writes: bool) -> AsyncIterator[SaverAndRows]:
+    async def open(self, thread_id: str | None, *, writes: bool, working: bool) -> AsyncIterator[SaverAndRows]:
         if not writes:
-            async with self._inner.open(thread_id, writes=False) as opened:
+            async with self._inner.open(thread_id, writes=False, working=working) as opened:
                 yield opened
             return
         self._crash.reach("open")
-        async with self._inner.open(thread_id, writes=True) as (saver, store):
+        async with self._inner.open(thread_id, writes=True, working=working) as (saver, store):
             yield crashing_saver(saver, self._crash), CrashingStore(store, self._crash)
             self._crash.reach("close")
 

@@ -5,9 +5,10 @@ import logging
 import random
 import re
 import select
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
 from contextvars import Context, ContextVar
+from dataclasses import dataclass
 from functools import lru_cache
 from itertools import count
 from typing import Any, Self
@@ -16,15 +17,18 @@ from weakref import WeakKeyDictionary, WeakSet, finalize
 import psycopg
 from psycopg.conninfo import make_conninfo
 from psycopg.rows import DictRow, dict_row
-from psycopg_pool import AsyncConnectionPool, PoolClosed
+from psycopg_pool import AsyncConnectionPool, PoolClosed, PoolTimeout
 
 from donewhen.agent.storage.storage import lock_holders, wait_unnotified
+from donewhen.state.errors import StorageError
 
 # Without a handler Python prints each connection that was lost on stderr, where the command draws.
 logging.getLogger("psycopg.pool").addHandler(logging.NullHandler())
 
 SESSIONS, LOOKS = 16, 4
-"""The most connections in each event loop: for sessions, and for everything else."""
+"""The most connections in each event loop: for runs at work, and for everything else."""
+LOOK_PATIENCE = 60.0
+"""Seconds in which at least one of those for everything else comes back, or there is an error. Runs wait their turn."""
 FULL_PATIENCE = 60.0
 """Seconds to wait for a free connection of the server."""
 IDLE = 10.0
@@ -104,19 +108,23 @@ class PgConnection(psycopg.AsyncConnection[DictRow]):
             yield
 
 
-_holding: ContextVar[bool] = ContextVar("donewhen_holding", default=False)
-"""True inside an open session, as in a tool that starts a run; it must not wait for itself."""
+@dataclass
+class _Hand:
+    """A connection that somebody has in hand, in the context of their task."""
+
+    connection: PgConnection
+    conninfo: str
+    owner: asyncio.Task[Any] | None
+    working: bool
+    """True if it is one of those for runs at work: then those for everything else may still be asked for."""
+    shared: bool
+    """True if its owner uses it for whatever they ask for next; false under a lock."""
+    open: bool = True
 
 
-@contextmanager
-def mark_session(session: bool) -> Iterator[None]:
-    """Mark connections opened meanwhile as opened inside a session, if this is one."""
-    before = _holding.get()
-    _holding.set(before or session)
-    try:
-        yield
-    finally:
-        _holding.set(before)
+_in_hand: ContextVar[_Hand | None] = ContextVar("donewhen_in_hand", default=None)
+"""The innermost one. Who has a connection never waits for one that somebody with the same wish may have: that would be
+a circle. They get the same again, or one beside the pools."""
 
 
 class _Pools:
@@ -128,6 +136,8 @@ class _Pools:
     def __init__(self, conninfo: str) -> None:
         self.users = set[object]()
         self.closing = asyncio.Event()
+        self.lent = asyncio.get_running_loop().time()
+        """When the last connection for look-ups was lent, on the clock of the loop."""
         self._connections = WeakSet[PgConnection]()
         self._opened: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.sessions, self.looks = (
@@ -181,26 +191,54 @@ _pools: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[str, _Pools]] = WeakKe
 
 
 class Connections:
-    """At most 16 connections for sessions and 4 for everything else per event loop; others wait their turn."""
+    """At most 16 connections for runs at work and 4 for everything else per event loop; others wait their turn."""
 
-    def __init__(self, options: dict[str, Any]) -> None:
+    def __init__(self, options: dict[str, Any], display: str) -> None:
         self._conninfo = make_conninfo(**options)
+        self._display = display
         self._user = object()
 
     @asynccontextmanager
-    async def borrow(self, *, session: bool) -> AsyncIterator[PgConnection]:
-        """Lend a pool's connection, in turn."""
-        if _holding.get():
-            async with self.connect_beside() as connection:
+    async def borrow(self, *, working: bool = False, locks: bool = False) -> AsyncIterator[PgConnection]:
+        """Lend a connection: the one that its task has in hand already, one of a pool, in turn, or one beside them.
+
+        `working`: one of those for runs at work. `locks`: a lock is held on it, so nobody shares it. Raises
+        StorageError if none is free for too long.
+        """
+        before, task = _in_hand.get(), asyncio.current_task()
+        if before is not None and not before.open:
+            before = None
+        async with AsyncExitStack() as stack:
+            if before and before.shared and before.owner is task and before.conninfo == self._conninfo:
+                stack.push_async_callback(_hand_back_as_it_was(before.connection))
+                connection, working = before.connection, before.working
+            elif before and (working or not before.working):
+                connection = await stack.enter_async_context(self.connect_beside())
+            else:
+                connection = await stack.enter_async_context(self._lend(working))
+            hand = _Hand(connection, self._conninfo, task, working, shared=not locks)
+            _in_hand.set(hand)
+            try:
                 yield connection
-            return
-        pool, connection = await self._take(session)
+            finally:
+                hand.open = False
+                _in_hand.set(before)
+
+    @asynccontextmanager
+    async def _lend(self, working: bool) -> AsyncIterator[PgConnection]:
+        pool, connection = await self._take(working)
         connection.used = True
         try:
             yield connection
         finally:
             connection.used = False
             await pool.putconn(connection)
+
+    def all_at_work(self) -> bool:
+        """Return whether a run would have to wait for its turn."""
+        pools = _pools.get(asyncio.get_running_loop(), {}).get(self._conninfo)
+        figures = pools.sessions.get_stats() if pools else {}
+        return figures.get("pool_size", 0) - figures.get("pool_available", 0) >= SESSIONS
 
     @asynccontextmanager
     async def connect_beside(self) -> AsyncIterator[PgConnection]:
@@ -217,15 +255,25 @@ class Connections:
             pools.leave(self._user)
             await pools.wait_closed()
 
-    async def _take(self, session: bool) -> tuple[AsyncConnectionPool[PgConnection], PgConnection]:
+    async def _take(self, working: bool) -> tuple[AsyncConnectionPool[PgConnection], PgConnection]:
+        clock = asyncio.get_running_loop().time
         while True:
             pools = await self._open_pools()
-            pool = pools.sessions if session else pools.looks
+            pool, patience = (pools.sessions, _ENDLESS) if working else (pools.looks, LOOK_PATIENCE)
             try:
-                while _has_ended(connection := await pool.getconn(_ENDLESS)):
+                while _has_ended(connection := await pool.getconn(patience)):
                     await connection.close()
                     await pool.putconn(connection)
+                if not working:
+                    pools.lent = clock()
                 return pool, connection
+            except PoolTimeout:
+                if clock() - pools.lent < patience:
+                    continue  # it is a long line, and it moves
+                raise StorageError(
+                    f"{self._display} cannot be used now: none of the {LOOKS} connections of this process for look-ups"
+                    f" came free for {patience:g} seconds; look again later, or in another process"
+                ) from None
             except PoolClosed:  # by whoever closed it, or because no connection could be made: this one says why
                 async with self.connect_beside():
                     pass
@@ -240,6 +288,19 @@ class Connections:
             pools.users.add(self._user)
             finalize(self, _leave_soon, loop, pools, self._user).atexit = False
         return await pools.wait_open()
+
+
+def _hand_back_as_it_was(connection: PgConnection) -> Callable[[], Awaitable[None]]:
+    """Return what makes a connection again what it is now to whoever shares it."""
+    read_only, saver = connection.read_only, connection.store and connection.store.saver
+
+    async def restore() -> None:
+        if not connection.closed:
+            await connection.set_read_only(read_only)
+        if connection.store:
+            connection.store.saver = saver
+
+    return restore
 
 
 def _leave_soon(loop: asyncio.AbstractEventLoop, pools: _Pools, user: object) -> None:

@@ -14,7 +14,6 @@ from donewhen.agent.storage.postgres.connections import (
     SESSIONS,
     Connections,
     PgConnection,
-    mark_session,
     wait_for_notice,
 )
 from donewhen.agent.storage.postgres.locks import TABLE as LEASES
@@ -49,7 +48,7 @@ _DEFAULTS: dict[str, Any] = {
 class PostgresDatabase:
     """One connection per session for saver and store, so that a worker that lost the lock cannot write (a fence).
 
-    At most 16 sessions are open at once in a process, and 4 connections for all else; others wait for their turn.
+    At most 16 runs are at work at once in a process, and 4 connections serve all else; others wait for their turn.
     Behind a pooler in transaction mode (PgBouncer, Supabase, Neon, RDS Proxy) each write renews a lease instead, and
     nothing is left in a session that may be somebody else's next: docs/operations.md says what that costs.
     """
@@ -63,19 +62,22 @@ class PostgresDatabase:
             self._options: dict[str, Any] = _DEFAULTS | conninfo_to_dict(url)
         except psycopg.ProgrammingError as error:
             raise ConfigError(f"storage {display!r} is not a PostgreSQL URL") from error
-        self._connections = Connections(self._options)
+        self._connections = Connections(self._options, display)
 
     @asynccontextmanager
-    async def open(self, thread_id: str | None, *, writes: bool) -> AsyncIterator[SaverAndRows]:
-        session = thread_id is not None
+    async def open(self, thread_id: str | None, *, writes: bool, working: bool) -> AsyncIterator[SaverAndRows]:
+        busy = f"thread {thread_id!r} is being worked on by another worker"
+        if working and thread_id and self._connections.all_at_work() and not await self.find_free([thread_id]):
+            raise ThreadBusy(busy)  # it would be said when there is a turn
         async with AsyncExitStack() as stack:
-            connection = await stack.enter_async_context(self._connections.borrow(session=session))
+            lent = self._connections.borrow(working=working, locks=thread_id is not None)
+            connection = await stack.enter_async_context(lent)
             store = await self._prepare(connection)
             if thread_id is not None and not await stack.enter_async_context(
                 hold(connection, lock_key(thread_id), store.lock)
             ):
-                raise ThreadBusy(f"thread {thread_id!r} is being worked on by another worker")
-            yield await stack.enter_async_context(self._open_session(connection, store, writes=writes, session=session))
+                raise ThreadBusy(busy)
+            yield await stack.enter_async_context(self._open_session(connection, store, writes=writes))
 
     @asynccontextmanager
     async def listen(self) -> AsyncIterator[tuple[SaverAndRows, WaitForWork]]:
@@ -88,29 +90,28 @@ class PostgresDatabase:
                 noticed = asyncio.Event()  # by what is said while a query is answered, which nothing else tells
                 connection.add_notify_handler(lambda _: noticed.set())
                 wait_for_work = partial(wait_for_notice, connection, noticed)
-            async with self._open_session(connection, store, writes=False, session=False) as opened:
+            async with self._open_session(connection, store, writes=False) as opened:
                 yield opened, wait_for_work
 
     @asynccontextmanager
     async def _open_session(
-        self, connection: PgConnection, store: SessionStore, *, writes: bool, session: bool
+        self, connection: PgConnection, store: SessionStore, *, writes: bool
     ) -> AsyncIterator[SaverAndRows]:
         await connection.set_read_only(None if writes else True)
         saver = SessionSaver(store)
         try:
-            with mark_session(session):
-                yield saver, store
+            yield saver, store
         finally:
             await saver.writes.flush()
 
     async def find_free(self, thread_ids: Sequence[str]) -> list[str]:
-        async with self._connections.borrow(session=False) as connection:
+        async with self._connections.borrow() as connection:
             await self._prepare(connection)
             free = await find_free(connection, [lock_key(each) for each in thread_ids])
             return [thread_id for thread_id in thread_ids if lock_key(thread_id) in free]
 
     async def delete(self, thread_ids: Sequence[str]) -> list[str]:
-        async with self._connections.borrow(session=False) as connection:
+        async with self._connections.borrow() as connection:
             await self._prepare(connection)
             await connection.set_read_only(None)
             async with connection.transaction():

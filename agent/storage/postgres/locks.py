@@ -100,7 +100,7 @@ async def _unlock(connection: "PgConnection", key: int) -> None:
 
 @asynccontextmanager
 async def _hold_lease(connection: "PgConnection", key: int, turn: asyncio.Lock) -> AsyncIterator[bool]:
-    lease, beats = Lease(key), None
+    lease, beats, before = Lease(key), None, connection.renew_lease
     try:
         held = bool(await _one(connection, _TAKE, lease.holder, [key]))
         held = held and not await _one(
@@ -111,7 +111,7 @@ async def _hold_lease(connection: "PgConnection", key: int, turn: asyncio.Lock) 
             connection.renew_lease = lease.renew
         yield held
     finally:
-        connection.renew_lease = None
+        connection.renew_lease = before
         if beats:
             beats.cancel()
             await asyncio.wait({beats})
