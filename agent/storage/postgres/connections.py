@@ -18,6 +18,7 @@ import psycopg
 from psycopg.conninfo import make_conninfo
 from psycopg.rows import DictRow, dict_row
 from psycopg_pool import AsyncConnectionPool, PoolClosed, PoolTimeout
+from typing_extensions import override
 
 from donewhen.agent.storage.storage import lock_holders, wait_unnotified
 from donewhen.state.errors import StorageError
@@ -34,6 +35,7 @@ FULL_PATIENCE = 60.0
 IDLE = 10.0
 """Seconds after which unused connections are closed, one after the other."""
 _ENDLESS = 1e9
+_ABOUT = "SELECT pg_backend_pid() AS pid, current_setting('default_transaction_isolation') AS isolation"
 
 
 class _Cursor(psycopg.AsyncRawCursor[DictRow]):
@@ -57,6 +59,8 @@ class PgConnection(psycopg.AsyncConnection[DictRow]):
     """True behind a pooler: each transaction may use another server session, so nothing may be left in a session, and
     session locks are useless.
     """
+    apart = False
+    """True if each statement needs a transaction of its own, because the server's default isolation is not ours."""
     renew_lease: "Callable[[PgConnection], Awaitable[None]] | None" = None
     """Extends the lease that writes require."""
     used = False
@@ -85,21 +89,33 @@ class PgConnection(psycopg.AsyncConnection[DictRow]):
                     raise
             await asyncio.sleep(random.uniform(0.05, 0.5))
         try:
-            row = await (await connection.execute("SELECT pg_backend_pid() AS pid")).fetchone()
+            await connection.set_isolation_level(psycopg.IsolationLevel.READ_COMMITTED)
+            row = await (await connection.execute(_ABOUT)).fetchone() or {}
+            # A server tells its clients the id of the process that serves them; a pooler tells its own clients its own.
+            connection.pooled = row.get("pid") != connection.info.backend_pid
+            other = row.get("isolation") != "read committed"
+            if not connection.pooled:
+                connection.prepare_threshold = 0
+            if other and not connection.pooled:
+                await connection.execute("SET default_transaction_isolation TO 'read committed'")
+            connection.apart = other and connection.pooled
         except BaseException:
             await connection.close()
             raise
-        # A server tells its clients the id of the process that serves them; a pooler tells its own clients its own.
-        connection.pooled = row is None or row["pid"] != connection.info.backend_pid
-        if not connection.pooled:
-            connection.prepare_threshold = 0
         lock_holders.add(connection)
         return connection
+
+    @override
+    async def execute(self, *given: Any, **options: Any) -> psycopg.AsyncCursor[DictRow]:
+        if not self.apart or self.info.transaction_status is not psycopg.pq.TransactionStatus.IDLE:
+            return await super().execute(*given, **options)
+        async with self.transaction():
+            return await super().execute(*given, **options)
 
     @asynccontextmanager
     async def operation(self) -> AsyncIterator[None]:
         """Run one operation: in a transaction if it may only read, or may write only under a lease."""
-        if self.renew_lease is None and not self.read_only:
+        if self.renew_lease is None and not self.read_only and not self.apart:
             yield
             return
         async with self.transaction():

@@ -157,34 +157,30 @@ class PostgresDatabase:
         return store
 
     async def _set_up(self, connection: PgConnection, saver: SessionSaver, store: SessionStore) -> None:
-        """Create the tables under an exclusive transaction lock, which works behind a pooler too.
+        """Make or change the tables in one transaction, under a lock that works behind a pooler too.
 
-        The simple protocol is used, because its statements leave no snapshot for which concurrent indexes would
-        wait.
+        Nothing waits long for what others hold: with old snapshots or in their transactions. Raises StorageError.
         """
-        deadline = asyncio.get_running_loop().time() + _PATIENCE
-        locking = f"SELECT pg_try_advisory_xact_lock({lock_key(chr(0) + 'set up')}) AS held".encode()
-        async with self._connections.connect_beside() as holder:
-            while await self._missing_marks(connection):
-                async with holder.transaction():
-                    row = await (await holder.execute(locking, prepare=False)).fetchone()
-                    if row and row["held"]:
-                        await self._make_tables(connection, saver, store)
-                        return
-                if asyncio.get_running_loop().time() > deadline:
-                    raise StorageError(f"{self.display} is locked: another process is setting it up")
-                await asyncio.sleep(0.02)
+        waits_for = "another process is setting it up"
+        try:
+            async with connection.transaction():
+                await connection.execute(f"SET LOCAL lock_timeout = '{_PATIENCE:g}s'".encode())
+                await connection.execute("SELECT pg_advisory_xact_lock(%s)", (lock_key("\0set up"),))
+                waits_for = ""
+                await self._make_tables(connection, saver, store)
+        except psycopg.errors.LockNotAvailable:
+            waits_for = waits_for or f"its tables have to be changed, and are in use by {await _others(connection)}"
+            raise StorageError(f"{self.display} is locked: {waits_for} (waited {_PATIENCE:g} seconds)") from None
 
     async def _make_tables(self, connection: PgConnection, saver: SessionSaver, store: SessionStore) -> None:
+        await connection.execute("CREATE TABLE IF NOT EXISTS donewhen_meta (name text PRIMARY KEY, value text)")
         await saver.setup()
         await store.setup()
         for statements in migration(await _read_marks(connection), _MIGRATIONS):
-            async with connection.transaction():
-                for statement in statements:
-                    await connection.execute(statement.encode())
+            for statement in statements:
+                await connection.execute(statement.encode())
         for statement in (*TABLE, LEASES):
             await connection.execute(statement.replace(" TEXT", _BY_BYTES).encode())
-        await connection.execute("CREATE TABLE IF NOT EXISTS donewhen_meta (name text PRIMARY KEY, value text)")
         await _write_marks(connection, await self._missing_marks(connection))
 
     async def _missing_marks(self, connection: PgConnection) -> dict[str, str]:
@@ -200,6 +196,18 @@ class PostgresDatabase:
             used=used,
             name=self.display,
         )
+
+
+async def _others(connection: PgConnection) -> str:
+    """Return which other sessions of the database have had a transaction open for long."""
+    query = (
+        "SELECT pid, application_name AS name FROM pg_stat_activity WHERE datname = current_database()"
+        " AND pid <> pg_backend_pid()"
+        f" AND xact_start < clock_timestamp() - interval '{_PATIENCE} s' ORDER BY xact_start"
+    )
+    found = await (await connection.execute(query.encode())).fetchall()
+    named = [f"{row['name'] or 'a client'} (pid {row['pid']})" for row in found[:3]]
+    return f"{', '.join(named) or 'others'}: end that, and start again"
 
 
 async def _read_marks(connection: PgConnection) -> dict[str, str]:

@@ -64,11 +64,18 @@ def _join(parts: tuple[str, ...]) -> bytes:
     return (f"WITH {named} {last}" if before else last).encode()
 
 
+def _in_a_transaction(migrations: Sequence[str]) -> list[str]:
+    """Return LangGraph's migrations without the wait for everybody's old snapshots, among them our own."""
+    return [each.replace(" CONCURRENTLY ", " ") for each in migrations]
+
+
 class SessionSaver(AsyncPostgresSaver):
     """LangGraph's tables and values; a checkpoint and its waiting writes are one statement.
 
     Texts among the channel values are plain JSON, where PostgreSQL accepts no NUL: it becomes U+FFFD.
     """
+
+    MIGRATIONS = _in_a_transaction(AsyncPostgresSaver.MIGRATIONS)
 
     def __init__(self, store: "SessionStore") -> None:
         super().__init__(store.conn, serde=StrictSerializer())
@@ -150,6 +157,7 @@ class SessionSaver(AsyncPostgresSaver):
 class SessionStore(AsyncPostgresStore, RowStore):
     """LangGraph's query for `get` also updates times to live, which a reader may not do, so it is replaced."""
 
+    MIGRATIONS = _in_a_transaction(AsyncPostgresStore.MIGRATIONS)
     saver: SessionSaver
 
     @property

@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 import signal
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import psycopg
 import pytest
 
 from donewhen import Agent, StorageError, ThreadBusy
-from donewhen.agent.storage.postgres import locks
+from donewhen.agent.storage.postgres import database, locks
 from donewhen.agent.storage.table import TABLES
 from donewhen.testing import ScriptedModel, answer, call
 from tests.kit.runs import sending
@@ -90,6 +91,48 @@ async def test_a_database_of_the_version_before_is_migrated_and_older_ones_are_r
     ask(url, "UPDATE donewhen_meta SET value = '1' WHERE name = 'tables'")
     with pytest.raises(StorageError, match="before the first release and cannot be read: use a new database"):
         await storage.check_health()
+
+
+@pytest.mark.parametrize("isolation", ["read committed", "repeatable read", "serializable"])
+@pytest.mark.parametrize("through", [lambda url: url, pooled], ids=["direct", "pooled"])
+async def test_an_empty_database_is_set_up_at_once(isolation: str, through: Callable[[str], str]) -> None:
+    """Q13, R12: whatever its default isolation, while others hold old snapshots, and by several at once; then agents
+    that work side by side do not disturb each other, and no index is missing."""
+    url = fresh_postgres_url()
+    name = str(ask(url, "SELECT current_database()")[0][0])
+    ask(url, f"ALTER DATABASE {name} SET default_transaction_isolation = '{isolation}'")
+    with psycopg.connect(url) as backup:
+        backup.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
+        backup.execute("SELECT 1")
+        agents = [Agent(greeting(), storage=through(url)) for _ in range(2)]
+        async with asyncio.timeout(30), agents[0], agents[1], agents[0].worker(), agents[1].worker():
+            await asyncio.gather(*(agents[n % 2].submit(f"greet {n}", thread_id=f"t{n}") for n in range(6)))
+            for n in range(6):
+                assert [event["type"] async for event, _ in agents[n % 2].watch(f"t{n}")][-1] == "outcome"
+    assert ask(url, "SELECT indexrelid::regclass FROM pg_index WHERE NOT indisvalid") == []
+    indexes = {name for (name,) in ask(url, "SELECT indexname FROM pg_indexes WHERE schemaname = 'public'")}
+    assert {"checkpoints_thread_id_idx", "store_prefix_idx", "donewhen_threads_work"} <= indexes
+
+
+async def test_a_migration_that_others_hold_up_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Q13: tables that have to be changed while somebody reads them are an error that names them, not a wait; nothing
+    is changed by halves, and afterwards it works."""
+    monkeypatch.setattr(database, "_PATIENCE", 0.3)
+    url = fresh_postgres_url()
+    storage = open_storage(url)
+    await storage.check_health()
+    await storage.aclose()
+    ask(url, "ALTER TABLE donewhen_threads DROP COLUMN asked")
+    ask(url, "DROP TABLE donewhen_leases")
+    ask(url, "UPDATE donewhen_meta SET value = '2' WHERE name = 'tables'")
+    with psycopg.connect(url, application_name="nightly backup") as backup:
+        backup.execute("SELECT * FROM donewhen_threads")
+        with pytest.raises(StorageError, match=r"changed, and are in use by nightly backup \(pid \d+\): end that"):
+            await storage.check_health()
+        assert ask(url, "SELECT value FROM donewhen_meta WHERE name = 'tables'") == [("2",)]
+    async with storage.reader() as (_, store):
+        assert await store.threads.find(9) == []
+    await storage.aclose()
 
 
 # A pooler ------------------------------------------------------------------------------------------------------
