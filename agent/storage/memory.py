@@ -37,8 +37,10 @@ class MemoryStore(InMemoryStore, RowStore):
 
     def delete_thread(self, thread_id: str) -> None:
         """Delete a thread's entries and its row."""
-        for namespace in self.list_namespaces(prefix=("donewhen",), suffix=escape_namespace((store_label(thread_id),))):
-            del self._data[namespace]
+        label = escape_namespace((store_label(thread_id),))
+        for namespace in [*self._data]:
+            if namespace[:1] == ("donewhen",) and label in (namespace[2:3], namespace[-1:]):
+                del self._data[namespace]
         self._rows.execute("DELETE FROM donewhen_threads WHERE thread_id = ?", [thread_id])
 
 

@@ -42,7 +42,7 @@ from donewhen.agent.storage.storage import (
     unique_version,
     wait_unnotified,
 )
-from donewhen.agent.storage.store import SQLITE_KINDS, deletion_statements
+from donewhen.agent.storage.store import SQLITE_KINDS, SQLITE_ORDER, deletion_statements
 from donewhen.agent.storage.table import MIGRATIONS, TABLE, RowStore, migration, missing_marks, version_of
 from donewhen.graph.sync import finish
 from donewhen.state.errors import StorageError, ThreadBusy
@@ -642,7 +642,7 @@ def _read_marks(connection: sqlite3.Connection, tables: Sequence[str]) -> dict[s
 
 def _delete(connection: sqlite3.Connection, thread_ids: Sequence[str]) -> None:
     kinds = connection.execute(SQLITE_KINDS).fetchall()
-    for statement, values in deletion_statements(thread_ids, ("checkpoints", "writes"), kinds):
+    for statement, values in deletion_statements(thread_ids, ("checkpoints", "writes"), kinds, SQLITE_ORDER):
         connection.execute(statement, values)
 
 

@@ -38,9 +38,10 @@ _KINDS = (
     " ORDER BY prefix {order} LIMIT 1) FROM found WHERE after IS NOT NULL) SELECT after FROM found"
 )
 """Jumps from kind to kind of `donewhen.kind.thread` in the index; "/" follows all that has a kind and its dot."""
+SQLITE_ORDER, POSTGRES_ORDER = (">", "<"), ("~>~", "~<~")
 _KIND = "rtrim(prefix, replace(prefix, '.', ''))"
-SQLITE_KINDS = _KINDS.format(kind=_KIND, more=">", less="<", order="")
-POSTGRES_KINDS = _KINDS.format(kind=_KIND, more="~>~", less="~<~", order="USING ~<~")
+SQLITE_KINDS = _KINDS.format(kind=_KIND, more=SQLITE_ORDER[0], less=SQLITE_ORDER[1], order="")
+POSTGRES_KINDS = _KINDS.format(kind=_KIND, more=POSTGRES_ORDER[0], less=POSTGRES_ORDER[1], order="USING ~<~")
 
 Namespace = tuple[str, ...]
 Found = TypeVar("Found", bound=Item)
@@ -220,9 +221,12 @@ def _filter_items(items: Sequence[SearchItem], op: SearchOp) -> list[SearchItem]
 
 
 def deletion_statements(
-    thread_ids: Sequence[str], tables: Sequence[str], kinds: Sequence[tuple[str | None]]
+    thread_ids: Sequence[str], tables: Sequence[str], kinds: Sequence[tuple[str | None]], order: tuple[str, str]
 ) -> Iterator[tuple[str, list[str]]]:
-    """Yield the statements that delete threads and their entries in `("donewhen", kind, label(thread_id))`."""
+    """Yield the statements that delete threads and their entries in `("donewhen", kind, label(thread_id))` and below.
+
+    `order` are the operators for more and less by which the index of the prefixes is ordered.
+    """
     if not thread_ids:
         return
     marks = ", ".join("?" * len(thread_ids))
@@ -231,5 +235,8 @@ def deletion_statements(
         if after and after.endswith("/"):
             prefixes = [f"{after[:-1]}.{each}" for each in labels]
             yield f"DELETE FROM store WHERE prefix IN ({marks})", prefixes
+            more, less = order
+            below = " OR ".join([f"(prefix {more} ? AND prefix {less} ?)"] * len(prefixes))
+            yield f"DELETE FROM store WHERE {below}", [f"{prefix}{end}" for prefix in prefixes for end in "./"]
     for table in (*tables, "donewhen_threads"):
         yield f"DELETE FROM {table} WHERE thread_id IN ({marks})", [*thread_ids]

@@ -9,13 +9,18 @@ writes that began without a normal result, unless the error proves that nothing 
 person said had happened; and writes of an attempt that did not end `done`, of another branch of the thread's history,
 or of rounds that a crash lost. Handoffs to an agent never have the same words twice, so every earlier handoff to that
 agent with an unknown outcome counts as equal.
+
+Each write has an entry under its key, and a row under its content. A writer first writes its row and then looks for
+others, so of two writers at the same time each sees the other. A write that succeeded takes the rows of those that
+share its fate out of sight, so a search finds few rows, however often the same was written.
 """
 
 import asyncio
 import hashlib
 import inspect
 import time
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+import uuid
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import takewhile
@@ -24,7 +29,7 @@ from typing import Any, Literal
 from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import BaseTool, StructuredTool
 from langgraph.checkpoint.base import BaseCheckpointSaver
-from langgraph.store.base import BaseStore, GetOp, Item, PutOp
+from langgraph.store.base import BaseStore, GetOp, Item, PutOp, SearchOp
 
 from donewhen.graph.sync import run_in_thread
 from donewhen.graph.tools.call import LIMIT, CallResult, ToolCall, call_tool
@@ -40,8 +45,10 @@ from donewhen.state.values import store_label
 NAMESPACE = ("donewhen", "effects")
 PATIENCE = 5.0
 """Seconds that a call with effects has to end after its run was cancelled."""
-READS, FRESH = 4, 0.5
-"""The most store reads right before a write, and the seconds within which an answer counts as current."""
+LOOKS, FRESH = 4, 0.5
+"""The most looks at the store right before a write, and the seconds within which an answer counts as current."""
+EVERY = 1_000_000_000
+"""A limit that no search reaches; without one, stores return ten items."""
 NAMED_CHARS = 300
 """The most characters per argument when a call with an unknown outcome is named."""
 PAGE = 500
@@ -162,6 +169,20 @@ MakeCall = Callable[[str], Awaitable[CallOutcome]]
 
 
 @dataclass(frozen=True)
+class Row:
+    """The row of a write under its content, which names its entry."""
+
+    content: str
+    """The content key; "" for a write of the list of earlier versions."""
+    id: str
+    """The row's own key. Two writers of one call have two rows."""
+    key: str
+    """The key of the entry."""
+    turn: int = 0
+    """The request of the thread."""
+
+
+@dataclass(frozen=True)
 class EffectLog:
     """The stored effects of one thread."""
 
@@ -179,7 +200,7 @@ class EffectLog:
 
     @property
     def namespace(self) -> tuple[str, ...]:
-        """The namespace of the thread's entries."""
+        """The namespace of the thread's entries; rows are below it, by content."""
         return (*NAMESPACE, store_label(self.thread_id))
 
     async def read(self, *keys: str) -> list[Json | None]:
@@ -189,32 +210,89 @@ class EffectLog:
         items = await self.store.abatch([GetOp(self.namespace, key) for key in keys])
         return [dict(item.value) if isinstance(item, Item) else None for item in items]
 
-    async def write(self, entries: Mapping[str, Json]) -> None:
-        """Store the entries durably and atomically."""
+    async def write(
+        self, entries: Mapping[str, Json | None], put: Iterable[Row] = (), drop: Iterable[Row] = ()
+    ) -> None:
+        """Store entries and rows, and delete others, durably and atomically."""
+        ops = [PutOp(self.namespace, key, entry, index=False) for key, entry in entries.items()]
+        for rows, value in ((put, True), (drop, False)):
+            for row in rows:
+                about = {"key": row.key, "turn": row.turn} if value else None
+                ops.append(PutOp((*self.namespace, row.content), row.id, about, index=False))
         if self.store:
-            await self.store.abatch([PutOp(self.namespace, key, entry, index=False) for key, entry in entries.items()])
+            await self.store.abatch(ops)
 
-    async def intend(self, effect: "Effect", equal_keys: Sequence[str]) -> None:
-        """Store the intent to make the call and, for a write, add its key to those of the equal writes.
+    async def look(self, effect: "Effect") -> tuple[Json | None, list[Row]]:
+        """Return the entry of the call, None if it was never intended, and the rows of equal writes."""
+        if self.store is None or effect.kind != "write":
+            return (await self.read(effect.key))[0], []
+        own = [GetOp(self.namespace, effect.key), GetOp(self.namespace, f"like.{effect.content}")]
+        entry, before, *found = await self.store.abatch([*own, *self._searches(effect)])
+        rows = _read_rows(found)
+        known = {row.key for row in rows}
+        if isinstance(before, Item):  # the list that earlier versions kept of equal writes
+            rows += [Row("", "", key) for key in before.value["keys"] if key not in known]
+        return dict(entry.value) if isinstance(entry, Item) else None, rows
 
-        A read comes last, so that a worker that was suspended and lost its thread learns so before the call. It is
-        repeated if the answer took so long that the worker may have been suspended since.
+    def _searches(self, effect: "Effect") -> list[SearchOp]:
+        contents = dict.fromkeys((effect.content, effect.words))
+        return [SearchOp((*self.namespace, content), limit=EVERY) for content in contents]
+
+    async def intend(self, effect: "Effect", rows: Sequence[Row]) -> tuple[Row | None, list[tuple[str, Json]]]:
+        """Store the intent to make the call; return its row, and the unaccounted equal writes that began since.
+
+        `rows` are those of equal writes that were seen before. A look comes last, so that of two writers each sees the
+        other, and a worker that was suspended and lost its thread learns so before the call. It is repeated if the
+        answer took so long that the worker may have been suspended since.
         """
-        more = effect.kind == "write" and effect.key not in equal_keys
-        listed = {effect.equals_key: {"keys": [*equal_keys, effect.key]}} if more else {}
-        await self.write({**listed, effect.key: _make_entry(self, effect, "intent")})
-        for _ in range(READS if effect.kind == "write" and not effect.keyed else 0):
+        entry = _make_entry(self, effect, "intent")
+        if effect.kind != "write":
+            await self.write({effect.key: entry})
+            return None, []
+        mine = Row(effect.content, f"{effect.key}.{uuid.uuid4().hex[:8]}", effect.key, self.turn)
+        await self.write({effect.key: entry}, put=[mine])
+        seen, found = {row.id for row in (mine, *rows)}, []
+        for _ in range(LOOKS if self.store else 0):
             asked = time.monotonic()
-            await self.read(effect.key)
+            found = await self.store.abatch(self._searches(effect)) if self.store else []
             if time.monotonic() - asked < FRESH:
                 break
+        new = [row for row in _read_rows(found) if row.id not in seen]
+        twins = [(row.key, entry) for row in new if row.key == effect.key]
+        others, _ = await self.find_unaccounted([row for row in new if row.key != effect.key], effect)
+        return mine, [*twins, *others]
 
-    async def find_unaccounted(self, equal_keys: Sequence[str], effect: "Effect") -> list[tuple[str, Json]]:
-        """Return those of these writes that are not accounted for, those of this dispatch first."""
-        keys = [key for key in equal_keys if short_key(key) not in self.settled]
-        entries = zip(keys, await self.read(*keys), strict=True)
-        found = [(key, entry) for key, entry in entries if entry and await self._is_unaccounted(key, entry, effect)]
-        return sorted(found, key=lambda each: not self.is_here(each[1]))
+    async def find_unaccounted(self, rows: Sequence[Row], effect: "Effect") -> tuple[list[tuple[str, Json]], list[Row]]:
+        """Return those of these writes that are not accounted for, and the rows of those that share the call's fate.
+
+        The first is the one that a person answered about, then come those of this dispatch. The rows are of writes
+        that are accounted for wherever this call is: those of this attempt, of earlier requests, and of runs before.
+        """
+        settled: list[Row] = []
+        others: list[Row] = []
+        for row in rows:
+            (settled if short_key(row.key) in self.settled else others).append(row)
+        entries = zip(others, await self.read(*(row.key for row in others)), strict=True)
+        found, covered = list[tuple[str, Json]](), [row for row in settled if row.id and row.turn < self.turn]
+        for row, entry in entries:
+            if entry and await self._is_unaccounted(row.key, entry, effect):
+                found.append((row.key, entry))
+            elif entry and row.id and entry["state"] == "done" and not self._may_change(row, entry):
+                covered.append(row)
+        order = {True: 0, False: 1}
+        found.sort(key=lambda each: (order[_attempt_id(*each) == effect.attempt], order[self.is_here(each[1])]))
+        return found, covered
+
+    def _may_change(self, row: Row, entry: Json) -> bool:
+        """Return whether a write that is accounted for may not be so later: that of another step at work."""
+        return short_key(row.key) not in self.own and entry.get("scope", "") == self.place.scope
+
+    async def uncover(self, effect: "Effect", entry: Json) -> list[Row]:
+        """Return the rows that a write took out of sight, after storing them again."""
+        rows = [Row(effect.words, key, key, turn) for key, turn in entry.get("covers", ())]
+        if rows:
+            await self.write({}, put=rows)
+        return rows
 
     async def _is_unaccounted(self, key: str, entry: Json, effect: "Effect") -> bool:
         if short_key(key) in self.own:
@@ -253,18 +331,24 @@ class Effect:
     """True if a second call with the same key has no second effect."""
 
     @property
-    def content_key(self) -> str:
+    def words(self) -> str:
         """The key of tool and arguments, regardless of when and where the call is made."""
         return call_key(self.tool.name, self.arguments)
 
     @property
-    def equals_key(self) -> str:
-        """The store key of the list of all equal writes."""
-        return f"like.{call_key(self.tool.name, {}) if self.handoff else self.content_key}"
+    def content(self) -> str:
+        """The key that equal writes have in common while their outcome is unknown."""
+        return call_key(self.tool.name, {}) if self.handoff else self.words
 
     def has_other_words(self, entry: Mapping[str, Any]) -> bool:
         """Return whether this is a handoff, and the entry one to the same agent with another brief."""
-        return self.handoff and entry.get("call") != self.content_key
+        return self.handoff and entry.get("call") != self.words
+
+
+def _read_rows(found: Iterable[Any]) -> list[Row]:
+    """Return the rows of these results of searches."""
+    items = [item for items in found if isinstance(items, list) for item in items]
+    return [Row(item.namespace[-1], item.key, item.value["key"], item.value["turn"]) for item in items]
 
 
 def effect_key(scope: str, thread_id: str, *place: str | int, tool: str, arguments: Any) -> str:
@@ -286,85 +370,108 @@ def _attempt_id(key: str, entry: Mapping[str, Any]) -> str:
     return f"{short_key(key)}@{entry['branch']}"
 
 
+@dataclass(frozen=True)
+class Seen:
+    """The rows of equal writes that were seen before a call."""
+
+    rows: Sequence[Row] = ()
+    covered: Sequence[Row] = ()
+    """Rows of writes that are accounted for wherever the call is, so that its row stands for them."""
+    mine: Row | None = None
+    """The row of the call, once it is intended."""
+
+
 async def perform(log: EffectLog, effect: Effect, run: MakeCall) -> CallOutcome | UnknownEffect:
     """Make the call once and return its outcome, or an UnknownEffect if only a person can decide whether to make it."""
-    entry, same = await log.read(effect.key, effect.equals_key)
-    equal_keys: list[str] = same["keys"] if same and effect.kind == "write" else []
+    entry, rows = await log.look(effect)
     if entry is not None:
-        return await _account_or_make(log, effect, entry, equal_keys, run)
-    for key, other in await log.find_unaccounted(equal_keys, effect):
+        return await _account_or_make(log, effect, entry, Seen(rows), run)
+    unaccounted, covered = await log.find_unaccounted(rows, effect)
+    for key, other in unaccounted:
         earlier = replace(effect, key=key)
         if not effect.has_other_words(other):
-            return await _account_or_make(log, earlier, other, equal_keys, run, again=True)
-        if (outcome := await _resolve_handoff(log, earlier, other)) is not None:
+            return await _account_or_make(log, earlier, other, Seen(rows), run, again=True)
+        if (outcome := await _resolve_handoff(log, earlier, other, Seen(rows))) is not None:
             return outcome
-    return await _account_or_make(log, effect, None, equal_keys, run)
+    return await _account_or_make(log, effect, None, Seen(rows, covered), run)
 
 
 async def _account_or_make(
-    log: EffectLog, effect: Effect, entry: Json | None, equal_keys: Sequence[str], run: MakeCall, *, again: bool = False
+    log: EffectLog, effect: Effect, entry: Json | None, seen: Seen, run: MakeCall, *, again: bool = False
 ) -> CallOutcome | UnknownEffect:
     """Make the call, or account for it by its entry. With `again`, the entry is that of an earlier equal call."""
-    if entry and entry["state"] != "intent" and log.is_here(entry) and not (again and _is_open(entry)):
+    replays = bool(entry and entry["state"] != "intent" and log.is_here(entry) and not (again and _is_open(entry)))
+    if entry and (again or not replays):
+        seen = replace(seen, rows=[*seen.rows, *await log.uncover(effect, entry)])
+    if entry and replays:
         return _replay(effect, entry)
     if effect.known in ("happened", "skip"):
-        return await _follow_answer(log, effect, entry)
+        return await _follow_answer(log, effect, entry, seen)
     refuted = entry is not None and effect.known == "not_happened" and effect.attempt == _attempt_id(effect.key, entry)
     if entry and effect.kind == "write" and not refuted and not effect.keyed:
         probed = None if entry.get("confirmed") else await ask_probe(effect.tool, effect.arguments, effect.key)
         if probed is None:
             return UnknownEffect(_attempt_id(effect.key, entry), _reason_to_ask(entry), entry["step"])
         if isinstance(probed, CallResult):
-            return await _save_end(log, effect, CallOutcome(probed))
-    await log.intend(effect, equal_keys)
+            return await _save_end(log, effect, CallOutcome(probed), seen)
+    mine, racing = await log.intend(effect, seen.rows)
+    seen = replace(seen, mine=mine)
+    if racing:
+        (key, other), *_ = racing
+        before = {} if key == effect.key else {effect.key: entry}
+        await log.write(before, drop=[mine] if mine else ())
+        return UnknownEffect(_attempt_id(key, other), _reason_to_ask(other), other["step"])
     once_more = entry is not None and effect.keyed and not refuted
-    return await _save_end(log, effect, await _make_call(log, effect, run, once_more=once_more))
+    return await _make_call(log, effect, run, seen, once_more=once_more)
 
 
-async def _resolve_handoff(log: EffectLog, effect: Effect, entry: Json) -> CallOutcome | UnknownEffect | None:
+async def _resolve_handoff(
+    log: EffectLog, effect: Effect, entry: Json, seen: Seen
+) -> CallOutcome | UnknownEffect | None:
     """Resolve an earlier handoff with other words; return None if it did not happen."""
     attempt = _attempt_id(effect.key, entry)
     said = effect.known if effect.attempt == attempt else None
     if said == "skip":
-        return await _follow_answer(log, effect, entry)
+        return await _follow_answer(log, effect, entry, seen)
     probed = None if said == "not_happened" else await ask_probe(effect.tool, entry.get("about") or {}, effect.key)
     if said == "happened":
         if isinstance(probed, CallResult):
-            return await _save_end(log, effect, CallOutcome(probed))
-        return await _follow_answer(log, effect, entry)
+            return await _save_end(log, effect, CallOutcome(probed), seen)
+        return await _follow_answer(log, effect, entry, seen)
     if said is None and probed is not False:
         why: Literal["made", "unsure"] = "made" if probed else "unsure"
         return UnknownEffect(attempt, why, entry["step"], entry["arguments"])
     gone = "A person said that this did not happen." if said else "The agent never got it, or ended it without success."
-    await _write_outcome(log, effect, CallOutcome(CallResult(False, gone, 0.0, error="refuted")), entry)
+    await _write_outcome(log, effect, CallOutcome(CallResult(False, gone, 0.0, error="refuted")), entry, seen)
     return None
 
 
-async def _follow_answer(log: EffectLog, effect: Effect, entry: Json | None) -> CallOutcome:
+async def _follow_answer(log: EffectLog, effect: Effect, entry: Json | None, seen: Seen) -> CallOutcome:
     """Return the outcome of a call that a person said had happened, or is not to be made."""
     if effect.known == "skip":
         return CallOutcome(CallResult(False, "Skipped: a person decided not to make this call again.", 0.0))
     if entry and entry["state"] == "done":
         return _replay(effect, entry)
-    return await _save_end(log, effect, CallOutcome(CallResult(True, CONFIRMED, 0.0)), confirmed=True)
+    return await _save_end(log, effect, CallOutcome(CallResult(True, CONFIRMED, 0.0)), seen, confirmed=True)
 
 
-async def _make_call(log: EffectLog, effect: Effect, run: MakeCall, *, once_more: bool) -> CallOutcome:
-    """Make the call. A cancellation waits briefly for its end, so that the outcome is known.
+async def _make_call(log: EffectLog, effect: Effect, run: MakeCall, seen: Seen, *, once_more: bool) -> CallOutcome:
+    """Make the call and store its outcome. A cancellation waits briefly for its end, so that the outcome is known.
 
     With `once_more` it was made before with the same key; if it fails now, the earlier outcome is still unknown.
     """
     call = asyncio.ensure_future(run(effect.key))
     try:
-        return await _resolve_unknown(effect, await asyncio.shield(call), once_more=once_more)
+        outcome = await _resolve_unknown(effect, await asyncio.shield(call), once_more=once_more)
     except asyncio.CancelledError:
         await asyncio.wait({call}, timeout=PATIENCE)
         if call.done() and not call.cancelled() and call.exception() is None:
-            await _save_end(log, effect, await _resolve_unknown(effect, call.result(), once_more=once_more))
+            await _save_end(log, effect, await _resolve_unknown(effect, call.result(), once_more=once_more), seen)
         elif not call.done():
             call.cancel()
             await asyncio.wait({call}, timeout=PATIENCE)
         raise
+    return await _save_end(log, effect, outcome, seen)
 
 
 async def _resolve_unknown(effect: Effect, outcome: CallOutcome, *, once_more: bool) -> CallOutcome:
@@ -405,14 +512,17 @@ def _with_key(effect: Effect, outcome: CallOutcome) -> CallOutcome:
     return replace(outcome, key=short_key(effect.key)) if known else outcome
 
 
-async def _save_end(log: EffectLog, effect: Effect, outcome: CallOutcome, *, confirmed: bool = False) -> CallOutcome:
+async def _save_end(
+    log: EffectLog, effect: Effect, outcome: CallOutcome, seen: Seen, *, confirmed: bool = False
+) -> CallOutcome:
     """Store the outcome of the call. `confirmed` means that a person said it happened."""
     entry = _make_entry(log, effect, "unsure" if outcome.result.unknown else "done")
-    await _write_outcome(log, effect, outcome, {**entry, "confirmed": True} if confirmed else entry)
+    await _write_outcome(log, effect, outcome, {**entry, "confirmed": True} if confirmed else entry, seen)
     return _with_key(effect, outcome)
 
 
-async def _write_outcome(log: EffectLog, effect: Effect, outcome: CallOutcome, entry: Json) -> None:
+async def _write_outcome(log: EffectLog, effect: Effect, outcome: CallOutcome, entry: Json, seen: Seen) -> None:
+    """Store the entry with the outcome. One row remains of a write that may have happened, and none of others."""
     result = outcome.result
     stored = {
         "ok": result.ok,
@@ -424,8 +534,18 @@ async def _write_outcome(log: EffectLog, effect: Effect, outcome: CallOutcome, e
         "unknown": result.unknown,
         "notes": [*result.notes],
     }
-    state = "unsure" if result.unknown else "done"
-    await log.write({effect.key: {**entry, "state": state, "result": stored, "spent": outcome.spent}})
+    whole = {**entry, "state": "unsure" if result.unknown else "done", "result": stored, "spent": outcome.spent}
+    if effect.kind != "write":
+        await log.write({effect.key: whole})
+        return
+    own = [row for row in (*seen.rows, seen.mine) if row and row.id and row.key == effect.key]
+    kept = [replace(seen.mine or Row("", effect.key, effect.key, log.turn), content=effect.words)] if result.ok else []
+    if result.unknown:
+        kept = own or [Row(effect.content, effect.key, effect.key, log.turn)]
+    if covered := seen.covered if result.ok else ():
+        whole["covers"] = [[each.key, each.turn] for each in covered]
+    put, drop = [row for row in kept if row not in own], [row for row in (*own, *covered) if row not in kept]
+    await log.write({effect.key: whole}, put=put, drop=drop)
 
 
 def shorten_text(text: str) -> str:
@@ -440,7 +560,7 @@ def _make_entry(log: EffectLog, effect: Effect, state: Literal["intent", "unsure
     if effect.handoff:
         entry["about"] = (effect.tool.metadata or {}).get("about") or {}
     if effect.handoff or state != "done":
-        entry["call"] = effect.content_key
+        entry["call"] = effect.words
     if state != "done":  # to name the call in questions and receipts
         arguments = {name: _shorten_value(value) for name, value in effect.arguments.items()}
         entry |= {"turn": log.turn, "kind": effect.kind, "arguments": arguments}

@@ -20,7 +20,7 @@ from donewhen.agent.storage.postgres.locks import TABLE as LEASES
 from donewhen.agent.storage.postgres.locks import find_free, hold, hold_in_transaction, lock_key
 from donewhen.agent.storage.postgres.saver import SessionSaver, SessionStore, make_store
 from donewhen.agent.storage.storage import SaverAndRows, WaitForWork, causes, unique_version, wait_unnotified
-from donewhen.agent.storage.store import POSTGRES_KINDS, deletion_statements
+from donewhen.agent.storage.store import POSTGRES_KINDS, POSTGRES_ORDER, deletion_statements
 from donewhen.agent.storage.table import COLUMNS, MIGRATIONS, TABLE, migration, missing_marks, version_of
 from donewhen.state.errors import ConfigError, StorageError, ThreadBusy
 
@@ -119,7 +119,7 @@ class PostgresDatabase:
                 free = [thread_id for thread_id in thread_ids if lock_key(thread_id) in held]
                 kinds = await (await connection.execute(POSTGRES_KINDS.encode())).fetchall()
                 known = [(row["after"],) for row in kinds]
-                for statement, values in deletion_statements(free, CHECKPOINTS, known):
+                for statement, values in deletion_statements(free, CHECKPOINTS, known, POSTGRES_ORDER):
                     await connection.execute(statement.replace("?", "%s").encode(), values)
             return [thread_id for thread_id in thread_ids if thread_id not in free]
 

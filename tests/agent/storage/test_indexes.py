@@ -7,7 +7,13 @@ from typing import Any
 
 import pytest
 
-from donewhen.agent.storage.store import POSTGRES_KINDS, SQLITE_KINDS, deletion_statements
+from donewhen.agent.storage.store import (
+    POSTGRES_KINDS,
+    POSTGRES_ORDER,
+    SQLITE_KINDS,
+    SQLITE_ORDER,
+    deletion_statements,
+)
 from donewhen.agent.storage.table import ThreadTable
 from tests.kit.storage.cases import DATABASES, fresh_url, open_storage
 
@@ -39,8 +45,9 @@ async def test_nothing_reads_all_threads(kind: str, tmp_path: Path) -> None:
         await table.find_running("agents", "2026", 100)
         await table.counts()
         await table.oldest(["queued", "running"])
-        await explain(SQLITE_KINDS if kind == "sqlite" else POSTGRES_KINDS, [])
-        for sql, values in deletion_statements(["a", "b"], ["checkpoints"], [("donewhen.effects/",)]):
+        kinds, order = (SQLITE_KINDS, SQLITE_ORDER) if kind == "sqlite" else (POSTGRES_KINDS, POSTGRES_ORDER)
+        await explain(kinds, [])
+        for sql, values in deletion_statements(["a", "b"], ["checkpoints"], [("donewhen.effects/",)], order):
             await explain(sql, values)
     for sql, plan in plans.items():
         lines = [line for line in plan.splitlines() if "SCAN" in line.upper() and "SCAN owners" not in line]

@@ -128,15 +128,19 @@ async def test_any_text_is_a_thread_id(storage: Storage) -> None:
             compiled = graph().compile(checkpointer=saver, store=store)
             await compiled.ainvoke({"goal": thread_id}, config(thread_id), durability="exit")
             await store.aput(("donewhen", "observations", store_label(thread_id)), "1:s1.1", {"text": thread_id})
-            await store.aput(("donewhen", "effects", store_label(thread_id)), "k", {"text": thread_id})
+            effects = ("donewhen", "effects", store_label(thread_id))
+            await store.aput(effects, "k", {"text": thread_id})
+            await store.aput((*effects, "0c0ffee"), "k.1", {"key": "k", "turn": 1})
     for thread_id in THREAD_IDS[1::2]:
         await storage.delete_thread(thread_id)
     async with storage.reader() as (saver, store):
         for number, thread_id in enumerate(THREAD_IDS):
             found = await saver.aget_tuple(config(thread_id))
             items = await store.asearch(("donewhen", "observations", store_label(thread_id)))
-            items += await store.asearch(("donewhen", "effects", store_label(thread_id)))
+            effects = await store.asearch(("donewhen", "effects", store_label(thread_id)))
+            items += [item for item in effects if "text" in item.value]
             expected = [] if number % 2 else [thread_id]
+            assert len(effects) == 2 * len(expected)
             assert [item.value["text"] for item in items] == expected * 2
             assert [item.namespace[-1] for item in items] == [store_label(thread_id) for _ in expected * 2]
             assert (found.checkpoint["channel_values"]["goal"] if found else None) == next(iter(expected), None)

@@ -1,6 +1,7 @@
 """The one rule for writes: what nobody can account for goes to its key, its probe or a person before it is repeated."""
 
 import asyncio
+from pathlib import Path
 from typing import Annotated, Any
 
 import pytest
@@ -10,6 +11,7 @@ from langchain_core.tools import InjectedToolCallId, StructuredTool, ToolExcepti
 from donewhen.testing import call, finish_step, give_up, submit_plan
 from tests.kit.flows import FREE, one_step, play, steps
 from tests.kit.runs import Outbox, last_seen
+from tests.kit.storage.cases import DATABASES, fresh_url
 
 HELLO = call("send", to="ann", text="hello")
 PAY = call("pay", order="A1")
@@ -92,6 +94,27 @@ async def test_what_an_unfinished_attempt_did_is_not_repeated_unasked(
     assert [pause["kind"] for pause in flow.pauses] == ["effect"]
     assert "already made, by step s1, which did not finish" in flow.pauses[0]["question"]
     assert (flow.status, len(outbox.sent)) == ("completed", times)
+
+
+@pytest.mark.parametrize("kind", ["memory", *DATABASES])
+async def test_a_payment_beside_an_equal_one_asks_like_one_alone(kind: str, tmp_path: Path) -> None:
+    """Q02, X20: parallel steps pay, and the bank does not answer one of them; when it is told to try again, it asks."""
+
+    def work(messages: Any, tools: Any) -> Any:
+        told = messages[-1].text
+        return done(messages, tools) if "] pay ok" in told else give_up("no answer") if "] pay error" in told else PAY
+
+    bank, ids = Bank(), ("s1", "s2")
+    both = [{"id": id, "content": f"pay for {id}", "tools": ["pay"], "depends_on": []} for id in ids]
+    flow = await play(
+        steps(both, dict.fromkeys(ids, work)),
+        [bank.tool()],
+        answers=["retry", "it did not"],
+        settings={**SHORT, "on_failure": "ask"},
+        storage=fresh_url(kind, tmp_path),
+    )
+    assert [pause["kind"] for pause in flow.pauses] == ["question", "effect"]
+    assert (flow.status, len(bank.paid)) == ("completed", 3)
 
 
 @pytest.mark.parametrize(

@@ -1,20 +1,38 @@
 """The ledger of effects, call by call: what is known is replayed, what is harmless repeated, the rest asked."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 from langchain_core.tools import BaseTool, StructuredTool
-from langgraph.store.base import PutOp
+from langgraph.store.base import BaseStore, PutOp
 from langgraph.store.memory import InMemoryStore
+from langgraph.store.postgres.aio import AsyncPostgresStore
+from langgraph.store.sqlite.aio import AsyncSqliteStore
 
 from donewhen import Agent, build_graph
 from donewhen.graph.tools.call import CallResult
-from donewhen.graph.tools.effects import FRESH, CallOutcome, Effect, EffectLog, Place, UnknownEffect, perform
+from donewhen.graph.tools.effects import (
+    FRESH,
+    CallOutcome,
+    Effect,
+    EffectLog,
+    Place,
+    UnknownEffect,
+    effect_key,
+    perform,
+    unknown_writes,
+)
 from donewhen.state.errors import ConfigError, StorageError
+from donewhen.state.proof.journal import call_key
 from donewhen.testing import ScriptedModel
+from tests.kit.storage.cases import DATABASES, fresh_url, open_storage
+from tests.kit.storage.servers import fresh_postgres_url
+from tests.kit.storage.workers import racing
 
 
 class Died(BaseException):
@@ -26,9 +44,11 @@ def send(to: str) -> str:
     return to
 
 
-def effect_of(function: Callable[..., Any], **more: Any) -> Effect:
-    tool: BaseTool = StructuredTool.from_function(function)
-    return Effect("key", tool, {}, "write", **more)
+SEND: BaseTool = StructuredTool.from_function(send)
+
+
+def effect_of(key: str = "key", **more: Any) -> Effect:
+    return Effect(key, SEND, {}, "write", **more)
 
 
 def log_of(store: Any, thread: str, dispatch: str, step: str, settled: Any = ()) -> EffectLog:
@@ -52,7 +72,7 @@ class World:
 async def begun(ledger: EffectLog) -> None:
     """A call that was cut off."""
     with pytest.raises(Died):
-        await perform(ledger, effect_of(send), World(dies=1).run)
+        await perform(ledger, effect_of(), World(dies=1).run)
 
 
 class Frozen(InMemoryStore):
@@ -76,7 +96,7 @@ async def test_an_answer_from_before_a_freeze_is_not_the_last_word_before_a_writ
     """R04: a worker frozen between its question and the answer asks again, and learns that it lost its thread."""
     world = World()
     with pytest.raises(StorageError):
-        await perform(log_of(Frozen(), "t", "execute:0", "s1"), effect_of(send), world.run)
+        await perform(log_of(Frozen(), "t", "execute:0", "s1"), effect_of(), world.run)
     assert world.count == 0
 
 
@@ -84,11 +104,11 @@ async def test_what_was_denied_once_is_not_denied_for_ever() -> None:
     """R03: "it did not happen" is about the attempt it was said of. Dying again in the next attempt asks again."""
     store, world = InMemoryStore(), World(dies=1)
     await begun(log_of(store, "t", "execute:0", "s1"))
-    first = await perform(log_of(store, "t", "execute:0", "s1"), effect_of(send), world.run)
+    first = await perform(log_of(store, "t", "execute:0", "s1"), effect_of(), world.run)
     assert isinstance(first, UnknownEffect)
     ledger, denied = (
         log_of(store, "t", "execute:1", "s1"),
-        effect_of(send, known="not_happened", attempt=first.attempt),
+        effect_of(known="not_happened", attempt=first.attempt),
     )
     with pytest.raises(Died):
         await perform(ledger, denied, world.run)
@@ -105,7 +125,7 @@ async def test_a_denial_does_not_outlive_the_outcome_in_a_fork() -> None:
     """R03: the call was made after all; a fork of the thread's history asks before it makes it once more."""
     store, world = InMemoryStore(), World()
     await begun(log_of(store, "t", "execute:0", "s1"))
-    denied = effect_of(send, known="not_happened", attempt="key@execute:0")
+    denied = effect_of(known="not_happened", attempt="key@execute:0")
     assert isinstance(await perform(log_of(store, "t", "execute:1", "s1"), denied, world.run), CallOutcome)
     doubt = await perform(log_of(store, "t", "execute:2", "s1"), denied, world.run)
     assert doubt == UnknownEffect("key@execute:1", "made", "s1")
@@ -115,7 +135,7 @@ async def test_a_denial_does_not_outlive_the_outcome_in_a_fork() -> None:
 async def test_what_is_harmless_is_done_again_in_a_fork() -> None:
     """R03: writing what may be written twice asks nobody."""
     store, world = InMemoryStore(), World()
-    effect = replace(effect_of(send), kind="idempotent")
+    effect = replace(effect_of(), kind="idempotent")
     for branch in ("execute:0", "execute:1"):
         assert isinstance(await perform(log_of(store, "t", branch, "s1"), effect, world.run), CallOutcome)
     assert world.count == 2
@@ -128,3 +148,159 @@ def test_an_effect_of_no_tool_is_an_error(effects: Any) -> None:
         Agent(ScriptedModel(), [send], storage="memory:", effects=effects)
     with pytest.raises(ConfigError, match="there are: send"):
         build_graph(ScriptedModel(), [send], effects=effects)
+
+
+# Equal writes: rows under their content, on every store -----------------------------------------------------------
+
+
+@asynccontextmanager
+async def opened(kind: str, folder: Path) -> AsyncIterator[BaseStore]:
+    """A store of ours, or LangGraph's own, as where the graph is embedded."""
+    if kind == "LangGraph memory":
+        yield InMemoryStore()
+    elif kind == "LangGraph SQLite":
+        async with AsyncSqliteStore.from_conn_string(str(folder / "store.db")) as own:
+            await own.setup()
+            yield own
+    elif kind == "LangGraph PostgreSQL":
+        async with AsyncPostgresStore.from_conn_string(fresh_postgres_url()) as own:
+            await own.setup()
+            yield own
+    else:
+        async with open_storage(fresh_url(kind, folder)).writer() as (_, store):
+            yield store
+
+
+STORES = ["memory", *DATABASES, "LangGraph memory", "LangGraph SQLite", "LangGraph PostgreSQL"]
+
+
+class Attempt:
+    """An attempt of a step that makes equal writes, numbered by their rounds."""
+
+    def __init__(self, store: Any, step: str = "s1", turn: int = 1, settled: Sequence[str] = (), **place: Any) -> None:
+        self.store = store
+        self.place = Place(**{"dispatch": f"{turn}:{step}", **place})
+        self.step, self.turn, self.settled = step, turn, settled
+        self.wrote: list[str] = []
+
+    async def write(self, number: int, run: Any = None, **known: Any) -> CallOutcome | UnknownEffect:
+        key = effect_key(self.place.scope, "t", self.turn, self.place.dispatch, number, tool="send", arguments={})
+        log = EffectLog(self.store, "t", self.place, self.step, self.settled, self.wrote, self.turn)
+        outcome = await perform(log, effect_of(key, **known), run or World().run)
+        if isinstance(outcome, CallOutcome) and outcome.key:
+            self.wrote.append(outcome.key)
+        return outcome
+
+
+async def lost(_: str) -> CallOutcome:
+    """A call whose outcome nobody knows."""
+    return CallOutcome(CallResult(False, "no answer", 0.0, error="timeout", unknown=True))
+
+
+class Counting(InMemoryStore):
+    """Counts the items of its largest answer."""
+
+    most = 0
+
+    async def abatch(self, ops: Any) -> Any:
+        found = await super().abatch(ops)
+        self.most = max(self.most, *(len(each) for each in found if isinstance(each, list)), 0)
+        return found
+
+
+@pytest.mark.parametrize("kind", STORES)
+async def test_a_step_at_work_does_not_hide_an_equal_write_of_another(kind: str, tmp_path: Path) -> None:
+    """Q02, X20: two steps pay at the same time, one outcome is unknown: the next attempt asks, as it would alone."""
+    async with opened(kind, tmp_path) as store:
+        first, second = Attempt(store, dispatch="c1"), Attempt(store, "s2", dispatch="c1")
+        await asyncio.gather(first.write(1, lost), second.write(2))
+        asked = await Attempt(store, settled=second.wrote, dispatch="c2").write(3)
+        assert isinstance(asked, UnknownEffect)
+        assert (asked.why, asked.step) == ("unsure", "s1")
+
+
+@pytest.mark.parametrize("kind", STORES)
+async def test_two_runs_on_a_thread_do_not_both_make_a_write(kind: str, tmp_path: Path) -> None:
+    """Q02, X20: of two equal writes at the same moment, which nobody coordinates, each sees the other and asks."""
+    made: list[str] = []
+
+    async def pay(key: str) -> CallOutcome:
+        made.append(key)
+        return await lost(key)
+
+    async with opened(kind, tmp_path) as store:
+        runs = [Attempt(store, nodes=(name,), checkpoints=(name,)) for name in ("a", "b")]
+        outcomes = await asyncio.gather(*(run.write(1, pay) for run in runs))
+    assert len(made) <= 1
+    assert sum(isinstance(outcome, UnknownEffect) for outcome in outcomes) == 2 - len(made)
+
+
+@pytest.mark.parametrize("same", [True, False], ids=["one call", "two calls"])
+@pytest.mark.parametrize("kind", DATABASES)
+def test_two_processes_do_not_both_make_a_write(kind: str, same: bool, tmp_path: Path) -> None:
+    """Q02, X20: nor do processes, without a lock: two equal calls, or one call that both of them continue."""
+    url = fresh_url(kind, tmp_path)
+    for _ in range(3):
+        with racing(url, ["a", "a" if same else "b"]) as pipes:
+            for pipe in pipes:
+                pipe.send("go")
+            ends = [pipe.recv() for pipe in pipes]
+        assert ends.count("made") <= 1
+        assert ends.count("made") + ends.count("asked") == 2
+        asyncio.run(open_storage(url).delete_thread("t"))
+
+
+@pytest.mark.parametrize("kind", STORES)
+@pytest.mark.parametrize("how", ["one step", "one request each", "one run each"])
+async def test_the_cost_of_a_write_does_not_grow_with_equal_ones(kind: str, how: str, tmp_path: Path) -> None:
+    """Q02, R09: a heartbeat reads as few rows the thousandth time as the third time (fewer here on databases)."""
+    async with opened(kind, tmp_path) as store:
+        seen = Counting() if kind == "LangGraph memory" else store
+        attempt = Attempt(seen)
+        for number in range(1000 if isinstance(seen, Counting) else 20):
+            if how == "one request each":
+                attempt = Attempt(seen, turn=number, settled=[*attempt.settled, *attempt.wrote])
+            elif how == "one run each":
+                attempt = Attempt(seen, nodes=(f"n{number}",), checkpoints=(f"c{number:04}",))
+            assert isinstance(await attempt.write(number), CallOutcome)
+        rows = await seen.asearch(("donewhen", "effects", "t", call_key("send", {})), limit=99)
+        assert len(rows) == 1
+        assert getattr(seen, "most", 0) <= 2
+
+
+@pytest.mark.parametrize("kind", STORES)
+async def test_each_write_of_a_failed_attempt_is_asked_about_once(kind: str, tmp_path: Path) -> None:
+    """Q02, X20: what one row stood for comes to light again when nobody accounts for it any more."""
+    async with opened(kind, tmp_path) as store:
+        first = Attempt(store)
+        assert [isinstance(await first.write(number), CallOutcome) for number in range(4)] == [True] * 4
+        again, asked = Attempt(store, dispatch="later"), set()
+        for number in range(4, 8):
+            doubt = await again.write(number)
+            assert isinstance(doubt, UnknownEffect)
+            assert doubt.why == "made"
+            asked.add(doubt.attempt)
+            assert isinstance(await again.write(number, known="not_happened", attempt=doubt.attempt), CallOutcome)
+        assert len(asked) == 4
+        assert isinstance(await again.write(8), CallOutcome)
+
+
+async def test_the_list_of_an_earlier_version_still_counts() -> None:
+    """Q02, X40: equal writes were one list; a thread stored so asks about them, and then keeps rows."""
+    store, done = (
+        InMemoryStore(),
+        {"ok": True, "text": "done", "length": 4, "seconds": 0.0, "notes": [], "unknown": False},
+    )
+    entries = {
+        "lost": {"state": "unsure", "tool": "send", "branch": "old", "step": "s1", "turn": 1, "arguments": {}},
+        "kept": {"state": "done", "tool": "send", "branch": "old", "step": "s2", "result": done, "spent": {}},
+        f"like.{call_key('send', {})}": {"keys": ["kept", "lost"]},
+    }
+    for key, entry in entries.items():
+        await store.aput(("donewhen", "effects", "t"), key, entry)
+    attempt = Attempt(store, "s3", 2, settled=["kept"])
+    doubt = await attempt.write(1)
+    assert doubt == UnknownEffect("lost@old", "unsure", "s1")
+    assert isinstance(await attempt.write(1, known="not_happened", attempt="lost@old"), CallOutcome)
+    assert await unknown_writes(store, "t", "", 1, ()) == []
+    assert isinstance(await attempt.write(2), CallOutcome)

@@ -3,12 +3,16 @@
 import asyncio
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 
+from langchain_core.tools import StructuredTool
+
 from donewhen.agent.storage import open_storage
+from donewhen.graph.tools.call import CallResult
+from donewhen.graph.tools.effects import CallOutcome, Effect, EffectLog, Place, perform
 from donewhen.state.errors import ThreadBusy
 from tests.kit.forking import forks
 
@@ -65,3 +69,43 @@ async def _work(url: str, thread_id: str, pipe: Connection) -> None:
         pipe.send("left")
     except ThreadBusy:
         pipe.send("busy")
+
+
+@contextmanager
+def racing(url: str, runs: Sequence[str]) -> Iterator[list[Connection]]:
+    """Processes that make one write on thread "t" as soon as told "go", each in its run; they say "made" or "asked"."""
+    workers: list[Worker] = []
+    try:
+        for run in runs:
+            ours, theirs = forks.Pipe()
+            process = forks.Process(target=_race, args=(url, run, theirs), daemon=True)
+            process.start()
+            theirs.close()
+            workers.append((process, ours))
+        for _, pipe in workers:
+            assert pipe.recv() == "ready"
+        yield [pipe for _, pipe in workers]
+    finally:
+        for process, pipe in workers:
+            process.kill()
+            process.join()
+            process.close()
+            pipe.close()
+
+
+def _race(url: str, run: str, pipe: Connection) -> None:
+    asyncio.run(_write_once(url, run, pipe))
+
+
+async def _write_once(url: str, run: str, pipe: Connection) -> None:
+    tool = StructuredTool.from_function(lambda: "paid", name="pay", description="Pay.")
+
+    async def pay(_: str) -> CallOutcome:
+        return CallOutcome(CallResult(False, "no answer", 0.0, error="timeout", unknown=True))
+
+    async with open_storage(url).writer() as (_, store):
+        log = EffectLog(store, "t", Place((run,), (run,), f"c{run}"), "s1")
+        pipe.send("ready")
+        pipe.recv()
+        outcome = await perform(log, Effect(f"key-{run}", tool, {}, "write"), pay)
+        pipe.send("made" if isinstance(outcome, CallOutcome) else "asked")
