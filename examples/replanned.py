@@ -2,6 +2,8 @@
 
 import asyncio
 
+from langchain_core.tools import ToolException
+
 from donewhen import Agent
 from donewhen.testing import ScriptedModel, call, finish_step, give_up, submit_plan
 
@@ -31,7 +33,7 @@ def look_up(what: str) -> str:
 def order(shop: str) -> str:
     """Order the pump."""
     if shop == "cheap":
-        raise ValueError("sold out until March; the other shop has 3")
+        raise ToolException("sold out until March; the other shop has 3")
     return f"ordered at the {shop} shop"
 
 

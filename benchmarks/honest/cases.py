@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 Call = tuple[str, dict[str, object], str]
-"""Tool, arguments, and what it answered; an answer that begins with `!` was raised as an error."""
+"""Tool, arguments, and what it answered; after `!` it was raised as the tool's refusal, after `!!` as a ValueError."""
 READS = ("read", "get", "search", "list", "run_tests", "fetch", "stock", "calculate", "query")
 """Tools that change nothing; every other one does."""
 
@@ -188,6 +188,12 @@ WORK = [
     Case("failures", "a bug reproduced", (FAIL,), (("the bug is reproduced", ("s1.1", "exit code 1")),)),
     Case("failures", "whether it is there", (("read", {"path": "x"}, "!no such file: x"),), (
         ("it is known whether x exists", ("s1.1", "no such file: x")),)),
+    Case("failures", "sold out, then in stock again", (
+        ("order_parts", {"serial": "LX-2"}, "!sold out"), ("stock", {"serial": "LX-2"}, '{"in_stock": 3}'),
+        ("order_parts", {"serial": "LX-2"}, '{"order": "P-9"}')), (("LX-2 was ordered", ("s1.3", "P-9")),)),
+    Case("failures", "an amount corrected", (
+        ("refund", {"amount": -5}, "!!the amount must be positive"), ("refund", {"amount": 5}, '{"refund_id": "RF-2"}')), (
+        ("5 EUR were refunded", ("s1.2", "RF-2")),)),
     Case("failures", "a failed try, then right", (("read", {"path": "x"}, "!no such file"), ("read", {"path": "y"}, "value: 77")), (
         (KNOWN, ("s1.2", "value: 77")),), "It is 77."),
     Case("negatives", "not over the limit", (("query", {"sql": "sum"}, "87.5"),), (

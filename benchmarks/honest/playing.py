@@ -78,6 +78,8 @@ def _item(number: int, cited: Any) -> dict[str, Any]:
 def _tool(name: str, answers: Any) -> BaseTool:
     async def answer(**_: Any) -> str:
         said = str(next(answers))
+        if said.startswith("!!"):
+            raise ValueError(said[2:])
         if said.startswith("!"):
             raise ToolException(said[1:])
         return said

@@ -153,7 +153,7 @@ async def test_an_answer_that_refuses(status: str, client: str) -> None:
     assert (flow.status, flow.pauses, calls) == ("completed", [], 2)
 
 
-WRAPS = ["", "from", "instead", "exception of the tool"]
+WRAPS = ["", "from", "exception of the tool", "exception of the tool instead"]
 
 
 @pytest.mark.parametrize(("wrap", "client"), list(zip(WRAPS, cycle(CLIENTS), strict=False)))
@@ -168,8 +168,8 @@ async def test_a_connection_that_was_never_made(client: str, wrap: str) -> None:
         except Exception as error:
             if wrap == "from":
                 raise RuntimeError("the bank is closed") from error
-            if wrap == "instead":
-                raise RuntimeError("the bank is closed")  # noqa: B904
+            if wrap.endswith("instead"):
+                raise ToolException("the bank is closed")  # noqa: B904
             if wrap:
                 raise ToolException("the bank is closed") from error
             raise
@@ -241,7 +241,14 @@ UNKNOWN: dict[str, Callable[[], Any]] = {
     "json": lambda: json.loads("<html>"),
     "model": lambda: Reply.model_validate_json("{}"),
     "asserted": lambda: (_ for _ in ()).throw(AssertionError("status 500")),
+    "value": raising(ValueError("not an amount")),
+    "not yet": raising(NotImplementedError("refunds")),
+    "file": lambda: open("/nowhere/at/all"),  # noqa: SIM115
+    "permission": raising(PermissionError(13, "Permission denied")),
+    "value error of a lookup": chained(ValueError("no such customer"), KeyError("ann"), caught=True),
+    "renamed": chained(RuntimeError("closed"), httpx.ConnectError("refused"), caught=True),
     "tool error from": chained(ToolException("no answer"), httpx.ReadTimeout("")),
+    "tool error instead": chained(ToolException("no answer"), json.JSONDecodeError("no JSON", "<", 0), caught=True),
     "value error from": chained(ValueError("no answer"), httpx.ReadError("")),
     "tried again": chained(httpx.ConnectError("refused"), httpx.ReadTimeout(""), caught=True),
     "value error later": chained(ValueError("no"), Vendor("?"), caught=True),
@@ -249,10 +256,6 @@ UNKNOWN: dict[str, Callable[[], Any]] = {
 }
 CERTAIN: dict[str, Callable[[], Any]] = {
     "tool": raising(ToolException("no such customer")),
-    "value": raising(ValueError("not an amount")),
-    "file": lambda: open("/nowhere/at/all"),  # noqa: SIM115
-    "permission": raising(PermissionError(13, "Permission denied")),
-    "not yet": raising(NotImplementedError("refunds")),
     "refused": raising(ConnectionRefusedError()),
     "no such host": raising(socket.gaierror(-2, "Name or service not known")),
     "certificate": raising(ssl.SSLCertVerificationError("self-signed certificate")),
@@ -263,8 +266,9 @@ CERTAIN: dict[str, Callable[[], Any]] = {
     "mcp": raising(MCPError(code=-32602, message="Unknown tool")),
     "sqlite": raising(sqlite3.IntegrityError("UNIQUE constraint failed")),
     "tool error from": chained(ToolException("no such customer"), KeyError("ann")),
-    "value error later": chained(ValueError("no such customer"), KeyError("ann"), caught=True),
-    "group": raising(ExceptionGroup("both", [ToolException("no"), FileNotFoundError(2, "gone")])),
+    "tool error instead": chained(ToolException("no such customer"), KeyError("ann"), caught=True),
+    "tool error for a file": chained(ToolException("no such file"), FileNotFoundError(2, "gone")),
+    "group": raising(ExceptionGroup("both", [ToolException("no"), ConnectionRefusedError()])),
 }
 
 
@@ -277,51 +281,39 @@ async def test_what_says_nothing_for_certain(kind: str) -> None:
     assert [row.get("unknown", False) for row in (flow.run.receipt or {})["effects"]] == [False, False]
 
 
-def mistaken(kind: str, seen: list[int]) -> Callable[[str], str]:
-    """A tool with a mistake in its code in the first call: before it calls anything, or while it reads a reply."""
+LEDGER = {"ann": 0}
 
-    def before(order: str) -> str:
-        """Pay an order."""
-        seen[0] += 1
-        if seen[0] == 1:
-            return {"B2": "paid"}[order]
+
+def mistaken(kind: str) -> Callable[[int], Any]:
+    """A tool with a mistake in its code in the first call, after an effect that no call made, or before any."""
+
+    def added(number: int) -> Any:
+        LEDGER["ann"] += 1
+        return {}["rate"] if number == 1 else "paid"
+
+    def set_on_an_object(number: int) -> Any:
+        mistaken.paid = number  # type: ignore[attr-defined]
+        return int("EUR") if number == 1 else "paid"
+
+    def deleted(number: int) -> Any:
+        if number == 1:
+            del LEDGER["ann"]
+            raise ValueError("no such currency")
         return "paid"
 
-    def before_any(order: str) -> str:
-        """Pay an order."""
-        seen[0] += 1
-        return int(order if seen[0] == 1 else "1") and "paid"
+    def only_looked_up(number: int) -> Any:
+        return {"B2": "paid"}["A1"] if number == 1 else "paid"
 
-    def after(order: str) -> str:
-        """Pay an order."""
-        seen[0] += 1
-        reply = json.loads("{}")
-        return reply["id"] if seen[0] == 1 else "paid"
-
-    def in_a_loop(order: str) -> str:
-        """Pay an order."""
-        for number in (0, 1):
-            seen[0] += number
-            if seen[0] == 1 and number:
-                return [][1]
-            str(order)
-        return "paid"
-
-    tools = {"before": before, "before any": before_any, "after": after, "in a loop": in_a_loop}
+    tools = {"added": added, "set": set_on_an_object, "deleted": deleted, "looked up": only_looked_up}
     return tools[kind]
 
 
-@pytest.mark.parametrize(
-    ("kind", "asked"), [("before", False), ("before any", False), ("after", True), ("in a loop", True)]
-)
-async def test_a_mistake_in_the_code_is_certain_only_before_anything_was_called(kind: str, asked: bool) -> None:
-    """X24, X07: a wrong key looked up first is a plain failure; the same error after a call may have come too late."""
-    seen = [0]
-
-    tool = StructuredTool.from_function(mistaken(kind, seen), name="pay", metadata={"effect": "write"})
-    flow = await paid_by(tool)
-    assert (flow.status, [pause["kind"] for pause in flow.pauses]) == ("completed", ["effect"] if asked else [])
-    assert seen == [1 if asked else 2]
+@pytest.mark.parametrize("kind", ["added", "set", "deleted", "looked up"])
+async def test_a_mistake_of_the_tool_proves_nothing(kind: str) -> None:
+    """Q04, X24: code that failed may have acted before, in ways that no reading of it finds; so a person is asked."""
+    LEDGER["ann"] = 0
+    flow, calls = await tried(mistaken(kind))
+    assert (flow.status, [pause["kind"] for pause in flow.pauses], calls) == ("completed", ["effect"], 1)
 
 
 @pytest.mark.parametrize("kind", CERTAIN)
