@@ -246,7 +246,6 @@ def test_two_processes_do_not_both_make_a_write(kind: str, same: bool, tmp_path:
                 pipe.send("go")
             ends = [pipe.recv() for pipe in pipes]
         assert ends.count("made") <= 1
-        assert ends.count("made") + ends.count("asked") == 2
         asyncio.run(open_storage(url).delete_thread("t"))
 
 

@@ -73,7 +73,7 @@ async def _work(url: str, thread_id: str, pipe: Connection) -> None:
 
 @contextmanager
 def racing(url: str, runs: Sequence[str]) -> Iterator[list[Connection]]:
-    """Processes that make one write on thread "t" as soon as told "go", each in its run; they say "made" or "asked"."""
+    """Processes that make one write on thread "t" as soon as told "go", each in its run, and say what became of it."""
     workers: list[Worker] = []
     try:
         for run in runs:
@@ -100,7 +100,10 @@ def _race(url: str, run: str, pipe: Connection) -> None:
 async def _write_once(url: str, run: str, pipe: Connection) -> None:
     tool = StructuredTool.from_function(lambda: "paid", name="pay", description="Pay.")
 
-    async def pay(_: str) -> CallOutcome:
+    paid: list[str] = []
+
+    async def pay(key: str) -> CallOutcome:
+        paid.append(key)
         return CallOutcome(CallResult(False, "no answer", 0.0, error="timeout", unknown=True))
 
     async with open_storage(url).writer() as (_, store):
@@ -108,4 +111,4 @@ async def _write_once(url: str, run: str, pipe: Connection) -> None:
         pipe.send("ready")
         pipe.recv()
         outcome = await perform(log, Effect(f"key-{run}", tool, {}, "write"), pay)
-        pipe.send("made" if isinstance(outcome, CallOutcome) else "asked")
+        pipe.send("made" if paid else "knows" if isinstance(outcome, CallOutcome) else "asked")
