@@ -13,11 +13,10 @@ from langgraph.types import Command
 from donewhen.agent.run import Run, ThreadId
 from donewhen.graph.executors.executor import Executors
 from donewhen.graph.people.answers import BY_POLICY, OVERDUE, missing_tools
-from donewhen.graph.people.pauses import PAUSE_ID
 from donewhen.state.channels import Json
 from donewhen.state.errors import ResumeError, StaleAnswer, ToolMissing
 from donewhen.state.language.texts import says_continue
-from donewhen.state.people.answers import read_answer, stale_reason
+from donewhen.state.people.answers import PAUSE_ID, read_answer, stale_reason
 from donewhen.state.settings import Settings
 from donewhen.state.values import clean_text, json_problem
 

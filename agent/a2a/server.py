@@ -334,7 +334,11 @@ class _Runs(AgentExecutor):
             return
         else:
             data, shown = [*get_data_parts(message.parts)], context.call_context.state.get(SHOWN, thread)
-            stream = self._agent.stream_resume(shown, data[0] if data else context.get_user_input())
+            said: Any = data[0] if data else context.get_user_input()
+            said = said["resume"] if isinstance(said, dict) and set(said) == {"resume"} else said
+            if said is None and isinstance(shown, Run) and shown.pending:  # alone, None would be no answer at all
+                said = {shown.pending[0]["id"]: None}
+            stream = self._agent.stream_resume(shown, said)
         updater = TaskUpdater(event_queue, task.id, thread)
         await updater.start_work()
         working = self._working[task.id] = asyncio.create_task(self._follow(stream, updater))

@@ -81,6 +81,16 @@ def questions_of(call: FrozenCall, interrupts: Sequence[Any]) -> Json:
     return {"asks": asks, "answers": answers}
 
 
+def asks_in_vain(call: FrozenCall, asked: Json) -> bool:
+    """Return whether a tool asks its last question again, which nobody answered.
+
+    In a graph within the tool, LangGraph takes None for no answer yet.
+    """
+    before, answers = [*(call.get("asks") or ())], [*(call.get("answers") or ())]
+    again = asked["asks"][len(asked["answers"]) :]
+    return bool(answers and again) and answers[-1] is None and before[-1].get("digest") == again[0].get("digest")
+
+
 def interrupt_value(interrupt: Any) -> Any:
     """Return what an interrupt asks, with its `response_schema` as the `schema` of a mapping."""
     value, schema = getattr(interrupt, "value", interrupt), getattr(interrupt, "response_schema", None)
@@ -215,6 +225,8 @@ def read_form(value: Any, pause: Pause) -> Answer | str:
     """
     from donewhen.graph.tools.arguments import Arguments  # imports jsonschema, which few runs need
 
+    if value is None:
+        return Answer("declined")
     schema, properties = pause["schema"], pause["schema"]["properties"]
     filled = decode_json(value) if fills_form(value, pause) else _read_other_fields(value)
     if filled is None:

@@ -32,7 +32,15 @@ from donewhen.graph.people.pauses import (
 from donewhen.state.channels import PLANNING, Json, RunState, StateChange, merge_records
 from donewhen.state.language.texts import catalogue, option_key, say
 from donewhen.state.ledger import add
-from donewhen.state.people.answers import JUDGEMENT, Answer, answers_by_id, fills_form, read_answer
+from donewhen.state.people.answers import (
+    JUDGEMENT,
+    Answer,
+    answers_by_id,
+    fills_form,
+    is_own_interrupt,
+    named_pauses,
+    read_answer,
+)
 from donewhen.state.people.edit import add_line_number
 from donewhen.state.plan.plan import read_plan, revision_of
 from donewhen.state.plan.planning import fresh_planning, start_replanning, unfinished_steps
@@ -190,6 +198,8 @@ def _split_answers(value: Any, pending: Pause, open_ids: Collection[str]) -> Jso
     """Return the answers in a value by the ids of their questions; one without ids is for `pending`."""
     if value == OVERDUE or fills_form(value, pending):
         return {pending["id"]: value}
+    if is_own_interrupt(pending) and not named_pauses(value):
+        return {pending["id"]: value}
     by_id = answers_by_id(value, open_ids)
     return by_id if isinstance(by_id, str) else by_id or {pending["id"]: value}
 
@@ -227,7 +237,7 @@ def _answer_by_policy(pause: Pause, settings: Settings) -> Answer:
     if settings.on_question == "abort" or pause.get("about"):
         return Answer("cancel", "nobody answered")
     if settings.on_question == "default" and settings.default_answer.strip():
-        return Answer("answer", settings.default_answer)
+        return Answer("answer", settings.default_answer, value=settings.default_answer)
     return Answer("declined", ASSUME.format(where="the result" if pause["step"] else "`speak`"))
 
 
@@ -380,7 +390,7 @@ def _apply_to_question(values: Mapping[str, Any], taken: ResolvedAnswer) -> Json
     if answer.kind == "answer":
         change["silent"] = 0
     if pending.get("relayed"):
-        change["calls"] = _relay(record, answer.arguments if "schema" in pending else text)
+        change["calls"] = _relay(record, answer.arguments if "schema" in pending else answer.value)
         if not record["calls"][0].get("delegated"):  # the call's result will have it
             return {"journal": [entry], "steps": {step: change}}
     return {"journal": [entry], "steps": {step: change}, "transcripts": {transcript_key(step, record): [message]}}

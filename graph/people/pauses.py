@@ -21,12 +21,6 @@ from donewhen.state.proof.journal import same_question
 from donewhen.state.records import Pause, PauseKind
 
 _NAME = pattern(r"\A(?:\d+:)?(.*?)(?:~\d+)?", re.DOTALL)
-PAUSE_ID = pattern(
-    r"\A(?:\d+:)?(?:confirm\.[0-9a-f]+|(?:budget|failure|early)\.\S+"
-    r"|[A-Za-z][\w-]*(?:@\d+)?\.(?:q\d+|(?:call|effect)\d+\.[0-9a-f]{8}(?:\.\d+)?))(?:~\d+)?"
-)
-"""The form of all pause ids: `s2.q1`; in the thread's third request `3:s2.q1`; asked again `s2.q1~2`."""
-
 PURPOSE_CHARS = 200
 PUT_AWAY = "Put away for another request."
 

@@ -16,7 +16,14 @@ from langgraph.runtime import Runtime
 
 from donewhen.graph.context import Deps
 from donewhen.graph.events import emit, emit_charge, emit_observation, now, thread_of
-from donewhen.graph.executors.relay import answered_asks, conceal_ask, interrupt_value, questions_of, resume_values
+from donewhen.graph.executors.relay import (
+    answered_asks,
+    asks_in_vain,
+    conceal_ask,
+    interrupt_value,
+    questions_of,
+    resume_values,
+)
 from donewhen.graph.llm.briefs import FIND_TOOLS, find_tools, offer_for_step
 from donewhen.graph.llm.cost import Meter
 from donewhen.graph.llm.history import observation_limit, render_observation
@@ -534,7 +541,8 @@ def _people_note(call: FrozenCall) -> str:
         return ""
     notes = [f"the user changed the arguments to {canonical_json(call['args'])[:500]}"] if call.get("edited") else []
     for asked, answer in zip(call.get("asks") or (), call.get("answers") or (), strict=False):
-        notes.append(f"the tool asked the user “{asked['question'][:500]}”; they said {canonical_json(answer)[:500]}")
+        said = "nobody answered" if answer is None else f"they said {canonical_json(answer)[:500]}"
+        notes.append(f"the tool asked the user “{asked['question'][:500]}”; {said}")
     return " ".join(f"Note: {note}." for note in notes)
 
 
@@ -729,6 +737,8 @@ def _result_of_pause(gated: GatedCall, interrupts: Sequence[Any], secrets: Seque
     if call.get("asked", 0) >= MOST_ASKED:
         return CallResult(False, f"The tool asked {MOST_ASKED} times and was given up.", 0.0, error="interrupt")
     asks = questions_of(call, interrupts)
+    if asks_in_vain(call, asks):
+        return CallResult(False, "It asked again what nobody answered.", 0.0, error="interrupt")
     if tool is None or (tool.tool.metadata or {}).get("secrets") is not True:
         asks = {**asks, "asks": [conceal_ask(ask, secrets) for ask in asks["asks"]]}
     asks["asked"] = call.get("asked", 0) + 1

@@ -17,10 +17,12 @@ from typing import Any, Literal
 
 from donewhen.state.language.texts import Unclear, match_option, option_key, say, unclear
 from donewhen.state.language.words import FEW, fold_words, may_decide, read_word
+from donewhen.state.pattern import pattern
 from donewhen.state.people.amounts import read_amounts
 from donewhen.state.people.edit import edit_plan, is_plan_text, strip_fence
 from donewhen.state.people.payload import action_name, language_of, options
 from donewhen.state.records import Pause
+from donewhen.state.values import clean_text, json_problem
 
 AnswerKind = Literal[
     "approve", "edit", "reject", "respond", "cancel", "later", "answer", "declined",
@@ -45,6 +47,11 @@ EDIT_SHAPES = {
 AROUND_KEYS = ("type", "decision", "action", "id")
 OWN_KEYS = (*AROUND_KEYS, "revision")
 MOST_NESTED = 4
+PAUSE_ID = pattern(
+    r"\A(?:\d+:)?(?:confirm\.[0-9a-f]+|(?:budget|failure|early)\.\S+"
+    r"|[A-Za-z][\w-]*(?:@\d+)?\.(?:q\d+|(?:call|effect)\d+\.[0-9a-f]{8}(?:\.\d+)?))(?:~\d+)?"
+)
+"""The form of all pause ids: `s2.q1`; in the thread's third request `3:s2.q1`; asked again `s2.q1~2`."""
 JUDGEMENT = "Approved without further words: use your own judgement."
 
 
@@ -63,6 +70,8 @@ class Answer:
     """For `extend`: the increase by ledger key, all positive. For the `edit` of a plan: the new limits."""
     lines: Mapping[str, int] = field(default_factory=dict, compare=False)
     """For the `edit` of a plan as text: the line on which each of its parts begins."""
+    value: Any = None
+    """What the `interrupt` of a graph or tool returns, if the question is its own."""
 
 
 @dataclass(frozen=True)
@@ -107,6 +116,8 @@ def read_answer(value: Any, pending: Pause) -> Answer | str:
     Never raises. The text is in the pause's language; problems of a client's JSON are in English. A text that starts
     with "stale" means that the answer names another question or revision.
     """
+    if is_own_interrupt(pending):
+        return _read_for_interrupt(value, pending)
     given = _read_shape_for(value, pending)
     if isinstance(given, AnswerShape):
         if stale := _find_stale(given, pending):
@@ -134,9 +145,14 @@ def fills_form(value: Any, pending: Pause) -> bool:
     return not (isinstance(given, AnswerShape) and given.verb in ("cancel", "ignore", "later", "reject"))
 
 
+def is_own_interrupt(pending: Pause) -> bool:
+    """Return whether a graph or tool asks by an `interrupt` of its own, which gets any value as it was given."""
+    return bool(pending.get("relayed")) and pending["kind"] == "question" and "schema" not in pending
+
+
 def stale_reason(value: Any, pending: Pause) -> str | None:
     """Return why an answer is for another question, or another revision of the plan; None if it names neither."""
-    if fills_form(value, pending):
+    if fills_form(value, pending) or (is_own_interrupt(pending) and not named_pauses(value)):
         return None
     open_ids = [str(pending["id"]), *(str(other["id"]) for other in pending.get("others") or ())]
     if by_id := answers_by_id(value, open_ids):
@@ -304,6 +320,73 @@ def scalar_text(value: Any) -> str:
     if isinstance(value, int) or (isinstance(value, float) and math.isfinite(value)):
         return repr(value)
     return value.strip() if isinstance(value, str) else ""
+
+
+# --- values for the own interrupt of a graph or a tool
+
+
+def _read_for_interrupt(value: Any, pending: Pause) -> Answer | str:
+    """Return the answer to an own interrupt: it gets the value as LangGraph would hand it over, whatever it is.
+
+    Three things are not for it: what ends the run or postpones the question, the envelope in which a client sends the
+    words that were typed into the field of our payload, and the number of an option that we showed.
+    """
+    problem = json_problem(value) if not isinstance(value, str) else None
+    if isinstance(value, Mapping) and set(value) == {"unreadable"}:
+        problem = str(value["unreadable"])
+    if problem:
+        given = f"the answer cannot be stored: it {problem}"
+        return say(language_of(pending), "accepted", "instead", problem=given, accepted=accepted_answers(pending))
+    if (named := named_pauses(value)) - {str(pending["id"])}:
+        return f"stale: {', '.join(sorted(named))} does not wait; {pending['id']} does."
+    if isinstance(value, Mapping) and (verb := _run_verb(value)):
+        return Answer(verb)
+    value = clean_text(value) if isinstance(value, str) else _typed_words(value)
+    if isinstance(value, str):
+        if fold_words(value) == "/skip":
+            return Answer("declined")
+        choices = options(pending)
+        if (choice := _match_choice(value, choices)) in choices:
+            return Answer("answer", choice, value=choice)
+        read = _read_free_answer(value, pending)
+        if not isinstance(read, Answer):
+            given = read.text(language_of(pending))
+            return say(language_of(pending), "accepted", "instead", problem=given, accepted=accepted_answers(pending))
+        return read if read.kind != "answer" else replace(read, value=value)
+    return Answer("answer", scalar_text(value) or json.dumps(value, ensure_ascii=False), value=value)
+
+
+def named_pauses(value: Any) -> set[str]:
+    """Return the ids of pauses that an answer names; ids of any other form belong to the answer."""
+    given = decode_json(value)
+    answers = given.get("answers") if isinstance(given, Mapping) and set(given) == {"answers"} else {}
+    ids = [*answers] if isinstance(answers, Mapping) else []
+    ids += [given.get("id")] if isinstance(given, Mapping) and not isinstance(value, str) else []
+    return {id for id in ids if isinstance(id, str) and PAUSE_ID.fullmatch(id)}
+
+
+def _run_verb(value: Mapping[str, Any]) -> Literal["cancel", "later"] | None:
+    """Return what a client's button says of the run and of no question: `{"type": "cancel"}`, and that of AG-UI."""
+    if value.get("__agui_cancelled__"):
+        return "cancel"
+    said = value.get("type") if set(value) <= {"type", "id", "interrupt_id"} else None
+    return "cancel" if said == "cancel" else "later" if said == "later" else None
+
+
+def _typed_words(value: Any) -> Any:
+    """Return the words that were typed into the field of our payload; any other value unchanged.
+
+    The clients of LangChain's middleware send them in a decision, agent-inbox as an edit of our action.
+    """
+    decisions = value.get("decisions") if isinstance(value, Mapping) and set(value) == {"decisions"} else value
+    one = decisions[0] if isinstance(decisions, list) and len(decisions) == 1 else None
+    if not isinstance(one, Mapping):
+        return value
+    action, fields = _read_edit(dict(one))
+    if action == action_name("question") and isinstance(answer := fields.get("answer"), str):
+        return answer
+    said = one.get("message") if decisions is not value and one.get("type") in ("respond", "reject") else None
+    return said if isinstance(said, str) and said.strip() else value
 
 
 # --- meanings, one reader per kind of pause. A reader returns None where there is nothing to say about an answer.

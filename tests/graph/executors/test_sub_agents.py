@@ -324,12 +324,12 @@ async def test_questions_side_by_side_are_all_asked() -> None:
 
 
 async def test_where_nobody_answers_it_is_told_so() -> None:
-    """C07, M5: the run's policy answers a sub-agent's question too, and the receipt says that nobody did."""
+    """C07, M5, X29: a sub-agent that nobody answers gets None, and the receipt says that nobody answered."""
     model = one_step([finish_step("three papers", ("s1.3", "three papers"))], executor="agent")
     flow = await play(model, executors={"agent": graph_of(asks)}, settings={**FREE, "on_question": "assume"})
     assert flow.pauses == []
     assert flow.status == "completed"
-    assert "Nobody answers" in flow.journal[2]["text"]
+    assert flow.journal[2]["text"] == "three papers on None in None"
     assert [row["by"] for row in flow.run.receipt["questions"]] == ["policy", "policy"]
 
 

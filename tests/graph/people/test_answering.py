@@ -5,8 +5,9 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from donewhen.graph.people.pauses import PAUSE_ID, with_id
+from donewhen.graph.people.pauses import with_id
 from donewhen.state.channels import apply_update, combine_updates, with_migration
+from donewhen.state.people.answers import PAUSE_ID
 
 # --- ids
 
