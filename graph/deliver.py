@@ -12,8 +12,9 @@ from langgraph.runtime import Runtime
 
 from donewhen.graph.context import Deps
 from donewhen.graph.events import emit, emit_verdicts, now, thread_of
-from donewhen.graph.llm.ask import Question, ask
+from donewhen.graph.llm.ask import ModelReply, Question, ask
 from donewhen.graph.llm.briefs import delivery_brief, profile_text
+from donewhen.graph.llm.endings import reached_limit
 from donewhen.graph.llm.history import reply_messages, storable_reply
 from donewhen.graph.llm.output import OutputForm, form_of
 from donewhen.graph.llm.printed import read_printed
@@ -67,6 +68,7 @@ DOUBTED = (
 )
 BY_AUDIT = ("goal_not_met", "not_shown", "unaudited")
 """Codes of runs that would be `completed` if not for the audit."""
+CUT_OFF = "Correction: the answer was not delivered; it was cut off at the output limit. Deliver it again, shorter."
 NOT_IN_FORM = "Correction: the answer was not delivered yet. Deliver it again, with an `output` that fits its schema."
 NO_DATA = "nothing was delivered as data"
 SOURCE_CHARS = 2_000_000
@@ -454,6 +456,11 @@ async def _ask_for_answer(delivery: Delivery) -> str:
     for again in (True, False):
         reply = await ask(context.deps, settings, replace(question, allowance=context.amounts_left()))
         context.spent = add(context.spent, reply.spent)
+        if reply.message is not None and reached_limit(reply.message):
+            question = _again(question, reply, CUT_OFF)
+            if first_exhausted(context.amounts_left(), ("model_calls",)):
+                break
+            continue
         if reply.message is None or not (written := _read_text(reply.message)):
             break
         flaws = delivery.read_data(_arguments_of(reply.message), written)
@@ -470,14 +477,18 @@ async def _ask_for_answer(delivery: Delivery) -> str:
             if reply.speech:
                 reply.speech.finish_with(answer)
             return answer
-        if reply.speech:
-            reply.speech.restart()
         why = DOUBTED if doubts else NOT_PROVEN if unmet else NOT_IN_FORM
-        said = "\n".join([why, *(f"- {problem}" for problem in open_ones)])
-        question = replace(
-            question, messages=[*question.messages, storable_reply(reply.message), *reply_messages(reply.message, said)]
-        )
+        question = _again(question, reply, "\n".join([why, *(f"- {problem}" for problem in open_ones)]))
     return answer
+
+
+def _again(question: Question, reply: ModelReply, said: str) -> Question:
+    """Return the question with a reply that is not delivered, which is taken back, and with what is said to it."""
+    assert reply.message is not None
+    if reply.speech:
+        reply.speech.restart()
+    told = [storable_reply(reply.message), *reply_messages(reply.message, said)]
+    return replace(question, messages=[*question.messages, *told])
 
 
 async def _find_unmet(delivery: Delivery, goal: list[Json], message: AIMessage, text: str) -> list[str]:

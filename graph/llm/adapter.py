@@ -58,6 +58,10 @@ class ModelQuirks:
     """Parameters that the server does not take."""
     calls_tools: bool = False
     """True once the model called a tool; it is never told to print calls then."""
+    names_end: bool = False
+    """True once it gave a reason for the end of a reply."""
+    nameless_ends: int = 0
+    """Replies so far that the server ended without a reason."""
     window: int | None = None
     """The context window in tokens, estimated after the server refused a longer request."""
 

@@ -5,7 +5,6 @@ conversation three times per request for the callbacks alone (docs/decisions/006
 """
 
 import asyncio
-import json
 import random
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -17,25 +16,18 @@ from uuid import uuid4
 
 from langchain_core.callbacks import AsyncCallbackManager
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import (
-    AIMessage,
-    AIMessageChunk,
-    BaseMessage,
-    InvalidToolCall,
-    SystemMessage,
-    ToolCall,
-    message_chunk_to_message,
-)
-from langchain_core.messages.ai import add_ai_message_chunks
-from langchain_core.messages.tool import invalid_tool_call, tool_call
+from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, SystemMessage
 from langchain_core.runnables import RunnableConfig, ensure_config
 
 from donewhen.graph.context import Deps
 from donewhen.graph.llm.adapter import ModelQuirks, PreparedModel, most_tokens
 from donewhen.graph.llm.caching import key_options, mark_kind, mark_messages
 from donewhen.graph.llm.cost import cost_of, is_priced, missing_price_text
+from donewhen.graph.llm.endings import ending_of, reports_parts
 from donewhen.graph.llm.errors import classify
 from donewhen.graph.llm.history import compact_request, count_tokens, fits, has_native_call, has_only_spoken, window_of
+from donewhen.graph.llm.joining import join_chunks
+from donewhen.graph.llm.openai_wire import ChatWire, wire_of
 from donewhen.graph.llm.speech import SpeechStream, Voice
 from donewhen.graph.sync import load_jsonschema
 from donewhen.state.errors import DoneWhenError, ModelError
@@ -203,23 +195,49 @@ class _Request:
         """Make one request and return its reply. A reply that breaks off is charged too. Raises ModelError."""
         self.spent = add(self.spent, {"model_calls": 1})
         chunks: list[BaseMessage] = []
+        wire = wire_of(prepared.model)
         try:
-            await self._collect(prepared, chunks)
+            await self._collect(prepared, chunks, wire)
             if not chunks:
                 raise ModelError(
                     "The model's answer was empty: not even its end came.", code="connection", retryable=True
                 )
-            message = join_chunks(chunks)
+            message = self._join(chunks)
         except Exception as error:
             self.speech.restart()
             if chunks:
                 with suppress(Exception):  # the last chunk may be the one that cannot be joined
-                    self._charge(join_chunks(chunks))  # tokens written before the failure are paid for
+                    self._charge(self._join(chunks))  # tokens written before the failure are paid for
             raise classify(error) from error
         self._charge(message)
+        if problem := self._problem_of_end(message, streamed=isinstance(chunks[0], AIMessageChunk), wire=wire):
+            self.speech.restart()
+            raise problem
         return message
 
-    async def _collect(self, prepared: PreparedModel, chunks: list[BaseMessage]) -> None:
+    def _join(self, chunks: Sequence[BaseMessage]) -> AIMessage:
+        return join_chunks(chunks, adds_usage=reports_parts(self.model))
+
+    def _problem_of_end(self, message: AIMessage, *, streamed: bool, wire: ChatWire | None) -> ModelError | None:
+        """Return the error of a reply that is not whole (R13); one that reached its limit is for the caller to read."""
+        ending, quirks = ending_of(self.model, message, streamed=streamed), self.quirks
+        quirks.names_end |= bool(ending.word)
+        if ending.kind == "filtered":
+            return ModelError(f"The provider's filter stopped the reply ({ending.word}).", code="content_filter")
+        if ending.kind == "window":
+            return ModelError("The request and the reply filled the model's context window.", code=TOO_LONG)
+        if ending.kind != "broken":
+            return None
+        if wire and wire.done and not (ending.word or quirks.names_end):
+            # The server says that the stream is over, and gives no reason. If it never does, that is its way to end.
+            quirks.nameless_ends += 1
+            if quirks.nameless_ends > 1:
+                return None
+        how = f"with {ending.word!r}" if ending.word else "without a word about its end"
+        happened = f"The model's reply broke off: it ended {how}."
+        return ModelError(f"{happened} Try again, or use another model.", code="connection", retryable=True)
+
+    async def _collect(self, prepared: PreparedModel, chunks: list[BaseMessage], wire: ChatWire | None) -> None:
         """Collect the chunks of a streamed reply. Silence raises a timeout; an endless reply is cut off."""
         question, voice = self.question, self.question.voice
         messages, seconds, size = list(self.messages), self.settings.model_seconds, 0
@@ -235,7 +253,8 @@ class _Request:
         facts = {**question.place, "role": question.role, "executor": question.executor, "attempt": self.attempt}
         known = {f"donewhen_{key}": value for key, value in facts.items() if value is not None}
         config = RunnableConfig(tags=TAGS, metadata={**METADATA, **known})
-        stream = stream_reply(prepared.model, messages, config, options)
+        model = prepared.model.model_copy(update={"async_client": wire}) if wire else prepared.model
+        stream = stream_reply(model, messages, config, options)
         silence = _SilenceTimer(voice.report_stall if voice else None, min(STALL_SECONDS, seconds / 4))
         try:
             async with asyncio.timeout(seconds) as patience:
@@ -328,49 +347,3 @@ async def _stream_directly(
         message.id = message.id or id
         message.response_metadata = {**(chunk.generation_info or {}), **message.response_metadata}
         yield message
-
-
-def join_chunks(chunks: Sequence[BaseMessage]) -> AIMessage:
-    """Join chunks into the whole message. Calls get unique ids; arguments that are no JSON object become invalid calls.
-
-    LangChain parses truncated arguments as if they were complete, which would turn half a call into a wrong one.
-    All chunks are added at once, since adding them one by one is quadratic.
-    """
-    first = chunks[0]
-    if not isinstance(first, AIMessageChunk):
-        return _with_call_ids(first if isinstance(first, AIMessage) else AIMessage(first.text))
-    others = [chunk for chunk in chunks[1:] if isinstance(chunk, AIMessageChunk)]
-    whole = add_ai_message_chunks(first, *others) if others else first
-    message = message_chunk_to_message(whole)
-    assert isinstance(message, AIMessage)
-    if whole.tool_call_chunks:
-        message.tool_calls, message.invalid_tool_calls = [], []
-    for part in whole.tool_call_chunks:
-        name, raw, id = part["name"] or "", part["args"] or "", part["id"]
-        try:
-            arguments = json.loads(raw, strict=False) if raw.strip() else {}
-        except (ValueError, RecursionError):
-            arguments = None
-        if isinstance(arguments, dict) and name:
-            message.tool_calls.append(tool_call(name=name, args=arguments, id=id))
-        else:
-            broken = invalid_tool_call(name=name, args=raw, id=id, error="not a JSON object")
-            message.invalid_tool_calls.append(broken)
-    return _with_call_ids(message)
-
-
-def _with_call_ids(message: AIMessage) -> AIMessage:
-    """Give every call a unique id, which its result refers to; some servers send none, or the same for all."""
-    given = [call["id"] for call in (*message.tool_calls, *message.invalid_tool_calls)]
-    ids: dict[str, None] = {}  # in order
-    for id in given:
-        number, chosen = 1, id or f"call_{message.id or 'reply'}"
-        while chosen in ids:
-            number, chosen = number + 1, f"{id or message.id or 'call'}_{number}"
-        ids[chosen] = None
-    if [*ids] == given:
-        return message
-    unique = iter(ids)
-    calls: list[ToolCall] = [{**call, "id": next(unique)} for call in message.tool_calls]
-    broken: list[InvalidToolCall] = [{**call, "id": next(unique)} for call in message.invalid_tool_calls]
-    return message.model_copy(update={"tool_calls": calls, "invalid_tool_calls": broken})

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 
 from langchain_core.messages import AIMessage, AnyMessage, ToolMessage
 
+from donewhen.graph.llm.endings import reached_limit
 from donewhen.graph.llm.printed import read_printed
 from donewhen.graph.tools.toolbox import Toolbox
 from donewhen.state.reading.decisions import LOOKUPS, NAMES, arguments_schema
@@ -31,8 +32,6 @@ Kind = Literal[
     "deliver", "audit",
 ]  # fmt: skip
 MOST_CALLS = 32
-LENGTH_REASONS = frozenset({"length", "max_tokens", "MAX_TOKENS", "max_output_tokens"})
-"""Finish reasons of a reply that reached the output limit."""
 CLAIMS = ("finish_step", "finish_task")
 DECIDING = frozenset(NAMES) - frozenset(LOOKUPS)
 """Control tools that end the round."""
@@ -107,7 +106,7 @@ def read_reply(
         calls, speech, problems = [_Call(**call) for call in found.calls], found.speech, found.problems
         if found.goes_on:
             return Decision("speak", {"goes_on": True}, speech=speech)
-    if (calls or problems) and was_cut_off(message):
+    if (calls or problems) and reached_limit(message):
         problems = ["the reply was cut off at the output limit, so its calls are not complete; say less"]
     elif len(calls) > MOST_CALLS:
         problems = [f"{len(calls)} calls in one reply; at most {MOST_CALLS}"]
@@ -123,15 +122,6 @@ def read_reply(
     if not speech:
         return UnusableReply(["the reply is empty: no text and no tool call"], printed=printed)
     return Decision("speak", speech=speech)
-
-
-def was_cut_off(message: AIMessage) -> bool:
-    """Return True if the provider says that the reply reached the output limit."""
-    said = message.response_metadata
-    reasons = [said.get("finish_reason"), said.get("stop_reason"), said.get("done_reason")]
-    details = said.get("incomplete_details")
-    reasons += [details.get("reason")] if isinstance(details, Mapping) else []
-    return any(str(reason).rpartition(".")[2] in LENGTH_REASONS for reason in reasons if reason)
 
 
 def _native_calls(message: AIMessage) -> list[_Call]:

@@ -14,10 +14,11 @@ from donewhen.graph.executors.executor import Card
 from donewhen.graph.llm.ask import ModelReply, Question, ask
 from donewhen.graph.llm.attachments import brief_message
 from donewhen.graph.llm.briefs import offer_for_planning, planning_brief, profile_text
+from donewhen.graph.llm.endings import reached_limit
 from donewhen.graph.llm.history import has_native_call, rounds_of, storable_reply
 from donewhen.graph.llm.output import form_of
 from donewhen.graph.llm.printed import read_printed
-from donewhen.graph.llm.reply import Decision, UnusableReply, read_reply, was_cut_off
+from donewhen.graph.llm.reply import Decision, UnusableReply, read_reply
 from donewhen.graph.llm.speech import Voice
 from donewhen.graph.people.consent import plan_rules
 from donewhen.graph.people.interjections import with_interjections
@@ -162,7 +163,7 @@ async def _act_on(round: PlanningRound, reply: ModelReply) -> Planning:
     # A model's own text never has the word that frames foreign text.
     echo = alone and (round.state["brief"].get("fence") or "\0") in outcome.speech
     # A printed decision is no answer either, if the model can call tools.
-    no_answer = echo or not alone or was_cut_off(message) or _is_decision(outcome.speech, legal)
+    no_answer = echo or not alone or reached_limit(message) or _is_decision(outcome.speech, legal)
     may_answer = not no_answer and "answer" in legal and any(map(str.isalnum, outcome.speech))
     if may_answer and (planning.get("texts") or not round.deps.all_tools(settings)):
         outcome, alone = Decision("answer", {"text": outcome.speech}), False

@@ -1,0 +1,223 @@
+"""Read what servers of OpenAI's protocol really send, between LangChain's class and the provider's client.
+
+They send streams whose pieces differ from OpenAI's, whole answers instead of a stream, and errors and web pages with
+HTTP 200. `ChatWire` takes the place of `client.chat.completions` for one request.
+"""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import suppress
+from typing import Any
+
+from donewhen.state.errors import ModelError
+from donewhen.state.secrets import redact
+
+_LONGEST_BODY = 20_000_000
+"""The most bytes of an answer that is no stream."""
+_LAST_BYTES = 0.5
+"""Seconds to wait for the end of a stream that says that it is over."""
+_SHOWN = 300
+"""Characters of an answer that an error quotes."""
+_SAYINGS = ("message", "detail", "msg")
+"""Fields in which a server that sends no choices says why."""
+
+
+class ServerError(Exception):
+    """An error that a server sends with HTTP 200; `body` is what it says."""
+
+    def __init__(self, body: Mapping[str, Any]) -> None:
+        super().__init__(str(body.get("message") or body))
+        self.body = body
+
+
+class ChatWire:
+    """The chat completions of a client, for one request.
+
+    `done` becomes True when the server says that its stream is over, as some do who give no reason for the end.
+    """
+
+    def __init__(self, completions: Any) -> None:
+        self._completions = completions
+        self.done = False
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._completions, name)
+
+    async def create(self, **payload: Any) -> Any:
+        """Make the request and return its answer; a stream as dictionaries in the form that LangChain reads."""
+        answer = await self._completions.create(**payload)
+        response = getattr(answer, "response", None)
+        return _Stream(self, response) if payload.get("stream") and hasattr(response, "aiter_bytes") else answer
+
+
+def wire_of(model: Any) -> ChatWire | None:
+    """Return a wire for one request of this model; None if its class does not speak through such a client."""
+    completions = getattr(model, "async_client", None)
+    return ChatWire(completions) if hasattr(type(completions), "with_raw_response") else None
+
+
+class _Stream:
+    """A streamed answer, as chunks."""
+
+    def __init__(self, wire: ChatWire, response: Any) -> None:
+        self._wire = wire
+        self._response = response
+
+    async def __aenter__(self) -> "_Stream":
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        await self._response.aclose()
+
+    async def __aiter__(self) -> AsyncIterator[dict[str, Any]]:
+        reader, lines = _EventReader(), _lines(self._response)
+        async for line in lines:
+            if (event := reader.take(line)) is None:
+                continue
+            if event.startswith("[DONE]"):
+                self._wire.done = True
+                with suppress(Exception):  # a connection is used again only if its last bytes were read
+                    async with asyncio.timeout(_LAST_BYTES):
+                        async for _ in lines:
+                            pass
+                return
+            yield _read_chunk(json.loads(event), failed=reader.name == "error")
+        if event := reader.rest():
+            yield _read_chunk(json.loads(event), failed=reader.name == "error")
+        elif not reader.events:
+            for said in self._read_body("\n".join(reader.other)):
+                yield said
+
+    def _read_body(self, text: str) -> Iterator[dict[str, Any]]:
+        """Yield the chunks of an answer that is no stream of events. Raises an error that quotes any other body."""
+        address = redact(str(getattr(self._response, "url", "")))
+        try:
+            found = [json.loads(text)]
+        except ValueError:
+            lines = [line for line in text.splitlines() if line.strip()]
+            try:  # a chunk on each line
+                found = [json.loads(line) for line in lines]
+            except ValueError:
+                found = []
+        if not found and not text.strip():
+            return
+        if not found or not all(isinstance(each, dict) for each in found):
+            shown = redact(" ".join(text.split())[:_SHOWN])
+            raise ModelError(
+                f"What answers at {address} is no model: check OPENAI_BASE_URL. It says: {shown}", code="model_error"
+            )
+        whole = len(found) == 1
+        for each in found:
+            yield _read_chunk(each, address=address, whole=whole)
+        self._wire.done = whole
+
+
+class _EventReader:
+    """Reads events line by line. What is no event is kept, for the error that quotes it."""
+
+    def __init__(self) -> None:
+        self.name = ""
+        self.events = 0
+        self.other: list[str] = []
+        self._data: list[str] = []
+        self._left = _LONGEST_BODY
+
+    def take(self, line: bytes) -> str | None:
+        """Take a line without its end; return the data of an event that it completes."""
+        if not line:
+            return self.rest()
+        field, colon, value = line.partition(b":")
+        if field == b"data":
+            self.events += 1
+            self._data.append(value.removeprefix(b" ").decode("utf-8", "replace"))
+        elif field == b"event":
+            self.name = value.strip().decode("utf-8", "replace")
+        elif field in (b"id", b"retry") or (colon and not field):
+            pass
+        elif not self.events and (left := self._left - len(line)) > 0:
+            self._left = left
+            self.other.append(line.decode("utf-8", "replace"))
+        return None
+
+    def rest(self) -> str | None:
+        """Return the data of the event so far; None if there is none."""
+        data, self._data = "\n".join(self._data), []
+        return data or None
+
+
+async def _lines(response: Any) -> AsyncIterator[bytes]:
+    """Yield the lines of a response. Its own lines end at any separator of Unicode, which a text may hold."""
+    pieces: list[bytes] = []
+    async for piece in response.aiter_bytes():
+        first, *more = piece.split(b"\n")
+        pieces.append(first)
+        for line in more:
+            yield b"".join(pieces).removesuffix(b"\r")
+            pieces = [line]
+    if last := b"".join(pieces):
+        yield last.removesuffix(b"\r")
+
+
+# Chunks ----------------------------------------------------------------------------------------------------------
+
+
+def _read_chunk(said: Any, *, failed: bool = False, whole: bool = False, address: str = "") -> dict[str, Any]:
+    """Return a chunk, or a whole answer, in OpenAI's form. Raises ServerError for an error."""
+    if not isinstance(said, dict):
+        raise ServerError({"message": str(said)[:_SHOWN]})
+    choices = [each for each in _as_list(said.get("choices")) if isinstance(each, dict)]
+    usage = next((each for each in _usages(said, choices) if isinstance(each, dict)), None)
+    explains = any(isinstance(said.get(key), str) and said[key] for key in _SAYINGS)
+    if (error := said.get("error")) or failed or (not choices and not usage and explains):
+        body = dict(error) if isinstance(error, Mapping) else {"message": str(error)} if error else said
+        where = f" (answered by {address} with HTTP 200)" if address else ""
+        raise ServerError({**body, "message": f"{body.get('message') or json.dumps(body, default=str)}{where}"})
+    return {**said, "choices": [_read_choice(each, whole=whole) for each in choices[:1]], "usage": usage}
+
+
+def _usages(said: Mapping[str, Any], choices: list[dict[str, Any]]) -> Iterator[Any]:
+    yield said.get("usage")
+    yield from (choice.get("usage") for choice in choices)  # Moonshot's
+    yield (said.get("x_groq") or {}).get("usage") if isinstance(said.get("x_groq"), dict) else None
+
+
+def _read_choice(choice: Mapping[str, Any], *, whole: bool) -> dict[str, Any]:
+    given = choice.get("delta") or choice.get("message") or {}
+    given = given if isinstance(given, dict) else {"content": given}
+    content = given.get("content") if given.get("content") is not None else choice.get("text")
+    delta = {**given, "role": "assistant", "content": _text_of(content)}
+    if calls := [
+        _read_call(call, number if whole else None) for number, call in enumerate(_as_list(given.get("tool_calls")))
+    ]:
+        delta["tool_calls"] = calls
+    reason = choice.get("finish_reason")
+    reason = None if reason in ("", "null") else reason
+    return {**choice, "delta": delta, "finish_reason": reason or ("stop" if whole else None)}
+
+
+def _read_call(call: Any, number: int | None) -> dict[str, Any]:
+    call = call if isinstance(call, dict) else {}
+    function = call["function"] if isinstance(call.get("function"), dict) else call
+    arguments = function.get("arguments")
+    if arguments is not None and not isinstance(arguments, str):
+        arguments = json.dumps(arguments, ensure_ascii=False)
+    index = call.get("index", number)
+    return {
+        "index": int(index) if str(index).isdecimal() else None,
+        "id": None if call.get("id") is None else str(call["id"]),
+        "function": {"name": function.get("name"), "arguments": arguments},
+    }
+
+
+def _text_of(content: Any) -> str:
+    """Return the text of a content, which some servers send in parts."""
+    if isinstance(content, list):
+        return "".join(map(_text_of, content))
+    if isinstance(content, dict):
+        return _text_of(content.get("text")) if content.get("type", "text") in ("text", "output_text") else ""
+    return "" if content is None else str(content)
+
+
+def _as_list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [] if value is None else [value]
