@@ -26,6 +26,8 @@ from donewhen.prompts import render
 
 MOST_TOKENS = {"triage": 16_384, "plan": 32_768, "execute": 32_768, "judge": 8_192, "deliver": 16_384}
 """The most tokens a role may write, thoughts included, if neither the settings nor the model set a limit."""
+LEAST_TOKENS = 1_024
+"""The least to which a limit is lowered for a provider that demands one."""
 TOKEN_FIELDS = ("max_tokens", "max_output_tokens", "num_predict")
 """The names of that limit in LangChain's packages."""
 _REMAKE_PACKAGES = ("langchain_ollama", "langchain_google_genai")
@@ -34,6 +36,8 @@ _CLIENT_FIELDS = ("client", "profile")
 """Fields that such a model fills by itself."""
 _ADDRESS_FIELDS = ("openai_api_base", "azure_endpoint", "anthropic_api_url", "base_url", "endpoint", "groq_api_base")
 """The names of the server's address in LangChain's packages."""
+_MOST_THREADS = 1_000
+"""The most threads that a model's quirks remember."""
 _MOST_PREPARED = 128
 """The most prepared models in the cache."""
 _REFUSALS = {
@@ -43,7 +47,7 @@ _REFUSALS = {
     "tool_choice": r"tool[ _]?choice|forces? tool",
     "response_format": r"response_format|json_schema|grammar|structured output",
     "stream_options": r"stream_options|include_usage",
-    "max_tokens": r"max_(?:completion_|output_)?tokens|completion tokens|in the completion",
+    "max_tokens": r"max_(?:new_|completion_|output_)?tokens|completion tokens|in the completion",
 }
 """Parameters that a server may refuse, and the words of such a refusal; the most specific first."""
 
@@ -62,8 +66,30 @@ class ModelQuirks:
     """True once it gave a reason for the end of a reply."""
     nameless_ends: int = 0
     """Replies so far that the server ended without a reason."""
+    needs_limit: bool = False
+    """True once a reply was cut off by the server's own limit, which is lower than the role's."""
+    threads: "OrderedDict[str, ThreadFacts]" = field(default_factory=OrderedDict)
+    """What was learnt about its window, by thread: what one conversation holds says little of others."""
+
+    def in_thread(self, thread: str) -> "ThreadFacts":
+        """Return what is known for a thread; what is learnt without one is forgotten."""
+        if not thread:
+            return ThreadFacts()
+        facts = self.threads.setdefault(thread, ThreadFacts())
+        self.threads.move_to_end(thread)
+        while len(self.threads) > _MOST_THREADS:
+            self.threads.popitem(last=False)
+        return facts
+
+
+@dataclass
+class ThreadFacts:
+    """What a server's refusals told about the requests of a thread."""
+
     window: int | None = None
-    """The context window in tokens, estimated after the server refused a longer request."""
+    """The context window in tokens, estimated after a longer request was refused."""
+    limit: int | None = None
+    """The limit of a reply that fits beside the requests; 0 for none."""
 
 
 class PreparedModel(NamedTuple):
@@ -85,12 +111,47 @@ def model_name(model: BaseChatModel) -> str:
     return str(next((name for name in named if name), type(model).__name__))
 
 
-def most_tokens(model: BaseChatModel, role: str) -> int | None:
-    """Return the default limit of a role's reply; None if the model's owner set one."""
+class ReplyLimit(NamedTuple):
+    """How much a reply may have."""
+
+    tokens: int | None
+    """None: as the model's owner set it, or its class has no such field."""
+    sent: bool
+    """Whether the request says so. Servers add it to the length of the request, so it is only sent where it fits."""
+
+
+def reply_limit(model: BaseChatModel, role: str, asked: int | None, quirks: ModelQuirks) -> ReplyLimit:
+    """Return the limit of a role's reply: `asked` by the settings, else a default if the model's owner set none."""
+    name = _token_field(model)
+    if name is None or asked:
+        return ReplyLimit(asked, bool(asked))
     known = (getattr(model, "profile", None) or {}).get("max_output_tokens")
-    own = next((most for name in TOKEN_FIELDS if (most := getattr(model, name, None))), known)
+    if (getattr(model, name) or known) != known:
+        return ReplyLimit(None, sent=False)
     most = MOST_TOKENS.get(role, max(MOST_TOKENS.values()))
-    return None if own != known else min(most, known or most)
+    # Ollama's models write without end otherwise, and some servers have a default that is too small.
+    needed = name == "num_predict" or quirks.needs_limit
+    return ReplyLimit(min(most, known or most), sent=needed or known is not None)
+
+
+def lower_limit(model: BaseChatModel, sent: int | None) -> int | None:
+    """Return a lower limit than the one that was sent, 0 for none; None if there is nothing to lower.
+
+    `sent` is None if the request had the limit of the model's owner, if any.
+    """
+    name = _token_field(model)
+    current = sent if sent is not None or name is None else getattr(model, name)
+    if not current or not _demands_limit(model):
+        return 0 if current else None
+    return current // 2 if current >= 2 * LEAST_TOKENS else None
+
+
+def _token_field(model: BaseChatModel) -> str | None:
+    return next((name for name in TOKEN_FIELDS if name in type(model).model_fields), None)
+
+
+def _demands_limit(model: BaseChatModel) -> bool:
+    return any(each.__name__ == "ChatAnthropic" for each in type(model).__mro__)
 
 
 class Adapter:
@@ -129,7 +190,8 @@ class Adapter:
     ) -> PreparedModel:
         """Return the model with its tools, cached by the identity of the model and the tools.
 
-        `must_call`: the reply has to call a tool. `max_tokens`: the most it may write. `printing`: tell the model to
+        `must_call`: the reply has to call a tool. `max_tokens`: the most it may write; None: as the model has it; 0:
+        the request does not say. `printing`: tell the model to
         print its calls, as is done for a server that refuses tools.
         """
         cache = self._prepared.setdefault(get_running_loop(), OrderedDict())
@@ -241,10 +303,12 @@ def _prepare(
         sent |= {"stream_options"} - quirks.unsupported
     sent |= {"cache_marks"} - quirks.unsupported if mark_kind(model) else set()
     sent |= {"prompt_cache_key"} - quirks.unsupported if takes_key(model) else set()
-    name = next((name for name in TOKEN_FIELDS if name in type(model).model_fields), None)
-    if name and max_tokens and "max_tokens" not in quirks.unsupported:
-        change[name] = max_tokens
-        sent.add("max_tokens")
+    if name := _token_field(model):
+        if max_tokens == 0 or ("max_tokens" in quirks.unsupported and not _demands_limit(model)):
+            change[name] = None
+        elif max_tokens and "max_tokens" not in quirks.unsupported:
+            change[name] = max_tokens
+        sent |= {"max_tokens"} - quirks.unsupported if change.get(name, getattr(model, name)) else set()
     definitions = copy.deepcopy([dict(tool) for tool in tools])
     if not definitions:
         return PreparedModel(_with_fields(model, change), {}, frozenset(sent))

@@ -20,10 +20,10 @@ from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, Syst
 from langchain_core.runnables import RunnableConfig, ensure_config
 
 from donewhen.graph.context import Deps
-from donewhen.graph.llm.adapter import ModelQuirks, PreparedModel, most_tokens
+from donewhen.graph.llm.adapter import LEAST_TOKENS, ModelQuirks, PreparedModel, ThreadFacts, lower_limit, reply_limit
 from donewhen.graph.llm.caching import key_options, mark_kind, mark_messages
-from donewhen.graph.llm.cost import cost_of, is_priced, missing_price_text
-from donewhen.graph.llm.endings import ending_of, reports_parts
+from donewhen.graph.llm.cost import cost_of, is_priced, missing_price_text, usage_of
+from donewhen.graph.llm.endings import ending_of, reached_limit, reports_parts
 from donewhen.graph.llm.errors import classify
 from donewhen.graph.llm.history import compact_request, count_tokens, fits, has_native_call, has_only_spoken, window_of
 from donewhen.graph.llm.joining import join_chunks
@@ -32,6 +32,7 @@ from donewhen.graph.llm.speech import SpeechStream, Voice
 from donewhen.graph.sync import load_jsonschema
 from donewhen.state.errors import DoneWhenError, ModelError
 from donewhen.state.ledger import Amounts, add, first_exhausted, round_seconds
+from donewhen.state.pattern import pattern
 from donewhen.state.settings import Settings
 
 TAGS = ["nostream", "langsmith:nostream"]
@@ -42,9 +43,12 @@ LONGEST_BACKOFF = 20.0
 """Seconds between two attempts when the provider names no time."""
 LONGEST_RETRY_AFTER = 120.0
 """Seconds; the error of a provider that asks for a longer wait is raised."""
+_AFFORDED = pattern(r"can only afford (\d{1,9})\b")
 TOO_LONG = "context_too_long"
 SHORTER_BY = 0.6
 """After a request was too long for the provider, the next one has this part of its tokens."""
+CHARS_OF_TOKEN = 8
+"""A reply is stopped here after so many characters for each token that its role may write, if the server does not."""
 STALL_SECONDS = 10.0
 """Seconds of silence between two reports of a stall to people."""
 LONGEST_STREAM = 5
@@ -115,6 +119,13 @@ def _wait_before_retry(error: ModelError, number: int, first: float) -> float:
     return max(asked, 0.0)
 
 
+def _affordable(error: ModelError, sent: int | None) -> int | None:
+    """Return the tokens of a reply for which credit is left, as OpenRouter says; None if fewer do not help."""
+    found = _AFFORDED.search(str(error))
+    tokens = int(found[1]) if found else 0
+    return tokens if tokens >= LEAST_TOKENS and (sent is None or sent > tokens) else None
+
+
 @dataclass
 class _Request:
     """A question on its way to one model: `answer` retries, `_attempt` adapts the request, `_stream` makes it."""
@@ -129,6 +140,8 @@ class _Request:
     spent: Amounts = field(default_factory=dict)
     """The cost of all attempts."""
     attempt: int = 0
+    longest: int = 0
+    """Characters after which the reply is stopped and counts as cut off."""
     messages: Sequence[BaseMessage] = ()
     """The messages that are sent: the question's own, shortened if they exceed the context window."""
 
@@ -152,20 +165,15 @@ class _Request:
         """Ask once; repeat at once if the server refuses a parameter or the length. Raises ModelError."""
         question, adapter, quirks = self.question, self.deps.adapter, self.quirks
         self.attempt += 1
-        most = self.settings.max_tokens.get(question.role) or most_tokens(self.model, question.role)
-        known = [each for each in (window_of(self.model, self.settings), quirks.window) if each is not None]
-        sent = self.messages or question.messages
-        if known and not fits(sent, question.tools, window := min(known)):
-            shorter = compact_request(question.messages, question.tools, window, question.fence)
-            if shorter is None:
-                problem = f"The request has about {count_tokens(question.messages, question.tools):,} tokens"
-                problem = f"{problem}; the model takes {window:,}, and nothing more can be left out."
-                raise ModelError(problem, code=TOO_LONG)
-            sent = shorter
-        self.messages = sent
+        facts = quirks.in_thread(question.thread)
+        self._shorten(facts)
         printing = not quirks.calls_tools and has_only_spoken(question.messages)
         self.speech.prints = not (quirks.calls_tools or has_native_call(question.messages))
+        limit = reply_limit(self.model, question.role, self.settings.max_tokens.get(question.role), quirks)
+        self.longest = min(adapter.longest_reply, (limit.tokens or adapter.longest_reply) * CHARS_OF_TOKEN)
+        most = (limit.tokens if limit.sent else None) if facts.limit is None else facts.limit
         left_out = set[str]()
+        short: AIMessage | None = None
         while True:
             prepared = await adapter.prepare(
                 self.model, quirks, question.tools, must_call=question.must_call, max_tokens=most, printing=printing
@@ -174,12 +182,17 @@ class _Request:
                 message = await self._stream(prepared)
             except ModelError as error:
                 lasting = not error.retryable and not self._out_of_budget(0)
+                if lasting and short is not None:  # the server's own limit is what fits
+                    facts.limit, quirks.needs_limit = 0, False
+                    return short
                 if lasting and error.code == TOO_LONG:
-                    # The window is smaller than declared; remember that, so that later requests need not find out.
-                    smaller = int(count_tokens(self.messages, question.tools) * SHORTER_BY)
-                    if (shorter := compact_request(question.messages, question.tools, smaller, question.fence)) is None:
+                    if (lower := lower_limit(self.model, most)) is not None:  # it counts as part of the request
+                        most = facts.limit = lower
+                    elif not self._shorten_refused(facts):
                         raise
-                    quirks.window, self.messages = smaller, shorter
+                    continue
+                if lasting and error.code == "quota" and limit.tokens and (paid := _affordable(error, most)):
+                    most = facts.limit = min(limit.tokens, paid)
                     continue
                 if lasting and (name := adapter.note_refusal(quirks, prepared, error.__cause__ or error)):
                     left_out.add(name)
@@ -187,9 +200,49 @@ class _Request:
                 if not error.retryable:  # leaving it out did not help: something else was refused
                     quirks.unsupported -= left_out
                 raise
+            if (
+                short is None
+                and facts.limit is None
+                and limit.tokens
+                and self._is_cut_early(message, prepared, limit.tokens)
+            ):
+                short, most, quirks.needs_limit = message, limit.tokens, True
+                self.speech.restart()
+                continue
             if "tools" in prepared.sent:
                 quirks.calls_tools |= bool(message.tool_calls or message.invalid_tool_calls)
             return message
+
+    def _shorten(self, facts: ThreadFacts) -> None:
+        """Shorten the messages to the known window. Raises ModelError if that is impossible."""
+        question = self.question
+        known = [each for each in (window_of(self.model, self.settings), facts.window) if each is not None]
+        self.messages = self.messages or question.messages
+        if known and not fits(self.messages, question.tools, window := min(known)):
+            shorter = compact_request(question.messages, question.tools, window, question.fence)
+            if shorter is None:
+                problem = f"The request has about {count_tokens(question.messages, question.tools):,} tokens"
+                problem = f"{problem}; the model takes {window:,}, and nothing more can be left out."
+                raise ModelError(problem, code=TOO_LONG)
+            self.messages = shorter
+
+    def _shorten_refused(self, facts: ThreadFacts) -> bool:
+        """Shorten the messages after the server refused them as too long; return False if that is impossible.
+
+        The window is smaller than declared; the thread remembers it, so that its next requests need not find out.
+        """
+        question = self.question
+        smaller = int(count_tokens(self.messages, question.tools) * SHORTER_BY)
+        if (shorter := compact_request(question.messages, question.tools, smaller, question.fence)) is None:
+            return False
+        facts.window, self.messages = smaller, shorter
+        return True
+
+    def _is_cut_early(self, message: AIMessage, prepared: PreparedModel, most: int) -> bool:
+        """Return True if a reply was cut off by a limit of the server that is much lower than the role's."""
+        if "max_tokens" in prepared.sent | self.quirks.unsupported or not reached_limit(message):
+            return False
+        return usage_of(message, 0)["output_tokens"] < most / 2 and not self._out_of_budget(0)
 
     async def _stream(self, prepared: PreparedModel) -> AIMessage:
         """Make one request and return its reply. A reply that breaks off is charged too. Raises ModelError."""
@@ -258,7 +311,7 @@ class _Request:
         silence = _SilenceTimer(voice.report_stall if voice else None, min(STALL_SECONDS, seconds / 4))
         try:
             async with asyncio.timeout(seconds) as patience:
-                while size <= self.deps.adapter.longest_reply and (now := time.monotonic()) < ends:
+                while size <= self.longest and (now := time.monotonic()) < ends:
                     silence.since = now
                     patience.reschedule(min(now + seconds, ends))
                     if (chunk := await anext(stream, None)) is None:

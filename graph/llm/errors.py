@@ -206,10 +206,11 @@ _RULES = (
     _Rule(
         "context_too_long",
         (413,),
-        r"(?:maximum|model'?s?|available) context|context[ _](?:window|length|size)|string_above_max_length|"
+        r"(?:maximum|model'?s?|available) context|context[ _](?:window|length|size|limit)|string_above_max_length|"
         r"(?:prompt|input|request|message)s?(?: \w+)? (?:is|are|was) too (?:long|large)|request[ _]too[ _]large|"
         r"input token(?:s| count).{0,60}exceed|exceeds? the (?:maximum|max|limit)[^.]{0,40} tokens?|"
-        r"reduce the length of|range of input length|maximum (?:prompt|input) length|max_prompt_tokens_exceeded",
+        r"`inputs` (?:tokens \+|must have less)|reduce the length of|range of input length|"
+        r"maximum (?:prompt|input) length|max_prompt_tokens_exceeded",
         (*_OPEN, 429, 500),
         r".*Context(?:Overflow|WindowExceeded)Error",
     ),
