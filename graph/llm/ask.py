@@ -119,6 +119,10 @@ def _wait_before_retry(error: ModelError, number: int, first: float) -> float:
     return max(asked, 0.0)
 
 
+class _FilledWindow(ModelError):
+    """A reply that ended because the window was full, so only a shorter request leaves it more room."""
+
+
 def _affordable(error: ModelError, sent: int | None) -> int | None:
     """Return the tokens of a reply for which credit is left, as OpenRouter says; None if fewer do not help."""
     found = _AFFORDED.search(str(error))
@@ -186,7 +190,10 @@ class _Request:
                     facts.limit, quirks.needs_limit = 0, False
                     return short
                 if lasting and error.code == TOO_LONG:
-                    if (lower := lower_limit(self.model, most)) is not None:  # it counts as part of the request
+                    filled = isinstance(error, _FilledWindow)
+                    if (
+                        not filled and (lower := lower_limit(self.model, most)) is not None
+                    ):  # it counts as part of the request
                         most = facts.limit = lower
                     elif not self._shorten_refused(facts):
                         raise
@@ -278,7 +285,7 @@ class _Request:
         if ending.kind == "filtered":
             return ModelError(f"The provider's filter stopped the reply ({ending.word}).", code="content_filter")
         if ending.kind == "window":
-            return ModelError("The request and the reply filled the model's context window.", code=TOO_LONG)
+            return _FilledWindow("The request and the reply filled the model's context window.", code=TOO_LONG)
         if ending.kind != "broken":
             return None
         if wire and wire.done and not (ending.word or quirks.names_end):

@@ -62,7 +62,8 @@ async def test_only_a_known_end_makes_a_reply_whole(name: str, kind: str, end: s
         got = await asked(form.model(server.url))
     if kind in ("whole", "limit"):
         assert got.message is not None
-        assert (got.message.text, got.spent["model_calls"]) == (HALF, 1)
+        assert got.message.text == HALF
+        assert got.spent["model_calls"] <= (1 if kind == "whole" else 2)  # once more if the limit is the server's own
         return
     assert got.error is not None
     assert got.error.code == CODES[kind]
