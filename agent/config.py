@@ -6,6 +6,7 @@ import json
 import os
 import re
 import runpy
+import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,6 +25,8 @@ DEFAULT_MODEL = "openai:gpt-5.4-mini"
 _KEY_BYTES = (16, 24, 32)
 _HEX_LENGTHS = (32, 48, 64)
 _USER = re.compile(r"\w[\w-]*")
+LOCAL_USER = "local"
+"""Everybody's name on a server without tokens; its threads keep it when tokens are added, so no user has it."""
 
 
 @dataclass(frozen=True)
@@ -221,6 +224,12 @@ def _read_tokens(text: str | None) -> dict[str, str]:
         raise ConfigError(
             "DONEWHEN_TOKENS must be name:token pairs separated by commas, each name once, of letters, digits, _ and -"
         )
+    folders = {LOCAL_USER: LOCAL_USER}
+    for name in tokens:
+        if (other := folders.setdefault(unicodedata.normalize("NFKC", name).casefold(), name)) != name:
+            raise ConfigError(f"DONEWHEN_TOKENS: {name!r} and {other!r} would share a folder: choose another name")
+        if name == LOCAL_USER:
+            raise ConfigError(f"DONEWHEN_TOKENS: {name!r} is everybody on a server without tokens: choose another name")
     return tokens
 
 

@@ -91,5 +91,8 @@ def check_zone(text: str) -> str:
 
 
 def store_label(thread_id: str) -> str:
-    """Return a thread's id as a label of a store namespace, which may be neither empty nor contain dots."""
-    return thread_id.replace("%", "%25").replace(".", "%2E") or "-"
+    """Return a thread's id, or an owner, as a label of a store namespace, which may be neither empty nor contain dots.
+
+    Different texts have different labels.
+    """
+    return "%2D" if thread_id == "-" else thread_id.replace("%", "%25").replace(".", "%2E") or "-"

@@ -131,7 +131,7 @@ class PlanStore:
 
     @asynccontextmanager
     async def _lock(self) -> AsyncIterator[ThreadStore]:
-        async with self._storage.session("kept plans", patience=PATIENCE) as (_, store):
+        async with self._storage.lock("kept plans", patience=PATIENCE) as store:
             yield store
 
 

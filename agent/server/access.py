@@ -11,6 +11,7 @@ from uuid import UUID, uuid5
 from langgraph.graph import END
 from langgraph_sdk import Auth
 
+from donewhen.agent.config import LOCAL_USER
 from donewhen.agent.server.graphs import served, settings_for
 from donewhen.state.errors import ConfigError
 from donewhen.state.settings import Settings
@@ -19,6 +20,8 @@ _log = logging.getLogger("donewhen.server")
 _STUDIO = ".smith.langchain.com"
 _SYSTEM = str(uuid5(UUID("6ba7b821-9dad-11d1-80b4-00c04fd430c8"), "agent"))
 """The id of the assistant that the server makes of our graph, which everybody may use."""
+USERS = "users"
+"""The first label of the namespaces of users' store entries; those of runs begin with `donewhen`."""
 auth: Auth = Auth()
 AuthHandler = Callable[[Auth.types.AuthContext, dict[str, Any]], Awaitable[Any]]
 
@@ -34,7 +37,7 @@ async def authenticate(headers: dict[bytes, bytes]) -> Auth.types.MinimalUserDic
     if not served.tokens:
         if problem := foreign_page_problem(_header(headers, b"origin"), _header(headers, b"host")):
             raise Auth.exceptions.HTTPException(status_code=403, detail=problem)
-        return {"identity": "local"}
+        return {"identity": LOCAL_USER}
     scheme, _, given = _header(headers, b"authorization").partition(" ")
     if scheme.lower() == "bearer":
         for name, token in served.tokens.items():
@@ -155,7 +158,7 @@ async def create_assistant(ctx: Auth.types.AuthContext, value: dict[str, Any]) -
     config = value.get("config") or {}
     _check_settings({**(config.get("configurable") or {}), **(value.get("context") or {})})
     owner = _filter_by_owner(ctx, value)
-    value["metadata"]["created_by"] = ctx.user.identity
+    value["metadata"]["created_by"] = f"user {ctx.user.identity}"  # the server's own are created by "system"
     return owner
 
 
@@ -174,5 +177,5 @@ async def find_assistants(ctx: Auth.types.AuthContext, value: dict[str, Any]) ->
 
 @_on(auth.on.store)
 async def separate_stores(ctx: Auth.types.AuthContext, value: dict[str, Any]) -> None:
-    """Put each user's store entries under their own name."""
-    value["namespace"] = (ctx.user.identity, *(value.get("namespace") or ()))
+    """Put each user's store entries under their own name, in a namespace where no run writes."""
+    value["namespace"] = (USERS, ctx.user.identity, *(value.get("namespace") or ()))

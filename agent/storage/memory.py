@@ -11,7 +11,7 @@ from langgraph.store.memory import InMemoryStore
 
 from donewhen.agent.storage.serializer import StrictSerializer
 from donewhen.agent.storage.storage import SaverAndRows, WaitForWork, wait_unnotified
-from donewhen.agent.storage.store import escape_namespace
+from donewhen.agent.storage.store import escape_namespace, is_of_threads
 from donewhen.agent.storage.table import TABLE, RowStore
 from donewhen.state.errors import StorageError, ThreadBusy
 from donewhen.state.values import store_label
@@ -39,7 +39,7 @@ class MemoryStore(InMemoryStore, RowStore):
         """Delete a thread's entries and its row."""
         label = escape_namespace((store_label(thread_id),))
         for namespace in [*self._data]:
-            if namespace[:1] == ("donewhen",) and label in (namespace[2:3], namespace[-1:]):
+            if namespace[:1] == ("donewhen",) and namespace[2:3] == label and is_of_threads(namespace[:2]):
                 del self._data[namespace]
         self._rows.execute("DELETE FROM donewhen_threads WHERE thread_id = ?", [thread_id])
 

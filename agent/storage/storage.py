@@ -145,12 +145,26 @@ class Storage:
         ThreadBusy if another worker anywhere holds the lock (at once, or after `patience` seconds); StorageError if the
         database cannot be used; ConfigError for the thread id.
         """
-        check_thread_id(thread_id)
+        async with self._hold(check_thread_id(thread_id), patience, working=working) as opened:
+            yield opened
+
+    @asynccontextmanager
+    async def lock(self, name: str, *, patience: float = 0.0) -> AsyncIterator[ThreadStore]:
+        """Open a store under a lock of this name, which no thread has. Raises as `session` does."""
+        async with AsyncExitStack() as stack:
+            try:
+                _, store = await stack.enter_async_context(self._hold(f"\0{name}", patience))
+            except ThreadBusy:
+                raise ThreadBusy(f"{name}: another process is changing it") from None
+            yield store
+
+    @asynccontextmanager
+    async def _hold(self, name: str, patience: float, *, working: bool = False) -> AsyncIterator[SaverAndStore]:
         deadline = monotonic() + patience
         async with AsyncExitStack() as stack:
             while True:
                 try:
-                    opened = await stack.enter_async_context(self._open(thread_id, writes=True, working=working))
+                    opened = await stack.enter_async_context(self._open(name, writes=True, working=working))
                     break
                 except ThreadBusy:
                     if monotonic() >= deadline:

@@ -43,6 +43,9 @@ _KIND = "rtrim(prefix, replace(prefix, '.', ''))"
 SQLITE_KINDS = _KINDS.format(kind=_KIND, more=SQLITE_ORDER[0], less=SQLITE_ORDER[1], order="")
 POSTGRES_KINDS = _KINDS.format(kind=_KIND, more=POSTGRES_ORDER[0], less=POSTGRES_ORDER[1], order="USING ~<~")
 
+SHARED_KINDS = ("news",)
+"""Kinds whose third label is no thread."""
+
 Namespace = tuple[str, ...]
 Found = TypeVar("Found", bound=Item)
 
@@ -220,6 +223,11 @@ def _filter_items(items: Sequence[SearchItem], op: SearchOp) -> list[SearchItem]
     return [items[int(each.key)] for each in found]
 
 
+def is_of_threads(kind: Namespace) -> bool:
+    """Return whether the label after these names a thread; elsewhere a queue or an owner may be called like one."""
+    return len(kind) == 2 and kind[1] not in SHARED_KINDS
+
+
 def deletion_statements(
     thread_ids: Sequence[str], tables: Sequence[str], kinds: Sequence[tuple[str | None]], order: tuple[str, str]
 ) -> Iterator[tuple[str, list[str]]]:
@@ -232,7 +240,7 @@ def deletion_statements(
     marks = ", ".join("?" * len(thread_ids))
     labels = [escape_namespace((store_label(thread_id),))[0] for thread_id in thread_ids]
     for (after,) in kinds:
-        if after and after.endswith("/"):
+        if after and after.endswith("/") and is_of_threads(tuple(after[:-1].split("."))):
             prefixes = [f"{after[:-1]}.{each}" for each in labels]
             yield f"DELETE FROM store WHERE prefix IN ({marks})", prefixes
             more, less = order

@@ -216,7 +216,7 @@ class Schedules:
 
     @asynccontextmanager
     async def _lock(self, id: str, patience: float = PATIENCE) -> AsyncIterator[ThreadStore]:
-        async with self._storage.session(f"schedule {id}", patience=patience) as (_, store):
+        async with self._storage.lock(f"schedule {id}", patience=patience) as store:
             yield store
 
 

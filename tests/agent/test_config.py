@@ -90,6 +90,13 @@ def test_tokens_that_cannot_be_read_open_nothing(text: str) -> None:
         read_config({"DONEWHEN_TOKENS": text})
 
 
+@pytest.mark.parametrize("text", ["Ann:a,ann:b", "local:a", "LOCAL:a"])
+def test_two_people_never_have_one_name(text: str) -> None:
+    """Q111: nor one folder, where file names know no case, nor the name of everybody on a server without tokens."""
+    with pytest.raises(ConfigError, match="choose another name"):
+        read_config({"DONEWHEN_TOKENS": text})
+
+
 @pytest.mark.parametrize("environment", [{"NO_COLOR": "1"}, {"TERM": "dumb"}])
 def test_plain_output(environment: dict[str, str]) -> None:
     assert read_config(environment).plain

@@ -12,7 +12,7 @@ from tests.kit.library import Library
 from tests.kit.server_model import decide
 from tests.kit.serving import KEY, Shared, started, stopped
 
-USERS = ("ann", "bob", "cem", "dora", "eve", "fay", "gus", "hal", "ida")
+USERS = ("ann", "bob", "cem", "dora", "eve", "fay", "gus", "hal", "ida", "donewhen", "system", "users")
 
 
 @pytest.fixture(scope="package")

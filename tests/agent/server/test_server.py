@@ -219,6 +219,26 @@ async def test_nobody_reaches_what_is_anothers(shared: Shared) -> None:
         assert [each["name"] for each in await ann.assistants.search(metadata={"owner": "ann"})] == ["mine"]
 
 
+async def test_a_users_name_is_none_of_ours(shared: Shared) -> None:
+    """Q111, U8: users called like our namespaces, or like the server itself, have what they made and nothing else."""
+    async with as_user(shared.url, "token-of-ida") as ida:
+        thread = (await ida.threads.create())["thread_id"]
+        await ida.runs.wait(thread, "agent", input={"messages": [{"role": "user", "content": "look around"}]})
+        await ida.runs.wait(thread, "agent", command={"resume": "approve"})
+        await ida.store.put_item(("notes",), "a", {"secret": "of ida"})
+    for name in ("donewhen", "system", "users"):
+        async with as_user(shared.url, f"token-of-{name}") as odd:
+            assert (await odd.store.list_namespaces(prefix=[]))["namespaces"] == []
+            assert (await odd.store.search_items(()))["items"] == []
+            await odd.store.put_item(("effects",), "a", {"mine": name})
+            assert [each["value"] for each in (await odd.store.search_items(()))["items"]] == [{"mine": name}]
+            await odd.assistants.create("agent", name=f"of {name}", metadata={"created_by": "system"})
+            assert [each["name"] for each in await odd.assistants.search(metadata={"owner": name})] == [f"of {name}"]
+    async with as_user(shared.url, "token-of-ida") as ida:
+        assert [each["name"] for each in await ida.assistants.search()] == ["agent"]
+        assert (await ida.store.list_namespaces(prefix=[]))["namespaces"] == [["users", "ida", "notes"]]
+
+
 async def test_no_client_widens_what_the_operator_pinned(shared: Shared) -> None:
     """U8: by context, by configurable, by an assistant: confirm, approvals, limits and models stay; less is granted."""
     url = shared.url

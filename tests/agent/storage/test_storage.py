@@ -177,6 +177,25 @@ async def test_many_are_deleted_but_not_what_is_being_worked_on(storage: Storage
         assert await store.alist_namespaces() == [("donewhen", "told", "c"), ("donewhen", "told", "d")]
 
 
+async def test_names_of_users_are_data(storage: Storage) -> None:
+    """Q111: deleting a thread called like a queue or an owner leaves their entries; no thread holds a lock of ours."""
+    ours = [("donewhen", "news", "agents"), ("donewhen", "a2a", "tasks", "ann"), ("donewhen", "a2a", "pushes", "-")]
+    async with storage.writer() as (_, store):
+        for namespace in ours:
+            await store.aput(namespace, "k", {"text": "x"})
+    for thread_id in ("agents", "ann", "-", "tasks"):
+        async with storage.session(thread_id) as (_, store):
+            await store.aput(("donewhen", "told", store_label(thread_id)), "k", {"text": "x"})
+    async with storage.session("kept plans"), storage.lock("kept plans"):
+        with pytest.raises(ThreadBusy, match=r"^kept plans"):
+            async with storage.lock("kept plans"):
+                pass
+    await storage.delete_threads(["agents", "ann", "-", "tasks"])
+    async with storage.reader() as (_, store):
+        assert sorted(await store.alist_namespaces()) == sorted(ours)
+    assert len({store_label(each) for each in ("", "-", "%2D", "%", ".", "%2E")}) == 6
+
+
 async def test_one_worker_per_thread(storage: Storage) -> None:
     """R04, F4: the second session is refused at once, whoever opens it; readers and other threads are not."""
     async with storage.session("t"):
