@@ -113,7 +113,12 @@ def _criteria(value: Any) -> Any:
     if value is None:
         return []
     items = value if isinstance(value, list) else [value]
-    return [{"text": item} if isinstance(item, str) else item for item in items]
+    return [{"text": item} if isinstance(item, str) else item for item in items if not is_blank(item)]
+
+
+def is_blank(criterion: Any) -> bool:
+    """Return whether a written criterion is none: nothing, or a text without words."""
+    return criterion is None or (isinstance(criterion, str) and not criterion.strip())
 
 
 Criteria = Annotated[list[Criterion], BeforeValidator(_criteria)]

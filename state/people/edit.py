@@ -9,7 +9,6 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from itertools import islice
 from typing import Any, ClassVar
 
 import yaml
@@ -17,14 +16,13 @@ import yaml
 from donewhen.state.language.texts import Unclear, catalogue, unclear
 from donewhen.state.pattern import pattern
 from donewhen.state.people.amounts import read_limits
+from donewhen.state.plan.edited import EditError, apply_edit
 from donewhen.state.plan.text import schedule_lines
-from donewhen.state.plan.written import unknown_fields, with_own_names
 from donewhen.state.records import Pause
 
 MOST_CHARS = 200_000
 MOST_NODES = 10_000
 DEEPEST = 30
-MOST_PROBLEMS = 5
 WIDTH = 100
 FENCE = pattern(r"\A\s*(```+|~~~+)[\w-]*[ \t]*\n(?P<body>.*?)\n?[ \t]*\1\s*\Z", re.DOTALL)
 STEPS_LINE = pattern(r"^steps[ \t]*:", re.MULTILINE)
@@ -35,8 +33,6 @@ LIST_KEYS = ("steps", "done_when", "tools", "depends_on", "weekdays", "replaces"
 """Keys whose values are texts, or lists of them."""
 DATA_KEYS = ("arguments", "expect")
 """Keys below which values keep their YAML types."""
-STEP_DEFAULTS: dict[str, Any] = {"done_when": [], "depends_on": None, "executor": None, "tools": None}
-CRITERION_DEFAULTS: dict[str, Any] = {"check": None, "judge": False}
 
 
 @dataclass(frozen=True)
@@ -117,7 +113,8 @@ def read_document(text: str) -> Document | Unclear:
         return unclear("plan_long", length=f"{len(text):,}", most=f"{MOST_CHARS:,}")
     body = strip_fence(text)
     try:
-        return Document(json.loads(body), {})
+        value = json.loads(body, object_pairs_hook=_unique_keys)
+        return Document(value, _lines_of(body) if "\n" in body.strip() else {})
     except (ValueError, RecursionError):
         pass  # YAML says where it goes wrong
     try:
@@ -130,6 +127,23 @@ def read_document(text: str) -> Document | Unclear:
         return unclear("edit", reasons=f"{where}{error.problem or error.context}")
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         return unclear("edit", reasons=str(error)[:200])
+
+
+def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    if len(value := dict(pairs)) < len(pairs):
+        raise ValueError("a key stands twice in an object")
+    return value
+
+
+def _lines_of(text: str) -> dict[str, int]:
+    """Return the lines of a JSON text's parts; {} if YAML reads it otherwise."""
+    lines: dict[str, int] = {}
+    try:
+        if node := _Loader(text).get_single_node():
+            _read_value(node, "", "", lines)
+    except (yaml.YAMLError, ValueError, RecursionError):
+        return {}
+    return lines
 
 
 class _Loader(yaml.SafeLoader):
@@ -224,8 +238,8 @@ def edit_plan(
 ) -> PlanEdit | Unclear:
     """Return the plan with the edit in `fields`, or the reason why it does not apply.
 
-    A key of the plan that the edit does not name stays as it is; a step is as the edit says. A key that neither a plan
-    has nor the one that was shown is a problem. `limits` are those that were shown.
+    See `apply_edit`; a key that neither a plan has nor the one that was shown is a problem. `limits` are those that
+    were shown.
     """
     written = fields if fields.get("plan") is None else fields["plan"]
     document = read_document(written) if isinstance(written, str) else Document(written, {})
@@ -234,65 +248,38 @@ def edit_plan(
     edit, lines = document.value, document.lines
     if not isinstance(edit, Mapping):
         return unclear("plan_type", type="text" if isinstance(edit, str) else type(edit).__name__)
-    if not isinstance(edit.get("steps"), list):
+    if not isinstance(edit.get("steps", []), list) or not edit:
         return unclear("plan_steps")
     given = {key: item for key, item in edit.items() if key not in ("limits", "revision")}
-    if strange := list(islice(unknown_fields(given, plan), MOST_PROBLEMS)):
-        said = (f"line {lines[path]}: {problem}" if path in lines else problem for path, problem in strange)
-        return unclear("edit", reasons="; ".join(said))
-    if plan.get("schedule") and "schedule" not in given:
-        return unclear("schedule_left_out")
-    changed_limits = _read_changed_limits(edit.get("limits"), limits)
+    before = {key: item for key, item in plan.items() if key != "revision"}
+    try:
+        after = apply_edit(copy.deepcopy(given), before, as_data=not isinstance(written, str))
+    except EditError as error:
+        return unclear("edit", reasons="; ".join(_with_line(path, problem, lines) for path, problem in error.problems))
+    changed_limits = _read_changed_limits(edit.get("limits", {}), limits)
     if isinstance(changed_limits, Unclear):
         return changed_limits
-    before = {key: item for key, item in plan.items() if key != "revision"}
-    after = _with_all_fields({**before, **given}, plan)
-    return PlanEdit(copy.deepcopy(after), after != _with_all_fields(before, plan), changed_limits, lines)
+    return PlanEdit(copy.deepcopy(after), after != before, changed_limits, lines)
 
 
-def _with_all_fields(given: Mapping[str, Any], plan: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a plan with every field of its steps and criteria, for comparison."""
-    old = {step.get("id"): step for step in plan.get("steps") or ()}
-    schedule, before = given.get("schedule"), plan.get("schedule")
-    if isinstance(schedule, Mapping) and isinstance(before, Mapping):
-        said, shown = ({key: item for key, item in each.items() if item is not None} for each in (schedule, before))
-        schedule = before if said == shown else schedule
-    return {
-        **given,
-        "title": given.get("title") or plan.get("title"),
-        "done_when": _all_criteria(given.get("done_when")),
-        "steps": [_whole_step(step, old) for step in given.get("steps") or ()],
-        "schedule": schedule,
-    }
-
-
-def _whole_step(step: Any, old: Mapping[Any, Mapping[str, Any]]) -> Any:
-    """Return the step as written; its planned calls are dropped if its content changed."""
-    if not isinstance(step, Mapping):
-        return {"content": step} if isinstance(step, str) else step
-    step = with_own_names(step)
-    before = old.get(step.get("id"), {})
-    calls = {"calls": before["calls"]} if "calls" in before else {}
-    written = {**STEP_DEFAULTS, **calls, **step, "done_when": _all_criteria(step.get("done_when"))}
-    if calls and written["calls"] == before["calls"] and written.get("content") != before.get("content"):
-        del written["calls"]
-    return written
-
-
-def _all_criteria(given: Any) -> Any:
-    items = [given] if isinstance(given, str | Mapping) else given
-    if not isinstance(items, list):
-        return items or []
-    texts = ({"text": item} if isinstance(item, str) else item for item in items)
-    return [{**CRITERION_DEFAULTS, **item} if isinstance(item, Mapping) else item for item in texts]
+def _with_line(path: str, problem: str, lines: Mapping[str, int]) -> str:
+    """Return a problem with the line of its path, or of the nearest part that contains it."""
+    while path and path not in lines:
+        path = path[: max(path.rfind("."), path.rfind("["), 0)]
+    return f"line {lines[path]}: {problem}" if path in lines else problem
 
 
 def _read_changed_limits(given: Any, shown: Mapping[str, Any] | None) -> dict[str, float] | Unclear:
     """Return the limits that differ from those shown; omitted ones are kept."""
+    known = {key: amount for key, amount in (shown or {}).items() if amount is not None}
+    taken = (
+        known if given is None else [key for key in known if isinstance(given, Mapping) and given.get(key, 0) is None]
+    )
+    if taken:
+        return unclear("limit_taken_away", keys=", ".join(taken))
     asked = read_limits(given)
     if isinstance(asked, Unclear):
         return asked
-    known = {key: amount for key, amount in (shown or {}).items() if amount is not None}
     if strange := [key for key in asked if key not in known]:
         return unclear("limit_not_shown", keys=", ".join(strange), known=", ".join(known) or "—")
     return {key: amount for key, amount in asked.items() if amount != known[key]}

@@ -14,7 +14,7 @@ from donewhen.state.plan.order import avoid_circles
 from donewhen.state.plan.revise import revise, with_old_fields
 from donewhen.state.plan.rules import Rules as Rules
 from donewhen.state.plan.rules import broken_rules, choose_executor, read_calls
-from donewhen.state.plan.written import Complexity, Plan, read_fields, unwrap_plan
+from donewhen.state.plan.written import Complexity, Plan, name_calls, read_fields, unwrap_plan
 from donewhen.state.values import Json, fold_text, json_problem
 
 
@@ -122,14 +122,16 @@ def _make_plan(written: Plan, rules: Rules) -> Json:
 
 
 def _complete_steps(steps: Sequence[Json], rules: Rules) -> list[Json]:
-    """Return the steps with their executors, and with the coerced arguments of their planned calls.
+    """Return the steps with their executors, and with the coerced arguments of their planned calls, which they name.
 
     Raises PlanError for arguments that a tool does not take.
     """
     whole, problems = list[Json](), list[str]()
     for step in steps:
         calls, found = read_calls(step, rules)
-        whole.append({**step, "executor": step["executor"] or choose_executor(step, rules), "calls": calls})
+        content = name_calls(step["content"], step["calls"], calls) if calls else step["content"]
+        executor = step["executor"] or choose_executor(step, rules)
+        whole.append({**step, "content": content, "executor": executor, "calls": calls})
         problems += found
     if problems:
         raise PlanError(problems)

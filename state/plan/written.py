@@ -4,7 +4,7 @@ Nothing is dropped silently: an unknown key is a problem, or one of `ignored_key
 """
 
 import json
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from itertools import count
 from typing import Annotated, Any, ClassVar, Literal
@@ -142,7 +142,7 @@ def unwrap_plan(value: Mapping[str, Any] | list[Any]) -> dict[str, Any]:
 
 def _unknown_keys(step: Any) -> list[str]:
     """Return the keys of a step that mean nothing: neither fields, nor calls, nor synonyms for fields that it lacks."""
-    if not isinstance(step, Mapping) or _is_call(step):
+    if not isinstance(step, Mapping) or is_call(step):
         return []
     synonyms = {word for field, words in STEP_SYNONYMS.items() if field not in step for word in words}
     known = {*PlanStep.model_fields, *CALLS_KEYS, *synonyms}
@@ -167,7 +167,7 @@ def _find_misnamed(step: Any) -> Iterator[str]:
             yield f"there is no key {key[:40]!r}; did you mean {close}?"
 
 
-def _is_call(step: Mapping[str, Any]) -> bool:
+def is_call(step: Mapping[str, Any]) -> bool:
     """Return whether a step is a concrete call."""
     named = any(isinstance(step.get(key), str) for key in TOOL_KEYS)
     return named and any(isinstance(step.get(key), Mapping) for key in ARGUMENT_KEYS) and "done_when" not in step
@@ -183,17 +183,29 @@ def _read_step(step: Any) -> Any:
     for key in ("tools", "replaces"):
         if isinstance(fields.get(key), str):
             fields[key] = [fields[key]]
-    if not (calls := _planned_calls(step)):
+    if not (calls := planned_calls(step)):
         return fields
-    told = "; ".join(
+    names = [*(fields.get("tools") or ()), *(call["tool"] for call in calls)]
+    content = fields.get("content") or f"Call {_calls_text(calls)}"
+    return {**fields, "content": content, "tools": list(dict.fromkeys(names)), "calls": calls}
+
+
+def name_calls(content: str, before: Sequence[Mapping[str, Any]], calls: Sequence[Mapping[str, Any]]) -> str:
+    """Return the content of a step with its calls named at the end, in place of those of `before`."""
+    old, new = _calls_text(before), _calls_text(calls)
+    if content == f"Call {old}":
+        return f"Call {new}" if new else content
+    bare = content.removesuffix(f" ({new})").removesuffix(f" ({old})")
+    return f"{bare} ({new})" if new else bare
+
+
+def _calls_text(calls: Sequence[Mapping[str, Any]]) -> str:
+    return "; ".join(
         f"{call['tool']} with {json.dumps(call['arguments'], ensure_ascii=False)}"
         if call["arguments"]
-        else call["tool"]
+        else str(call["tool"])
         for call in calls
     )
-    said, names = fields.get("content"), [*(fields.get("tools") or ()), *(call["tool"] for call in calls)]
-    content = f"{said} ({told})" if said else f"Call {told}"
-    return {**fields, "content": content, "tools": list(dict.fromkeys(names)), "calls": calls}
 
 
 def with_own_names(step: Mapping[str, Any]) -> dict[str, Any]:
@@ -206,11 +218,11 @@ def with_own_names(step: Mapping[str, Any]) -> dict[str, Any]:
     return named
 
 
-def _planned_calls(step: Mapping[str, Any]) -> list[dict[str, Any]]:
+def planned_calls(step: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return the concrete calls that a step is or begins with; [] if one of them cannot be read."""
     listed: list[Any] = next((step[key] for key in CALLS_KEYS if isinstance(step.get(key), list)), [])
-    written = [step] if _is_call(step) else listed
-    if not all(isinstance(call, Mapping) and _is_call(call) for call in written):
+    written = [step] if is_call(step) else listed
+    if not all(isinstance(call, Mapping) and is_call(call) for call in written):
         return []
     return [
         {
@@ -224,7 +236,7 @@ def _planned_calls(step: Mapping[str, Any]) -> list[dict[str, Any]]:
 def _assign_ids(steps: list[Any], used: Collection[str]) -> list[Any]:
     """Return the steps with ids, also in place of the numbers they depend on: step numbers, else positions."""
     objects = [step for step in steps if isinstance(step, Mapping)]
-    given = [_as_id(step.get("id")) if step.get("id") else None for step in objects]
+    given = [as_id(step.get("id")) if step.get("id") else None for step in objects]
     taken = {*used, *(id for id in given if isinstance(id, str))}
     free = (f"s{number}" for number in count(1) if f"s{number}" not in taken)
     ids = [id or next(free) for id in given]
@@ -241,11 +253,11 @@ def _with_ids(step: Mapping[str, Any], id: Any, places: Mapping[str, Any]) -> di
         needs = [needs]
     if not isinstance(needs, list):
         return {**step, "id": id}
-    named = [need if (other := _as_id(need)) == need else places.get(other, other) for need in needs]
+    named = [need if (other := as_id(need)) == need else places.get(other, other) for need in needs]
     return {**step, "id": id, "depends_on": named}
 
 
-def _as_id(id: Any) -> Any:
+def as_id(id: Any) -> Any:
     """Return a number as an id."""
     plain = isinstance(id, int) and not isinstance(id, bool)
     return f"s{id}" if plain or (isinstance(id, str) and id.isascii() and id.isdecimal()) else id
@@ -268,9 +280,9 @@ def unknown_fields(edited: Mapping[str, Any], shown: Mapping[str, Any]) -> Itera
 
     A path is such as `steps[0].done_wen`.
     """
-    known = [*Plan.model_fields, "limits"]
+    known = [*(key for key in Plan.model_fields if key != "drop"), "limits"]
     for key in edited:
-        if key not in known and key not in shown and key not in DECISION_KEYS:
+        if key not in known and key not in shown:
             yield str(key), f"a plan {_problem_with_key(str(key), known)}"
     seen = {key for step in shown.get("steps") or () for key in step}
     for place, step in enumerate(edited.get("steps") or ()):

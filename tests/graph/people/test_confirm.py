@@ -7,6 +7,7 @@ import pytest
 
 from donewhen import Agent, Executor, StaleAnswer
 from donewhen.agent.run import Run
+from donewhen.state.people.payload import editable_plan
 from donewhen.testing import call, submit_plan
 from tests.kit.runs import Outbox, config, drawn, one_step, said, say_done, scripted, sending, step, values
 
@@ -199,6 +200,31 @@ async def test_an_invalid_edit_keeps_plan_and_pause(change: dict[str, Any], said
     assert run.pending[0]["plan"] == waiting.pending[0]["plan"]
     assert (await values(agent, run.thread_id)).get("approval") is None
     model.assert_exhausted()
+
+
+async def test_what_an_edit_leaves_out_never_runs_sooner_or_unasked() -> None:
+    """C14, Q08, Q100: of a scheduled plan with a call only what is said is taken away; nothing is sent by a slip."""
+    outbox, told = Outbox(), {"tool": "send", "arguments": {"to": "ann", "text": "hi"}}
+    first = step("s1", "Write to Ann", tools=["send"], calls=[told])
+    plan = submit_plan([first], schedule={"at": "08:30", "weekdays": ["mon"], "timezone": "UTC"})
+    agent = Agent(scripted(plan, {"s1": [said("s1")]}), [outbox.tool()], storage="memory:")
+    run = await paused(agent)
+    document = editable_plan(run.pending[0])  # type: ignore[arg-type]
+    without_calls = edited(run.plan or {})
+    del without_calls["steps"][0]["calls"]
+    refused: list[tuple[Any, str]] = [
+        ({"schedule": {}}, "gives no time"),
+        ({"schedule": {"every_minutes": None}}, "gives no time"),
+        (document.replace("  tools:\n  - send\n", ""), "leaves out `tools`"),
+        (without_calls, "leaves out `calls`"),
+    ]
+    for edit, why in refused:
+        run = await agent.resume(run.thread_id, {"type": "edit", "plan": edit})
+        assert (run.status, why in run.problem, outbox.sent) == ("waiting", True, []), run.problem
+    taken = {"schedule": "none", "steps": [{"id": "s1", "tools": "none"}]}
+    run = await agent.resume(run.thread_id, {"type": "edit", "plan": taken})
+    assert (run.status, outbox.sent) == ("completed", [])
+    assert (run.plan or {})["steps"][0]["content"] == "Write to Ann"
 
 
 @pytest.mark.parametrize("where", ["revision", "id", "interrupt", "agui"])

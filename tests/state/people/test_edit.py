@@ -33,9 +33,7 @@ def edited(text: str) -> Any:
     [
         ("title: Total the sales", "title: Total", {**SAME, "title": "Total"}),
         ("  tools:\n  - write_file", "  tools: [write_file, look]", with_step(1, tools=["write_file", "look"])),
-        ("  tools:\n  - write_file\n", "", with_step(1, tools=None)),
         ("  depends_on:\n  - s1\n", "  depends_on: []\n", with_step(1, depends_on=[])),
-        ("  depends_on:\n  - s1\n", "", with_step(1, depends_on=None)),
         ("executor: reader", "executor: writer", with_step(0, executor="writer")),
         ("There are three", "Three", with_step(0, done_when=[CRITERIA[0], {**CRITERIA[1], "text": "Three"}])),
         (
@@ -103,7 +101,7 @@ def test_calls_go_with_the_words_that_stood_for_them() -> None:
         (edited_text("content: Tell the user", "content: a\x00b"), "special characters are not allowed"),
         (edited_text("rounds: 40", "model_calls: 40"), "no limit of model_calls to change"),
         (edited_text("rounds: 40", "rounds: 4O"), "rounds must be a number"),
-        (edited_text("schedule:\n  at: 08:30\n  timezone: Europe/Berlin\n", ""), "`schedule: null`"),
+        (edited_text("schedule:\n  at: 08:30\n  timezone: Europe/Berlin\n", ""), "`schedule: none`"),
         ("use EUR", "cannot be a text"),
         ("steps: none", "needs `steps`"),
         ("", "cannot be a NoneType"),

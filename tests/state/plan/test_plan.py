@@ -54,17 +54,20 @@ def test_content_is_trimmed() -> None:
         (["one", "two"], ["one", "two"]),
         ({"text": "one"}, ["one"]),
         (["one", {"text": "two", "judge": True}], ["one", "two"]),
+        ("", []),
+        ("  ", []),
+        (["", None, "one"], ["one"]),
     ],
 )
 def test_criteria_are_optional_one_or_several(written: Any, texts: list[str]) -> None:
-    """P07: `done_when` is optional, one criterion or several."""
+    """P07, Q08: `done_when` is optional, one criterion or several; an empty one is none."""
     made = plan({"content": "a", "done_when": written})["steps"][0]["done_when"]
     assert [criterion["text"] for criterion in made] == texts
 
 
-@pytest.mark.parametrize("written", ["  ", ["one", ""], [5], [{"check": None}], [{"text": "a", "c": {}}], {"a": "b"}])
+@pytest.mark.parametrize("written", [[5], [{"check": None}], {"text": " "}, [{"text": "a", "c": {}}], {"a": "b"}])
 def test_a_criterion_says_something(written: Any) -> None:
-    """P07: a blank or misshapen criterion is refused, with its place."""
+    """P07: a misshapen criterion, or a record with blank words, is refused, with its place."""
     assert "steps[0].done_when[" in problems({"content": "a", "done_when": written})
 
 
