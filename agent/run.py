@@ -13,7 +13,7 @@ from donewhen.state.errors import ThreadWaiting, UnknownThread
 from donewhen.state.ledger import add, with_granted
 from donewhen.state.plan.plan import PlanJson
 from donewhen.state.proof.receipt import Outcome, Receipt
-from donewhen.state.records import Pause, StepRecord
+from donewhen.state.records import JournalEntry, Pause, StepRecord
 from donewhen.state.settings import Settings
 from donewhen.state.versions import migrate
 
@@ -128,6 +128,14 @@ def _total_spent(values: Json, snapshot: StateSnapshot) -> Mapping[str, float]:
         if task.result is None and isinstance(task.state, StateSnapshot):  # what has ended is in the values
             spent = add(spent, task.state.values.get("spent"))
     return spent
+
+
+def observed_inside(snapshot: StateSnapshot) -> list[JournalEntry]:
+    """Return what planning and steps that were interrupted observed; it is in their own states only."""
+    inner = [
+        task.state.values for task in snapshot.tasks if task.result is None and isinstance(task.state, StateSnapshot)
+    ]
+    return [entry for values in inner for entry in values.get("journal") or ()]
 
 
 def _pending(values: Json, snapshot: StateSnapshot) -> tuple[Pause, ...]:

@@ -38,7 +38,16 @@ from donewhen.agent.gate import (
 )
 from donewhen.agent.plans.templates import Templates
 from donewhen.agent.request import MISSING, Continuation, Request, check_begun, is_delivered, is_not_begun, read_goal
-from donewhen.agent.run import Run, ThreadId, id_of, read_run, require_thread, unknown_thread, waiting_error
+from donewhen.agent.run import (
+    Run,
+    ThreadId,
+    id_of,
+    observed_inside,
+    read_run,
+    require_thread,
+    unknown_thread,
+    waiting_error,
+)
 from donewhen.agent.storage import Storage
 from donewhen.agent.storage.store import ThreadStore
 from donewhen.agent.stream import Session
@@ -441,8 +450,10 @@ class Runner:
     async def _put_away(self, held: HeldThread, snapshot: StateSnapshot) -> None:
         """Close the last request because a new one takes its place."""
         if snapshot.created_at and read_run(held.thread_id, snapshot).status in ("waiting", "running"):
-            update = close_for_new_request(snapshot.values)
-            await held.graph.aupdate_state(make_config(held.thread_id), update, as_node="deliver")
+            config = make_config(held.thread_id)
+            inside = observed_inside(await held.graph.aget_state(config, subgraphs=True))
+            update = close_for_new_request(snapshot.values, inside)
+            await held.graph.aupdate_state(config, update, as_node="deliver")
 
     # Going on ----------------------------------------------------------------------------------------------------
 

@@ -399,6 +399,7 @@ def _as_step(values: Json, settings: Settings) -> Step:
         "turn": values.get("turn", 1),
         "fence": values.get("fence", ""),
         "known": journal,
+        "before": list(values.get("before") or ()),
         "record": {"attempt": 1, "rounds": 0},
         "allowance": remaining(settings.limits, values.get("granted"), values.get("spent")),
     }

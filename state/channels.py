@@ -30,6 +30,10 @@ REPLIES = ("donewhen", "replies")
 """The namespace of a store in which the reply of the round at work is saved."""
 SAID = "said_"
 """The id prefix of messages in which planner and steps speak while they work; models are not shown them again."""
+TASK = "task"
+"""The name of the call that shows a step in the conversation."""
+OWN_WORDS = "donewhen_own_words"
+"""Marks, in `additional_kwargs`, the result of a call in the conversation that is a word of the runtime."""
 Item = TypeVar("Item")
 SNAPSHOT_EVERY = 250
 """The number of writes between two full copies; checkpoints in between store only what was appended."""

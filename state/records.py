@@ -189,6 +189,8 @@ class PlanningRecord(TypedDict, total=False):
     """The last interjection that its rounds include."""
     heard: list[Json]
     """The interjections that its rounds were the first to hear: rows of `key`, `text`, `at` and `heard`."""
+    recalled: list[str]
+    """Ids of the observations that were recalled."""
     language: str
     """The language of its last decision, if there are texts in that language."""
     mode: str
@@ -257,6 +259,8 @@ class Ending(TypedDict, total=False):
     message_id: str | None
     """The message in which the text was streamed."""
     evidence: list[Json]
+    earlier: list[str]
+    """Ids of the observations of earlier requests that the text rests on: those it cites, or that were recalled."""
     output: Any
     """The structured answer, if one is requested."""
     output_problem: str

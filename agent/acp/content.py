@@ -12,9 +12,8 @@ from acp.schema import ToolCallLocation
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolMessage
 
 from donewhen.agent.agent import Agent
-from donewhen.graph.people.tasks import TASK
 from donewhen.prompts import framed
-from donewhen.state.channels import Json
+from donewhen.state.channels import TASK, Json
 
 
 def goal_block(block: Any, folder: str) -> Json:

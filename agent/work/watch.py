@@ -17,8 +17,7 @@ from langgraph.types import StateSnapshot
 from donewhen.agent.run import Run
 from donewhen.agent.stream import end_event
 from donewhen.graph.events import set_turn, stamp_event
-from donewhen.graph.people.tasks import TASK
-from donewhen.state.channels import SAID, Json
+from donewhen.state.channels import SAID, TASK, Json
 from donewhen.state.errors import ConfigError
 from donewhen.state.plan.order import ancestors
 from donewhen.state.records import FINAL

@@ -6,20 +6,19 @@ names always are.
 
 import copy
 import json
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
-
 from donewhen.graph.context import Deps
 from donewhen.graph.executors.executor import Card
+from donewhen.graph.llm.dialogue import dialogue, dialogue_text
 from donewhen.graph.llm.history import SEEN_ROOM, earlier_index, observation_index
 from donewhen.graph.llm.output import schema_form
 from donewhen.graph.tools.toolbox import Toolbox
 from donewhen.prompts import brief, framed, section
-from donewhen.state.channels import PLANNING, SAID, Json, Step, conversation_before
+from donewhen.state.channels import PLANNING, Json, Step, conversation_before
 from donewhen.state.criteria import criteria_of
 from donewhen.state.plan.order import ancestors
 from donewhen.state.plan.steps import transcript_key
@@ -29,11 +28,10 @@ from donewhen.state.reading.decisions import control_tools
 from donewhen.state.records import FrozenCall
 from donewhen.state.settings import Profile, Settings
 
-CONVERSATION_CHARS = 6000
 LEAST_SEEN_CHARS = 4_000
 """The least characters of observations in a brief of a long plan; short plans show more."""
 SAID_CHARS = 2000
-"""The most characters of one message of the conversation."""
+"""The most characters of one statement of the user."""
 ONLY_STEP = "This step is the whole plan: its `result` is delivered to the user as the answer, as it stands."
 EXECUTORS = (
     "Others who can work on a step. Name one in the step's `executor`, by the exact id before the colon, if its "
@@ -50,6 +48,8 @@ NOTES = {
     "holds: what was built on it is then done again by itself. `drop` has what should go.",
     "only_step": "Its only step has the criteria of the goal: name them again, in their words, or `drop` them.",
     "edited": "The user edited this plan: what it says is what they want.",
+    "before": "`<earlier>` lists what earlier requests observed: `recall` reads it, and its ids can be cited. Look "
+    "again at what may have changed since.",
     "failure": "Find another way than the one that failed, or ask, or decline.",
     "feedback": "Change what the user says under `<feedback>`, and keep the rest of the plan.",
     "output_schema": "The result is wanted as data of `<output_schema>`: let the steps find out what it needs. It is "
@@ -177,25 +177,6 @@ def profile_text(profile: Profile, extra: str = "", language: str | None = None)
     return "\n\n".join(part for part in (who, profile.instructions.strip()) if part)
 
 
-def conversation_text(messages: Sequence[BaseMessage], fence: str = "") -> str:
-    """Render the newest of what was said before the request, without control messages."""
-    said: list[str] = []
-    for user, text in _newest_first(messages):
-        said.insert(0, section("user" if user else "assistant", text, "" if user else fence))
-        if sum(map(len, said)) > CONVERSATION_CHARS:
-            return brief(*said[1:])
-    return brief(*said)
-
-
-def _newest_first(messages: Sequence[BaseMessage]) -> Iterator[tuple[bool, str]]:
-    """Yield what was said, the last first, each with whether the user said it, without control messages."""
-    for message in reversed(messages):
-        if isinstance(message, ToolMessage) or (isinstance(message, AIMessage) and message.tool_calls):
-            continue
-        if not str(message.id).startswith(SAID):
-            yield isinstance(message, HumanMessage), message.text[:SAID_CHARS]
-
-
 def planning_brief(deps: Deps, settings: Settings, facts: Mapping[str, Any], offer: Offer, *, full: bool) -> str:
     """Render the planner's brief; parts that are the same for all goals come first, so that prompt caches hit.
 
@@ -219,7 +200,8 @@ def planning_brief(deps: Deps, settings: Settings, facts: Mapping[str, Any], off
         section("language", settings.speaks or ""),
         section("fence", fence),
         section("today", facts.get("today") or ""),
-        section("conversation", conversation_text(facts.get("conversation") or (), fence)),
+        section("conversation", dialogue_text(facts.get("conversation") or (), fence)),
+        section("earlier", earlier_index(facts), fence),
         *_background_sections(facts, fence),
         section("goal", facts["goal"]),
         section("seen", facts.get("seen") or "", fence),
@@ -299,7 +281,7 @@ def step_brief(
     return brief(
         section("fence", fence),
         section("today", today),
-        section("conversation", conversation_text(conversation_before(values), fence)),
+        section("conversation", dialogue_text(conversation_before(values), fence)),
         section("earlier", earlier_index(values), fence),
         *_background_sections(values, fence),
         section("goal", values["goal"]),
@@ -340,12 +322,8 @@ def handover_text(values: Mapping[str, Any], step: Mapping[str, Any], today: str
 
 def _plain_conversation(values: Mapping[str, Any]) -> str:
     """Render the newest of the conversation before this request, a speaker's name before each message."""
-    lines = list[str]()
-    for user, text in _newest_first(conversation_before(values)):
-        if sum(map(len, lines)) + len(text) > CONVERSATION_CHARS:
-            break
-        lines.insert(0, f"{'User' if user else 'Assistant'}: {text.strip()}")
-    return "\n".join(lines)
+    said = dialogue(conversation_before(values))
+    return "\n".join(f"{'User' if each.by_user else 'Assistant'}: {each.text}" for each in said)
 
 
 def _quoted(text: str) -> str:

@@ -317,6 +317,8 @@ def _first_of_each(seen: Sequence[Mapping[str, Any]]) -> dict[str, Mapping[str, 
 
 
 def _call_line(entry: Mapping[str, Any], limit: int = INDEX_CHARS) -> str:
+    if entry["source"] == "user":
+        return f"[{entry['id']}] the user said:"
     said = json.dumps(entry["arguments"], ensure_ascii=False) if entry["arguments"] else ""
     arguments = f" {said[:limit]}{'…' if len(said) > limit else ''}" if said else ""
     return f"[{entry['id']}] {entry['tool']}{arguments} {'ok' if entry['ok'] else 'error'}:"

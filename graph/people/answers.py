@@ -130,7 +130,7 @@ def take_answer(state: RunState, pauses: Sequence[Pause], value: Any, deps: Deps
     change = StateChange(state)
     for each in taken:  # each on the state after the previous ones
         change.add(apply_answer(change.values, each))
-    said = next((each.answer for each in taken if each.pause["id"] == pending["id"]), None)
+    said = next((each for each in taken if each.pause["id"] == pending["id"]), None)
     return {**change.update, **_close_asked_pause(state, pending, said, ended="ending" in change.update)}  # type: ignore[typeddict-item]
 
 
@@ -277,15 +277,16 @@ def _validate_edited_plan(
     return {**whole, "revision": revision_of(whole)}
 
 
-def _close_asked_pause(state: RunState, pending: Pause, answer: Answer | None, *, ended: bool) -> RunState:
+def _close_asked_pause(state: RunState, pending: Pause, said: ResolvedAnswer | None, *, ended: bool) -> RunState:
     """Close the current question; without an answer it stays open, or is asked again later."""
-    messages = state["messages"]
+    messages, answer = state["messages"], said.answer if said else None
     if answer is not None or ended:
         text = (answer.text or answer.kind) if answer else "Ended."
         if answer and pending["kind"] == "plan":
             fixed = {"approve": "Approved.", "edit": "Approved with changes.", "cancel": "Cancelled."}
             text = fixed.get(answer.kind) or f"Rejected: {answer.text}".rstrip(": ")
-        return {"pending": None, "messages": close_pause(messages, pending, text)}
+        by_person = said is not None and said.by == "user"
+        return {"pending": None, "messages": close_pause(messages, pending, text, answered=by_person)}
     if pending["step"] is not None or pending["kind"] == "budget":
         # Answered steps continue first; this question is asked again afterwards.
         return {"pending": None, "messages": close_pause(messages, pending, "Asked again later.")}

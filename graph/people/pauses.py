@@ -13,12 +13,12 @@ from langgraph.types import interrupt
 from donewhen.graph.events import now
 from donewhen.graph.llm.speech import push_rest
 from donewhen.graph.people.tasks import close_tasks
-from donewhen.state.channels import Json, RunState
+from donewhen.state.channels import OWN_WORDS, Json, RunState
 from donewhen.state.pattern import pattern
 from donewhen.state.people.answers import edited_draft, spoken_words
 from donewhen.state.people.payload import OTHER_KEYS, action_name, message_text, payload, short_arguments
 from donewhen.state.proof.journal import same_question
-from donewhen.state.records import Pause, PauseKind
+from donewhen.state.records import JournalEntry, Pause, PauseKind
 
 _NAME = pattern(r"\A(?:\d+:)?(.*?)(?:~\d+)?", re.DOTALL)
 PURPOSE_CHARS = 200
@@ -52,11 +52,18 @@ def pause_message(pending: Pause) -> AIMessage:
     return AIMessage(message_text(pending), id=pending.get("message_id"), tool_calls=[{**call, "type": "tool_call"}])
 
 
-def close_pause(messages: Sequence[BaseMessage], pending: Pause, text: str) -> list[AnyMessage]:
-    """Return the answer as the result of the pause's tool call, unless a client has written one already."""
+def close_pause(
+    messages: Sequence[BaseMessage], pending: Pause, text: str, *, answered: bool = False
+) -> list[AnyMessage]:
+    """Return the result of the pause's tool call, unless a client has written one already.
+
+    `answered`: the text is what a person said; otherwise it is the runtime's own word, and marked as such.
+    """
     call = pending["tool_call_id"]
-    answered = any(isinstance(message, ToolMessage) and message.tool_call_id == call for message in messages)
-    return [] if answered else [ToolMessage(text, tool_call_id=call, name=action_name(pending["kind"]))]
+    known = any(isinstance(message, ToolMessage) and message.tool_call_id == call for message in messages)
+    own: Json = {} if answered else {OWN_WORDS: True}
+    name = action_name(pending["kind"])
+    return [] if known else [ToolMessage(text, tool_call_id=call, name=name, additional_kwargs=own)]
 
 
 def with_fresh_call(messages: Sequence[BaseMessage], pending: Pause) -> Pause:
@@ -166,12 +173,15 @@ def _bare_id(id: str) -> str:
     return match[1] if match else id
 
 
-def close_for_new_request(values: Mapping[str, Any]) -> RunState:
-    """Return the update that closes the open question because a new request takes its place."""
+def close_for_new_request(values: Mapping[str, Any], observed: Sequence[JournalEntry] = ()) -> RunState:
+    """Return the update that closes the open question because a new request takes its place.
+
+    `observed` is what an interrupted planning or step observed, which the next request can recall.
+    """
     pending, messages = values.get("pending"), values.get("messages") or ()
     results, shut = close_tasks(values.get("steps") or {}, str(values.get("language") or "en"), PUT_AWAY)
     shown = close_pause(messages, pending, PUT_AWAY) if pending else []
-    return {"pending": None, "messages": [*results, *shown], "steps": shut, "goal": ""}
+    return {"pending": None, "messages": [*results, *shown], "steps": shut, "goal": "", "journal": list(observed)}
 
 
 def ask_person(values: Json, pending: Pause) -> Json:

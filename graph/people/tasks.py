@@ -9,11 +9,10 @@ from uuid import uuid4
 
 from langchain_core.messages import AIMessage, AnyMessage, ToolMessage
 
-from donewhen.state.channels import Json
+from donewhen.state.channels import OWN_WORDS, TASK, Json
 from donewhen.state.language.texts import catalogue, say
 from donewhen.state.records import FINAL, StepRecord
 
-TASK = "task"
 TODO = {"done": "completed", "running": "in_progress", "waiting": "in_progress", "ready": "in_progress"}
 REASON_CHARS = 500
 
@@ -48,6 +47,7 @@ def close_tasks(records: Mapping[str, StepRecord], language: str, why: str = "")
                 name=TASK,
                 id=row.get("said") if text else None,
                 status="success" if done or why else "error",
+                additional_kwargs={} if text else {OWN_WORDS: True},
             )
         )
     return messages, {id: {"task": None} for id in over}

@@ -14,7 +14,7 @@ from donewhen.graph.llm.briefs import FIND_TOOLS, find_tools, offer_for_planning
 from donewhen.graph.llm.history import observation_limit, render_observation
 from donewhen.graph.planning.outcomes import PlanningRound, out_of_budget, planning_as_step
 from donewhen.graph.step.calls import CallContext, GatedCall, make_call, observe, store_notes
-from donewhen.graph.step.texts import store_entry
+from donewhen.graph.step.texts import recall, store_entry
 from donewhen.graph.tools.effects import CallOutcome
 from donewhen.state.channels import PLANNING, Planning
 from donewhen.state.ledger import add, allowance_left, first_exhausted
@@ -28,7 +28,8 @@ async def look(state: Planning, runtime: Runtime[Settings], config: RunnableConf
     settings, planning = runtime.context, state["planning"]
     asked: list[FrozenCall] = planning["calls"]
     told, names = await _find_tools(asked, state, settings, deps)
-    calls = [call for call in asked if call["name"] != FIND_TOOLS]
+    recalled = [call for call in asked if call["name"] == "recall"]
+    calls = [call for call in asked if call["name"] not in (FIND_TOOLS, "recall")]
     if calls and (key := first_exhausted(allowance_left(state), ("tool_calls",))):
         return out_of_budget(PlanningRound(state, runtime, deps), key)
     context = CallContext(planning_as_step(state), runtime, config, deps, deps.reads(settings))
@@ -39,8 +40,11 @@ async def look(state: Planning, runtime: Runtime[Settings], config: RunnableConf
     seconds = max((entry["seconds"] for entry in entries), default=0.0)
     spent = add(context.spent, {"tool_calls": len(entries), "active_seconds": seconds})
     emit_charge(runtime, None, spent)
+    pieces = [await recall(call, context.state, [], runtime) for call in recalled]
+    told |= {call["position"]: piece.text for call, piece in zip(recalled, pieces, strict=True)}
     limit = observation_limit(deps, settings, "triage" if planning["phase"] == "triage" else "plan")
-    render = partial(render_observation, limit=limit, fence=state["brief"].get("fence", ""), planning=True)
+    fence, once = state["brief"].get("fence", ""), not state["brief"].get("before")
+    render = partial(render_observation, limit=limit, fence=fence, planning=once)
     texts = [render(entry) for entry in entries]
     notes = await store_notes(context, first + len(entries), [note for _, observed in made for note in observed])
     if notes:
@@ -54,6 +58,8 @@ async def look(state: Planning, runtime: Runtime[Settings], config: RunnableConf
     after: PlanningRecord = {**planning, "calls": [], "held": []}
     if names:
         after["found"] = [*(planning.get("found") or ()), *names]
+    if read := [piece.id for piece in pieces if piece.id]:
+        after["recalled"] = [*(planning.get("recalled") or ()), *read]
     return {
         "planning": after,
         "journal": [*[await store_entry(runtime, context.state, entry) for entry in entries], *notes],

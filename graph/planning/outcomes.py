@@ -20,6 +20,7 @@ from donewhen.graph.people.consent import Proposal, propose_plan
 from donewhen.graph.people.pauses import make_pause, pause_message
 from donewhen.graph.step.audit import Subject, audit, is_audit_due
 from donewhen.graph.step.calls import CallContext, ask_before_end
+from donewhen.graph.step.texts import with_whole_text
 from donewhen.graph.tools.hooks import END_OPTIONS, NOT_ASKED
 from donewhen.state.channels import PLANNING, Json, Planning, Step
 from donewhen.state.language.texts import say
@@ -28,7 +29,7 @@ from donewhen.state.people.amounts import format_count
 from donewhen.state.plan.planning import PROMOTED, mode_row
 from donewhen.state.plan.revise import hash_work
 from donewhen.state.proof.audit import doubts_to_send_back
-from donewhen.state.proof.evidence import EvidenceScope, Grounding, ground_claim
+from donewhen.state.proof.evidence import EvidenceScope, Grounding, ground_claim, read_references
 from donewhen.state.proof.journal import find_earlier_answer
 from donewhen.state.reading.decisions import DRAFT, TRIAGE
 from donewhen.state.records import Ending, Mode, PlanningRecord
@@ -78,7 +79,8 @@ class PlanningRound:
     def legal(self) -> tuple[str, ...]:
         """The decisions allowed in this phase, minus the one that a forced mode excludes."""
         gone = {"auto": "", "answer": "submit_plan"}.get(self.settings.wanted_mode, "answer")
-        return self.offer.legal(name for name in LEGAL[self.planning["phase"]] if name != gone)
+        recall = ("recall",) if self.state["brief"].get("before") else ()
+        return self.offer.legal((*(name for name in LEGAL[self.planning["phase"]] if name != gone), *recall))
 
     def with_record(self, **record: Any) -> "PlanningRound":
         """Return the round with these fields set in the planning record."""
@@ -196,11 +198,22 @@ async def settle_by_answer(round: PlanningRound, message: AIMessage, decision: D
     """End the run with an answer instead of a plan.
 
     The answer is sent back once if its evidence does not hold, its data does not fit the form, or a judge doubts it.
-    A judge is asked only if something was read or changed.
+    A judge is asked only if something was read or changed, or if it rests on what earlier requests observed.
     """
     state, form, arguments = round.state, round.form, decision.arguments
     entries = [*state.get("known", ()), *state.get("journal", ())]
-    found = ground_claim(arguments, EvidenceScope(entries, PLANNING)) if arguments.get("evidence") else Grounding()
+    tools = round.deps.all_tools(round.settings)
+    about = planning_as_step(state), round.runtime, round.config, round.deps, tools
+    context = CallContext(*about, observed=len(entries))
+    before: list[Json] = list(state["brief"].get("before") or ())
+    found = Grounding()
+    if arguments.get("evidence"):
+        cited = {str(each.get("observation")) for each in read_references(arguments)}
+        scope = [
+            await with_whole_text(round.runtime, context.state, e) if e["id"] in cited else e
+            for e in (*before, *entries)
+        ]
+        found = ground_claim(arguments, EvidenceScope(scope, PLANNING))
     good, problems = found.evidence, [f"evidence: {each}" for each in (*found.problems, *found.imprecise)]
     data, flaws = form.read(arguments, arguments["text"]) if form else (None, [])
     if (problems or flaws) and not round.planning.get("answer_told"):
@@ -209,18 +222,17 @@ async def settle_by_answer(round: PlanningRound, message: AIMessage, decision: D
     audited: Json | None = None
     answers = [*state.get("asked", ()), *entries]
     output = None if flaws else data
-    tools = round.deps.all_tools(round.settings)
-    about = planning_as_step(state), round.runtime, round.config, round.deps, tools
-    context = CallContext(*about, observed=len(entries))
     verdict = await ask_before_end(context, str(arguments["text"]), answers, output=output)
     if verdict.refused:
         return send_correction(round, message, UnusableReply([verdict.refused]), "refused")
     if verdict.question:
         asked = {"question": verdict.question, "options": [*END_OPTIONS]}
         return await ask_question(round, message, Decision("ask_user", asked, id=decision.id))
-    if is_audit_due(round.settings, state["run"], entries):
+    used = {each["observation"] for each in good} | {*(round.planning.get("recalled") or ())}
+    earlier = [entry for entry in before if entry["id"] in used]
+    if is_audit_due(round.settings, state["run"], [*entries, *earlier]):
         verdicts = {PLANNING: [{"evidence": good}]}
-        subject = Subject(state["run"], arguments["text"], entries, output, verdicts)
+        subject = Subject(state["run"], arguments["text"], [*earlier, *entries], output, verdicts)
         audited = dict(await audit(context, subject))
         emit_charge(round.runtime, None, context.spent)
         more = {"spent": context.spent, "journal": context.noted}
@@ -229,6 +241,7 @@ async def settle_by_answer(round: PlanningRound, message: AIMessage, decision: D
             return {**update, "spent": add(context.spent, update.get("spent")), "journal": context.noted}
     ending: Ending = {"code": "answered", "reason": "", "text": arguments["text"], "evidence": good, "audit": audited}
     ending["message_id"] = round.message_id("answer.text")
+    ending["earlier"] = [entry["id"] for entry in earlier]
     if flaws:
         ending["output_problem"] = redact("; ".join(flaws))
     elif form:
@@ -244,9 +257,12 @@ async def settle_by_answer(round: PlanningRound, message: AIMessage, decision: D
 
 
 def planning_as_step(state: Planning) -> Step:
-    """Return planning in the form of a step, with its place and its budget, for calls."""
+    """Return planning in the form of a step, with its place, its budget and what can be recalled, for calls."""
     planning = state["planning"]
     return {
+        "before": state["brief"].get("before") or [],
+        "known": list(state.get("known", ())),
+        "journal": list(state.get("journal", ())),
         "step": {"id": PLANNING},
         "goal": state["brief"]["goal"],
         "turn": state.get("turn", 1),

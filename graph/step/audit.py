@@ -15,8 +15,15 @@ from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, SystemM
 from donewhen.graph.context import Deps
 from donewhen.graph.events import emit, thread_of
 from donewhen.graph.llm.ask import Question, ask
-from donewhen.graph.llm.briefs import conversation_text, statement_lines
-from donewhen.graph.llm.history import observation_limit, render_observation, reply_messages, storable_reply
+from donewhen.graph.llm.briefs import statement_lines
+from donewhen.graph.llm.dialogue import dialogue_text
+from donewhen.graph.llm.history import (
+    earlier_index,
+    observation_limit,
+    render_observation,
+    reply_messages,
+    storable_reply,
+)
 from donewhen.graph.llm.reply import Decision, UnusableReply, read_reply
 from donewhen.graph.step.calls import CallContext, make_reading
 from donewhen.graph.step.texts import recall, with_whole_text
@@ -233,7 +240,8 @@ def audit_brief(subject: Subject, claims: Sequence[str], today: str) -> str:
     return brief(
         section("fence", fence),
         section("today", today),
-        section("conversation", conversation_text(conversation_before(run), fence)),
+        section("conversation", dialogue_text(conversation_before(run), fence)),
+        section("earlier", earlier_index(run), fence),
         section("goal", run["goal"]),
         section("user_said", said),
         section("plan", _plan_text(plan, subject), fence),
@@ -311,6 +319,7 @@ def _source_text(entry: Mapping[str, Any]) -> str:
     if entry["source"] == "result":
         return "words of the agent"
     by = " (another agent)" if entry.get("transcript") else ""
+    by += " (in an earlier request)" if ":" in entry["id"] else ""
     sent = _cut_middle(json.dumps(entry["arguments"], ensure_ascii=False), ARGUMENT_CHARS) if entry["arguments"] else ""
     return f"{entry['tool']}{by} {sent} {'ok' if entry['ok'] else 'failed'}".strip()
 

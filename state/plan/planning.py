@@ -83,6 +83,7 @@ def planning_start(values: Mapping[str, Any], settings: Settings) -> Json:
             "goal": values["goal"],
             "output_schema": values.get("output_schema"),
             "conversation": conversation_before(values),
+            "before": values.get("before") or [],
             "background": values.get("background") or {},
             "language": values.get("language", "en"),
             "said": user_statements(values, planning["transcript"]),

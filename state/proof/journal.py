@@ -164,10 +164,12 @@ def citable_entries(journal: Sequence[dict[str, Any]], steps: Iterable[str]) -> 
 def earlier_requests(values: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return the observations of this and earlier requests for the next one: the latest, in short form.
 
+    What the user said to the working run is among them, because the conversation does not have it.
+
     Ids name the request: `1:s2.3`; under them the store has the full text of long ones.
     """
     turn, room = values.get("turn", 1), BEFORE_ROOM
-    seen = [entry for entry in values.get("journal") or () if entry["source"] in ("tool", "check")]
+    seen = [e for e in values.get("journal") or () if e["source"] in ("tool", "check") or e.get("heard")]
     fresh = [{**entry, "id": f"{turn}:{entry['id']}"} for entry in seen[-MOST_BEFORE:]]
     kept: list[dict[str, Any]] = []
     for entry in reversed([*(values.get("before") or ()), *fresh][-MOST_BEFORE:]):

@@ -242,7 +242,7 @@ class Receipt(TypedDict):
     audit: AuditRow | None
     """None if no audit was required."""
     looked: bool
-    """True if anything was read."""
+    """True if anything was read, or the answer rests on what an earlier request read."""
     changed: bool
     """True if anything was changed, or may have been."""
     background: NotRequired[list[str]]
@@ -284,7 +284,7 @@ class Outcome(TypedDict):
     missing: list[str]
     """Missing parts of the goal, as the judge found them."""
     looked: bool
-    """True if anything was read."""
+    """True if anything was read, or the answer rests on what an earlier request read."""
     changed: bool
     """True if anything was changed, or may have been."""
     output: NotRequired[Any]
@@ -295,7 +295,7 @@ class Outcome(TypedDict):
 def receipt(values: Mapping[str, Any], settings: Settings, status: Status, code: str) -> Receipt:
     """Return the receipt as JSON: what was planned, executed, claimed and verified."""
     plan, records = values.get("plan") or {}, values.get("steps") or {}
-    journal = values.get("journal") or []
+    journal, ending = values.get("journal") or [], values.get("ending") or {}
     effects = [e for e in journal if e["source"] == "tool" and e.get("effect") in WRITES]
     return {
         "goal": values.get("goal", ""),
@@ -314,7 +314,7 @@ def receipt(values: Mapping[str, Any], settings: Settings, status: Status, code:
         "effects": [*_effect_rows(effects), *_effect_rows([*map(_as_unknown, values.get("unknown") or ())])],
         "output": values.get("output_row"),
         "audit": values.get("audit"),
-        "looked": any(is_tool_call(e) and e["effect"] == "read" for e in journal),
+        "looked": any(is_tool_call(e) and e["effect"] == "read" for e in journal) or bool(ending.get("earlier")),
         "changed": any(e["ok"] or e.get("unknown") for e in effects) or bool(values.get("unknown")),
         "background": [*(values.get("background") or ())],
         "spent": dict(values.get("spent") or {}),

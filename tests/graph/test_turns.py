@@ -69,7 +69,8 @@ async def test_the_next_request_starts_afresh() -> None:
 
 
 async def test_the_conversation_stays() -> None:
-    """D04: the planner of the second request sees what was said before it; control messages are not in it."""
+    """D04, C15: the planner of the second request sees what was said before it: the question and its answer, the plan
+    as a line, and the result."""
     first = one_turn()
     model = ScriptedModel(roles={**first, "triage": [*first["triage"], answer("Ann got it.")]})
     agent = Agent(model, [send], storage="memory:", settings=SETTINGS, effects={"send": "write"})
@@ -78,8 +79,10 @@ async def test_the_conversation_stays() -> None:
     model.assert_exhausted()
     assert run.answer == "Ann got it."
     brief = unfenced(model.requests[-1].messages[1].text)
-    said = "<user>\nSend hello\n</user>\n<assistant>\nsent\n</assistant>"
-    assert f"<conversation>\n{said}\n</conversation>" in brief
+    said = brief.split("<conversation>\n")[1].split("\n</conversation>")[0].splitlines()
+    assert [line for line in said if line[0] != "<"][:3] == ["Send hello", "To whom?", "Ann"]
+    assert "[s1] send it" in said[10]
+    assert said[12:] == ["<user>", "Approved.", "</user>", "<assistant>", "sent", "</assistant>"]
     assert "<goal>\nWho got it?\n</goal>" in brief
     assert "<conversation>" not in model.requests[0].text
     state = await agent.graph.aget_state({"configurable": {"thread_id": "t"}})

@@ -1,0 +1,83 @@
+"""Render what people and the agent said in earlier requests of a thread: goals, questions, answers, plans, results.
+
+It is read from the conversation, so it is the same for a request that ended, was rejected, cancelled or interrupted.
+What was observed is not in it: see `earlier_index`.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
+
+from donewhen.prompts import brief, section
+from donewhen.state.channels import OWN_WORDS, SAID, TASK
+from donewhen.state.people.payload import action_name
+
+ROOM = 8_000
+"""The most characters of a dialogue in a prompt, so that its cost does not grow with the age of the thread."""
+BLOCK = 16
+"""A dialogue that is too long begins at a multiple of so many messages: the beginning of a prompt seldom changes."""
+SAID_CHARS, QUESTION_CHARS, PLAN_CHARS, RESULT_CHARS = 2_000, 1_000, 600, 300
+"""The most characters of a goal or an answer, of a question, of a plan, and of the result of one of several steps."""
+
+
+@dataclass(frozen=True)
+class Saying:
+    """A part of the dialogue, and whether a person said it."""
+
+    by_user: bool
+    text: str
+
+
+def dialogue(messages: Sequence[BaseMessage]) -> list[Saying]:
+    """Return the newest of what was said, in at most `ROOM` characters."""
+    found: list[tuple[int, Saying]] = []
+    asked = set[str]()
+    room = ROOM
+    for place in range(len(messages) - 1, -1, -1):
+        if (saying := _saying(messages, place, asked)) is None:
+            continue
+        if (room := room - len(saying.text)) < 0:
+            start = -(-(place + 1) // BLOCK) * BLOCK
+            kept = [(at, each) for at, each in found if at >= start] or found
+            return [each for _, each in reversed(kept)]
+        found.append((place, saying))
+    return [each for _, each in reversed(found)]
+
+
+def dialogue_text(messages: Sequence[BaseMessage], fence: str = "") -> str:
+    """Render the dialogue in tags; what the agent said is framed as data, what people said is not."""
+    return brief(
+        *(
+            section("user" if said.by_user else "assistant", said.text, "" if said.by_user else fence)
+            for said in dialogue(messages)
+        )
+    )
+
+
+def _saying(messages: Sequence[BaseMessage], place: int, asked: set[str]) -> Saying | None:
+    """Return what a message says in the dialogue; None for progress, and for words of the runtime.
+
+    `asked` are the questions of later messages; a question that was asked again is shown once, with its answer.
+    """
+    message = messages[place]
+    text = message.text.strip()
+    if isinstance(message, HumanMessage):
+        return Saying(True, text[:SAID_CHARS])
+    if isinstance(message, ToolMessage):
+        if message.additional_kwargs.get(OWN_WORDS) or not text:
+            return None
+        if message.name == TASK:
+            return Saying(False, f"(a step) {text[:RESULT_CHARS]}")
+        typed = place > 0 and isinstance(messages[place - 1], HumanMessage)  # it says the same in their words
+        return None if typed else Saying(True, text[:SAID_CHARS])
+    if not isinstance(message, AIMessage) or str(message.id).startswith(SAID):
+        return None
+    if not message.tool_calls:
+        return Saying(False, text[:SAID_CHARS]) if text else None
+    name = message.tool_calls[0]["name"]
+    if name == TASK or text in asked:
+        return None
+    asked.add(text)
+    plan = f"(a plan) {' '.join(text.split())[:PLAN_CHARS]}" if name == action_name("plan") else ""
+    return Saying(False, plan or text[:QUESTION_CHARS])
