@@ -43,7 +43,7 @@ _KIND = "rtrim(prefix, replace(prefix, '.', ''))"
 SQLITE_KINDS = _KINDS.format(kind=_KIND, more=SQLITE_ORDER[0], less=SQLITE_ORDER[1], order="")
 POSTGRES_KINDS = _KINDS.format(kind=_KIND, more=POSTGRES_ORDER[0], less=POSTGRES_ORDER[1], order="USING ~<~")
 
-SHARED_KINDS = ("news",)
+SHARED_KINDS = ("a2a", "news")
 """Kinds whose third label is no thread."""
 
 Namespace = tuple[str, ...]
