@@ -61,6 +61,8 @@ class Config:
     """DONEWHEN_NOTIFY: the URL that is notified when a run waits, finishes or fails."""
     notify_secret: str = field(default="", repr=False)
     """DONEWHEN_NOTIFY_SECRET: the key that signs notifications."""
+    receipt_key: str = ""
+    """DONEWHEN_RECEIPT_KEY: the PEM file of the Ed25519 key with which `donewhen receipt` signs."""
     link: str = ""
     """DONEWHEN_LINK: the page on which a person continues a run, with `{thread_id}` in it; notifications contain it."""
     record: bool = False
@@ -110,6 +112,7 @@ def read_config(environment: Mapping[str, str] | None = None) -> Config:
         settings=_read_settings(get("DONEWHEN_SETTINGS")),
         notify=(get("DONEWHEN_NOTIFY") or "").strip(),
         notify_secret=(get("DONEWHEN_NOTIFY_SECRET") or "").strip(),
+        receipt_key=(get("DONEWHEN_RECEIPT_KEY") or "").strip(),
         link=(get("DONEWHEN_LINK") or "").strip(),
         record=_is_on(get("DONEWHEN_RECORD")),
         trace=_read_trace(get("DONEWHEN_TRACE")),

@@ -399,6 +399,34 @@ def record(
 
 
 @app.command()
+def receipt(
+    thread: Thread,
+    out: Annotated[Path | None, typer.Option("--out", "-o", metavar="FILE", help="Else it is printed.")] = None,
+    key: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Sign it with this Ed25519 key, a PEM file. [default: DONEWHEN_RECEIPT_KEY]"),
+    ] = None,
+    storage: StorageUrl = None,
+    json: AsJson = False,
+) -> None:
+    """Write the receipt of a finished run as a file that `donewhen verify` checks anywhere, without a database."""
+    at(storage, json, lambda view: _threads.write_receipt(view, thread, out, key))
+
+
+@app.command()
+def verify(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="The receipt.")],
+    key: Annotated[
+        str | None,
+        typer.Option(metavar="KEY", help="The public key that must have signed it: base64, or a PEM file."),
+    ] = None,
+    json: AsJson = False,
+) -> None:
+    """Check a receipt: name the first line that was changed, dropped or moved, and the key that signed it."""
+    at(None, json, lambda view: _threads.verify_receipt_file(view, file, key))
+
+
+@app.command()
 def graph() -> None:
     """Print the graph as Mermaid."""
     end(lambda: _doctor.print_graph())

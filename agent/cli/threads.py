@@ -254,6 +254,37 @@ def save_recording(view: StorageView, thread: str, out: Path) -> int:
     return view.finish({"recording": str(out), "replies": replies}, [f"{out}: {replies} replies"])
 
 
+def write_receipt(view: StorageView, thread: str, out: Path | None, key: Path | None) -> int:
+    """Write the receipt of a finished run, or print it."""
+    from donewhen.agent.receipts import export_receipt
+
+    info = view.thread(thread)
+    text = view.ask(lambda agent: export_receipt(agent, info.thread_id, key or view.config.receipt_key or None))
+    if out is None:
+        print(text, end="")
+        return Exit.COMPLETED
+    try:
+        out.write_text(text, encoding="utf-8", newline="\n")
+    except OSError as error:
+        raise ConfigError(f"the receipt cannot be written to {str(out)!r}: {error.strerror}") from None
+    return view.finish({"receipt": str(out)}, [str(out)])
+
+
+def verify_receipt_file(view: StorageView, file: Path, key: str | None) -> int:
+    """Check a receipt; the exit code is 1 if it does not hold."""
+    from donewhen.agent.receipts import verify_receipt
+
+    try:
+        found = verify_receipt(file.read_bytes(), key)
+    except OSError as error:
+        raise ConfigError(f"{str(file)!r} cannot be read: {error.strerror}") from None
+    signed = f"signed with {found.key}" if found.key else "not signed, so anybody can have made it"
+    view.finish(
+        found.to_dict(), [f"{found.lines} lines, as they were written; {signed}" if found.ok else found.problem]
+    )
+    return Exit.COMPLETED if found.ok else Exit.FAILED
+
+
 def prune_threads(view: StorageView, older: str) -> Exit:
     """Delete threads that ended long ago."""
     match = re.fullmatch(r"(\d+)([dhm])", older.strip())

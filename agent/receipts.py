@@ -1,0 +1,294 @@
+"""Write a run's receipt as lines with chained hashes, signed if there is a key, and check one without a database.
+
+A room of its own: it reads a finished run through the agent and writes a text. To remove it, delete this file,
+`donewhen/receipts.py`, and the commands `receipt` and `verify`.
+
+The text is one JSON object in a fixed layout, each line of the receipt on a line of its own. The hash of a line is
+SHA-256 of the hash before it, a newline, and the line without hash and signature in the canonical form of RFC 8785.
+"""
+
+import base64
+import hashlib
+import json
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from donewhen.agent.run import Run
+from donewhen.state.errors import ConfigError, DoneWhenError
+from donewhen.state.proof.journal import is_tool_call
+from donewhen.state.records import WRITES
+from donewhen.state.values import Json
+
+if TYPE_CHECKING:
+    from donewhen.agent.agent import Agent
+
+try:
+    import rfc8785
+    from cryptography.exceptions import InvalidSignature
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+    from cryptography.hazmat.primitives.serialization import load_pem_private_key, load_pem_public_key
+except ImportError as _missing:
+    raise ConfigError(f"receipts need {_missing.name}: pip install 'donewhen[receipts]'") from None
+
+FORMAT = "donewhen-receipt/1"
+FIRST = hashlib.sha256(FORMAT.encode()).hexdigest()
+"""The hash before the first line."""
+LARGEST = 2**53 - 1
+"""The largest integer that RFC 8785 can write."""
+MOST_LINES, MOST_CHARS = 200_000, 200_000_000
+
+
+@dataclass(frozen=True)
+class Verification:
+    """The outcome of checking a receipt."""
+
+    ok: bool
+    """True if no line was changed, dropped or moved, and each signature fits."""
+    problem: str
+    """What is wrong, in a sentence; "" if nothing is."""
+    line: int | None
+    """The number of the first line of the receipt that was changed, dropped or moved; None if that is not known."""
+    lines: int
+    """The number of lines."""
+    key: str | None
+    """The public key of the signatures, in base64; None if it is not signed: anybody can make an unsigned one."""
+
+    def to_dict(self) -> Json:
+        """Return the fields as JSON."""
+        return asdict(self)
+
+
+async def export_receipt(agent: "Agent", thread_id: str, key: str | Path | None = None) -> str:
+    """Return the receipt of the thread's finished run as a text that `verify_receipt` checks.
+
+    `key` is an Ed25519 private key: PEM, or the path of a PEM file. Raises ConfigError for another key, UnknownThread,
+    and DoneWhenError if the run has not ended.
+    """
+    run = await agent.get(thread_id)
+    if run.receipt is None:
+        raise DoneWhenError(
+            f"thread {run.thread_id} has no receipt: it is {run.status}, and a receipt comes with the end"
+        )
+    values = (await agent.graph.aget_state({"configurable": {"thread_id": str(run.thread_id)}})).values
+    return render_receipt(receipt_lines(run, values), private_key(key) if key else None)
+
+
+def receipt_lines(run: Run, values: Mapping[str, Any]) -> Iterator[tuple[str, Json]]:
+    """Yield the lines of a run's receipt: kind and body.
+
+    First the run and its plan, then decisions, questions and words of people, changes, the observations that are
+    quoted, with their digests, the steps with their evidence, the audit, and last the outcome.
+    """
+    receipt: Mapping[str, Any] = run.receipt or {}
+    journal: Sequence[Mapping[str, Any]] = values.get("journal") or ()
+    yield "run", {"thread": str(run.thread_id), "request": values.get("turn", 1), "goal": receipt["goal"]}
+    if plan := (values.get("approval") or {}).get("plan") or values.get("plan"):
+        yield "plan", plan
+    for name, kind in (("approvals", "decision"), ("questions", "question"), ("heard", "words")):
+        for row in receipt.get(name) or ():
+            yield kind, row
+    cited = {item["observation"] for row in [receipt, *receipt["steps"]] for item in _evidence(row)}
+    audit = receipt.get("audit") or {}
+    cited |= {id for sentence in audit.get("sentences") or () for id in sentence["by"]}
+    for entry in journal:
+        changed = is_tool_call(entry) and entry.get("effect") in WRITES
+        if changed or entry["id"] in cited:
+            kept = ("id", "source", "tool", "arguments", "ok", "unknown", "effect", "at", "length", "digest")
+            yield "change" if changed else "observation", {name: entry[name] for name in kept if name in entry}
+    for row in receipt["steps"]:
+        yield "step", row
+    for name in ("criteria", "replaced", "undone", "modes"):
+        for row in receipt.get(name) or ():
+            yield name, row
+    if audit:
+        yield "audit", audit
+    yield "spent", {"spent": receipt["spent"]}
+    outcome = {name: value for name, value in (run.outcome or {}).items() if name != "receipt"}
+    yield "outcome", outcome
+
+
+def _evidence(row: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    for criterion in row.get("criteria") or ():
+        yield from criterion.get("evidence") or ()
+
+
+def render_receipt(lines: Iterator[tuple[str, Json]], key: Ed25519PrivateKey | None = None) -> str:
+    """Return lines as the text of a receipt; with an Ed25519 private key, each line and the end are signed."""
+    before, rows = FIRST, list[str]()
+    for n, (kind, body) in enumerate(lines, 1):
+        line: Json = {"n": n, "kind": kind, "body": _writable(body)}
+        before = _hash_line(before, line)
+        rows.append(canonical({**line, "hash": before, **_signature(key, before)}).decode())
+    end: Json = {"lines": len(rows), "hash": before}
+    if key:
+        end |= {"key": _public(key.public_key()), **_signature(key, canonical([FORMAT, len(rows), before]).hex())}
+    return _layout(rows, canonical(end).decode())
+
+
+def _layout(rows: Sequence[str], end: str) -> str:
+    return f'{{"format":"{FORMAT}",\n"lines":[\n' + ",\n".join(rows) + f'\n],\n"end":{end}}}\n'
+
+
+def verify_receipt(text: str | bytes, key: str | Path | None = None) -> Verification:
+    """Return whether a receipt is as it was written, and else the first line that was changed, dropped or moved.
+
+    `key` is the Ed25519 public key that must have signed it: base64, PEM, or the path of a PEM file; without one, a
+    signature only shows that all lines come from the owner of the key that the receipt names. Raises ConfigError for
+    another key. Nothing in the text raises.
+    """
+    expected = _public(public_key(key)) if key else None
+    try:
+        given = text.decode() if isinstance(text, bytes) else text
+        if len(given) > MOST_CHARS:
+            raise ValueError("too long")
+        document = json.loads(given)
+        lines, end = document["lines"], document["end"]
+        if document["format"] != FORMAT or not isinstance(lines, list) or len(lines) > MOST_LINES:
+            raise ValueError("another format")
+        signed_by = end.get("key")
+        signer = public_key(signed_by) if signed_by is not None else None
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError, ConfigError):
+        return Verification(False, f"This is no receipt in the format {FORMAT}, or it was damaged.", None, 0, None)
+    count = len(lines)
+
+    def wrong(problem: str, line: int | None = None) -> Verification:
+        return Verification(False, problem, line, count, signed_by)
+
+    if expected and signed_by != expected:
+        return wrong("It is not signed." if signed_by is None else f"It is signed with another key: {signed_by}.")
+    before = FIRST
+    for n, line in enumerate(lines, 1):
+        if problem := _line_problem(n, line, before):
+            return wrong(f"Line {n} {problem}.", n)
+        before = line["hash"]
+    for n, line in enumerate(lines, 1):  # after all hashes, which are found wrong in a hundredth of the time
+        if not _is_signed(line, signer):
+            return wrong(f"Line {n} was changed, or is not signed.", n)
+    try:
+        if end["lines"] != count or end["hash"] != before:
+            return wrong(f"After line {count} something was dropped or added.", count + 1)
+        if signer and not _fits(signer, end["signature"], canonical([FORMAT, count, before]).hex()):
+            return wrong(f"The signature of the end does not fit: after line {count} something was dropped.", count + 1)
+        rows = [canonical(line).decode() for line in lines]
+        if _layout(rows, canonical(end).decode()) != given:
+            return wrong("The text is not laid out as it was written.", _first_difference(given, rows))
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return wrong("The end of the receipt was changed.")
+    return Verification(True, "", None, count, signed_by)
+
+
+def _line_problem(n: int, line: Any, before: str) -> str:
+    try:
+        if line["n"] != n:
+            return (
+                f"was dropped or moved: here stands line {line['n']}" if isinstance(line["n"], int) else "was changed"
+            )
+        if _hash_line(before, {name: line[name] for name in ("n", "kind", "body")}) != line["hash"]:
+            return "was changed"
+        return ""
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return "was changed"
+
+
+def _is_signed(line: Mapping[str, Any], signer: Ed25519PublicKey | None) -> bool:
+    """Return whether a line has the signature that it needs; an unsigned receipt has none."""
+    if signer is None:
+        return line.keys() == {"n", "kind", "body", "hash"}
+    try:
+        return len(line) == 5 and _fits(signer, line["signature"], line["hash"])
+    except (ValueError, KeyError, TypeError):
+        return False
+
+
+def _first_difference(given: str, rows: Sequence[str]) -> int | None:
+    """Return the number of the first line that is not written in its canonical form."""
+    stand = given.split("\n")[2:]
+    return next(
+        (n for n, (row, there) in enumerate(zip(rows, stand, strict=False), 1) if there.rstrip(",") != row), None
+    )
+
+
+def _hash_line(before: str, line: Mapping[str, Any]) -> str:
+    return hashlib.sha256(before.encode() + b"\n" + canonical(line)).hexdigest()
+
+
+def canonical(value: Any) -> bytes:
+    """Return JSON in the canonical form of RFC 8785. Raises ValueError for what JSON cannot hold."""
+    return rfc8785.dumps(value)
+
+
+def _writable(value: Any) -> Any:
+    """Return a value with numbers that RFC 8785 cannot write as text."""
+    if isinstance(value, Mapping):
+        return {str(name): _writable(each) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_writable(each) for each in value]
+    if isinstance(value, str):
+        return value.encode("utf-8", "replace").decode()
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    fits = not number or (math.isfinite(value) if isinstance(value, float) else abs(value) <= LARGEST)
+    return value if fits else str(value)
+
+
+# Keys
+
+
+def private_key(given: str | Path) -> Ed25519PrivateKey:
+    """Return an Ed25519 private key from PEM, or from a PEM file. Raises ConfigError if it is none."""
+    try:
+        key = load_pem_private_key(_pem(given), password=None)
+    except (ValueError, TypeError, OSError) as error:
+        raise ConfigError(f"the receipt key cannot be read ({error}): {HOW}") from None
+    if not isinstance(key, Ed25519PrivateKey):
+        raise ConfigError(f"the receipt key is no Ed25519 private key: {HOW}")
+    return key
+
+
+HOW = "make one with `openssl genpkey -algorithm ed25519 -out receipt.pem`"
+
+
+def public_key(given: str | Path) -> Ed25519PublicKey:
+    """Return an Ed25519 public key from base64, PEM, or a PEM file, also of a private key. Raises ConfigError."""
+    try:
+        if isinstance(given, str) and len(raw := _from_base64(given)) == 32:
+            return Ed25519PublicKey.from_public_bytes(raw)
+        pem = _pem(given)
+        if b"PRIVATE KEY" in pem:
+            return private_key(given).public_key()
+        key = load_pem_public_key(pem)
+    except (ValueError, TypeError, OSError) as error:
+        raise ConfigError(f"the public key of the receipt cannot be read ({error})") from None
+    if not isinstance(key, Ed25519PublicKey):
+        raise ConfigError("the public key of the receipt is no Ed25519 key")
+    return key
+
+
+def _pem(given: str | Path) -> bytes:
+    text = str(given)
+    return text.encode() if "-----BEGIN" in text else Path(text).expanduser().read_bytes()
+
+
+def _from_base64(text: str) -> bytes:
+    try:
+        return base64.b64decode(text, validate=True)
+    except ValueError:
+        return b""
+
+
+def _public(key: Ed25519PublicKey) -> str:
+    return base64.b64encode(key.public_bytes_raw()).decode()
+
+
+def _signature(key: Ed25519PrivateKey | None, text: str) -> Json:
+    return {"signature": base64.b64encode(key.sign(text.encode())).decode()} if key else {}
+
+
+def _fits(signer: Ed25519PublicKey, signature: str, text: str) -> bool:
+    try:
+        signer.verify(base64.b64decode(signature, validate=True), text.encode())
+    except InvalidSignature:
+        return False
+    return True

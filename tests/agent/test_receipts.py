@@ -1,0 +1,150 @@
+"""Receipts that travel: every byte and every line that is changed, dropped or moved is found, without a database."""
+
+import asyncio
+import hashlib
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from donewhen import Agent, ConfigError, DoneWhenError
+from donewhen.agent.receipts import private_key
+from donewhen.receipts import export_receipt, verify_receipt
+from donewhen.testing import ScriptedModel, call, finish_step, submit_plan
+from tests.agent.cli.conftest import shell as shell
+from tests.kit.screens.shell import Shell
+
+KEY = (
+    Ed25519PrivateKey.from_private_bytes(bytes(range(32)))
+    .private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    .decode()
+)
+SIGNED = "A6EHv/POEL4dcN0Y50vAmWfk1jCbpQ1fHdyGZBJVMbg="
+
+
+async def receipt(key: str | None = KEY, storage: str = "memory:", thread: str | None = None) -> str:
+    """Run a job with a change and a quote, and return its receipt."""
+
+    def pay(account: str, amount: float) -> str:
+        """Pay an amount."""
+        return f"paid {amount} to {account}"
+
+    plan = submit_plan([{"content": "Pay the bill", "done_when": ["it is paid"], "tools": ["pay"]}])
+    work = [call("pay", account="DE1 ü\u2028", amount=12.5), finish_step("Paid.", ("s1.1", "paid 12.5"))]
+    model = ScriptedModel(roles={"triage": [plan], "execute": work})
+    async with Agent(model, [pay], storage=storage, settings={"approvals": "plan"}) as agent:
+        run = await agent.start("pay the bill", thread_id=thread)
+        with pytest.raises(DoneWhenError, match="no receipt: it is waiting"):
+            await export_receipt(agent, run.thread_id)
+        run = await agent.resume(run, "approve")
+        return await export_receipt(agent, run.thread_id, key)
+
+
+async def test_a_receipt_has_what_was_approved_done_quoted_and_found() -> None:
+    """The plan as approved, the decision, the change with its arguments and digest, the quote, the outcome."""
+    text = await receipt()
+    found = verify_receipt(text, SIGNED)
+    assert (found.ok, found.problem, found.key) == (True, "", SIGNED)
+    lines = {line["kind"]: line["body"] for line in json.loads(text)["lines"]}
+    assert lines["plan"]["steps"][0]["content"] == "Pay the bill"
+    assert lines["decision"]["decision"] == "approve"
+    change = lines["change"]
+    assert change["arguments"] == {"account": "DE1 ü\u2028", "amount": 12.5}
+    assert change["digest"]
+    assert lines["step"]["criteria"][0]["evidence"][0]["quote"] == "paid 12.5"
+    assert lines["outcome"]["text"] == "Paid."
+
+
+@pytest.mark.parametrize("key", [KEY, None], ids=["signed", "unsigned"])
+async def test_every_changed_byte_is_found(key: str | None) -> None:
+    """Each byte in turn becomes another one (a seventh of them without EVERY); within a line that line is named."""
+    whole = (await receipt(key)).encode()
+    starts = [at for at in range(len(whole)) if whole.startswith(b'{"body"', at)]
+    for at in range(0, len(whole), 1 if os.environ.get("EVERY") else 7):
+        changed = bytearray(whole)
+        changed[at] = changed[at] ^ 1
+        found = verify_receipt(bytes(changed))
+        assert not found.ok, (at, whole[max(0, at - 20) : at + 20])
+        row = sum(start <= at for start in starts)
+        if found.line is not None and 0 < row < len(starts):
+            assert found.line == row, at
+
+
+async def test_every_line_that_is_dropped_moved_or_doubled_is_named() -> None:
+    """Also the last lines, which nothing follows."""
+    text = await receipt()
+    head, *rows, tail, empty = text.split("\n")
+    first, rows = rows[0], [row.rstrip(",") for row in rows[1:-1]]
+    end = text.split("\n")[-3:-1]
+
+    def joined(lines: list[str]) -> str:
+        return "\n".join([head, first, ",\n".join(lines), *end, empty])
+
+    assert joined(rows) == text
+    assert tail == end[-1]
+    for n in range(len(rows)):
+        assert verify_receipt(joined(rows[:n] + rows[n + 1 :])).line == n + 1, "dropped"
+        assert verify_receipt(joined([*rows[: n + 1], *rows[n:]])).line == n + 2, "doubled"
+        if n:
+            moved = [*rows[: n - 1], rows[n], rows[n - 1], *rows[n + 1 :]]
+            assert verify_receipt(joined(moved)).line == n, "moved"
+            assert not verify_receipt(joined(rows[:n])).ok, "cut off"
+
+
+async def test_who_computes_the_hashes_again_is_found_by_the_signature() -> None:
+    """A forger without the key can make neither a signed line nor the receipt of another key."""
+    other = Ed25519PrivateKey.from_private_bytes(bytes(32)).private_bytes(
+        Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()
+    )
+    text, forged = await receipt(), await receipt(other.decode())
+    assert verify_receipt(forged).ok, "it is whole"
+    assert verify_receipt(forged, SIGNED).problem.startswith("It is signed with another key")
+    assert verify_receipt(await receipt(None), SIGNED).problem == "It is not signed."
+    document: dict[str, Any] = json.loads(text)
+    unsigned = json.loads(await receipt(None))
+    document["lines"][3] = {**unsigned["lines"][3], "signature": document["lines"][3]["signature"]}
+    assert not verify_receipt(json.dumps(document)).ok
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.one_of(st.text(), st.binary(), st.recursive(st.none() | st.integers() | st.text(), st.lists).map(json.dumps)))
+def test_nothing_that_is_given_to_verify_raises(given: str | bytes) -> None:
+    """R: what is no receipt is said to be none."""
+    assert not verify_receipt(given).ok
+
+
+def test_another_program_checks_it_by_the_page(shell: Shell, tmp_path: Path) -> None:
+    """The commands of docs/receipts.md, and the check that the page writes without DoneWhen."""
+    (tmp_path / "key.pem").write_text(KEY)
+    storage, file = f"sqlite:///{tmp_path / 'bills.db'}", str(tmp_path / "receipt.json")
+    asyncio.run(receipt(storage=storage, thread="bill"))
+    made = shell("receipt", "bill", "--key", str(tmp_path / "key.pem"), "-o", file, "--storage", storage)
+    assert made.exit_code == 0, made.stderr
+    checked = shell("verify", file, "--key", SIGNED)
+    assert checked.exit_code == 0, checked.stderr
+    assert f"signed with {SIGNED}" in checked.stdout
+    text = (tmp_path / "receipt.json").read_text(encoding="utf-8")
+    before = hashlib.sha256(b"donewhen-receipt/1").hexdigest()
+    for line in json.loads(text)["lines"]:  # as on the page
+        body = {name: line[name] for name in ("n", "kind", "body")}
+        plain = json.dumps(body, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+        before = hashlib.sha256(f"{before}\n{plain}".encode()).hexdigest()
+        assert before == line["hash"]
+    (tmp_path / "receipt.json").write_text(text.replace("12.5", "92.5"), encoding="utf-8")
+    checked = shell("verify", file)
+    assert (checked.exit_code, checked.stderr) == (1, "")
+    assert "was changed" in checked.stdout
+
+
+def test_a_key_that_is_none_is_said(tmp_path: Path) -> None:
+    """A wrong key is an error of who gives it, and not a doubt about the receipt."""
+    with pytest.raises(ConfigError, match="openssl genpkey"):
+        private_key(tmp_path / "missing.pem")
+    with pytest.raises(ConfigError, match="public key"):
+        verify_receipt("{}", "no key")
