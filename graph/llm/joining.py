@@ -5,14 +5,18 @@ reason of the end, and the usage so far.
 """
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, InvalidToolCall, ToolCall
 from langchain_core.messages.ai import UsageMetadata, add_usage
 from langchain_core.messages.tool import invalid_tool_call, tool_call
 
+from donewhen.state.proof.journal import call_key
+
+Item = TypeVar("Item")
 _ONCE = frozenset({"type", "id", "index", "name", "output_version", "model_provider"})
 """Fields of a block that a later piece of it repeats, or leaves out."""
 _LOOKS = 64
@@ -197,12 +201,9 @@ def _join_calls(parts: Iterable[Mapping[str, Any]]) -> tuple[list[ToolCall], lis
         if call.id:
             open[("id", call.id)] = call
         call.add(name, part.get("args") or "")
-    calls, broken, seen = [], [], set[tuple[str, str, str]]()
+    calls, broken = [], []
     for call in written:
         raw = _join_halves(call.arguments)
-        if call.id and (call.id, call.name, raw) in seen:
-            continue  # one call that the server sent twice
-        seen.add((call.id or "", call.name, raw))
         arguments = _as_json(raw) if raw.strip() else {}
         if isinstance(arguments, dict) and call.name:
             calls.append(tool_call(name=call.name, args=arguments, id=call.id))
@@ -224,7 +225,11 @@ def _as_json(text: str) -> Any:
 
 
 def _with_call_ids(message: AIMessage) -> AIMessage:
-    """Give every call a unique id, which its result refers to; some servers send none, or the same for all."""
+    """Give every call a unique id, which its result refers to; some servers send none, or the same for all.
+
+    A call that was sent again with its id and its arguments is one call (X30).
+    """
+    message = _without_repeated_calls(message)
     given = [call["id"] for call in (*message.tool_calls, *message.invalid_tool_calls)]
     ids: dict[str, None] = {}  # in order
     numbers: dict[str, int] = {}
@@ -240,3 +245,39 @@ def _with_call_ids(message: AIMessage) -> AIMessage:
     calls: list[ToolCall] = [{**call, "id": next(unique)} for call in message.tool_calls]
     broken: list[InvalidToolCall] = [{**call, "id": next(unique)} for call in message.invalid_tool_calls]
     return message.model_copy(update={"tool_calls": calls, "invalid_tool_calls": broken})
+
+
+def _without_repeated_calls(message: AIMessage) -> AIMessage:
+    """Return the message with each call once that came twice with the same id, name and arguments."""
+    calls = _once(message.tool_calls, lambda call: (call["id"], call_key(call["name"], call["args"])))
+    broken = _once(message.invalid_tool_calls, lambda call: (call["id"], call.get("name"), call.get("args")))
+    if (len(calls), len(broken)) == (len(message.tool_calls), len(message.invalid_tool_calls)):
+        return message
+    change: dict[str, Any] = {"tool_calls": calls, "invalid_tool_calls": broken}
+    if isinstance(message.content, list):  # some providers send calls as blocks, and get them back so
+        left = Counter(call["id"] for call in (*calls, *broken))
+        change["content"] = []
+        for block in message.content:
+            if id := _call_of(block):
+                left[id] -= 1
+            if not id or left[id] >= 0:
+                change["content"].append(block)
+    return message.model_copy(update=change)
+
+
+def _call_of(block: Any) -> str | None:
+    """Return the id of the call that a block is; None for any other block."""
+    calls = isinstance(block, Mapping) and block.get("type") in ("tool_use", "function_call", "tool_call")
+    return (block.get("call_id") or block.get("id")) if calls else None
+
+
+def _once(items: Sequence[Item], name: Callable[[Item], tuple[Any, ...]]) -> list[Item]:
+    """Return the items without those that have the id and the content of an earlier one."""
+    seen: set[tuple[Any, ...]] = set()
+    kept: list[Item] = []
+    for item in items:
+        if (key := name(item))[0] and key in seen:
+            continue
+        seen.add(key)
+        kept.append(item)
+    return kept

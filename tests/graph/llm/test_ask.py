@@ -161,11 +161,57 @@ def test_half_a_call_is_not_completed() -> None:
 
 def test_calls_without_ids_get_them() -> None:
     """X14: a server that gives no ids, or one for all, still has its calls answered one by one."""
-    calls = [{"name": "a", "args": {}, "id": id, "type": "tool_call"} for id in (None, "x", "x", "")]
+    ids = (None, "x", "x", "")
+    calls = [{"name": "a", "args": {"n": n}, "id": id, "type": "tool_call"} for n, id in enumerate(ids)]
     made = join_chunks([AIMessage("", tool_calls=calls)]).tool_calls  # type: ignore[arg-type]
     assert len({c["id"] for c in made}) == 4
     assert all(c["id"] for c in made)
     assert made[1]["id"] == "x"
+
+
+PAY = {"to": "ann", "amount": 10}
+
+
+def sent(how: str, *calls: tuple[str | None, Any]) -> list[Any]:
+    """Calls of `pay` with these ids and arguments, as one reply: streamed at an index each, whole, or as blocks."""
+    if how == "streamed":
+        raw = [(id, args if isinstance(args, str) else json.dumps(args)) for id, args in calls]
+        parts = [tool_call_chunk(name="pay", args=args, id=id, index=n) for n, (id, args) in enumerate(raw)]
+        return [AIMessageChunk("", tool_call_chunks=[part]) for part in parts]
+    made = [{"name": "pay", "args": args, "id": id, "type": "tool_call"} for id, args in calls]
+    blocks = [
+        {"type": "tool_use", "id": id, "name": "pay", "input": args, "index": n} for n, (id, args) in enumerate(calls)
+    ]
+    text = [{"type": "text", "text": "Paying."}]
+    return [AIMessage([*text, *text, *blocks] if how == "blocks" else "", tool_calls=made)]  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("how", ["streamed", "whole", "blocks"])
+@pytest.mark.parametrize(
+    ("calls", "made"),
+    [
+        ((("a", PAY), ("a", PAY)), 1),
+        ((("a", PAY), ("b", {"to": "bob"}), ("a", dict(reversed(PAY.items()))), ("a", PAY)), 2),
+        ((("a", PAY), ("b", PAY)), 2),
+        ((("a", PAY), ("a", {**PAY, "amount": 11})), 2),
+        ((("a", {"to": 1}), ("a", {"to": True})), 2),
+        (((None, PAY), (None, PAY)), 2),
+    ],
+    ids=["twice", "thrice, beside another", "other ids", "other arguments", "another type", "no ids"],
+)  # fmt: skip
+def test_a_call_that_is_sent_twice_is_one_call(how: str, calls: Any, made: int) -> None:
+    """Q06, X30: one id with the same arguments is one call; all else are calls of their own, each with its own id."""
+    message = join_chunks(sent(how, *calls))
+    assert len({call["id"] for call in message.tool_calls}) == len(message.tool_calls) == made
+    if how == "blocks" and made < len(calls):
+        types = [block["type"] for block in message.content if isinstance(block, dict)]
+        assert types == ["text", "text", *["tool_use"] * made]
+
+
+def test_half_a_call_that_is_sent_twice_is_one() -> None:
+    """Q06, X30: so for calls that cannot be read."""
+    message = join_chunks(sent("streamed", ("a", '{"to": '), ("a", '{"to": '), ("a", '{"to": "b')))
+    assert [call["args"] for call in message.invalid_tool_calls] == ['{"to": ', '{"to": "b']
 
 
 async def test_a_model_that_runs_on_is_stopped() -> None:
