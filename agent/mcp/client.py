@@ -3,24 +3,26 @@
 import asyncio
 import collections
 import itertools
+import json
 import logging
 import os
 import re
 from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
-from contextvars import ContextVar
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self, TextIO
 
 from langchain_core.tools import BaseTool, ToolException
 from langgraph.types import interrupt
 
 from donewhen.agent.config import McpServer, read_servers
+from donewhen.agent.mcp.line import Exchange, Line, current
 from donewhen.agent.tools import described_tool
 from donewhen.graph.executors.relay import ask_again, is_form
 from donewhen.graph.sync import run_in_shared_loop
+from donewhen.graph.tools.certain import Unanswered, was_never_sent
 from donewhen.graph.tools.rendering import describe_error
 from donewhen.graph.tools.toolbox import Toolbox
 from donewhen.state.errors import ConfigError, ToolError
@@ -37,8 +39,6 @@ STOP_SECONDS = 5.0
 """Seconds that a server has to stop before its task is cancelled and the SDK kills the process."""
 END_SECONDS = 1.0
 """Seconds to wait for the error of a lost session."""
-UNKNOWN_SESSION = "Session terminated"
-"""The SDK's message for a session that a restarted remote server does not know; its error code has other uses."""
 READ_SECONDS = 300.0
 """Seconds for which a remote server may be silent while a call is under way."""
 YES = "yes"
@@ -51,11 +51,8 @@ log: logging.Logger = logging.getLogger("donewhen.tools")
 _NOT_IN_NAMES = re.compile(r"[^a-zA-Z0-9_-]")
 
 
-class ServerLost(Exception):
-    """A server, or the connection to it, was lost during a call, so the outcome is unknown.
-
-    Its cause may prove that the call was never sent.
-    """
+class ServerLost(Unanswered):
+    """A server, or the connection to it, was lost during a call."""
 
 
 class _NotSent(Exception):
@@ -184,7 +181,6 @@ class _Server:
         self._seconds = 0.0
         self._lost = self._stopped = self._refused = False
         self._client: Client | None = None
-        self._line = _CountingStream()
         self._owner: asyncio.Task[None] | None = None
         self._ready = asyncio.Event()
         self._stop = asyncio.Event()
@@ -237,13 +233,23 @@ class _Server:
             await asyncio.wait({self._owner}, timeout=STOP_SECONDS)
 
     async def _run_session(self) -> None:
+        """Hold a session until it ends; a server that ends at the newest protocol's first request gets the older one.
+
+        The SDK itself turns to the older one at an error, and `Line` makes one of silence.
+        """
+        await self._hold_session()
+        if self.mode == "auto" and not self._ready.is_set() and self._fault is not None and _has_ended(self._fault):
+            self.mode, self._problem, self._fault = "legacy", "", None
+            await self._hold_session()
+            self.mode = "legacy" if self._ready.is_set() else "auto"
+
+    async def _hold_session(self) -> None:
         import anyio
 
         self._tools_changed = asyncio.Event()
         with _Tail() as errors:
             try:
-                self._line = _CountingStream()
-                async with _open_client(self._connection, errors.file, self._line, self) as client:
+                async with _open_client(self._connection, errors.file, self) as client:
                     before, self.listed = self.listed, await _list_tools(client)
                     self._client = client
                     self._ready.set()
@@ -283,8 +289,10 @@ class _Server:
                         self._changed()
 
     async def on_response(self, response: "httpx2.Response") -> None:
-        """Note whether the server refuses the credentials."""
+        """Note whether the server refuses the credentials, and for which call it answers."""
         self._refused = response.status_code in (401, 403)
+        if exchange := current.get():
+            exchange.reply = response
 
     async def on_message(self, message: Any) -> None:
         """Handle a notification of the server."""
@@ -332,14 +340,10 @@ class _Server:
                 if not (call.may_have_asked and call.reads):
                     raise
                 call.may_have_asked = False
-            call.task = None
+            call.task, call.sent, call.error, call.reply = None, False, None, None
         raise ToolException(self._describe_loss())
 
     async def _advance_once(self, call: "_Call") -> "_Question | None":
-        import anyio
-        from mcp import MCPError
-        from mcp.types import CONNECTION_CLOSED
-
         if call.task is None:
             async with self._starting:
                 if self._lost and not self._stopped and (problem := await self._restart()):
@@ -349,8 +353,7 @@ class _Server:
             if self._client is None or self._owner is None or self._owner.done():
                 self._unregister(call)
                 raise ToolException(self._describe_loss())
-            call.owner, call.sent = self._owner, self._line.sent
-            call.task = asyncio.create_task(_send(self._client, call))
+            call.owner, call.task = self._owner, asyncio.create_task(_send(self._client, call))
             self._register(call)
         asks = asyncio.create_task(call.questions.get())
         try:
@@ -360,20 +363,41 @@ class _Server:
                 return None
             if asks.done():
                 return asks.result()
-        except (anyio.ClosedResourceError, anyio.BrokenResourceError) as error:
-            raise _NotSent from error
-        except MCPError as error:
-            if error.message == UNKNOWN_SESSION or (error.code == CONNECTION_CLOSED and call.sent == self._line.sent):
-                raise _NotSent from error
-            if error.code != CONNECTION_CLOSED:
-                raise ToolException(error.message) from error
+        except ToolException:
+            raise
+        except Exception as error:
+            if (meant := self._explain(error, call)) is not None:
+                raise meant from None  # it says what the error means
         finally:
             asks.cancel()
             if call.task.done() or call.owner.done():
                 self._unregister(call)
         if "command" not in self._connection:
             await asyncio.wait({call.owner}, timeout=END_SECONDS)
-        raise ServerLost(self._describe_loss()) from (self._fault if call.alone else None)
+        if call.alone and self._fault is not None and was_never_sent(self._fault):
+            raise ToolException(self._describe_loss())
+        raise ServerLost(self._describe_loss())
+
+    def _explain(self, error: Exception, call: "_Call") -> Exception | None:
+        """Return what an error of the SDK means for a call; None if the session is lost."""
+        import anyio
+        from mcp import MCPError
+        from mcp.types import CONNECTION_CLOSED
+
+        gone = isinstance(error, anyio.ClosedResourceError | anyio.BrokenResourceError) or (
+            isinstance(error, MCPError) and error.code == CONNECTION_CLOSED and call.error is None
+        )
+        if not call.sent:
+            return _NotSent() if gone else ToolException(f"it could not be sent: {describe_error(error)}")
+        if call.has_lost_its_session:
+            return _NotSent()
+        if call.was_refused:
+            return ToolException(error.message if isinstance(error, MCPError) else describe_error(error))
+        if isinstance(error, MCPError):
+            return (
+                None if gone else Unanswered(f"{error.message or 'no message'} (error {error.code} of {self.name!r})")
+            )
+        return None if gone else Unanswered(f"the answer of {self.name!r} cannot be read: {describe_error(error)}")
 
     async def _give_up(self, call: "_Call") -> None:
         """Cancel a running call, also at the server, and close the questions that nobody answered."""
@@ -389,7 +413,8 @@ class _Server:
         """Pass a question to the call that it belongs to, and return the person's answer."""
         from mcp.types import INVALID_REQUEST, ErrorData
 
-        call = _current_call.get() or (self._under_way[0] if len(self._under_way) == 1 else None)
+        alone = self._under_way[0] if len(self._under_way) == 1 else None
+        call = asked_in if isinstance(asked_in := current.get(), _Call) else alone
         if call is None:  # older protocols do not say for which call they ask
             self._one_by_one = True
             for each in self._under_way:
@@ -445,12 +470,14 @@ def _check_extra() -> None:
 def _has_ended(error: BaseException) -> bool:
     """Return whether an error only means that the other side is gone."""
     import anyio
+    import httpx2
     from mcp import MCPError
     from mcp.types import CONNECTION_CLOSED
 
     if isinstance(error, BaseExceptionGroup):
         return all(map(_has_ended, error.exceptions))
     gone = isinstance(error, anyio.BrokenResourceError | anyio.ClosedResourceError | anyio.EndOfStream)
+    gone = gone or isinstance(error, httpx2.RemoteProtocolError | httpx2.ReadError)
     return gone or (isinstance(error, MCPError) and error.code == CONNECTION_CLOSED)
 
 
@@ -475,7 +502,7 @@ class _Question:
 
 
 @dataclass(eq=False)
-class _Call:
+class _Call(Exchange):
     """A call in progress."""
 
     name: str
@@ -485,8 +512,6 @@ class _Call:
     task: "asyncio.Task[CallToolResult] | None" = None
     owner: Any = None
     """The task that owns the session in which it is made."""
-    sent: int = 0
-    """The number of messages sent in this session before it."""
     result: tuple[Any, Any] = ("", None)
     alone: bool = True
     """True if no other call was in progress at the same time."""
@@ -525,19 +550,13 @@ def _resolve(reply: "asyncio.Future[ElicitResult]", result: "ElicitResult") -> N
         reply.set_result(result)
 
 
-_current_call: ContextVar[_Call | None] = ContextVar("mcp_call", default=None)
-"""The call to which a question in this context belongs, if the protocol tells."""
-
-
 async def _send(client: "Client", call: _Call) -> "CallToolResult":
-    _current_call.set(call)
+    current.set(call)
     return await client.call_tool(call.name, call.arguments)
 
 
 @asynccontextmanager
-async def _open_client(
-    connection: McpServer, errors: IO[str], line: "_CountingStream", server: _Server
-) -> "AsyncIterator[Client]":
+async def _open_client(connection: McpServer, errors: TextIO, server: _Server) -> "AsyncIterator[Client]":
     """Yield an open client that calls `server` for questions and messages. A local server's stderr goes to `errors`."""
     import httpx2
     from mcp import Client, StdioServerParameters
@@ -547,7 +566,8 @@ async def _open_client(
 
     async with AsyncExitStack() as stack:
         if "command" in connection:
-            transport = stdio_client(StdioServerParameters(**connection), errlog=errors)  # type: ignore[arg-type]
+            parameters: Any = {**connection, "encoding_error_handler": "replace"}
+            transport = stdio_client(StdioServerParameters(**parameters), errlog=errors)
         elif connection["transport"] == "sse":
             transport = sse_client(connection["url"], headers=connection.get("headers"), auth=_choose_auth(connection))
         else:
@@ -557,7 +577,8 @@ async def _open_client(
             await stack.enter_async_context(http)
             transport = streamable_http_client(connection["url"], http_client=http)
         callbacks: Any = {"elicitation_callback": server.on_question, "message_handler": server.on_message}
-        client = Client(_count_sent(transport, line), mode=server.mode, cache=None, **callbacks)
+        line = Line(server.name)
+        client = Client(line.carry(transport), mode=server.mode, cache=None, **callbacks)
         async with client:
             # A result is used even if it does not fit the schema that the server declared for it.
             client.session.validate_tool_result = _accept_result  # type: ignore[method-assign]
@@ -597,36 +618,6 @@ async def _accept_result(name: str, result: "CallToolResult") -> None:
     pass
 
 
-@asynccontextmanager
-async def _count_sent(transport: Any, line: "_CountingStream") -> AsyncIterator[tuple[Any, "_CountingStream"]]:
-    async with transport as (read, write):
-        line.stream = write
-        yield read, line
-
-
-class _CountingStream:
-    """Counts the messages to a server: if none was sent for a failed call, the server never got it."""
-
-    stream: Any = None
-    sent = 0
-
-    async def send(self, message: Any) -> None:
-        """Send a message."""
-        self.sent += 1
-        await self.stream.send(message)
-
-    async def aclose(self) -> None:
-        """Close the stream."""
-        await self.stream.aclose()
-
-    async def __aenter__(self) -> Self:
-        await self.stream.__aenter__()
-        return self
-
-    async def __aexit__(self, *error: Any) -> None:
-        await self.stream.__aexit__(*error)
-
-
 async def _list_tools(client: "Client") -> "list[Tool]":
     tools: list[Tool] = []
     cursor: str | None = None
@@ -644,7 +635,8 @@ def _read_result(result: "CallToolResult") -> tuple[Any, Any]:
     content: Any = [_block(block) for block in result.content]
     if result.is_error:
         texts = [block["text"] for block in content if block["type"] == "text"]
-        raise ToolException("\n".join(texts) or "the tool failed and did not say why")
+        shown = json.dumps(result.structured_content, ensure_ascii=False) if result.structured_content else ""
+        raise ToolException("\n".join(texts).strip() or shown or "the tool failed and did not say why")
     if result.structured_content is None:
         return content or "", None
     return content or result.structured_content, {"structured_content": result.structured_content}
@@ -673,7 +665,7 @@ class _Tail:
     def __enter__(self) -> Self:
         self._pipe, write = os.pipe()
         os.set_blocking(self._pipe, False)
-        self.file: IO[str] = os.fdopen(write, "w", encoding="utf-8")
+        self.file: TextIO = os.fdopen(write, "w", encoding="utf-8")
         self._kept = b""
         asyncio.get_running_loop().add_reader(self._pipe, self._read)
         return self

@@ -24,6 +24,7 @@ from pydantic import Field
 
 from donewhen.agent.workspace import supervisor
 from donewhen.agent.workspace.root import Root
+from donewhen.graph.tools.certain import Unanswered
 from donewhen.state.errors import ConfigError
 
 SYSTEM_FOLDERS = ("/usr/local/bin", "/opt/homebrew/bin", "/usr/bin", "/bin")
@@ -177,7 +178,7 @@ def run_command(
     stdout, stderr = ended.stdout.text(), ended.stderr.text()
     if ended.code is None:
         told = f"{name} was stopped" if stop and stop.is_set() else f"{name} ran longer than {timeout:g} seconds"
-        raise ToolException(f"{told}; it was ended. stdout: {stdout[-1000:]!r} stderr: {stderr[-1000:]!r}")
+        raise Unanswered(f"{told}; it was ended. stdout: {stdout[-1000:]!r} stderr: {stderr[-1000:]!r}")
     return json.dumps({"exit_code": ended.code, "stdout": stdout, "stderr": stderr}, ensure_ascii=False)
 
 

@@ -22,10 +22,11 @@ from langchain_core.tools.base import get_all_basemodel_annotations
 from langgraph.errors import GraphBubbleUp
 from langgraph.prebuilt import InjectedState, InjectedStore, ToolRuntime
 from langgraph.runtime import Runtime, get_runtime
+from pydantic import ValidationError
 
 from donewhen.graph.sync import WorkEnd, run_aside, start_in_thread
 from donewhen.graph.tools.certain import nothing_happened
-from donewhen.graph.tools.rendering import cap_text, describe_error, render_value
+from donewhen.graph.tools.rendering import cap_text, describe_error, describe_misfit, render_value
 from donewhen.graph.tools.schema import RUNTIME_ARGUMENT
 from donewhen.state.secrets import conceal
 from donewhen.state.settings import Settings
@@ -229,8 +230,10 @@ def _read(ended: WorkEnd, body: _Body, tool: BaseTool) -> CallResult:
         text, unknown = "the call was cancelled from within the tool", _is_unknown(raised, body, tool)
         return CallResult(False, text, 0.0, error="cancelled", unknown=unknown)
     if raised is not None:
-        text, unknown = cap_text(describe_error(raised), body.limit), _is_unknown(raised, body, tool)
-        return CallResult(False, text, 0.0, error=type(raised).__name__, unknown=unknown)
+        text, unknown = describe_error(raised), _is_unknown(raised, body, tool)
+        if isinstance(raised, ValidationError) and not body.entered and not unknown:
+            text = f"the tool refused its arguments: {describe_misfit(raised)}"
+        return CallResult(False, cap_text(text, body.limit), 0.0, error=type(raised).__name__, unknown=unknown)
     try:
         text = render_value(value, body.limit)
     except BaseException as error:  # a tool class that overrides `ainvoke` may return anything

@@ -46,10 +46,28 @@ GRPC_REFUSALS = {
     "INVALID_ARGUMENT", "NOT_FOUND", "ALREADY_EXISTS", "PERMISSION_DENIED", "UNAUTHENTICATED", "FAILED_PRECONDITION",
     "OUT_OF_RANGE", "UNIMPLEMENTED",
 }  # fmt: skip
-MCP_REFUSALS = (-32700, -32600, -32601, -32602, 32600)
-"""JSON-RPC codes of a request that was not carried out; the last one is the SDK's for a closed session."""
+JSON_RPC_REFUSALS = (-32700, -32600, -32601, -32602, -32020, -32021, -32022, -32042)
+"""JSON-RPC's and MCP's codes of a request that was not carried out."""
+NOT_THE_APPLICATIONS = {*range(-32768, -31999), 0}
+"""The codes that JSON-RPC reserves, and 0, which the SDKs of MCP give to a handler that crashed. The others are an
+application's own, with which it refuses deliberately."""
+MCP_REFUSALS = (-32601, -32602, 32600)
+"""Those with which no MCP client names a reply that it cannot read; the last one is the SDK's for a closed session."""
 NO_REFUSALS = (408, 499)
 """HTTP statuses among the 4xx that do not exclude an effect: somebody stopped waiting."""
+
+
+class Unanswered(Exception):
+    """A request that was sent, and whose answer did not come or could not be read: nobody knows what it did.
+
+    Whoever sends something raises it for whatever goes wrong after the sending, except for what the other side says
+    in its own protocol: that is a `ToolException`. No error from which it is raised proves that nothing happened.
+    """
+
+
+def refuses_request(code: int) -> bool:
+    """Return whether a JSON-RPC error that the other side sent says that it did not carry out the request."""
+    return code in JSON_RPC_REFUSALS or code not in NOT_THE_APPLICATIONS
 
 
 def nothing_happened(error: BaseException, tool: BaseTool) -> bool:
@@ -104,7 +122,9 @@ def _names(error: BaseException, caught: BaseException) -> bool:
 
 
 def _did_nothing(failure: Collection[BaseException], declared: Collection[type | str]) -> bool:
-    if any(_is_declared(error, declared) or _was_never_sent(error) for error in failure):
+    if any(isinstance(error, Unanswered) for error in failure):
+        return False
+    if any(_is_declared(error, declared) or was_never_sent(error) for error in failure):
         return True
     answers = [answer for error in failure if (answer := _refuses(error)) is not None]
     return all(answers) if answers else _is_deliberate(failure)
@@ -123,9 +143,10 @@ def _is_declared(error: BaseException, declared: Collection[type | str]) -> bool
     return any(each in (names if isinstance(each, str) else kinds) for each in declared)
 
 
-def _was_never_sent(error: BaseException) -> bool:
+def was_never_sent(error: BaseException) -> bool:
+    """Return whether an error says that there was no connection by which the request could have been sent."""
     if isinstance(error, BaseExceptionGroup):
-        return all(map(_was_never_sent, error.exceptions))
+        return all(map(was_never_sent, error.exceptions))
     return isinstance(error, NEVER_CONNECTED) or any(
         kind.__name__ in NEVER_SENT.get(_library(kind), ()) for kind in type(error).__mro__
     )

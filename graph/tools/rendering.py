@@ -11,6 +11,7 @@ from langchain_core.tools import ToolException
 from pydantic import ValidationError
 from pydantic_core import to_jsonable_python
 
+from donewhen.graph.tools.certain import Unanswered
 from donewhen.state.values import clean_text
 
 MOST_ITEMS = 200_000
@@ -110,10 +111,11 @@ def describe_error(error: BaseException, limit: int = 4_000) -> str:
     if isinstance(error, BaseExceptionGroup):
         parts = [describe_error(each, limit) for each in itertools.islice(error.exceptions, 5)]
         return cap_text("; ".join(parts), limit)
-    if isinstance(error, ValidationError):
-        return cap_text(_of_validation(error), limit)
-    name, said = type(error).__name__, print_value(error)
-    if isinstance(error, ToolException) and said:
+    name, said = (
+        type(error).__name__,
+        describe_misfit(error) if isinstance(error, ValidationError) else print_value(error),
+    )
+    if isinstance(error, ToolException | Unanswered) and said:
         return cap_text(said, limit)
     return cap_text(f"{name}: {said}" if said else name, limit)
 
@@ -126,13 +128,13 @@ def print_value(value: Any) -> str:
         return f"<{type(value).__name__} that cannot be printed: {type(error).__name__}>"
 
 
-def _of_validation(error: ValidationError) -> str:
+def describe_misfit(error: ValidationError) -> str:
+    """Return what does not fit, by its place in the value that was validated."""
     try:
         found = error.errors(include_url=False, include_context=False, include_input=False)
     except Exception:
         return print_value(error)
-    said = [f"{'.'.join(map(str, each['loc'])) or 'the arguments'}: {each['msg']}" for each in found[:10]]
-    return "the tool refused its arguments: " + "; ".join(said)
+    return "; ".join(": ".join(filter(None, (".".join(map(str, each["loc"])), each["msg"]))) for each in found[:10])
 
 
 def _of_bytes(value: bytes | bytearray | memoryview) -> str:

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -13,9 +14,10 @@ from typing import Any
 import pytest
 from langchain_core.tools import BaseTool, ToolException
 
-from donewhen import ConfigError
+from donewhen import Agent, ConfigError
 from donewhen.graph.tools.call import seconds_for
-from donewhen.testing import ScriptedModel, call, finish_step, submit_plan
+from donewhen.graph.tools.certain import Unanswered
+from donewhen.testing import ScriptedModel, call, finish_step, give_up, submit_plan
 from donewhen.workspace import workspace_tools
 from tests.kit.flows import play
 
@@ -31,7 +33,7 @@ def run(root: Path, *command: str, timeout: float = 20) -> Any:
 
 
 def refused(root: Path, *command: str, timeout: float = 20) -> str:
-    with pytest.raises(ToolException) as caught:
+    with pytest.raises((ToolException, Unanswered)) as caught:
         run(root, *command, timeout=timeout)
     return str(caught.value)
 
@@ -123,6 +125,28 @@ def test_a_program_that_runs_too_long_is_stopped_with_its_children(tmp_path: Pat
     assert time.monotonic() - began < 60
     assert text.startswith("sh ran longer than 0.7 seconds; it was ended. stdout: 'started\\n'")
     assert gone(int((tmp_path / "pid").read_text()))
+
+
+async def test_what_a_command_did_before_its_time_was_over_is_unknown(tmp_path: Path) -> None:
+    """Q03, X24: it paid and then hung; two such commands at once ask a person each before either is run again."""
+
+    def decide(messages: Any, _: Any) -> Any:
+        if len([each for each in messages if each.type == "tool"]) < 4:
+            return [call("run_command", command=["sh", "-c", pay], timeout=0.3) for pay in pays]
+        return give_up("it hangs", kind="failed")
+
+    pays = [f"echo paid >> {each}; exec sleep 60" for each in ("one", "two")]
+    tools = workspace_tools(tmp_path, commands=["sh", *(shlex.join(["sh", "-c", pay]) for pay in pays)])
+    settings = {"confirm": "never", "on_failure": "deliver"}
+    plan = submit_plan([{"content": "pay", "tools": ["run_command"]}])
+    model = ScriptedModel(roles={"triage": [plan], "execute": decide, "deliver": lambda *_: "failed"}, strict=False)
+    async with Agent(model, tools, storage="memory:", settings=settings) as agent:
+        run, asked = await agent.start("pay"), []
+        while run.status == "waiting":
+            asked += [pause["kind"] for pause in run.pending]
+            run = await agent.resume(run, {pause["id"]: "it happened" for pause in run.pending})
+    assert asked == ["effect", "effect"]
+    assert [(tmp_path / name).read_text() for name in ("one", "two")] == ["paid\n", "paid\n"]
 
 
 ESCAPE = """

@@ -235,6 +235,8 @@ UNKNOWN: dict[str, Callable[[], Any]] = {
     "grpc": raising(Call(grpc.StatusCode.DEADLINE_EXCEEDED)),
     "mcp closed": raising(MCPError(code=CONNECTION_CLOSED, message="Connection closed")),
     "mcp internal": raising(MCPError(code=-32603, message="oops")),
+    "mcp unreadable": raising(MCPError(code=-32700, message="Failed to parse JSON response")),
+    "mcp 202": raising(MCPError(code=-32600, message="server answered a request with 202 Accepted")),
     "sqlite": raising(sqlite3.OperationalError("disk I/O error")),
     "exit": raising(SystemExit(1)),
     "cancelled": raising(asyncio.CancelledError()),

@@ -1,0 +1,314 @@
+"""The line to an MCP server, between the SDK and its transport: what was sent for a call, and what the server said.
+
+The SDK turns everything that goes wrong into the same kind of error. Only here it can be seen whether a request was
+sent, whether an error is the server's own, and what the server printed that is no message.
+"""
+
+import json
+import logging
+import math
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Self
+
+from donewhen.graph.tools.certain import NO_REFUSALS, refuses_request
+from donewhen.state.values import clean_text, map_texts
+
+if TYPE_CHECKING:
+    import httpx2
+    from mcp.shared.message import SessionMessage
+    from mcp.types import ErrorData
+
+PROBE_SECONDS = 3.0
+"""Seconds of silence after which a server is taken for one that does not know `server/discover`."""
+MOST_DIRT = 3
+"""The most lines of a session of which people are told that they are no messages."""
+MOST_CHARS = 10_000_000
+"""The most characters of a message over several lines."""
+READABLE = ("application/json", "text/event-stream")
+"""The content types in which a server can say something."""
+log: logging.Logger = logging.getLogger("donewhen.tools")
+
+
+@dataclass(eq=False, kw_only=True)
+class Exchange:
+    """The requests of one call, and what came back."""
+
+    sent: bool = False
+    """True if a request may have reached the server."""
+    error: "ErrorData | None" = None
+    """The error with which the transport answered: the server's, or, over HTTP, perhaps one of the SDK's own."""
+    reply: "httpx2.Response | None" = None
+    """The last HTTP response to it; None over other transports."""
+
+    @property
+    def has_lost_its_session(self) -> bool:
+        """True if a remote server did not know the session, as after a restart, and so did nothing."""
+        reply = self.reply
+        return reply is not None and reply.status_code == 404 and "mcp-session-id" in reply.request.headers
+
+    @property
+    def was_refused(self) -> bool:
+        """True if the server said, in its own words, that it did not do it."""
+        if self.error is None or (reply := self.reply) is None:
+            return self.error is not None and refuses_request(self.error.code)
+        if reply.request.method == "POST" and 400 <= reply.status_code < 500:
+            return reply.status_code not in NO_REFUSALS
+        return self._is_readable(reply) and refuses_request(self.error.code)
+
+    def _is_readable(self, reply: "httpx2.Response") -> bool:
+        """Return whether the error can be the server's. The SDK makes one of each response that it cannot read."""
+        from mcp.types import PARSE_ERROR
+
+        assert self.error is not None
+        kind = reply.headers.get("content-type", "").lower()
+        silent = reply.status_code == 202 or 300 <= reply.status_code < 400
+        return not silent and kind.startswith(READABLE) and self.error.code != PARSE_ERROR
+
+
+current: ContextVar[Exchange | None] = ContextVar("mcp_exchange", default=None)
+"""The exchange to which what is sent, and what is asked, in this context belongs."""
+
+
+class Line:
+    """Both directions of a session's transport."""
+
+    def __init__(self, server: str, probe_seconds: float = PROBE_SECONDS) -> None:
+        import anyio
+
+        self._server, self._probe_seconds = server, probe_seconds
+        self._reading: Any = None
+        self._writing: Any = None
+        self._open = dict[str, tuple[str, Exchange | None]]()
+        """The method and the exchange of each request that has no answer yet, by its id."""
+        self._waiting = anyio.CancelScope()
+        self._probe: Any = None
+        """The id of the request that asks whether the server knows the newest protocol."""
+        self._until = math.inf
+        """The time until which it waits for the answer to that."""
+        self._begun, self._dirt = "", 0
+        """A message over several lines, as far as it came."""
+
+    @asynccontextmanager
+    async def carry(self, transport: Any) -> AsyncIterator[tuple[Self, "_Writing"]]:
+        """Open the transport, and yield the two streams that the SDK takes."""
+        async with transport as (self._reading, self._writing):
+            yield self, _Writing(self)
+
+    # What is sent -------------------------------------------------------------------------------------------------
+
+    async def send(self, item: "SessionMessage") -> None:
+        """Send a message, noting for which call."""
+        import anyio
+        from mcp.types import JSONRPCRequest
+
+        request, exchange = item.message, current.get()
+        before = exchange.sent if exchange else False
+        if isinstance(request, JSONRPCRequest):
+            self._open[str(request.id)] = request.method, exchange
+            if request.method == "server/discover":
+                self._probe, self._until = request.id, anyio.current_time() + self._probe_seconds
+                self._waiting.deadline = self._until
+            if exchange:
+                exchange.sent = True
+        try:
+            await self._writing.send(item)
+        except (anyio.BrokenResourceError, anyio.ClosedResourceError):
+            if exchange:
+                exchange.sent = before
+            raise
+
+    async def close_sending(self) -> None:
+        """Close the direction to the server."""
+        await self._writing.aclose()
+
+    # What comes ---------------------------------------------------------------------------------------------------
+
+    @property
+    def last_context(self) -> Any:
+        """The context in which the transport received the last message, where it tells."""
+        return getattr(self._reading, "last_context", None)
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> "SessionMessage":
+        """Return the next message; what is none is reported and passed over."""
+        import anyio
+
+        while True:
+            with anyio.CancelScope(deadline=self._until) as self._waiting:  # `send` may set an earlier one
+                item = await self._reading.__anext__()
+            if self._waiting.cancelled_caught:
+                return self._answer_probe()
+            if (message := self._reread(item) if isinstance(item, Exception) else item) is not None:
+                self._begun = ""
+                return self._note(message)
+
+    async def receive(self) -> "SessionMessage":
+        """Return the next message."""
+        return await self.__anext__()
+
+    async def aclose(self) -> None:
+        """Close the direction from the server."""
+        await self._reading.aclose()
+
+    async def __aenter__(self) -> Self:
+        await self._reading.__aenter__()
+        return self
+
+    async def __aexit__(self, *error: Any) -> None:
+        await self._reading.__aexit__(*error)
+
+    def _answer_probe(self) -> "SessionMessage":
+        """Return what a server answers that does not know `server/discover`: the SDK then goes on with `initialize`."""
+        from mcp.types import METHOD_NOT_FOUND
+
+        self._until = math.inf
+        return _error(self._probe, METHOD_NOT_FOUND, "no answer")
+
+    def _note(self, item: "SessionMessage") -> "SessionMessage":
+        """Note an answer for the call that it belongs to, and mend a list of tools."""
+        from mcp.types import JSONRPCError, JSONRPCResponse
+
+        message = item.message
+        if not isinstance(message, JSONRPCError | JSONRPCResponse):
+            return item
+        if message.id is None and len(self._open) == 1:  # the server could not even read the id
+            return _error(next(iter(self._open)), message.error.code, message.error.message)
+        method, exchange = self._open.pop(str(message.id), ("", None))
+        if method == "server/discover":
+            self._until = math.inf
+        if exchange and isinstance(message, JSONRPCError):
+            exchange.error = message.error
+        if method == "tools/list" and isinstance(message, JSONRPCResponse):
+            message.result = mend_tools(message.result, self._server)
+        return item
+
+    def _reread(self, fault: Exception) -> "SessionMessage | None":
+        """Return the message of a line that the SDK could not read, or an error in its place; None if it is none."""
+        from mcp.shared.message import SessionMessage
+        from mcp.types import PARSE_ERROR, jsonrpc_message_adapter
+        from pydantic import ValidationError
+
+        value: Any = _input(fault)
+        if isinstance(value, str):
+            value = self._read_line(value)
+        if isinstance(value, dict):
+            with suppress(ValidationError, RecursionError):
+                return SessionMessage(jsonrpc_message_adapter.validate_python(map_texts(value, clean_text)))
+            if str(id := value.get("id")) in self._open and "method" not in value:
+                self._open.pop(str(id))
+                return _error(id, PARSE_ERROR, f"its answer cannot be read: {_shorten(_input(fault))}")
+        if not self._begun:
+            self._report(str(_input(fault)) if _input(fault) is not None else f"{type(fault).__name__}: {fault}")
+        return None
+
+    def _read_line(self, line: str) -> Any:
+        """Return the JSON value that a line, perhaps with those before it, holds, as far as it can be read."""
+        from pydantic_core import from_json
+
+        with suppress(ValueError, RecursionError):
+            return json.loads(line)  # it takes halves of surrogate pairs
+        self._begun = f"{self._begun}\n{line}" if self._begun else line if line.strip() == "{" else ""
+        if self._begun:
+            if line.rstrip() == "}":
+                whole, self._begun = self._begun, ""
+                with suppress(ValueError, RecursionError):
+                    return json.loads(whole)
+            self._begun = self._begun if len(self._begun) < MOST_CHARS else ""
+            return None
+        for part in (line, line[:200]):  # the second for what is nested too deeply
+            with suppress(ValueError):
+                return from_json(part, allow_partial=True)
+        return None
+
+    def _report(self, said: str) -> None:
+        if not said.strip():
+            return
+        self._dirt += 1
+        if self._dirt <= MOST_DIRT:
+            more = "; more such lines are not shown" if self._dirt == MOST_DIRT else ""
+            log.warning("the MCP server %r sent what is no message: %s%s", self._server, _shorten(said), more)
+
+
+class _Writing:
+    """The direction to the server, as the SDK takes it."""
+
+    def __init__(self, line: Line) -> None:
+        self._line = line
+
+    async def send(self, item: "SessionMessage") -> None:
+        """Send a message."""
+        await self._line.send(item)
+
+    async def aclose(self) -> None:
+        """Close the stream."""
+        await self._line.close_sending()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: Any) -> None:
+        await self.aclose()
+
+
+def _input(fault: Exception) -> Any:
+    """Return the line, or the value in it, of a message that does not fit; None if the fault is another."""
+    from pydantic import ValidationError
+
+    return fault.errors(include_url=False)[0]["input"] if isinstance(fault, ValidationError) else None
+
+
+def _error(id: Any, code: int, message: str) -> "SessionMessage":
+    from mcp.shared.message import SessionMessage
+    from mcp.types import ErrorData, JSONRPCError
+
+    return SessionMessage(JSONRPCError(jsonrpc="2.0", id=id, error=ErrorData(code=code, message=message)))
+
+
+def _shorten(value: Any) -> str:
+    text = " ".join(str(value).split())
+    return repr(text if len(text) <= 200 else f"{text[:200]}…")
+
+
+# Lists of tools -------------------------------------------------------------------------------------------------------
+
+HINT_KINDS: dict[str, type] = {
+    "title": str,
+    "readOnlyHint": bool,
+    "destructiveHint": bool,
+    "idempotentHint": bool,
+    "openWorldHint": bool,
+}
+
+
+def mend_tools(result: dict[str, Any], server: str) -> dict[str, Any]:
+    """Return a list of tools without what the SDK would refuse the whole list for; a line names what is left out."""
+    listed = result.get("tools")
+    tools = [_mend_tool(each, server) for each in listed] if isinstance(listed, list) else []
+    cursor = result.get("nextCursor")
+    rest = {key: value for key, value in result.items() if key not in ("tools", "nextCursor")}
+    mended = {**rest, "tools": [tool for tool in tools if tool]}
+    return {**mended, "nextCursor": cursor} if isinstance(cursor, str) and cursor else mended
+
+
+def _mend_tool(tool: Any, server: str) -> dict[str, Any] | None:
+    name = tool.get("name") if isinstance(tool, dict) else None
+    if not isinstance(name, str) or not name:
+        log.warning("the MCP server %r lists a tool without a name; it is left out: %s", server, _shorten(tool))
+        return None
+    schema = tool.get("inputSchema")
+    if not isinstance(schema, dict):
+        log.warning("the MCP server %r: its tool %r has no inputSchema; it is left out", server, name)
+        return None
+    hints, output = tool.get("annotations"), tool.get("outputSchema")
+    kept: dict[str, Any] = {"name": name, "inputSchema": {**schema, "type": "object"}}
+    kept |= {key: tool[key] for key in ("title", "description") if isinstance(tool.get(key), str)}
+    if isinstance(hints, dict):
+        kept["annotations"] = {key: hints[key] for key, kind in HINT_KINDS.items() if type(hints.get(key)) is kind}
+    if isinstance(output, dict) and output.get("type") == "object":
+        kept["outputSchema"] = output
+    return kept
