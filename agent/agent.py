@@ -82,7 +82,8 @@ class Agent:
         models: Role → model.
         thinking: Role → how much its model thinks: a level, or fields of the model's class.
         executors: Name → Executor, compiled graph, or `"a2a:https://…"`.
-        effects: Tool name → `read`, `idempotent` or `write`.
+        effects: Tool name, or a pattern such as `get_*`, → `read`, `idempotent` or `write`. What fits no tool is an
+            error, at the latest when the MCP servers among `tools` are open.
         prices: Model name → US dollars per million tokens, `{"input": …, "output": …}`.
         caller: Carries out MCP-style tools: a function of name and arguments.
         queue: Whose workers carry out submitted and scheduled runs.
@@ -150,10 +151,15 @@ class Agent:
         named = {**config.executors, **(executors or {})}
         elsewhere = [*WORKSPACE_TOOLS, *unknown_names(config.profile.get("forbidden_tools") or (), given)]
         self.executors: Executors = Executors(
-            named, tools=given, effects=effects, connect=connect_executor, elsewhere=elsewhere
+            named,
+            tools=given,
+            effects=effects,
+            connect=connect_executor,
+            elsewhere=elsewhere,
+            complete=all(source.tools for source in sources),
         )
         """The executors by name; add, replace, disable and remove them at any time."""
-        self.tools: AgentTools = AgentTools(self.executors, own, sources)
+        self.tools: AgentTools = AgentTools(self.executors, own, sources, effects)
         """The tools; add and remove them at any time."""
         self.models.check(each.model for each in self.executors.values() if isinstance(each.model, str))
         record, every_hook = record or config.record, load_hooks(config.hooks) + (hooks or Hooks())

@@ -264,7 +264,7 @@ def _read_key(text: str | None) -> bytes | None:
 
 McpServer = dict[str, Any]
 """Either `command`, `args`, `env`, `cwd` of a local server, or `transport`, `url`, `headers`, `trust`, `auth` of a
-remote one; and `legacy`, if it needs the protocol of before 2026-07-28.
+remote one; and `legacy`, if it needs the protocol of before 2026-07-28, `effects` and `arguments` of its tools.
 """
 
 _VARIABLE = re.compile(r"\$\{(?:env:)?(\w+)(?::-([^}]*))?\}")
@@ -276,11 +276,14 @@ _TRANSPORTS = {
 }  # fmt: skip
 
 
-def read_servers(config: Mapping[str, Any] | str | Path, environment: Mapping[str, str]) -> dict[str, McpServer]:
-    """Return the servers by name, with `${NAME}` replaced from `environment`; `disabled` ones are left out.
+def read_servers(
+    config: Mapping[str, Any] | str | Path, environment: Mapping[str, str] | None = None
+) -> dict[str, McpServer]:
+    """Return the servers by name, with `${NAME}` replaced from `environment`, by default the process's.
 
-    Raises ConfigError that names the file or server, and what to do.
+    `disabled` ones are left out. Raises ConfigError that names the file or server, and what to do.
     """
+    environment = os.environ if environment is None else environment
     raw = config if isinstance(config, Mapping) else _read_json(Path(config))
     servers = raw.get("mcpServers", raw.get("servers", raw))
     if not isinstance(servers, Mapping):
@@ -330,6 +333,12 @@ def _read_connection(name: str, server: Any, environment: Mapping[str, str]) -> 
         raise ConfigError(f"the MCP server {name!r} needs a command (a local program) or a url (a remote server)")
     if _read_switch(name, server, "legacy"):
         connection["legacy"] = True
+    if server.get("effects"):
+        connection["effects"] = _read_named_texts(name, "effects", server["effects"])
+    if (fixed := server.get("arguments")) is not None:
+        if not isinstance(fixed, Mapping) or not all(isinstance(each, Mapping) for each in fixed.values()):
+            raise ConfigError(f'arguments of the MCP server {name!r} are given as {{"tool": {{"argument": value}}}}')
+        connection["arguments"] = {tool: dict(each) for tool, each in fixed.items()}
     return {key: _fill_variables(name, value, environment) for key, value in connection.items()}
 
 

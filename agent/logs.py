@@ -17,6 +17,8 @@ def set_up(asked: str) -> None:
 
     Raises ConfigError for anything else.
     """
+    # The MCP SDK prints a stack for each line that is no message; `donewhen.tools` warns of it in one line.
+    logging.getLogger("mcp.client").setLevel(logging.CRITICAL)
     if not asked:
         if logging.lastResort and not logging.getLogger().handlers:
             logging.getLogger("donewhen").addHandler(logging.lastResort)

@@ -9,7 +9,7 @@ from langchain_core.tools import BaseTool
 from pydantic import ConfigDict, Field
 
 from donewhen.graph.executors.executor import Executors
-from donewhen.graph.tools.toolbox import EffectKind, from_function, is_async
+from donewhen.graph.tools.toolbox import EffectKind, check_effects, from_function, is_async
 from donewhen.state.errors import ToolError
 
 Caller = Callable[[str, dict[str, Any]], Any]
@@ -55,10 +55,19 @@ class AgentTools(Collection[BaseTool]):
     of their own keep those.
     """
 
-    def __init__(self, executors: Executors, fixed: Sequence[BaseTool], sources: Sequence[ToolSource]) -> None:
+    def __init__(
+        self,
+        executors: Executors,
+        fixed: Sequence[BaseTool],
+        sources: Sequence[ToolSource],
+        effects: Mapping[str, EffectKind] | None = None,
+    ) -> None:
         self._executors, self._lock = executors, RLock()
+        self._unchecked: dict[str, EffectKind] = {}
+        """Effects that may belong to tools of sources which are not open yet."""
         self._fixed: list[BaseTool] = list(fixed)
         self._sources: list[ToolSource] = list(sources)
+        self._check_effects(effects or {}, executors.toolbox, sources)
         for source in sources:
             source.subscribe(self._refresh)
 
@@ -75,11 +84,14 @@ class AgentTools(Collection[BaseTool]):
     def add(self, *tools: Any, caller: Caller | None = None, effects: Mapping[str, EffectKind] | None = None) -> None:
         """Add tools as `Agent(tools=…)` takes them. What `McpServers` offer later is added too.
 
-        Raises ToolError, changing nothing, for a tool that cannot be offered or whose name is taken.
+        Raises ToolError, changing nothing, for a tool that cannot be offered or whose name is taken, and ConfigError
+        for an effect of none.
         """
         fixed, sources = split_sources(tools)
         made = as_tools(fixed, caller=caller)
         with self._lock:
+            names = {*self._executors.toolbox, *(tool.name for tool in [*made, *as_tools(sources)])}
+            self._check_effects(effects or {}, names, [*self._sources, *sources])
             self._set([*self._fixed, *made], [*self._sources, *sources], effects)
         for source in sources:
             source.subscribe(self._refresh)
@@ -101,12 +113,26 @@ class AgentTools(Collection[BaseTool]):
             )
 
     def _refresh(self) -> None:
-        """Take the current tools of the sources; keep the earlier ones if these cannot be offered."""
+        """Take the current tools of the sources; keep the earlier ones if these cannot be offered.
+
+        Raises ConfigError if now all sources are open, and an effect that waited for that fits no tool.
+        """
         with self._lock:
             try:
                 self._set(self._fixed, self._sources, by_owner=False)
             except ToolError as error:
                 log.warning("changed tools are not used: %s", error)
+            self._check_effects({}, self._executors.toolbox, self._sources)
+
+    def _check_effects(
+        self, more: Mapping[str, EffectKind], names: Collection[str], sources: Sequence[ToolSource]
+    ) -> None:
+        """Check effects, and those that could not be checked before; if a source has no tools yet, wait for that."""
+        effects = {**self._unchecked, **more}
+        is_complete = all(source.tools for source in sources)
+        if is_complete:
+            check_effects(effects, names)
+        self._unchecked = {} if is_complete else effects
 
     def _set(
         self,

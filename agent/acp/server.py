@@ -151,7 +151,7 @@ class Session:
         """Start the editor's MCP servers, and give the agent their tools."""
         if connections := {server.name: _server_config(server, self.folder) for server in given}:
             reserved = [tool.name for tool in self.agent.tools]
-            self.servers = McpServers(connections, reserved=reserved, optional=True)
+            self.servers = McpServers(connections, environment={}, reserved=reserved, optional=True)
             await self.servers.__aenter__()
             self.agent.tools.add(self.servers)
 

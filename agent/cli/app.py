@@ -445,9 +445,13 @@ def skill() -> None:
 
 
 @app.command()
-def doctor(storage: StorageUrl = None, json: AsJson = False) -> None:
+def doctor(
+    storage: StorageUrl = None,
+    json: AsJson = False,
+    mcp: Annotated[Path | None, typer.Option(help="A JSON file with mcpServers, to start and list them.")] = None,
+) -> None:
     """Show what is installed, configured and reachable; exit with 1 if something is broken."""
-    at(storage, json, lambda view: _doctor.run_doctor(view))
+    at(storage, json, lambda view: _doctor.run_doctor(view, mcp))
 
 
 # Background work: workers, schedules, kept plans, and open work on all threads ---------------------------------------

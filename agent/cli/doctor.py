@@ -6,10 +6,16 @@ import importlib.resources
 import importlib.util
 import json
 import os
+import re
 import sys
+from collections import Counter
 from collections.abc import AsyncIterator
 from dataclasses import asdict, dataclass
+from itertools import groupby
+from pathlib import Path
 from typing import Any, Literal
+
+from langchain_core.tools import BaseTool
 
 from donewhen.agent.agent import Agent
 from donewhen.agent.cli.result import Exit
@@ -35,6 +41,10 @@ EXTRAS = {
     "ollama": ("langchain_ollama", "models of Ollama"),
 }
 """Extra → the module that it installs, and what it is for."""
+DECLARING = ("effect", "readOnlyHint", "idempotentHint", "destructiveHint")
+"""The metadata by which a tool's effect is known."""
+MOST_PATTERNS = 8
+_FIRST_WORD = re.compile(r"[^_.-]*?(?:[_.-]+|(?<=[a-z])(?=[A-Z])|$)", re.DOTALL)
 TRY: dict[str, Any] = {"limits": {"model_calls": 3}, "on_exhausted": "stop", "model_retries": 0, "model_seconds": 30}
 """The goal with which `doctor` tries the model."""
 
@@ -72,11 +82,12 @@ class Finding:
     text: str
 
 
-def run_doctor(view: StorageView) -> int:
-    """Print the findings; FAILED if anything is broken."""
+def run_doctor(view: StorageView, mcp: Path | None = None) -> int:
+    """Print the findings, also about the MCP servers of a file; FAILED if anything is broken."""
 
     async def look() -> list[Finding]:
-        return [finding async for finding in _examine(view)]
+        servers = await _servers(mcp, view.config) if mcp else []
+        return [*[finding async for finding in _examine(view)], *servers]
 
     findings = asyncio.run(look())
     broken = any(finding.state == "broken" for finding in findings)
@@ -129,6 +140,33 @@ async def _storage(view: StorageView) -> Finding:
         return Finding("storage", "note", f"{text}: {note}") if note else Finding("storage", "ok", text)
     except DoneWhenError as error:
         return Finding("storage", "broken", str(error))
+
+
+async def _servers(file: Path, config: Config) -> list[Finding]:
+    """Start the MCP servers of a file, and say what the effects of their tools are known from."""
+    from donewhen.agent.mcp.client import McpServers
+
+    try:
+        async with McpServers(file, environment=config.variables, optional=True) as servers:
+            found = [Finding("mcp", "broken", problem) for problem in servers.missing]
+            found += [Finding("mcp", "note", f"{name} is left out: {why}") for name, why in servers.unusable.items()]
+            tools = groupby(servers.tools, lambda tool: str((tool.metadata or {})["server"]))
+            return [*found, *(_effects_of(name, [*those]) for name, those in tools)]
+    except DoneWhenError as error:
+        return [Finding("mcp", "broken", str(error))]
+
+
+def _effects_of(server: str, tools: list[BaseTool]) -> Finding:
+    """Return a finding about a server's tools: without a declared effect, each call counts as a write."""
+    silent = [getattr(tool, "calls", tool.name) for tool in tools if not {*DECLARING} & {*(tool.metadata or {})}]
+    count = f"{len(tools)} tool{'s' * (len(tools) != 1)}"
+    if not silent:
+        return Finding(f"mcp {server}", "ok", count)
+    begin = Counter(_FIRST_WORD.match(name)[0] for name in silent)  # type: ignore[index]
+    patterns = [f"{word}* ({number})" for word, number in begin.most_common(MOST_PATTERNS) if number > 1]
+    text = f"{count}; nothing says what {len(silent)} of them do, so each call of these counts as a write, and "
+    text += f'planners do without them. Say in the file which only read: "effects": {{"{silent[0]}": "read"}}'
+    return Finding(f"mcp {server}", "note", text + (f"; patterns that fit: {', '.join(patterns)}" if patterns else ""))
 
 
 async def _model(config: Config) -> Finding:

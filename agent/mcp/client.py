@@ -2,6 +2,7 @@
 
 import asyncio
 import collections
+import hashlib
 import itertools
 import json
 import logging
@@ -24,8 +25,8 @@ from donewhen.graph.executors.relay import ask_again, is_form
 from donewhen.graph.sync import run_in_shared_loop
 from donewhen.graph.tools.certain import Unanswered, was_never_sent
 from donewhen.graph.tools.rendering import describe_error
-from donewhen.graph.tools.toolbox import Toolbox
-from donewhen.state.errors import ConfigError, ToolError
+from donewhen.graph.tools.toolbox import Toolbox, fits_any
+from donewhen.state.errors import ConfigError, DoneWhenError, ToolError
 from donewhen.state.reading.decisions import NAMES
 from donewhen.state.secrets import redact
 
@@ -47,6 +48,8 @@ ENDED = "it ended without an answer"
 REFUSED = "; it demands a login: give a token in headers, or auth"
 SLOW_SECONDS = 2.0
 """Seconds after which people are told that a server is still starting."""
+MOST_PAGES = 100
+"""The most pages of a list of tools."""
 log: logging.Logger = logging.getLogger("donewhen.tools")
 _NOT_IN_NAMES = re.compile(r"[^a-zA-Z0-9_-]")
 
@@ -63,13 +66,16 @@ class McpServers:
     """The MCP servers of a configuration: `async with McpServers(config) as servers: servers.tools`.
 
     `config` is the usual `{"mcpServers": {name: {command, args, env} | {url, headers, type}}}` or the path of a JSON
-    file that holds it. `${NAME}` in it is taken from `environment`. A stdio server gets the variables of its `env`
-    and the few that every program needs, nothing else. A tool whose name another server's tool has, or that is
-    in `reserved`, is called `server_tool`. Raises ConfigError, naming the server, if one does not start within
-    `start_seconds`, and stops the others; with `optional`, `missing` says which did not start, and why. `slow` is
-    called with the name of a server that takes longer than 2 seconds. `auth`: by server, how to log in, such as the MCP
-    SDK's `OAuthClientProvider`, which keeps the tokens. Pass the object itself to `Agent` or `agent.tools.add`, and the
-    agent always has the current tools of the servers.
+    file that holds it. `${NAME}` in it is taken from `environment`, by default the process's. A stdio server gets the
+    variables of its `env` and the few that every program needs, nothing else. A tool whose name another server's tool
+    has, or that is in `reserved`, is called `server_tool`. `arguments`: by tool, or pattern such as `put_*`, arguments
+    that models do not see: `{"put_item": {"state_key": "s1"}}`; None leaves one out of every call.
+
+    Raises ConfigError, naming the server, if one does not start within `start_seconds`, and stops the others; with
+    `optional`, `missing` says which did not start, and why. `slow` is called with the name of a server that takes
+    longer than 2 seconds. `auth`: by server, how to log in, such as the MCP SDK's `OAuthClientProvider`, which keeps
+    the tokens. Pass the object itself to `Agent` or `agent.tools.add`, and the agent always has the current tools of
+    the servers.
 
     Sessions live in the event loop of `wait`, so their tools work in any loop, even in one that a `wait` blocks. If a
     server dies later, only its running calls fail; the next call starts it again. The hint that a tool only reads
@@ -88,12 +94,14 @@ class McpServers:
         slow: Callable[[str], None] = lambda name: None,
         optional: bool = False,
         auth: "Mapping[str, httpx2.Auth] | None" = None,
+        arguments: Mapping[str, Mapping[str, Any]] | None = None,
     ) -> None:
-        connections = read_servers(config, environment or {})
+        connections = read_servers(config, environment)
         for name, login in (auth or {}).items():
             if "url" not in connections.get(name, {}):
                 raise ConfigError(f"auth names {name!r}, which is no remote MCP server of the configuration")
             connections[name]["auth"] = login
+        self._arguments = {**(arguments or {})}
         self._servers = [_Server(name, each, slow, self._refresh) for name, each in connections.items()]
         self._subscribers: list[Callable[[], None]] = []
         self._optional = optional
@@ -130,14 +138,21 @@ class McpServers:
             self.missing = [problem for problem in await asyncio.gather(*starts) if problem]
             if self.missing and not self._optional:
                 raise ConfigError("; ".join(self.missing))
-            self._refresh()
+            self._take_tools()
         except BaseException:
             await self._close()
             raise
 
-    def _refresh(self) -> None:
+    def _take_tools(self) -> None:
         self.tools = self._name_tools()
         self._notify()
+
+    def _refresh(self) -> None:
+        """Take the tools of a server that changed them while it is in use."""
+        try:
+            self._take_tools()
+        except DoneWhenError as error:
+            log.warning("%s", error)
 
     def _notify(self) -> None:
         for changed in self._subscribers:
@@ -147,14 +162,22 @@ class McpServers:
         await asyncio.gather(*(server.stop() for server in self._servers))
 
     def _name_tools(self) -> list[BaseTool]:
-        listed = [(server, tool, _as_tool_name(tool.name)) for server in self._servers for tool in server.listed]
-        count = collections.Counter(name for _, _, name in listed)
+        """Return the tools of all servers under names that models accept and that differ; `unusable` has the others.
+
+        Raises ConfigError for fixed arguments of no tool, or that their tool does not have.
+        """
+        for server in self._servers:
+            server.fix_arguments(self._arguments)
+        if not self.missing:
+            names = {tool.name for server in self._servers for tool in server.listed}
+            if unknown := [each for each in self._arguments if not fits_any(each, names)]:
+                known = ", ".join(sorted(names)) or "none"
+                raise ConfigError(f"arguments names a tool that no MCP server has: {unknown[0]}; there are: {known}")
         tools: list[BaseTool] = []
-        self.unusable = {}
-        for server, about, name in listed:
-            long = count[name] > 1 or name in self._reserved
+        self.unusable = {name: why for server in self._servers for name, why in server.left_out.items()}
+        for server, about, name in self._choose_names():
             try:
-                tool = server.tool(about, _as_tool_name(f"{server.name}_{name}") if long else name)
+                tool = server.tool(about, name)
                 Toolbox([tool])
             except ToolError as error:
                 self.unusable[name] = str(error)
@@ -162,6 +185,22 @@ class McpServers:
             else:
                 tools.append(tool)
         return tools
+
+    def _choose_names(self) -> "list[tuple[_Server, Tool, str]]":
+        """Return each tool with its name for models; where changed names clash, they get a hash."""
+        listed = [(server, tool) for server in self._servers for tool in server.listed]
+        plain = {(server.name, _as_tool_name(tool.name)) for server, tool in listed}
+        servers_with = collections.Counter(name for _, name in plain)
+        wanted = []
+        for server, tool in listed:
+            name = _as_tool_name(tool.name)
+            long = servers_with[name] > 1 or name in self._reserved
+            wanted.append(f"{server.name}_{tool.name}" if long else tool.name)
+        count = collections.Counter(map(_as_tool_name, wanted))
+        return [
+            (server, tool, _as_tool_name(name, distinct=count[_as_tool_name(name)] > 1))
+            for (server, tool), name in zip(listed, wanted, strict=True)
+        ]
 
 
 class _Server:
@@ -173,10 +212,17 @@ class _Server:
         self.name = name
         self._slow, self._changed = slow, changed
         self.listed: list[Tool] = []
+        self.left_out: dict[str, str] = {}
+        """Tools that it lists without what a call needs, with the reason."""
         self._trusted = "command" in connection or connection.get("trust") is True
         self.mode: Literal["auto", "legacy"] = "legacy" if connection.get("legacy") else "auto"
         """`legacy`: use only the protocol of before 2026-07-28."""
-        self._connection = {key: value for key, value in connection.items() if key not in ("trust", "legacy")}
+        own = ("trust", "legacy", "effects", "arguments")
+        self._connection = {key: value for key, value in connection.items() if key not in own}
+        self._effects: dict[str, str] = connection.get("effects", {})
+        self._own_arguments: dict[str, dict[str, Any]] = connection.get("arguments", {})
+        self._fixed: dict[str, dict[str, Any]] = {}
+        """By tool, the arguments that no model fills."""
         self._starting = asyncio.Lock()
         self._seconds = 0.0
         self._lost = self._stopped = self._refused = False
@@ -241,7 +287,8 @@ class _Server:
         if self.mode == "auto" and not self._ready.is_set() and self._fault is not None and _has_ended(self._fault):
             self.mode, self._problem, self._fault = "legacy", "", None
             await self._hold_session()
-            self.mode = "legacy" if self._ready.is_set() else "auto"
+            if not self._ready.is_set():
+                self.mode = "auto"
 
     async def _hold_session(self) -> None:
         import anyio
@@ -250,9 +297,11 @@ class _Server:
         with _Tail() as errors:
             try:
                 async with _open_client(self._connection, errors.file, self) as client:
-                    before, self.listed = self.listed, await _list_tools(client)
+                    before, self.listed = self.listed, await _list_tools(client, self.name)
                     self._client = client
                     self._ready.set()
+                    if client.session.initialize_result is not None:  # it need not be probed again
+                        self.mode = "legacy"
                     if before and self.listed != before:  # it was started again
                         self._changed()
                     async with anyio.create_task_group() as tasks:
@@ -281,7 +330,7 @@ class _Server:
             while await self._tools_changed.wait():
                 self._tools_changed.clear()
                 try:
-                    before, self.listed = self.listed, await _list_tools(client)
+                    before, self.listed = self.listed, await _list_tools(client, self.name)
                 except MCPError as error:
                     log.warning("the MCP server %r cannot list its changed tools: %s", self.name, error.message)
                 else:
@@ -303,17 +352,40 @@ class _Server:
 
     def tool(self, about: "Tool", name: str) -> BaseTool:
         """Return the LangChain tool for one of the server's tools."""
-        described = {**about.model_dump(by_alias=True, exclude_none=True), "effect": None}
+        effect = next((self._effects[each] for each in self._effects if fits_any(each, (about.name,))), None)
+        schema, fixed = dict(about.input_schema), self._fixed.get(about.name) or {}
+        schema["properties"] = {name: each for name, each in _properties(about).items() if name not in fixed}
+        if isinstance(required := schema.get("required"), list):
+            schema["required"] = [name for name in required if name not in fixed]
+        listed = about.model_dump(by_alias=True, exclude_none=True)
+        described = {**listed, "inputSchema": schema if fixed else about.input_schema, "effect": effect}
         made = described_tool(about.name, described, self._call, name)
         made.response_format = "content_and_artifact"
         hints = dict(made.metadata or {})
         if not self._trusted:  # an untrusted hint may only add caution
-            hints = {key: hints[key] for key in ("title", "openWorldHint") if hints.get(key)}
+            hints = {key: hints[key] for key in ("title", "openWorldHint", "effect") if hints.get(key)}
         made.metadata = {"server": self.name, **hints}
         return made
 
+    def fix_arguments(self, given: Mapping[str, Mapping[str, Any]]) -> None:
+        """Read which arguments of its tools are fixed. Raises ConfigError for one that a tool does not have."""
+        self._fixed, names = {}, [tool.name for tool in self.listed]
+        if unknown := [each for each in (*self._effects, *self._own_arguments) if not fits_any(each, names)]:
+            log.warning("the configuration of the MCP server %r names %r, which fits no tool", self.name, unknown[0])
+        for pattern, fixed in [*given.items(), *self._own_arguments.items()]:
+            for tool in self.listed:
+                if not fits_any(pattern, (tool.name,)):
+                    continue
+                here = {name: value for name, value in fixed.items() if name in _properties(tool)}
+                if (unknown := [name for name in fixed if name not in here]) and pattern == tool.name:
+                    known = ", ".join(_properties(tool)) or "none"
+                    raise ConfigError(f"arguments of {tool.name!r} names {unknown[0]!r}; it takes: {known}")
+                self._fixed[tool.name] = {**self._fixed.get(tool.name, {}), **here}
+
     async def _call(self, name: str, arguments: dict[str, Any]) -> tuple[Any, Any]:
         """Call the tool and ask the server's questions; without an answer, cancel the call, to repeat it later."""
+        if fixed := self._fixed.get(name):
+            arguments = {key: value for key, value in {**arguments, **fixed}.items() if fixed.get(key, ...) is not None}
         reads = bool(self._trusted and any(tool.name == name and _only_reads(tool) for tool in self.listed))
         call, number = _Call(name, arguments, reads), itertools.count()
         try:
@@ -541,6 +613,11 @@ class _Call(Exchange):
             _resolve(reply, ElicitResult(action="cancel"))
 
 
+def _properties(tool: "Tool") -> Mapping[str, Any]:
+    properties = tool.input_schema.get("properties")
+    return properties if isinstance(properties, Mapping) else {}
+
+
 def _only_reads(tool: "Tool") -> bool:
     return bool(tool.annotations and tool.annotations.read_only_hint)
 
@@ -577,7 +654,7 @@ async def _open_client(connection: McpServer, errors: TextIO, server: _Server) -
             await stack.enter_async_context(http)
             transport = streamable_http_client(connection["url"], http_client=http)
         callbacks: Any = {"elicitation_callback": server.on_question, "message_handler": server.on_message}
-        line = Line(server.name)
+        line = Line(server.name, server.left_out)
         client = Client(line.carry(transport), mode=server.mode, cache=None, **callbacks)
         async with client:
             # A result is used even if it does not fit the schema that the server declared for it.
@@ -618,16 +695,34 @@ async def _accept_result(name: str, result: "CallToolResult") -> None:
     pass
 
 
-async def _list_tools(client: "Client") -> "list[Tool]":
-    tools: list[Tool] = []
+async def _list_tools(client: "Client", server: str) -> "list[Tool]":
+    """Return the server's tools, one of each name; a server that knows no tools, only prompts, has none."""
+    from mcp import MCPError
+    from mcp.types import METHOD_NOT_FOUND
+
+    tools: dict[str, Tool] = {}
     cursor: str | None = None
-    for _ in range(100):
-        page = await client.list_tools(cursor=cursor)
-        tools += page.tools
-        cursor = page.next_cursor
-        if not cursor:
+    for _ in range(MOST_PAGES):
+        try:
+            page = await client.list_tools(cursor=cursor)
+        except MCPError as error:
+            if error.code != METHOD_NOT_FOUND or tools:
+                raise
+            log.warning("the MCP server %r offers no tools", server)
+            return []
+        new = [tool for tool in page.tools if tool.name not in tools]
+        for name, number in collections.Counter(tool.name for tool in new).items():
+            if number > 1:
+                log.warning("the MCP server %r lists %d tools called %r; the first is used", server, number, name)
+        for tool in new:
+            tools.setdefault(tool.name, tool)
+        if not page.next_cursor:
+            return [*tools.values()]
+        if page.next_cursor == cursor or not new:
             break
-    return tools
+        cursor = page.next_cursor
+    log.warning("the MCP server %r lists its tools without end; the %d of them are used", server, len(tools))
+    return [*tools.values()]
 
 
 def _read_result(result: "CallToolResult") -> tuple[Any, Any]:
@@ -654,9 +749,12 @@ def _block(block: "ContentBlock") -> dict[str, Any]:
     return {"type": "file", "base64": resource.blob, "mime_type": resource.mime_type or ""}
 
 
-def _as_tool_name(name: str) -> str:
-    """Return the name in a form that models accept."""
-    return _NOT_IN_NAMES.sub("_", name)[:64]
+def _as_tool_name(name: str, *, distinct: bool = False) -> str:
+    """Return the name in a form that models accept; a changed one ends in a hash of the name if it must be distinct."""
+    made = _NOT_IN_NAMES.sub("_", name)[:64]
+    if made == name or not distinct:
+        return made
+    return f"{made[:57]}_{hashlib.sha256(name.encode()).hexdigest()[:6]}"
 
 
 class _Tail:

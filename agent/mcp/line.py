@@ -7,7 +7,7 @@ sent, whether an error is the server's own, and what the server printed that is 
 import json
 import logging
 import math
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -75,10 +75,11 @@ current: ContextVar[Exchange | None] = ContextVar("mcp_exchange", default=None)
 class Line:
     """Both directions of a session's transport."""
 
-    def __init__(self, server: str, probe_seconds: float = PROBE_SECONDS) -> None:
+    def __init__(self, server: str, left_out: dict[str, str]) -> None:
+        """`left_out` gets the tools that the server lists so that nobody can use them, with the reason."""
         import anyio
 
-        self._server, self._probe_seconds = server, probe_seconds
+        self._server, self._left_out = server, left_out
         self._reading: Any = None
         self._writing: Any = None
         self._open = dict[str, tuple[str, Exchange | None]]()
@@ -109,7 +110,7 @@ class Line:
         if isinstance(request, JSONRPCRequest):
             self._open[str(request.id)] = request.method, exchange
             if request.method == "server/discover":
-                self._probe, self._until = request.id, anyio.current_time() + self._probe_seconds
+                self._probe, self._until = request.id, anyio.current_time() + PROBE_SECONDS
                 self._waiting.deadline = self._until
             if exchange:
                 exchange.sent = True
@@ -184,7 +185,7 @@ class Line:
         if exchange and isinstance(message, JSONRPCError):
             exchange.error = message.error
         if method == "tools/list" and isinstance(message, JSONRPCResponse):
-            message.result = mend_tools(message.result, self._server)
+            message.result = mend_tools(message.result, self._leave_out)
         return item
 
     def _reread(self, fault: Exception) -> "SessionMessage | None":
@@ -224,6 +225,10 @@ class Line:
             with suppress(ValueError):
                 return from_json(part, allow_partial=True)
         return None
+
+    def _leave_out(self, name: str, why: str) -> None:
+        log.warning("the MCP server %r: %s; it is left out", self._server, why)
+        self._left_out[name] = why
 
     def _report(self, said: str) -> None:
         if not said.strip():
@@ -285,24 +290,24 @@ HINT_KINDS: dict[str, type] = {
 }
 
 
-def mend_tools(result: dict[str, Any], server: str) -> dict[str, Any]:
-    """Return a list of tools without what the SDK would refuse the whole list for; a line names what is left out."""
+def mend_tools(result: dict[str, Any], leave_out: Callable[[str, str], None]) -> dict[str, Any]:
+    """Return a list of tools without what the SDK would refuse the whole list for."""
     listed = result.get("tools")
-    tools = [_mend_tool(each, server) for each in listed] if isinstance(listed, list) else []
+    tools = [_mend_tool(each, leave_out) for each in listed] if isinstance(listed, list) else []
     cursor = result.get("nextCursor")
     rest = {key: value for key, value in result.items() if key not in ("tools", "nextCursor")}
     mended = {**rest, "tools": [tool for tool in tools if tool]}
     return {**mended, "nextCursor": cursor} if isinstance(cursor, str) and cursor else mended
 
 
-def _mend_tool(tool: Any, server: str) -> dict[str, Any] | None:
+def _mend_tool(tool: Any, leave_out: Callable[[str, str], None]) -> dict[str, Any] | None:
     name = tool.get("name") if isinstance(tool, dict) else None
     if not isinstance(name, str) or not name:
-        log.warning("the MCP server %r lists a tool without a name; it is left out: %s", server, _shorten(tool))
+        leave_out(_shorten(tool), f"a tool without a name, {_shorten(tool)}")
         return None
     schema = tool.get("inputSchema")
     if not isinstance(schema, dict):
-        log.warning("the MCP server %r: its tool %r has no inputSchema; it is left out", server, name)
+        leave_out(name, f"its tool {name!r} has no inputSchema")
         return None
     hints, output = tool.get("annotations"), tool.get("outputSchema")
     kept: dict[str, Any] = {"name": name, "inputSchema": {**schema, "type": "object"}}

@@ -15,7 +15,7 @@ from langchain_core.tools import BaseTool
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.store.base import BaseStore
 
-from donewhen.graph.tools.toolbox import EffectKind, Toolbox, from_function
+from donewhen.graph.tools.toolbox import EffectKind, Toolbox, check_effects, fits_any, from_function
 from donewhen.state.channels import Json
 from donewhen.state.errors import ConfigError, ToolError
 from donewhen.state.reading.decisions import LOOKUPS, NAMES
@@ -177,7 +177,9 @@ class Executors(MutableMapping[str, Executor]):
         effects: Mapping[str, EffectKind] | None = None,
         connect: Connect | None = None,
         elsewhere: Iterable[str] = (),
+        complete: bool = True,
     ) -> None:
+        """`complete`: all tools are there, so that each of `effects` has to fit one."""
         self._common, self._connect = tuple(tools), connect
         self._removed: frozenset[str] = frozenset()
         """Names of tools and executors that the owner of the agent took away."""
@@ -187,7 +189,9 @@ class Executors(MutableMapping[str, Executor]):
         self._all: dict[str, Executor] = {}
         self._made: dict[Callable[..., Any], BaseTool] = {}
         """Tools by the functions that they were made of."""
-        self._take({name: self._as_executor(name, one) for name, one in (given or {}).items()}, self._effects)
+        self._take({name: self._as_executor(name, one) for name, one in (given or {}).items()})
+        if complete:
+            check_effects(self._effects, self.toolbox)
 
     def __getitem__(self, name: str) -> Executor:
         return self._all[name]
@@ -225,7 +229,7 @@ class Executors(MutableMapping[str, Executor]):
 
     def with_tools(self, tools: Sequence[BaseTool]) -> "Executors":
         """Return a copy with more tools for all executors without their own. Raises ToolError for a duplicate name."""
-        more: Any = {"effects": self._effects, "connect": self._connect, "elsewhere": self.elsewhere}
+        more: Any = {"effects": self._effects, "connect": self._connect, "elsewhere": self.elsewhere, "complete": False}
         made = Executors(tools=[*self._common, *tools], **more)
         made._change(self._all)
         made._removed = self._removed
@@ -265,12 +269,14 @@ class Executors(MutableMapping[str, Executor]):
     def _change(self, given: dict[str, Executor], *, by_owner: bool = True) -> None:
         names = {tool.name for tool in [*self._common, *_own_tools(given)]}
         before = {*self.toolbox, *self._all} if by_owner else {}
-        self._take(given, {name: effect for name, effect in self._effects.items() if name in names})
+        self._take(given)
         self._removed = self._removed.union(before).difference(names, given)
 
-    def _take(self, given: dict[str, Executor], effects: Mapping[str, EffectKind]) -> None:
+    def _take(self, given: dict[str, Executor]) -> None:
         own, common = _own_tools(given), {tool.name for tool in self._common}
         tools = {id(tool): tool for tool in [*self._common, *own]}.values()
+        names = {tool.name for tool in tools}
+        effects = {each: effect for each, effect in self._effects.items() if fits_any(each, names)}
         self.toolbox: Toolbox = Toolbox([*tools], effects=effects, reserved=NAMES)
         self.private: frozenset[str] = frozenset(tool.name for tool in own) - common
         """Names of tools that only executors have."""

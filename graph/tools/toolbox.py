@@ -11,6 +11,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import unquote, urlsplit
 
@@ -55,7 +56,8 @@ _log = logging.getLogger("donewhen.tools")
 class Toolbox(dict[str, "KnownTool"]):
     """The tools that may be used, by name; it never changes.
 
-    `effects` overrides the tools' own declarations. `reserved` are the control tools' names, which no tool may have.
+    `effects` overrides the tools' own declarations, by name or pattern (`get_*`). `reserved` are the control tools'
+    names, which no tool may have.
     Raises ToolError for a tool that cannot be offered to a model, ConfigError for an effect of none.
     """
 
@@ -70,10 +72,8 @@ class Toolbox(dict[str, "KnownTool"]):
             if not isinstance(tool, BaseTool):
                 raise ToolError(f"{tool!r} cannot be used as a tool: pass a LangChain tool or a function")
             _check_name(tool.name, self, reserved)
-            self[tool.name] = KnownTool(tool, (effects or {}).get(tool.name))
-        if unknown := [str(name) for name in effects or () if name not in self]:
-            known = ", ".join(self) or "none"
-            raise ConfigError(f"effects names a tool that does not exist: {', '.join(unknown)}; there are: {known}")
+            self[tool.name] = KnownTool(tool, _find_effect(effects or {}, tool.name))
+        check_effects(effects or {}, self)
 
     def effect(self, name: str) -> EffectKind:
         """Return the tool's effect on the world; an unknown tool counts as `write`."""
@@ -256,6 +256,25 @@ def _naming(tool: BaseTool) -> Iterator[None]:
         yield
     except ValueError as error:
         raise ToolError(f"the tool {tool.name!r} cannot be used: {error}") from error
+
+
+def check_effects(effects: Mapping[str, EffectKind], names: Collection[str]) -> None:
+    """Raise ConfigError for a name, or a pattern, that fits no tool."""
+    if unknown := [str(each) for each in effects if not fits_any(each, names)]:
+        known = ", ".join(names) or "none"
+        raise ConfigError(f"effects names a tool that does not exist: {', '.join(unknown)}; there are: {known}")
+
+
+def fits_any(pattern: str, names: Collection[str]) -> bool:
+    """Return whether a name, or a pattern with `*`, `?` and `[…]`, fits one of the names."""
+    return pattern in names or any(fnmatchcase(name, str(pattern)) for name in names)
+
+
+def _find_effect(effects: Mapping[str, EffectKind], name: str) -> EffectKind | None:
+    """Return the effect that is declared for a tool: by its name, or else by the first pattern that fits."""
+    if name in effects:
+        return effects[name]
+    return next((effect for pattern, effect in effects.items() if fnmatchcase(name, str(pattern))), None)
 
 
 def _check_name(name: str, taken: Collection[str], reserved: Collection[str]) -> None:

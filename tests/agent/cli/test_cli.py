@@ -2,6 +2,7 @@
 
 import json
 import shlex
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -35,6 +36,7 @@ from donewhen.testing import (
     give_up,
     submit_plan,
 )
+from tests.kit import mcp_replies
 from tests.kit.screens.shell import Exit, Shell, one_object, scripted
 
 COUNT = {"content": "Count the files", "done_when": ["there is a count"], "tools": ["list_files"]}
@@ -334,6 +336,20 @@ def test_doctor_says_what_is_missing_and_what_is_broken(shell: Shell, tmp_path: 
     meant = shell("doctor", "--json", DONEWHEN_MODEL="opnai:gpt-5", OPENAI_API_KEY="sk-x")
     assert (meant.exit_code, findings(meant)["model"]) == (Exit.FAILED, "broken")
     assert "Did you mean 'openai'" in meant.stdout
+
+
+def test_doctor_names_tools_without_an_effect(shell: Shell, tmp_path: Path) -> None:
+    """Q32: two servers at once, one that says nothing of its tools and one that is not there."""
+    servers = {
+        "shop": {"command": sys.executable, "args": [mcp_replies.__file__, "ledger"]},
+        "gone": {"command": "/no"},
+    }
+    (tmp_path / "servers.json").write_text(json.dumps({"mcpServers": servers}))
+    result = shell("doctor", "--json", "--mcp", str(tmp_path / "servers.json"))
+    assert (findings(result)["mcp shop"], findings(result)["mcp"]) == ("note", "broken")
+    told = next(each["text"] for each in one_object(result)["findings"] if each["name"] == "mcp shop")
+    assert "nothing says what 1 of them do" in told
+    assert '"effects": {"pay": "read"}' in told
 
 
 def test_doctor_tries_the_model(shell: Shell) -> None:
