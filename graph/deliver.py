@@ -488,8 +488,8 @@ def _again(question: Question, reply: ModelReply, said: str) -> Question:
     assert reply.message is not None
     if reply.speech:
         reply.speech.restart()
-    told = [storable_reply(reply.message), *reply_messages(reply.message, said)]
-    return replace(question, messages=[*question.messages, *told])
+    message = storable_reply(reply.message)
+    return replace(question, messages=[*question.messages, message, *reply_messages(message, said)])
 
 
 async def _find_unmet(delivery: Delivery, goal: list[Json], message: AIMessage, text: str) -> list[str]:

@@ -28,6 +28,7 @@ from donewhen.graph.llm.errors import classify
 from donewhen.graph.llm.history import compact_request, count_tokens, fits, has_native_call, has_only_spoken, window_of
 from donewhen.graph.llm.joining import join_chunks
 from donewhen.graph.llm.openai_wire import ChatWire, wire_of
+from donewhen.graph.llm.reply import MOST_CALLS
 from donewhen.graph.llm.speech import SpeechStream, Voice
 from donewhen.graph.sync import load_jsonschema
 from donewhen.state.errors import DoneWhenError, ModelError
@@ -47,6 +48,8 @@ _AFFORDED = pattern(r"can only afford (\d{1,9})\b")
 TOO_LONG = "context_too_long"
 SHORTER_BY = 0.6
 """After a request was too long for the provider, the next one has this part of its tokens."""
+MOST_BEGUN = 8 * MOST_CALLS
+"""A reply that begins more calls is stopped; it is refused for far fewer."""
 CHARS_OF_TOKEN = 8
 """A reply is stopped here after so many characters for each token that its role may write, if the server does not."""
 STALL_SECONDS = 10.0
@@ -146,6 +149,8 @@ class _Request:
     attempt: int = 0
     longest: int = 0
     """Characters after which the reply is stopped and counts as cut off."""
+    stopped: bool = False
+    """The last reply was stopped here, and not by the server."""
     messages: Sequence[BaseMessage] = ()
     """The messages that are sent: the question's own, shortened if they exceed the context window."""
 
@@ -247,13 +252,14 @@ class _Request:
 
     def _is_cut_early(self, message: AIMessage, prepared: PreparedModel, most: int) -> bool:
         """Return True if a reply was cut off by a limit of the server that is much lower than the role's."""
-        if "max_tokens" in prepared.sent | self.quirks.unsupported or not reached_limit(message):
+        if self.stopped or "max_tokens" in prepared.sent | self.quirks.unsupported or not reached_limit(message):
             return False
         return usage_of(message, 0)["output_tokens"] < most / 2 and not self._out_of_budget(0)
 
     async def _stream(self, prepared: PreparedModel) -> AIMessage:
         """Make one request and return its reply. A reply that breaks off is charged too. Raises ModelError."""
         self.spent = add(self.spent, {"model_calls": 1})
+        self.stopped = False
         chunks: list[BaseMessage] = []
         wire = wire_of(prepared.model)
         try:
@@ -301,6 +307,7 @@ class _Request:
         """Collect the chunks of a streamed reply. Silence raises a timeout; an endless reply is cut off."""
         question, voice = self.question, self.question.voice
         messages, seconds, size = list(self.messages), self.settings.model_seconds, 0
+        calls = set[tuple[Any, Any]]()
         if prepared.printing:
             messages[0] = SystemMessage(f"{messages[0].text}\n\n{prepared.printing}")
         options = prepared.options
@@ -318,13 +325,15 @@ class _Request:
         silence = _SilenceTimer(voice.report_stall if voice else None, min(STALL_SECONDS, seconds / 4))
         try:
             async with asyncio.timeout(seconds) as patience:
-                while size <= self.longest and (now := time.monotonic()) < ends:
+                while size <= self.longest and len(calls) <= MOST_BEGUN and (now := time.monotonic()) < ends:
                     silence.since = now
                     patience.reschedule(min(now + seconds, ends))
                     if (chunk := await anext(stream, None)) is None:
                         return
                     chunks.append(chunk)
                     size += self.speech.take(chunk)
+                    parts = chunk.tool_call_chunks if isinstance(chunk, AIMessageChunk) else ()
+                    calls.update((part["index"], part["id"]) for part in parts if part["name"])
         except TimeoutError:
             if time.monotonic() < ends or not chunks:
                 raise
@@ -336,6 +345,7 @@ class _Request:
             silence.stop()
             if aclose := getattr(stream, "aclose", None):
                 await aclose()
+        self.stopped = True
         chunks[-1].response_metadata["finish_reason"] = "length"
 
     def _mark_for_cache(self, messages: Sequence[BaseMessage]) -> list[BaseMessage]:

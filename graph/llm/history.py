@@ -15,7 +15,7 @@ from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, HumanMes
 
 from donewhen.graph.context import Deps
 from donewhen.graph.llm.cost import estimate_tokens
-from donewhen.graph.llm.reply import CALLS_CHARS
+from donewhen.graph.llm.reply import CALLS_CHARS, MOST_CALLS
 from donewhen.graph.tools.rendering import cut_after, cut_before
 from donewhen.prompts import framed
 from donewhen.state.channels import EARLIER, is_shortened
@@ -229,6 +229,8 @@ def has_only_spoken(messages: Sequence[BaseMessage]) -> bool:
 def storable_reply(message: AIMessage) -> AIMessage:
     """Return the reply for storage, shortened so that a runaway reply fills neither storage nor prompt."""
     text = clean_text(str(message.text))
+    if (count := len(message.tool_calls) + len(message.invalid_tool_calls)) > MOST_CALLS:
+        return AIMessage(f"(a reply with {count:,} calls, left out)", id=message.id)
     raw = "".join(call.get("args") or "" for call in message.invalid_tool_calls)
     flawed = any(json_problem(call["args"]) for call in message.tool_calls) or clean_text(raw) != raw
     size = len(raw) + sum(

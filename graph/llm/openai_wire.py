@@ -17,6 +17,8 @@ _LONGEST_BODY = 20_000_000
 """The most bytes of an answer that is no stream."""
 _LAST_BYTES = 0.5
 """Seconds to wait for the end of a stream that says that it is over."""
+_PIECE = 8_000
+"""The most characters of arguments that are handed on at once."""
 _SHOWN = 300
 """Characters of an answer that an error quotes."""
 _SAYINGS = ("message", "detail", "msg")
@@ -71,6 +73,13 @@ class _Stream:
         await self._response.aclose()
 
     async def __aiter__(self) -> AsyncIterator[dict[str, Any]]:
+        async for chunk in self._chunks():
+            for number, piece in enumerate(_in_pieces(chunk)):
+                if number:
+                    await asyncio.sleep(0)  # LangChain parses each piece, and others work on this loop as well
+                yield piece
+
+    async def _chunks(self) -> AsyncIterator[dict[str, Any]]:
         reader, lines = _EventReader(), _lines(self._response)
         async for line in lines:
             if (event := reader.take(line)) is None:
@@ -174,6 +183,25 @@ def _read_chunk(said: Any, *, failed: bool = False, whole: bool = False, address
         where = f" (answered by {address} with HTTP 200)" if address else ""
         raise ServerError({**body, "message": f"{body.get('message') or json.dumps(body, default=str)}{where}"})
     return {**said, "choices": [_read_choice(each, whole=whole) for each in choices[:1]], "usage": usage}
+
+
+def _in_pieces(chunk: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yield a chunk with very long arguments as several, of which each has a piece of them."""
+    choice: Any = next(iter(chunk["choices"]), None)
+    calls: Any = (choice and choice["delta"].get("tool_calls")) or ()
+    if all(call["index"] is None or len(call["function"]["arguments"] or "") <= _PIECE for call in calls):
+        yield chunk
+        return
+    yield {**chunk, "choices": [{**choice, "delta": {**choice["delta"], "tool_calls": []}, "finish_reason": None}]}
+    for call in calls:
+        arguments, at = call["function"]["arguments"] or "", 0
+        while at == 0 or at < len(arguments):
+            end = len(arguments) if call["index"] is None else at + _PIECE
+            name = {} if at else {"name": call["function"]["name"]}
+            piece = {**call, "function": {**name, "arguments": arguments[at:end]}}
+            yield {"choices": [{"delta": {"role": "assistant", "content": "", "tool_calls": [piece]}}]}
+            at = end or 1
+    yield {**chunk, "usage": None, "choices": [{**choice, "delta": {"role": "assistant", "content": ""}}]}
 
 
 def _usages(said: Mapping[str, Any], choices: list[dict[str, Any]]) -> Iterator[Any]:

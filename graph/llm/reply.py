@@ -32,6 +32,7 @@ Kind = Literal[
     "deliver", "audit",
 ]  # fmt: skip
 MOST_CALLS = 32
+"""The most calls of one reply; with more, none is made, and the model is told so."""
 CLAIMS = ("finish_step", "finish_task")
 DECIDING = frozenset(NAMES) - frozenset(LOOKUPS)
 """Control tools that end the round."""
@@ -106,10 +107,10 @@ def read_reply(
         calls, speech, problems = [_Call(**call) for call in found.calls], found.speech, found.problems
         if found.goes_on:
             return Decision("speak", {"goes_on": True}, speech=speech)
-    if (calls or problems) and reached_limit(message):
-        problems = ["the reply was cut off at the output limit, so its calls are not complete; say less"]
-    elif len(calls) > MOST_CALLS:
+    if len(calls) > MOST_CALLS:
         problems = [f"{len(calls)} calls in one reply; at most {MOST_CALLS}"]
+    elif (calls or problems) and reached_limit(message):
+        problems = ["the reply was cut off at the output limit, so its calls are not complete; say less"]
     if problems:
         return UnusableReply(problems, speech, printed=not native)
     for call in calls:
@@ -253,6 +254,9 @@ def _read_control(name: str, args: Any, speech: str) -> tuple[Any, list[str]]:
     Plans and goal_checks have readers of their own. A missing question is filled in: the speech beside the call, else
     its reason, else a default (X16).
     """
+    size = len(json.dumps(args, ensure_ascii=False, default=str))
+    if size > CALLS_CHARS and name != "submit_plan":
+        return args, [f"the arguments have {size:,} characters; at most {CALLS_CHARS:,}"]
     args = _argument_reader(name).coerce_all(args)
     if not isinstance(args, Mapping):
         return args, ["the arguments must be an object"]
@@ -260,7 +264,5 @@ def _read_control(name: str, args: Any, speech: str) -> tuple[Any, list[str]]:
         args = {**args, "question": speech or str(args.get("reason") or "").strip() or QUESTION}
     if name == "submit_plan":
         return args, []
-    if (size := len(json.dumps(args, ensure_ascii=False, default=str))) > CALLS_CHARS:
-        return args, [f"the arguments have {size:,} characters; at most {CALLS_CHARS:,}"]
     carried = ["only submit_plan carries steps"] if args.get("steps") or args.get("plan_steps") else []
     return args, [*carried, *_argument_reader(name, whole=False).problems(dict(args))]

@@ -104,6 +104,8 @@ class SpeechStream:
         """The number of characters of the tail that are known to be prose."""
         self._holding = False
         self._written: dict[Any, _TextArgument | None] = {}
+        self._speaks = False
+        """Whether one of the calls so far has a text for people."""
 
     def take(self, chunk: BaseMessage) -> int:
         """Take the next chunk of the reply, with its text, thinking and calls; return its length in characters."""
@@ -150,10 +152,9 @@ class SpeechStream:
         """Take the next piece of a tool call. The text of the first call that has one for people is said."""
         index, name = chunk.get("index"), chunk.get("name")
         if index not in self._written:
-            first = not any(self._written.values())
-            self._written[index] = (
-                _TextArgument(name, SPOKEN_ARGUMENTS[name]) if first and name in SPOKEN_ARGUMENTS else None
-            )
+            first = name in SPOKEN_ARGUMENTS and not self._speaks
+            self._written[index] = _TextArgument(str(name), SPOKEN_ARGUMENTS[str(name)]) if first else None
+            self._speaks = self._speaks or first
         if (written := self._written[index]) and (piece := written.feed(chunk.get("args") or "")):
             self._emit(piece, written.argument)
 

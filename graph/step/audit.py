@@ -144,7 +144,8 @@ async def audit(context: CallContext, subject: Subject, *, reserve: int = 0) -> 
         outcome = read_reply(reply.message, legal, reads if looks else None)
         if isinstance(outcome, Decision) and outcome.kind == "calls":
             told, looks = await _look_up(outcome, reads, context, subject, looks)
-            messages += [storable_reply(reply.message), *_answer_calls(reply.message, outcome, told)]
+            message = storable_reply(reply.message)
+            messages += [message, *_answer_calls(message, outcome, told)]
             continue
         found = _read_outcome(outcome, claims)
         if not isinstance(found, list):
@@ -155,7 +156,8 @@ async def audit(context: CallContext, subject: Subject, *, reserve: int = 0) -> 
             return _report_unaudited(context, problem)
         lines = "\n".join(f"- {each}" for each in found[:20])
         said = f"Correction: this is no audit.\n{lines}\nCall `audit` again, whole."
-        messages += [storable_reply(reply.message), *reply_messages(reply.message, said)]
+        message = storable_reply(reply.message)
+        messages += [message, *reply_messages(message, said)]
 
 
 async def _with_whole_texts(context: CallContext, subject: Subject) -> Subject:

@@ -319,8 +319,10 @@ def write_anthropic(said: Said) -> Answer:
     def emit(kind: str, **facts: Any) -> None:
         pieces.append(event({"type": kind, **facts}, kind))
 
+    places = iter(range(10**9))
+
     def block(start: Mapping[str, Any], *deltas: Mapping[str, Any]) -> None:
-        place = sum(b"content_block_start" in piece for piece in pieces)
+        place = next(places)
         emit("content_block_start", index=place, content_block=start)
         for delta in deltas:
             emit("content_block_delta", index=place, delta=delta)
