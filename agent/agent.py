@@ -3,7 +3,7 @@
 import asyncio
 import os
 from collections.abc import AsyncIterator, Callable, Collection, Mapping
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -25,6 +25,7 @@ from donewhen.agent.request import MISSING, Continuation, GoalInput, Request, re
 from donewhen.agent.run import Run, id_of, unknown_thread
 from donewhen.agent.runner import Compiled, Runner
 from donewhen.agent.storage import Storage, open_storage
+from donewhen.agent.storage.storage import check_name
 from donewhen.agent.storage.store import DELETE_AT_ONCE
 from donewhen.agent.stream import PATIENCE, OnLeave, RunStream, Session, Work
 from donewhen.agent.thread_graph import ThreadGraph
@@ -56,7 +57,7 @@ from donewhen.graph.people.interjections import add_interjection, delete_interje
 from donewhen.graph.tools.hooks import Hooks
 from donewhen.graph.tools.toolbox import EffectKind
 from donewhen.state.channels import Json
-from donewhen.state.errors import ConfigError, GoalError, ResumeError, ThreadBusy
+from donewhen.state.errors import ConfigError, GoalError, ResumeError, StorageError, ThreadBusy
 from donewhen.state.proof.receipt import Receipt
 from donewhen.state.settings import Settings, SettingsLike, merge_settings
 
@@ -356,7 +357,7 @@ class Agent:
         on_leave: OnLeave = "stop",
     ) -> RunStream:
         """Do the same as `start`, and yield events as they happen. `on_leave`: stop or continue when you leave it."""
-        id = str(thread_id or request_id or uuid4())
+        id = id_of(thread_id or request_id or uuid4())
         runner = self._runner_for(id, tools, output_type)
         request = Request(
             read_goal(goal),
@@ -389,9 +390,10 @@ class Agent:
         given = Continuation(answer, thread_id, steer, settings, form)
         return self._stream(id, lambda session: runner.resume(session, given), config, on_leave)
 
-    async def run_submitted(self, thread_id: str) -> Run:
+    async def run_submitted(self, thread_id: str | Run) -> Run:
         """Carry out now what was submitted for a thread; for workers. Raises UnknownThread, ThreadBusy."""
-        return await self._stream(thread_id, self._runner_for(thread_id).run_submitted).result()
+        id = id_of(thread_id)
+        return await self._stream(id, self._runner_for(id).run_submitted).result()
 
     # Work that nobody waits for ----------------------------------------------------------------------------------
 
@@ -420,7 +422,7 @@ class Agent:
 
         Raises the errors of `start`.
         """
-        id = str(thread_id or request_id or uuid4())
+        id = id_of(thread_id or request_id or uuid4())
         runner = self._runner_for(id, output_type=output_type)
         request = Request(
             read_goal(goal),
@@ -469,14 +471,14 @@ class Agent:
         self._workers.add(worker)
         return worker
 
-    async def cancel(self, thread_id: str, reason: str = "cancelled from outside") -> Run:
+    async def cancel(self, thread_id: str | Run, reason: str = "cancelled from outside") -> Run:
         """End a run that waits, works or is queued, in any process; finished work is kept.
 
         A working run stops at its next clean point, after the current call; a finished run is returned unchanged. The
         receipt lists a write whose outcome is unknown.
         Raises UnknownThread, and ThreadBusy if it works on for more than 90 seconds.
         """
-        thread_id, deadline = str(thread_id), asyncio.get_running_loop().time() + AT_WORK
+        thread_id, deadline = id_of(thread_id), asyncio.get_running_loop().time() + AT_WORK
         while True:
             try:
                 return await self._runner.cancel(thread_id, reason)
@@ -512,7 +514,7 @@ class Agent:
         """
         return await self._runner.undo(id_of(thread_id), step, dry_run=dry_run)
 
-    async def tell(self, thread_id: str, text: str) -> None:
+    async def tell(self, thread_id: str | Run, text: str) -> None:
         """Say something to a working run; planning and the working steps follow it from their next round on.
 
         Like an answer it is visible to all later work and in the receipt. Messages that come too late are in the run's
@@ -520,9 +522,10 @@ class Agent:
         and ResumeError if nothing works on the thread: then `resume` answers what it waits for, and `start` begins
         anew.
         """
-        thread_id = str(thread_id)
-        if not text.strip():
-            raise GoalError("there is nothing to tell: the text is blank")
+        thread_id = id_of(thread_id)
+        said: Any = text
+        if not isinstance(said, str) or not said.strip():
+            raise GoalError("there is nothing to tell: the text is blank, or no text")
         idle = ResumeError(f"nothing works on thread {thread_id!r}: resume it, or start anew on it")
         async with self.storage.writer() as (_, store):
             if (row := await store.threads.get(thread_id)) is None:
@@ -555,15 +558,16 @@ class Agent:
 
     # Reading -----------------------------------------------------------------------------------------------------
 
-    async def get(self, thread_id: str, *, output_type: Any = None) -> Run:
+    async def get(self, thread_id: str | Run, *, output_type: Any = None) -> Run:
         """Return the run of a thread; `output_type` as in `resume`. Raises UnknownThread."""
-        return (await self._runner_for(str(thread_id), output_type=output_type).read(str(thread_id)))[0]
+        id = id_of(thread_id)
+        return (await self._runner_for(id, output_type=output_type).read(id))[0]
 
-    async def receipt(self, thread_id: str) -> Receipt | None:
+    async def receipt(self, thread_id: str | Run) -> Receipt | None:
         """Return the receipt of a finished run (planned, executed, cited, proven, spent), else None."""
         return (await self.get(thread_id)).receipt
 
-    async def watch(self, thread_id: str, cursor: str | None = None) -> AsyncIterator[tuple[Json, str]]:
+    async def watch(self, thread_id: str | Run, cursor: str | None = None) -> AsyncIterator[tuple[Json, str]]:
         """Follow a run from any process: yield `(event, cursor)` until its outcome, with a cursor from after that
         event.
 
@@ -571,7 +575,8 @@ class Agent:
         twice a second, so none is missed when workers die or restart. Speech comes complete, as one `speech` event per
         message. Raises UnknownThread.
         """
-        async for event, after in watch_run(lambda: self._runner.read(str(thread_id)), cursor):
+        id = id_of(thread_id)
+        async for event, after in watch_run(lambda: self._runner.read(id), cursor):
             yield event, after
 
     async def threads(
@@ -583,8 +588,11 @@ class Agent:
         before: datetime | None = None,
     ) -> list[ThreadInfo]:
         """Return the threads of this storage, latest first, filtered by owner, status, or unchanged since `before`."""
+        given: Any = status
+        if not isinstance(given, str | Collection):
+            raise ConfigError(f"threads: status is a text or several, not {type(given).__name__}")
         states = [status] if isinstance(status, str) else status
-        until = time_text(before) if before else None
+        until = None if before is None else time_text(before)
         await self._runner.settle_all()
         return await list_threads(self.storage, limit, owner=owner, status=states, before=until)
 
@@ -607,19 +615,26 @@ class Agent:
         await self._runner.settle_all()
         return await status_of(self.storage)
 
-    async def info(self, thread_id: str) -> ThreadInfo:
+    async def info(self, thread_id: str | Run) -> ThreadInfo:
         """Return the row of a thread. Raises UnknownThread."""
-        return await self._runner.info(str(thread_id))
+        return await self._runner.info(id_of(thread_id))
 
-    async def delete(self, thread_id: str) -> None:
+    async def delete(self, thread_id: str | Run) -> None:
         """Delete a thread: checkpoints, observations, effects. Raises ThreadBusy while it works, UnknownThread."""
-        await self._runner.info(str(thread_id))
-        await self.storage.delete_thread(str(thread_id))
+        id = id_of(thread_id)
+        with suppress(StorageError):  # what is damaged can be deleted
+            await self._runner.info(id)
+        await self.storage.delete_thread(id)
 
     async def prune(self, older: timedelta, *, owner: str | None = None) -> list[str]:
         """Delete ended threads that have not changed for this long, with all their data; return their ids."""
         gone: list[str] = []
-        before = datetime.now(UTC) - older
+        if owner is not None:
+            check_name("owner", owner)
+        try:
+            before = datetime.now(UTC) - older
+        except (OverflowError, TypeError):
+            raise ConfigError(f"prune: {older!r} is no age that threads can have: give a timedelta") from None
         for status in ENDED:  # one at a time: by the index, however many others are as old
             busy: list[str] = []
             while not busy and (found := await self.threads(DELETE_AT_ONCE, status=status, owner=owner, before=before)):

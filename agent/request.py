@@ -1,5 +1,6 @@
 """The input of a run: a `Request` starts one, a `Continuation` continues one."""
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
@@ -9,11 +10,13 @@ from uuid import uuid4
 from langchain_core.messages import AnyMessage, HumanMessage, convert_to_messages, messages_from_dict, messages_to_dict
 
 from donewhen.agent.run import Run
+from donewhen.agent.storage.storage import check_name
 from donewhen.graph.llm.output import OutputForm
-from donewhen.graph.receive import GIVEN, goal_problem
+from donewhen.graph.receive import GIVEN, clean_message, goal_problem
 from donewhen.state.channels import Json
-from donewhen.state.errors import GoalError, StaleAnswer
+from donewhen.state.errors import ConfigError, GoalError, StaleAnswer
 from donewhen.state.settings import Settings, SettingsLike
+from donewhen.state.values import json_problem, storable
 
 GoalInput = str | Sequence[Any]
 """A text, content blocks (`{"type": "text", "text": …}`), or messages; the last message is the request."""
@@ -51,7 +54,13 @@ class Request:
     """The caller's id of the request: a second request with it on the thread is a second delivery of this one."""
 
     def __post_init__(self) -> None:
-        """Give the request's message an id, and mark a message that comes with a plan."""
+        """Give the request's message an id, mark a message that comes with a plan, and check the caller's data.
+
+        Raises ConfigError for metadata, an owner or an id that cannot be stored.
+        """
+        object.__setattr__(self, "owner", check_name("owner", self.owner))
+        object.__setattr__(self, "id", check_name("request_id", self.id))
+        object.__setattr__(self, "metadata", None if self.metadata is None else _plain_metadata(self.metadata))
         if self.messages:
             *before, last = self.messages
             extra = {**last.additional_kwargs, GIVEN: True} if self.plan else last.additional_kwargs
@@ -87,6 +96,19 @@ class Continuation:
     """The type of the result that the caller expects."""
 
 
+def _plain_metadata(given: Any) -> Json:
+    """Return metadata as plain JSON; what is no JSON value becomes text. Raises ConfigError if that is impossible."""
+    if not isinstance(given, Mapping):
+        raise ConfigError(f"metadata is a dict, not {type(given).__name__}")
+    try:
+        plain = storable(json.loads(json.dumps(dict(given), default=str, allow_nan=False)))
+    except (TypeError, ValueError, RecursionError) as error:
+        raise ConfigError(f"metadata cannot be stored: {error}") from None
+    if problem := json_problem(plain):
+        raise ConfigError(f"metadata cannot be stored: it {problem}")
+    return dict(plain)
+
+
 def read_goal(goal: GoalInput | None) -> list[AnyMessage]:
     """Return the messages that start a run, the user's last; [] for None. Raises GoalError for an unusable goal."""
     if goal is None:
@@ -104,6 +126,11 @@ def read_goal(goal: GoalInput | None) -> list[AnyMessage]:
             raise GoalError(f"the goal is no text, no content blocks and no messages: {error}") from None
     if not messages or not isinstance(messages[-1], HumanMessage):
         raise GoalError("the last message is to be the user's")
+    try:
+        messages = [clean_message(message) for message in messages]
+        json.dumps(messages_to_dict(messages), default=str)
+    except (ValueError, RecursionError):
+        raise GoalError("the goal is nested too deeply, or holds itself") from None
     if problem := goal_problem(messages[-1].text.strip()):
         raise GoalError(problem)
     return messages

@@ -3,13 +3,15 @@
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Self, cast
+from uuid import UUID
 
 from langgraph.types import StateSnapshot
 
+from donewhen.agent.storage.storage import check_thread_id
 from donewhen.graph.llm.output import OutputForm
 from donewhen.graph.people.pauses import open_pauses
 from donewhen.state.channels import Json
-from donewhen.state.errors import ThreadWaiting, UnknownThread
+from donewhen.state.errors import ConfigError, ThreadWaiting, UnknownThread
 from donewhen.state.ledger import add, with_granted
 from donewhen.state.plan.plan import PlanJson
 from donewhen.state.proof.receipt import Outcome, Receipt
@@ -77,9 +79,14 @@ class Run:
         return {**vars(self), "output": output, **mappings, "pending": list(self.pending)}
 
 
-def id_of(thread: str | Run) -> str:
-    """Return the id of a thread that is given as its id or as a run of it."""
-    return str(thread.thread_id if isinstance(thread, Run) else thread)
+def id_of(thread: object) -> str:
+    """Return the id of a thread that is given as its id or as a run of it. Raises ConfigError for anything else."""
+    given = thread.thread_id if isinstance(thread, Run) else thread
+    if isinstance(given, UUID) or (isinstance(given, int) and not isinstance(given, bool)):
+        given = str(given)
+    if not isinstance(given, str):
+        raise ConfigError(f"a thread is given by its id, or by a Run of it, not by a {type(given).__name__}")
+    return check_thread_id(given)
 
 
 def read_run(

@@ -30,7 +30,7 @@ from donewhen.state.plan.planning import fresh_planning, mode_row, start_replann
 from donewhen.state.plan.rules import broken_rules
 from donewhen.state.proof.journal import earlier_requests
 from donewhen.state.settings import Settings
-from donewhen.state.values import clean_text, store_label
+from donewhen.state.values import clean_text, storable, store_label
 
 GOAL_CHARS = 100_000
 BACKGROUND_CHARS = 8_000
@@ -45,13 +45,16 @@ FENCE_BYTES = 3
 
 async def receive(state: RunState, runtime: Runtime[Settings], config: RunnableConfig, *, deps: Deps) -> Json:
     """Start a new request with a fresh plan and fresh budgets; the conversation is kept."""
-    settings, messages = runtime.context, with_request_last(state)
+    settings, given = runtime.context, with_request_last(state)
+    messages = [clean_message(message) for message in given]
     goal = clean_text((typed_reply(messages) or "").strip())
     if was_cut_off(state) and goal:
         return _go_on(state, goal, runtime)
     if settings.output_schema is not None or settings.done_when:
         await load_jsonschema()
     update = _fresh_request(state, settings, goal[:GOAL_CHARS], messages)
+    changed = [new for new, before in zip(messages, given, strict=True) if new is not before]
+    update["messages"] = [*changed, *update["messages"]]
     problem = goal_problem(goal) or executor_problem(settings.executor, deps.executors) or _schema_problem(settings)
     problem = problem or profile_problem(settings.profile, deps.executors)
     rules = plan_rules(deps, settings)
@@ -159,6 +162,13 @@ def with_request_last(state: RunState) -> list[AnyMessage]:
     if (clean_text(messages[at].text.strip())[:GOAL_CHARS], str(messages[at].id or "")) == known:
         return messages
     return [*messages[:at], *messages[at + 1 :], messages[at]]
+
+
+def clean_message(message: AnyMessage) -> AnyMessage:
+    """Return a message of a client with what cannot be stored or sent replaced, such as half a character."""
+    fields = {name: value for name, value in message if isinstance(value, str | list | dict)}
+    changed = {name: new for name, value in fields.items() if (new := storable(value)) != value}
+    return message.model_copy(update=changed) if changed else message
 
 
 def _fresh_request(state: RunState, settings: Settings, goal: str, messages: Sequence[AnyMessage]) -> Json:

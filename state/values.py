@@ -1,7 +1,7 @@
 """Values that may be stored: finite numbers, valid characters, bounded nesting. Also texts and names compared."""
 
 import math
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from difflib import get_close_matches
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -56,6 +56,19 @@ def clean_text(text: str) -> str:
     except UnicodeEncodeError:
         return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     return text
+
+
+def storable(value: Any) -> Any:
+    """Return a JSON value as every database and client takes it: halves of characters, and NUL, are replaced by U+FFFD,
+    and a float that is no number by None.
+    """
+    if isinstance(value, str):
+        return clean_text(value).replace("\0", "\ufffd")
+    if isinstance(value, Mapping):
+        return {storable(name): storable(item) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [storable(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def fold_text(text: str) -> str:

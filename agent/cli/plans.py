@@ -22,10 +22,14 @@ def on_schedule(view: StorageView, verb: str, id: str) -> Exit:
     if verb != "list":
         return view.finish({"deleted": id})
     lines = [
-        f"{each.id}  {each.when:40}  {moments_text(each.next_runs[:1]) or each.status:23}  {shorten(each.title, 50)}"
+        f"{each.id}  {each.when:40}  {_next_text(each):23}  {shorten(each.problem or each.title, 50)}"
         for each in found or ()
     ]
     return view.finish({"schedules": [each.to_dict() for each in found or ()]}, lines, "No schedules yet.")
+
+
+def _next_text(schedule: ScheduleInfo) -> str:
+    return "set aside" if schedule.problem else moments_text(schedule.next_runs[:1]) or schedule.status
 
 
 def _schedule_lines(schedule: ScheduleInfo) -> Iterator[str]:
@@ -36,6 +40,7 @@ def _schedule_lines(schedule: ScheduleInfo) -> Iterator[str]:
         "when": schedule.when,
         "missed": schedule.schedule.get("missed") or "once",
         "status": schedule.status,
+        "problem": schedule.problem,
         "next": moments_text(schedule.next_runs),
         "confirmed": f"{local_time(schedule.confirmed)} in thread {short_id(schedule.thread_id)}",
         "last run": f"{schedule.last['at']} in thread {schedule.last['thread_id']}" if schedule.last else "",
@@ -63,7 +68,8 @@ def on_plan(view: StorageView, verb: str, given: Mapping[str, Any]) -> Exit:
     lines = [clean("  ".join(plan.text.splitlines()[:2])) for plan in plans]
     for each in templates:
         values = " ".join(f"{key}={value}" for key, value in each.parameters.items())
-        lines.append(clean(f"template {each.name}  {values}  {shorten(each.goal, 60)}"))
+        about = f"damaged: {each.problem}" if each.problem else f"{values}  {shorten(each.goal, 60)}"
+        lines.append(clean(f"template {each.name}  {about}"))
     kept = {"templates": [each.to_dict() for each in templates]}
     return view.finish({**said, **kept}, lines, "No plans are kept.")
 

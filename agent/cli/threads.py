@@ -65,7 +65,7 @@ def list_runs(view: StorageView, owner: str | None, status: Collection[str]) -> 
     width = max(map(len, names.values()), default=0)
     states = {info.thread_id: CUT_OFF if info.thread_id in cut_off else info.status for info in infos}
     lines = [
-        f"{names[id]:{width}}  {states[id]:11}  {local_time(info.updated):16}  {shorten(info.goal, 68)}"
+        f"{names[id]:{width}}  {states[id]:11}  {local_time(info.updated):16}  {shorten(info.goal or info.problem, 68)}"
         for id, info in ((info.thread_id, info) for info in infos)
     ]
     nothing = "No such runs." if owner or status else "No runs yet."
@@ -177,7 +177,10 @@ def show_pending(view: StorageView, owner: str | None, limit: int, cursor: str |
         since, who = local_time(row["asked_at"] or ""), f"  {row['owner']}" if row["owner"] else ""
         thread = clean(short_id(row["thread_id"]))
         lines.append(f"{thread}  {row['kind']:8}  {since:16}{who}  {shorten(row['question'] or row['goal'], 80)}")
-    ended = view.finish({"pending": rows, "cursor": rows.cursor}, lines, "Nothing waits for anybody.")
+    said = {"pending": rows, "cursor": rows.cursor, **({"damaged": dict(rows.damaged)} if rows.damaged else {})}
+    ended = view.finish(said, lines, "Nothing waits for anybody.")
+    for thread, problem in rows.damaged.items() if not view.json else ():
+        print(f"Thread {clean(short_id(thread))} waits, and {problem}", file=sys.stderr)
     if rows.cursor and not view.json:
         given = {"--owner": owner, "--limit": str(limit), "--cursor": rows.cursor, "--storage": view.storage_option}
         words = [f"{option} {quote(value)}" for option, value in given.items() if value]

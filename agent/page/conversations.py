@@ -10,10 +10,10 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, cast
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
-from langgraph.store.base import BaseStore
 
 from donewhen.agent.agent import Agent
 from donewhen.agent.config import DEMO
+from donewhen.agent.storage.store import ThreadStore
 from donewhen.agent.stream import RunStream
 from donewhen.graph.executors.relay import filled_lines, form_fields
 from donewhen.graph.step.texts import stored_text
@@ -333,9 +333,9 @@ class Conversations:
         }
 
 
-async def _titles(store: BaseStore) -> dict[str, str]:
+async def _titles(store: ThreadStore) -> dict[str, str]:
     """Return the names of threads, by label."""
-    return {item.namespace[-1]: str(item.value["text"]) for item in await store.asearch(_TITLES, limit=SEARCHED)}
+    return {item.namespace[-1]: str(item.value.get("text") or "") for item in (await store.read_each(_TITLES))[0]}
 
 
 def _contains_all(text: str, words: list[str]) -> bool:

@@ -24,6 +24,7 @@ from donewhen.agent.page.conversations import Conversations
 from donewhen.agent.page.dropping import keep_file
 from donewhen.state.errors import DoneWhenError, ResumeError, UnknownThread
 from donewhen.state.language.texts import catalogue, known_language
+from donewhen.state.values import storable
 
 SCRIPTS = (
     "page.js", "server.js", "threads.js", "composer.js", "drafts.js", "view.js", "rows.js", "forms.js", "fields.js",
@@ -127,11 +128,11 @@ def to_handler(handler: PageHandler) -> Callable[[Request], Awaitable[Response]]
     async def handle(request: Request) -> Response:
         try:
             result = await handler(request.app.state.conversations, request.path_params.get("thread", ""), request)
-            return result if isinstance(result, Response) else JSONResponse(result, headers=HEADERS)
+            return result if isinstance(result, Response) else JSONResponse(storable(result), headers=HEADERS)
         except DoneWhenError as error:
             code = 404 if isinstance(error, UnknownThread) else 409 if isinstance(error, ResumeError) else 400
             problem = {"kind": type(error).__name__, "text": str(error)}
-            return JSONResponse({"error": problem}, code, headers=HEADERS)
+            return JSONResponse({"error": storable(problem)}, code, headers=HEADERS)
 
     return handle
 
@@ -257,7 +258,7 @@ async def _events(conversations: Conversations, thread: str, _: Request) -> Resp
 async def _event_lines(first: Numbered, events: AsyncIterator[Numbered]) -> AsyncIterator[str]:
     number, event = first
     while True:
-        yield json.dumps({"n": number, **event}, ensure_ascii=False, default=str) + "\n"
+        yield json.dumps(storable({"n": number, **event}), ensure_ascii=False, default=str) + "\n"
         coming = asyncio.ensure_future(anext(events))
         try:
             while not (await asyncio.wait({coming}, timeout=HEARTBEAT))[0]:

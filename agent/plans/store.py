@@ -2,14 +2,14 @@
 
 import re
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal, get_args
 
 from donewhen.agent.storage import Storage, open_storage
 from donewhen.agent.storage.store import ThreadStore
 from donewhen.state.channels import Json
-from donewhen.state.errors import PlanError
+from donewhen.state.errors import PlanError, StorageError
 from donewhen.state.values import clean_text, similar
 
 StepState = Literal["not_started", "in_progress", "completed", "blocked"]
@@ -43,10 +43,14 @@ class KeptPlan:
     active: bool = False
     given: int = field(default=0, repr=False)
     """The number of ids that were generated so far."""
+    problem: str = ""
+    """Why what is stored cannot be read; such a plan has only its id."""
 
     @property
     def text(self) -> str:
         """Return the plan with its marks and progress, for people and models."""
+        if self.problem:
+            return f"{self.id}: damaged: {self.problem}"
         by_status = {state: sum(step.status == state for step in self.steps) for state in STATES}
         share = 100 * by_status["completed"] / len(self.steps)
         counts = ", ".join(f"{number} {state.replace('_', ' ')}" for state, number in by_status.items())
@@ -118,7 +122,8 @@ class PlanStore:
     async def delete(self, id: str) -> None:
         """Delete a plan; if it was the active one, no plan is active then."""
         async with self._lock() as store:
-            await _read(store, id)
+            with suppress(StorageError):  # what is damaged can be deleted
+                await _read(store, id)
             await store.adelete(SPACE, id)
             if await _read_active(store) == id:
                 await store.adelete(ACTIVE, "active")
@@ -126,8 +131,14 @@ class PlanStore:
     async def list(self) -> list[KeptPlan]:
         """Return all plans, by id."""
         async with self._storage.reader() as (_, store):
-            items, active = await store.asearch(SPACE, limit=10_000), await _read_active(store)
-            return [_plan_of(item.value, active) for item in sorted(items, key=lambda item: item.key)]
+            (items, damaged), active = await store.read_each(SPACE), await _read_active(store)
+        plans = [KeptPlan(id, "", (), problem=problem) for id, problem in damaged.items()]
+        for item in items:
+            try:
+                plans.append(_plan_of(item.key, item.value, active))
+            except StorageError as error:
+                plans.append(KeptPlan(item.key, "", (), problem=str(error)))
+        return sorted(plans, key=lambda plan: plan.id)
 
     @asynccontextmanager
     async def _lock(self) -> AsyncIterator[ThreadStore]:
@@ -192,18 +203,24 @@ async def _read(store: ThreadStore, id: str | None) -> KeptPlan:
         raise PlanError(["no plan is active: name one, or make one active"])
     item = await store.aget(SPACE, id or str(active))
     if item is None:
-        names = [each.key for each in await store.asearch(SPACE, limit=1000)]
+        names = [each.key for each in (await store.read_each(SPACE))[0]]
         near = similar(str(id), names) or names[:10]
         known = f"there are: {', '.join(near)}" if near else "there are none"
         raise PlanError([f"there is no plan {id!r}; {known}"])
-    return _plan_of(item.value, active)
+    return _plan_of(item.key, item.value, active)
 
 
 async def _save(store: ThreadStore, plan: KeptPlan) -> KeptPlan:
-    await store.aput(SPACE, plan.id, plan.to_dict(), index=False)
+    await store.aput(
+        SPACE, plan.id, {key: kept for key, kept in plan.to_dict().items() if key != "problem"}, index=False
+    )
     return replace(plan, active=await _read_active(store) == plan.id)
 
 
-def _plan_of(value: Mapping[str, Any], active: str | None) -> KeptPlan:
-    steps = tuple(KeptStep(**step) for step in value["steps"])
-    return KeptPlan(value["id"], value["title"], steps, value["id"] == active, int(value.get("given") or 0))
+def _plan_of(id: str, value: Mapping[str, Any], active: str | None) -> KeptPlan:
+    """Return a stored plan. Raises StorageError if it is damaged."""
+    try:
+        steps = tuple(KeptStep(**step) for step in value["steps"])
+        return KeptPlan(id, value["title"], steps, id == active, int(value.get("given") or 0))
+    except (KeyError, TypeError, ValueError) as error:
+        raise StorageError(f"the stored plan {id!r} is damaged ({type(error).__name__}: {error})") from error

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from string import Template
 from typing import Any
@@ -11,7 +12,7 @@ from donewhen.agent.run import Run
 from donewhen.agent.storage import Storage
 from donewhen.agent.storage.store import ThreadStore
 from donewhen.state.channels import Json
-from donewhen.state.errors import PlanError
+from donewhen.state.errors import PlanError, StorageError
 from donewhen.state.values import similar
 
 SPACE = ("donewhen_templates",)
@@ -38,6 +39,8 @@ class PlanTemplate:
     """Key → its value in the saved run, which is the default."""
     thread_id: str
     """The thread of the saved run."""
+    problem: str = ""
+    """Why what is stored cannot be read; such a template has only its name."""
 
     def to_dict(self) -> Json:
         """Return the template in plain JSON."""
@@ -84,7 +87,8 @@ class Templates:
                 raise PlanError([f"parameter {key}: {value!r} stands nowhere in the goal or the plan"])
         template = PlanTemplate(name, filled["goal"], filled["plan"], values, run.thread_id)
         async with self._storage.writer() as (_, store):
-            await store.aput(SPACE, name, template.to_dict(), index=False)
+            kept = {key: value for key, value in template.to_dict().items() if key != "problem"}
+            await store.aput(SPACE, name, kept, index=False)
         return template
 
     async def get(self, name: str) -> PlanTemplate:
@@ -95,14 +99,21 @@ class Templates:
     async def delete(self, name: str) -> None:
         """Forget a template."""
         async with self._storage.writer() as (_, store):
-            await _read(store, name)
+            with suppress(StorageError):  # what is damaged can be deleted
+                await _read(store, name)
             await store.adelete(SPACE, name)
 
     async def list(self) -> list[PlanTemplate]:
         """Return all templates, by name."""
         async with self._storage.reader() as (_, store):
-            items = await store.asearch(SPACE, limit=10_000)
-        return sorted((PlanTemplate(**item.value) for item in items), key=lambda template: template.name)
+            items, damaged = await store.read_each(SPACE)
+        templates = [PlanTemplate(name, "", {}, {}, "", problem) for name, problem in damaged.items()]
+        for item in items:
+            try:
+                templates.append(_template_of(item.key, item.value))
+            except StorageError as error:
+                templates.append(PlanTemplate(item.key, "", {}, {}, "", str(error)))
+        return sorted(templates, key=lambda template: template.name)
 
 
 def _to_texts(given: Mapping[str, Any]) -> dict[str, str]:
@@ -113,11 +124,19 @@ def _to_texts(given: Mapping[str, Any]) -> dict[str, str]:
 async def _read(store: ThreadStore, name: str) -> PlanTemplate:
     item = await store.aget(SPACE, name)
     if item is None:
-        names = [each.key for each in await store.asearch(SPACE, limit=1000)]
+        names = [each.key for each in (await store.read_each(SPACE))[0]]
         near = similar(name, names) or names[:10]
         known = f"there are: {', '.join(near)}" if near else "there are none"
         raise PlanError([f"there is no template {name!r}; {known}"])
-    return PlanTemplate(**item.value)
+    return _template_of(item.key, item.value)
+
+
+def _template_of(name: str, value: Mapping[str, Any]) -> PlanTemplate:
+    """Return a stored template. Raises StorageError if it is damaged."""
+    try:
+        return PlanTemplate(**{**value, "name": name})
+    except TypeError as error:
+        raise StorageError(f"the stored template {name!r} is damaged ({error})") from error
 
 
 def _to_template(text: str, parameters: list[tuple[str, str]]) -> str:

@@ -19,22 +19,31 @@ from donewhen.agent.storage.sealed_saver import SealedSaver
 from donewhen.agent.storage.store import DELETE_AT_ONCE, ThreadStore
 from donewhen.agent.storage.table import RowStore
 from donewhen.state.errors import ConfigError, DoneWhenError, StorageError, ThreadBusy
+from donewhen.state.values import storable
 
-LONGEST_THREAD_ID = 255
-"""The most characters of a thread id, because database indexes limit keys."""
+LONGEST_NAME = 255
+"""The most characters of a thread id or an owner, because database indexes limit keys."""
+
+
+def check_name(what: str, name: object) -> str:
+    """Return the name, of an owner or a request, if it can be stored; it may be empty. Raises ConfigError.
+
+    Nothing in it is replaced, or two names could become one.
+    """
+    if not isinstance(name, str):
+        raise ConfigError(f"{what} is a text, not {type(name).__name__}")
+    if len(name) > LONGEST_NAME:
+        raise ConfigError(f"{what} {name[:40]!r}… has {len(name)} characters; {LONGEST_NAME} are allowed")
+    if storable(name) != name:
+        raise ConfigError(f"{what} {name!r} holds a character that no database can store")
+    return name
 
 
 def check_thread_id(thread_id: object) -> str:
     """Return `thread_id` if it can be stored. Raises ConfigError if it is empty, too long, or not text."""
     if not isinstance(thread_id, str) or not thread_id:
-        raise ConfigError(f"thread id {thread_id!r} must be a non-empty text")
-    if len(thread_id) > LONGEST_THREAD_ID:
-        raise ConfigError(
-            f"thread id {thread_id[:40]!r}… has {len(thread_id)} characters; {LONGEST_THREAD_ID} are allowed"
-        )
-    if "\0" in thread_id or any("\ud800" <= character <= "\udfff" for character in thread_id):
-        raise ConfigError(f"thread id {thread_id!r} holds a character that no database can store")
-    return thread_id
+        raise ConfigError(f"thread id {repr(thread_id)[:80]} must be a non-empty text")
+    return check_name("thread id", thread_id)
 
 
 SaverAndRows = tuple[BaseCheckpointSaver[Any], RowStore]

@@ -1,7 +1,6 @@
 """A store that takes any text as a label and as a value, and seals values if there is a key."""
 
 import asyncio
-import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -27,8 +26,7 @@ from langgraph.store.memory import InMemoryStore
 from donewhen.agent.storage.cipher import Cipher
 from donewhen.agent.storage.table import RowStore, ThreadTable
 from donewhen.state.errors import StorageError
-from donewhen.state.pattern import pattern
-from donewhen.state.values import store_label
+from donewhen.state.values import storable, store_label
 
 DELETE_AT_ONCE = 100
 """Threads deleted per transaction, so that others can write in between."""
@@ -51,7 +49,6 @@ Found = TypeVar("Found", bound=Item)
 
 _SEALED = "sealed"
 _ALL = 1_000_000_000
-_UNSTORABLE = pattern("[\0\ud800-\udfff]")
 
 
 class ThreadStore(BaseStore):
@@ -120,13 +117,36 @@ class ThreadStore(BaseStore):
     ) -> list[Namespace]:
         return await super().alist_namespaces(prefix=_pattern(prefix), suffix=_pattern(suffix), **options)
 
+    async def read_each(self, namespace: Namespace) -> tuple[list[SearchItem | Item], dict[str, str]]:
+        """Return the entries of a namespace, and by key why others cannot be read.
+
+        For lists: one damaged entry hides no other. What runs decide by is read strictly.
+        """
+        try:
+            return [*await self.asearch(namespace, limit=_ALL)], {}
+        except StorageError:
+            stored = ".".join(escape_namespace(namespace))
+            keys = await self._inner.read_rows(
+                "SELECT prefix, key FROM store WHERE prefix = ? OR substr(prefix, 1, ?) = ?",
+                [stored, len(stored) + 1, f"{stored}."],
+            )
+        found, damaged = list[SearchItem | Item](), dict[str, str]()
+        for prefix, key in keys:
+            try:
+                item = await self.aget(Escaped(prefix.split(".")), key)
+            except StorageError as error:
+                damaged[key] = str(error)
+            else:
+                found += [item] if item else []
+        return found, damaged
+
     def _outgoing(self, op: Op) -> Op:
         if isinstance(op, GetOp | PutOp):
-            op = op._replace(namespace=escape_namespace(op.namespace))
+            op = op._replace(namespace=escape_namespace(op.namespace), key=storable(op.key))
         elif isinstance(op, SearchOp):
             op = op._replace(namespace_prefix=escape_namespace(op.namespace_prefix))
         if isinstance(op, PutOp) and op.value is not None:
-            value = _make_storable(op.value)
+            value = storable(op.value)
             if self._cipher is not None:
                 value = {_SEALED: self._cipher.seal_text(value, "item", op.namespace, op.key)}
             return op._replace(value=value)
@@ -203,16 +223,6 @@ async def stop_batching(store: AsyncBatchedBaseStore) -> None:
     if task := store._task:
         task.cancel()
         await asyncio.wait([task])
-
-
-def _make_storable(value: Any) -> Any:
-    if isinstance(value, str):
-        return _UNSTORABLE.sub("\ufffd", value)
-    if isinstance(value, Mapping):
-        return {_make_storable(name): _make_storable(item) for name, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_make_storable(item) for item in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _filter_items(items: Sequence[SearchItem], op: SearchOp) -> list[SearchItem]:

@@ -17,6 +17,7 @@ from langgraph.store.base import BaseStore
 from donewhen.agent.storage.cipher import Cipher
 from donewhen.state.channels import Json
 from donewhen.state.errors import StorageError
+from donewhen.state.values import storable
 
 COLUMNS = ("status", "owner", "queue", "due", "updated", "asked")
 _SELECT = f"SELECT thread_id, {', '.join(COLUMNS)}, info FROM donewhen_threads"
@@ -34,16 +35,21 @@ TABLE = (
     "CREATE INDEX IF NOT EXISTS donewhen_threads_asked ON donewhen_threads (status, asked, thread_id)",
     "CREATE INDEX IF NOT EXISTS donewhen_threads_asked_of ON donewhen_threads (owner, status, asked, thread_id)",
     "CREATE INDEX IF NOT EXISTS donewhen_threads_undone ON donewhen_threads (status, due)",
+    "CREATE TABLE IF NOT EXISTS donewhen_due (id TEXT PRIMARY KEY, queue TEXT NOT NULL, due TEXT NOT NULL)",
+    "CREATE INDEX IF NOT EXISTS donewhen_due_next ON donewhen_due (queue, due)",
 )
 MIGRATIONS = {2: ("ALTER TABLE donewhen_threads ADD COLUMN asked TEXT NOT NULL DEFAULT ''",)}
 """By version of the tables, the statements that make the next one. `find_unsettled` finds what waits in version 2."""
 STORAGE_VERSION = 1
 """Increased whenever older versions of this project cannot read what is written."""
-TABLES = 4
+TABLES = 5
 """Raised whenever tables change; databases of `OLDEST_TABLES` and later are migrated when they are opened.
 
-2: the first that was released. 3: since when a thread asks. 4: leases; on PostgreSQL texts are compared by bytes."""
+2: the first that was released. 3: since when a thread asks. 4: leases; on PostgreSQL texts are compared by bytes.
+5: when schedules are due; a worker that starts adds those that were confirmed before."""
 OLDEST_TABLES = 2
+DAMAGED = "damaged"
+"""The status, in lists, of a thread whose row cannot be read; its `problem` says why."""
 NEVER = "never"
 """The due time of rows that are never due; it sorts after every moment."""
 _UNDONE = " UNION ALL ".join(
@@ -103,6 +109,7 @@ class ThreadTable:
 
     async def put(self, thread_id: str, info: Json) -> None:
         """Write the row of a thread; the columns are taken from `info`."""
+        info = storable(info)
         change = ", ".join(f"{name} = excluded.{name}" for name in (*COLUMNS, "info"))
         await self.store.put_row(
             f"INSERT INTO donewhen_threads (thread_id, {', '.join(COLUMNS)}, info) VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
@@ -120,7 +127,10 @@ class ThreadTable:
         before: str | None = None,
         prefix: str = "",
     ) -> list[tuple[str, Json]]:
-        """Return the matching threads, the last changed first; `before`: not changed since that moment."""
+        """Return the matching threads, the last changed first; `before`: not changed since that moment.
+
+        A row that cannot be read has the status DAMAGED.
+        """
         wanted: list[tuple[str, list[Any]]] = [("owner = ?", [owner])] if owner is not None else []
         wanted += [("updated <= ?", [before])] if before is not None else []
         wanted += [(f"status IN ({', '.join('?' * len(status))})", [*status])] if status else []
@@ -130,7 +140,7 @@ class ThreadTable:
         rows = await self.store.read_rows(
             f"{_SELECT}{where} ORDER BY updated DESC, thread_id DESC LIMIT ?", [*values, limit]
         )
-        return [self._read(row) for row in rows]
+        return [self._read_listed(row) for row in rows]
 
     async def find_running(self, queue: str, now: str, limit: int) -> list[str]:
         """Return threads of a queue that its workers carry out, or left by dying, the longest due first."""
@@ -144,7 +154,10 @@ class ThreadTable:
     async def find_waiting(
         self, limit: int, *, owner: str | None = None, after: tuple[str, str] | None = None
     ) -> list[tuple[str, Json]]:
-        """Return waiting threads, in the order of their oldest questions; `after` is `(asked, thread)`."""
+        """Return waiting threads, in the order of their oldest questions; `after` is `(asked, thread)`.
+
+        A row that cannot be read has the status DAMAGED.
+        """
         where, values = ["status = 'waiting'"], list[Any]()
         if owner is not None:
             where, values = [*where, "owner = ?"], [owner]
@@ -153,7 +166,7 @@ class ThreadTable:
         rows = await self.store.read_rows(
             f"{_SELECT} WHERE {' AND '.join(where)} ORDER BY asked, thread_id LIMIT ?", [*values, limit]
         )
-        return [self._read(row) for row in rows]
+        return [self._read_listed(row) for row in rows]
 
     async def find_unsettled(self, limit: int) -> list[str]:
         """Return threads whose rows may be wrong: a worker is on them or died, or the row is outdated.
@@ -173,6 +186,30 @@ class ThreadTable:
         rest = await self.store.read_rows(_OLDEST.format("queued"), [queue, now, limit])
         line: list[Any] = [*sorted(row for row in firsts if row[0] is not None), *rest]
         return list({row[1]: row for row in line}.values())[:limit]
+
+    async def put_schedule(self, id: str, queue: str, due: str, *, only_new: bool = False) -> None:
+        """Write when a schedule is to be examined next; with `only_new`, unless that is known."""
+        known = "NOTHING" if only_new else "UPDATE SET queue = excluded.queue, due = excluded.due"
+        await self.store.put_row(
+            f"INSERT INTO donewhen_due (id, queue, due) VALUES (?, ?, ?) ON CONFLICT (id) DO {known}",
+            [id, queue, due],
+            queued=False,
+        )
+
+    async def delete_schedule(self, id: str) -> None:
+        """Examine a schedule no more."""
+        await self.store.put_row("DELETE FROM donewhen_due WHERE id = ?", [id], queued=False)
+
+    async def find_schedules(self, queue: str, now: str, limit: int) -> list[str]:
+        """Return the schedules of a queue that are due, the longest due first."""
+        rows = await self.store.read_rows(
+            "SELECT id FROM donewhen_due WHERE queue = ? AND due <= ? ORDER BY due LIMIT ?", [queue, now, limit]
+        )
+        return [row[0] for row in rows]
+
+    async def known_schedules(self) -> set[str]:
+        """Return all schedules of which is known when they are due."""
+        return {row[0] for row in await self.store.read_rows("SELECT id FROM donewhen_due", [])}
 
     async def counts(self) -> dict[tuple[str, str], int]:
         """Return the number of threads by (queue, status)."""
@@ -200,12 +237,20 @@ class ThreadTable:
         try:
             if self._cipher is not None:
                 text = self._cipher.unseal_text(text, "thread", thread_id)
-            info = dict(json.loads(text))
-        except (TypeError, ValueError) as error:
+            info = dict(json.loads(text, parse_constant=lambda _: None))
+        except (StorageError, TypeError, ValueError, RecursionError) as error:
             raise StorageError(f"what is stored about the thread {thread_id!r} is damaged ({error})") from error
         if columns != _columns(info):
             raise StorageError(f"what is stored about the thread {thread_id!r} was changed since it was written")
-        return thread_id, info
+        return thread_id, storable(info) if "\\ud" in text else info  # an older version stored halves of characters
+
+    def _read_listed(self, row: tuple[Any, ...]) -> tuple[str, Json]:
+        """Return a row of a list: one that cannot be read hides no other, and is shown as that."""
+        try:
+            return self._read(row)
+        except StorageError as error:
+            thread_id, *columns, _ = row
+            return thread_id, {**dict(zip(COLUMNS, columns, strict=True)), "status": DAMAGED, "problem": str(error)}
 
 
 def _columns(info: Json) -> list[str]:

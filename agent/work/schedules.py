@@ -4,22 +4,25 @@ A run's thread is named after its schedule and time, so no time runs twice, with
 """
 
 import hashlib
+import logging
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from itertools import islice, takewhile
+from itertools import count, islice, takewhile
 from typing import Any, Literal
 
+from cronsim import CronSimError
 from langchain_core.messages import HumanMessage
 
 from donewhen.agent.request import Request
 from donewhen.agent.run import Run
 from donewhen.agent.storage import Storage
 from donewhen.agent.storage.store import ThreadStore
-from donewhen.agent.work.thread_rows import OPEN, QUEUE, enqueue
+from donewhen.agent.storage.table import NEVER
+from donewhen.agent.work.thread_rows import OPEN, QUEUE, enqueue, time_text
 from donewhen.state.channels import Json
-from donewhen.state.errors import ScheduleError, ThreadBusy
+from donewhen.state.errors import DoneWhenError, ScheduleError, StorageError, ThreadBusy
 from donewhen.state.plan.plan import revision_of
 from donewhen.state.plan.schedule import occurrences
 from donewhen.state.plan.text import moments_text, schedule_text
@@ -32,7 +35,14 @@ MOST_MOMENTS = 10_000
 """The most times examined at once; the next poll continues from there."""
 KEPT = 10
 """The most skipped times that are stored."""
+_log = logging.getLogger("donewhen.work")
 PATIENCE = 10.0
+MOST_DUE = 100
+"""The most due schedules that are examined at once; the next poll continues from there."""
+BUSY, BROKEN = timedelta(seconds=2), timedelta(hours=1)
+"""How long after a look a schedule is looked at again whose run before has not ended, and one that cannot be read."""
+UNREADABLE = (DoneWhenError, CronSimError, LookupError, TypeError, ValueError, AttributeError, ArithmeticError)
+"""What reading a damaged schedule, or one with a time zone that this machine does not know, may raise."""
 
 
 @dataclass(frozen=True)
@@ -60,6 +70,8 @@ class ScheduleInfo:
     """The last run: `at`, `thread_id`."""
     skipped: list[Json] = field(default_factory=list)
     """The last times without a run: `at`, `why`."""
+    problem: str = ""
+    """Why it does not run: what is damaged, or unknown on this machine; "" if all is well."""
 
     def to_dict(self) -> Json:
         """Return all fields by name, in plain JSON."""
@@ -73,7 +85,10 @@ async def keep_schedule(store: ThreadStore, run: Run) -> None:
         return
     confirmed = str(receipt["approvals"][-1]["at"])
     id = hashlib.sha256(f"{run.thread_id} {confirmed}".encode("utf-8", "surrogatepass")).hexdigest()[:8]
-    if await store.aget(SPACE, id) is not None:
+    if (before := await store.aget(SPACE, id)) is not None:
+        await store.threads.put_schedule(
+            id, str(before.value.get("queue") or QUEUE), _due_text(before.value), only_new=True
+        )
         return
     row, once = await store.threads.get(run.thread_id) or {}, {**plan, "schedule": None}
     kept: Json = {
@@ -93,7 +108,7 @@ async def keep_schedule(store: ThreadStore, run: Run) -> None:
         "last": None,
         "skipped": [],
     }
-    await store.aput(SPACE, id, kept, index=False)
+    await _write(store, kept)
 
 
 def due_moment(row: Mapping[str, Any], now: datetime, *, busy: bool) -> tuple[datetime | None, Json]:
@@ -127,11 +142,16 @@ class Schedules:
 
     def __init__(self, storage: Storage) -> None:
         self._storage = storage
+        self._is_complete = False
+        """True once all schedules of earlier versions are among those that are looked at."""
 
     async def show(self, id: str) -> ScheduleInfo:
         """Return one schedule, by its id."""
         async with self._storage.reader() as (_, store):
-            return _info(await _read_row(store, id))
+            try:
+                return _info(id, await _read_row(store, id))
+            except StorageError as error:
+                return _info(id, {}, str(error))
 
     async def pause(self, id: str) -> ScheduleInfo:
         """Pause a schedule until it is resumed; a working run continues."""
@@ -144,7 +164,9 @@ class Schedules:
     async def delete(self, id: str) -> None:
         """Delete a schedule; the threads of its runs are kept."""
         async with self._lock(id) as store:
-            await _read_row(store, id)
+            with suppress(StorageError):  # what is damaged can be deleted
+                await _read_row(store, id)
+            await store.threads.delete_schedule(id)
             await store.adelete(SPACE, id)
 
     async def run(self, id: str) -> str:
@@ -155,74 +177,104 @@ class Schedules:
                 raise ScheduleError(
                     f"schedule {id} is at work or waits in thread {row['last']['thread_id']}: end that run first"
                 )
-            return await self._submit_run(store, row, datetime.now(UTC), {})
+            return await self._submit_run(store, row, _request_of(row, moment := datetime.now(UTC)), moment)
 
     async def start_due(
         self, queue: str, now: datetime | None = None, *, store: ThreadStore | None = None
     ) -> list[str]:
         """Queue the due runs of a queue; return their threads. Any number of workers may call it at once.
 
-        `store` is an open reader, if there is one.
+        Only schedules that are due are read. `store` is an open reader, if there is one.
         """
         if store is None:
             async with self._storage.reader() as (_, store):
                 return await self.start_due(queue, now, store=store)
-        now, started = now or datetime.now(UTC), []
-        rows = [row for row in await _read_rows(store) if row["queue"] == queue and not row["paused"]]
-        for row in rows:
-            if due_moment(row, now, busy=False) == (None, {}):
-                continue
-            try:
-                async with self._lock(row["id"], patience=0.0) as store:
-                    row = await _read_row(store, row["id"])
-                    moment, change = due_moment(row, now, busy=await _is_busy(store, row))
-                    if row["paused"]:
-                        continue
-                    if moment is not None:
-                        started.append(await self._submit_run(store, row, moment, change))
-                    elif change:
-                        await _write(store, {**row, **change})
-            except (ThreadBusy, ScheduleError):
-                continue  # another worker has it, or it was deleted
+        if not self._is_complete:
+            await self._add_missing(store)
+            self._is_complete = True
+        now, started = now or datetime.now(UTC), list[str]()
+        for id in await store.threads.find_schedules(queue, time_text(now), MOST_DUE):
+            with suppress(ThreadBusy):  # another worker has it
+                async with self._lock(id, patience=0.0) as own:
+                    if thread_id := await self._start_one(own, id, queue, now):
+                        started.append(thread_id)
         return started
 
-    async def _submit_run(self, store: ThreadStore, row: Json, moment: datetime, change: Json) -> str:
-        """Submit the run of a time, then record it; after an interruption, the same id is submitted again."""
-        at = _iso(moment)
-        thread_id = f"{row['id']}-{moment.astimezone(UTC):%Y%m%dT%H%M%SZ}"
-        when = moments_text([moment.isoformat(timespec="minutes")])
-        goal = f"{row['goal']}\n\n(This is the run of {when}. That it is repeated is taken care of.)"
-        plan = {"plan": row["plan"], "approved": row["plan"]["revision"]}
-        metadata = {**row["metadata"], "schedule": row["id"]}
-        settings = stored_settings(row["settings"])
-        request = Request([HumanMessage(goal, id=thread_id)], settings, metadata, row["owner"], plan)
-        async with self._storage.session(thread_id) as (_, own):
-            if await own.threads.get(thread_id) is None:
-                await enqueue(own, thread_id, row["queue"], request)
-        await _write(store, {**row, **change, "last": {"at": at, "thread_id": thread_id}})
+    async def _add_missing(self, store: ThreadStore) -> None:
+        """Let schedules that an older version kept be looked at."""
+        known, (items, _) = await store.threads.known_schedules(), await store.read_each(SPACE)
+        missing = [item for item in items if item.key not in known]
+        if missing:
+            async with self._storage.writer() as (_, own):
+                for item in missing:
+                    queue = str(item.value.get("queue") or QUEUE)
+                    await own.threads.put_schedule(item.key, queue, _due_text(item.value), only_new=True)
+
+    async def _start_one(self, store: ThreadStore, id: str, queue: str, now: datetime) -> str | None:
+        """Queue the run of a locked schedule, if one is due; return its thread.
+
+        A schedule that cannot be read is set aside with its problem, and examined again after an hour.
+        """
+        row: Json = {}
+        try:
+            if (item := await store.aget(SPACE, id)) is None:
+                await store.threads.delete_schedule(id)
+                return None
+            row = {**item.value, "problem": ""}
+            is_due = not row["paused"] and row["queue"] == queue
+            moment, change = due_moment(row, now, busy=await _is_busy(store, row)) if is_due else (None, {})
+            request = _request_of(row, moment) if moment else None
+        except UNREADABLE as error:
+            problem = _problem_text(error)
+            if row.get("problem", problem) != problem:
+                await store.aput(SPACE, id, {**row, "problem": problem}, index=False)
+            await store.threads.put_schedule(id, queue, time_text(now + BROKEN))
+            _log.warning("schedule %s is set aside: %s", id, problem)
+            return None
+        if moment and request:
+            return await self._submit_run(store, {**row, **change}, request, moment, now)
+        await _write(store, {**row, **change}, now)
+        return None
+
+    async def _submit_run(
+        self, store: ThreadStore, row: Json, request: Request, moment: datetime, now: datetime | None = None
+    ) -> str:
+        """Submit the run of a time, then record it; after an interruption, the same id is submitted again.
+
+        A user may have taken the id for a thread of theirs; then another one is used.
+        """
+        place = f"{row['id']} {_iso(moment)}"
+        for number in count(1):
+            thread_id = f"{row['id']}-{moment.astimezone(UTC):%Y%m%dT%H%M%SZ}{f'-{number}' if number > 1 else ''}"
+            if (taken := await store.threads.get(thread_id)) is None:
+                async with self._storage.session(thread_id) as (_, own):
+                    if (taken := await own.threads.get(thread_id)) is None:
+                        await enqueue(own, thread_id, row["queue"], request, schedule=place)
+                        break
+            if taken.get("schedule") == place:
+                break
+        await _write(store, {**row, "last": {"at": _iso(moment), "thread_id": thread_id}}, now)
         return thread_id
 
     async def _change(self, id: str, **change: Any) -> ScheduleInfo:
         async with self._lock(id) as store:
             row = {**await _read_row(store, id), **change}
             await _write(store, row)
-            return _info(row)
+            return _info(id, row)
 
     async def list(self, *, owner: str | None = None) -> list[ScheduleInfo]:
         """Return all schedules, or those of one owner, in the order of their confirmation."""
         async with self._storage.reader() as (_, store):
-            rows = await _read_rows(store)
-        return [_info(row) for row in rows if owner is None or row["owner"] == owner]
+            items, damaged = await store.read_each(SPACE)
+        found = [_info(item.key, item.value) for item in items]
+        found += [_info(id, {}, problem) for id, problem in damaged.items()]
+        ordered = sorted(found, key=lambda each: (each.confirmed, each.id))
+        return [each for each in ordered if owner is None or each.owner == owner]
 
     @asynccontextmanager
     async def _lock(self, id: str, patience: float = PATIENCE) -> AsyncIterator[ThreadStore]:
         async with self._storage.lock(f"schedule {id}", patience=patience) as store:
             yield store
-
-
-async def _read_rows(store: ThreadStore) -> list[Json]:
-    items = await store.asearch(SPACE, limit=10_000)
-    return sorted((dict(item.value) for item in items), key=lambda row: (row["confirmed"], row["id"]))
 
 
 async def _read_row(store: ThreadStore, id: str) -> Json:
@@ -232,23 +284,66 @@ async def _read_row(store: ThreadStore, id: str) -> Json:
     return dict(item.value)
 
 
-async def _write(store: ThreadStore, row: Json) -> None:
+async def _write(store: ThreadStore, row: Json, now: datetime | None = None) -> None:
+    """Store a schedule, and then when it is examined next: after `now`, even if it waits for its last run."""
     await store.aput(SPACE, row["id"], row, index=False)
+    soon = time_text((now or datetime.now(UTC)) + BUSY)
+    await store.threads.put_schedule(row["id"], row["queue"], max(_due_text(row), soon))
+
+
+def _due_text(row: Mapping[str, Any]) -> str:
+    """Return when a schedule is to be examined next; "", which is at once, if it cannot be read."""
+    try:
+        if row["paused"]:
+            return NEVER
+        seen, start = datetime.fromisoformat(row["seen"]), datetime.fromisoformat(row["confirmed"])
+        following = next(occurrences(row["schedule"], seen, start), None)
+    except UNREADABLE:
+        return ""
+    return time_text(following) if following else NEVER
+
+
+def _request_of(row: Json, moment: datetime) -> Request:
+    """Return the request of a schedule's run."""
+    when = moments_text([moment.isoformat(timespec="minutes")])
+    goal = f"{row['goal']}\n\n(This is the run of {when}. That it is repeated is taken care of.)"
+    plan = {"plan": row["plan"], "approved": row["plan"]["revision"]}
+    metadata = {**row["metadata"], "schedule": row["id"]}
+    id = f"{row['id']}-{moment.astimezone(UTC):%Y%m%dT%H%M%SZ}"
+    return Request([HumanMessage(goal, id=id)], stored_settings(row["settings"]), metadata, row["owner"], plan)
 
 
 async def _is_busy(store: ThreadStore, row: Json) -> bool:
-    last = await store.threads.get(row["last"]["thread_id"]) if row["last"] else None
+    last: Json | None = None
+    with suppress(StorageError):  # its row is damaged: it is shown among the threads, and ends nothing here
+        last = await store.threads.get(row["last"]["thread_id"]) if row["last"] else None
     return bool(last) and (last or {}).get("status") in OPEN
 
 
-def _info(row: Mapping[str, Any]) -> ScheduleInfo:
-    start, now = datetime.fromisoformat(row["confirmed"]), datetime.now(UTC)
-    following = occurrences(row["schedule"], now, start)
-    runs = [] if row["paused"] else [moment.isoformat(timespec="minutes") for moment in islice(following, 3)]
-    same = ("id", "title", "goal", "schedule", "thread_id", "confirmed", "plan", "owner", "queue", "last", "skipped")
+def _problem_text(error: Exception) -> str:
+    return str(error) if isinstance(error, DoneWhenError) else f"it cannot be read ({type(error).__name__}: {error})"
+
+
+def _info(id: str, row: Mapping[str, Any], problem: str = "") -> ScheduleInfo:
+    """Return a schedule in its public form; what is damaged is left out, with the `problem`."""
+    when, runs = "", list[str]()
+    try:
+        if not problem:
+            when, start = schedule_text(row["schedule"]), datetime.fromisoformat(row["confirmed"])
+            following = occurrences(row["schedule"], datetime.now(UTC), start)
+            runs = [] if row["paused"] else [moment.isoformat(timespec="minutes") for moment in islice(following, 3)]
+    except UNREADABLE as error:
+        problem = _problem_text(error)
+    texts = {key: str(row.get(key) or "") for key in ("title", "goal", "thread_id", "confirmed", "owner", "queue")}
     return ScheduleInfo(
-        when=schedule_text(row["schedule"]),
-        status="paused" if row["paused"] else "active",
+        id=id,
+        when=when,
+        schedule=dict(row.get("schedule") or {}),
+        plan=dict(row.get("plan") or {}),
+        last=row.get("last"),
+        skipped=list(row.get("skipped") or ()),
+        status="paused" if row.get("paused") else "active",
         next_runs=runs,
-        **{key: row[key] for key in same},
+        problem=problem or str(row.get("problem") or ""),
+        **texts,
     )

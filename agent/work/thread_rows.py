@@ -16,8 +16,9 @@ from weakref import WeakKeyDictionary
 from donewhen.agent.request import Request
 from donewhen.agent.run import Run
 from donewhen.agent.storage import Storage
+from donewhen.agent.storage.storage import check_name
 from donewhen.agent.storage.store import ThreadStore
-from donewhen.agent.storage.table import NEVER
+from donewhen.agent.storage.table import DAMAGED, NEVER
 from donewhen.graph.people.answers import BY_POLICY
 from donewhen.state.channels import VERSION, Json
 from donewhen.state.errors import ConfigError
@@ -52,7 +53,7 @@ class ThreadInfo:
     thread_id: str
     goal: str
     status: str
-    """The status of its run, or `queued` for a worker."""
+    """The status of its run, `queued` for a worker, or `damaged` if what is stored about it cannot be read."""
     updated: str
     """ISO 8601, UTC."""
     metadata: Json = field(default_factory=dict)
@@ -65,7 +66,7 @@ class ThreadInfo:
     queue: str = ""
     """The queue whose workers continue the run; "" if only `resume` does."""
     problem: str = ""
-    """Why workers gave up on it; "" once it continues."""
+    """Why workers gave up on it, "" once it continues; or what is damaged."""
 
     def to_dict(self) -> Json:
         """Return all fields by name, in plain JSON."""
@@ -73,8 +74,11 @@ class ThreadInfo:
 
 
 def time_text(moment: datetime) -> str:
-    """Return a time as rows have it: texts sort as times do. A time without a zone is local."""
-    return moment.astimezone(UTC).isoformat(timespec="milliseconds")
+    """Return a time as rows have it: texts sort as times do. A time without a zone is local. Raises ConfigError."""
+    try:
+        return moment.astimezone(UTC).isoformat(timespec="milliseconds")
+    except (AttributeError, OverflowError, ValueError):
+        raise ConfigError(f"{str(moment)[:60]!r} is no time that can be stored: give a datetime") from None
 
 
 def now_text(seconds: float = 0.0) -> str:
@@ -190,15 +194,18 @@ def queue_of(row: Json, own: str) -> str:
 
 
 async def enqueue(
-    store: ThreadStore, thread_id: str, queue: str, work: Request | Json, at: datetime | None = None
+    store: ThreadStore, thread_id: str, queue: str, work: Request | Json, at: datetime | None = None, **more: Any
 ) -> None:
-    """Store work for the workers of a queue, from `at` on: a request, or answers by id. The caller holds the thread."""
+    """Store work for the workers of a queue, from `at` on: a request, or answers by id. The caller holds the thread.
+
+    `more` are other fields of the thread's row.
+    """
     due = time_text(at) if at else now_text()
     change: Json = {"request": {"answers": work}}
     if isinstance(work, Request):
         known = {"settings": work.settings, "metadata": work.metadata, "owner": work.owner or None}
         change = {"goal": work.goal, "answered": {}, "request": work.to_json(), "home": queue, **known}
-    await update_row(store, thread_id, status="queued", queue=queue, due=due, tries=0, **change)
+    await update_row(store, thread_id, status="queued", queue=queue, due=due, tries=0, **change, **more)
 
 
 # Answers to questions of a thread that a worker holds. The caller stores the answers and then reads the thread's row;
@@ -270,7 +277,8 @@ class CancelListener:
         return reason.result()
 
     async def _read_requests(self, store: ThreadStore, runs: Mapping[str, asyncio.Future[str]]) -> None:
-        reasons = {item.namespace[-1]: str(item.value["reason"]) for item in await store.asearch(CANCEL, limit=1000)}
+        items, _ = await store.read_each(CANCEL)
+        reasons = {item.namespace[-1]: str(item.value.get("reason")) for item in items}
         for thread_id, reason in runs.items() if reasons else ():
             if store_label(thread_id) in reasons and not reason.done():
                 reason.set_result(reasons[store_label(thread_id)])
@@ -302,6 +310,8 @@ class Page(list[Json]):
     """Rows, with the `cursor` of the next page; None at the end."""
 
     cursor: str | None = None
+    damaged: Mapping[str, str] = {}
+    """By thread, why its questions cannot be read."""
 
 
 async def list_pending(store: ThreadStore, limit: int, *, owner: str | None = None, cursor: str | None = None) -> Page:
@@ -311,10 +321,15 @@ async def list_pending(store: ThreadStore, limit: int, *, owner: str | None = No
     """
     if limit < 1:
         raise ConfigError(f"pending gives at least one question at once, not {limit}")
+    _check_filters(owner=owner)
     page, after, most = Page(), _read_cursor(cursor), min(limit + 1, READ_AT_ONCE)
     while True:
         found = await store.threads.find_waiting(most, owner=owner, after=after)
         for thread_id, row in found:
+            if row["status"] == DAMAGED:
+                page.damaged = {**page.damaged, thread_id: row["problem"]}
+                after = (str(row["asked"]), thread_id)
+                continue
             if page and len(page) + len(row["pending"]) > limit:
                 page.cursor = json.dumps(after)
                 break
@@ -324,6 +339,12 @@ async def list_pending(store: ThreadStore, limit: int, *, owner: str | None = No
         if page.cursor or len(found) < most:
             page.sort(key=lambda each: str(each["asked_at"] or ""))
             return page
+
+
+def _check_filters(**filters: str | None) -> None:
+    for what, text in filters.items():
+        if text is not None:
+            check_name(what, text)
 
 
 def _read_cursor(cursor: str | None) -> tuple[str, str] | None:
@@ -345,7 +366,11 @@ async def list_threads(
     before: str | None = None,
     prefix: str = "",
 ) -> list[ThreadInfo]:
-    """Return the matching threads, the last changed first."""
+    """Return the matching threads, the last changed first. Raises ConfigError for a filter that no thread can match."""
+    most: Any = limit
+    if not isinstance(most, int) or most < 1:
+        raise ConfigError(f"threads gives at least one thread, not {limit!r}")
+    _check_filters(owner=owner, prefix=prefix, **{f"status {n}": each for n, each in enumerate(status, 1)})
     async with storage.reader() as (_, store):
         found = await store.threads.find(limit, status=status, owner=owner, before=before, prefix=prefix)
         return [read_info(id, row) for id, row in found]

@@ -233,9 +233,13 @@ class Worker:
             first = min(free, key=lambda each: (mine[each[-1]], self._served.get(each[-1], 0), each))
             free.remove(first)
             *_, thread_id, owner = first
+            try:
+                row = await store.threads.get(thread_id) or {}
+            except StorageError as error:  # of this row; the others go on
+                self._set_aside(thread_id, str(error), now + LACKING)
+                continue
             self._served[owner] = next(self._turn_numbers)
             self._owners[thread_id] = owner
-            row = await store.threads.get(thread_id) or {}
             self._active[thread_id] = asyncio.create_task(
                 self._continue_thread(thread_id, row), name=f"donewhen {thread_id}"
             )
@@ -251,13 +255,25 @@ class Worker:
         """Return the threads of dead workers to the queue, which are running without a lock; wake the notifier."""
         if self._notifier:
             self._notifier.wake()
+        now = asyncio.get_running_loop().time()
         running = await store.threads.find_running(self._queue, now_text(), SWEPT)
-        for thread_id in await self.storage.find_free([id for id in running if id not in self._active]):
+        known = {*self._active, *(id for id, until in self._elsewhere.items() if until > now)}
+        for thread_id in await self.storage.find_free([id for id in running if id not in known]):
             with suppress(ThreadBusy):
                 async with self.storage.session(thread_id) as (_, store):
-                    row = await store.threads.get(thread_id) or {}
+                    try:
+                        row = await store.threads.get(thread_id) or {}
+                    except StorageError as error:
+                        self._set_aside(thread_id, str(error), now + LACKING)
+                        continue
                     if row.get("status") == "running" and row.get("queue") == self._queue:
                         await write_crash(store, thread_id, row)
+
+    def _set_aside(self, thread_id: str, problem: str, until: float) -> None:
+        """Skip a thread whose row cannot be read."""
+        self._elsewhere[thread_id] = until
+        _log.warning("%s: left alone: %s", thread_id, problem)
+        self.report(thread_id, "left alone: it is damaged")
 
     async def _continue_thread(self, thread_id: str, row: Json) -> None:
         try:
@@ -325,7 +341,7 @@ async def status_of(storage: Storage) -> Json:
             counts[status] += number
             if status == "queued":
                 queues[queue] = number
-        workers = [dict(item.value) for item in await store.asearch(SPACE, limit=1000)]
+        workers = [dict(item.value) for item in (await store.read_each(SPACE))[0]]
         oldest = await store.threads.oldest(OPEN)
-    alive = [worker for worker in workers if worker["seen"] >= lately]
+    alive = [worker for worker in workers if str(worker.get("seen") or "") >= lately]
     return {"threads": dict(sorted(counts.items())), "queues": queues, "workers": alive, "oldest": oldest}

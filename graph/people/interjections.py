@@ -15,7 +15,7 @@ from donewhen.state.channels import Json
 from donewhen.state.proof.journal import observation
 from donewhen.state.records import JournalEntry
 from donewhen.state.settings import Settings
-from donewhen.state.values import store_label
+from donewhen.state.values import storable, store_label
 
 FOLLOW_IN_STEP = (
     "The user says this while you work. Follow it from now on; if it makes the plan or finished work wrong, "
@@ -35,7 +35,7 @@ def _namespace(thread_id: str) -> tuple[str, ...]:
 
 async def add_interjection(store: BaseStore, thread_id: str, text: str) -> str:
     """Store what the user says and return its key; keys are in order."""
-    said, key = {"text": text, "at": now("milliseconds")}, f"{time.time_ns():020}"
+    said, key = {"text": storable(text), "at": now("milliseconds")}, f"{time.time_ns():020}"
     await store.aput(_namespace(thread_id), key, said, index=False)
     return key
 

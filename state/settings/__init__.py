@@ -25,7 +25,7 @@ from donewhen.state.errors import ConfigError
 from donewhen.state.ledger import Limits
 from donewhen.state.options import Options, option_problems
 from donewhen.state.settings.studio import with_nodes, with_prompts, without_blanks
-from donewhen.state.values import check_zone, name_hint
+from donewhen.state.values import check_zone, clean_text, map_texts, name_hint
 
 LIMITS = Limits(rounds=200, replans=2, questions=20)
 STEP_LIMITS = Limits(rounds=40)
@@ -200,6 +200,7 @@ class Settings(Options):
     @model_validator(mode="before")
     @classmethod
     def _drop_blanks(cls, given: Any) -> Any:
+        given = map_texts(dict(given), clean_text) if isinstance(given, Mapping) else given
         if not isinstance(given, Mapping) or not given.get("output_schema"):
             return without_blanks(given)
         return {**without_blanks(given), "output_schema": given["output_schema"]}  # in a schema "" is a value

@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 from langchain_core.messages import messages_to_dict
 from langgraph.store.base import Op, Result
-from langgraph.store.memory import InMemoryStore
 
 from donewhen import Agent, ConfigError, ToolError, UnknownThread
+from donewhen.agent.storage.memory import MemoryStore
+from donewhen.agent.storage.store import ThreadStore
 from donewhen.agent.work.thread_rows import CANCEL, CancelListener, request_cancel, update_row
 from donewhen.testing import ScriptedModel, answer, ask_user, call, finish_step, submit_plan
 from tests.kit.screens.shell import user_in
@@ -225,7 +226,7 @@ def test_the_command_over_all_threads(tmp_path: Path) -> None:
     assert shell("threads").stdout == ""
 
 
-class LockedOnce(InMemoryStore):
+class LockedOnce(MemoryStore):
     """Fails when it is first asked."""
 
     def __init__(self) -> None:
@@ -241,10 +242,10 @@ class LockedOnce(InMemoryStore):
 
 async def test_a_database_that_is_busy_for_once_does_not_make_a_run_deaf() -> None:
     """M11: a look for a cancellation that fails is repeated; its error was never retrieved, and no other look came."""
-    store: Any = LockedOnce()
-    said = list[str]()
+    locked = LockedOnce()
+    store, said = ThreadStore(locked), list[str]()
     listening = asyncio.create_task(CancelListener().wait(store, "t", lambda: said.append("drained")))
-    await store.asked.wait()
+    await locked.asked.wait()
     await request_cancel(store, "t", "enough")
     assert await listening == "enough"
     assert said == ["drained"]
