@@ -2,7 +2,7 @@
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Callable, Collection, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -163,13 +163,15 @@ class Agent:
         self.tools: AgentTools = AgentTools(self.executors, own, sources, effects)
         """The tools; add and remove them at any time."""
         self.models.check(each.model for each in self.executors.values() if isinstance(each.model, str))
+        self.secrets: Sequence[str] = config.secrets
+        """The values that no event, recording or receipt contains."""
         record, every_hook = record or config.record, load_hooks(config.hooks) + (hooks or Hooks())
         cost = Prices({**config.prices, **(prices or {})}).cost
         self._builder = partial(
             build_graph,
             self.models,
             prices=cost,
-            secrets=config.secrets,
+            secrets=self.secrets,
             repeats=True,
             context=context,
             memory=memory,
@@ -576,7 +578,7 @@ class Agent:
         message. Raises UnknownThread.
         """
         id = id_of(thread_id)
-        async for event, after in watch_run(lambda: self._runner.read(id), cursor):
+        async for event, after in watch_run(lambda: self._runner.read(id), cursor, secrets=self.secrets):
             yield event, after
 
     async def threads(
@@ -660,7 +662,7 @@ class Agent:
         async def begin() -> Session:
             for other in [session for session in self._sessions if session.thread_id == thread_id]:
                 await other.give_way()
-            session = Session(thread_id, work, config, on_leave, self._on_end)
+            session = Session(thread_id, work, config, on_leave, self._on_end, self.secrets)
             self._sessions.add(session)
             return session
 

@@ -1,7 +1,7 @@
 """Stream a working run to its caller: events in order, and a session that stops when nobody listens."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from types import TracebackType
@@ -16,6 +16,7 @@ from donewhen.graph.executors.executor import CANCEL
 from donewhen.state.channels import Json
 from donewhen.state.errors import DoneWhenError
 from donewhen.state.events import Event
+from donewhen.state.secrets import hide_in_error, hide_known
 
 OnLeave = Literal["stop", "continue"]
 Work = Callable[["Session"], Awaitable[Run]]
@@ -36,6 +37,7 @@ class Session:
         config: RunnableConfig | None,
         on_leave: OnLeave,
         on_end: "Callable[[Session], None]",
+        secrets: Sequence[str] = (),
     ) -> None:
         self.thread_id = thread_id
         self.config = config
@@ -54,6 +56,7 @@ class Session:
         self._on_leave = on_leave
         self._work = work
         self._on_end = on_end
+        self._secrets = secrets
         self._events: asyncio.Queue[Event] = asyncio.Queue()
         self._free: Future[None] = Future()
         self._loop = asyncio.get_running_loop()
@@ -66,7 +69,9 @@ class Session:
             self.error = error
         finally:
             self._on_end(self)
+            hide_in_error(self.error, self._secrets)
             end = end_event(self.run) if self.run else error_event(self.error or DoneWhenError("the run was cut off"))
+            end = clean_event(end, self._secrets)
             place = self.outcome if end["type"] == "outcome" and self.outcome else stamp_event(self.thread_id, {})
             self._events.put_nowait({**place, **end})  # type: ignore[arg-type]
             self._free.set_result(None)
@@ -75,7 +80,7 @@ class Session:
         """Send an event, and wait until the next one is wanted."""
         self.has_sent = True
         if not self.left and not self.muted:
-            self._events.put_nowait(event)
+            self._events.put_nowait(clean_event(event, self._secrets))
             await self._events.join()
 
     async def next(self) -> Event:
@@ -248,6 +253,15 @@ def end_event(run: Run) -> Json:
         return {"type": "outcome", "status": "running", "code": "interrupted", "text": text, "run": run.to_dict()}
     status, code, text = run.outcome["status"], run.outcome["code"], run.outcome["text"]
     return {"type": "outcome", "status": status, "code": code, "text": text, "run": run.to_dict()}
+
+
+def clean_event(event: Any, secrets: Sequence[str]) -> Any:
+    """Return an event without known secrets; open questions keep theirs, because a call is approved as it will run."""
+    pending = {"pending": event["pending"]} if "pending" in event else {}
+    if "run" in event:
+        run = hide_known({key: item for key, item in event["run"].items() if key != "pending"}, secrets)
+        pending["run"] = {**run, "pending": event["run"]["pending"]}
+    return {**hide_known({key: item for key, item in event.items() if key not in pending}, secrets), **pending}
 
 
 def error_event(error: BaseException) -> Json:

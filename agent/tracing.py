@@ -26,7 +26,7 @@ from langgraph.errors import GraphBubbleUp
 from donewhen.agent.config import Config
 from donewhen.state.channels import Json
 from donewhen.state.errors import ConfigError
-from donewhen.state.secrets import conceal, redact_json
+from donewhen.state.secrets import conceal, hide_known, redact_json
 from donewhen.state.values import map_texts
 
 try:
@@ -105,9 +105,9 @@ _prepared: ContextVar[_Invocation | None] = ContextVar("prepared", default=None)
 class Tracing(BaseCallbackHandler):
     """Traces runs with OpenTelemetry: for `Agent(trace=…)`, or among the callbacks of a graph of your own.
 
-    `name`: the agent's name in spans. `content`: spans carry texts, arguments and results too, without credentials and
-    `secrets`; without it they carry none. Without providers the global ones are used. Raises ConfigError without the
-    extra `otel`.
+    `name`: the agent's name in spans. `content`: spans carry texts, arguments and results too, without credentials,
+    `secrets`, and the secrets that an agent knows; without it they carry none. Without providers the global ones are
+    used. Raises ConfigError without the extra `otel`.
     """
 
     run_inline = True
@@ -128,6 +128,10 @@ class Tracing(BaseCallbackHandler):
         self._secrets = tuple(secrets)
         self._tracers, self._loggers = tracer_provider, logger_provider
         self._places: dict[UUID, _Place] = {}
+
+    def add_secrets(self, secrets: Sequence[str]) -> None:
+        """Leave these values out of spans as well: those that the agent knows."""
+        self._secrets = tuple(dict.fromkeys((*self._secrets, *secrets)))
 
     # An invocation -----------------------------------------------------------------------------------------------
 
@@ -376,7 +380,7 @@ class Tracing(BaseCallbackHandler):
     def _text(self, value: Any) -> str:
         """Return a text as it is and anything else as JSON, without secrets."""
         plain = value if isinstance(value, str) else json.loads(json.dumps(value, default=str))
-        shown = map_texts(redact_json(plain), lambda text: conceal(text, self._secrets))
+        shown = hide_known(map_texts(redact_json(plain), lambda text: conceal(text, self._secrets)), self._secrets)
         return shown if isinstance(shown, str) else json.dumps(shown, ensure_ascii=False)
 
 
@@ -404,6 +408,7 @@ def make_tracing(asked: Tracing | bool, config: Config) -> Tracing | None:
     With DONEWHEN_TRACE, a process without providers sends to the collector that OTEL_EXPORTER_OTLP_ENDPOINT names.
     """
     if isinstance(asked, Tracing):
+        asked.add_secrets(config.secrets)
         return asked
     if config.trace:
         try:

@@ -13,11 +13,12 @@ from langgraph.graph.state import CompiledStateGraph
 from langgraph.runtime import Runtime, get_runtime
 
 from donewhen.graph.context import Deps, with_settings
-from donewhen.graph.events import emit_question, set_turn, thread_of
+from donewhen.graph.events import CleanWriter, emit_question, emit_rest, set_turn, thread_of
 from donewhen.graph.sync import awaitable_store, wait
 from donewhen.state.channels import Json, RunState, apply_update, as_stored, reduce_update, with_migration
 from donewhen.state.private_langgraph import READ_KEY
 from donewhen.state.records import Ending, Pause
+from donewhen.state.secrets import hide_in_error
 from donewhen.state.settings import Settings
 from donewhen.state.versions import migrate
 
@@ -63,9 +64,16 @@ class Node(Runnable[Any, Any]):
         if runtime.store is not None and (store := await awaitable_store(runtime.store)) is not runtime.store:
             runtime = runtime.override(store=store)
         set_turn(thread_of(runtime), seen.get("turn", 0) + (self.name == "receive"))
-        update = await self._node(seen, runtime, *([config] if self._takes_config else []), deps=deps)
-        if (update or {}).get("pending"):
-            update = await _send_question(seen, update, runtime, deps)
+        runtime = runtime.override(stream_writer=CleanWriter(runtime.stream_writer, deps.secrets))
+        try:
+            update = await self._node(seen, runtime, *([config] if self._takes_config else []), deps=deps)
+            if (update or {}).get("pending"):
+                update = await _send_question(seen, update, runtime, deps)
+        except Exception as error:
+            hide_in_error(error, deps.secrets)
+            raise
+        finally:
+            emit_rest(runtime)
         written, after = reduce_update(seen, update, stored)
         return Update(as_stored(written if stored is input else with_migration(input, stored, written)), after)
 

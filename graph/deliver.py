@@ -51,7 +51,7 @@ from donewhen.state.proof.receipt import CriterionRow, OutputRow, Receipt, Statu
 from donewhen.state.reading.decisions import DELIVER, control_tools
 from donewhen.state.reading.extraction import prose
 from donewhen.state.records import UNFINISHED, Ending, JournalEntry, StepClaim
-from donewhen.state.secrets import redact
+from donewhen.state.secrets import hide_known, redact
 from donewhen.state.settings import Settings
 from donewhen.state.values import clean_text
 
@@ -120,7 +120,7 @@ class Delivery:
         """Return the streamed answer as a message; stream what is still missing of it."""
         message = AIMessage(text, id=self.said_id or self.voice.message_id("deliver.text", "answer.text", ""))
         if self.said_id:
-            push_rest(message, self.said, inside=False)
+            push_rest(message, hide_known(self.said, self.context.deps.secrets), inside=False)
         return message
 
     @property
@@ -200,7 +200,7 @@ async def deliver(state: RunState, runtime: Runtime[Settings], config: RunnableC
     rows = checklist(values["plan"], steps, delivery.language, answered=True)
     emit(runtime, "todos", todos=rows)
     emit(runtime, "spent", meter=final["meter"])
-    pending = state.get("pending")
+    text, pending = hide_known(text, deps.secrets), state.get("pending")
     results, shut = close_tasks(steps, delivery.language)
     shown = close_pause(state.get("messages") or (), pending, "Ended.") if pending else []
     messages: list[AnyMessage] = [*shown, *results, delivery.message(text)]
@@ -208,9 +208,10 @@ async def deliver(state: RunState, runtime: Runtime[Settings], config: RunnableC
     data: Json = {"output": delivery.data} if form and not delivery.flaw else {}
     data |= {"looked": final["looked"], "changed": final["changed"]}
     data["missing"] = (delivery.audit or {}).get("missing", [])
+    outcome: Json = {"status": status, "code": code, "text": text, "reason": reason, **data, "receipt": final}
     return {
         "messages": messages,
-        "outcome": {"status": status, "code": code, "text": text, "reason": reason, **data, "receipt": final},
+        "outcome": hide_known(outcome, deps.secrets),
         "steps": merge_records(steps, shut),
         "pending": None,
         "spent": spent,
@@ -299,7 +300,8 @@ async def _audit_again(state: RunState, runtime: Runtime[Settings], config: Runn
     emit(runtime, "spent", meter=kept["meter"])
     if problem := reasons(audited) if audited["problem"] or audited.get("nobody") else "":
         emit(runtime, "outcome", status=before["status"], code=before["code"], text=before["text"])
-        return {**common, "ending": {**ending, "problem": problem}, "outcome": {**before, "receipt": kept}}
+        outcome: Json = hide_known({**before, "receipt": kept}, deps.secrets)
+        return {**common, "ending": {**ending, "problem": problem}, "outcome": outcome}
     level, status = kept["verification"], before["status"]
     if kept["audit"]:  # an earlier audit may have lowered the status
         status = status_of(code, values["plan"], values["steps"], settings.model_copy(update={"verification": level}))
@@ -317,7 +319,8 @@ async def _audit_again(state: RunState, runtime: Runtime[Settings], config: Runn
     emit(runtime, "outcome", status=status, code=code, text=text)
     reason = reasons(audited) if code in BY_AUDIT else reason
     more: Json = {"status": status, "code": code, "text": text, "reason": reason, "missing": audited["missing"]}
-    return {**common, "outcome": {**before, **more, "receipt": kept}}
+    outcome = hide_known({**before, **more, "receipt": kept}, deps.secrets)
+    return {**common, "outcome": outcome}
 
 
 def _verdicts_before_audit(kept: Mapping[str, Any]) -> list[Json]:

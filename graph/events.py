@@ -3,16 +3,18 @@
 import logging
 import time
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
 from langgraph.runtime import Runtime
+from langgraph.types import StreamWriter
 from pydantic_core import to_jsonable_python
 
 from donewhen.state.channels import Json
 from donewhen.state.records import Pause, StepRecord
+from donewhen.state.secrets import SecretStream, conceal, hide_known
 from donewhen.state.settings import Settings
 
 LEVELS = {
@@ -24,6 +26,8 @@ LEVELS = {
 }
 """Log levels by event type; other types are logged at DEBUG."""
 UNLOGGED = ("speech", "todos", "charged", "spent")
+PIECES = ("speech", "thinking")
+"""Events whose texts join to one."""
 _log = logging.getLogger("donewhen.graph")
 ANSWER = "answer.text"
 """The path of the argument that holds the run's answer."""
@@ -84,13 +88,62 @@ def thread_of(runtime: Runtime[Settings]) -> str:
     return str((info.thread_id if info else None) or "")
 
 
-def emit(runtime: Runtime[Settings], type: str, **fields: Any) -> None:
-    """Send one event `{"type": …, …}` to the `custom` stream, and log it."""
-    event = stamp_event(thread_of(runtime), {"type": type, **fields})
+class CleanWriter:
+    """A stream writer behind which there is no known secret; pieces of speech may split one."""
+
+    def __init__(self, writer: StreamWriter, known: Sequence[str]) -> None:
+        self._writer = writer
+        self._known = known
+        self._streams: dict[tuple[str, Any], tuple[Json, SecretStream]] = {}
+
+    def __call__(self, event: Any) -> None:
+        """Send what is clean already."""
+        self._writer(event)
+
+    def clean(self, event: Json) -> Json:
+        """Return an event without the secrets; the text of its stream may come later."""
+        if event["type"] == "note":
+            event = {**event, "text": conceal(event["text"], self._known)}  # it may quote an exception
+        if event["type"] not in PIECES or not self._known:
+            return dict(hide_known(event, self._known))
+        key = (event["type"], event.get("id") or event.get("step"))
+        _, stream = self._streams.get(key) or (event, SecretStream(self._known))
+        self._streams[key] = event, stream
+        return {**event, "text": stream.add(event["text"])}
+
+    def rest(self) -> Iterator[Json]:
+        """Yield, at the end of a node, the pieces whose ends were held back."""
+        while self._streams:
+            event, stream = self._streams.popitem()[1]
+            if text := stream.rest():
+                yield {**event, "text": text}
+
+
+def emit(runtime: Runtime[Settings], type: str, **fields: Any) -> Json:
+    """Send one event `{"type": …, …}` to the `custom` stream, and log it; return it as it was sent."""
+    event: Json = {"type": type, **fields}
+    if isinstance(runtime.stream_writer, CleanWriter):
+        event = runtime.stream_writer.clean(event)
+        if type in PIECES and not event["text"]:
+            return event
+    return _send(runtime, event)
+
+
+def emit_rest(runtime: Runtime[Settings]) -> None:
+    """Send the ends of speech that were held back because they might be the beginning of a secret."""
+    if isinstance(runtime.stream_writer, CleanWriter):
+        for event in runtime.stream_writer.rest():
+            _send(runtime, event)
+
+
+def _send(runtime: Runtime[Settings], written: Json) -> Json:
+    event: Json = stamp_event(thread_of(runtime), written)
+    type, fields = written["type"], {key: value for key, value in written.items() if key != "type"}
     runtime.stream_writer(event)
     if _log.isEnabledFor(level := LEVELS.get(type, logging.DEBUG)) and type not in UNLOGGED:
         said = ", ".join(f"{key}={str(value)[:200]!r}" for key, value in fields.items() if value not in (None, "", []))
         _log.log(level, "%s %s: %s", event["thread_id"], type, said, extra={"event": event})
+    return event
 
 
 def emit_observation(runtime: Runtime[Settings], entry: Mapping[str, Any]) -> None:

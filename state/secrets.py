@@ -6,8 +6,12 @@ private keys; passwords in URLs and netrc files; bearer and basic headers; rando
 (`"api_key": "…"`); values that are not words under a password's name; and the whole value of such a variable on its own
 line (`DB_PASSWORD=…`). A number under `authorization` or a path under `storage_key` is not one.
 Both levels take time linear in the length of the text.
+
+Known values are found in every spelling that a program makes of them (`state.spellings`). They go at two borders: from
+what tools return, before it is stored, and from all that leaves a run: events, logs, receipts, recordings, spans, news.
 """
 
+import json
 import re
 import string
 import zlib
@@ -16,13 +20,17 @@ from functools import lru_cache, partial
 from typing import Any
 
 from donewhen.state.pattern import pattern
+from donewhen.state.spellings import beginnings, find_known
 
 REDACTED = "[redacted]"
 SHORTEST = 8
 """The least characters of a known secret; shorter ones would match by chance."""
+SHOWN = 3
+"""The most characters of a secret in a stream that are shown before it is recognized."""
 CONTEXT = 8_192
 """Characters around a part of a text that are read to recognize credentials in it."""
 _DEEPEST = 64
+_CAUSES = 16
 Span = tuple[int, int]
 
 _LOWER = {upper: upper + 32 for upper in range(65, 91)}
@@ -97,10 +105,88 @@ def concealed_part(text: str, start: int, end: int) -> str:
     return _remove_spans(text[start:end], [(a - start, b - start) for a, b in within])
 
 
-def redact(text: str) -> str:
+def hide_known(value: Any, known: Sequence[str]) -> Any:
+    """Return a JSON-like copy without the known secrets, also in keys; everything else is unchanged."""
+    if isinstance(value, str):
+        return _remove_spans(value, find_known(value, known))
+    if not known or not _mentions(value, known):
+        return value
+    return _hide(value, known, 0)
+
+
+def _mentions(value: Any, known: Sequence[str]) -> bool:
+    """Return whether a value may contain one of the secrets; nearly always it contains none."""
+    try:
+        text = json.dumps(value, ensure_ascii=False, default=str)
+    except (ValueError, TypeError, RecursionError):
+        return True
+    return bool(find_known(text, known))
+
+
+def _hide(value: Any, known: Sequence[str], depth: int) -> Any:
+    if isinstance(value, str):
+        return _remove_spans(value, find_known(value, known))
+    if depth > _DEEPEST:
+        return REDACTED
+    if isinstance(value, Mapping):
+        return {_hide(key, known, depth): _hide(item, known, depth + 1) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return type(value)([_hide(item, known, depth + 1) for item in value]) if type(value) in (list, tuple) else value
+    return value
+
+
+def hide_in_error(error: BaseException | None, known: Sequence[str]) -> None:
+    """Hide known secrets in the words of an exception, and of those that caused it."""
+    for _ in range(_CAUSES):
+        if error is None or not known:
+            return
+        if (args := hide_known(error.args, known)) != error.args:
+            error.args = args
+        error = error.__cause__ or error.__context__
+
+
+class SecretStream:
+    """Hides known secrets in a text that comes in pieces: what may become one is held until it is known.
+
+    The first characters of a secret may be shown; they say nothing.
+    """
+
+    def __init__(self, known: Sequence[str]) -> None:
+        self._known = known
+        self._shown = ""
+        self._held = ""
+
+    def add(self, piece: str) -> str:
+        """Return what can be shown now."""
+        text = self._shown + self._held + piece
+        spans, start = find_known(text, self._known), len(self._shown)
+        end = max(start, len(text) - self._open(text))
+        end = min([end, *(max(start, a) for a, b in spans if a < end < b)])  # it may go on as a longer one
+        shown = _remove_spans(text[start:end], [(max(0, a - start), b - start) for a, b in spans if b > start])
+        self._shown, self._held = text[max(0, end - SHOWN) : end], text[end:]
+        return shown
+
+    def rest(self) -> str:
+        """Return what is still held, at the end of the text."""
+        held, self._held = self._held, ""
+        shown = _remove_spans(held, find_known(held, self._known))
+        return REDACTED if shown == held and len(held) >= SHORTEST else shown
+
+    def _open(self, text: str) -> int:
+        """Return the length of the end of a text that may be the beginning of a secret."""
+        for secret in beginnings(tuple(self._known)):
+            at = text.find(secret[: SHOWN + 1], max(0, len(text) - len(secret) + 1))
+            while at >= 0:
+                if secret.startswith(text[at:]):
+                    return len(text) - at
+                at = text.find(secret[: SHOWN + 1], at + 1)
+        return 0
+
+
+def redact(text: str, known: Sequence[str] = ()) -> str:
     """Do as `conceal`, and also remove everything under a secret's name or in a cookie header. Idempotent."""
     for _ in range(4):  # a replacement can bring two halves of a pattern together, so until nothing changes
-        cleaned = _remove_spans(text, _find_credentials(text, (), wide=True))
+        cleaned = _remove_spans(text, _find_credentials(text, known, wide=True))
         if cleaned == text:
             break
         text = cleaned
@@ -138,11 +224,11 @@ def _is_secret(value: str) -> bool:
 def _remove_spans(text: str, spans: Sequence[Span]) -> str:
     if not spans:
         return text
-    parts, position = [], 0
+    parts, position = list[str](), 0
     for start, end in sorted(span for span in spans if span[0] < span[1]):
         if end <= position:
             continue
-        if start >= position:
+        if start > position or (start == position and not parts):
             parts += [text[position:start], REDACTED]
         position = end
     return "".join([*parts, text[position:]]) if parts else text
@@ -150,7 +236,7 @@ def _remove_spans(text: str, spans: Sequence[Span]) -> str:
 
 def _find_credentials(text: str, known: Sequence[str], *, wide: bool = False) -> list[Span]:
     lower = text.lower() if text.isascii() else text.translate(_LOWER)  # so that positions are kept
-    spans = [span for secret in known for span in _places(text, secret)]
+    spans = find_known(text, known)
     if "PRIVATE KEY" in text:
         spans += [found.span() for found in _PEM.finditer(text)]
     for prefix in (prefix for prefix in _PREFIXES if prefix in text):

@@ -250,7 +250,7 @@ def save_recording(view: StorageView, thread: str, out: Path) -> int:
 
     rows = view.ask(collect)
     try:
-        save_rows(rows, out)
+        save_rows(rows, out, secrets=view.config.secrets)
     except OSError as error:
         raise ConfigError(f"the recording cannot be written to {str(out)!r}: {error.strerror}") from None
     replies = sum(row["kind"] == "reply" for row in rows)

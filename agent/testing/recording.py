@@ -45,13 +45,15 @@ class Recording:
     rows: list[Json]
     differences: list[str] = field(default_factory=list, repr=False)
     """The differences found by a replay."""
+    secrets: Sequence[str] = field(default=(), repr=False)
+    """Values that a saved file does not contain; `of` takes those that the agent knows."""
 
     @classmethod
     async def of(cls, agent: Agent, run: Run | str) -> Self:
         """Return the recording of an ended run of an agent with `record=True`. Raises ConfigError if there is none."""
         thread_id = id_of(run)
         snapshot = await agent.graph.aget_state({"configurable": {"thread_id": thread_id}})
-        return cls(await collect_rows(agent.storage, thread_id, snapshot))
+        return cls(await collect_rows(agent.storage, thread_id, snapshot), secrets=agent.secrets)
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
@@ -70,7 +72,7 @@ class Recording:
 
     def save(self, path: str | Path, redact: Callable[[str], str] | None = None) -> None:
         """Write the recording as JSON Lines, without credentials; `redact` is then applied to every text."""
-        save_rows(self.rows, path, redact)
+        save_rows(self.rows, path, redact, self.secrets)
 
     def _requests(self) -> list[RecordedRequest]:
         starts = [n for n, row in enumerate(self.rows) if row["kind"] == "start"]

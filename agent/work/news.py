@@ -31,7 +31,7 @@ from donewhen.graph.sync import run_in_thread
 from donewhen.graph.tools.toolbox import is_async
 from donewhen.state.channels import Json
 from donewhen.state.errors import ConfigError, StorageError
-from donewhen.state.secrets import conceal, redact_json
+from donewhen.state.secrets import conceal, hide_known, redact_json
 from donewhen.state.values import map_texts
 
 SPACE = ("donewhen", "news")
@@ -230,7 +230,7 @@ class Notifier:
     async def _deliver(self, id: str, record: Json) -> str | None:
         """Deliver one; return when to retry, or None if it is done."""
         await self._write(id, {**record, "due": now_text(LEASE)})
-        event = map_texts(record["event"], lambda text: conceal(text, self._secrets))
+        event = map_texts(hide_known(record["event"], self._secrets), lambda text: conceal(text, self._secrets))
         try:
             async with asyncio.timeout(LEASE):
                 result = (

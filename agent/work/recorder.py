@@ -42,7 +42,7 @@ from donewhen.state.errors import ConfigError, DoneWhenError
 from donewhen.state.ledger import CACHE_WRITES
 from donewhen.state.plan.schedule import next_moments
 from donewhen.state.plan.text import moments_text
-from donewhen.state.secrets import redact
+from donewhen.state.secrets import hide_known, redact
 from donewhen.state.settings import ROLES, Settings
 from donewhen.state.values import map_texts, store_label
 
@@ -332,8 +332,10 @@ async def collect_rows(storage: Storage, thread_id: str, snapshot: StateSnapshot
     return [{"kind": "recording", "version": VERSION}, *rows]
 
 
-def save_rows(rows: Sequence[Json], path: str | Path, change: Callable[[str], str] | None = None) -> None:
-    """Write a recording, one row a line, without credentials; `change` is then applied to every text."""
-    redacted = (map_texts(row, redact) for row in rows)
+def save_rows(
+    rows: Sequence[Json], path: str | Path, change: Callable[[str], str] | None = None, secrets: Sequence[str] = ()
+) -> None:
+    """Write a recording, one row a line, without credentials and `secrets`; then `change` is applied to every text."""
+    redacted = (hide_known(map_texts(row, redact), secrets) for row in rows)
     lines = (json.dumps(map_texts(row, change) if change else row, ensure_ascii=False) for row in redacted)
     Path(path).write_text("".join(f"{line}\n" for line in lines), "utf-8")

@@ -15,7 +15,7 @@ from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolMes
 from langgraph.types import StateSnapshot
 
 from donewhen.agent.run import Run
-from donewhen.agent.stream import end_event
+from donewhen.agent.stream import clean_event, end_event
 from donewhen.graph.events import set_turn, stamp_event
 from donewhen.state.channels import SAID, TASK, Json
 from donewhen.state.errors import ConfigError
@@ -37,7 +37,9 @@ CURSOR: dict[str, type] = {
 ReadRun = Callable[[], Awaitable[tuple[Run, StateSnapshot]]]
 
 
-async def watch_run(read_run: ReadRun, cursor: str | None, poll: float = POLL) -> AsyncIterator[tuple[Json, str]]:
+async def watch_run(
+    read_run: ReadRun, cursor: str | None, poll: float = POLL, secrets: Sequence[str] = ()
+) -> AsyncIterator[tuple[Json, str]]:
     """Yield (event, cursor after it) until the outcome, or until workers leave the run to a person.
 
     Raises ConfigError for an invalid cursor, or one of another thread.
@@ -51,11 +53,14 @@ async def watch_run(read_run: ReadRun, cursor: str | None, poll: float = POLL) -
             )
         for event in _new_events(run, snapshot, seen):
             set_turn(run.thread_id, seen.get("turn", 1))
-            yield stamp_event(run.thread_id, event), json.dumps(seen, separators=(",", ":"))
+            yield stamp_event(run.thread_id, clean_event(event, secrets)), json.dumps(seen, separators=(",", ":"))
             if event["type"] == "outcome":
                 return
         if run.outcome is None and run.status == "running" and run.problem:
-            yield stamp_event(run.thread_id, dict(end_event(run))), json.dumps(seen, separators=(",", ":"))
+            yield (
+                stamp_event(run.thread_id, clean_event(end_event(run), secrets)),
+                json.dumps(seen, separators=(",", ":")),
+            )
             return
         await asyncio.sleep(poll)
 

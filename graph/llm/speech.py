@@ -275,8 +275,9 @@ class Voice:
             )
         where = {"argument": argument} if argument else {}
         marked = {"answer": True} if self._answer or argument == ANSWER else {}
-        emit(self._runtime, "speech", step=self._step, text=text, id=saying.id, **where, **marked)
-        if piece := saying.add(text):
+        sent = emit(self._runtime, "speech", step=self._step, text=text, id=saying.id, **where, **marked)["text"]
+        piece = saying.add(text)
+        if piece := piece if sent == text else sent:
             shown: BaseMessageChunk = AIMessageChunk(content=piece, id=saying.id)
             if saying.task:
                 shown = ToolMessageChunk(content=piece, tool_call_id=saying.task, id=saying.id)

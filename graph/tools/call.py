@@ -28,7 +28,7 @@ from donewhen.graph.sync import WorkEnd, run_aside, start_in_thread
 from donewhen.graph.tools.certain import nothing_happened
 from donewhen.graph.tools.rendering import cap_text, describe_error, describe_misfit, render_value
 from donewhen.graph.tools.schema import RUNTIME_ARGUMENT
-from donewhen.state.secrets import conceal
+from donewhen.state.secrets import conceal, hide_known
 from donewhen.state.settings import Settings
 
 LIMIT = 1_000_000
@@ -259,7 +259,10 @@ def _conceal(result: CallResult, files: Mapping[str, Any], secrets: Sequence[str
     """Return the result with credentials removed from its text and files."""
     text, artifact = conceal(result.text, secrets), result.artifact
     if files:
-        shown = {name: conceal(each, secrets) if isinstance(each, str) else each for name, each in files.items()}
+        shown = {
+            hide_known(name, secrets): conceal(each, secrets) if isinstance(each, str) else each
+            for name, each in files.items()
+        }
         artifact = {**artifact, "files": shown}
     return replace(result, text=text, artifact=artifact)
 
