@@ -81,7 +81,7 @@ from donewhen.agent.work.thread_rows import (
 from donewhen.graph.deliver import cancel_without_receipt, note_undone
 from donewhen.graph.events import now, set_turn, stamp_event, to_event
 from donewhen.graph.executors.executor import Executors, profile_problem
-from donewhen.graph.llm.output import FORM_KEY, OutputForm
+from donewhen.graph.llm.output import OutputForm, present_form
 from donewhen.graph.people.interjections import hearing, read_interjections
 from donewhen.graph.people.pauses import close_for_new_request, open_pauses
 from donewhen.graph.receive import end_at_once, plan_key
@@ -149,11 +149,11 @@ async def hold(
             raise
 
 
-def make_config(thread_id: str, config: RunnableConfig | None = None, form: OutputForm | None = None) -> RunnableConfig:
+def make_config(thread_id: str, config: RunnableConfig | None = None) -> RunnableConfig:
     """Return the caller's callbacks, tags and metadata for our thread's latest checkpoint, with strict resume."""
     given: RunnableConfig = config or {}
     kept = {key: value for key, value in (given.get("configurable") or {}).items() if key not in _PLACES}
-    own = {"thread_id": thread_id, STRICT_RESUME_KEY: True, **({FORM_KEY: form} if form else {})}
+    own = {"thread_id": thread_id, STRICT_RESUME_KEY: True}
     metadata = {"session_id": thread_id, "langfuse_session_id": thread_id, **(given.get("metadata") or {})}
     return {**given, "configurable": {**kept, **own}, "metadata": metadata}
 
@@ -582,7 +582,8 @@ class Runner:
 
     async def _drive(self, held: HeldThread, session: Session, given: Any, settings: Settings) -> Run:
         """Run the graph to its next pause or end, or to its end if it is cancelled; pass its events to the session."""
-        config = make_config(held.thread_id, session.config, self.form)
+        config = make_config(held.thread_id, session.config)
+        present_form.set(self.form)
         with (
             recorded(self.record is not None, held, config) as config,
             traced(self.tracing, held, config, fresh=isinstance(given, dict)) as (config, trace),

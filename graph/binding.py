@@ -1,11 +1,14 @@
 """Adapt nodes, routes and subgraphs to LangGraph: bind their dependencies, and support `ainvoke` and `invoke`.
 
-A subgraph gets its inputs by reference, from the configuration. They are not stored again with the subgraph.
+A subgraph gets its inputs and dependencies by reference, from a context variable. They are not stored again with it,
+and stand in no configuration, which LangGraph hands to tools and `RemoteGraph` sends to other servers (R18).
 """
 
 import inspect
-from collections.abc import Awaitable, Callable, Hashable, Mapping
-from typing import Any, cast
+from collections.abc import Awaitable, Callable, Hashable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any
 
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda
 from langgraph.graph import StateGraph
@@ -22,10 +25,9 @@ from donewhen.state.secrets import hide_in_error
 from donewhen.state.settings import Settings
 from donewhen.state.versions import migrate
 
-INPUTS = "__donewhen_given"
-"""Configuration key for a subgraph's inputs, which are not stored with its tasks."""
-DEPS = "__donewhen_deps"
-"""Configuration key for the dependencies of a subgraph's nodes, so that all runs share one compiled subgraph."""
+_around: ContextVar[tuple[Json, Deps | None]] = ContextVar("around", default=({}, None))
+"""The inputs of the subgraph that works in this context, and the dependencies of its nodes: so all runs share one
+compiled subgraph."""
 InputOf = Callable[[Json, Json, Settings, Deps], Json]
 """(state of the run, the Send's argument, settings, dependencies) → the inputs of a subgraph."""
 
@@ -54,9 +56,9 @@ class Node(Runnable[Any, Any]):
 
     async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Any:
         if self._deps is None:  # in a subgraph, whose state has no version of its own
-            configurable = (config or {}).get("configurable") or {}
-            deps, stored = configurable[DEPS], input
-            seen = with_inputs(stored, configurable)
+            inputs, given = _around.get()
+            assert given is not None
+            deps, stored, seen = given, input, with_inputs(input, inputs)
         else:
             deps, stored = self._deps, migrate(input)
             seen = stored
@@ -102,9 +104,8 @@ async def _send_question(seen: Json, update: Json, runtime: Runtime[Settings], d
     return {**update, "pending": None, "messages": kept, "ending": ending}
 
 
-def with_inputs(state: Json, configurable: Mapping[str, Any]) -> Json:
+def with_inputs(state: Json, inputs: Json) -> Json:
     """Return a subgraph's state together with its inputs."""
-    inputs = configurable.get(INPUTS) or {}
     # Merged channels begin empty, so the input counts until something is stored.
     return {**inputs, **{key: value for key, value in state.items() if value or key not in inputs}}
 
@@ -133,7 +134,7 @@ class Route(Runnable[Any, Any]):
         else:  # the start, or an update from outside
             configurable = (config or {})["configurable"]
             values = configurable[READ_KEY](self._keys, True)
-            values = with_inputs(values, configurable) if self._inside else values
+            values = with_inputs(values, _around.get()[0]) if self._inside else values
         target = self._route(values)
         return self._labels[target] if isinstance(target, str) else target
 
@@ -190,20 +191,23 @@ class Subgraph(RunnableLambda[Any, Any]):
         self._deps = deps
 
     def invoke(self, input: Any, config: RunnableConfig | None = None, **options: Any) -> Any:
-        run, started, config = self._prepare(input, config)
-        return _of_subgraph(run, self._graph.invoke(started, config, **options))
+        with self._inputs_given(input, config) as (run, started):
+            return _of_subgraph(run, self._graph.invoke(started, config, **options))
 
     async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **options: Any) -> Any:
-        run, started, config = self._prepare(input, config)
-        return _of_subgraph(run, await self._graph.ainvoke(started, config, **options))
+        with self._inputs_given(input, config) as (run, started):
+            return _of_subgraph(run, await self._graph.ainvoke(started, config, **options))
 
-    def _prepare(self, sent: Json, config: RunnableConfig | None) -> tuple[Json, Json, RunnableConfig]:
-        """Return the run's state, what the subgraph stores of it, and a configuration with its inputs."""
-        configurable = (config or {})["configurable"]
-        run = migrate(configurable[READ_KEY](list(RunState.__annotations__), False))
+    @contextmanager
+    def _inputs_given(self, sent: Json, config: RunnableConfig | None) -> Iterator[tuple[Json, Json]]:
+        """Give the subgraph its inputs and dependencies; yield the run's state, and what the subgraph stores of it."""
+        run = migrate((config or {})["configurable"][READ_KEY](list(RunState.__annotations__), False))
         inputs = self._inputs_of(run, sent, with_settings(get_runtime(), self._deps).context, self._deps)
-        given = {**(config or {}), "configurable": {**configurable, INPUTS: inputs, DEPS: self._deps}}
-        return run, {"id": inputs["id"]}, cast("RunnableConfig", given)
+        before = _around.set((inputs, self._deps))
+        try:
+            yield run, {"id": inputs["id"]}
+        finally:
+            _around.reset(before)
 
 
 def _of_subgraph(run: Json, output: Json) -> Update:

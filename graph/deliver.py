@@ -172,7 +172,7 @@ async def deliver(state: RunState, runtime: Runtime[Settings], config: RunnableC
     context = CallContext(
         _as_step(values, settings), runtime, config, deps, deps.all_tools(settings), observed=observed
     )
-    form = None if code == "scheduled" else form_of(state.get("output_schema"), config)
+    form = None if code == "scheduled" else form_of(state.get("output_schema"))
     delivery = Delivery(values, ending, receipt(values, settings, status, code), context, form=form)
     delivery.flaw = NO_DATA if form else ""
     text = await _write_text(delivery)
@@ -289,7 +289,7 @@ async def _audit_again(state: RunState, runtime: Runtime[Settings], config: Runn
     own: Step = {**_as_step(values, settings), "allowance": {}}
     context = CallContext(own, runtime, config, deps, deps.all_tools(settings), observed=observed)
     delivery = Delivery(
-        values, ending, kept, context, _verdicts_before_audit(kept), form=form_of(state.get("output_schema"), config)
+        values, ending, kept, context, _verdicts_before_audit(kept), form=form_of(state.get("output_schema"))
     )
     delivery.data, delivery.flaw = before.get("output"), (kept.get("output") or {}).get("problem", "")
     written = without_notes(before["text"], kept, language)

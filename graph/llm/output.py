@@ -4,10 +4,10 @@ import copy
 import json
 from collections.abc import Mapping
 from contextlib import suppress
+from contextvars import ContextVar
 from functools import cached_property, lru_cache
 from typing import Any
 
-from langchain_core.runnables import RunnableConfig
 from pydantic import TypeAdapter, ValidationError
 
 from donewhen.graph.tools.schema import MOST_PROBLEMS, Schema, check_schema, schema_for_model
@@ -15,8 +15,8 @@ from donewhen.state.errors import ConfigError, validation_problems
 from donewhen.state.reading.decisions import control_tools
 from donewhen.state.reading.extraction import extract
 
-FORM_KEY = "__donewhen_output"
-"""The key under which a run's configuration carries the form with its Python type; it is stored nowhere."""
+present_form: "ContextVar[OutputForm | None]" = ContextVar("present_form", default=None)
+"""The form, with its Python type, of the run that works in this context; it is stored nowhere."""
 OUTPUT_CHARS = 200_000
 """The most characters of the data as JSON."""
 _OUTPUT_DESCRIPTION = (
@@ -126,12 +126,12 @@ def _cached_form(schema: str) -> OutputForm:
     return OutputForm(json.loads(schema))
 
 
-def form_of(schema: Schema | None, config: RunnableConfig) -> OutputForm | None:
+def form_of(schema: Schema | None) -> OutputForm | None:
     """Return the form that a run asks for, with the Python type if this process has it; None if it asks for none."""
     if not schema:
         return None
-    present = (config.get("configurable") or {}).get(FORM_KEY)
-    return present if isinstance(present, OutputForm) and present.schema == schema else schema_form(schema)
+    present = present_form.get()
+    return present if present and present.schema == schema else schema_form(schema)
 
 
 def _parse_data(text: str) -> dict[str, Any] | None:

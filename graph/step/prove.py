@@ -88,7 +88,7 @@ class Proof:
 
     def output(self) -> Any:
         """Return the structured result, if one is requested and this result is the answer."""
-        form = form_of(self.context.state["run"].get("output_schema"), self.context.config) if self.is_answer else None
+        form = form_of(self.context.state["run"].get("output_schema")) if self.is_answer else None
         data, _ = form.read({}, self.scope.result) if form else (None, [])
         return data
 
