@@ -20,7 +20,8 @@ from functools import lru_cache, partial
 from typing import Any
 
 from donewhen.state.pattern import pattern
-from donewhen.state.spellings import beginnings, find_known
+from donewhen.state.spellings import PIECE, beginnings, find_known, scan
+from donewhen.state.spellings import places as _places
 
 REDACTED = "[redacted]"
 SHORTEST = 8
@@ -235,20 +236,20 @@ def _remove_spans(text: str, spans: Sequence[Span]) -> str:
 
 
 def _find_credentials(text: str, known: Sequence[str], *, wide: bool = False) -> list[Span]:
-    lower = text.lower() if text.isascii() else text.translate(_LOWER)  # so that positions are kept
+    lower = _lower(text)
     spans = find_known(text, known)
     if "PRIVATE KEY" in text:
         spans += [found.span() for found in _PEM.finditer(text)]
-    for prefix in (prefix for prefix in _PREFIXES if prefix in text):
+    for prefix in _PREFIXES:
         ended = 0
         for start, _ in _places(text, prefix):
             if start >= ended and (found := _ISSUED.match(text, start)):
                 ended = found.end()
                 spans += [found.span()] if _is_issued(found[0]) else []
     if "://" in text:
-        spans += [found.span(1) for found in _IN_URL.finditer(text) if found[1] != REDACTED]
+        spans += [found.span(1) for found in scan(_IN_URL, text, 500) if found[1] != REDACTED]
     if "password" in text:
-        spans += [found.span(1) for found in _NETRC.finditer(text) if found[1] != REDACTED]
+        spans += [found.span(1) for found in scan(_NETRC, text, 500) if found[1] != REDACTED]
     if "bearer" in lower or "basic" in lower:
         spans += _headers(text, lower, 6 if wide else 12)
     if any(stem in lower for stem in _STEMS):
@@ -260,11 +261,11 @@ def _find_credentials(text: str, known: Sequence[str], *, wide: bool = False) ->
     return spans
 
 
-def _places(text: str, word: str) -> Iterator[Span]:
-    at = text.find(word)
-    while at >= 0:
-        yield at, at + len(word)
-        at = text.find(word, at + len(word))
+def _lower(text: str) -> str:
+    """Return the text with small letters in the same places."""
+    if len(lower := text.lower()) == len(text):
+        return lower
+    return "".join(text[at : at + PIECE].translate(_LOWER) for at in range(0, len(text), PIECE))
 
 
 def _headers(text: str, lower: str, shortest: int) -> Iterator[Span]:
@@ -278,7 +279,7 @@ def _headers(text: str, lower: str, shortest: int) -> Iterator[Span]:
 def _find_assigned(text: str, lower: str, *, wide: bool) -> Iterator[Span]:
     """Yield values assigned to a secret's name."""
     ended = 0
-    for stem in _STEM.finditer(lower):
+    for stem in scan(_STEM, lower, 100):
         if stem.start() < ended:
             continue
         sets = _SETS.match(text, stem.end())

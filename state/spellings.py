@@ -17,6 +17,10 @@ from urllib.parse import quote
 
 PART_CHARS = 2_000
 """A longer secret, such as a file of keys, is looked for in parts."""
+LONGEST_CHAR = 100
+"""The most characters of a spelling of one."""
+PIECE = 32_768
+"""The characters of a text that are searched at once: some ten milliseconds of work."""
 SHORTEST_RUN = 3
 """A shorter run of letters and digits stands in most texts."""
 _RUN = re.compile(r"[A-Za-z0-9]+")
@@ -32,12 +36,28 @@ Span = tuple[int, int]
 def find_known(text: str, known: Sequence[str]) -> list[Span]:
     """Return where the secrets stand in a text, in order of the secrets."""
     spans: list[Span] = []
-    for run, spelled, encoded in (form for secret in known for form in _spellings(secret)):
+    for run, spelled, longest, encoded in (form for secret in known for form in _spellings(secret)):
         if not run or run in text:
-            spans += [found.span() for found in spelled.finditer(text)]
+            spans += [found.span() for found in scan(spelled, text, longest)]
         for each in encoded:
-            spans += _places(text, each)
+            spans += places(text, each)
     return spans
+
+
+def scan(pattern: re.Pattern[str], text: str, longest: int) -> Iterator[re.Match[str]]:
+    """Yield what `finditer` yields if no match, with what it looks ahead at, has more than `longest` characters.
+
+    The text is searched piece by piece, because a search holds the lock of the interpreter to its end.
+    """
+    at = 0
+    while at < len(text):
+        end = at + PIECE
+        for found in pattern.finditer(text, at, end + longest):
+            if found.start() >= end:
+                break
+            yield found
+            at = found.end()
+        at = max(at, end)
 
 
 @lru_cache(maxsize=512)
@@ -50,7 +70,8 @@ def beginnings(known: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _places(text: str, word: str) -> Iterator[Span]:
+def places(text: str, word: str) -> Iterator[Span]:
+    """Yield where a word stands in a text."""
     at = text.find(word)
     while at >= 0:
         yield at, at + len(word)
@@ -58,21 +79,16 @@ def _places(text: str, word: str) -> Iterator[Span]:
 
 
 @lru_cache(maxsize=512)
-def _spellings(secret: str) -> tuple[tuple[str, re.Pattern[str], tuple[str, ...]], ...]:
-    """Return for each part of a secret a run of characters that stays ("" if none is rare), a pattern, and base64."""
+def _spellings(secret: str) -> tuple[tuple[str, re.Pattern[str], int, tuple[str, ...]], ...]:
+    """Return for each part of a secret a run of characters that stays ("" if none is rare), a pattern, how long it gets, base64."""
     raw, secret, made = secret, secret.replace("\r\n", "\n"), []
     for start in range(0, max(1, len(secret) - PART_CHARS // 2), PART_CHARS):
         last = start + PART_CHARS + PART_CHARS // 2 >= len(secret)
         part = secret[start:] if last else secret[start : start + PART_CHARS]
         run = max(_RUN.findall(part), key=len, default="")
         spelled = re.compile("".join(_spell(*found) for found in _TOKEN.findall(part)))
-        made.append(
-            (
-                run if len(run) >= SHORTEST_RUN else "",
-                spelled,
-                tuple({*_encode(part), *_encode(raw if last and not start else part)}),
-            )
-        )
+        encoded = tuple({*_encode(part), *_encode(raw if last and not start else part)})
+        made.append((run if len(run) >= SHORTEST_RUN else "", spelled, LONGEST_CHAR * len(part), encoded))
     return tuple(made)
 
 

