@@ -1,8 +1,9 @@
 """Decide which targets of a write a person knows. Pure; it reads structure, never the meaning of words (X25).
 
-A target is an address, an id, a path, a URL or a number among a call's arguments. It is known if a person approved or
-said it, or if it is a *whole value* of a tool result: a leaf of JSON, a cell of a table, a line of a list. Parts of a
-text in a tool result are not known, because text is where injected instructions are.
+A target is an address, an id, a path, a URL or a number among a call's arguments. It is known if it is in a plan that
+a person approved, in a request of theirs, their whole answer to a question, or a *whole value* of a tool result: a leaf
+of JSON, a cell of a table, a line of a list. Parts of a text in a tool result are not known, because text is where
+injected instructions are; nor are parts of what a person said later, because “above all not prod.db” names it as well.
 """
 
 import csv
@@ -14,8 +15,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from decimal import Decimal
 from typing import Any, Literal
 
-from langchain_core.messages import HumanMessage
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
+from donewhen.state.language.short_replies import read_word
 from donewhen.state.pattern import pattern
 from donewhen.state.records import WRITES
 from donewhen.state.values import fold_text
@@ -31,8 +33,11 @@ FLAGS = frozenset(map(Decimal, (-1, 0, 1)))
 LARGEST = 2_000_000
 """The most characters of a result that are read for whole values."""
 MOST_NESTED = 60
+QUESTIONS = frozenset(("confirm_plan", "ask_user", "approve_tool", "extend_budget", "resolve_effect"))
+"""The names of the calls that show a question to a person in the conversation."""
 
 _EDGES = "\"'`()[]{}<>,;:!?“”‘’„«»‹›*|，。；：！？、（）【】「」『』《》"
+_CLAUSE = pattern(r"[.,;:!。，；！、\n]")
 _SPLIT = pattern(r"[\s，。；！？、（）【】「」『』《》]+")
 _UNSPACED = pattern(r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af]")
 """Letters of scripts that put no space between words."""
@@ -154,7 +159,7 @@ def known_targets(run: Mapping[str, Any]) -> "KnownTargets":
     if approval.get("by") == "user":
         for text in _texts(approval["plan"]):
             known.say(text)
-    for text in (run.get("goal") or "", *(m.text for m in run.get("messages") or () if isinstance(m, HumanMessage))):
+    for text in (run.get("goal") or "", *_requests(run.get("messages") or ())):
         known.say(strip_frames(text))
     for row in run.get("approvals") or ():
         if row["by"] == "user":
@@ -162,6 +167,16 @@ def known_targets(run: Mapping[str, Any]) -> "KnownTargets":
     for entry in (*(run.get("before") or ()), *(run.get("journal") or ())):
         known.observe(entry)
     return known
+
+
+def _requests(messages: Sequence[BaseMessage]) -> Iterator[str]:
+    """Yield what people asked for in the conversation, and not what they replied to a question."""
+    asked = False
+    for message in messages:
+        if isinstance(message, HumanMessage) and not asked:
+            yield message.text
+        elif isinstance(message, AIMessage):
+            asked = any(call["name"] in QUESTIONS for call in message.tool_calls)
 
 
 def strip_frames(text: str) -> str:
@@ -187,15 +202,13 @@ class KnownTargets:
         self._long: dict[str, tuple[int, str]] = {}
 
     def say(self, text: str) -> None:
-        """Add everything in a text that a person said or approved."""
+        """Add everything in a text that a person approved, or asked for."""
         plain = _fold_target(text)
         self._said.append(plain)
         self._amounts |= _amounts_in(plain)
 
     def decide(self, row: Mapping[str, Any]) -> None:
-        """Add a person's answer to a question, and the targets of calls that they approved; not of rejected ones."""
-        if row.get("text"):
-            self.say(str(row["text"]))
+        """Add the targets of calls that a person approved or edited; those of rejected ones ask from then on."""
         if row["kind"] != "tool":
             return
         if row["decision"] in ("approve", "edit"):
@@ -212,18 +225,29 @@ class KnownTargets:
         else:
             self._refused |= {_fold_target(each) for each in row.get("new") or ()}
 
-    def observe(self, entry: Mapping[str, Any]) -> None:
-        """Add the whole values of an observation, a person's answers, and amounts in the questions.
+    def answer(self, text: str, question: str = "") -> None:
+        """Add what a person answered if it is a value as a whole.
 
-        Each observation counts once.
+        A plain yes agrees to the amounts in the question; what a no was said to asks from then on.
         """
+        said = read_word(_CLAUSE.split(text.strip(), maxsplit=1)[0])
+        if said == "no":
+            self._refused |= {_fold_target(part) for part in map(_strip_marks, _SPLIT.split(question)) if part}
+        if read_word(text) == "yes":
+            self._amounts |= _amounts_in(_fold_target(question))
+            return
+        for value in (text, *whole_values(text)):
+            self._agreed |= {form for form in _spellings(_fold_target(value.strip())) if form}
+            self._amounts |= amounts_of(_strip_marks(_fold_target(value)))
+
+    def observe(self, entry: Mapping[str, Any]) -> None:
+        """Add the whole values of an observation, and a person's answer. Each observation counts once."""
         if entry["id"] in self._seen or entry.get("outside"):
             return
         self._seen.add(entry["id"])
         if entry["source"] == "user":
             if entry["ok"] and entry["arguments"].get("by") == "user":
-                self.say(entry["text"])
-                self._amounts |= _amounts_in(_fold_target(str(entry["arguments"].get("question") or "")))
+                self.answer(entry["text"], str(entry["arguments"].get("question") or ""))
             return
         if entry["source"] not in ("tool", "check") or entry.get("delegated"):
             return
@@ -263,7 +287,7 @@ class KnownTargets:
         amounts = amounts_of(plain)
         if plain in self._refused:
             return False
-        if plain in self._agreed or amounts & self._amounts:
+        if amounts & self._amounts or any(form in self._agreed for form in _spellings(plain)):
             return True
         if not amounts and any(_stands_in(form, text) for form in _spellings(plain) for text in self._said):
             return True

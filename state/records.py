@@ -42,11 +42,11 @@ class Pause(TypedDict, total=False):
     interrupt_id: str
     """LangGraph's id; only of the current pause."""
     problem: str
-    """Why the last answer was not accepted."""
+    """What is missing in the last answer, or wrong with it."""
     draft: str | None
     """plan, tool: the text of a rejected edit, shown again to be corrected."""
-    said: str
-    """plan, tool, failure: the words of the last answer, so that “change” can refer to them."""
+    reply: str
+    """plan: what the planner answered to the person's last words about it."""
     language: str
     """The language of the pause; English if missing."""
     others: "list[Pause]"
@@ -203,7 +203,11 @@ class PlanningRecord(TypedDict, total=False):
     fell_back: str
     """Why it used the fallback."""
     feedback: str | None
-    """The change that a person requested."""
+    """What a person said: about a plan that they were shown, about a failure, or to a run that was interrupted."""
+    shown: Pause
+    """The pause of the plan that the person speaks about; it comes again if the planner answers."""
+    kept: Json
+    """The fields of the planning that proposed that plan, which its approval needs."""
     failure: str
     """Why a new plan is needed."""
     failed: list[str]

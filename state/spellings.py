@@ -80,7 +80,9 @@ def places(text: str, word: str) -> Iterator[Span]:
 
 @lru_cache(maxsize=512)
 def _spellings(secret: str) -> tuple[tuple[str, re.Pattern[str], int, tuple[str, ...]], ...]:
-    """Return for each part of a secret a run of characters that stays ("" if none is rare), a pattern, how long it gets, base64."""
+    """Return for each part of a secret: a run of characters that stays ("" if none is rare), a pattern, how long it
+    gets, and whether it is base64.
+    """
     raw, secret, made = secret, secret.replace("\r\n", "\n"), []
     for start in range(0, max(1, len(secret) - PART_CHARS // 2), PART_CHARS):
         last = start + PART_CHARS + PART_CHARS // 2 >= len(secret)

@@ -225,7 +225,7 @@ def _report_waiting(run: Run, terminal: Terminal, storage: str | None) -> None:
         terminal.line(f"{terminal.say('waiting')} {pending['id']}{where}", "bold")
         terminal.show(draw_pause(pending, terminal))
         if pending.get("problem"):
-            terminal.line(terminal.say("not_understood", problem=pending["problem"]), "yellow")
+            terminal.line(pending["problem"], "yellow")
     terminal.line("")
     command = resume_command(run, storage)
     terminal.line(next_text(terminal, "answer_with", command), whole=True)

@@ -35,8 +35,8 @@ from donewhen.agent.workspace import workspace_tools
 from donewhen.agent.workspace.skills import Skills
 from donewhen.state.channels import Json
 from donewhen.state.errors import ConfigError, GoalError, StaleAnswer
+from donewhen.state.language.short_replies import read_word
 from donewhen.state.language.texts import known_language
-from donewhen.state.language.words import read_word
 
 QUEUE = "command"
 """The queue of runs that the command detaches and schedules; `donewhen worker` serves it."""

@@ -121,7 +121,8 @@ async def store_notification(store: ThreadStore, run: Run, row: Mapping[str, obj
     """Store the notification of a run's current state, if it has any; return its id."""
     if not row.get("notify") or run.status in ("running", "queued"):
         return None
-    about = [run.thread_id, turn, run.status, [pause["id"] for pause in run.pending]]
+    said = [pause["reply"] for pause in run.pending if pause.get("reply")]
+    about = [run.thread_id, turn, run.status, [pause["id"] for pause in run.pending], *said]
     id = hashlib.sha256(json.dumps(about).encode()).hexdigest()[:32]
     if row.get("news") == id:  # an answer was not accepted, and the same question is still open
         return None

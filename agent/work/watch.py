@@ -105,8 +105,9 @@ def _new_events(run: Run, snapshot: StateSnapshot, seen: Json) -> Iterator[Json]
             yield _observation_event(entry)
     for id in run.steps:
         yield from steps.end_events(id)
-    if run.status == "waiting" and seen["asked"] != run.pending[0]["id"] + (run.problem or ""):
-        seen["asked"] = run.pending[0]["id"] + (run.problem or "")
+    asked = "".join((run.pending[0]["id"], run.pending[0].get("reply", ""), run.problem or "")) if run.pending else ""
+    if run.status == "waiting" and seen["asked"] != asked:
+        seen["asked"] = asked
         yield dict(end_event(run))
     if run.outcome is not None:
         yield dict(end_event(run))

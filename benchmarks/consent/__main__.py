@@ -46,8 +46,11 @@ def play_one(dialogue: Mapping[str, Any], schemas: Mapping[str, Any]) -> Played:
         if "agent" in turn:
             question = turn["agent"]
         elif "user" in turn:
-            about = {"question": question, "by": "user"}
-            known.observe(observation(f"s1.{number}", "s1", 0, "user", turn["user"], arguments=about))
+            if question:
+                about = {"question": question, "by": "user"}
+                known.observe(observation(f"s1.{number}", "s1", 0, "user", turn["user"], arguments=about))
+            else:
+                known.say(turn["user"])
         else:
             name, arguments, result = turn["tool"], turn["arguments"], turn["result"]
             effect = "write" if name in schemas else "read"

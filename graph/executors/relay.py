@@ -19,7 +19,7 @@ from typing_extensions import TypedDict
 
 from donewhen.graph.tools.schema import resolve
 from donewhen.state.channels import Json
-from donewhen.state.language.words import read_word
+from donewhen.state.language.short_replies import read_word
 from donewhen.state.people.answers import (
     JUDGEMENT,
     Answer,

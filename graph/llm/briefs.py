@@ -52,6 +52,10 @@ NOTES = {
     "again at what may have changed since.",
     "failure": "Find another way than the one that failed, or ask, or decline.",
     "feedback": "Change what the user says under `<feedback>`, and keep the rest of the plan.",
+    "words": "The user was shown the plan under `<proposal>` and says what is under `<feedback>`. If they ask "
+    "something, `answer` it: the plan stays before them as it is. If something should be different, submit the plan "
+    "so, and keep the rest. If they no longer want it, `decline`. You cannot approve it for them: if they seem to "
+    "agree, `answer` that a plain yes starts it.",
     "output_schema": "The result is wanted as data of `<output_schema>`: let the steps find out what it needs. It is "
     "made from their results at the end, without a step of its own.",
 }
@@ -185,10 +189,11 @@ def planning_brief(deps: Deps, settings: Settings, facts: Mapping[str, Any], off
     """
     toolbox, fence = deps.all_tools(settings), facts.get("fence") or ""
     schema = facts.get("output_schema") if full else None
-    said = [each for each in facts.get("said") or () if each["text"] != facts.get("feedback")]
+    said = [each for each in facts.get("said") or () if each["text"] != facts.get("feedback") or each.get("question")]
     steps: Sequence[Any] = (facts.get("approved_plan") or {}).get("steps") or ()
     only_step = len(steps) == 1 and "done_when" not in steps[0]
     noted = {**facts, "output_schema": schema, "criteria": settings.done_when, "only_step": only_step}
+    noted["feedback"] = facts.get("feedback") and not facts.get("words")
     lines = [MORE_TOOLS] if offer.bound and offer.listed else []
     lines += [_tool_line(toolbox, name) for name in offer.listed]
     lines += [f"({offer.more} more tools, less likely to fit; find_tools finds them)"] if offer.more else []

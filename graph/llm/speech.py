@@ -253,17 +253,26 @@ class Voice:
     """Streams what the planner (`step` None), a step or the delivery says in one reply.
 
     `task`: the tool call that stands for the step in the conversation and gets its `result`; "" if the result is the
-    answer of the run. `answer`: all speech is the answer. `inside`: the speaker is in a subgraph.
+    answer of the run. `answer`: all speech is the answer. `inside`: the speaker is in a subgraph. `ends`: False if what
+    is answered does not end the run, because it is about a plan that waits for a person.
     """
 
     def __init__(
-        self, runtime: Runtime[Settings], step: str | None = None, *, task: str = "", answer: bool = False, inside: bool
+        self,
+        runtime: Runtime[Settings],
+        step: str | None = None,
+        *,
+        task: str = "",
+        answer: bool = False,
+        inside: bool,
+        ends: bool = True,
     ) -> None:
         self._runtime = runtime
         self._step = step
         self._task = task
         self._answer = answer
         self._inside = inside
+        self._ends = ends
         self._said: dict[str, _Utterance] = {}
 
     def say(self, text: str, argument: str = "") -> None:
@@ -274,7 +283,7 @@ class Voice:
                 f"{'' if self._answer or argument not in OWN_MESSAGES else SAID}{uuid4().hex}", task
             )
         where = {"argument": argument} if argument else {}
-        marked = {"answer": True} if self._answer or argument == ANSWER else {}
+        marked = {"answer": True} if self._answer or (argument == ANSWER and self._ends) else {}
         sent = emit(self._runtime, "speech", step=self._step, text=text, id=saying.id, **where, **marked)["text"]
         piece = saying.add(text)
         if piece := piece if sent == text else sent:

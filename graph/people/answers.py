@@ -43,7 +43,13 @@ from donewhen.state.people.answers import (
 )
 from donewhen.state.people.edit import add_line_number
 from donewhen.state.plan.plan import read_plan, revision_of
-from donewhen.state.plan.planning import fresh_planning, start_replanning, unfinished_steps
+from donewhen.state.plan.planning import (
+    OF_PROPOSAL,
+    OF_REQUEST,
+    fresh_planning,
+    start_replanning,
+    unfinished_steps,
+)
 from donewhen.state.plan.schedule import next_moments
 from donewhen.state.plan.steps import fresh_records, transcript_key
 from donewhen.state.plan.text import moments_text, schedule_text
@@ -85,7 +91,7 @@ class ResolvedAnswer:
 
 
 async def confirm(state: RunState, runtime: Runtime[Settings], *, deps: Deps) -> RunState:
-    """Show the plan and apply the answer: approve, edit, reject with feedback, or cancel. Others keep the pause."""
+    """Show the plan and apply the answer: approve, edit, cancel, or words, which the planner answers or plans with."""
     return await ask_user(state, runtime, deps=deps)
 
 
@@ -284,7 +290,8 @@ def _close_asked_pause(state: RunState, pending: Pause, said: ResolvedAnswer | N
         text = (answer.text or answer.kind) if answer else "Ended."
         if answer and pending["kind"] == "plan":
             fixed = {"approve": "Approved.", "edit": "Approved with changes.", "cancel": "Cancelled."}
-            text = fixed.get(answer.kind) or f"Rejected: {answer.text}".rstrip(": ")
+            verb = "Said" if answer.kind == "say" else "Rejected"
+            text = fixed.get(answer.kind) or f"{verb}: {answer.text}".rstrip(": ")
         by_person = said is not None and said.by == "user"
         return {"pending": None, "messages": close_pause(messages, pending, text, answered=by_person)}
     if pending["step"] is not None or pending["kind"] == "budget":
@@ -328,6 +335,7 @@ def _apply_to_plan(values: Mapping[str, Any], taken: ResolvedAnswer) -> Json:
     row = decision_row(pending, answer.kind, answer.text, taken.by, taken.at)
     row["revision"] = pending["revision"]
     row |= {"limits": answer.amounts} if answer.amounts else {}
+    row |= {"reply": pending["reply"]} if pending.get("reply") else {}
     granted = {key: amount - pending["limits"][key] for key, amount in answer.amounts.items()}
     if answer.kind in ("approve", "edit"):
         plan = pending["plan"] if answer.kind == "approve" else answer.plan
@@ -348,7 +356,9 @@ def _apply_to_plan(values: Mapping[str, Any], taken: ResolvedAnswer) -> Json:
     if not answer.text:
         refused = {**planning, "open": False, "refused": True}
         return {"approvals": [row], "plan": (approval or {})["plan"], "planning": refused}
-    known = {key: planning[key] for key in ("failure", "failed", "finished", "promoted", "tried") if planning.get(key)}
+    known = {key: planning[key] for key in OF_REQUEST if planning.get(key)}
+    shown = {key: item for key, item in pending.items() if key not in ("others", "problem", "draft", "reply")}
+    known |= {"shown": shown, "kept": {key: planning[key] for key in OF_PROPOSAL if key in planning}}
     again = fresh_planning(planning["number"] + 1, feedback=answer.text, proposal=pending["plan"], **known)
     if planning.get("failure"):
         again["phase"] = "draft"

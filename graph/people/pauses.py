@@ -15,7 +15,7 @@ from donewhen.graph.llm.speech import push_rest
 from donewhen.graph.people.tasks import close_tasks
 from donewhen.state.channels import OWN_WORDS, Json, RunState
 from donewhen.state.pattern import pattern
-from donewhen.state.people.answers import edited_draft, spoken_words
+from donewhen.state.people.answers import edited_draft
 from donewhen.state.people.payload import OTHER_KEYS, action_name, message_text, payload, short_arguments
 from donewhen.state.proof.journal import same_question
 from donewhen.state.records import JournalEntry, Pause, PauseKind
@@ -101,16 +101,16 @@ def wait_for_answer(pending: Pause) -> Any:
 
 
 def keep_open(values: Mapping[str, Any], pending: Pause, problem: str, value: Any = None) -> RunState:
-    """Return the update that keeps the pause open, with the problem of the answer; "" if the person answers later.
+    """Return the update that keeps the pause open, with what is missing in the answer; "" if the person answers later.
 
-    The pause keeps the answer's words, and the text of an edit, so that the person can correct them.
+    The pause keeps the text of an edit, so that the person can correct it.
     """
     draft = edited_draft(value) or pending.get("draft")
-    again: Pause = {**pending, "problem": problem, "draft": draft, "said": spoken_words(value)}
+    again: Pause = {**pending, "problem": problem, "draft": draft}
     messages = values["messages"]
     if typed_reply(messages) is None and not problem:
         return {"pending": again}
-    closed = close_pause(messages, pending, "Not understood." if problem else "Left open.")
+    closed = close_pause(messages, pending, "Asked back." if problem else "Left open.")
     again = {**again, **_fresh_call()}
     return {"pending": again, "messages": [*closed, pause_message(again)]}
 
@@ -140,7 +140,7 @@ def with_id(values: Mapping[str, Any], pause: Pause) -> Pause:
     The node's id says what is asked; the same may be asked again in this request or a later one.
     """
     name, turn = _bare_id(pause["id"]), values.get("turn", 1)
-    decided = [row["id"] for row in values.get("approvals") or ()]
+    decided = [row["id"] for row in values.get("approvals") or () if row["decision"] != "say"]  # words decide nothing
     decided += [entry["arguments"].get("asked") for entry in values.get("journal") or () if entry["source"] == "user"]
     times = sum(_bare_id(id or "") == name for id in decided)
     id = (f"{turn}:" if turn > 1 else "") + name + (f"~{times + 1}" if times else "")

@@ -17,7 +17,7 @@ from donewhen.graph.llm.reply import Decision, UnusableReply, freeze_calls
 from donewhen.graph.llm.speech import Voice, push_rest
 from donewhen.graph.people.budget import Account, budget_pause
 from donewhen.graph.people.consent import Proposal, propose_plan
-from donewhen.graph.people.pauses import make_pause, pause_message
+from donewhen.graph.people.pauses import make_pause, new_call_id, pause_message
 from donewhen.graph.step.audit import Subject, audit, is_audit_due
 from donewhen.graph.step.calls import CallContext, ask_before_end
 from donewhen.graph.step.texts import with_whole_text
@@ -26,13 +26,13 @@ from donewhen.state.channels import PLANNING, Json, Planning, Step
 from donewhen.state.language.texts import say
 from donewhen.state.ledger import add, allowance_left
 from donewhen.state.people.amounts import format_count
-from donewhen.state.plan.planning import PROMOTED, mode_row
+from donewhen.state.plan.planning import OF_REQUEST, PROMOTED, fresh_planning, mode_row
 from donewhen.state.plan.revise import hash_work
 from donewhen.state.proof.audit import doubts_to_send_back
 from donewhen.state.proof.evidence import EvidenceScope, Grounding, ground_claim, read_references
 from donewhen.state.proof.journal import find_earlier_answer
 from donewhen.state.reading.decisions import DRAFT, TRIAGE
-from donewhen.state.records import Ending, Mode, PlanningRecord
+from donewhen.state.records import Ending, JournalEntry, Mode, Pause, PlanningRecord
 from donewhen.state.secrets import redact
 from donewhen.state.settings import Settings
 
@@ -76,10 +76,17 @@ class PlanningRound:
         return self.state["planning"]
 
     @property
+    def entries(self) -> list[JournalEntry]:
+        """The observations that can be cited: of earlier plannings of the request and of this one."""
+        return [*self.state.get("known", ()), *self.state.get("journal", ())]
+
+    @property
     def legal(self) -> tuple[str, ...]:
         """The decisions allowed in this phase, minus the one that a forced mode excludes."""
         gone = {"auto": "", "answer": "submit_plan"}.get(self.settings.wanted_mode, "answer")
         recall = ("recall",) if self.state["brief"].get("before") else ()
+        if self.planning.get("shown"):  # a question about the plan is answered in every phase and mode
+            return self.offer.legal((*TRIAGE, *recall))
         return self.offer.legal((*(name for name in LEGAL[self.planning["phase"]] if name != gone), *recall))
 
     def with_record(self, **record: Any) -> "PlanningRound":
@@ -107,10 +114,15 @@ def send_correction(
 
 
 def fail_planning(round: PlanningRound, code: str, reason: str) -> Planning:
-    """End a failed phase. The draft falls back on the triage's plan and says so (P04); otherwise the run ends."""
+    """End a failed phase. The draft falls back on the triage's plan and says so (P04), and a plan that a person spoke
+    about is shown again; otherwise the run ends.
+    """
     if round.planning.get("sketched"):
         emit(round.runtime, "note", text=f"Careful planning failed ({reason}); going on with the quick plan.")
         return _propose(round.with_record(fell_back=reason), round.planning["proposal"])
+    if shown := round.planning.get("shown"):
+        problem = say(_language(round.state), "unclear", "not_answered", why=reason)
+        return _show_again(round, {**shown, "problem": problem, "message_id": None})
     return {"ending": {"code": code, "reason": reason}}
 
 
@@ -174,7 +186,8 @@ def _propose(round: PlanningRound, plan: Json) -> Planning:
         reasons=planning.get("dropped") or {},
     )
     update = propose_plan(proposal, round.settings, round.deps)
-    return {"planning": {**planning, "open": False}, **modes, **update}  # type: ignore[typeddict-item]
+    after = {key: item for key, item in planning.items() if key not in ("shown", "kept")}
+    return {"planning": {**after, "open": False}, **modes, **update}  # type: ignore[typeddict-item]
 
 
 def _record_mode(round: PlanningRound, mode: Mode, reason: str) -> Planning:
@@ -194,14 +207,42 @@ def start_looking(round: PlanningRound, message: AIMessage, decision: Decision) 
     return {"planning": planning, "transcript": [message, *answers]}
 
 
+async def answer_about_plan(round: PlanningRound, message: AIMessage, decision: Decision) -> Planning:
+    """Answer the person's words about a plan that waits for them, and show the plan again: nothing is approved."""
+    planning, shown = round.planning, round.planning["shown"]
+    text, scope = str(decision.arguments["text"]), EvidenceScope(round.entries, PLANNING)
+    found = ground_claim(decision.arguments, scope) if decision.arguments.get("evidence") else Grounding()
+    problems = [f"evidence: {each}" for each in (*found.problems, *found.imprecise)]
+    if problems and not planning.get("answer_told"):
+        return send_correction(round.with_record(answer_told=True), message, UnusableReply(problems))
+    pending: Pause = {**shown, "reply": text, "message_id": round.message_id("answer.text")}
+    about: Pause = {**pending, "question": text}
+    if refused := await round.deps.policies.refusal_of(about, round.state["brief"]["goal"], round.runtime):
+        if round.voice:
+            round.voice.retract("answer.text")
+        return send_correction(round, message, UnusableReply([refused]), "refused")
+    return _show_again(round, pending)
+
+
+def _show_again(round: PlanningRound, pending: Pause) -> Planning:
+    """Ask for the consent to a plan again, with what the person reads before it."""
+    planning, pending = round.planning, {**pending, "tool_call_id": new_call_id()}
+    asked = pause_message(pending)
+    push_rest(asked, str(pending.get("reply") or ""), inside=True)
+    known = {key: planning[key] for key in OF_REQUEST if planning.get(key)}  # type: ignore[literal-required]
+    again = fresh_planning(planning["number"], open=False, rounds=planning["rounds"], **known, **planning["kept"])
+    return {"planning": again, "plan": pending["plan"], "pending": pending, "messages": [asked]}
+
+
 async def settle_by_answer(round: PlanningRound, message: AIMessage, decision: Decision) -> Planning:
     """End the run with an answer instead of a plan.
 
     The answer is sent back once if its evidence does not hold, its data does not fit the form, or a judge doubts it.
     A judge is asked only if something was read or changed, or if it rests on what earlier requests observed.
     """
-    state, form, arguments = round.state, round.form, decision.arguments
-    entries = [*state.get("known", ()), *state.get("journal", ())]
+    if round.planning.get("shown"):
+        return await answer_about_plan(round, message, decision)
+    state, form, arguments, entries = round.state, round.form, decision.arguments, round.entries
     tools = round.deps.all_tools(round.settings)
     about = planning_as_step(state), round.runtime, round.config, round.deps, tools
     context = CallContext(*about, observed=len(entries))
@@ -274,9 +315,16 @@ def planning_as_step(state: Planning) -> Step:
 
 
 def decline(round: PlanningRound, message: AIMessage, decision: Decision) -> Planning:
-    """End the run because it cannot be done here. The reason is logged; the user reads the guidance."""
+    """End the run because it cannot be done here, or because the person who was shown the plan no longer wants it.
+
+    The reason is logged; the user reads the guidance.
+    """
     arguments = decision.arguments
-    ending: Ending = {"code": "declined", "reason": arguments["reason"], "text": arguments["guidance"]}
+    ending: Ending = {
+        "code": "cancelled" if round.planning.get("shown") else "declined",
+        "reason": arguments["reason"],
+        "text": arguments["guidance"],
+    }
     return {"planning": {**round.planning, "corrections": 0}, "ending": ending}
 
 

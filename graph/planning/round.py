@@ -79,7 +79,9 @@ async def _plan_round(state: Planning, runtime: Runtime[Settings], config: Runna
 
 async def _ask_and_act(state: Planning, runtime: Runtime[Settings], config: RunnableConfig, deps: Deps) -> Planning:
     """Make one model call of the phase, and act on the reply."""
-    voice, form = Voice(runtime, inside=True), form_of(state["brief"].get("output_schema"))
+    about_plan = bool(state["planning"].get("shown"))  # what is answered then is not the result
+    voice = Voice(runtime, inside=True, ends=not about_plan)
+    form = None if about_plan else form_of(state["brief"].get("output_schema"))
     round = PlanningRound(state, runtime, deps, voice=voice, form=form, config=config)
     settings, planning = round.settings, round.planning
     if planning["rounds"] >= settings.plan_rounds:

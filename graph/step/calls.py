@@ -59,6 +59,7 @@ from donewhen.state.proof.journal import (
     Source,
     call_key,
     canonical_json,
+    has_spoken_since,
     is_tool_call,
     observation,
 )
@@ -239,7 +240,8 @@ class CallBatch:
         elif outside := tool.path_problem(call["args"], self.context.settings.profile.allowed_paths):
             gated.refusal = outside
         elif rejected and not {"approved", "known"} & call.keys():
-            why = rejected.get(call_key(call["name"], call["args"]))
+            why = rejected.get(key := call_key(call["name"], call["args"]))
+            why = None if has_spoken_since(state["run"], state["asked"], key) else why
             gated.refusal = f"the user rejected this very call before: {why}" if why else ""
         if tool and not gated.refusal and "known" not in call:
             gated.verdict = await ask_before_call(self.context, gated)
@@ -331,7 +333,7 @@ class CallBatch:
             known.read(id, await load_text(context.runtime, state, id) or "")
         cursor, place = state.get("interjection_cursor") or "", state["step"]["id"]
         for said in await new_interjections(context.runtime, cursor, place):
-            known.say(said["text"])
+            known.answer(said["text"])
         return {
             each.get("position", 0): new
             for each in self.calls

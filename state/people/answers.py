@@ -5,8 +5,9 @@ Shapes: strings, booleans and numbers; JSON in a string or a fenced block; `{"de
 `{"__agui_cancelled__": true}` (AG-UI); `{"resume": any}` (A2A); content blocks; and
 `{"type" | "decision" | "action": word}`.
 
-Buttons, options and a few unambiguous words decide. A sentence is taken as feedback where it cannot be meant as consent
-or refusal. Anything else changes nothing, and the person is told what is accepted.
+Buttons, options and short replies (`state/language/short_replies.py`) decide. All other words are said to the planner
+at a plan, and to the model at its question or its call. Where words could cost money, at a limit or an unknown effect,
+one question asks for what is missing.
 """
 
 import json
@@ -15,8 +16,9 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from donewhen.state.language.texts import Unclear, match_option, option_key, say, unclear
-from donewhen.state.language.words import FEW, fold_words, may_decide, read_word
+from donewhen.state.language.short_replies import read_word, says_plain_yes
+from donewhen.state.language.texts import Unclear, match_option, option_key, unclear
+from donewhen.state.language.words import fold_words
 from donewhen.state.pattern import pattern
 from donewhen.state.people.amounts import read_amounts
 from donewhen.state.people.edit import edit_plan, is_plan_text, strip_fence
@@ -25,7 +27,7 @@ from donewhen.state.records import Pause
 from donewhen.state.values import clean_text, json_problem
 
 AnswerKind = Literal[
-    "approve", "edit", "reject", "respond", "cancel", "later", "answer", "declined",
+    "approve", "edit", "reject", "say", "respond", "cancel", "later", "answer", "declined",
     "extend", "deliver", "replan", "retry", "stop", "happened", "not_happened", "skip", "go_on", "leave_out",
 ]  # fmt: skip
 Verb = Literal["approve", "edit", "reject", "respond", "ignore", "cancel", "later", "text", "list", "other"]
@@ -61,7 +63,8 @@ class Answer:
 
     kind: AnswerKind
     text: str = ""
-    """The answer to a question, the reason of a rejection ("" if none), or the response in place of a result."""
+    """The answer to a question, the reason of a rejection ("" if none), what was said about a plan, or the response in
+    place of a result."""
     plan: dict[str, Any] | None = None
     """For the `edit` of a plan: the whole edited plan, not yet validated, without a revision."""
     arguments: dict[str, Any] | None = None
@@ -111,7 +114,7 @@ def answers_by_id(value: Any, open_ids: Collection[str]) -> dict[str, Any] | str
 
 
 def read_answer(value: Any, pending: Pause) -> Answer | str:
-    """Return the meaning of `value` as an answer to `pending`, or a text with the problem and the accepted answers.
+    """Return the meaning of `value` as an answer to `pending`, or a sentence for the person: what is missing, or wrong.
 
     Never raises. The text is in the pause's language; problems of a client's JSON are in English. A text that starts
     with "stale" means that the answer names another question or revision.
@@ -133,7 +136,7 @@ def read_answer(value: Any, pending: Pause) -> Answer | str:
         if isinstance(read, Answer):
             return read
         given = (read or unclear("no_answer")).text(language_of(pending))
-    return say(language_of(pending), "accepted", "instead", problem=given, accepted=accepted_answers(pending))
+    return given
 
 
 def fills_form(value: Any, pending: Pause) -> bool:
@@ -161,14 +164,6 @@ def stale_reason(value: Any, pending: Pause) -> str | None:
     return _find_stale(given, pending) if isinstance(given, AnswerShape) else None
 
 
-def accepted_answers(pending: Pause) -> str:
-    """Return a description of the accepted answers to this pause, in its language."""
-    about, language = pending.get("about") or pending["kind"], language_of(pending)
-    unplanned = about == "budget" and not may_replan(pending)
-    said = say(language, "accepted", "unplanned" if unplanned else about)
-    return said if about == "plan" else f"{said}{say(language, 'accepted', 'always')}"
-
-
 def may_replan(pending: Pause) -> bool:
     """Return whether a budget pause offers a replan, which needs an existing plan."""
     return any(option_key(option) == "replan" for option in options(pending))
@@ -180,12 +175,6 @@ def edited_draft(value: Any) -> str:
     fields = given.fields if isinstance(given, AnswerShape) else {}
     drafts = [fields.get(key) for key in ("plan", "arguments")]
     return next((draft for draft in drafts if isinstance(draft, str) and draft.strip()), "")
-
-
-def spoken_words(value: Any) -> str:
-    """Return the words of an answer that consists of words only; "" for any other."""
-    given = read_shape(value)
-    return given.text if isinstance(given, AnswerShape) and given.verb in ("text", "respond") else ""
 
 
 def _read_shape_for(value: Any, pending: Pause) -> AnswerShape | str:
@@ -335,8 +324,7 @@ def _read_for_interrupt(value: Any, pending: Pause) -> Answer | str:
     if isinstance(value, Mapping) and set(value) == {"unreadable"}:
         problem = str(value["unreadable"])
     if problem:
-        given = f"the answer cannot be stored: it {problem}"
-        return say(language_of(pending), "accepted", "instead", problem=given, accepted=accepted_answers(pending))
+        return f"The answer cannot be stored: it {problem}."
     if (named := named_pauses(value)) - {str(pending["id"])}:
         return f"stale: {', '.join(sorted(named))} does not wait; {pending['id']} does."
     if isinstance(value, Mapping) and (verb := _run_verb(value)):
@@ -350,8 +338,7 @@ def _read_for_interrupt(value: Any, pending: Pause) -> Answer | str:
             return Answer("answer", choice, value=choice)
         read = _read_free_answer(value, pending)
         if not isinstance(read, Answer):
-            given = read.text(language_of(pending))
-            return say(language_of(pending), "accepted", "instead", problem=given, accepted=accepted_answers(pending))
+            return read.text(language_of(pending))
         return read if read.kind != "answer" else replace(read, value=value)
     return Answer("answer", scalar_text(value) or json.dumps(value, ensure_ascii=False), value=value)
 
@@ -400,12 +387,7 @@ def _read_plan_answer(given: AnswerShape, pending: Pause) -> Answer | Unclear | 
         return None
     if is_plan_text(text):
         return _read_edited_plan(AnswerShape("edit", fields={"plan": text}), pending)
-    if (decided := _read_decisive_word(text)) or (decided := _read_change(text, pending, "reject")):
-        return decided
-    if not _is_sentence(text):
-        return _explain_unclear(text)
-    few = 0 if given.verb == "respond" else FEW  # responding is not approving
-    return unclear("meant", text) if may_decide(text, few) else Answer("reject", text)
+    return _read_short_reply(text, pending) or _read_broken_json(text) or _read_words("say", text)
 
 
 def _read_edited_plan(given: AnswerShape, pending: Pause) -> Answer | Unclear:
@@ -426,9 +408,7 @@ def _read_tool_answer(given: AnswerShape, pending: Pause) -> Answer | Unclear | 
         return Answer("respond", text) if text else unclear("empty_response")
     if given.verb != "text":
         return None
-    if (decided := _read_decisive_word(text)) or (decided := _read_change(text, pending, "reject")):
-        return decided
-    return unclear("meant", text) if _is_sentence(text) else _explain_unclear(text)
+    return _read_short_reply(text, pending) or _read_broken_json(text) or _read_words("reject", text)
 
 
 def _read_edited_call(given: AnswerShape, pending: Pause) -> Answer | Unclear:
@@ -443,8 +423,7 @@ def _read_edited_call(given: AnswerShape, pending: Pause) -> Answer | Unclear:
     else:
         arguments = decode_json(given.fields.get("arguments"))
     if not isinstance(arguments, Mapping):
-        broken = _explain_unclear(arguments) if isinstance(arguments, str) and _looks_like_json(arguments) else None
-        return broken or unclear("no_arguments")
+        return (_read_broken_json(arguments) if isinstance(arguments, str) else None) or unclear("no_arguments")
     edited = {**before, **arguments}
     return Answer("edit", arguments=edited) if edited != before else Answer("approve")
 
@@ -468,11 +447,12 @@ def _read_question_answer(given: AnswerShape, pending: Pause) -> Answer | Unclea
 
 
 def _read_free_answer(text: str, pending: Pause) -> Answer | Unclear:
-    """Return the words as the answer, unless they end the run or postpone the question; ask if that is unclear."""
-    said, asked = read_word(text), fold_words(str(pending.get("question") or ""))
-    if said in ("cancel", "later") and not text.startswith("/") and fold_words(text) in asked:
-        return unclear(f"answer_or_{said}", text)
-    return _read_ending(text) or Answer("answer", text)
+    """Return the words as the answer. A single word may also end the run or postpone the question; ask if unclear."""
+    ending, words = _read_ending(text), fold_words(text)
+    if ending is None or " " in words:
+        return Answer("answer", text)
+    asked = words in fold_words(str(pending.get("question") or "")) and not text.startswith("/")
+    return unclear(f"answer_or_{ending.kind}", text) if asked else ending
 
 
 def _read_budget_answer(given: AnswerShape, pending: Pause) -> Answer | Unclear:
@@ -505,7 +485,7 @@ def _read_effect_answer(given: AnswerShape, pending: Pause) -> Answer | Unclear 
     text, key, rest = _read_option(given, pending, "effect")
     if key and not rest:
         return Answer(key)
-    if read_word(text) == "yes":
+    if says_plain_yes(text):  # “go ahead” is a yes too, but not to whether it happened
         return Answer("happened")
     if read_word(text) == "no":
         return unclear("which_no", text)
@@ -513,24 +493,26 @@ def _read_effect_answer(given: AnswerShape, pending: Pause) -> Answer | Unclear 
 
 
 def _read_failure_answer(given: AnswerShape, pending: Pause) -> Answer | Unclear | None:
-    """Read an option, or a sentence that says what to do; nothing else starts work."""
+    """Read an option; other words say what to do instead, and a plain yes does not say what to do."""
     text, key, rest = _read_option(given, pending, "failure")
     if key and (not rest or key == "replan"):
         return Answer(key, rest or text)
-    if read_word(text) == "no":
+    if (said := read_word(text)) == "no":
         return Answer("stop", text)
-    if (decided := _read_ending(text)) or (decided := _read_change(text, pending, "replan")):
-        return decided
-    if read_word(text) or not _is_sentence(text):
-        return _explain_unclear(text)
-    return unclear("meant", text) if may_decide(text) else Answer("replan", text)
+    if said == "yes":
+        return _choose_one(text, pending)
+    return _read_ending(text) or _read_broken_json(text) or _read_words("replan", text)
 
 
 def _read_early_answer(given: AnswerShape, pending: Pause) -> Answer | Unclear | None:
     text, key, rest = _read_option(given, pending, "early")
     if key and not rest:
         return Answer(key, text)
-    return _read_ending(text) or _explain_unclear(text)
+    return _read_ending(text) or (_choose_one(text, pending) if text else None)
+
+
+def _choose_one(text: str, pending: Pause) -> Unclear:
+    return unclear("choose", text, options=" / ".join(options(pending)))
 
 
 Reader = Callable[[AnswerShape, Pause], Answer | Unclear | None]
@@ -552,19 +534,18 @@ def _words_of(given: AnswerShape) -> str:
 
 
 def _read_button(given: AnswerShape, pending: Pause, read_edit: Reader) -> Answer | Unclear | None:
-    """Return a button's decision on a plan or a call, with its words; None if the words decide."""
+    """Return a button's decision on a plan or a call; words with it that do not agree are only said."""
     text, said = given.text, read_word(given.text)
-    if given.verb == "approve" or (given.verb == "edit" and given.fields):
-        if text and said != "yes":
-            return unclear("yes_but", text)
-        return read_edit(given, pending) if given.fields else Answer("approve")
-    if given.verb in ("reject", "ignore"):
-        if said == "yes":
-            return unclear("no_but", text)
-        return Answer(said) if said in ("cancel", "later") else Answer("reject", "" if said == "no" else text)
-    if given.verb == "edit" or (given.verb == "text" and match_option(text, "plan") == ("edit", "")):
+    if given.verb == "edit" and not given.fields:
         shape = EDIT_SHAPES["plan" if pending["kind"] == "plan" else "tool"]
         return unclear("edit_alone", text or "edit", shape=shape)
+    if given.verb in ("approve", "edit"):
+        if text and said != "yes":
+            words: AnswerKind = "say" if pending["kind"] == "plan" else "reject"
+            return unclear("yes_but", text) if given.fields else Answer(words, text)
+        return read_edit(given, pending) if given.fields else Answer("approve")
+    if given.verb in ("reject", "ignore"):
+        return Answer(said) if said in ("cancel", "later") else Answer("reject", "" if said == "no" else text)
     return None
 
 
@@ -574,10 +555,12 @@ def _read_option(given: AnswerShape, pending: Pause, about: str) -> tuple[str, A
     return (text, *match_option(_match_choice(text, options(pending)), about))
 
 
-def _read_decisive_word(text: str) -> Answer | None:
-    """Read a text that is exactly an option of a plan or a call, or one of the few words."""
-    key, rest = match_option(text, "plan")
-    said = read_word(text) or (key if key != "edit" and not rest else None)
+def _read_short_reply(text: str, pending: Pause) -> Answer | Unclear | None:
+    """Read a text that is exactly an option of a plan or a call, or a short reply; at a plan, a “no” asks back."""
+    option, rest = match_option(text, "plan")
+    said = option if option and not rest else read_word(text)
+    if said == "edit" or (said == "no" and pending["kind"] == "plan"):
+        return unclear("what_instead")
     kinds: dict[str | None, AnswerKind] = {"yes": "approve", "no": "reject"}
     return Answer(kinds.get(said) or said) if said else None  # type: ignore[arg-type]
 
@@ -588,31 +571,19 @@ def _read_ending(text: str) -> Answer | None:
     return Answer(said) if said == "cancel" or said == "later" else None
 
 
-def _read_change(text: str, pending: Pause, kind: Literal["reject", "replan"]) -> Answer | None:
-    """Read “change: …”, or “change” referring to the previous words."""
-    key, rest = match_option(text, "meant")
-    change = (rest or str(pending.get("said") or "")) if key else ""
-    return Answer(kind, change) if change else None
+def _read_words(kind: AnswerKind, text: str) -> Answer | None:
+    return Answer(kind, text) if text.strip("\ufffd \n") else None
 
 
-def _explain_unclear(text: str) -> Unclear | None:
-    """Return why a text that is not a sentence decides nothing."""
-    if not _looks_like_json(text):
-        return unclear("undecided", text) if text else None
+def _read_broken_json(text: str) -> Unclear | None:
+    """Return why a text that was meant as JSON is no answer; None for all other texts."""
+    if not strip_fence(text).lstrip().startswith(("{", "[")):
+        return None
     try:
         json.loads(text)
     except (ValueError, RecursionError) as error:
         return unclear("broken_json", error=error)
     return unclear("json")
-
-
-def _is_sentence(text: str) -> bool:
-    return any(map(str.isalpha, text)) and not _looks_like_json(text)
-
-
-def _looks_like_json(text: str) -> bool:
-    """Return whether a text was meant as JSON, even if it is broken; feedback never begins like this."""
-    return strip_fence(text).lstrip().startswith(("{", "["))
 
 
 def _match_choice(text: str, choices: list[str]) -> str:

@@ -34,8 +34,8 @@ REPLACING_ARGUMENTS = (("old", "new"), ("old_text", "new_text"), ("old_string", 
 LINE_CHARS = 120
 """The most characters of an argument that is shown on a line."""
 OPTIONAL_KEYS = (
-    "plan", "limits", "next_runs", "draft", "schema", "tool", "arguments", "new", "diffs", "exhausted", "suggested",
-    "done", "left", "meter",
+    "plan", "reply", "limits", "next_runs", "draft", "schema", "tool", "arguments", "new", "diffs", "exhausted",
+    "suggested", "done", "left", "meter",
 )  # fmt: skip
 """The keys of a pause that only some kinds have, shown as they are."""
 OTHER_KEYS = ("id", "kind", "question", "options", "step")
@@ -255,8 +255,10 @@ def _description(pending: Pause) -> str:
 
 def _with_problem(pending: Pause, text: str) -> str:
     parts = [text]
+    if pending.get("reply"):
+        parts.insert(0, str(pending["reply"]))
     if pending.get("problem"):
-        parts.insert(0, f"> {say(language_of(pending), 'ask', 'again', problem=pending['problem'])}")
+        parts.insert(0, f"> {pending['problem']}")
     others = pending.get("others") or []
     if others:
         lines = [f"- `{other.get('id')}`: {other.get('question') or other.get('kind')}" for other in others]

@@ -15,6 +15,10 @@ RESULT_CHARS = 2000
 REASON_CHARS = 300
 PROMOTED = "promoted:"
 """The prefix of codes with which a step leaves because it needs a plan: `promoted:rounds`, `promoted:write`."""
+OF_REQUEST = ("failure", "failed", "finished", "promoted", "tried")
+"""The fields that every planning of a request keeps of the one before it."""
+OF_PROPOSAL = ("stale", "instead", "dropped", "let_go", "came_back", "language", "mode")
+"""The fields of a planning that are about the plan that it proposed."""
 FORCED = {
     "answer": "The user wants an answer and no plan: look as far as it takes, then `answer`.",
     "step": "The user wants this done in one step: submit a plan of exactly one step.",
@@ -88,6 +92,7 @@ def planning_start(values: Mapping[str, Any], settings: Settings) -> Json:
             "language": values.get("language", "en"),
             "said": user_statements(values, planning["transcript"]),
             "feedback": planning.get("feedback"),
+            "words": bool(planning.get("shown")),
             "failure": planning.get("failure"),
             "approved_plan": standing_plan(values),
             "edited": _has_edited_plan(values),

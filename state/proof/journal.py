@@ -224,6 +224,17 @@ def _has_changed_since(id: str, seen: Sequence[Mapping[str, Any]]) -> bool:
     return any(is_tool_call(entry) and entry["effect"] != "read" and entry["ok"] for entry in later)
 
 
+def has_spoken_since(run: Mapping[str, Any], asked: Sequence[Mapping[str, Any]], key: str) -> bool:
+    """Return whether a person who rejected this call with words has answered a question since.
+
+    The words may have been a question, so the very call may be asked about again; a plain no stays a no.
+    """
+    rows = [row for row in run.get("approvals") or () if row["kind"] == "tool" and row["decision"] == "reject"]
+    about = [row for row in rows if call_key(row["tool"], row["arguments"]) == key]
+    by_user = [entry for entry in asked if entry["ok"] and entry["arguments"].get("by") == "user"]
+    return bool(about and about[-1]["text"]) and any(entry["at"] > about[-1]["at"] for entry in by_user)
+
+
 def user_statements(values: Mapping[str, Any], besides: str = "") -> list[dict[str, str]]:
     """Return the user's statements to planner, steps and at confirm, in order: `{text, question?}`.
 
@@ -236,9 +247,9 @@ def user_statements(values: Mapping[str, Any], besides: str = "") -> list[dict[s
         if not besides or besides not in (entry["id"].rpartition(".")[0], _asker(entry["arguments"]))
     ]
     feedback = [
-        {"at": row["at"], "text": row["text"]}
+        {"at": row["at"], "question": row.get("reply", ""), "text": row["text"]}
         for row in values.get("approvals") or ()
-        if row["by"] == "user" and row["decision"] in ("reject", "replan") and row["text"]
+        if row["by"] == "user" and row["decision"] in ("say", "reject", "replan") and row["text"]
         if row["kind"] in ("plan", "question", "budget")
     ]
     ordered = sorted([*answers, *feedback], key=lambda said: said["at"])

@@ -22,8 +22,7 @@ from donewhen.graph.executors.relay import (
     form_fields,
     read_form,
 )
-from donewhen.state.language.texts import match_option
-from donewhen.state.people.answers import Answer, may_replan, read_answer, spoken_words
+from donewhen.state.people.answers import Answer, may_replan, read_answer
 from donewhen.state.people.payload import arguments_text, editable_plan
 from donewhen.state.records import Pause
 
@@ -61,17 +60,14 @@ class Person:
         shown = {name: value for name, value in pending.items() if name != "schema"}  # its fields are asked one by one
         self.terminal.show(draw_pause(cast(Pause, shown), self.terminal))
         if pending.get("problem"):
-            self._warn("not_understood", problem=pending["problem"])
+            self.terminal.line(pending["problem"], "yellow")
         self.terminal.discard_typed()  # typed before it was drawn whole
-        before = str(pending.get("said") or "")
         while True:
             value = self._ask_once(pending)
             if value is None:
                 continue
-            if before and isinstance(value, str) and match_option(value, "meant") == ("change", ""):
-                value = f"{value}: {before}"
             read = read_form if pending.get("schema") else read_answer
-            meaning, before = read(value, pending), spoken_words(value)
+            meaning = read(value, pending)
             if isinstance(meaning, Answer) and meaning.kind == "later":
                 raise Later
             if not isinstance(meaning, str):

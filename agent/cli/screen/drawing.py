@@ -26,7 +26,8 @@ def draw_pause(pending: Pause, terminal: Terminal) -> RenderableType:
     """Draw a whole pause: a plan or a call, and the options by number."""
     kind = pending["kind"]
     if kind == "plan":
-        return Group(Text(clean(question_of(pending))), draw_plan(pending, terminal))
+        replied: list[RenderableType] = [AnswerText(pending["reply"]), Text("")] if pending.get("reply") else []
+        return Group(*replied, Text(clean(question_of(pending))), draw_plan(pending, terminal))
     if kind in ("tool", "effect"):
         marked = (
             [f"{number}. {option}" for number, option in enumerate(options(pending), 1)] if kind == "effect" else []

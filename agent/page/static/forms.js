@@ -72,7 +72,8 @@ function planForm(pending, { send, reply, draft, planText }) {
   const changes = (pending.changes ?? []).map((each) => el("div", { className: "about", dir: "auto" }, `• ${each}`));
   const goal = (now.plan.done_when ?? []).map((each) => el("div", { className: "about", dir: "auto" }, `${words.in_the_end}: ${each.text ?? each}`));
   const ask = button(words.ask_changes, () => reply("changes"), "quiet");
-  return [note, ...changes, el("h2", { dir: "auto" }, now.plan.title || words.title), el("div", { className: "edit" }, rows, text), ...goal,
+  const replied = pending.reply && markdown(pending.reply);
+  return [replied, note, ...changes, el("h2", { dir: "auto" }, now.plan.title || words.title), el("div", { className: "edit" }, rows, text), ...goal,
     el("div", { className: "buttons" }, run, ask, edit, swap, endRun(send))];
 }
 

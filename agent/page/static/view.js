@@ -231,7 +231,7 @@ export class View {
         planText: (edited) => this.acts.planText(each.id, edited),
       });
       return el("section", { className: "card ask", "aria-label": words.waiting_status },
-        why && el("div", { className: "problem", role: "alert" }, el("b", {}, `${words.not_taken}: `), why),
+        why && el("div", { className: "problem", role: "alert" }, why),
         step && el("div", { className: "note", dir: "auto" }, step.what.textContent), ...form);
     });
     this.part("ask", () => el("div", { className: "asks" }, ...cards));

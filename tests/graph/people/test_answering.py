@@ -15,7 +15,13 @@ from donewhen.state.people.answers import PAUSE_ID
 @given(st.integers(1, 3), st.integers(0, 3), st.sampled_from(["s2.q1", "plan@2.q1", f"confirm.{'0' * 16}"]))
 def test_no_two_questions_of_a_thread_have_one_id(turn: int, times: int, id: str) -> None:
     """C04: asked again, or asked in a later request, it is another question; naming it twice changes nothing."""
-    decided = [{"id": with_id({"turn": turn, "approvals": [{"id": id}] * n}, {"id": id})["id"]} for n in range(times)]
+    decided = [
+        {
+            "id": with_id({"turn": turn, "approvals": [{"id": id, "decision": "x"}] * n}, {"id": id})["id"],
+            "decision": "x",
+        }
+        for n in range(times)
+    ]
     values = {"turn": turn, "approvals": decided}
     pause = with_id(values, {"id": id})
     assert PAUSE_ID.fullmatch(pause["id"])

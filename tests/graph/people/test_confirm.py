@@ -100,7 +100,7 @@ async def test_consent_in_every_shape(value: Any) -> None:
     model.assert_exhausted()
 
 
-@pytest.mark.parametrize("value", ["cancel", "no", {"__agui_cancelled__": True}], ids=repr)
+@pytest.mark.parametrize("value", ["cancel", {"type": "reject"}, {"__agui_cancelled__": True}], ids=repr)
 async def test_cancel_executes_nothing(value: Any) -> None:
     """C02: cancelling, or rejecting without a word of what should be different, delivers `cancelled`."""
     model = scripted(submit_plan([step("s1")]), deliver=())
@@ -126,7 +126,7 @@ async def test_reject_with_words_plans_again() -> None:
     assert "Send it by mail" in model.requests[1].text
     await drawn(agent, second)
     run = await agent.resume(first.thread_id, "yes")
-    assert [row["decision"] for row in (run.receipt or {})["approvals"]] == ["reject", "approve"]
+    assert [row["decision"] for row in (run.receipt or {})["approvals"]] == ["say", "approve"]
     assert (run.receipt or {})["steps"][0]["content"] == "Send it by fax"
     model.assert_exhausted()
 

@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from donewhen import Agent, Settings
-from donewhen.testing import ScriptedModel, ask_user, call, give_up, submit_plan
+from donewhen.testing import ScriptedModel, ask_user, call, finish_step, give_up, submit_plan
 from tests.kit.flows import play, steps
-from tests.kit.runs import Outbox, config, said, scripted, sending, step
+from tests.kit.runs import Outbox, config, said, scripted, step
 
 ASKED = Settings(confirm="never", on_failure="ask")
 
@@ -26,11 +26,10 @@ async def test_a_refusal_after_a_failure_ends_the_run(text: str) -> None:
     model.assert_exhausted()
 
 
-@pytest.mark.parametrize("text", ["yes", "hm", "don't do anything more", "no, please leave it just as it is"])
-async def test_what_is_unclear_after_a_failure_is_asked_again(text: str) -> None:
-    """W3, C09: the pause stays and says why."""
+async def test_a_yes_after_a_failure_says_nothing_and_is_asked_back() -> None:
+    """W3, C09: the pause stays and asks which of the options is meant."""
     model = failing()
-    flow = await play(model, settings=ASKED, answers=[text])
+    flow = await play(model, settings=ASKED, answers=["yes"])
     assert flow.status == "waiting"
     assert "stop" in flow.run.problem
     model.assert_exhausted()
@@ -80,14 +79,29 @@ async def test_a_limit_lowered_in_the_text_holds() -> None:
 
 
 async def test_a_call_runs_for_nothing_but_consent() -> None:
-    """C09, C11: what may or may not be consent keeps the call waiting; “Yes” runs it."""
-    model, outbox = sending(call("send", to="ann", text="hi")), Outbox()
+    """C09, C11, Q15: other words reject the call, and the model reads them; “Yes, please” runs it. The very call may be
+    asked about again once the person has said more, since the words may have been a question."""
+    mail = call("send", to="ann", text="hi")
+    shown: list[Any] = []
+
+    def work(messages: Any, _: Any) -> Any:
+        shown.append(messages[-1].text)
+        replies = [
+            mail,
+            ask_user("It goes to Ann, who asked for it. Shall I send it?"),
+            mail,
+            finish_step("Sent", "s1.3"),
+        ]
+        return replies[len(shown) - 1]
+
+    model, outbox = ScriptedModel(roles={"triage": [submit_plan([step("s1")])], "execute": work}), Outbox()
     agent = Agent(model, [outbox.tool()], storage="memory:", settings={"confirm": "never"})
-    run = await agent.start("do it")
-    for text in ("send it to Bob", "Yes, please", "yes, but to Bob", "ok?"):
-        run = await agent.resume(run, text)
-        assert (run.status, bool(run.problem), outbox.sent) == ("waiting", True, [])
-    assert (await agent.resume(run, "Yes")).status == "completed"
+    run = await agent.resume(await agent.start("do it"), "yes, but who is that?")
+    assert (run.pending[0]["kind"], outbox.sent) == ("question", [])
+    assert "yes, but who is that?" in shown[1]
+    run = await agent.resume(run, "ok, send it")
+    assert (run.pending[0]["kind"], outbox.sent) == ("tool", [])
+    assert (await agent.resume(run, "Yes, please")).status == "completed"
     assert len(outbox.sent) == 1
 
 

@@ -50,7 +50,7 @@ async def test_every_pause_can_be_drawn() -> None:
     agent = Agent(model, [outbox.tool()], storage="memory:", settings=settings)
     run = await agent.start("do it")
     met = []
-    for answer in ("a.txt", "approve", "blue", "?", "approve", "extend rounds 5", "replan", "approve"):
+    for answer in ("a.txt", "approve", "blue", "", "approve", "extend rounds 5", "replan", "approve"):
         assert run.status == "waiting"
         await drawn(agent, run)
         met.append(run.pending[0]["id"].split(".")[0] + " " + run.pending[0]["kind"])
@@ -149,12 +149,12 @@ async def test_typed_into_the_chat() -> None:
     model.assert_exhausted()
 
 
-async def test_typed_and_not_understood() -> None:
-    """C08, C02: the pause stays, says why, and can be drawn under the new message."""
+async def test_typed_and_asked_back() -> None:
+    """C08, C02: the pause stays, says what is missing, and can be drawn under the new message."""
     model = one_step()
     agent = Agent(model, storage="memory:")
     await agent.graph.ainvoke({"messages": "go"}, config("t"))
-    for nonsense in ("?", "{broken", ""):
+    for nonsense in ("no", "{broken", ""):
         await agent.graph.ainvoke(typed(nonsense), config("t"))
         run = await agent.get("t")
         assert run.status == "waiting"
@@ -162,7 +162,7 @@ async def test_typed_and_not_understood() -> None:
         snapshot = await agent.graph.aget_state(config("t"))
         last = snapshot.values["messages"][-1]
         assert isinstance(last, AIMessage)
-        assert "not understood" in last.text
+        assert last.text.startswith(f"> {run.problem}")
         assert last.tool_calls[0]["id"] == snapshot.interrupts[0].value["tool_call_id"]
     out = await agent.graph.ainvoke(typed("yes"), config("t"))
     assert out["outcome"]["status"] == "completed"

@@ -208,13 +208,16 @@ async def test_a_failed_replan_keeps_what_was_done(kind: str) -> None:
 
 
 async def test_a_refused_replan_is_not_what_is_fallen_back_on() -> None:
-    """P04: after "no" to a new plan, a draft that fails does not bring it again; what was done is delivered."""
-    model = replanned(submit_plan([{"content": "sell the disk", "id": "s3"}]), "hm", "hm", "hm")
-    answers = ["approve", {"type": "reject", "message": "never sell it"}]
+    """P04, C11: after words about a new plan, a draft that fails leaves the plan open, and says so; nothing of it runs,
+    and cancelled, what was done is delivered."""
+    bad = submit_plan([])
+    model = replanned(submit_plan([{"content": "sell the disk", "id": "s3"}]), bad, bad, bad)
+    answers: list[Any] = ["approve", {"type": "reject", "message": "never sell it"}, "cancel"]
     flow = await play(model, TOOLS, effects=EFFECTS, settings=Settings(), answers=answers)
     model.assert_exhausted()
     assert "never sell it" in requests_of_planner(model)[1].text
-    assert flow.status == "partial"
+    assert "The plan is as it was" in flow.pauses[-1]["problem"]
+    assert flow.status == "cancelled"
     assert "sell the disk" not in flow.run.answer
 
 

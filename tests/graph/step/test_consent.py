@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import Any, Literal
 
 import pytest
+from langchain_core.messages import HumanMessage
 from langchain_core.tools import StructuredTool
 
 from donewhen import Agent, Executor, build_graph
@@ -130,13 +131,41 @@ async def test_the_question_shows_the_target_in_every_language(language: str, to
     assert f"`{shown}`" in flow.pauses[0]["question"]
 
 
-async def test_what_the_user_answers_is_known() -> None:
-    """X25: an answer of theirs, to whichever question of the run, and the amounts in what they were asked."""
+@pytest.mark.parametrize(
+    ("question", "said", "new"),
+    [
+        ("Whom shall I pay?", "ACME-7", [["12"]]),
+        ("Whom shall I pay?", "“ACME-7”.", [["12"]]),
+        ("Whom shall I pay, and how much?", '{"to": "ACME-7", "amount": 12}', []),  # a form
+        ("Shall I pay the 12?", "Yes, please.", [["ACME-7"]]),
+        ("Shall I pay the 12 to ACME-7?", "Yes, if they need it", [["ACME-7", "12"]]),
+        ("Shall I pay the 12?", "No", [["ACME-7", "12"]]),
+        ("Whom shall I pay?", "Nobody, and above all not 12 to ACME-7", [["ACME-7", "12"]]),
+        ("May I pay mira@example.com?", "No, leave her alone.", [["ACME-7", "12"], ["mira@example.com"]]),
+    ],
+)
+async def test_a_whole_answer_is_known_and_a_mention_is_not(question: str, said: str, new: list[Any]) -> None:
+    """Q20, X25: a value that is the whole answer, or a field of a form; a yes agrees to the amounts that it was asked
+    about. A sentence grants nothing, and what a no was said to asks even if the approved plan names it."""
     desk = Desk()
-    question = ask_user(f"Whom shall I pay the 42.50? Not {EVE}, I hope.")
-    model = mailing(question, call("pay", to="ACME-7", amount=42.5), call("mail", to=EVE))
-    flow = await asked(model, desk, "Pay ACME-7.", "approve")
-    assert (new_in(flow), desk.done) == ([[EVE]], [("pay", 42.5), ("mail", EVE)])
+    pay = call("pay", to="ACME-7", amount=12)
+    rounds = [ask_user(question), *([pay, MIRA] if "mira" in question else [pay])]
+    model = mailing(*rounds, content="Pay, and mail hi to mira@example.com")
+    flow = await asked(model, desk, "approve", said, "approve", settings={})
+    assert new_in(flow) == new
+
+
+@pytest.mark.parametrize("said", ["Delete nothing, and above all not mira@example.com", "no, not mira@example.com"])
+async def test_what_was_told_or_replied_in_words_is_not_known(said: str) -> None:
+    """Q20, X25: words about a plan or a call, typed into the chat as well, are for the model; they name no target."""
+    desk = Desk()
+    model = mailing(call("mail", to=EVE), MIRA)
+    flow = await asked(model, desk, said, "approve")
+    assert new_in(flow) == [[EVE], ["mira@example.com"]]
+    agent = Agent(mailing(ask_user("Whom?"), MIRA), desk.tools(), storage="memory:", settings=SHOWN)
+    await agent.graph.ainvoke({"messages": "work"}, {"configurable": {"thread_id": "t"}})
+    await agent.graph.ainvoke({"messages": [HumanMessage(said)]}, {"configurable": {"thread_id": "t"}})
+    assert (await agent.get("t")).pending[0]["new"] == ["mira@example.com"]
 
 
 async def test_what_the_user_said_in_earlier_requests_is_known() -> None:

@@ -1,13 +1,12 @@
 """What the runtime says, in every language that it has texts of: nothing missing, and read back as it was written."""
 
-import re
 from string import Formatter
 from typing import Any
 
 import pytest
 
 from donewhen.state.language.texts import LANGUAGES, catalogue, known_language
-from donewhen.state.people.answers import Answer, accepted_answers, read_answer
+from donewhen.state.people.answers import Answer, read_answer
 from donewhen.state.people.payload import options, payload
 from donewhen.state.proof.outcome import summary
 from tests.kit.pauses import KINDS, PLAN, hitl, pending
@@ -40,7 +39,7 @@ def test_every_pause_is_shown_in_every_language(kind: str, language: str) -> Non
     value = payload(asked)
     assert value["kind"] == kind
     text = value["action_requests"][0]["description"]
-    assert catalogue(language)["ask"]["again"].format(problem="x") in text
+    assert "> x\n" in text
     if kind != "question":
         assert value["message"] == catalogue(language)["ask"][kind].format(tool=asked.get("tool"))
     kinds = [read_answer(option, asked) for option in options(asked)]
@@ -94,25 +93,11 @@ def test_what_was_replaced_and_then_done_is_not_listed_as_left_over() -> None:
 
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_what_is_not_understood_is_said_in_the_language_of_the_pause(language: str) -> None:
-    """Q11, U3, C09, C12: the reason, the line of an edit, and the words that would be understood."""
+    """Q11, U3, C09, C12: the reason, with the line of an edit."""
     asked = pending("plan", language=language)
     shown = payload(asked)["action_requests"][0]["args"]["plan"]
     problem = read_answer(hitl("plan", plan=f"{shown}notes: none\n"), asked)
     number = len(shown.splitlines()) + 1
-    assert problem == catalogue(language)["accepted"]["instead"].format(
-        problem=catalogue(language)["unclear"]["edit"].format(reasons=f"line {number}: a plan has no field 'notes'"),
-        accepted=catalogue(language)["accepted"]["plan"],
+    assert problem == catalogue(language)["unclear"]["edit"].format(
+        reasons=f"line {number}: a plan has no field 'notes'"
     )
-
-
-@pytest.mark.parametrize("language", LANGUAGES)
-@pytest.mark.parametrize("kind", ["tool", "budget", "effect", "failure", "early"])
-def test_the_words_that_are_said_to_be_accepted_are(kind: str, language: str) -> None:
-    """Q11, C09: whatever stands in quotes in that sentence is taken at this pause as an answer."""
-    about = {"about": kind} if kind in ("failure", "early") else {}
-    asked = pending("question" if about else kind, language=language, **about)
-    said = accepted_answers(asked)
-    words = re.findall(r"[“„«「]\s?(.+?)\s?[”“»」]", said)
-    assert len(words) >= 2
-    for word in words:
-        assert isinstance(read_answer(word.replace("…", "use b.txt"), asked), Answer), word

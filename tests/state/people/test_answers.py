@@ -66,7 +66,7 @@ TOOL: list[tuple[Answer, list[Any]]] = [
     ),
     (Answer("approve"), [hitl("tool", tool="write_file", arguments=SAME_CALL)]),
     (Answer("reject"), ["no", False, [{"type": "ignore", "args": None}]]),
-    (Answer("reject", "wrong file"), [{"type": "reject", "message": "wrong file"}]),
+    (Answer("reject", "wrong file"), [{"type": "reject", "message": "wrong file"}, "wrong file"]),
     (Answer("respond", "it is done already"), [{"type": "respond", "message": "it is done already"}]),
     (Answer("cancel"), ["stop", {"type": "cancel"}]),
 ]  # fmt: skip
@@ -80,7 +80,7 @@ def test_answers_to_a_tool_call() -> None:
 
 NOT_THIS_TOOL: list[Any] = [
     hitl("tool", tool="delete_all", arguments="{}"), hitl("tool", tool="write_file", arguments="not json"),
-    hitl("tool", tool="write_file", arguments="[1]"), {"type": "respond"}, 5,
+    hitl("tool", tool="write_file", arguments="[1]"), {"type": "respond"},
     {"type": "edit", "edited_action": {"name": "delete_all", "args": {"path": "x"}}},
 ]  # fmt: skip
 

@@ -1,0 +1,158 @@
+"""What a person says about a plan that waits for them: answered, planned with, or the end; nothing of it approves."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from langchain_core.messages import AIMessage, HumanMessage
+
+from donewhen import Agent
+from donewhen.hooks import Hooks, Refuse
+from donewhen.state.errors import ModelError
+from donewhen.testing import ScriptedModel, answer, ask_user, decline, give_up, submit_plan
+from tests.kit.runs import Outbox, config, drawn, said, step
+from tests.kit.storage.cases import fresh_url
+
+SEND = submit_plan([step("s1", "Send it by mail")], speak="I would mail it.")
+
+
+def planner(*replies: Any, **roles: Any) -> ScriptedModel:
+    return ScriptedModel(roles={"triage": [SEND, *replies], "execute": {"s1": [said("s1")]}, **roles})
+
+
+@pytest.mark.parametrize("storage", ["memory", "sqlite", "postgres"])
+async def test_a_question_about_the_plan_is_answered_and_the_plan_waits(storage: str, tmp_path: Path) -> None:
+    """Q15, C11: the person reads the answer before the plan, under the pause's own id; the planner knows at the second
+    question what it said to the first; then a yes runs the plan that was shown all the time."""
+    model = planner(answer("It takes a day."), answer("No, it is free."))
+    async with Agent(model, storage=fresh_url(storage, tmp_path)) as agent:
+        first = await agent.start("Send it", thread_id="t")
+        run = await agent.resume(first, "Yes, do it. Also, how long does it take?")
+        assert (run.status, run.pending[0]["id"], run.plan) == ("waiting", first.pending[0]["id"], first.plan)
+        assert (run.pending[0]["reply"], run.problem) == ("It takes a day.", "")
+        await drawn(agent, run)
+        last = (await agent.graph.aget_state(config("t"))).values["messages"][-1]
+        assert isinstance(last, AIMessage)
+        assert last.text.startswith("It takes a day.")
+        assert "Send it by mail" in last.text
+        run = await agent.resume(run, "Does it cost anything?")
+        assert run.pending[0]["reply"] == "No, it is free."
+        assert "Does it cost anything?" in model.requests[2].text
+        assert "It takes a day." in model.requests[2].text
+        run = await agent.resume(run, "ok, thanks")
+        assert run.status == "completed"
+        decisions = [row["decision"] for row in (run.receipt or {})["approvals"]]
+        assert decisions == ["say", "say", "approve"]
+    model.assert_exhausted()
+
+
+async def test_typed_into_the_chat_it_is_the_same() -> None:
+    """C08: a question typed as a new message starts no request."""
+    agent = Agent(planner(answer("It takes a day.")), storage="memory:")
+    await agent.graph.ainvoke({"messages": "go"}, config("t"))
+    out = await agent.graph.ainvoke({"messages": [HumanMessage("How long does it take?")]}, config("t"))
+    assert out["messages"][-1].text.startswith("It takes a day.")
+    assert [message.type for message in out["messages"]].count("human") == 2
+    out = await agent.graph.ainvoke({"messages": [HumanMessage("Great, go ahead!")]}, config("t"))
+    assert out["outcome"]["status"] == "completed"
+
+
+async def test_what_should_be_different_is_planned_and_shown() -> None:
+    """C11: a change, and a plain no that is asked back first; each new plan waits for its own consent."""
+    model = planner(submit_plan([step("s1", "Send it by fax")]))
+    agent = Agent(model, storage="memory:")
+    run = await agent.resume(await agent.start("Send it"), "no")
+    assert (run.status, run.problem, len(model.requests)) == ("waiting", "What should be different?", 1)
+    run = await agent.resume(run, "use the fax")
+    assert (run.status, (run.plan or {})["steps"][0]["content"]) == ("waiting", "Send it by fax")
+    assert "reply" not in run.pending[0]
+    assert (await agent.resume(run, "yes please")).status == "completed"
+    model.assert_exhausted()
+
+
+async def test_the_planner_may_ask_back_and_may_end_it() -> None:
+    """C11: what is unclear is asked; somebody who no longer wants it gets `cancelled`, and nothing was done."""
+    model = planner(
+        ask_user("By fax or by pigeon?"), decline("the user no longer wants it", "All right, nothing is sent.")
+    )
+    agent = Agent(model, storage="memory:")
+    run = await agent.resume(await agent.start("Send it"), "not like this")
+    run = await agent.resume(run, "some other way")
+    assert (run.pending[0]["kind"], run.pending[0]["question"]) == ("question", "By fax or by pigeon?")
+    run = await agent.resume(run, "Oh, I'll do it myself then")
+    assert (run.status, run.answer) == ("cancelled", "All right, nothing is sent.")
+
+
+async def test_a_planner_that_cannot_answer_leaves_the_plan() -> None:
+    """C11: a model that is down, or talks nonsense, loses nothing: the plan is shown again, and says so."""
+    down = ModelError("down", code="auth")
+    model = planner(down)
+    agent = Agent(model, storage="memory:")
+    first = await agent.start("Send it")
+    run = await agent.resume(first, "Why by mail?")
+    assert (run.status, run.plan, run.pending[0]["id"]) == ("waiting", first.plan, first.pending[0]["id"])
+    assert run.problem.startswith("The plan is as it was")
+    assert (await agent.resume(run, "fine, go ahead")).status == "completed"
+    model.assert_exhausted()
+
+
+async def test_a_question_about_a_changed_plan_is_answered_too() -> None:
+    """C11, C04: careful planning after a failure answers as well, and what the new plan replaces is kept with it."""
+    new = submit_plan(
+        [{**step("s2", "write it elsewhere"), "done_when": ["Send it by mail: done"], "replaces": ["s1"]}]
+    )
+    model = ScriptedModel(
+        roles={
+            "triage": [SEND],
+            "plan": [new, answer("Because the disk is full.")],
+            "execute": {"s1": [give_up("the disk is full", "replan")], "s2": [said("s2")]},
+        }
+    )
+    agent = Agent(model, storage="memory:")
+    run = await agent.resume(await agent.start("Send it"), "ok")
+    assert run.pending[0]["changes"]
+    asked = await agent.resume(run, "Why elsewhere?")
+    assert (asked.pending[0]["reply"], asked.pending[0]["changes"]) == (
+        "Because the disk is full.",
+        run.pending[0]["changes"],
+    )
+    run = await agent.resume(asked, "ok")
+    assert run.status == "completed"
+    assert [row["instead"] for row in (run.receipt or {})["replaced"]] == [["s2"]]
+    model.assert_exhausted()
+
+
+@pytest.mark.parametrize("settings", [{"mode": "plan"}, {"output_schema": {"type": "object", "properties": {}}}])
+async def test_neither_a_forced_mode_nor_a_form_of_the_result_is_in_the_way(settings: dict[str, Any]) -> None:
+    """C11: what is answered about a plan is not the result of the run."""
+    model = planner(answer("It takes a day."), deliver=["{}"])
+    agent = Agent(model, storage="memory:", settings=settings)
+    run = await agent.resume(await agent.start("Send it"), "how long?")
+    assert (run.status, run.pending[0]["reply"]) == ("waiting", "It takes a day.")
+
+
+async def test_hooks_read_the_answer_first() -> None:
+    """A policy on what people are asked sees the answer, and the planner says it otherwise."""
+
+    def no_prices(question: Any) -> Refuse | None:
+        return Refuse("no prices") if "EUR" in question.question else None
+
+    model = planner(answer("It costs 5 EUR."), answer("I may not say."))
+    agent = Agent(model, storage="memory:", hooks=Hooks(before_question=[no_prices]))
+    run = await agent.resume(await agent.start("Send it"), "how much?")
+    assert run.pending[0]["reply"] == "I may not say."
+    assert "no prices" in model.requests[-1].text
+
+
+async def test_the_words_reach_the_steps_and_stream() -> None:
+    """C10: a worker reads what was said about the plan as the user's words; the answer is streamed once."""
+    model = planner(answer("I will."))
+    agent = Agent(model, [Outbox().tool()], storage="memory:")
+    run = await agent.start("Send it")
+    events = [event async for event in agent.stream_resume(run, "mind that Ann is on leave, will you?")]
+    spoken = [event for event in events if event["type"] == "speech"]
+    assert "".join(event["text"] for event in spoken) == "I will."
+    assert not any(event.get("answer") for event in spoken)
+    await agent.resume(events[-1]["pending"] and run.thread_id, "yes")
+    work = next(request for request in model.requests if request.role == "execute")
+    assert "mind that Ann is on leave" in work.text
