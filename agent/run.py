@@ -13,6 +13,7 @@ from donewhen.graph.people.pauses import open_pauses
 from donewhen.state.channels import Json
 from donewhen.state.errors import ConfigError, ThreadWaiting, UnknownThread
 from donewhen.state.ledger import add, with_granted
+from donewhen.state.people.payload import pause_text
 from donewhen.state.plan.plan import PlanJson
 from donewhen.state.proof.receipt import Outcome, Receipt
 from donewhen.state.records import JournalEntry, Pause, StepRecord
@@ -65,6 +66,11 @@ class Run:
     """The language of the runtime's texts: the one the model declared, else that of the settings."""
     problem: str = ""
     """Why the last answer was not accepted, workers gave up, or an audit was not possible; "" if all is well."""
+
+    def __str__(self) -> str:
+        """Return what a person reads: the open questions with all that is needed to answer them, or the answer."""
+        asked = "\n\n".join(str(pause.get("text") or pause.get("question") or "") for pause in self.pending)
+        return asked or self.answer or self.status
 
     def without(self, answered: Collection[str], status: RunStatus = "queued") -> "Run":
         """Return the run without these questions."""
@@ -149,7 +155,7 @@ def _pending(values: Json, snapshot: StateSnapshot) -> tuple[Pause, ...]:
     """Return the open questions; all share the interrupt of the current question."""
     if not snapshot.interrupts:
         return ()
-    first, *rest = open_pauses(values)
+    first, *rest = ({**pause, "text": pause_text(pause)} for pause in open_pauses(values))
     asked = {"asked_at": snapshot.created_at, **first, "interrupt_id": snapshot.interrupts[0].id}
     return cast(tuple[Pause, ...], (asked, *rest))
 

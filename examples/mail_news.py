@@ -19,7 +19,7 @@ LINK = "https://desk.example.com/runs/"
 def mail(event: dict[str, Any]) -> None:
     """Send one mail for a notification; if this raises, it is tried again, with the same id."""
     data, kind = event["data"], event["type"].rpartition(".")[2]
-    said = [question["question"] for question in data.get("questions", ())] or [data.get("answer", "")]
+    said = [question["text"] for question in data.get("questions", ())] or [data.get("answer", "")]
     letter = EmailMessage()
     letter["From"], letter["To"] = "donewhen@example.com", "mira@example.com"
     letter["Subject"] = f"{kind}: {' '.join(data['goal'].split())[:60]}"

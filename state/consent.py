@@ -3,7 +3,7 @@
 A target is an address, an id, a path, a URL or a number among a call's arguments. It is known if it is in a plan that
 a person approved, in a request of theirs, their whole answer to a question, or a *whole value* of a tool result: a leaf
 of JSON, a cell of a table, a line of a list. Parts of a text in a tool result are not known, because text is where
-injected instructions are; nor are parts of what a person said later, because “above all not prod.db” names it as well.
+injected instructions are; nor are parts of what a person said later, as “above all not prod.db” names it as well.
 """
 
 import csv

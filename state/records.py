@@ -27,6 +27,8 @@ class Pause(TypedDict, total=False):
     """Identifies the question permanently on this thread: `s2.q1`, `confirm.1f3a…`; answers name it."""
     kind: PauseKind
     question: str
+    text: str
+    """All that a person needs to answer, as Markdown in their language; in `Run.pending`, and in what clients get."""
     options: list[str]
     """Answers to choose from; [] if any text is allowed."""
     step: str | None

@@ -268,7 +268,7 @@ def with_notification(task: Task, event: Json) -> Task:
     """Return the task in the state that a notification of its run has."""
     data = event["data"]
     state = STATES.get(data["status"], TaskState.TASK_STATE_FAILED)
-    questions = [str(one["question"]) for one in data.get("questions") or ()]
+    questions = [str(one["text"]) for one in data.get("questions") or ()]
     texts = questions[:1] or [str(data.get("answer") or data.get("problem") or "")]
     _set_status(task, state, [new_text_part(texts[0])])
     return task
@@ -290,7 +290,7 @@ def _artifact(task_id: str, answer: str) -> Artifact:
 
 
 def _question(run: Run) -> str:
-    said = message_text(run.pending[0])
+    said = run.pending[0]["text"]
     return said if run.problem in ("", run.pending[0].get("problem")) else f"{run.problem}\n\n{said}"
 
 

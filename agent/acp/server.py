@@ -58,7 +58,7 @@ from donewhen.agent.work.thread_rows import ThreadInfo, now_text
 from donewhen.graph.tools.effects import read_all
 from donewhen.state.channels import Json
 from donewhen.state.errors import ConfigError, DoneWhenError, GoalError, UnknownThread
-from donewhen.state.people.payload import message_text, options
+from donewhen.state.people.payload import options
 from donewhen.state.values import store_label
 
 MOST_UNCLEAR = 3
@@ -366,7 +366,7 @@ class AcpAgent:
                 await self._carry_on(session, turn, run)
             elif run.pending:
                 session.asked = run.pending[0]["id"]
-                await self._say(session.id, message_text(run.pending[0]))
+                await self._say(session.id, run.pending[0]["text"])
             elif run.status == "running":
                 await self._say(session.id, STOPPED)
         except UnknownThread:
@@ -400,7 +400,7 @@ class AcpAgent:
             session.asked, session.answered = pause["id"], ""
             unclear = unclear + 1 if run.problem else 0
             if unclear > MOST_UNCLEAR:  # the next prompt is the answer
-                await self._say(session.id, f"\n\n{message_text(pause)}")
+                await self._say(session.id, f"\n\n{pause['text']}")
                 break
             answer = await self._ask_person(pause, session, turn)
             if answer is None:
@@ -529,13 +529,13 @@ class AcpAgent:
     async def _ask_person(self, pause: Any, session: Session, turn: Turn) -> Any:
         """Ask a pause's question and return the answer; None if the next prompt is the answer."""
         if pause["kind"] == "plan" and not turn.shown:
-            await self._say(session.id, message_text(pause))
+            await self._say(session.id, pause["text"])
         if pause["kind"] in ("plan", "tool"):
             return await self._ask_permission(pause, session, turn)
         if self._forms and (form := answer_form(pause)):
             return await self._ask_form(pause, session, turn, form)
         if not turn.shown:
-            await self._say(session.id, f"\n\n{message_text(pause)}")
+            await self._say(session.id, f"\n\n{pause['text']}")
         if pause.get("schema") or not options(pause):
             return None
         return chosen_answer(pause, await self._choose(pause, session, turn))
@@ -553,7 +553,7 @@ class AcpAgent:
         if chosen == "reject":
             return await self._ask_change(pause, session, turn)
         if pause["kind"] == "tool" and not turn.shown and not turn.cancelled:
-            await self._say(session.id, f"\n\n{message_text(pause)}")
+            await self._say(session.id, f"\n\n{pause['text']}")
         return None
 
     async def _ask_change(self, pause: Any, session: Session, turn: Turn) -> Any:
@@ -570,7 +570,7 @@ class AcpAgent:
 
     async def _ask_form(self, pause: Any, session: Session, turn: Turn, form: ElicitationSchema) -> Any:
         """Ask with a form and return the answer; None if it was cancelled and the next prompt is the answer."""
-        reply = await self._request_form(session, turn, message_text(pause), form)
+        reply = await self._request_form(session, turn, pause["text"], form)
         if reply and reply.action == "accept" and pause.get("schema"):
             return dict(reply.content or {})
         if reply and reply.action == "accept" and (words := answer_in(reply.content)):
@@ -578,7 +578,7 @@ class AcpAgent:
         if reply and reply.action == "decline" and pause.get("schema"):
             return {"type": "ignore"}
         if not turn.shown and not turn.cancelled:
-            await self._say(session.id, f"\n\n{message_text(pause)}")
+            await self._say(session.id, f"\n\n{pause['text']}")
         return None
 
     async def _choose(self, pause: Any, session: Session, turn: Turn) -> str:

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 from donewhen.agent.run import Run
 from donewhen.agent.stream import RunStream
 from donewhen.state.errors import ConfigError, DoneWhenError
-from donewhen.state.people.payload import message_text
 
 if TYPE_CHECKING:
     from mcp.server.mcpserver import Context, MCPServer
@@ -39,7 +38,7 @@ def describe_run(run: Run) -> dict[str, Any]:
     row: dict[str, Any] = {"thread_id": run.thread_id, "status": run.status}
     if run.pending:
         pause = run.pending[0]
-        row |= {"question_id": pause["id"], "kind": pause["kind"], "question": message_text(pause)}
+        row |= {"question_id": pause["id"], "kind": pause["kind"], "question": pause["text"]}
         row |= {"options": list(pause.get("options") or ()), "problem": run.problem}
         return {**row, "next": "show the question to the user, then call resume with thread_id, question_id and answer"}
     return {**row, "answer": run.answer}

@@ -400,7 +400,7 @@ def pause_view(pause: Pause) -> Json:
     """Return a pause with its texts: the question, the options, the plan as text, a call's arguments."""
     more: Json = {"question": question_of(pause), "options": options(pause)}
     if pause["kind"] == "plan":
-        more["text"] = editable_plan(pause)
+        more["written"] = editable_plan(pause)
     if pause.get("schema"):
         more["fields"] = form_fields(pause["schema"])
     if pause.get("suggested"):

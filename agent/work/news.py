@@ -43,7 +43,7 @@ HELD = 4
 """The number of attempts, over half a minute, during which a notification delays later ones of its thread."""
 LONGEST_PAUSE, GIVE_UP = 3600.0, timedelta(days=3)
 """The longest pause between two attempts, in seconds; and the age at which a notification is dropped and logged."""
-MOST_QUESTIONS, MOST_CHARS = 100, 2_000
+MOST_QUESTIONS, MOST_CHARS, MOST_TEXT = 100, 2_000, 20_000
 """The most questions, and the most characters of a text, in a notification."""
 _NO_KEY = (
     "notify: the secret of a webhook (DONEWHEN_NOTIFY_SECRET) is a key in base64, with or without whsec_ before it, "
@@ -129,7 +129,10 @@ async def store_notification(store: ThreadStore, run: Run, row: Mapping[str, obj
     data: Json = {"thread_id": run.thread_id, "status": run.status, "goal": run.goal[:MOST_CHARS]}
     if run.pending:
         keys = ("id", "kind", "step", "question", "options")
-        data["questions"] = [{key: pause.get(key) for key in keys} for pause in run.pending[:MOST_QUESTIONS]]
+        data["questions"] = [
+            {**{key: pause.get(key) for key in keys}, "text": pause["text"][:MOST_TEXT]}
+            for pause in run.pending[:MOST_QUESTIONS]
+        ]
     elif run.outcome:
         data |= {"code": run.outcome["code"], "answer": run.answer[:MOST_CHARS]}
     kind = "waiting" if run.pending else "failed" if run.status == "failed" else "finished"

@@ -229,7 +229,7 @@ def _show_again(round: PlanningRound, pending: Pause) -> Planning:
     planning, pending = round.planning, {**pending, "tool_call_id": new_call_id()}
     asked = pause_message(pending)
     push_rest(asked, str(pending.get("reply") or ""), inside=True)
-    known = {key: planning[key] for key in OF_REQUEST if planning.get(key)}  # type: ignore[literal-required]
+    known = {key: item for key, item in planning.items() if key in OF_REQUEST and item}
     again = fresh_planning(planning["number"], open=False, rounds=planning["rounds"], **known, **planning["kept"])
     return {"planning": again, "plan": pending["plan"], "pending": pending, "messages": [asked]}
 

@@ -70,6 +70,7 @@ def payload(pending: Pause) -> dict[str, Any]:
         "id": pending.get("id"),
         "kind": kind,
         "question": message,
+        "text": pause_text(pending),
         "options": options(pending),
         "step": pending.get("step"),
         "revision": pending.get("revision"),
@@ -229,14 +230,25 @@ def question_of(pending: Pause) -> str:
     return say(language_of(pending), "ask", pending["kind"], tool=tool)
 
 
-def message_text(pending: Pause, *, choices: bool = True) -> str:
-    """Return the text of a pause's message in the conversation; a plan begins with its title.
+def message_text(pending: Pause, *, choices: bool = True, speak: str = "") -> str:
+    """Return the text of a pause's message in the conversation; a plan begins with its title, or with `speak`.
 
     Without `choices`, the options and the fields of a form are left out, for somebody who draws them.
     """
     if pending["kind"] != "plan":
         return _with_problem(pending, question_text(pending, choices=choices))
-    return _with_problem(pending, f"{plan_text(pending).strip()}\n\n{question_of(pending)}")
+    parts = [speak, plan_text(pending).strip(), question_of(pending)]
+    return _with_problem(pending, "\n\n".join(part for part in parts if part))
+
+
+def pause_text(pending: Pause) -> str:
+    """Return all that a person needs to answer a pause, as markdown in their language.
+
+    At a plan that is, in this order: what is wrong with the last answer or was answered to it, what the planner says to
+    the plan, the plan with its criteria, what it may change, its schedule and limits, and the question.
+    """
+    speak = str((pending.get("plan") or {}).get("speak") or "").strip() if pending["kind"] == "plan" else ""
+    return message_text(pending, speak=speak)
 
 
 def short_arguments(pending: Pause) -> dict[str, str]:

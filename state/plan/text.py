@@ -25,12 +25,22 @@ def plan_text(pending: Pause) -> str:
         lines += [*goal, ""]
     for number, step in enumerate(steps, 1):
         lines += _step_lines(number, step, say, writes)
-    lines.append("")
+    lines += ["", *_changes_line(pending, say)]
     if plan.get("schedule"):
         lines.append(f"**{say['schedule']}:** {schedule_text(plan['schedule'], say)}")
     if known := {key: amount for key, amount in (pending.get("limits") or {}).items() if amount is not None}:
         lines.append(f"**{say['limits']}:** {', '.join(f'{key} {_one_line(amount)}' for key, amount in known.items())}")
     return "\n".join([*lines, *schedule_lines(pending)]).rstrip() + "\n"
+
+
+def _changes_line(pending: Pause, say: Mapping[str, str]) -> Iterator[str]:
+    """Yield by which tools the plan may change something; a schedule says it with what its approval covers."""
+    plan = pending.get("plan") or {}
+    known = [f"{name} ({say['known_targets']})" for name in pending.get("writes_known") or ()]
+    free = [f"{name} ({say['any_arguments']})" for name in pending.get("writes") or ()]
+    alone = any(step.get("executor") for step in plan.get("steps") or ())  # its own tools are not listed
+    if not plan.get("schedule") and (known or free or not alone):
+        yield f"**{say['changes']}:** {', '.join([*known, *free]) or say['nothing']}"
 
 
 def _step_lines(number: int, step: Mapping[str, Any], say: Mapping[str, str], writes: Collection[str]) -> Iterator[str]:

@@ -117,7 +117,7 @@ MISTAKES: dict[str, tuple[Callable[[], object], str]] = {
         lambda: wait(Agent("demo", storage="memory:").start(template="totals")),
         "there is no template 'totals'; there are none",
     ),
-    "an answer that is none": (submit_unreadable, "this is no answer to what was asked. Accepted: approve"),
+    "an answer that is none": (submit_unreadable, "this is no answer to what was asked"),
     "no goal": (lambda: wait(Agent("demo", storage="memory:").start("  ")), "The goal is empty"),
     "a port in use": (taken_port, "name another one with --port"),
 }
@@ -310,12 +310,12 @@ def test_an_edited_call_may_come_in_any_shape() -> None:
         work = [call("send", to="ann"), finish_step("sent", "s1.1")]
         agent = Agent(ScriptedModel(roles={"triage": [plan], "execute": work}), [send], storage="memory:")
         run = wait(agent.start("send it"))
-        said = wait(agent.resume(run, "edit")).problem
+        said = wait(agent.resume(run, {"type": "edit"})).problem
         assert said.startswith('“edit” comes with what is edited: {"type": "edit", "plan": '), said
         run = wait(agent.resume(run, "approve"))
-        for bare in ("edit", {"type": "edit"}):
-            run = wait(agent.resume(run, bare))
-            assert '“edit” comes with what is edited: {"type": "edit", "arguments": {…}}' in run.problem
+        assert wait(agent.resume(run, "edit")).problem == "What should be different?"
+        run = wait(agent.resume(run, {"type": "edit"}))
+        assert '“edit” comes with what is edited: {"type": "edit", "arguments": {…}}' in run.problem
         assert wait(agent.resume(run, answer)).status == "completed", answer
     assert sent == ["bob"] * len(shapes)
 
@@ -351,8 +351,11 @@ PLAN = submit_plan(
 )
 
 
+OTHER = submit_plan([{"id": "a", "content": "Read", "depends_on": [], "done_when": "it is read in another way"}])
+
+
 def waiting_plan() -> tuple[Agent, Run]:
-    model = ScriptedModel(roles={"triage": [PLAN] * 2, "execute": lambda _, tools: finish_step("ok", "s.result")})
+    model = ScriptedModel(roles={"triage": [PLAN, OTHER], "execute": lambda _, tools: finish_step("ok", "s.result")})
     agent = Agent(model, storage="memory:")
     return agent, wait(agent.start("do it"))
 

@@ -190,7 +190,7 @@ async def test_an_editor_shows_the_plan_the_calls_and_what_they_change(tmp_path:
     async with editor(model, tmp_path, ["approve", "approve"]) as told:
         assert await told.types("Change it") == "end_turn"
     asked_plan, asked_write = told.asked
-    assert "Approve, edit or reject" in asked_plan.title
+    assert "Shall I go ahead" in asked_plan.title
     assert asked_write.raw_input == {"path": "a.txt", "content": "one\n2\n"}
     (diff,) = asked_write.content
     assert (diff.path, diff.old_text, diff.new_text) == (str(tmp_path / "a.txt"), "one\ntwo", "one\n2")

@@ -69,7 +69,7 @@ async def test_a_run_pauses_and_is_resumed_over_agui() -> None:
     async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
         first = await told(client)
         (interrupt,) = first[-1]["outcome"]["interrupts"]
-        assert interrupt["message"] == "Approve, edit or reject this plan?"
+        assert interrupt["message"] == "Shall I go ahead with this plan?"
         assert interrupt["responseSchema"]["required"] == ["decisions"]
         approve = {"decisions": [{"type": "approve"}]}
         resume = [{"interruptId": interrupt["id"], "status": "resolved", "payload": approve}]

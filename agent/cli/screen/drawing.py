@@ -26,8 +26,9 @@ def draw_pause(pending: Pause, terminal: Terminal) -> RenderableType:
     """Draw a whole pause: a plan or a call, and the options by number."""
     kind = pending["kind"]
     if kind == "plan":
-        replied: list[RenderableType] = [AnswerText(pending["reply"]), Text("")] if pending.get("reply") else []
-        return Group(*replied, Text(clean(question_of(pending))), draw_plan(pending, terminal))
+        spoken = [str(each) for each in (pending.get("reply"), (pending.get("plan") or {}).get("speak")) if each]
+        said: list[RenderableType] = [part for each in spoken for part in (AnswerText(each), Text(""))]
+        return Group(*said, Text(clean(question_of(pending))), draw_plan(pending, terminal))
     if kind in ("tool", "effect"):
         marked = (
             [f"{number}. {option}" for number, option in enumerate(options(pending), 1)] if kind == "effect" else []

@@ -22,8 +22,8 @@ from donewhen.state.records import FINAL
 TERMINAL = ("waiting", "outcome", "error")
 REDRAWS = 8
 """Redraws per second."""
-SPOKEN = (None, "submit_plan.speak")
-"""Speech that is shown nowhere else: prose, and the text beside a plan."""
+SPOKEN = (None,)
+"""Speech that is shown nowhere else: prose."""
 TAIL = 6
 """The lines of current speech that are redrawn."""
 

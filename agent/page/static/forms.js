@@ -20,7 +20,7 @@ const endRun = (send) => button(words.end_run, () => confirm(words.end_run, word
 // --- a plan
 
 function planForm(pending, { send, reply, draft, planText }) {
-  const given = { plan: pending.plan ?? {}, limits: limitsOf(pending), text: pending.text ?? "", asText: Boolean(pending.draft) };
+  const given = { plan: pending.plan ?? {}, limits: limitsOf(pending), text: pending.written ?? "", asText: Boolean(pending.draft) };
   const now = { ...structuredClone(given), ...draft.read() };
   for (const step of now.plan.steps) step.done_when = (step.done_when ?? []).map((each) => (typeof each === "string" ? { text: each } : each));
   const proposed = listed(given);
@@ -38,10 +38,10 @@ function planForm(pending, { send, reply, draft, planText }) {
     changed();
   }, "quiet");
 
-  const asText = () => (now.text === pending.text && !pending.draft ? { type: "approve" } : { type: "edit", edited_action: { name: "confirm_plan", args: { plan: now.text } } });
+  const asText = () => (now.text === pending.written && !pending.draft ? { type: "approve" } : { type: "edit", edited_action: { name: "confirm_plan", args: { plan: now.text } } });
   const asList = () => ({ type: "edit", plan: { ...withoutBlanks(now.plan), limits: now.limits } });
   const changed = () => {
-    const same = now.asText ? now.text === pending.text && !pending.draft : listed(now) === proposed;
+    const same = now.asText ? now.text === pending.written && !pending.draft : listed(now) === proposed;
     run.textContent = same ? words.run_it : words.run_edited;
     draft.keep(same && now.asText === given.asText ? null : now);
   };
@@ -72,8 +72,8 @@ function planForm(pending, { send, reply, draft, planText }) {
   const changes = (pending.changes ?? []).map((each) => el("div", { className: "about", dir: "auto" }, `• ${each}`));
   const goal = (now.plan.done_when ?? []).map((each) => el("div", { className: "about", dir: "auto" }, `${words.in_the_end}: ${each.text ?? each}`));
   const ask = button(words.ask_changes, () => reply("changes"), "quiet");
-  const replied = pending.reply && markdown(pending.reply);
-  return [replied, note, ...changes, el("h2", { dir: "auto" }, now.plan.title || words.title), el("div", { className: "edit" }, rows, text), ...goal,
+  const spoken = [pending.reply, given.plan.speak].filter(Boolean).map((each) => markdown(each));
+  return [...spoken, note, ...changes, el("h2", { dir: "auto" }, now.plan.title || words.title), el("div", { className: "edit" }, rows, text), ...goal,
     el("div", { className: "buttons" }, run, ask, edit, swap, endRun(send))];
 }
 

@@ -191,7 +191,7 @@ async def test_push_notifications_rest_on_the_news(endpoint: Endpoint) -> None:
             asked = await sent(client, request_of("paint it", configuration=given))
             body, headers = await asyncio.to_thread(arrived.get, timeout=20)
             assert (body["task"]["id"], body["task"]["status"]["state"]) == (asked.id, "TASK_STATE_INPUT_REQUIRED")
-            assert body["task"]["status"]["message"]["parts"][0]["text"] == "Which colour?"
+            assert body["task"]["status"]["message"]["parts"][0]["text"] == "Which colour?\n\n1. red\n2. green"
             assert (headers["X-A2A-Notification-Token"], headers["Authorization"]) == ("t0ken", "Bearer k3y")
             await sent(client, request_of("green", asked))
             body, _ = await asyncio.to_thread(arrived.get, timeout=20)

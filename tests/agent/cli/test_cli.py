@@ -148,16 +148,16 @@ def test_an_edited_plan_from_a_file(shell: Shell, tmp_path: Path) -> None:
 
 
 def test_answers_to_something_else_change_nothing(shell: Shell) -> None:
-    """C04: a stale id is a usage error; an answer that is not understood keeps the pause."""
+    """C04: a stale id is a usage error; an answer that lacks something keeps the pause and asks for it."""
     with scripted(shell, triage=[submit_plan([COUNT])]):
         shell.run()
         for id in ("confirm.0", "nope"):
             stale = shell("resume", "--id", id, "--approve")
             assert (stale.exit_code, f"nothing waits under {id}; open: confirm." in stale.stderr) == (Exit.USAGE, True)
         assert shell("resume", "nosuch", "--approve").exit_code == Exit.USAGE
-        unclear = shell("resume", "--answer", "?")
+        unclear = shell("resume", "--answer", "no")
         assert unclear.exit_code == Exit.WAITING
-        assert "Not understood" in unclear.stderr
+        assert "What should be different?" in unclear.stderr
         assert shell("resume", "--approve", "--cancel").exit_code == Exit.USAGE
         assert shell("resume", "--id", "x").exit_code == Exit.USAGE
         assert shell("resume").exit_code == Exit.WAITING

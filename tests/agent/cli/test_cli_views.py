@@ -119,8 +119,9 @@ def asked(kind: str, *lines: str, editor: str | None = None, **more: Any) -> tup
         ("plan", ["c"], Answer("cancel")),
         ("plan", ["/cancel"], Answer("cancel")),
         ("plan", ["no", "", "r", "shorter"], Answer("reject", "shorter")),
-        ("plan", ["make it shorter", "change"], Answer("reject", "make it shorter")),
-        ("tool", ["not that file", "change"], Answer("reject", "not that file")),
+        ("plan", ["make it shorter"], Answer("say", "make it shorter")),
+        ("plan", ["yes, go ahead"], Answer("approve")),
+        ("tool", ["not that file"], Answer("reject", "not that file")),
         ("plan", [TAB, "shorter"], Answer("reject", "shorter")),
         ("plan", [f"{TAB}shorter please"], Answer("reject", "shorter please")),
         ("tool", [f"{TAB}the other file"], Answer("reject", "the other file")),
@@ -142,7 +143,7 @@ def asked(kind: str, *lines: str, editor: str | None = None, **more: Any) -> tup
     ],
 )  # fmt: skip
 def test_what_is_typed_becomes_an_answer(kind: str, lines: list[str], answer: Answer) -> None:
-    """C02, C11, U13: keys and words; what is not understood is asked again, and “change” says how it was meant."""
+    """C02, C11, U13: keys and words; where words cost money, what is missing is asked."""
     assert asked(kind, *lines)[0] == answer
 
 
@@ -158,7 +159,7 @@ def test_what_is_asked_is_shown_whole_and_safe() -> None:
     """C01: the frozen call, the options, why the last answer was not taken."""
     assert "  path     out.txt" in asked("tool", "y")[1]
     shown = asked("question", "1", problem="too long", question="Which \x1b[1myear?")[1]
-    for part in ("Which [1myear?", "1. 2022", "Not understood: too long"):
+    for part in ("Which [1myear?", "1. 2022", "too long"):
         assert part in shown
 
 

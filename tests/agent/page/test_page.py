@@ -51,7 +51,7 @@ async def test_a_run_on_the_wire() -> None:
         assert first[0]["type"] == "started"
         (asked,) = first[-1]["pending"]
         assert (asked["kind"], asked["plan"]["steps"][0]["content"]) == ("plan", "Read the note")
-        assert "- id: s1\n  content: Read the note\n" in asked["text"]
+        assert "- id: s1\n  content: Read the note\n" in asked["written"]
         await page.answer(thread, asked["id"], {"type": "approve"})
         whole = await page.told(thread, ends=2)
         assert whole[: len(first)] == first
@@ -70,13 +70,13 @@ async def test_a_refused_edit_is_given_back_with_the_line_that_is_wrong() -> Non
     async with served(agent(triage=[submit_plan([READ])])) as page:
         thread = await page.start("read it")
         (asked,) = (await page.told(thread))[-1]["pending"]
-        wrong = asked["text"].replace("  tools:", "  tool:")
+        wrong = asked["written"].replace("  tools:", "  tool:")
         await page.answer(
             thread, asked["id"], {"type": "edit", "edited_action": {"name": "confirm_plan", "args": {"plan": wrong}}}
         )
         again = (await page.told(thread, ends=2))[-1]
         assert f"line {wrong.splitlines().index('  tool:') + 1}: step s1 has no field 'tool'" in again["problem"]
-        assert (again["pending"][0]["draft"], again["pending"][0]["text"]) == (wrong, wrong)
+        assert (again["pending"][0]["draft"], again["pending"][0]["written"]) == (wrong, wrong)
 
 
 async def test_a_plan_edited_in_place() -> None:

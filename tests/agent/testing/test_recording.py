@@ -110,7 +110,7 @@ async def test_the_first_difference_is_named() -> None:
     whole = await recorded()
     for change, said in (
         ({"kind": "result"}, "look is called with"),
-        ({"kind": "answer"}, r"the run is waiting \(Approve.* recorded: completed"),
+        ({"kind": "answer"}, r"the run is waiting \(Shall I.* recorded: completed"),
         ({"kind": "end", "code": "other"}, "recorded: 'other'"),
         ({"kind": "end", "text": "Ann knows nothing."}, r"\+Ann knows of 3 lamps"),
     ):

@@ -135,7 +135,7 @@ async def test_the_runtime_speaks_the_language_that_the_plan_declares() -> None:
     goal = "Translate '你好' and the differences between der, die and das"
     flow = await play(model, settings={"on_failure": "ask"}, goal=goal, answers=["genehmigen", "aufhören"])
     plan, failure = (message_text(pause) for pause in flow.pauses)
-    assert plan.endswith("Diesen Plan genehmigen, bearbeiten oder ablehnen?")
+    assert plan.endswith("Soll ich nach diesem Plan vorgehen?")
     assert "- fertig wenn: " in plan
     assert "Wie soll es weitergehen?\n\n1. neu planen\n2. noch einmal versuchen" in failure
     assert flow.status == "cancelled"

@@ -57,6 +57,44 @@ async def test_the_plan_is_shown_whole() -> None:
 
 
 @pytest.mark.parametrize(
+    ("language", "words"),
+    [
+        ("en", ["1. [s1]", "done when: it is", "executor: clerk", "Schedule", "Limits", "send (known"]),
+        ("de", ["1. [s1]", "fertig wenn: it is", "Ausführender: clerk", "Zeitplan"]),
+        ("ja", ["1. [s1]", "完了条件: it is", "実行者: clerk", "スケジュール"]),
+    ],
+)
+async def test_the_plan_speaks(language: str, words: list[str]) -> None:
+    """Q21, C13: `text` and `str(run)` are the whole question in the person's language, in this order: what the planner
+    says, the plan with its criteria, what may be changed, schedule, limits; and the same is in what clients get."""
+    plan = submit_plan(
+        [step("s1", "Look into the box", tools=["send"], executor="clerk", done_when=["it is there"])],
+        title="Look",
+        done_when=["seen"],
+        speak="I would look into it.",
+        schedule={"at": "08:30", "timezone": "Europe/Berlin"},
+        language=language,
+    )
+    executors = {"clerk": Executor("looks")}
+    agent = Agent(scripted(plan, deliver=[]), [Outbox().tool()], storage="memory:", executors=executors)
+    run = await paused(agent)
+    text = run.pending[0]["text"]
+    places = [text.find(word) for word in ["I would", "# Look", *words]]
+    assert places == sorted(places)
+    assert -1 not in places
+    assert text.endswith(run.pending[0]["question"])
+    assert str(run) == text == (await agent.graph.aget_state(config(run.thread_id))).interrupts[0].value["text"]
+
+
+async def test_what_may_be_changed_is_said() -> None:
+    """Q21: by which tools, for what; a plan that changes nothing says so."""
+    changes, none = submit_plan([step("s1", tools=["send"])]), submit_plan([step("s1")])
+    agent = Agent(scripted([changes, none], deliver=[]), [Outbox().tool()], storage="memory:")
+    assert "**What may be changed:** send (known targets)" in str(await paused(agent))
+    assert "**What may be changed:** nothing" in str(await paused(agent))
+
+
+@pytest.mark.parametrize(
     ("policy", "complexity", "asks"),
     [
         ("always", "simple", True),

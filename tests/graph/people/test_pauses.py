@@ -53,6 +53,8 @@ async def test_every_pause_can_be_drawn() -> None:
     for answer in ("a.txt", "approve", "blue", "", "approve", "extend rounds 5", "replan", "approve"):
         assert run.status == "waiting"
         await drawn(agent, run)
+        interrupt = (await agent.graph.aget_state(config(run.thread_id))).interrupts[0]
+        assert run.pending[0]["question"] in run.pending[0]["text"] == interrupt.value["text"] in str(run)
         met.append(run.pending[0]["id"].split(".")[0] + " " + run.pending[0]["kind"])
         run = await agent.resume(run.thread_id, answer)
     assert run.status == "completed"
