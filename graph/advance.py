@@ -46,11 +46,6 @@ async def advance(state: RunState, runtime: Runtime[Settings], *, deps: Deps) ->
     if state.get("ending") or state["planning"].get("open"):
         return {}
     change = StateChange(state)
-    if said := await new_interjections(runtime, state.get("interjection_cursor") or "", RUN):
-        marked = {row["key"]: row for row in await mark_heard(runtime, said, None)}
-        said = [marked.get(row["key"], row) for row in said]
-        entries = interjection_entries(said, state.get("journal") or ())
-        change.add({"journal": entries, "interjection_cursor": said[-1]["key"]})
     if changed := check_for_changes(change.values, deps, settings):
         change.add(changed)
         if "approval" not in changed:
@@ -65,6 +60,8 @@ async def advance(state: RunState, runtime: Runtime[Settings], *, deps: Deps) ->
     plan, language = change.values["plan"], change.values.get("language", "en")
     spent, granted = change.values.get("spent") or {}, change.values.get("granted") or {}
     move = next_move(change.values, settings, _writers(plan, deps, settings))
+    if move.kind == "dispatch":  # the briefs of these steps include it; what nobody reads is not heard
+        change.add(await _hear(change.values, runtime))
     change.add({"steps": _with_end(move.changes)})
     for id, record in move.changes.items():
         emit_step_finished(runtime, id, record)
@@ -82,6 +79,18 @@ async def advance(state: RunState, runtime: Runtime[Settings], *, deps: Deps) ->
     change.add({"steps": closed, "todos": todos, "messages": [*results, *asked]})
     change.update["steps"] = _changed_fields(state.get("steps") or {}, change.update["steps"])
     return change.update  # type: ignore[return-value]
+
+
+async def _hear(values: Mapping[str, Any], runtime: Runtime[Settings]) -> Json:
+    """Return the update with what the user said to the run since the last steps were dispatched."""
+    if not (said := await new_interjections(runtime, values.get("interjection_cursor") or "", RUN)):
+        return {}
+    marked = {row["key"]: row for row in await mark_heard(runtime, said, None)}
+    said = [marked.get(row["key"], row) for row in said]
+    return {
+        "journal": interjection_entries(said, values.get("journal") or ()),
+        "interjection_cursor": said[-1]["key"],
+    }
 
 
 def _changed_fields(before: Mapping[str, Any], records: Mapping[str, Any]) -> Json:

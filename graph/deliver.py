@@ -20,7 +20,13 @@ from donewhen.graph.llm.output import OutputForm, form_of
 from donewhen.graph.llm.printed import read_printed
 from donewhen.graph.llm.reply import Decision, read_reply
 from donewhen.graph.llm.speech import Voice, push_rest
-from donewhen.graph.people.interjections import heard_interjections, interjection_entries
+from donewhen.graph.people.interjections import (
+    RUN,
+    heard_interjections,
+    interjection_entries,
+    mark_heard,
+    new_interjections,
+)
 from donewhen.graph.people.pauses import close_pause
 from donewhen.graph.people.tasks import checklist, close_tasks
 from donewhen.graph.step.audit import Subject, audit, is_audit_due
@@ -38,6 +44,7 @@ from donewhen.state.proof.evidence import enough, read_goal_check
 from donewhen.state.proof.journal import call_key, is_tool_call
 from donewhen.state.proof.outcome import (
     is_goal_reached,
+    late_lines,
     notes,
     status_of,
     summary,
@@ -47,7 +54,16 @@ from donewhen.state.proof.outcome import (
     without_notes,
 )
 from donewhen.state.proof.output import SourceText, trace_values
-from donewhen.state.proof.receipt import CriterionRow, OutputRow, Receipt, Status, UndoneRow, criteria_rows, receipt
+from donewhen.state.proof.receipt import (
+    CriterionRow,
+    OutputRow,
+    Receipt,
+    Status,
+    UndoneRow,
+    criteria_rows,
+    late_rows,
+    receipt,
+)
 from donewhen.state.reading.decisions import DELIVER, control_tools
 from donewhen.state.reading.extraction import prose
 from donewhen.state.records import UNFINISHED, Ending, JournalEntry, StepClaim
@@ -83,6 +99,7 @@ class Delivery:
     ending: Ending
     draft: Receipt
     context: CallContext
+    words: "_Words"
     verdicts: list[Json] = field(default_factory=list)
     """Verdicts on the goal's own criteria."""
     audit: Json | None = None
@@ -161,11 +178,10 @@ async def deliver(state: RunState, runtime: Runtime[Settings], config: RunnableC
         return await _audit_again(state, runtime, config, deps) if again else {}
     settings, ending = runtime.context, state.get("ending") or {"code": "worked", "reason": ""}
     code, steps = ending["code"], _end_open_steps(state.get("steps") or {}, ending)
-    # What was heard last, such as by a planner that answers at once, is not in the journal yet.
-    heard = await heard_interjections(runtime, state.get("interjection_cursor") or "")
-    said = interjection_entries(heard, state.get("journal") or ())
-    before = [*(state.get("journal") or ()), *said]
-    values: Json = {**state, "steps": steps, "plan": _plan_of_request(state, code), "journal": before}
+    words = _Words(runtime, state.get("interjection_cursor") or "")
+    await words.read()
+    values: Json = {**state, "steps": steps, "plan": _plan_of_request(state, code)}
+    values["journal"] = [*(state.get("journal") or ()), *words.heard()]
     values["unknown"] = await _find_unknown_writes(state, runtime, Place.of(config, depth=1).scope)
     status = status_of(code, values["plan"], steps, settings)
     observed = sum(entry["step"] == GOAL for entry in state.get("journal") or ())
@@ -173,7 +189,7 @@ async def deliver(state: RunState, runtime: Runtime[Settings], config: RunnableC
         _as_step(values, settings), runtime, config, deps, deps.all_tools(settings), observed=observed
     )
     form = None if code == "scheduled" else form_of(state.get("output_schema"))
-    delivery = Delivery(values, ending, receipt(values, settings, status, code), context, form=form)
+    delivery = Delivery(values, ending, receipt(values, settings, status, code), context, words, form=form)
     delivery.flaw = NO_DATA if form else ""
     text = await _write_text(delivery)
     if refused := await _ask_hooks(delivery, text):
@@ -181,6 +197,7 @@ async def deliver(state: RunState, runtime: Runtime[Settings], config: RunnableC
         delivery.read_data({})
         delivery.flaw = NO_DATA if form else ""
     text = await _audit_if_due(delivery, "failed" if refused else status, text)
+    text = await _tell_late(delivery, text)
     status = _status_with_goal(delivery, status, code, settings.verification)
     reason = ending["reason"]
     if code == "answered" and status == "partial":
@@ -194,7 +211,7 @@ async def deliver(state: RunState, runtime: Runtime[Settings], config: RunnableC
         status, code, reason = ("partial" if status == "completed" else status), "refused", refused
     row = delivery.draft["output"] or await delivery.row()
     values = {**values, "verdicts": delivery.verdicts, "output_row": row, "audit": delivery.audit}
-    values["journal"] = [*before, *context.noted]
+    values["journal"] = [*(state.get("journal") or ()), *words.entries(), *context.noted]
     spent = context.spent
     final = receipt({**values, "spent": add(state.get("spent"), spent)}, settings, status, code)
     rows = checklist(values["plan"], steps, delivery.language, answered=True)
@@ -215,10 +232,58 @@ async def deliver(state: RunState, runtime: Runtime[Settings], config: RunnableC
         "steps": merge_records(steps, shut),
         "pending": None,
         "spent": spent,
-        "journal": [*said, *context.noted],
+        "journal": [*words.entries(), *context.noted],
         "todos": changed_todos(state.get("todos") or (), rows),
-        **({"interjection_cursor": heard[-1]["key"]} if heard else {}),
+        **({"interjection_cursor": words.cursor} if words.heard() else {}),
     }
+
+
+@dataclass
+class _Words:
+    """What the user said to the run that is not in the journal yet."""
+
+    runtime: Runtime[Settings]
+    after: str
+    """The last interjection that the journal includes."""
+    rows: list[Json] = field(default_factory=list)
+
+    async def read(self) -> list[Json]:
+        """Read what was said since it was read last, with what rounds have heard; return what is new."""
+        known = {row["key"] for row in self.rows}
+        rows = await new_interjections(self.runtime, self.after, RUN)
+        heard = {row["key"]: row for row in await heard_interjections(self.runtime, rows)}
+        self.rows = [{**row, **heard.get(row["key"], {})} for row in rows]
+        return [row for row in self.rows if row["key"] not in known]
+
+    async def hear(self) -> None:
+        """Mark everything as heard, because the prompt of the delivery includes it."""
+        marked = {row["key"]: row for row in await mark_heard(self.runtime, self.rows, None)}
+        self.rows = [marked.get(row["key"], row) for row in self.rows]
+
+    def entries(self) -> list[JournalEntry]:
+        """Return it as observations."""
+        return interjection_entries(self.rows, ())
+
+    def heard(self) -> list[JournalEntry]:
+        """Return what some prompt has included."""
+        return interjection_entries([row for row in self.rows if row.get("heard")], ())
+
+    @property
+    def cursor(self) -> str:
+        """The last interjection that was heard."""
+        return str(max(row["key"] for row in self.rows if row.get("heard")))
+
+
+async def _tell_late(delivery: Delivery, text: str) -> str:
+    """Tell back what the user said when the work was done already; return the answer with it."""
+    context, draft = delivery.context, delivery.draft
+    told = late_lines(draft, delivery.language)
+    await delivery.words.read()
+    draft["late"] = late_rows(delivery.words.entries())
+    for row in draft["late"]:
+        emit(context.runtime, "late", text=row["text"], at=row["at"])
+    lines = [line for line in late_lines(draft, delivery.language) if line not in told]
+    return delivery.say("\n".join([text, "", *lines])) if lines else text
 
 
 async def _ask_hooks(delivery: Delivery, text: str) -> str:
@@ -288,9 +353,9 @@ async def _audit_again(state: RunState, runtime: Runtime[Settings], config: Runn
     observed = sum(entry["step"] == GOAL for entry in state.get("journal") or ())
     own: Step = {**_as_step(values, settings), "allowance": {}}
     context = CallContext(own, runtime, config, deps, deps.all_tools(settings), observed=observed)
-    delivery = Delivery(
-        values, ending, kept, context, _verdicts_before_audit(kept), form=form_of(state.get("output_schema"))
-    )
+    words = _Words(runtime, state.get("interjection_cursor") or "")
+    form = form_of(state.get("output_schema"))
+    delivery = Delivery(values, ending, kept, context, words, _verdicts_before_audit(kept), form=form)
     delivery.data, delivery.flaw = before.get("output"), (kept.get("output") or {}).get("problem", "")
     written = without_notes(before["text"], kept, language)
     await _audit(delivery, written)
@@ -453,7 +518,11 @@ async def _ask_for_answer(delivery: Delivery) -> str:
 
     A rejected answer is sent back once (D06).
     """
-    context, question = delivery.context, _question(delivery)
+    context = delivery.context
+    await delivery.words.hear()
+    journal = delivery.values["journal"]
+    delivery.values["journal"] = [*journal, *(e for e in delivery.words.heard() if e not in journal)]
+    question = _question(delivery)
     settings, plan = context.settings, delivery.values.get("plan") or {}
     goal: list[Json] = list(plan.get("done_when") or ())
     answer = ""

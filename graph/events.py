@@ -19,7 +19,18 @@ from donewhen.state.settings import Settings
 
 LEVELS = {
     **dict.fromkeys(
-        ("goal", "heard", "mode", "revision", "step_started", "step_finished", "question", "outcome", "stalled"),
+        (
+            "goal",
+            "heard",
+            "late",
+            "mode",
+            "revision",
+            "step_started",
+            "step_finished",
+            "question",
+            "outcome",
+            "stalled",
+        ),
         logging.INFO,
     ),
     **dict.fromkeys(("note", "correction"), logging.WARNING),

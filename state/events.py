@@ -148,6 +148,15 @@ class Heard(Placed):
     """When it was said, ISO 8601, UTC."""
 
 
+class Late(Placed):
+    """What the user said while the run worked (`tell`) came too late: the work was done, and no prompt includes it."""
+
+    type: Literal["late"]
+    text: str
+    at: str
+    """When it was said, ISO 8601, UTC."""
+
+
 class Todos(Placed):
     """The current checklist: rows of id, content and status."""
 
@@ -280,8 +289,8 @@ class Failed(Placed):
 
 Event = Annotated[
     Started | Goal | Note | ModeChosen | Planned | Revised | Todos | StepStarted | Decided | ToolStarted | Observed
-    | Speech | SpeechRestarted | Stalled | Thinking | Asked | Heard | Correction | Judged | Audited | StepFinished
-    | Charged | Spent | Custom | Waiting | Ended | Failed,
+    | Speech | SpeechRestarted | Stalled | Thinking | Asked | Heard | Late | Correction | Judged | Audited
+    | StepFinished | Charged | Spent | Custom | Waiting | Ended | Failed,
     Discriminator("type"),
 ]  # fmt: skip
 """One event of a stream: a plain dict that dumps to JSON, distinguished by `type`."""

@@ -111,7 +111,7 @@ def _show(run: Run, terminal: Terminal, *, at_work: bool, hint: str | None) -> N
     if given := run.receipt.get("background") if run.receipt else ():
         names = ", ".join(BACKGROUND.get(name, name) for name in given)
         terminal.line(speak("page", "background", names=names))
-    for said in run.receipt.get("heard", ()) if run.receipt else ():
+    for said in (*run.receipt.get("heard", ()), *run.receipt.get("late", ())) if run.receipt else ():
         terminal.line(heard_text(said, terminal))
     for pending in run.pending:
         terminal.line(f"\n{terminal.say('waiting')} {pending['id']}", "bold")

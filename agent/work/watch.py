@@ -94,6 +94,8 @@ def _new_events(run: Run, snapshot: StateSnapshot, seen: Json) -> Iterator[Json]
         yield {"type": "plan", "plan": plan}
     steps = _Steps(run, plan or {}, speech, seen)
     for entry in _journal(snapshot):
+        if entry.get("heard") and "at" not in entry["heard"]:
+            continue  # it came too late, and is told with the end
         if entry.get("heard"):
             yield from steps.events_before({"step": entry["heard"].get("step") or "", "at": _moment(entry)})
             yield from _heard_event(entry, seen)
@@ -110,6 +112,8 @@ def _new_events(run: Run, snapshot: StateSnapshot, seen: Json) -> Iterator[Json]
         seen["asked"] = asked
         yield dict(end_event(run))
     if run.outcome is not None:
+        for row in run.receipt.get("late") or () if run.receipt else ():
+            yield {"type": "late", "text": row["text"], "at": row["at"]}
         yield dict(end_event(run))
 
 

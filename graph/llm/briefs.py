@@ -23,7 +23,7 @@ from donewhen.state.criteria import criteria_of
 from donewhen.state.plan.order import ancestors
 from donewhen.state.plan.steps import transcript_key
 from donewhen.state.plan.text import check_text
-from donewhen.state.proof.journal import user_statements
+from donewhen.state.proof.journal import APPROVED, user_statements
 from donewhen.state.reading.decisions import control_tools
 from donewhen.state.records import FrozenCall
 from donewhen.state.settings import Profile, Settings
@@ -306,7 +306,7 @@ def handover_text(values: Mapping[str, Any], step: Mapping[str, Any], today: str
     Foreign text is quoted. With `whole`, a step that is the request itself is the user's words and nothing else.
     """
     id, records = step["id"], values.get("steps") or {}
-    said = user_statements(values, transcript_key(id, records.get(id, {})))
+    said = [one for one in user_statements(values, transcript_key(id, records.get(id, {}))) if one["text"] != APPROVED]
     same = step["content"].split() == values["goal"].split()
     if whole and same:
         return "\n\n".join([values["goal"], *(one["text"].strip() for one in said)])
@@ -315,7 +315,7 @@ def handover_text(values: Mapping[str, Any], step: Mapping[str, Any], today: str
     criteria = [f"{number}. {each['text']}" for number, each in enumerate(step.get("done_when") or (), 1)]
     parts = {
         "It is one step of this request:": "" if same else _quoted(values["goal"]),
-        "The user also said:": statement_lines(said),
+        "The user also said:": statement_lines(said, with_ids=False),
         "What was said before:": _quoted(_plain_conversation(values)),
         "What is known besides:": _quoted("\n".join((values.get("background") or {}).values())),
         "What came of the steps before it:": "\n\n".join(_quoted(text[:most]) for text in results.values() if text),
@@ -342,15 +342,17 @@ def _background_sections(values: Mapping[str, Any], fence: str) -> list[str]:
     return [section(name, text, "" if name == "agents_md" else fence) for name, text in given.items()]
 
 
-def statement_lines(said: Sequence[Mapping[str, str]], most: int | None = SAID_CHARS) -> str:
+def statement_lines(said: Sequence[Mapping[str, str]], most: int | None = SAID_CHARS, *, with_ids: bool = True) -> str:
     """Render the user's own words in this run, `most` characters of each; None for all.
 
-    They are not framed as data, because they are to be followed (C10).
+    They begin with their ids, by which they can be cited. They are not framed as data, because they are to be followed
+    (C10).
     """
     lines = []
     for one in said:
         asked = " ".join(one.get("question", "").split())[:QUESTION_CHARS]
-        lines.append(f"- {f'(asked: {asked}) ' if asked else ''}{one['text'].strip()[:most]}")
+        id = f"[{one['id']}] " if with_ids else ""
+        lines.append(f"- {id}{f'(asked: {asked}) ' if asked else ''}{one['text'].strip()[:most]}")
     return "\n".join(lines)
 
 

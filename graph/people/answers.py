@@ -50,6 +50,7 @@ from donewhen.state.plan.planning import (
     start_replanning,
     unfinished_steps,
 )
+from donewhen.state.plan.revise import difference
 from donewhen.state.plan.schedule import next_moments
 from donewhen.state.plan.steps import fresh_records, transcript_key
 from donewhen.state.plan.text import moments_text, schedule_text
@@ -342,6 +343,7 @@ def _apply_to_plan(values: Mapping[str, Any], taken: ResolvedAnswer) -> Json:
         assert plan is not None
         given = {**approval_record(plan, taken.by), "before": approval["plan"] if approval else None}
         row |= {"approved_revision": plan["revision"]}
+        row |= {"changes": difference(pending["plan"], plan)} if answer.kind == "edit" else {}
         ending = {"ending": _scheduled_ending(plan, values, taken.at)} if plan.get("schedule") else {}
         return {"approvals": [row], "plan": plan, "approval": given, "granted": granted, **ending}
     if answer.kind == "cancel" or not (approval or answer.text):

@@ -41,10 +41,9 @@ async def add_interjection(store: BaseStore, thread_id: str, text: str) -> str:
 
 
 async def read_interjections(store: BaseStore, thread_id: str, cursor: str) -> list[Json]:
-    """Return `{key, text, at}` of everything said after `cursor`, in order."""
-    items = await read_all(store, _namespace(thread_id))
-    rows = [{"key": item.key, **item.value} for item in items if item.key > cursor]
-    return sorted(rows, key=lambda row: row["key"])
+    """Return `{key, n, text, at}` of everything said after `cursor`, in order; `n` counts all of the request."""
+    items = sorted(await read_all(store, _namespace(thread_id)), key=lambda item: item.key)
+    return [{"key": item.key, "n": n, **item.value} for n, item in enumerate(items, 1) if item.key > cursor]
 
 
 _being_marked: set[tuple[str, str]] = set()
@@ -77,11 +76,12 @@ async def mark_heard(runtime: Runtime[Settings], rows: Sequence[Json], step: str
     return first
 
 
-async def heard_interjections(runtime: Runtime[Settings], cursor: str) -> list[Json]:
-    """Return the interjections after `cursor` that some round has heard."""
-    if runtime.store is None or runtime.context.when_busy != "next_round":
+async def heard_interjections(runtime: Runtime[Settings], rows: Sequence[Json]) -> list[Json]:
+    """Return those of these interjections that some round has heard, each with when and where."""
+    if runtime.store is None or not rows:
         return []
-    return [row for row in await read_interjections(runtime.store, thread_of(runtime), cursor) if row.get("heard")]
+    kept = {row["key"]: row for row in await read_interjections(runtime.store, thread_of(runtime), "")}
+    return [kept[row["key"]] for row in rows if kept.get(row["key"], {}).get("heard")]
 
 
 async def delete_interjection(store: BaseStore, thread_id: str, key: str) -> None:
@@ -90,7 +90,7 @@ async def delete_interjection(store: BaseStore, thread_id: str, key: str) -> Non
 
 
 async def new_interjections(runtime: Runtime[Settings], cursor: str, place: str) -> list[Json]:
-    """Return `{key, text, at}` of everything said after `cursor`, in order; [] if the settings refuse it.
+    """Return `{key, n, text, at}` of everything said after `cursor`, in order; [] if the settings refuse it.
 
     `place` is the reader: the id of a step, RUN or PLANNING.
     """
@@ -120,7 +120,7 @@ async def with_interjections(
     if not (interjections := await new_interjections(runtime, cursor, place)):
         return state, []
     first = await mark_heard(runtime, interjections, None if record == "planning" else state["step"]["id"])
-    words = "\n".join(str(row["text"]) for row in interjections)
+    words = "\n".join(f"[{_id_of(row, n)}] {row['text']}" for n, row in enumerate(interjections, 1))
     said = HumanMessage(f"<user_said>\n{words}\n</user_said>\n{then}")
     heard = [*state[record].get("heard", ()), *first]
     now = {
@@ -130,17 +130,28 @@ async def with_interjections(
     return {**state, **now}, [said]
 
 
+def _id_of(row: Mapping[str, Any], n: int) -> str:
+    """Return the id by which an interjection is cited; recordings of older versions do not count them."""
+    return f"said.{row.get('n', n)}"
+
+
+async def heard_entries(runtime: Runtime[Settings], place: str, after: str, until: str) -> list[JournalEntry]:
+    """Return, as observations, what the rounds of a step or planning have heard and its brief does not have."""
+    said = await new_interjections(runtime, after, place) if until > after else []
+    return interjection_entries([row for row in said if row["key"] <= until], ())
+
+
 def interjection_entries(
     interjections: Sequence[Mapping[str, Any]], journal: Iterable[Mapping[str, Any]]
 ) -> list[JournalEntry]:
-    """Return interjections as journal entries, numbered after the existing ones, for all later work.
+    """Return interjections as journal entries, for all later work.
 
-    Each has the time and the step at which it was heard, if it was.
+    Each has the time and the step at which it was heard; one that came too late has neither.
     """
     said = {"question": "", "by": "user"}
     first = 1 + sum(entry["id"].startswith("said.") for entry in journal)
     entries = list[JournalEntry]()
     for n, row in enumerate(interjections, first):
-        entry = observation(f"said.{n}", "plan", 0, "user", row["text"], arguments=said, at=row["at"])
+        entry = observation(_id_of(row, n), "plan", 0, "user", row["text"], arguments=said, at=row["at"])
         entries.append({**entry, "heard": {"key": row["key"], **(row.get("heard") or {})}})
     return entries

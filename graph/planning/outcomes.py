@@ -17,6 +17,8 @@ from donewhen.graph.llm.reply import Decision, UnusableReply, freeze_calls
 from donewhen.graph.llm.speech import Voice, push_rest
 from donewhen.graph.people.budget import Account, budget_pause
 from donewhen.graph.people.consent import Proposal, propose_plan
+from donewhen.graph.people.interjections import PLANNING as IN_PLANNING
+from donewhen.graph.people.interjections import heard_entries, new_interjections
 from donewhen.graph.people.pauses import make_pause, new_call_id, pause_message
 from donewhen.graph.step.audit import Subject, audit, is_audit_due
 from donewhen.graph.step.calls import CallContext, ask_before_end
@@ -30,7 +32,7 @@ from donewhen.state.plan.planning import OF_REQUEST, PROMOTED, fresh_planning, m
 from donewhen.state.plan.revise import hash_work
 from donewhen.state.proof.audit import doubts_to_send_back
 from donewhen.state.proof.evidence import EvidenceScope, Grounding, ground_claim, read_references
-from donewhen.state.proof.journal import find_earlier_answer
+from donewhen.state.proof.journal import decision_entries, find_earlier_answer, is_users_word
 from donewhen.state.reading.decisions import DRAFT, TRIAGE
 from donewhen.state.records import Ending, JournalEntry, Mode, Pause, PlanningRecord
 from donewhen.state.secrets import redact
@@ -49,6 +51,7 @@ REPEATED = (
     "unchanged, ask_user first"
 )
 ONLY_SHOWN = "say only what was shown, and openly what is missing; or look, or plan what is to be done"
+SAID_MEANWHILE = "Not delivered yet: the user said something meanwhile, which comes next. Follow it, then decide again."
 LEGAL = {"triage": TRIAGE, "draft": DRAFT}
 
 
@@ -247,12 +250,13 @@ async def settle_by_answer(round: PlanningRound, message: AIMessage, decision: D
     about = planning_as_step(state), round.runtime, round.config, round.deps, tools
     context = CallContext(*about, observed=len(entries))
     before: list[Json] = list(state["brief"].get("before") or ())
+    words = await _words(state, round.runtime)
     found = Grounding()
     if arguments.get("evidence"):
         cited = {str(each.get("observation")) for each in read_references(arguments)}
         scope = [
             await with_whole_text(round.runtime, context.state, e) if e["id"] in cited else e
-            for e in (*before, *entries)
+            for e in (*before, *words, *decision_entries(state["run"]), *entries)
         ]
         found = ground_claim(arguments, EvidenceScope(scope, PLANNING))
     good, problems = found.evidence, [f"evidence: {each}" for each in (*found.problems, *found.imprecise)]
@@ -273,13 +277,16 @@ async def settle_by_answer(round: PlanningRound, message: AIMessage, decision: D
     earlier = [entry for entry in before if entry["id"] in used]
     if is_audit_due(round.settings, state["run"], [*entries, *earlier]):
         verdicts = {PLANNING: [{"evidence": good}]}
-        subject = Subject(state["run"], arguments["text"], [*earlier, *entries], output, verdicts)
+        subject = Subject(state["run"], arguments["text"], [*earlier, *words, *entries], output, verdicts)
         audited = dict(await audit(context, subject))
         emit_charge(round.runtime, None, context.spent)
         more = {"spent": context.spent, "journal": context.noted}
         if (doubts := doubts_to_send_back(audited)) and not round.planning.get("answer_told"):
             update = send_correction(round.with_record(answer_told=True), message, UnusableReply([*doubts, ONLY_SHOWN]))
             return {**update, "spent": add(context.spent, update.get("spent")), "journal": context.noted}
+    if await new_interjections(round.runtime, planning_cursor(state), IN_PLANNING):
+        messages = [message, *reply_messages(message, SAID_MEANWHILE)]
+        return {"planning": {**round.planning, "corrections": 0}, "transcript": messages, **more}
     ending: Ending = {"code": "answered", "reason": "", "text": arguments["text"], "evidence": good, "audit": audited}
     ending["message_id"] = round.message_id("answer.text")
     ending["earlier"] = [entry["id"] for entry in earlier]
@@ -295,6 +302,19 @@ async def settle_by_answer(round: PlanningRound, message: AIMessage, decision: D
         **_record_mode(round, "answer", why),
         **more,
     }
+
+
+async def _words(state: Planning, runtime: Runtime[Settings]) -> list[JournalEntry]:
+    """Return what the user said to the run, in steps and while it worked; answers to planning are among its own."""
+    said = [e for e in state["run"].get("journal") or () if is_users_word(e) and e["step"] != PLANNING]
+    cursor = state["run"].get("interjection_cursor") or ""
+    return [*said, *await heard_entries(runtime, IN_PLANNING, cursor, planning_cursor(state))]
+
+
+def planning_cursor(state: Planning) -> str:
+    """Return the last interjection that the brief or the rounds of planning include."""
+    own, run = state["planning"].get("interjection_cursor"), state["run"].get("interjection_cursor")
+    return max(own or "", run or "")
 
 
 def planning_as_step(state: Planning) -> Step:

@@ -28,6 +28,7 @@ from donewhen.graph.planning.outcomes import (
     decline,
     fail_planning,
     out_of_budget,
+    planning_cursor,
     send_correction,
     settle_by_answer,
     start_looking,
@@ -71,7 +72,8 @@ async def draft(state: Planning, runtime: Runtime[Settings], config: RunnableCon
 
 async def _plan_round(state: Planning, runtime: Runtime[Settings], config: RunnableConfig, deps: Deps) -> Planning:
     """Run a round, including what the user said since the last one."""
-    cursor, then = state["planning"].get("interjection_cursor") or "", "The user says this while you plan. Follow it."
+    then = "The user says this while you plan. Follow it."
+    cursor = planning_cursor(state)
     now, said = await with_interjections(state, "planning", cursor, runtime, then)
     update = await _ask_and_act(now, runtime, config, deps)
     return {**update, "transcript": [*said, *update.get("transcript", ())]} if said else update

@@ -15,7 +15,7 @@ from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, SystemM
 from donewhen.graph.context import Deps
 from donewhen.graph.events import emit, thread_of
 from donewhen.graph.llm.ask import Question, ask
-from donewhen.graph.llm.briefs import statement_lines
+from donewhen.graph.llm.briefs import profile_text, statement_lines
 from donewhen.graph.llm.dialogue import dialogue_text
 from donewhen.graph.llm.history import (
     earlier_index,
@@ -115,7 +115,11 @@ async def audit(context: CallContext, subject: Subject, *, reserve: int = 0) -> 
     tools = [*control_tools(AUDIT), *reads.definitions()]
     messages: list[AnyMessage] = [
         SystemMessage(instructions("audit")),
-        HumanMessage(audit_brief(await _with_whole_texts(context, subject), claims, settings.today)),
+        HumanMessage(
+            audit_brief(
+                await _with_whole_texts(context, subject), claims, settings.today, _instructions(context, subject)
+            )
+        ),
     ]
     place = {"step": context.state["step"]["id"], "round": context.state["record"]["rounds"]}
     looks, corrections, problem = settings.audit_calls, 0, ""
@@ -170,6 +174,14 @@ async def _with_whole_texts(context: CallContext, subject: Subject) -> Subject:
         for entry in subject.journal
     ]
     return replace(subject, journal=journal)
+
+
+def _instructions(context: CallContext, subject: Subject) -> str:
+    """Return the instructions that the work stood under: those of the profile, and of the executors that worked."""
+    deps, settings = context.deps, context.settings
+    named = dict.fromkeys(step.get("executor") for step in (subject.run.get("plan") or {}).get("steps") or ())
+    own = [deps.executors[name].profile for name in named if name in deps.executors.active]
+    return profile_text(settings.profile, "\n".join(filter(None, own)), settings.speaks)
 
 
 def _can_judge(deps: Deps, settings: Settings) -> bool:
@@ -228,18 +240,24 @@ async def _look_up(
     return told, looks
 
 
-def audit_brief(subject: Subject, claims: Sequence[str], today: str) -> str:
-    """Render the judge's brief: the goal, the changes, what was cited and observed, and the claims."""
+def audit_brief(subject: Subject, claims: Sequence[str], today: str, rules: str = "") -> str:
+    """Render the judge's brief: the goal, the changes, what was cited and observed, and the claims.
+
+    `rules` are the instructions that the work stood under.
+    """
     run, fence = subject.run, subject.fence
     plan: Mapping[str, Any] = run.get("plan") or {}
     changes = [e for e in subject.journal if e["source"] == "tool" and e["effect"] in WRITES and not e.get("outside")]
     ids = {e["id"] for e in changes}
     evidence = [e for rows in subject.verdicts.values() for row in rows for e in row.get("evidence") or ()]
     cited, shown_whole = _cited_passages(subject, evidence, ids)
-    rest = [e for e in subject.journal if e["id"] not in ids | shown_whole and not e.get("outside")]
-    said = statement_lines(user_statements({**run, "journal": subject.journal}), None)
+    statements = user_statements({**run, "journal": subject.journal})
+    told = {each["id"] for each in statements}
+    rest = [e for e in subject.journal if e["id"] not in ids | shown_whole | told and not e.get("outside")]
+    said = statement_lines(statements, None)
     numbered = "\n".join(f"{number}. {claim}" for number, claim in enumerate(claims, 1))
     return brief(
+        section("instructions", rules),
         section("fence", fence),
         section("today", today),
         section("conversation", dialogue_text(conversation_before(run), fence)),

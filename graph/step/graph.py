@@ -23,7 +23,7 @@ from donewhen.state.plan.order import ancestors, conversation_of
 from donewhen.state.plan.plan import find_step
 from donewhen.state.plan.planning import promotion_reasons
 from donewhen.state.plan.steps import transcript_key
-from donewhen.state.proof.journal import CallHistory, citable_entries
+from donewhen.state.proof.journal import CallHistory, citable_entries, decision_entries
 from donewhen.state.records import FINAL
 from donewhen.state.settings import Settings
 
@@ -108,7 +108,7 @@ def step_input(run: Json, sent: Json, settings: Settings, deps: Deps) -> Json:
         "attachments": list(run.get("attachments") or ()),
         "promotable": promotion_reasons(run, id, settings),
         "last": all(records.get(each["id"], {}).get("status") in FINAL for each in plan["steps"] if each["id"] != id),
-        "known": citable_entries(journal, {id, PLANNING, *needed, *replaced}),
+        "known": [*citable_entries(journal, {id, PLANNING, *needed, *replaced}), *decision_entries(run)],
         "before": run.get("before") or [],
         "interjection_cursor": run.get("interjection_cursor") or "",
         "asked": [entry for entry in journal if entry["source"] == "user"],

@@ -13,7 +13,7 @@ from donewhen.graph.context import Deps
 from donewhen.graph.events import emit, emit_charge, emit_verdicts, now
 from donewhen.graph.llm.history import observation_limit, omitted_span
 from donewhen.graph.llm.output import form_of
-from donewhen.graph.people.interjections import interjection_entries, new_interjections
+from donewhen.graph.people.interjections import heard_entries, new_interjections
 from donewhen.graph.step.audit import Subject, audit, is_audit_due
 from donewhen.graph.step.calls import CallContext, ask_before_end, make_reading
 from donewhen.graph.step.leave import leave, question_pause, send_correction
@@ -35,7 +35,7 @@ from donewhen.state.proof.evidence import (
     stale_reads,
 )
 from donewhen.state.proof.journal import observation
-from donewhen.state.records import Pause, StepClaim, StepRecord
+from donewhen.state.records import JournalEntry, Pause, StepClaim, StepRecord
 from donewhen.state.secrets import conceal
 from donewhen.state.settings import Settings
 
@@ -46,6 +46,7 @@ UNCHANGED = (
 READ_ON = "A person is asked first. Finish again when you have read the answer."
 MOST_AGAIN = 10
 """The most reads that one goal_check repeats."""
+SAID_MEANWHILE = "Not finished yet: the user said something meanwhile, which comes next. Follow it, then finish again."
 KEPT = "Your result is kept: leave it empty unless it changes."
 FORM_CORRECTIONS = 2
 """The most corrections of a criterion for imprecise quotes alone; then it stays unverified."""
@@ -143,10 +144,35 @@ async def _prove(claim: StepClaim, context: CallContext) -> Step:
         proof.by_policy = bool(refused)
     doubts = [] if bad or objections else await _audit_result(proof)
     emit_charge(runtime, state["step"]["id"], context.spent)
+    if not (bad or objections or doubts or claim.get("whole")) and await _said_meanwhile(context):
+        return _hear_first(proof)
     emit_verdicts(runtime, state["step"]["id"], proof.rows, accepted=not (bad or objections or doubts))
     if bad or objections or doubts:
         return _refuse(proof, bad, objections, doubts)
     return await _accept(proof)
+
+
+async def _said_meanwhile(context: CallContext) -> bool:
+    """Return whether the user said something that no round of the step includes yet."""
+    state = context.state
+    cursor = max(state["record"].get("interjection_cursor") or "", state.get("interjection_cursor") or "")
+    return bool(await new_interjections(context.runtime, cursor, state["step"]["id"]))
+
+
+def _hear_first(proof: Proof) -> Step:
+    """Let the step go on, so that its next round hears what the user said meanwhile."""
+    context = proof.context
+    record: StepRecord = {**proof.record, **_change(proof), "doubted": False}
+    messages = [_answer(proof.claim, f"{SAID_MEANWHILE} {KEPT}")]
+    common: Step = {"journal": context.noted, "spent": context.spent}
+    return {**common, "record": record, "transcript": messages, "decision": None}
+
+
+async def _heard(context: CallContext) -> list[JournalEntry]:
+    """Return what the user said to the step while it worked."""
+    state = context.state
+    run, own = state.get("interjection_cursor") or "", state["record"].get("interjection_cursor") or ""
+    return await heard_entries(context.runtime, state["step"]["id"], run, own)
 
 
 async def _ask_hooks(proof: Proof) -> tuple[str, Pause | None]:
@@ -176,10 +202,7 @@ async def _audit_result(proof: Proof) -> list[str]:
     only = proof.is_answer
     if not (decides or only):
         return []
-    known, cursor = known_entries(state), state["record"].get("interjection_cursor") or ""
-    said = await new_interjections(context.runtime, state.get("interjection_cursor") or "", state["step"]["id"])
-    said = [each for each in said if each["key"] <= cursor]
-    journal = [*known, *interjection_entries(said, known), *context.noted]
+    journal = [*known_entries(state), *await _heard(context), *context.noted]
     if not decides and not is_audit_due(settings, state["run"], journal):
         return []
     id, result = state["step"]["id"], proof.scope.result
@@ -312,7 +335,7 @@ async def evidence_scope(context: CallContext, claim: StepClaim, claims: dict[in
     cited = str(list(claims.values()))
     limit = observation_limit(context.deps, context.settings, "execute", step.get("executor"))
     entries: list[Json] = []
-    for entry in known_entries(state):
+    for entry in [*known_entries(state), *await _heard(context)]:
         found: Json = {**entry}
         if entry["id"] in cited:
             found = await with_whole_text(context.runtime, state, entry)

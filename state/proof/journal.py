@@ -151,10 +151,13 @@ def was_read_whole(entry: Mapping[str, Any], recalled: Mapping[str, Sequence[lis
 
 
 def citable_entries(journal: Sequence[dict[str, Any]], steps: Iterable[str]) -> list[dict[str, Any]]:
-    """Return the observations of `steps`, which may be cited, and changes by others, marked `outside`."""
+    """Return what may be cited, the observations of `steps` and the words of people, and changes by others.
+
+    Those are marked `outside`.
+    """
     scope, found = set(steps), []
     for entry in journal:
-        if entry["step"] in scope:
+        if entry["step"] in scope or is_users_word(entry):
             found.append(entry)
         elif entry.get("effect") in WRITES and entry.get("targets"):
             found.append({**entry, "text": "", "arguments": {}, "outside": True})
@@ -236,24 +239,71 @@ def has_spoken_since(run: Mapping[str, Any], asked: Sequence[Mapping[str, Any]],
 
 
 def user_statements(values: Mapping[str, Any], besides: str = "") -> list[dict[str, str]]:
-    """Return the user's statements to planner, steps and at confirm, in order: `{text, question?}`.
+    """Return what the user said to this request after its goal, in order: `{id, at, text, question?}`.
 
-    `besides` is the step or planning whose own answers are left out, because its rounds include them.
+    These are answers, words to the working run, words at a plan, and what the user changed in one; an approval stands
+    there too, so that it can be seen what was said after it. `besides` is the step or planning whose own answers are
+    left out, because its rounds include them.
     """
     answers = [
-        {"at": entry["at"], "question": _question_with_options(entry["arguments"]), "text": entry["text"]}
+        {
+            "id": entry["id"],
+            "at": entry["at"],
+            "question": _question_with_options(entry["arguments"]),
+            "text": entry["text"],
+        }
         for entry in values.get("journal") or ()
-        if entry["source"] == "user" and entry["ok"] and entry["arguments"].get("by") == "user"
+        if is_users_word(entry) and not entry["id"].startswith(f"{DECISION}.")
         if not besides or besides not in (entry["id"].rpartition(".")[0], _asker(entry["arguments"]))
     ]
-    feedback = [
-        {"at": row["at"], "question": row.get("reply", ""), "text": row["text"]}
-        for row in values.get("approvals") or ()
-        if row["by"] == "user" and row["decision"] in ("say", "reject", "replan") and row["text"]
-        if row["kind"] in ("plan", "question", "budget")
+    decisions = [
+        {"id": f"{DECISION}.{number}", "at": row["at"], "question": _question_of(row), "text": said}
+        for number, row in enumerate(values.get("approvals") or (), 1)
+        if row["by"] == "user" and (said := _words_of(row))
+        if not besides or row.get("step") != besides.partition("@")[0]
     ]
-    ordered = sorted([*answers, *feedback], key=lambda said: said["at"])
-    return [{key: text for key, text in said.items() if key != "at" and text} for said in ordered]
+    ordered = sorted([*answers, *decisions], key=lambda said: said["at"])
+    if all(said["text"] == APPROVED for said in ordered):
+        return []
+    return [{key: text for key, text in said.items() if text} for said in ordered]
+
+
+DECISION = "decision"
+"""Observations that are decisions of people, `decision.2`: words at a plan, and changes of it."""
+APPROVED = "(approved the plan)"
+
+
+def is_users_word(entry: Mapping[str, Any]) -> bool:
+    """Return whether an observation is something that a person said, and no policy."""
+    return bool(entry["source"] == "user" and entry["ok"] and entry["arguments"].get("by") == "user")
+
+
+def decision_entries(values: Mapping[str, Any]) -> list[JournalEntry]:
+    """Return the decisions of people with words as observations, so that they can be cited like their answers."""
+    return [
+        observation(
+            said["id"], "plan", 0, "user", said["text"], at=said["at"], arguments={"question": "", "by": "user"}
+        )
+        for said in user_statements({"approvals": values.get("approvals")})
+    ]
+
+
+def _words_of(row: Mapping[str, Any]) -> str:
+    """Return what a person said with a decision; "" if it is a mere choice that others need not know."""
+    text = str(row["text"] or "")
+    if row["kind"] == "plan" and row["decision"] == "approve":
+        return APPROVED
+    if row["kind"] == "plan" and row["decision"] == "edit":
+        return f"(changed the plan, and approved it) {'; '.join(row.get('changes') or ())}".rstrip()
+    spoken = row["kind"] != "effect" and row["decision"] in ("say", "reject", "replan")
+    return text if spoken else ""
+
+
+def _question_of(row: Mapping[str, Any]) -> str:
+    """Return what a decision with words was about; "" if they say so."""
+    if row["kind"] == "tool":
+        return f"may {row.get('tool')} be called with {canonical_json(row.get('arguments') or {})[:300]}? No"
+    return str(row.get("reply") or "")
 
 
 def _asker(arguments: Mapping[str, Any]) -> str:

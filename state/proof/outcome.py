@@ -91,7 +91,7 @@ def to_markdown(lines: Sequence[str]) -> str:
 
 def notes(receipt: Mapping[str, Any], language: str = "en") -> list[str]:
     """Return what an answer must not omit: what is unproven, assumed, unfinished, next, or was undone."""
-    kinds = (unproven_lines, _unasked_lines, unfinished_lines, next_step_lines, _undone_lines)
+    kinds = (unproven_lines, _unasked_lines, unfinished_lines, next_step_lines, late_lines, _undone_lines)
     return [line for lines in kinds for line in lines(receipt, language)]
 
 
@@ -183,6 +183,12 @@ def next_step_lines(receipt: Mapping[str, Any], language: str = "en") -> list[st
     if not left or receipt["status"] == "cancelled":
         return []
     return [say(language, "summary", "next", step=left[0]["content"])]
+
+
+def late_lines(receipt: Mapping[str, Any], language: str = "en") -> list[str]:
+    """Return a line for everything that the user said when the work was done already."""
+    said = (" ".join(row["text"].split()) for row in receipt.get("late") or ())
+    return [f"- {say(language, 'summary', 'late')}: “{text[:ASSUMPTION_CHARS]}”" for text in said]
 
 
 def _undone_lines(receipt: Mapping[str, Any], language: str) -> list[str]:

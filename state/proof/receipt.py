@@ -107,6 +107,8 @@ class ApprovalRow(TypedDict):
     """The revision of the plan that was shown."""
     approved_revision: NotRequired[str]
     """The approved revision, which differs if the plan was edited."""
+    changes: NotRequired[list[str]]
+    """What an edit changed in the plan that was shown."""
     step: NotRequired[str | None]
     tool: NotRequired[str]
     arguments: NotRequired[dict[str, Any]]
@@ -141,6 +143,14 @@ class HeardRow(TypedDict):
     at: str
     step: str | None
     """The step that heard it first; None for planning, and for what came between steps."""
+
+
+class LateRow(TypedDict):
+    """What the user said when the work was done already; no prompt included it."""
+
+    id: str
+    text: str
+    at: str
 
 
 class EffectRow(TypedDict):
@@ -232,6 +242,8 @@ class Receipt(TypedDict):
     questions: list[QuestionRow]
     heard: NotRequired[list[HeardRow]]
     """What the user said to the working run; older receipts have it among the questions."""
+    late: NotRequired[list[LateRow]]
+    """What the user said too late."""
     modes: list[ModeRow]
     """The decisions about the mode; the last one counted."""
     effects: list[EffectRow]
@@ -309,7 +321,8 @@ def receipt(values: Mapping[str, Any], settings: Settings, status: Status, code:
         "replaced": replaced_rows(plan, records),
         "approvals": list(values.get("approvals") or ()),
         "questions": [_question_row(e, plan, records) for e in journal if e["source"] == "user" and not e.get("heard")],
-        "heard": [_heard_row(e) for e in journal if e.get("heard")],
+        "heard": [_heard_row(e) for e in journal if "at" in e.get("heard", ())],
+        "late": late_rows(journal),
         "modes": list(values.get("modes") or ()),
         "effects": [*_effect_rows(effects), *_effect_rows([*map(_as_unknown, values.get("unknown") or ())])],
         "output": values.get("output_row"),
@@ -385,6 +398,12 @@ def _question_row(entry: Mapping[str, Any], plan: Mapping[str, Any], records: Ma
 
 def _heard_row(entry: Mapping[str, Any]) -> HeardRow:
     return {"id": entry["id"], "text": entry["text"], "at": entry["at"], "step": entry["heard"].get("step")}
+
+
+def late_rows(journal: Sequence[Mapping[str, Any]]) -> list[LateRow]:
+    """Return what the user said that nobody heard."""
+    late = [e for e in journal if e.get("heard") and "at" not in e["heard"]]
+    return [{"id": e["id"], "text": e["text"], "at": e["at"]} for e in late]
 
 
 def criteria_rows(criteria: Sequence[Mapping[str, Any]], verdicts: Sequence[Mapping[str, Any]]) -> list[CriterionRow]:

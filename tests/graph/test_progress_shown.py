@@ -52,7 +52,8 @@ async def test_a_step_that_waits_is_an_open_card() -> None:
 
 
 async def test_no_prompt_holds_what_the_conversation_shows_of_steps() -> None:
-    """U2: the next request is planned from what user and assistant said, not from cards and talk at work."""
+    """U2, C15: the next request is planned from what user and assistant said, with plan and results in a line each, not
+    from cards and talk at work."""
     model = ScriptedModel(
         roles={
             "triage": [submit_plan(PLAN), lambda messages, _: give_me(messages)],
@@ -71,7 +72,8 @@ async def test_no_prompt_holds_what_the_conversation_shows_of_steps() -> None:
     await agent.resume(run, "approve")
     await agent.start("And again", thread_id="t")
     assert "There are seven apples." in told[0]
-    for noise in ("count the apples", "I look at the trees", "Seven apples.\n", "Step 1"):
+    assert "(a step) Seven apples." in told[0]
+    for noise in ("I look at the trees", "Step 1"):
         assert noise not in told[0]
 
 

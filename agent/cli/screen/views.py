@@ -126,8 +126,9 @@ def mode_text(row: Mapping[str, Any], terminal: Terminal) -> str:
 
 
 def heard_text(row: Mapping[str, Any], terminal: Terminal) -> str:
-    """Return what the user said while the run worked, and where it was heard."""
-    heard = say(terminal.language, "page", "heard_step" if row["step"] else "heard", step=row["step"])
+    """Return what the user said while the run worked, and where it was heard; or that it came too late."""
+    key = "late" if "step" not in row else "heard_step" if row["step"] else "heard"
+    heard = say(terminal.language, "page", key, step=row.get("step"))
     return f"> {terminal.shorten(str(row['text']), 200)}  ({heard})"
 
 
@@ -191,7 +192,7 @@ class View:
         kind, step, terminal = event.get("type"), str(event.get("step") or "plan"), self.terminal
         if kind == "note":
             yield str(event.get("text")), "dim"
-        elif kind == "heard":
+        elif kind in ("heard", "late"):
             yield heard_text(event, terminal), "bold"
         elif kind == "mode":
             yield mode_text(event, terminal), "dim"

@@ -174,7 +174,8 @@ export function receiptNode(receipt, run, observe) {
     el("div", {}, button(`[${each.id}] ${each.tool}`, () => observe(each.id), "evidence"), ` ${each.arguments?.path ?? each.arguments?.destination ?? ""}`, each.ok ? "" : " ✗"));
   const approvals = (receipt.approvals ?? []).map(decisionText);
   const questions = (receipt.questions ?? []).map((each) => `${each.question ? `${each.question} → ` : ""}${each.answer}${each.by === "user" ? "" : ` (${words.by_policy})`}`);
-  const heard = (receipt.heard ?? []).map((each) => `${each.text} (${each.step ? fill(words.heard_step, { step: each.step }) : words.heard})`);
+  const heard = (receipt.heard ?? []).map((each) => `${each.text} (${each.step ? fill(words.heard_step, { step: each.step }) : words.heard})`)
+    .concat((receipt.late ?? []).map((each) => `${each.text} (${words.late})`));
   const background = (receipt.background ?? []).map((each) => (each === "agents_md" ? "AGENTS.md" : each)).join(", ");
   const lines = [...(background ? [fill(words.background, { names: background })] : []), ...approvals, ...questions, ...heard].map((each) => el("div", { dir: "auto" }, each));
   const list = (title, items) => (items.length ? [el("div", { className: "about" }, title), ...items] : []);

@@ -33,7 +33,8 @@ export class View {
       case "goal": this.goal(event.text); break;
       case "answered": this.exchange(event.question, event.text); break;
       case "told": this.told.push([event.text, this.person(event.text, words.heard_next)]); break;
-      case "heard": this.heard(event); break;
+      case "heard": this.heard(event.text, event.step ? fill(words.heard_step, { step: event.step }) : words.heard); break;
+      case "late": this.heard(event.text, words.late); break;
       case "note": this.add(el("div", { className: "note", dir: "auto" }, event.text)); break;
       case "plan": this.showPlan(event.plan); this.last("plan"); break;
       case "revision": this.showPlan(event.plan); break;
@@ -102,9 +103,8 @@ export class View {
     return note && this.add(el("div", { className: "note end", role: "status" }, note));
   }
 
-  // What was said to the working run, here or elsewhere, is in one of its rounds now.
-  heard({ text, step }) {
-    const note = step ? fill(words.heard_step, { step }) : words.heard;
+  // What was said to the working run, here or elsewhere, is in one of its rounds now, or came too late.
+  heard(text, note) {
     const at = this.told.findIndex(([said]) => said === text);
     if (at < 0) this.person(text, note);
     else this.told.splice(at, 1)[0][1].textContent = note;
@@ -270,7 +270,7 @@ export class View {
       this.steps.get(row.id)?.update({ status: row.status, verdicts: row.criteria, reason: row.reason, result: row.result });
     }
     if (stopped) return this.stopped(words.stopped);
-    for (const [, note] of this.told.splice(0)) note.textContent = words.too_late;
+    for (const [, note] of this.told.splice(0)) note.textContent = words.late;
     if (run?.answer) this.answer().write(run.answer);
     if (!run?.receipt) return;
     this.part("receipt", () => receiptNode(run.receipt, run, this.observe));

@@ -121,7 +121,9 @@ async def test_what_the_user_said_reaches_every_step_as_the_users_words() -> Non
         next(request.text for request in reversed(model.requests) if (request.role, request.step) == who)
         for who in (("triage", None), ("execute", "s1"), ("execute", "s2"))
     )
-    year, notes = "- (asked: Which year?) 2024", "- do not list anything from notes.md"
-    assert year in plan
-    assert f"<user_said>\n{year}\n{notes}\n</user_said>" in first
-    assert f"<user_said>\n{year}\n{notes}\n- (asked: Which colour?) blue\n</user_said>" in second
+    told = ["[p.1] (asked: Which year?) 2024", "[decision.1] do not list anything from notes.md"]
+    told += ["[decision.2] (approved the plan)", "[s1.1] (asked: Which colour?) blue"]
+    lines = [f"- {line}" for line in told]
+    assert lines[0] in plan
+    assert "\n".join(["<user_said>", *lines[:3], "</user_said>"]) in first
+    assert "\n".join(["<user_said>", *lines, "</user_said>"]) in second

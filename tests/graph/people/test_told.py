@@ -57,9 +57,9 @@ async def test_what_is_said_at_work_is_taken_at_the_next_round() -> None:
     assert run.status == "completed"
     first, second, third = requests(scripted, "s1")
     assert "euros" not in first.text
-    assert "<user_said>\nIn euros, please.\n</user_said>" in second.messages[-1].text
+    assert "<user_said>\n[said.1] In euros, please.\n</user_said>" in second.messages[-1].text
     assert third.text.count("In euros, please.") == 1
-    assert "- In euros, please." in requests(scripted, "s2")[0].messages[1].text
+    assert "- [said.1] In euros, please." in requests(scripted, "s2")[0].messages[1].text
     assert run.receipt is not None
     assert [(row["text"], row["step"]) for row in run.receipt["heard"]] == [("In euros, please.", "s1")]
     assert run.receipt["questions"] == []
@@ -76,7 +76,7 @@ async def test_the_judge_knows_what_the_user_said_at_work() -> None:
     )
     await Speaker(NEXT, "In euros, please.").run(scripted)
     scripted.assert_exhausted()
-    assert "<user_said>\n- In euros, please.\n</user_said>" in scripted.requests[-1].text
+    assert "<user_said>\n- [said.1] In euros, please.\n</user_said>" in scripted.requests[-1].text
 
 
 async def test_by_default_a_message_at_work_is_refused_clearly() -> None:
@@ -116,7 +116,10 @@ async def test_however_much_is_said_all_of_it_is_heard() -> None:
     run = await agent.start("Work", thread_id="t")
     assert run.receipt is not None
     assert [row["text"] for row in run.receipt["heard"]] == lines
-    assert "\n".join(lines) in requests(scripted, "s1")[1].messages[-1].text
+    assert (
+        "\n".join(f"[said.{n}] {line}" for n, line in enumerate(lines, 1))
+        in requests(scripted, "s1")[1].messages[-1].text
+    )
 
 
 SHAPE: TypeAdapter[Any] = TypeAdapter(Event)

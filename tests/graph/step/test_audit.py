@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from donewhen import Executor, Profile
 from donewhen.testing import ScriptedModel, answer, audit, call, finish_step, recall, reply, submit_plan
 from tests.kit.flows import FREE, one_step, play, requests, steps, unfenced
 
@@ -227,3 +228,32 @@ async def test_a_judge_that_lists_nothing_still_doubts(met: str, note: str) -> N
     assert flow.status != "completed"
     assert {row["verdict"] for row in flow.run.receipt["steps"][0]["criteria"]} == {"unverified"}
     assert note in flow.run.receipt["steps"][0]["criteria"][0]["note"]
+
+
+RULE = "House rule: a Silver member has 2 free bags for each passenger."
+
+
+async def test_the_judge_reads_the_rules_that_the_work_stood_under() -> None:
+    """Q17, V11: the instructions of the profile and of a step's executor stand before the judge as rules, once, and not
+    among its own instructions; for an answer without a plan and for a step."""
+    look_up = [call("look", where="north"), finish_step("4 bags are free.", ("s1.1", "3 orders"))]
+    rules = Profile(role="You sell tickets.", instructions=RULE)
+    clerk = Executor(profile="You count exactly.", description="counts")
+    plan = [{"content": "count", "executor": "clerk"}]
+    step = await play(
+        one := steps(plan, {"s1": look_up}, judge=[audit()]),
+        [look],
+        effects=EFFECTS,
+        settings={**FREE, "profile": rules},
+        executors={"clerk": clerk},
+    )
+    answered = ScriptedModel(
+        roles={"triage": [call("look", where="north"), answer("4 bags are free.")], "judge": [audit()]}
+    )
+    await play(answered, [look], effects=EFFECTS, settings={"profile": rules})
+    assert step.status == "completed"
+    for model, own in ((one, "You count exactly."), (answered, "")):
+        system, brief = next(r.messages for r in model.requests if r.role == "judge")
+        found = brief.text.partition("<instructions>")[2].partition("</instructions>")[0]
+        assert (found.count(RULE), "You sell tickets." in found, own in found) == (1, True, True)
+        assert RULE not in system.text
