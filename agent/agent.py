@@ -53,7 +53,7 @@ from donewhen.graph.build import build_graph
 from donewhen.graph.context import Background
 from donewhen.graph.executors.executor import ExecutorInput, Executors, unknown_names
 from donewhen.graph.llm.output import OutputForm
-from donewhen.graph.people.interjections import add_interjection, delete_interjection
+from donewhen.graph.people.interjections import add_interjection, delete_interjection, words_of
 from donewhen.graph.tools.hooks import Hooks
 from donewhen.graph.tools.toolbox import EffectKind
 from donewhen.state.channels import Json
@@ -529,15 +529,18 @@ class Agent:
         if not isinstance(said, str) or not said.strip():
             raise GoalError("there is nothing to tell: the text is blank, or no text")
         idle = ResumeError(f"nothing works on thread {thread_id!r}: resume it, or start anew on it")
-        async with self.storage.writer() as (_, store):
-            if (row := await store.threads.get(thread_id)) is None:
-                raise unknown_thread(thread_id)
-            settings = settings_in(row)
-            if await self.storage.find_free([thread_id]):
-                raise idle
-            if settings is None or settings.when_busy == "refuse":
-                said = 'it takes no messages while it works; Settings(when_busy="next_round") lets it'
-                raise ThreadBusy(f"thread {thread_id!r} is being worked on, and {said}")
+        async with self.storage.reader() as (_, store):
+            row = await store.threads.get(thread_id)
+            free = bool(await self.storage.find_free([thread_id]))
+        if row is None:
+            raise unknown_thread(thread_id)
+        settings = settings_in(row)
+        if free:
+            raise idle
+        if settings is None or settings.when_busy == "refuse":
+            said = 'it takes no messages while it works; Settings(when_busy="next_round") lets it'
+            raise ThreadBusy(f"thread {thread_id!r} is being worked on, and {said}")
+        async with self.storage.session(words_of(thread_id), patience=PATIENCE) as (_, store):
             key = await add_interjection(store, thread_id, text.strip())
             if (await store.threads.get(thread_id) or {}).get("status") != "running":  # it ended meanwhile
                 await delete_interjection(store, thread_id, key)

@@ -4,13 +4,13 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping
-from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from langchain_core.messages import HumanMessage
 from langgraph.types import Command
 
 from donewhen.agent.run import Run, ThreadId
+from donewhen.graph.clock import SECOND, current_clock, moment_of
 from donewhen.graph.executors.executor import Executors
 from donewhen.graph.people.answers import BY_POLICY, OVERDUE, missing_tools
 from donewhen.state.channels import Json
@@ -144,6 +144,6 @@ def overdue_answers(run: Run, settings: Settings) -> Json:
     """Return, by id, the policy's answers to questions that were open too long."""
     if settings.on_question == "wait" or settings.question_seconds is None:
         return {}
-    latest = datetime.now(UTC) - timedelta(seconds=settings.question_seconds)
+    latest = current_clock().now() - settings.question_seconds * SECOND
     asked = {pause["id"]: pause.get("asked_at") for pause in run.pending if pause["kind"] in BY_POLICY}
-    return {id: OVERDUE for id, at in asked.items() if at and datetime.fromisoformat(at) <= latest}
+    return {id: OVERDUE for id, at in asked.items() if at and moment_of(at) <= latest}

@@ -78,6 +78,7 @@ from donewhen.agent.work.thread_rows import (
     write_crash,
     write_status,
 )
+from donewhen.graph.clock import moment_of, using
 from donewhen.graph.deliver import cancel_without_receipt, note_undone
 from donewhen.graph.events import now, set_turn, stamp_event, to_event
 from donewhen.graph.executors.executor import Executors, profile_problem
@@ -139,14 +140,17 @@ async def hold(
     Raises ThreadBusy.
     """
     async with storage.session(thread_id, working=working) as (saver, store):
-        own = on_saver(graph, saver, store)
-        row = await settle(own, store, thread_id)
-        try:
-            yield HeldThread(thread_id, saver, store, own, row or {})
-        except (asyncio.CancelledError, GeneratorExit):
-            with suppress(StorageError):
-                await finish(asyncio.ensure_future(settle(own, store, thread_id)))
-            raise
+        with using(store.threads.clock()) as clock:
+            own = on_saver(graph, saver, store)
+            row = await settle(own, store, thread_id) or {}
+            if written := row.get("updated"):
+                clock.follow(moment_of(written))
+            try:
+                yield HeldThread(thread_id, saver, store, own, row)
+            except (asyncio.CancelledError, GeneratorExit):
+                with suppress(StorageError):
+                    await finish(asyncio.ensure_future(settle(own, store, thread_id)))
+                raise
 
 
 def make_config(thread_id: str, config: RunnableConfig | None = None) -> RunnableConfig:
@@ -212,8 +216,9 @@ async def settle(graph: Compiled, store: ThreadStore, thread_id: str) -> Json | 
     snapshot = await graph.aget_state(make_config(thread_id))
     run = read_run(thread_id, snapshot)
     change: Json = {"goal": run.goal or None}
-    if snapshot.created_at:
-        change["updated"] = time_text(datetime.fromisoformat(snapshot.created_at))
+    if snapshot.created_at:  # on the clock of a worker that died, which may be another
+        last = time_text(datetime.fromisoformat(snapshot.created_at))
+        change["updated"] = min(max(row["updated"], last), await store.threads.next_update())
     if run.status == "running" or is_not_begun(row, snapshot.values):
         await write_crash(store, thread_id, row, **change)
     else:

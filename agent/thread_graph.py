@@ -101,6 +101,7 @@ class ThreadGraph(CompiledStateGraph[Any, Settings, Any, Any]):
         if (thread := self._thread(config)) is None:
             return await super().abulk_update_state(config, supersteps)
         async with hold(self.storage, self.plain, thread) as held:
+            await held.read()  # what is written now comes after the latest state, whichever this one is
             migrate((await held.graph.aget_state(config)).values)
             await update_row(held.store, thread, held.row)
             written = await held.graph.abulk_update_state(config, supersteps)
@@ -124,6 +125,8 @@ class ThreadGraph(CompiledStateGraph[Any, Settings, Any, Any]):
         async with hold(self.storage, self.plain, thread, working=True) as held:
             where = merge_configs(self.config, config)
             travels = bool(where["configurable"].get("checkpoint_id"))
+            if travels:
+                await held.read()  # what is written now comes after the latest state, not only after this one
             snapshot = await held.graph.aget_state(where)
             migrate(snapshot.values)
             settings = self._settings(options.get("context"), held, snapshot)

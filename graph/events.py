@@ -1,17 +1,16 @@
 """Write events to LangGraph's custom stream. Nothing depends on a listener."""
 
 import logging
-import time
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any
 
 from langgraph.runtime import Runtime
 from langgraph.types import StreamWriter
 from pydantic_core import to_jsonable_python
 
+from donewhen.graph.clock import current_clock, text_of
 from donewhen.state.channels import Json
 from donewhen.state.records import Pause, StepRecord
 from donewhen.state.secrets import SecretStream, conceal, hide_known
@@ -73,7 +72,7 @@ def stamp_event(thread_id: str, event: Mapping[str, Any]) -> Any:
     `seq` is the time in microseconds, or the last one plus one, so it keeps growing across processes.
     """
     place = _sequences.get(thread_id) or set_turn(thread_id, 1)
-    before, place.last = place.last, max(place.last + 1, time.time_ns() // 1000)
+    before, place.last = place.last, max(place.last + 1, current_clock().now() // 1000)
     return {**event, "thread_id": thread_id, "turn": place.turn, "seq": place.last, "after": before}
 
 
@@ -89,8 +88,8 @@ def to_event(thread_id: str, written: Any) -> Any:
 
 
 def now(timespec: str = "seconds") -> str:
-    """Return the current time, ISO 8601, UTC."""
-    return datetime.now(UTC).isoformat(timespec=timespec)
+    """Return the time on the run's clock, ISO 8601, UTC."""
+    return text_of(current_clock().now(), timespec)
 
 
 def thread_of(runtime: Runtime[Settings]) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 from langchain_core.runnables import RunnableConfig
 from langgraph._internal._constants import CONFIG_KEY_SCRATCHPAD, CONFIG_KEY_SEND
 from langgraph._internal._scratchpad import PregelScratchpad
+from langgraph.checkpoint.base import id as checkpoint_ids
 from langgraph.checkpoint.serde.jsonplus import _msgpack_ext_hook as revive
 from langgraph.checkpoint.serde.types import _DeltaSnapshot as DeltaSnapshot
 from langgraph.graph.message import _messages_delta_reducer as messages_delta_reducer
@@ -18,6 +19,7 @@ __all__ = [
     "StreamMessagesHandler",
     "StreamMessagesHandlerV2",
     "graph_namespace",
+    "let_ids_follow",
     "messages_delta_reducer",
     "revive",
     "with_resume_values",
@@ -29,6 +31,8 @@ CHECKPOINTER_KEY = "__pregel_checkpointer"
 """Key of a task's configuration: the checkpointer of the task's graph."""
 STRICT_RESUME_KEY = "__pregel_strict_resume"
 """Key of a call's configuration: answering an interrupt that is not open is an error."""
+_BEFORE_1970 = 0x01B21DD213814000
+"""From the beginning of the calendar to that of Unix time, in the units of a checkpoint's id: 100 nanoseconds."""
 OVERRIDDEN: dict[str, tuple[str, ...]] = {
     "langgraph.checkpoint.postgres.aio:AsyncPostgresSaver": ("_cursor", "_dump_blobs", "_dump_writes"),
     "langgraph.store.postgres.aio:AsyncPostgresStore": (
@@ -42,6 +46,21 @@ OVERRIDDEN: dict[str, tuple[str, ...]] = {
     "langgraph.store.base.batch:AsyncBatchedBaseStore": ("_task",),
 }
 """Private attributes that `agent/storage` uses or overrides, by class."""
+
+
+def let_ids_follow(id: str) -> int | None:
+    """Let the ids of this process's later checkpoints sort after this one, whatever its clock says: the latest
+    checkpoint of a thread is the one with the highest id. Return the time in the id in nanoseconds, if it has one.
+    """
+    try:
+        read = checkpoint_ids.UUID(id)
+    except ValueError:
+        return None
+    if read.version != 6:
+        return None
+    ids: Any = checkpoint_ids
+    ids._last_v6_timestamp = max(ids._last_v6_timestamp or 0, read.time)
+    return (read.time - _BEFORE_1970) * 100
 
 
 class _ResumeValues:

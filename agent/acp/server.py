@@ -54,7 +54,7 @@ from donewhen.agent.mcp.client import McpServers
 from donewhen.agent.mcp.server import installed_version
 from donewhen.agent.run import Run
 from donewhen.agent.stream import RunStream
-from donewhen.agent.work.thread_rows import ThreadInfo, now_text
+from donewhen.agent.work.thread_rows import ThreadInfo
 from donewhen.graph.tools.effects import read_all
 from donewhen.state.channels import Json
 from donewhen.state.errors import ConfigError, DoneWhenError, GoalError, UnknownThread
@@ -651,8 +651,8 @@ def _errors_for_editor() -> Iterator[None]:
 
 async def _store_unprompted(session: Session) -> None:
     """Store a session without a prompt, so that it can be loaded after a restart; delete the oldest ones."""
-    row = {"dir": session.folder, "at": now_text()}
     async with session.agent.storage.writer() as (_, store):
+        row = {"dir": session.folder, "at": store.threads.now()}
         await store.aput((*UNPROMPTED, store_label(session.id)), session.id, row, index=False)
         kept = sorted(await read_all(store, UNPROMPTED), key=lambda item: str(item.value["at"]), reverse=True)
         for item in kept[MOST_UNPROMPTED:]:

@@ -6,15 +6,25 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
+from langchain_core.runnables import RunnableConfig
+from langgraph.checkpoint.base import CheckpointTuple
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.store.memory import InMemoryStore
 
+from donewhen.agent.storage.rounds import follow_checkpoint
 from donewhen.agent.storage.serializer import StrictSerializer
 from donewhen.agent.storage.storage import SaverAndRows, WaitForWork, wait_unnotified
 from donewhen.agent.storage.store import escape_namespace, is_of_threads
 from donewhen.agent.storage.table import TABLE, RowStore
 from donewhen.state.errors import StorageError, ThreadBusy
 from donewhen.state.values import store_label
+
+
+class MemorySaver(InMemorySaver):
+    """LangGraph's saver."""
+
+    async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
+        return follow_checkpoint(await super().aget_tuple(config))
 
 
 class MemoryStore(InMemoryStore, RowStore):
@@ -51,7 +61,7 @@ class MemoryDatabase:
     at_once: int = sys.maxsize
 
     def __init__(self) -> None:
-        self._saver, self._store = InMemorySaver(serde=StrictSerializer()), MemoryStore()
+        self._saver, self._store = MemorySaver(serde=StrictSerializer()), MemoryStore()
         self._held: set[str] = set()
 
     @asynccontextmanager

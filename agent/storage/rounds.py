@@ -5,12 +5,14 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any, Generic, TypeVar
 
 from langchain_core.runnables import RunnableConfig
-from langgraph.checkpoint.base import Checkpoint, CheckpointMetadata
+from langgraph.checkpoint.base import Checkpoint, CheckpointMetadata, CheckpointTuple
 from langgraph.constants import START
 from langgraph.store.base import Op, PutOp
 
+from donewhen.graph.clock import follow
 from donewhen.graph.sync import finish
 from donewhen.state.channels import REPLIES
+from donewhen.state.private_langgraph import let_ids_follow
 
 STEPS = ("plan:", "execute:")
 """The namespace prefixes of our subgraphs; each of their tasks has its own namespace."""
@@ -20,6 +22,13 @@ SOON = 0.05
 """The longest that a write waits, in seconds, because others read the thread."""
 Write = TypeVar("Write")
 Result = TypeVar("Result")
+
+
+def follow_checkpoint(read: CheckpointTuple | None) -> CheckpointTuple | None:
+    """Return a checkpoint that was read, after which everything has its place that is written from now on."""
+    if read is not None:
+        follow(let_ids_follow(read.checkpoint["id"]))
+    return read
 
 
 class Writes(Generic[Write]):

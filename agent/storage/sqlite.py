@@ -32,7 +32,7 @@ from langgraph.store.base import Op, PutOp, Result
 from langgraph.store.sqlite import SqliteStore
 
 from donewhen.agent.storage.cipher import Cipher
-from donewhen.agent.storage.rounds import Rounds, Writes
+from donewhen.agent.storage.rounds import Rounds, Writes, follow_checkpoint
 from donewhen.agent.storage.serializer import StrictSerializer
 from donewhen.agent.storage.storage import (
     SaverAndRows,
@@ -358,7 +358,9 @@ class FileSaver(BaseCheckpointSaver[Any]):
         self._recording.is_setup = True
 
     async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
-        return None if self.rounds.is_new(config) else await self._read(lambda file: file.saver.get_tuple(config))
+        if self.rounds.is_new(config):
+            return None
+        return follow_checkpoint(await self._read(lambda file: file.saver.get_tuple(config)))
 
     async def alist(self, config: RunnableConfig | None, **options: Any) -> AsyncIterator[CheckpointTuple]:
         for found in await self._read(lambda file: list(file.saver.list(config, **options))):

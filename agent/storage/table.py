@@ -15,6 +15,7 @@ from typing import Any
 from langgraph.store.base import BaseStore
 
 from donewhen.agent.storage.cipher import Cipher
+from donewhen.graph.clock import SECOND, Clock, moment_of, text_of
 from donewhen.state.channels import Json
 from donewhen.state.errors import StorageError
 from donewhen.state.values import storable
@@ -83,6 +84,11 @@ class RowStore(BaseStore):
 
     __slots__ = ()
 
+    @property
+    def ahead(self) -> int | None:
+        """Return how many nanoseconds the database's clock is ahead of this machine's; None if it has none."""
+        return None
+
     @abstractmethod
     async def read_rows(self, sql: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
         """Execute a statement that reads; return its rows."""
@@ -101,6 +107,19 @@ class ThreadTable:
     def __init__(self, store: RowStore, cipher: Cipher | None = None) -> None:
         self.store = store
         self._cipher = cipher
+
+    def clock(self) -> Clock:
+        """Return the database's clock: one for all who use it, whatever the clocks of their machines say."""
+        return Clock(self.store.ahead)
+
+    def now(self, seconds: float = 0.0) -> str:
+        """Return the database's time, or the time so many seconds from now, in the form of rows."""
+        return text_of(self.clock().now() + int(seconds * SECOND), "milliseconds")
+
+    async def next_update(self) -> str:
+        """Return the time of a row that is written now: later than that of every other row, also by another clock."""
+        now, ((latest,),) = self.now(), await self.store.read_rows("SELECT max(updated) FROM donewhen_threads", [])
+        return now if not latest or latest < now else text_of(moment_of(latest) + SECOND // 1000, "milliseconds")
 
     async def get(self, thread_id: str) -> Json | None:
         """Return the row of a thread; None if there is no such thread."""

@@ -209,6 +209,10 @@ class CrashingStore(RowStore):
         self.supports_ttl: bool = inner.supports_ttl
         self.ttl_config: TTLConfig | None = inner.ttl_config
 
+    @property
+    def ahead(self) -> int | None:
+        return self._inner.ahead
+
     async def read_rows(self, sql: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
         return await self._inner.read_rows(sql, values)
 

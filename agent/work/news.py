@@ -17,7 +17,7 @@ import urllib.request
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from functools import partial
 from typing import TypeAlias
 from urllib.parse import quote, urlsplit
@@ -26,7 +26,6 @@ from donewhen.agent.config import Config
 from donewhen.agent.run import Run
 from donewhen.agent.storage import Storage
 from donewhen.agent.storage.store import ThreadStore
-from donewhen.agent.work.thread_rows import now_text
 from donewhen.graph.sync import run_in_thread
 from donewhen.graph.tools.toolbox import is_async
 from donewhen.state.channels import Json
@@ -155,11 +154,11 @@ async def _store_event(store: ThreadStore, row: Mapping[str, object], id: str, k
         "source": "/donewhen",
         "type": f"donewhen.run.{kind}",
         "subject": data["thread_id"],
-        "time": now_text(),
+        "time": max(store.threads.now(), str(row.get("updated") or "")),
         "datacontenttype": "application/json",
         "data": redact_json(data),
     }
-    await store.aput((*SPACE, str(row["notify"])), id, {"event": event, "tries": 0, "due": now_text()}, index=False)
+    await store.aput((*SPACE, str(row["notify"])), id, {"event": event, "tries": 0, "due": ""}, index=False)
 
 
 class Notifier:
@@ -176,6 +175,8 @@ class Notifier:
         self._has_news = False
         """True if a run ended or paused here; `aclose` does not wait for notifications that other processes left."""
         self._lock = asyncio.Lock()
+        self._time: Callable[..., str]
+        """The time of the database, so many seconds from now."""
 
     def wake(self, *, left: bool = False) -> None:
         """Deliver now, in the background; `left`: only what an earlier process may have left."""
@@ -216,8 +217,8 @@ class Notifier:
 
     async def _deliver_due(self) -> float | None:
         async with self._storage.reader() as (_, store):
-            items = await store.asearch((*SPACE, self.queue), limit=1_000)
-        now, dues, held = now_text(), list[str](), set[str]()
+            items, self._time = await store.asearch((*SPACE, self.queue), limit=1_000), store.threads.now
+        now, dues, held = self._time(), list[str](), set[str]()
         for item in sorted(items, key=lambda item: str(item.value["event"]["time"])):
             if (thread_id := item.value["event"]["subject"]) in held:
                 continue
@@ -228,12 +229,11 @@ class Notifier:
                 held.add(thread_id)
         if not dues:
             return None
-        first = datetime.fromisoformat(min(dues)) - datetime.now(UTC)
-        return max(first.total_seconds(), 0.0)
+        return max((datetime.fromisoformat(min(dues)) - datetime.fromisoformat(self._time())).total_seconds(), 0.0)
 
     async def _deliver(self, id: str, record: Json) -> str | None:
         """Deliver one; return when to retry, or None if it is done."""
-        await self._write(id, {**record, "due": now_text(LEASE)})
+        await self._write(id, {**record, "due": self._time(LEASE)})
         event = map_texts(hide_known(record["event"], self._secrets), lambda text: conceal(text, self._secrets))
         try:
             async with asyncio.timeout(LEASE):
@@ -243,7 +243,7 @@ class Notifier:
                 if inspect.isawaitable(result):
                     await result
         except Exception as error:
-            age = datetime.now(UTC) - datetime.fromisoformat(event["time"])
+            age = datetime.fromisoformat(self._time()) - datetime.fromisoformat(event["time"])
             is_gone = isinstance(error, urllib.error.HTTPError) and error.code == 410
             if not is_gone and age < GIVE_UP:
                 tries = int(record["tries"]) + 1
@@ -254,7 +254,7 @@ class Notifier:
                     type(error).__name__,
                     error,
                 )
-                due = now_text(min(2.0**tries, LONGEST_PAUSE))
+                due = self._time(min(2.0**tries, LONGEST_PAUSE))
                 await self._write(id, {**record, "tries": tries, "due": due})
                 return due
             _log.error(

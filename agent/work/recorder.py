@@ -6,7 +6,6 @@ people, decisions of hooks, and audits, undos and cancellations. The store of th
 
 import hashlib
 import json
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from contextvars import ContextVar
@@ -27,6 +26,7 @@ from langgraph.types import Command, StateSnapshot
 from donewhen.agent.models import ModelSource
 from donewhen.agent.request import Request
 from donewhen.agent.storage import Storage
+from donewhen.graph.clock import current_clock
 from donewhen.graph.context import PriceOf
 from donewhen.graph.executors.executor import Executor, Executors, own_tools
 from donewhen.graph.executors.relay import interrupt_value
@@ -87,7 +87,7 @@ class Recorder(AsyncCallbackHandler):
     async def write(self, kind: str, **facts: Any) -> None:
         """Write one row."""
         row = json.loads(json.dumps({"kind": kind, **facts}, default=str))
-        await self._store.aput(_space(self._thread_id), f"{time.time_ns():020}", row, index=False)
+        await self._store.aput(_space(self._thread_id), f"{current_clock().tick():020}", row, index=False)
 
     async def begin(self, turn: int, request: Request, executors: Executors, models: Json) -> None:
         """Write the start of a request; delete the rows of one that a crash cut off."""

@@ -192,7 +192,7 @@ class Schedules:
         if not self._is_complete:
             await self._add_missing(store)
             self._is_complete = True
-        now, started = now or datetime.now(UTC), list[str]()
+        now, started = now or datetime.fromisoformat(store.threads.now()), list[str]()
         for id in await store.threads.find_schedules(queue, time_text(now), MOST_DUE):
             with suppress(ThreadBusy):  # another worker has it
                 async with self._lock(id, patience=0.0) as own:

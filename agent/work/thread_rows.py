@@ -38,6 +38,9 @@ QUESTION_CHARS = 300
 ARGUMENTS_CHARS = 4_000
 DUE_FIRST = ""
 """The `due` of started runs: it sorts before every time, so that they come before all others."""
+DUE_NOW = " "
+"""Begins the `due` of what is due at once: it sorts after `DUE_FIRST` and before every time, so no clock has to agree.
+What follows, the time of the row, puts it in line."""
 
 ENDED = ("completed", "partial", "failed", "cancelled", "exhausted")
 TRIES = 5
@@ -81,25 +84,22 @@ def time_text(moment: datetime) -> str:
         raise ConfigError(f"{str(moment)[:60]!r} is no time that can be stored: give a datetime") from None
 
 
-def now_text(seconds: float = 0.0) -> str:
-    """Return the current time, or the time this many seconds from now, in the form of rows."""
-    return time_text(datetime.now(UTC) + timedelta(seconds=seconds))
-
-
 async def update_row(store: ThreadStore, thread_id: str, row: Json | None = None, **change: Any) -> None:
     """Write the changed fields of a thread's row: goal, status (`running` by default), metadata, settings …
 
     `running` is written before the checkpoints change, any other status after everything that follows from it. `row`
     is the row if it was read already, {} if there is none.
     """
-    now = now_text()
+    now = await store.threads.next_update()
     before = (await store.threads.get(thread_id) if row is None else row) or {"created": now}
     given = {key: value for key, value in change.items() if value is not None}
     if "goal" in given:
         given["goal"] = given["goal"].strip()[:GOAL_CHARS]
+    if given.get("due") == DUE_NOW:
+        given["due"] += now
     if isinstance(given.get("settings"), Settings):
         given["settings"] = given["settings"].model_dump(mode="json", exclude_unset=True)
-    fresh = {"status": "running", "due": now, "updated": now, "asked": "", "pending": [], "problem": ""}
+    fresh = {"status": "running", "due": DUE_NOW + now, "updated": now, "asked": "", "pending": [], "problem": ""}
     await store.threads.put(thread_id, {"goal": "", "metadata": {}, **before, **fresh, **given})
 
 
@@ -108,7 +108,8 @@ async def write_status(store: ThreadStore, run: Run, row: Json, **change: Any) -
     pending = [_pause_summary(pause) for pause in run.pending]
     fields: Json = {"status": run.status, "due": _policy_due(pending, settings_in(row)), "request": {}}
     if run.status == "waiting":
-        fields["asked"] = min([str(pause["asked_at"]) for pause in pending if pause["asked_at"]], default=now_text())
+        since = [str(pause["asked_at"]) for pause in pending if pause["asked_at"]]
+        fields["asked"] = min(since, default=store.threads.now())
     if run.status == "running" and row.get(
         "queue"
     ):  # it was drained, perhaps before it began; another worker continues it
@@ -200,7 +201,7 @@ async def enqueue(
 
     `more` are other fields of the thread's row.
     """
-    due = time_text(at) if at else now_text()
+    due = time_text(at) if at else DUE_NOW
     change: Json = {"request": {"answers": work}}
     if isinstance(work, Request):
         known = {"settings": work.settings, "metadata": work.metadata, "owner": work.owner or None}

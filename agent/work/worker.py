@@ -14,6 +14,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import AbstractAsyncContextManager, contextmanager, suppress
+from datetime import UTC, datetime
 from itertools import count
 from random import random
 from typing import Protocol, Self
@@ -32,8 +33,8 @@ from donewhen.agent.work.thread_rows import (
     OPEN,
     TRIES,
     ThreadInfo,
-    now_text,
     read_info,
+    time_text,
     update_row,
     write_crash,
 )
@@ -115,7 +116,7 @@ class Worker:
         self._wake = asyncio.Event()
         self._draining = False
         self._task: asyncio.Task[None] | None = None
-        self._started = now_text()
+        self._started = time_text(datetime.now(UTC))
         self._schedules_checked = float("-inf")
 
     async def __aenter__(self) -> Self:
@@ -219,7 +220,7 @@ class Worker:
             await self.schedules.start_due(self._queue, store=store)
         if len(self._active) >= self.concurrency:
             return
-        line = await store.threads.find_due(self._queue, now_text(), LINE + len(self._active))
+        line = await store.threads.find_due(self._queue, store.threads.now(), LINE + len(self._active))
         self._elsewhere = {thread_id: until for thread_id, until in self._elsewhere.items() if until > now}
         known = self._active.keys() | self._elsewhere.keys()
         # All workers see the same line at the same time, so each shuffles it in groups of a few.
@@ -246,9 +247,10 @@ class Worker:
 
     async def _beat(self) -> None:
         """Record that this worker is alive."""
-        beat: Json = {"id": self.id, "queue": self._queue, "started": self._started, "seen": now_text()}
+        beat: Json = {"id": self.id, "queue": self._queue, "started": self._started}
         beat |= {"active": len(self._active), "concurrency": self.concurrency}
         async with self.storage.writer() as (_, store):
+            beat["seen"] = store.threads.now()
             await store.aput(SPACE, self.id, beat, index=False)
 
     async def _sweep(self, store: ThreadStore) -> None:
@@ -256,7 +258,7 @@ class Worker:
         if self._notifier:
             self._notifier.wake()
         now = asyncio.get_running_loop().time()
-        running = await store.threads.find_running(self._queue, now_text(), SWEPT)
+        running = await store.threads.find_running(self._queue, store.threads.now(), SWEPT)
         known = {*self._active, *(id for id, until in self._elsewhere.items() if until > now)}
         for thread_id in await self.storage.find_free([id for id in running if id not in known]):
             with suppress(ThreadBusy):
@@ -311,7 +313,7 @@ class Worker:
             if row.get("status") in ("queued", "waiting"):
                 if row.get("problem") != problem:
                     _log.warning("%s: %s", thread_id, problem)
-                due = now_text(1)
+                due = store.threads.now(1)
                 await store.threads.put(thread_id, {**row, "due": due, "problem": problem})
 
     async def _postpone(self, thread_id: str, error: Exception) -> None:
@@ -319,12 +321,12 @@ class Worker:
         async with self.storage.session(thread_id) as (_, store):
             row = await store.threads.get(thread_id) or {}
             status = row.get("status")
-            if status in ENDED or (status == "waiting" and row["due"] > now_text()):
+            if status in ENDED or (status == "waiting" and row["due"] > store.threads.now()):
                 return  # another worker has continued it since, for instance while this one was frozen
             tries = int(row.get("tries") or 0) + 1
             is_final = not isinstance(error, StorageError) and isinstance(error, DoneWhenError)
             problem = f"{type(error).__name__}: {error}"[:500]
-            change: Json = {"status": "queued", "due": now_text(2**tries)}
+            change: Json = {"status": "queued", "due": store.threads.now(2**tries)}
             if is_final or tries > TRIES:
                 change = {"queue": "", "due": NEVER}
                 await store_failure(store, thread_id, row, problem)
@@ -333,8 +335,8 @@ class Worker:
 
 async def status_of(storage: Storage) -> Json:
     """Return the counts of threads by status, the queues, the workers alive, and the oldest of each open status."""
-    lately = now_text(-ALIVE)
     async with storage.reader() as (_, store):
+        lately = store.threads.now(-ALIVE)
         counts: Counter[str] = Counter()
         queues: dict[str, int] = {}
         for (queue, status), number in (await store.threads.counts()).items():

@@ -1,6 +1,6 @@
 """Interjections: messages of the user to a working run, stored beside the thread and read in the next round."""
 
-import time
+import hashlib
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextvars import ContextVar
 from typing import Any, Literal
@@ -9,6 +9,7 @@ from langchain_core.messages import AnyMessage, HumanMessage
 from langgraph.runtime import Runtime
 from langgraph.store.base import BaseStore
 
+from donewhen.graph.clock import current_clock
 from donewhen.graph.events import emit, now, thread_of
 from donewhen.graph.tools.effects import read_all
 from donewhen.state.channels import Json
@@ -33,9 +34,15 @@ def _namespace(thread_id: str) -> tuple[str, ...]:
     return ("donewhen", "interjections", store_label(thread_id))
 
 
+def words_of(thread_id: str) -> str:
+    """Return the name under which whoever says something to a run takes turns."""
+    return f"words to {hashlib.sha256(thread_id.encode()).hexdigest()[:32]}"
+
+
 async def add_interjection(store: BaseStore, thread_id: str, text: str) -> str:
-    """Store what the user says and return its key; keys are in order."""
-    said, key = {"text": storable(text), "at": now("milliseconds")}, f"{time.time_ns():020}"
+    """Store what the user says and return its key; keys are in order. The caller holds `words_of` the thread."""
+    last = max([int(item.key) for item in await read_all(store, _namespace(thread_id))], default=0)
+    said, key = {"text": storable(text), "at": now("milliseconds")}, f"{max(last + 1, current_clock().tick()):020}"
     await store.aput(_namespace(thread_id), key, said, index=False)
     return key
 

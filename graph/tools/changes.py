@@ -6,7 +6,6 @@ thread. `agent/workspace/undo.py` says what an entry holds.
 
 import asyncio
 import threading
-import time
 import uuid
 from collections.abc import Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -17,6 +16,7 @@ from typing import Any
 from langchain_core.tools import ToolException
 from langgraph.store.base import BaseStore
 
+from donewhen.graph.clock import current_clock
 from donewhen.graph.tools.effects import read_all
 from donewhen.state.secrets import CONTEXT, conceal, concealed_part
 from donewhen.state.values import Json, store_label
@@ -43,7 +43,7 @@ class Keeper:
         """Store an entry durably. Raises ToolException if that fails: then nothing may be changed."""
         if threading.get_ident() == self.loop_thread:  # it cannot wait for itself: an own tool that calls this one
             return
-        key = f"{time.time_ns():020}.{uuid.uuid4().hex[:8]}"
+        key = f"{current_clock().tick():020}.{uuid.uuid4().hex[:8]}"
         write: Coroutine[Any, Any, None] = self.store.aput(
             _namespace(self.thread_id), key, {**self.about, **entry}, index=False
         )

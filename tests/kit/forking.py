@@ -23,6 +23,7 @@ forks.set_forkserver_preload(
         "donewhen.agent.storage.sqlite", "donewhen.agent.storage.postgres", "donewhen.agent.workspace",
         "donewhen.agent.workspace.data.child", "donewhen.graph.build", "duckdb", "langchain_openai", "rich.console",
         "tests.kit.a2a_server",
+        "tests.kit.clocks",
         "tests.kit.storage.workers",
     ]
 )  # fmt: skip

@@ -270,7 +270,6 @@ export class View {
       this.steps.get(row.id)?.update({ status: row.status, verdicts: row.criteria, reason: row.reason, result: row.result });
     }
     if (stopped) return this.stopped(words.stopped);
-    for (const [, note] of this.told.splice(0)) note.textContent = words.late;
     if (run?.answer) this.answer().write(run.answer);
     if (!run?.receipt) return;
     this.part("receipt", () => receiptNode(run.receipt, run, this.observe));

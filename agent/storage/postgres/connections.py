@@ -5,6 +5,7 @@ import logging
 import random
 import re
 import select
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from contextvars import Context, ContextVar
@@ -35,7 +36,10 @@ FULL_PATIENCE = 60.0
 IDLE = 10.0
 """Seconds after which unused connections are closed, one after the other."""
 _ENDLESS = 1e9
-_ABOUT = "SELECT pg_backend_pid() AS pid, current_setting('default_transaction_isolation') AS isolation"
+_ABOUT = (
+    "SELECT pg_backend_pid() AS pid, current_setting('default_transaction_isolation') AS isolation,"
+    " (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS time"
+)
 
 
 class _Cursor(psycopg.AsyncRawCursor[DictRow]):
@@ -59,6 +63,8 @@ class PgConnection(psycopg.AsyncConnection[DictRow]):
     """True behind a pooler: each transaction may use another server session, so nothing may be left in a session, and
     session locks are useless.
     """
+    ahead = 0
+    """The nanoseconds by which the server's clock is ahead of this machine's."""
     apart = False
     """True if each statement needs a transaction of its own, because the server's default isolation is not ours."""
     renew_lease: "Callable[[PgConnection], Awaitable[None]] | None" = None
@@ -90,10 +96,12 @@ class PgConnection(psycopg.AsyncConnection[DictRow]):
             await asyncio.sleep(random.uniform(0.05, 0.5))
         try:
             await connection.set_isolation_level(psycopg.IsolationLevel.READ_COMMITTED)
-            row = await (await connection.execute(_ABOUT)).fetchone() or {}
+            asked, row = time.time_ns(), await (await connection.execute(_ABOUT)).fetchone() or {}
+            answered, said = time.time_ns(), int(row["time"]) * 1000
+            connection.ahead = min(said - asked, 0) + max(said - answered, 0)  # 0: as far as one can tell, the same
             # A server tells its clients the id of the process that serves them; a pooler tells its own clients its own.
-            connection.pooled = row.get("pid") != connection.info.backend_pid
-            other = row.get("isolation") != "read committed"
+            connection.pooled = row["pid"] != connection.info.backend_pid
+            other = row["isolation"] != "read committed"
             if not connection.pooled:
                 connection.prepare_threshold = 0
             if other and not connection.pooled:

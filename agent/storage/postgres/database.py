@@ -73,11 +73,12 @@ class PostgresDatabase:
             lent = self._connections.borrow(working=working, locks=thread_id is not None)
             connection = await stack.enter_async_context(lent)
             store = await self._prepare(connection)
+            await connection.set_read_only(None if writes else True)
             if thread_id is not None and not await stack.enter_async_context(
                 hold(connection, lock_key(thread_id), store.lock)
             ):
                 raise ThreadBusy(busy)
-            yield await stack.enter_async_context(self._open_session(connection, store, writes=writes))
+            yield await stack.enter_async_context(self._open_session(store))
 
     @asynccontextmanager
     async def listen(self) -> AsyncIterator[tuple[SaverAndRows, WaitForWork]]:
@@ -90,14 +91,12 @@ class PostgresDatabase:
                 noticed = asyncio.Event()  # by what is said while a query is answered, which nothing else tells
                 connection.add_notify_handler(lambda _: noticed.set())
                 wait_for_work = partial(wait_for_notice, connection, noticed)
-            async with self._open_session(connection, store, writes=False) as opened:
+            await connection.set_read_only(True)
+            async with self._open_session(store) as opened:
                 yield opened, wait_for_work
 
     @asynccontextmanager
-    async def _open_session(
-        self, connection: PgConnection, store: SessionStore, *, writes: bool
-    ) -> AsyncIterator[SaverAndRows]:
-        await connection.set_read_only(None if writes else True)
+    async def _open_session(self, store: SessionStore) -> AsyncIterator[SaverAndRows]:
         saver = SessionSaver(store)
         try:
             yield saver, store

@@ -24,7 +24,7 @@ from psycopg.types.json import Jsonb
 from typing_extensions import override
 
 from donewhen.agent.storage.postgres.connections import PgConnection
-from donewhen.agent.storage.rounds import Rounds, Writes
+from donewhen.agent.storage.rounds import Rounds, Writes, follow_checkpoint
 from donewhen.agent.storage.serializer import StrictSerializer
 from donewhen.agent.storage.storage import unique_version
 from donewhen.agent.storage.store import stop_batching
@@ -90,7 +90,7 @@ class SessionSaver(AsyncPostgresSaver):
 
     @override
     async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
-        return None if self.rounds.is_new(config) else await super().aget_tuple(config)
+        return None if self.rounds.is_new(config) else follow_checkpoint(await super().aget_tuple(config))
 
     @override
     async def aput(
@@ -164,6 +164,11 @@ class SessionStore(AsyncPostgresStore, RowStore):
     def connection(self) -> PgConnection:
         """Return the session's connection."""
         return cast("PgConnection", self.conn)
+
+    @property
+    @override
+    def ahead(self) -> int | None:
+        return self.connection.ahead
 
     @override
     @asynccontextmanager
