@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks.scenario import GOAL, stage, truthful
+from benchmarks.scenario import APART, GOAL, stage, truthful
 from benchmarks.workers import finish, forked_process, problems_of
 from donewhen.agent.testing.everywhere import run_forked
 from donewhen.state.errors import DoneWhenError
@@ -89,7 +89,7 @@ def _cut_off(storage: str) -> None:
     """End the frozen worker's connection, as a server does that hears nothing from it for long."""
     import psycopg
 
-    with psycopg.connect(storage, autocommit=True) as connection:
+    with psycopg.connect(storage.removeprefix(APART), autocommit=True) as connection:
         connection.execute(
             "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
             " WHERE application_name = 'donewhen' AND datname = current_database()"

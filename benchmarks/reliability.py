@@ -1,6 +1,7 @@
 """Measures what a crash, a wrong answer or a second worker can do, and writes docs/reliability.md. Some 20 minutes.
 
-`python -m benchmarks.reliability deaths answers workers retail` measures only what is named and prints its tables.
+`python -m benchmarks.reliability deaths answers workers retail` measures only what is named and prints its tables. With
+`clocks` before `deaths` or `workers`, the clocks of a run's processes are an hour apart.
 """
 
 import asyncio
@@ -20,6 +21,7 @@ from benchmarks.frozen import BOUNDARIES, Frozen, freeze
 from benchmarks.matrix import OPERATIONS, TOOLS, Figures, at_moments, in_a_row, killed
 from benchmarks.retail import Score, Way, score
 from benchmarks.retail_world import FULL
+from benchmarks.scenario import APART
 from benchmarks.workers import MOMENTS, Race, race, undisturbed
 from tests.kit.storage.servers import fresh_postgres_url
 
@@ -57,7 +59,7 @@ def deaths(bench: Bench) -> list[tuple[str, str, Figures]]:
     """F1, F2, F5: rows of storage, what was done, and what came of it."""
     rows = []
     for name, storage in bench.storages.items():
-        count = 100 if name == "SQLite" else 50
+        count = 50 if _is_server(storage) else 100
         ways: list[tuple[str, Json]] = [
             ("killed at every boundary", {}),
             ("killed twice in a row, drawn", {"points": in_a_row(2, count)}),
@@ -66,9 +68,12 @@ def deaths(bench: Bench) -> list[tuple[str, str, Figures]]:
             *((f"killed in a back-off of {who}", _backing_off(who)) for who in ("triage", "s3", "deliver")),
             ("every operation fails", {"only": OPERATIONS, "mode": "raise"}),
         ]
+        if not storage.startswith(APART):
+            apart = {"points": in_a_row(3, count // 2), "storage": APART + storage}
+            ways.append(("killed three times in a row, clocks an hour apart", apart))
         for what, options in ways:
-            given = {"side_by_side": CORES, **options}
-            found = bench.told(f"{name}: {what}", partial(killed, bench.fresh(), storage, **given))
+            given = {"side_by_side": CORES, "storage": storage, **options}
+            found = bench.told(f"{name}: {what}", partial(killed, bench.fresh(), **given))
             rows.append((name, what, found))
         what = "killed at moments drawn by lot until it ended"
         work = partial(at_moments, bench.fresh(), count // 2, storage)
@@ -77,6 +82,10 @@ def deaths(bench: Bench) -> list[tuple[str, str, Figures]]:
     given = {"points": in_a_row(3, 25), "side_by_side": CORES}
     found = bench.told(f"sealed SQLite: {what}", partial(killed, bench.fresh(), "sealed", **given))
     return [*rows, ("SQLite, encrypted", what, found)]
+
+
+def _is_server(storage: str) -> bool:
+    return bool(storage.removeprefix(APART))
 
 
 def _backing_off(who: str) -> Json:
@@ -102,9 +111,9 @@ def workers(bench: Bench) -> tuple[list[tuple[str, Race]], list[tuple[str, Froze
             for count in (2, 8, 32):
                 work = partial(_races, bench, moment, count, like, storage)
                 races += [(name, one) for one in bench.told(f"{name}: {count} workers, {moment}", work)]
-        cuts = (False, True) if storage else (False,)
+        cuts = (False, True) if _is_server(storage) else (False,)
         stopped += [(name, freeze(bench.fresh(), b, like, storage, cut=c)) for c in cuts for b in BOUNDARIES]
-        if storage:
+        if _is_server(storage):
             stopped.append((name, freeze(bench.fresh(), "send.before", like, storage, cut=True)))
     return races, stopped
 
@@ -140,6 +149,9 @@ def main(names: Sequence[str]) -> None:
     try:
         # The server may lose its last commits if it dies; only its clients die here.
         storages = {"SQLite": "", "PostgreSQL": f"{fresh_postgres_url()}&options=-csynchronous_commit%3Doff"}
+        if "clocks" in names:
+            storages = {f"{name}, clocks an hour apart": APART + storage for name, storage in storages.items()}
+            names = [name for name in names if name != "clocks"] or ["deaths", "workers"]
         bench = Bench(folder, storages)
         tables = {name: SECTIONS[name][1](SECTIONS[name][0](bench)) for name in names or SECTIONS}
     finally:

@@ -26,6 +26,7 @@ from donewhen.testing import (
     playing,
     submit_plan,
 )
+from tests.kit.clocks import HOUR, set_wrong
 
 GOAL = "Fill order 7: note it, book a seat, ask which colour, tell Ann, charge her, and refund the deposit."
 STEPS: list[dict[str, Any]] = [
@@ -53,6 +54,8 @@ ROUNDS: dict[str, list[Any]] = {
     ],
     "s4": [call("look", what="deposit"), call("refund", order="7"), finish_step("The deposit is back.", "s4.2")],
 }
+APART = "apart:"
+"""Before a storage: one process of a run after the other has a clock that is half an hour ahead, or behind."""
 UNSURE = ("send", "refund")
 """Tools after whose interruption only a person knows: they write, take no key and have no probe."""
 
@@ -67,7 +70,10 @@ class Stage:
 
 
 def stage(folder: Path, crash: Crash, storage: str = "", *, flaky: str = "") -> Stage:
-    """The agent and its world. `storage`: a URL; "": a SQLite file in `folder`; "sealed": an encrypted one."""
+    """The agent and its world. `storage`: a URL; "": a SQLite file in `folder`; "sealed": an encrypted one; `APART`."""
+    if storage.startswith(APART):
+        storage = storage.removeprefix(APART)
+        _differ(folder / "processes")
     world = EffectLedger(folder / "world.jsonl")
     sealed = storage == "sealed"
     url = f"sqlite:///{folder}/runs.db" if sealed or not storage else storage
@@ -76,6 +82,13 @@ def stage(folder: Path, crash: Crash, storage: str = "", *, flaky: str = "") -> 
         _model(crash, flaky), _tools(world, crash), storage=crashing(opened, crash), settings={"approvals": "plan"}
     )
     return Stage(agent, world, f"{folder.parent.name}-{folder.name}")
+
+
+def _differ(processes: Path) -> None:
+    """Let this process's clock be an hour apart from that of the run's process before."""
+    with processes.open("ab", buffering=0) as file:
+        file.write(b".")
+        set_wrong(HOUR / 2 if file.tell() % 2 else -HOUR / 2)
 
 
 async def scenario(folder: Path, crash: Crash, storage: str = "", flaky: str = "") -> dict[str, Any]:

@@ -22,16 +22,25 @@ HOUR = 3600.0
 FREE: dict[str, Any] = {"confirm": "never", "approvals": "never", "when_busy": "next_round"}
 
 
+_RIGHT = time.time_ns, time.time
+
+
+def set_wrong(seconds: float) -> None:
+    """Let this process's clock be wrong by so many seconds from now on."""
+    right_ns, right = _RIGHT
+    time.time_ns = lambda: right_ns() + int(seconds * 1_000_000_000)
+    time.time = lambda: right() + seconds
+
+
 @contextmanager
 def wrong_by(seconds: float) -> Iterator[None]:
     """Let this process's clock be wrong by so many seconds meanwhile."""
-    right_ns, right = time.time_ns, time.time
-    time.time_ns = lambda: right_ns() + int(seconds * 1_000_000_000)
-    time.time = lambda: right() + seconds
+    before = time.time_ns, time.time
+    set_wrong(seconds)
     try:
         yield
     finally:
-        time.time_ns, time.time = right_ns, right
+        time.time_ns, time.time = before
 
 
 def writing() -> ScriptedModel:

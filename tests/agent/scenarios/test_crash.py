@@ -5,6 +5,8 @@ from pathlib import Path
 import pytest
 
 from benchmarks.matrix import OPERATIONS, TOOLS, Figures, in_a_row, killed
+from benchmarks.scenario import APART
+from benchmarks.workers import MOMENTS, race, undisturbed
 from tests.kit.storage.cases import DATABASES, fresh_url
 
 pytestmark = pytest.mark.timeout(240)
@@ -52,6 +54,17 @@ def test_killed_again_while_it_recovers(folder: Path) -> None:
     assert figures.problems == ()
     assert figures.asked == 4
     _assert_unharmed(killed(folder / "drawn", points=in_a_row(2, 2)))
+
+
+@pytest.mark.parametrize("kind", DATABASES)
+def test_killed_where_clocks_are_an_hour_apart(kind: str, folder: Path) -> None:
+    """Q14, R16: each process goes on with what the one before did, whose clock is an hour ahead, or behind."""
+    storage = APART + _storage(kind, folder)
+    if kind == "sqlite":
+        _assert_unharmed(killed(folder, storage, points=[(60, 30)]))
+        return
+    found = race(folder / "race", MOMENTS[3], 2, undisturbed(folder / "like", storage), storage)
+    assert (found.worked, found.problems) == (1, ())
 
 
 def test_killed_in_a_back_off(folder: Path) -> None:
