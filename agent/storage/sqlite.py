@@ -9,15 +9,17 @@ import errno
 import fcntl
 import hashlib
 import os
+import random
 import sqlite3
 import sys
 import threading
+import time
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from queue import Empty, SimpleQueue
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import (
@@ -69,6 +71,19 @@ _FAULTS = {
     "disk i/o error": "cannot be read or written: the disk is full or failing",
 }
 _OWN_FOLDERS = ("donewhen", ".donewhen")
+GONE = (
+    "was removed or replaced while this process used it: put it back, or start the process again to use what is there"
+)
+UNLOCKED = "lost the lock of the thread: it was removed from the folder of locks, which belongs to the database"
+
+
+def _lock_file(fd: int, kind: int) -> bool:
+    """Lock a file at once, exclusively or not, if that is possible; return whether it was."""
+    try:
+        fcntl.flock(fd, kind | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 class FileLock:
@@ -92,16 +107,17 @@ class FileLock:
         while True:
             fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
             try:
-                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError as error:
-                os.close(fd)
-                if isinstance(error, BlockingIOError):
+                if _lock_file(fd, fcntl.LOCK_EX):
+                    if self._is_at_its_path(fd):
+                        self._fd, fd = fd, -1
+                        return True
+                    continue  # the holder before us removed the file between our open and our lock
+                if not _lock_file(fd, fcntl.LOCK_SH):
                     return False
-                raise
-            if self._is_at_its_path(fd):
-                self._fd = fd
-                return True
-            os.close(fd)  # the holder before us removed the file between our open and our lock
+            finally:
+                if fd >= 0:
+                    os.close(fd)
+            time.sleep(random.uniform(0, 0.001))  # nobody holds it: somebody looked, or tries to take it too
 
     def is_held(self) -> bool:
         """Return whether anybody holds the lock."""
@@ -110,19 +126,22 @@ class FileLock:
         except FileNotFoundError:
             return False
         try:
-            fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
-            return False
-        except BlockingIOError:
-            return True
+            return not _lock_file(fd, fcntl.LOCK_SH)
         finally:
             os.close(fd)
 
     def release(self) -> None:
         """Free the lock and remove its file."""
         if self._fd >= 0:
-            self._path.unlink(missing_ok=True)
+            if self._is_at_its_path(self._fd):  # not that of who took it after somebody removed ours
+                self._path.unlink(missing_ok=True)
             os.close(self._fd)
             self._fd = -1
+
+    def check(self) -> None:
+        """Raise if the file of the lock that is held was removed: then another process can hold it as well."""
+        if not self._is_at_its_path(self._fd):
+            raise _FileGone(UNLOCKED)
 
     def _is_at_its_path(self, fd: int) -> bool:
         try:
@@ -170,13 +189,30 @@ class _Call:
         return self.error is None
 
 
+class _FileGone(sqlite3.OperationalError):
+    """What was opened is not at its path any more: a write would be lost with it."""
+
+
+Identity: TypeAlias = tuple[int, int]
+"""The device and the number of a file, which another file at the same path has not."""
+
+
+def identity_of(path: Path) -> Identity | None:
+    """Return the identity of the file at a path; None if there is none."""
+    with suppress(FileNotFoundError):
+        found = os.stat(path)
+        return found.st_dev, found.st_ino
+    return None
+
+
 class SqliteFile:
     """The connection, its thread, and LangGraph's saver and store on it.
 
     The first user opens it, the last one closes it. `patience`: seconds to wait while another process writes.
     """
 
-    def __init__(self, path: Path, patience: float) -> None:
+    def __init__(self, path: Path, identity: Identity, patience: float) -> None:
+        self._path, self._identity = path, identity
         self.connection: _Connection = sqlite3.connect(
             path, timeout=patience, isolation_level=None, check_same_thread=False, factory=_Connection
         )
@@ -234,6 +270,8 @@ class SqliteFile:
         """Commit calls in one transaction or, if one of them fails, each in its own."""
         failed = False
         try:
+            if identity_of(self._path) != self._identity:
+                raise _FileGone(GONE)
             self.connection.run("BEGIN IMMEDIATE" if any(call.writes for call in calls) else "BEGIN")
             failed = not all(call.do(self) for call in calls)
             if not failed:
@@ -286,7 +324,7 @@ def _set_results(calls: list[_Call]) -> None:
             call.future.set_result(call.answer)
 
 
-_files: dict[tuple[int, Path, int], SqliteFile] = {}
+_files: dict[tuple[int, Path, Identity], SqliteFile] = {}
 """By process (a child must not use or close its parent's connection), path, and the current file."""
 _lock = threading.Lock()
 
@@ -300,11 +338,11 @@ os.register_at_fork(after_in_child=_renew_lock)
 
 
 @asynccontextmanager
-async def open_shared(path: Path, patience: float) -> AsyncIterator[SqliteFile]:
+async def open_shared(path: Path, identity: Identity, patience: float) -> AsyncIterator[SqliteFile]:
     """Share the file's connection in this process. At the end, all queued calls are done."""
-    key = (os.getpid(), path, os.stat(path).st_ino)
+    key = (os.getpid(), path, identity)
     with _lock:
-        file = _files.get(key) or _files.setdefault(key, SqliteFile(path, patience))
+        file = _files.get(key) or _files.setdefault(key, SqliteFile(path, identity, patience))
         file.users += 1
     try:
         yield file
@@ -345,8 +383,11 @@ class _Recorder(list[Statement]):
 class FileSaver(BaseCheckpointSaver[Any]):
     """The checkpointer of a session, with the writes of its store. A session that only `reads` refuses to write."""
 
-    def __init__(self, file: SqliteFile, next_version: Callable[[Any], Any], *, reads: bool) -> None:
+    def __init__(
+        self, file: SqliteFile, next_version: Callable[[Any], Any], *, reads: bool, lock: FileLock | None = None
+    ) -> None:
         super().__init__(serde=_SERDE)
+        self._lock = lock
         self.file = file
         self.rounds = Rounds()
         self.writes: Writes[Statement] = Writes(self._commit)
@@ -412,6 +453,8 @@ class FileSaver(BaseCheckpointSaver[Any]):
         """Queue one call that executes statements and then does the work."""
 
         def call(file: SqliteFile) -> Returned:
+            if statements and self._lock:
+                self._lock.check()
             for sql, rows in statements:
                 file.connection.executemany(sql, rows)
             return work(file)
@@ -477,6 +520,8 @@ class SqliteDatabase:
         self._path = path
         self._cipher = cipher
         self._patience = patience
+        self._identity: Identity | None = None
+        """The file that was opened first: no other is used in its place."""
         self._locks = path.with_name(path.name + ".locks")
         # A seal names its value's version: with a key, no other value may have the same.
         self.next_version: Callable[[Any], Any] = unique_version if cipher else counted_version
@@ -484,13 +529,13 @@ class SqliteDatabase:
     @asynccontextmanager
     async def open(self, thread_id: str | None, *, writes: bool, working: bool = False) -> AsyncIterator[SaverAndRows]:
         async with AsyncExitStack() as stack:
-            file = await self._prepare(stack)
+            file, lock = await self._prepare(stack), None
             if thread_id is not None:
                 lock = FileLock(self._locks, thread_id)
                 if not self._take(lock):
                     raise ThreadBusy(f"thread {thread_id!r} is being worked on by another worker")
                 stack.callback(lock.release)
-            saver = FileSaver(file, self.next_version, reads=not writes)
+            saver = FileSaver(file, self.next_version, reads=not writes, lock=lock)
             stack.push_async_callback(saver.writes.flush)
             yield saver, FileStore(saver)
 
@@ -529,14 +574,18 @@ class SqliteDatabase:
 
     def fault(self, error: BaseException) -> StorageError | None:
         for cause in causes(error):
+            if isinstance(cause, _FileGone):
+                return StorageError(f"{self.display} {cause}")
             if isinstance(cause, sqlite3.Error):
                 text = str(cause)
                 words = next((words for part, words in _FAULTS.items() if part in text.lower()), "failed")
                 return StorageError(f"{self.display} {words} ({text})")
         return None
 
-    def _prepare_place(self) -> None:
+    def _prepare_place(self) -> Identity:
         folder = self._path.parent
+        if self._identity and identity_of(self._path) != self._identity:
+            raise StorageError(f"{self.display} {GONE}")
         try:
             if folder.name in _OWN_FOLDERS:
                 folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -549,8 +598,11 @@ class SqliteDatabase:
             # Asked, not tried: closing a descriptor of this file would drop the locks of SQLite's own.
             if not os.access(self._path, os.R_OK | os.W_OK):
                 raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+            found = os.stat(self._path)
         except OSError as error:
             raise self._unusable(error) from error
+        self._identity = found.st_dev, found.st_ino
+        return self._identity
 
     def _take(self, lock: FileLock) -> bool:
         try:
@@ -563,8 +615,7 @@ class SqliteDatabase:
 
     async def _prepare(self, stack: AsyncExitStack) -> SqliteFile:
         """Open the file, and set it up if necessary."""
-        self._prepare_place()
-        file = await stack.enter_async_context(open_shared(self._path, self._patience))
+        file = await stack.enter_async_context(open_shared(self._path, self._prepare_place(), self._patience))
         if self._cipher not in file.fit:
             if not await file.call(self._configure, alone=True):
                 await self._set_up(file)

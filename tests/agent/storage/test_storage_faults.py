@@ -3,8 +3,10 @@
 import os
 import re
 import resource
+import shutil
 import sqlite3
 import sys
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from typing import cast
@@ -12,10 +14,12 @@ from typing import cast
 import psycopg
 import pytest
 
-from donewhen import ConfigError, StorageError
+from donewhen import Agent, ConfigError, StorageError
 from donewhen.agent.storage import Storage, parse_url
 from donewhen.agent.storage.sqlite import FileSaver, SqliteDatabase
 from donewhen.agent.storage.table import TABLES
+from donewhen.testing import call
+from tests.kit.runs import sending
 from tests.kit.storage.cases import open_storage
 from tests.kit.storage.servers import fresh_postgres_url
 
@@ -232,6 +236,51 @@ async def test_a_full_disk(tmp_path: Path) -> None:
         assert await store.aget(("a",), "large") is None
         await store.aput(("a",), "large", {"text": "x" * 1_000_000})
         assert await store.aget(("a",), "before") is not None
+
+
+def _removed(path: Path) -> None:
+    path.unlink()
+
+
+def _replaced(path: Path) -> None:
+    shutil.copy(path, path.with_name("copy.db"))
+    path.with_name("copy.db").replace(path)
+
+
+def _unlocked(path: Path) -> None:
+    shutil.rmtree(path.with_name(path.name + ".locks"))
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("change", [_removed, _replaced, _unlocked])
+async def test_what_is_taken_away_under_a_run_is_noticed(
+    change: Callable[[Path], None], when: str, tmp_path: Path
+) -> None:
+    """Q109: a file that is removed or replaced, or its locks, ends the run with an error that says so; nothing more is
+    paid, and this agent does not begin anew on what is there now."""
+    path, paid = tmp_path / "runs.db", list[str]()
+
+    async def pay(to: str) -> str:
+        """Pay."""
+        if to == "ann" and when == "before":
+            change(path)
+        paid.append(to)
+        if to == "ann" and when == "after":
+            change(path)
+        return f"paid {to}"
+
+    model = sending(call("pay", to="ann"), call("pay", to="bob"), tools=["pay"])
+    settings = {"confirm": "never", "approvals": "never"}
+    async with Agent(model, [pay], storage=f"sqlite:///{path}", settings=settings) as agent:
+        said = "lost the lock of the thread" if change is _unlocked else "was removed or replaced"
+        with pytest.raises(StorageError, match=said):
+            await agent.start("Pay both", thread_id="t")
+        assert paid == ["ann"]
+        if change is not _unlocked:
+            for look_up in (agent.get("t"), agent.threads(), agent.start("Pay both", thread_id="t")):
+                with pytest.raises(StorageError, match="put it back, or start the process again"):
+                    await look_up
+    assert paid == ["ann"]
 
 
 # Servers ------------------------------------------------------------------------------------------------------

@@ -2,6 +2,8 @@
 
 import os
 import signal
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -80,3 +82,34 @@ def test_lock_files_go_and_names_stay_inside_the_folder(tmp_path: Path) -> None:
     assert list(folder.iterdir()) == []
     assert locks[0].take()
     locks[0].release()
+
+
+def test_looking_disturbs_nobody(tmp_path: Path) -> None:
+    """R04: who takes a lock that is free has it, however many look at it; of several that try, one has it."""
+    stop = threading.Event()
+
+    def look() -> None:
+        while not stop.is_set():
+            FileLock(tmp_path, "t").is_held()
+
+    def take(lock: FileLock) -> bool:
+        start.wait()
+        return lock.take()
+
+    lookers, start = [threading.Thread(target=look) for _ in range(2)], threading.Barrier(4)
+    try:
+        for looker in lookers:
+            looker.start()
+        for _ in range(500):
+            lock = FileLock(tmp_path, "t")
+            assert lock.take()
+            lock.release()
+        rivals = [FileLock(tmp_path, "t") for _ in range(4)]
+        with ThreadPoolExecutor(4) as pool:
+            assert sorted(pool.map(take, rivals)) == [False, False, False, True]
+        for lock in rivals:
+            lock.release()
+    finally:
+        stop.set()
+        for looker in lookers:
+            looker.join()
