@@ -284,12 +284,17 @@ class FrozenCall(TypedDict, total=False):
     """The id of the model's tool call."""
     name: str
     args: Json
+    """The arguments that the tool gets, as people are shown them."""
+    given: Json
+    """The arguments as the model wrote them, if validating `args` would change them; the call is made with these."""
     position: int
     """The position in its reply, from 0."""
     native: bool
     """True for a tool call, False for a call printed as text."""
     attempt: str
     """The attempt of its effect to which a person's answer applies."""
+    base: str
+    """A digest of the texts that it replaces, to which a difference was shown."""
     approved: str
     """Who approved it: `user` or `policy`. It then runs without another question."""
     edited: bool

@@ -49,6 +49,17 @@ def json_problem(value: Any) -> str | None:
     return None
 
 
+def same_json(one: Any, other: Any) -> bool:
+    """Return whether two JSON values are equal; 1 is equal to 1.0, and true to neither."""
+    if isinstance(one, bool) or isinstance(other, bool):
+        return one is other
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(same_json(value, other[key]) for key, value in one.items())
+    if isinstance(one, list | tuple) and isinstance(other, list | tuple):
+        return len(one) == len(other) and all(map(same_json, one, other))
+    return bool(one == other)
+
+
 def clean_text(text: str) -> str:
     """Return the text with lone surrogates replaced, so that it can be stored and sent."""
     try:

@@ -89,6 +89,8 @@ class _Call:
     problems: list[str] = field(default_factory=list)
     spoken: str = ""
     """Speech in one of the arguments of a decision."""
+    given: dict[str, Any] | None = None
+    """The arguments as they were written, if the call is made with these; see `graph/tools/validation.py`."""
 
 
 def read_reply(
@@ -174,7 +176,7 @@ def _check_call(call: _Call, legal: Sequence[str], toolbox: Toolbox | None, spee
             call.args, problems = _read_control(name, call.args, speech)
         else:
             assert toolbox is not None
-            call.args, problems = toolbox[name].arguments.read(call.args)
+            call.args, problems, call.given = toolbox[name].read(call.args)
         call.problems = [f"{name}: {problem}" for problem in problems]
 
 
@@ -198,7 +200,8 @@ def _choose(calls: Sequence[_Call], toolbox: Toolbox | None, speech: str, native
         elif reads and call.name not in LOOKUPS and (toolbox is None or toolbox.effect(call.name) != "read"):
             refused[call.id] = f"Not made, because {deciding[0].name} stood beside it; decide one of them."
         else:
-            run.append({"id": call.id, "name": call.name, "args": call.args})
+            given = {} if call.given is None else {"given": call.given}
+            run.append({"id": call.id, "name": call.name, "args": call.args, **given})
     if run:
         others = [call.name for call in calls if call.name not in DECIDING]
         changes = toolbox is not None and all(n not in LOOKUPS and toolbox.effect(n) != "read" for n in others)

@@ -54,11 +54,11 @@ from donewhen.state.plan.revise import difference
 from donewhen.state.plan.schedule import next_moments
 from donewhen.state.plan.steps import fresh_records, transcript_key
 from donewhen.state.plan.text import moments_text, schedule_text
-from donewhen.state.proof.journal import call_key, observation
+from donewhen.state.proof.journal import call_key, canonical_json, observation
 from donewhen.state.records import FrozenCall, Pause, StepRecord
 from donewhen.state.secrets import redact_json
 from donewhen.state.settings import Settings
-from donewhen.state.values import json_problem
+from donewhen.state.values import json_problem, same_json
 
 AGAIN = (
     "“approve” answered the pause before this one; from a second window it would not be meant for this question. "
@@ -255,7 +255,16 @@ def _find_problem(pause: Pause, arguments: Json, deps: Deps) -> str:
     if pause.get("relayed"):
         return ""
     if (name := pause["tool"]) in deps.executors.toolbox:
-        return "; ".join(deps.executors.toolbox[name].arguments.problems(arguments))
+        tool = deps.executors.toolbox[name]
+        if problems := tool.arguments.problems(arguments):
+            return "; ".join(problems)
+        read = tool.read(arguments)
+        changed = {
+            key: read.arguments[key] for key, value in arguments.items() if not same_json(read.arguments[key], value)
+        }
+        if changed and not read.problems:
+            return f"{name} would be called with {canonical_json(changed)[:500]} in their place; edit them so"
+        return "; ".join(read.problems)
     fits = set(arguments) == {"brief"} and isinstance(arguments["brief"], str)
     return "" if fits else f"{name} takes one argument, brief, a text"
 
@@ -415,11 +424,12 @@ def _apply_to_tool(values: Mapping[str, Any], taken: ResolvedAnswer) -> Json:
     if pending.get("relayed"):
         said = review_decision(answer.kind, answer.text, pending["tool"], answer.arguments)
         return _continue_step(taken, calls=_relay(record, said))
-    first, *rest = record["calls"]
+    (first, *rest) = (cast("FrozenCall", {**call}) for call in record["calls"])
     batch = [row["position"] for row in pending.get("batch") or ()]
     change: FrozenCall = {"approved": taken.by} if answer.kind == "approve" else {"refused": why}
     if answer.kind == "edit":
         batch, change = [], {"args": answer.arguments or {}, "approved": taken.by, "edited": True}
+        first.pop("given", None)  # they were the model's
     elif answer.kind == "respond":
         batch, change = [], {"response": answer.text}
     together = [call for call in rest if call.get("position") in batch]

@@ -43,7 +43,7 @@ def plan_rules(
         executor_tools={name: deps.tools_for(name, settings) for name in ("", *executors)},
         executor=settings.executor,
         checks=checks,
-        read_call=lambda name, arguments: toolbox[name].arguments.read(arguments),
+        read_call=lambda name, arguments: toolbox[name].read(arguments)[:2],
         max_steps=settings.max_steps,
         forbidden=settings.profile.forbidden_tools,
         finished=finished or {},

@@ -41,9 +41,11 @@ from donewhen.graph.tools.effects import (
     MakeCall,
     Place,
     UnknownEffect,
+    base_of,
     differences,
     effect_key,
     perform,
+    replaced_texts,
     shorten_text,
     storable_artifact,
 )
@@ -290,9 +292,12 @@ class CallBatch:
         covered = reason in ("by_tool", "new")  # covered by the plan: ask once for all such calls
         others = [other for other in self.calls[1:] if covered and self._needs_approval_too(other, new)]
         waiting = approval_pause([call, *others], state, reason, new, hooked)
-        if diffs := await differences(gated.tool.tool, call["args"]):
-            waiting["diffs"] = diffs
-        return {"status": "waiting", "waiting": waiting}
+        change: StepRecord = {"status": "waiting", "waiting": waiting}
+        if (replaced := await replaced_texts(gated.tool.tool, call["args"])) is not None:
+            change["calls"] = [{**call, "base": base_of(replaced)}, *self.calls[1:]]
+            if diffs := differences(replaced, call["args"]):
+                waiting["diffs"] = diffs
+        return change
 
     async def _refused_question(self, change: StepRecord) -> str:
         """Return why hooks refuse to ask people what the step would wait for; "" if they agree or it does not wait."""
@@ -350,7 +355,8 @@ class CallBatch:
         running = [each for each in group if not each.refusal]
         for each in running:
             shown: Json = {"tool": each.call["name"], "arguments": redact_json(each.call["args"])}
-            if each.tool and (diffs := await differences(each.tool.tool, each.call["args"])):
+            replaced = await replaced_texts(each.tool.tool, each.call["args"]) if each.tool else None
+            if diffs := differences(replaced, each.call["args"]):
                 shown["diffs"] = diffs
             emit(context.runtime, "tool_started", id=each.id, step=context.state["step"]["id"], **shown)
         if len(running) == 1:
@@ -684,6 +690,8 @@ async def _run_once(context: CallContext, gated: GatedCall, key: str, run: MakeC
 async def _run_call(context: CallContext, gated: GatedCall, said: HookDecision, key: str) -> CallOutcome:
     """Call the tool unless hooks refuse that, and let hooks see the result; return it with the cost of its models."""
     call, refused = gated.call, said.refused
+    if not refused and "base" in call:
+        refused = await _outdated(gated)
     if said.question and not gated.may_ask:
         refused = f"a person would have to agree, in a step: {said.question}"
     meter = Meter(context.amounts_left, context.deps.prices)
@@ -703,6 +711,17 @@ async def _run_call(context: CallContext, gated: GatedCall, said: HookDecision, 
     return CallOutcome(result, meter.spent)
 
 
+async def _outdated(gated: GatedCall) -> str:
+    """Return that what a call replaces is no longer what its difference was shown to; "" if it is."""
+    assert gated.tool is not None
+    replaced = await replaced_texts(gated.tool.tool, gated.call["args"])
+    if replaced is None or base_of(replaced) == gated.call["base"]:
+        return ""
+    return (
+        "what it replaces has changed since the difference was shown, so look at it again; the call is asked about anew"
+    )
+
+
 async def _call_tool(context: CallContext, gated: GatedCall, meter: Meter, key: str) -> CallResult:
     """Call the tool with the answers that people gave it so far. Pauses of the graph happen at the top level."""
     assert gated.tool is not None
@@ -716,7 +735,16 @@ async def _call_tool(context: CallContext, gated: GatedCall, meter: Meter, key: 
     answered_asks.set((call.get("asks") or [])[: len(call.get("answers") or ())])
     seconds = seconds_for(tool, call["args"], context.seconds)
     made = ToolCall(
-        tool, call["args"], seconds, config, key, call["id"] or None, secrets=secrets, callee=gated.tool.callee
+        tool,
+        {**call["args"], **call["given"]} if "given" in call else call["args"],
+        seconds,
+        config,
+        key,
+        call["id"] or None,
+        secrets=secrets,
+        callee=gated.tool.callee,
+        shown=call["args"],
+        model=gated.tool.model,
     )
     changed = {"turn": state.get("turn", 1), "step": id, "id": gated.id, "tool": call["name"]}
     try:

@@ -29,6 +29,7 @@ from donewhen.graph.sync import WorkEnd, run_aside, run_in_thread, start_in_thre
 from donewhen.graph.tools.certain import nothing_happened
 from donewhen.graph.tools.rendering import cap_text, describe_error, describe_misfit, is_large, render_value
 from donewhen.graph.tools.schema import RUNTIME_ARGUMENT
+from donewhen.graph.tools.validation import ArgumentsModel
 from donewhen.state.secrets import conceal, hide_known
 from donewhen.state.settings import Settings
 
@@ -55,6 +56,8 @@ class _Body:
     entered: bool = False
     error: BaseException | None = None
     """The exception that it raised."""
+    check: Callable[[Any], None] | None = None
+    """Called with the arguments right before the body gets them; raises if it may not."""
 
 
 _body: ContextVar[_Body | None] = ContextVar("body", default=None)
@@ -67,6 +70,10 @@ class _Exit(Exception):
     def __init__(self, error: BaseException) -> None:
         super().__init__(type(error).__name__)
         self.error = error
+
+
+class ArgumentsChanged(Exception):
+    """Raised before a tool is called if it would get other arguments than those that were shown."""
 
 
 class RunError(Exception):
@@ -155,6 +162,20 @@ class ToolCall:
     """Values that the result must not contain, besides recognized credentials."""
     callee: Callee | None = None
     """The facts about the tool, if they are known already."""
+    shown: Mapping[str, Any] | None = None
+    """The arguments that people were shown, and that the tool has to get; None if nothing is compared."""
+    model: ArgumentsModel | None = None
+    """The tool's own model of its arguments."""
+
+    def check(self, passed: Any) -> None:
+        """Raise ArgumentsChanged if these arguments, which the tool is about to get, are others than were shown."""
+        if self.model is None or self.shown is None or not isinstance(passed, Mapping):
+            return
+        if changed := self.model.changed(passed, self.shown):
+            raise ArgumentsChanged(
+                f"not called: validating its arguments once more changes {', '.join(changed)[:200]}, so it would get "
+                "others than were shown. The tool's schema has to return the same for what it returned"
+            )
 
 
 async def call_tool(call: ToolCall) -> CallResult:
@@ -186,7 +207,7 @@ async def _run(call: ToolCall, callee: Callee, message: dict[str, Any]) -> CallR
 
     It runs in a thread or in a task of its own, so that nothing in it can end ours.
     """
-    body = _Body(call.limit)
+    body = _Body(call.limit, check=call.check)
 
     def invoke() -> Any:
         _body.set(body)
@@ -319,7 +340,16 @@ def _is_watched(tool: BaseTool) -> bool:
 
 @functools.lru_cache(maxsize=256)
 def _guarded_class(kind: Any) -> Any:
-    return wrap_bodies(kind, _watch, lambda tool, value: _to_text(value, tool.response_format))
+    guarded = wrap_bodies(kind, _watch, lambda tool, value: _to_text(value, tool.response_format))
+
+    def parse(self: Any, tool_input: Any, tool_call_id: str | None) -> Any:
+        passed = kind._parse_input(self, tool_input, tool_call_id)
+        if (body := _body.get()) and body.check:
+            body.check(passed)
+        return passed
+
+    guarded._parse_input = parse
+    return guarded
 
 
 @contextmanager

@@ -38,7 +38,7 @@ from donewhen.state.channels import Json
 from donewhen.state.ledger import Amounts
 from donewhen.state.people.payload import text_difference
 from donewhen.state.private_langgraph import CHECKPOINTER_KEY
-from donewhen.state.proof.journal import INLINE_CHARS, call_key, canonical_json, shorten_entry
+from donewhen.state.proof.journal import INLINE_CHARS, call_key, canonical_json, digest, shorten_entry
 from donewhen.state.secrets import redact_json
 from donewhen.state.values import store_label
 
@@ -636,18 +636,28 @@ async def ask_probe(
     return CallResult(True, render_value(found, LIMIT), 0.0) if _says_something(found) else None
 
 
-async def differences(tool: BaseTool, arguments: Mapping[str, Any]) -> dict[str, str]:
-    """Return, by argument, the diff to the text that it replaces; {} if the tool does not say.
+async def replaced_texts(tool: BaseTool, arguments: Mapping[str, Any]) -> dict[str, str] | None:
+    """Return, by argument, the text that it replaces; None if the tool never says.
 
     `tool.metadata["replaces"]` is a sync or async function of the arguments that returns, by argument, the texts
     that the call would replace: `{"content": "what the file holds"}`.
     """
     if (replaces := (tool.metadata or {}).get("replaces")) is None:
-        return {}
+        return None
     found = await _ask_tool(replaces, arguments, "", PROBE_SECONDS)
     texts = found if isinstance(found, Mapping) else {}
-    diffs = {name: text_difference(str(old), str(arguments[name])) for name, old in texts.items() if name in arguments}
+    return {name: str(old) for name, old in texts.items() if name in arguments}
+
+
+def differences(replaced: Mapping[str, str] | None, arguments: Mapping[str, Any]) -> dict[str, str]:
+    """Return, by argument, the diff to the text that it replaces."""
+    diffs = {name: text_difference(old, str(arguments[name])) for name, old in (replaced or {}).items()}
     return dict(redact_json({name: diff for name, diff in diffs.items() if diff}))
+
+
+def base_of(replaced: Mapping[str, str]) -> str:
+    """Return a digest of the texts that a call replaces, which a shown difference rests on."""
+    return digest(canonical_json(replaced))
 
 
 def _says_something(found: object) -> bool:

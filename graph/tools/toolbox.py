@@ -17,14 +17,16 @@ from urllib.parse import unquote, urlsplit
 
 from langchain_core.embeddings import Embeddings
 from langchain_core.tools import BaseTool, StructuredTool
+from pydantic import BaseModel
 
 from donewhen.graph.tools.call import Callee, check_injection
-from donewhen.graph.tools.schema import Schema, close_schema, parameters_of, schema_for_model
+from donewhen.graph.tools.schema import RUNTIME_ARGUMENT, Schema, close_schema, parameters_of, schema_for_model
+from donewhen.graph.tools.validation import ArgumentsModel, Reading
 from donewhen.state.consent import KnownTargets
 from donewhen.state.errors import ConfigError, ToolError
 from donewhen.state.language.selection import scores, terms
 from donewhen.state.pattern import pattern
-from donewhen.state.values import Json
+from donewhen.state.values import Json, same_json
 
 if TYPE_CHECKING:
     from donewhen.graph.tools.arguments import Arguments
@@ -161,8 +163,12 @@ class KnownTool:
         return set(_values(given[name] for name in self._targets if name in given))
 
     def new_targets(self, arguments: Mapping[str, Any], known: KnownTargets) -> list[str]:
-        """Return the call's targets that no person knows of."""
-        return known.new(arguments, self.parameters)
+        """Return the call's targets that no person knows of. What is the tool's own default is no target."""
+        named = {name: each for name, each in arguments.items() if not self._is_default(name, each)}
+        return known.new(named, self.parameters)
+
+    def _is_default(self, name: str, value: Any) -> bool:
+        return name in self.defaults and same_json(value, self.defaults[name])
 
     def path_problem(self, arguments: Mapping[str, Any], allowed: Sequence[str]) -> str | None:
         """Return why a call with these arguments breaks `Profile.allowed_paths`; None if it does not.
@@ -232,6 +238,27 @@ class KnownTool:
         from donewhen.graph.tools.arguments import Arguments
 
         return Arguments(self.closed, closed=False)
+
+    def read(self, arguments: Any) -> Reading:
+        """Return the arguments as the tool will get them: coerced to its schema, and validated by its model.
+
+        Those of a call with effects include the model's defaults, which are part of what people agree to.
+        """
+        arguments, problems = self.arguments.read(arguments)
+        if problems or self.model is None:
+            return Reading(arguments, problems)
+        return self.model.read(arguments, defaults=self.effect != "read")
+
+    @functools.cached_property
+    def model(self) -> ArgumentsModel | None:
+        """The tool's own model of its arguments; None if its schema is data."""
+        schema: Any = self.tool.args_schema
+        if not (isinstance(schema, type) and issubclass(schema, BaseModel)):
+            return None
+        try:
+            return ArgumentsModel(schema, {*self.callee.injected, RUNTIME_ARGUMENT})
+        except Exception:  # a model that cannot be derived from validates when it is called
+            return None
 
     @functools.cached_property
     def callee(self) -> Callee:

@@ -202,7 +202,7 @@ def test_a_tool_keeps_its_own_name(name: str) -> None:
     box = Toolbox([StructuredTool.from_function(add, name=name)])
     found = read_reply(AIMessage(json.dumps({"action": name, "args": {"a": 1}})), EXECUTE, box)
     assert isinstance(found, Decision)
-    assert (found.kind, [(each["name"], each["args"]) for each in found.calls]) == ("calls", [(name, {"a": 1})])
+    assert (found.kind, [(each["name"], each["args"]) for each in found.calls]) == ("calls", [(name, {"a": 1, "b": 0})])
 
 
 def test_where_no_plan_is_expected_steps_are_text() -> None:

@@ -137,11 +137,11 @@ def test_what_can_be_read_without_loss_is_read(made: Any, key: str, expected: An
 
 
 def test_what_runs_is_what_was_read() -> None:
-    """X18, H10: the call as it is recorded and run holds the value of the schema's type."""
-    assert decision(said("", call("add", a="71", b=None))).calls[0]["args"] == {"a": 71}
+    """X18, H10: the call as it is recorded and run holds the value of the schema's type, and the defaults."""
+    assert decision(said("", call("add", a="71", b=None))).calls[0]["args"] == {"a": 71, "b": 0}
     assert "'7.5' is not of type 'integer'" in correction(said("", call("add", a="7.5")))
     twice = said("", broken_call("add", json.dumps(json.dumps({"a": 1}))))
-    assert decision(twice).calls[0]["args"] == {"a": 1}
+    assert decision(twice).calls[0]["args"] == {"a": 1, "b": 0}
 
 
 def test_arguments_whose_syntax_alone_was_wrong_are_mended() -> None:

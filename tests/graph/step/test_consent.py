@@ -81,13 +81,17 @@ MIRA = call("mail", to="mira@example.com", body="hi")
 # Where a target may come from ----------------------------------------------------------------------------------------
 
 
+DEFAULTS = {"urgent": False, "kind": "note"}
+"""What the tool gets if the model says nothing else; people are shown it."""
+
+
 async def test_a_mail_to_somebody_else_than_the_plan_says_asks() -> None:
     """N09, X25: the approved plan says whom to mail; the call goes elsewhere, and says where before it is made."""
     desk = Desk()
     model = mailing(call("mail", to=EVE, body="hi"), content="Mail hi to mira@example.com")
     flow = await asked(model, desk, "approve", REFUSED, settings={"on_failure": "deliver"})
     (pause,) = calls_asked(flow)
-    assert (pause["new"], pause["arguments"]) == ([EVE], {"to": EVE, "body": "hi"})
+    assert (pause["new"], pause["arguments"]) == ([EVE], {"to": EVE, "body": "hi", **DEFAULTS})
     assert f"`{EVE}`" in pause["question"]
     assert desk.done == []
 
@@ -360,7 +364,7 @@ async def test_what_a_person_writes_into_a_call_is_known() -> None:
     flow = await asked(model, desk, edited, "approve")
     assert [what for _, what in desk.done] == ["bob@example.com", "bob@example.com", EVE]
     assert new_in(flow) == [[EVE], [EVE]]
-    assert (flow.run.receipt or {})["approvals"][1]["edited"] == {"to": "bob@example.com"}
+    assert (flow.run.receipt or {})["approvals"][1]["edited"] == {"to": "bob@example.com", "body": "", **DEFAULTS}
 
 
 # Who decides ---------------------------------------------------------------------------------------------------------
