@@ -165,7 +165,7 @@ def run(
         list[str] | None,
         typer.Option(
             metavar="COMMAND",
-            help="A program it may start, asking each time; unasked: “make test”, “git log *”.",
+            help="A program it may start, asking each time; “make test” runs unasked. * at the end: with any options.",
         ),
     ] = None,
     mcp: Annotated[Path | None, typer.Option(help="A JSON file with mcpServers.")] = None,
@@ -300,7 +300,7 @@ def chat(
         list[str] | None,
         typer.Option(
             metavar="COMMAND",
-            help="A program it may start, asking each time; unasked: “make test”, “git log *”.",
+            help="A program it may start, asking each time; “make test” runs unasked. * at the end: with any options.",
         ),
     ] = None,
     mcp: Annotated[Path | None, typer.Option(help="A JSON file with mcpServers.")] = None,

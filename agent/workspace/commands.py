@@ -22,7 +22,7 @@ from typing import Annotated, Any
 from langchain_core.tools import ToolException
 from pydantic import Field
 
-from donewhen.agent.workspace import supervisor
+from donewhen.agent.workspace import git, supervisor
 from donewhen.agent.workspace.root import Root
 from donewhen.graph.tools.certain import Unanswered
 from donewhen.state.errors import ConfigError
@@ -33,38 +33,21 @@ CHUNK = 65_536
 DRAIN_SECONDS = 0.5
 END_SECONDS = 5.0
 KEPT_VARIABLES = ("LANG", "LC_ALL", "LC_CTYPE", "TERM", "TZ")
-GIT_ENVIRONMENT = {
-    "GIT_CONFIG_NOSYSTEM": "1",
-    "GIT_CONFIG_GLOBAL": os.devnull,
-    "GIT_TERMINAL_PROMPT": "0",
-    "GIT_PAGER": "cat",
-    "GIT_EDITOR": "true",
-    "PAGER": "cat",
-}
-GIT_OVERRIDES = {
-    "core.fsmonitor": "false",
-    "core.hooksPath": os.devnull,
-    "core.sshCommand": "ssh",
-    "core.gitProxy": "",
-    "core.askPass": "",
-    "credential.helper": "",
-    "diff.external": "",
-    "gpg.program": "gpg",
-    "protocol.ext.allow": "never",
-    "safe.bareRepository": "explicit",
-}
-
 Argument = Annotated[str, Field(max_length=20_000)]
 CommandLine = Annotated[
     list[Argument],
     Field(min_length=1, max_length=200, description="program and arguments, e.g. ['git', 'status']"),
+]
+RepositoryPrograms = Annotated[
+    tuple[Argument, ...],
+    Field(max_length=200, description="settings of the repository, as git's refusal lists them; the user is asked"),
 ]
 Seconds = Annotated[float, Field(gt=0, le=600, description="seconds after which it is stopped")]
 
 
 @dataclass(frozen=True)
 class AllowList:
-    """The allowed programs, as configured: `git`, `make test`, `python3 -m pytest *`."""
+    """The allowed programs, as configured: `git`, `make test`."""
 
     programs: Mapping[str, str]
     """Name → absolute path of the allowed programs."""
@@ -77,10 +60,14 @@ class AllowList:
         return ", ".join(sorted(self.programs)) + (f"; without asking the user: {free}" if free else "")
 
     def asks(self, arguments: Mapping[str, Any]) -> bool:
-        """Return whether a person has to approve a call, because its program is allowed but its arguments are not."""
+        """Return whether a person has to approve a call: its program is allowed, but its arguments are not, or it may
+        start programs of the repository.
+        """
         command = list(arguments["command"])
         if (name := find_allowed(self.programs, command[0])) is None:
             return False  # the call is refused anyway
+        if arguments.get("repository_programs"):
+            return True
         command[0] = name
         return not any(command == line or (more and command[: len(line)] == line) for line, more in self.lines)
 
@@ -93,8 +80,8 @@ def find_allowed(programs: Mapping[str, str], program: str) -> str | None:
 def read_allow_list(commands: Sequence[str]) -> AllowList:
     """Return the allowed programs. Raises ConfigError for invalid entries, and for a program that is not installed.
 
-    Each call of a program asks a person. With arguments, exactly this call does not ask; if the arguments end with `*`,
-    no call that begins with them asks.
+    Each call of a program asks a person. With arguments, exactly this call does not ask; if they end with `*`, no call
+    that begins with them asks, whatever options it has.
     """
     if isinstance(commands, str):
         raise ConfigError(f"commands is a list of programs and command lines, not the text {commands!r}")
@@ -105,7 +92,9 @@ def read_allow_list(commands: Sequence[str]) -> AllowList:
         programs[name] = _find_executable(program)
         more = arguments[-1:] == ["*"]
         if arguments == ["*"]:
-            raise ConfigError(f"commands: {text!r} allows all that {name} can be told; name a subcommand before *")
+            raise ConfigError(
+                f"commands: {text!r} allows all that {name} can be told; write the arguments that it may have"
+            )
         if arguments:
             lines.append(([name, *arguments[: -1 if more else None]], more))
     return AllowList(programs, lines)
@@ -158,6 +147,7 @@ def run_command(
     programs: Mapping[str, str],
     command: CommandLine,
     timeout: Seconds = 60,
+    repository_programs: RepositoryPrograms = (),
     *,
     stop: threading.Event | None = None,
 ) -> str:
@@ -174,6 +164,14 @@ def run_command(
     with tempfile.TemporaryDirectory(prefix="donewhen-", ignore_cleanup_errors=True) as home:
         path = dict.fromkeys([*map(os.path.dirname, programs.values()), *SYSTEM_FOLDERS])
         environment = build_environment(os.pathsep.join(path), home)
+        if name == "git":
+            own = git.settings_with_programs(programs[name], command, root.path, environment)
+            if new := [each for each in own if each not in repository_programs]:
+                raise ToolException(
+                    "The settings of this repository may start programs that it names itself, so git does not run: "
+                    f"{'; '.join(new)[:2_000]}. To run it with them, call again with repository_programs: "
+                    f"{json.dumps(own, ensure_ascii=False)[:4_000]}; the user is asked."
+                )
         ended = run_process([programs[name], *command[1:]], root.path, environment, timeout, stop)
     stdout, stderr = ended.stdout.text(), ended.stderr.text()
     if ended.code is None:
@@ -185,17 +183,18 @@ def run_command(
 def build_environment(path: str, home: str) -> dict[str, str]:
     """Return the environment of a program: of our variables only the language, the terminal and the time zone.
 
-    HOME is a temporary folder. Git reads only the repository's settings, without those that name programs to run.
+    HOME is a temporary folder. Git reads the repository's settings, and ours instead of the user's.
     """
     kept = {name: os.environ[name] for name in KEPT_VARIABLES if name in os.environ}
-    overrides = {f"GIT_CONFIG_KEY_{at}": key for at, key in enumerate(GIT_OVERRIDES)}
-    overrides |= {f"GIT_CONFIG_VALUE_{at}": value for at, value in enumerate(GIT_OVERRIDES.values())}
+    overrides = {f"GIT_CONFIG_KEY_{at}": key for at, key in enumerate(git.SETTINGS)}
+    overrides |= {f"GIT_CONFIG_VALUE_{at}": value for at, value in enumerate(git.SETTINGS.values())}
     return {
         "LANG": "C.UTF-8",
         **kept,
-        **GIT_ENVIRONMENT,
+        **git.VARIABLES,
         **overrides,
-        "GIT_CONFIG_COUNT": str(len(GIT_OVERRIDES)),
+        "GIT_CONFIG_COUNT": str(len(git.SETTINGS)),
+        "GIT_CONFIG_GLOBAL": git.write_settings(home),
         "PATH": path,
         "HOME": home,
         "TMPDIR": home,

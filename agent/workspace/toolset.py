@@ -39,8 +39,8 @@ def workspace_tools(root: str | Path, *, commands: Sequence[str] = (), write: bo
     """Return tools that only access the folder `root`: find, read, tables, arithmetic, checks, and writing if `write`.
 
     `commands` are the programs that run_command may start (names, or absolute paths); without any, there is no such
-    tool. A person is asked about each call, unless its arguments are allowed too: `make test`, or `python3 -m pytest *`
-    for all that begin like this.
+    tool. A person is asked about each call, unless its arguments are allowed too: `make test`. A `*` at the end allows
+    all that begin like this, with every option, also those that write files or start programs.
 
     The metadata of a tool has its `effect`, `targets` (the arguments that name its object), `check` (True if it is for
     criteria) and `replaces` (a function that returns what a call would replace).
@@ -63,6 +63,8 @@ def workspace_tools(root: str | Path, *, commands: Sequence[str] = (), write: bo
     if commands:
         allowed = read_allow_list(commands)
         run = functools.partial(run_command, programs=allowed.programs)
+        if "git" not in allowed.programs:
+            run = functools.partial(run, repository_programs=())
         tools.append(_tool(run, folder, "write", seconds="timeout", asks=allowed.asks))
         first, rest = tools[-1].description.split(". ", 1)  # planners see the first sentence
         tools[-1].description = f"{first}; allowed: {allowed.describe()}. {rest}"
@@ -80,13 +82,14 @@ def _tool(
 ) -> BaseTool:
     """Return the function as a tool of `root`; one that takes `stop` ends when its caller is cancelled."""
     about = getattr(function, "func", function)
+    given = [*GIVEN, *getattr(function, "keywords", {})]
     call = _with_readable_errors(functools.partial(function, root) if root else function, root)
     return StructuredTool.from_function(
         call,
         _as_stoppable(call) if "stop" in inspect.signature(about).parameters else None,
         name=about.__name__,
         description=" ".join((about.__doc__ or "").split()),
-        args_schema=schema or create_schema_from_function(about.__name__, about, filter_args=GIVEN),
+        args_schema=schema or create_schema_from_function(about.__name__, about, filter_args=given),
         response_format="content_and_artifact" if about.__annotations__["return"] == Written else "content",
         metadata={"effect": effect, **(_path_metadata(effect, paths) if paths else {}), **metadata},
     )

@@ -81,9 +81,9 @@ def test_the_environment_holds_no_secrets(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 @pytest.mark.skipif(not shutil.which("git"), reason="git is not installed")
-@pytest.mark.parametrize("where", ["home", "repository", "bare"])
+@pytest.mark.parametrize("where", ["home", "bare"])
 def test_git_starts_nothing_that_a_file_of_the_workspace_names(tmp_path: Path, where: str) -> None:
-    """S2: a written .gitconfig, a repository's config and a repository hidden in a folder run no program."""
+    """S2: a written .gitconfig and a repository hidden in a folder run no program; Q107 has the others."""
     marker = tmp_path / "ran"
     hook = tmp_path / "hook.sh"
     hook.write_text(f"#!/bin/sh\ntouch {marker}\n")
@@ -101,9 +101,6 @@ def test_git_starts_nothing_that_a_file_of_the_workspace_names(tmp_path: Path, w
     (tmp_path / "a.txt").write_text("b")
     if where == "home":
         (tmp_path / ".gitconfig").write_text(evil)
-    elif where == "repository":
-        with (tmp_path / ".git" / "config").open("a") as config:
-            config.write(evil)
     else:
         folder = tmp_path / "inner"
         for name in ("objects", "refs"):
@@ -247,7 +244,7 @@ def test_output_is_bounded(tmp_path: Path) -> None:
     [
         *(([name], "commands: ") for name in ("no-such-program", "/no/such/program", "sub/tool", "")),
         ("ls", "not the text 'ls'"),
-        (["git *"], "name a subcommand"),
+        (["git *"], "write the arguments"),
         (["echo 'a"], "cannot be read"),
     ],
 )
@@ -268,9 +265,9 @@ OUTSIDE = ["git", "-c", "alias.x=!touch escaped.txt", "x"]
         (["git status"], ["git", "status"], False),
         (["git status"], ["git", "status", "-v"], True),
         (["find . -name x"], ["find", ".", "-name", "x", "-exec", "sh", ";"], True),
-        (["git log *"], ["git", "log", "-3"], False),
-        (["git log *"], ["git", "log"], False),
-        (["git log *"], ["git", "-c", "x=y", "log"], True),
+        (["echo all *"], ["echo", "all", "-3"], False),
+        (["echo all *"], ["echo", "all"], False),
+        (["echo all *"], ["echo", "-c", "all"], True),
         (["echo 'a b'"], ["echo", "a b"], False),
         (["git status"], ["rm", "-rf", "."], False),
         (["git status"], ["git status"], False),
