@@ -5,7 +5,7 @@ see the same thread, and may answer its questions. Tasks are kept in the agent's
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -40,7 +40,6 @@ try:
     )
     from a2a.utils.errors import ContentTypeNotSupportedError, UnsupportedOperationError
     from a2a.utils.proto_utils import to_stream_response
-    from a2a.utils.push_url_validator import validate_push_notification_url
     from google.protobuf.json_format import MessageToDict, ParseDict
     from starlette.applications import Starlette
 except ImportError as error:
@@ -48,6 +47,7 @@ except ImportError as error:
         f"an A2A endpoint needs {error.name}: pip install 'donewhen[a2a]' 'a2a-sdk[http-server]'"
     ) from None
 
+from donewhen.agent.a2a.addresses import post_to, public_addresses
 from donewhen.agent.request import read_goal
 from donewhen.agent.run import Run
 from donewhen.agent.storage import Storage
@@ -105,7 +105,7 @@ class PushNotifications:
 
     async def allows(self, url: str) -> bool:
         """Return whether a URL may be notified."""
-        return self.inside or bool(await validate_push_notification_url(url))
+        return self.inside or bool(await public_addresses(url))
 
     async def __call__(self, event: Json) -> None:
         """Post the task of a run to each URL. Raises if one does not accept it; a retry skips those that did."""
@@ -137,13 +137,25 @@ class PushNotifications:
 
     async def _post(self, http: httpx.AsyncClient, push: TaskPushNotificationConfig, body: Json) -> str:
         """Post to one URL; return why it did not accept, or ""."""
-        if not await self.allows(push.url):
+        addresses = [] if self.inside else await public_addresses(push.url)
+        if not (self.inside or addresses):
             return "it is not found, or in a private network"
         try:
-            reply = await http.post(push.url, json=body, headers=_headers(push))
+            reply = await self._post_to_first(http, push, addresses, body)
         except (httpx.HTTPError, httpx.InvalidURL, ValueError) as error:  # also a token that no header can hold
             return f"{type(error).__name__}: {error}"
         return "" if reply.is_success or reply.status_code == httpx.codes.GONE else f"it answers {reply.status_code}"
+
+    async def _post_to_first(
+        self, http: httpx.AsyncClient, push: TaskPushNotificationConfig, addresses: Sequence[str], body: Json
+    ) -> httpx.Response:
+        """Post to the first of the checked addresses to which there is a connection."""
+        if self.inside:
+            return await http.post(push.url, json=body, headers=_headers(push))
+        for address in addresses[:-1]:
+            with suppress(httpx.ConnectError, httpx.ConnectTimeout):
+                return await post_to(http, push.url, address, _headers(push), body)
+        return await post_to(http, push.url, addresses[-1], _headers(push), body)
 
 
 def _headers(push: TaskPushNotificationConfig) -> dict[str, str]:
