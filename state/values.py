@@ -22,6 +22,17 @@ def map_texts(value: Any, change: Callable[[str], str]) -> Any:
     return {key: map_texts(item, change) for key, item in value.items()} if isinstance(value, dict) else value
 
 
+def is_too_deep(value: Any, deepest: int = DEEPEST) -> bool:
+    """Return whether more than `deepest` lists and objects are nested."""
+    level = [value]
+    for _ in range(deepest):
+        parts = [each for each in level if isinstance(each, dict | list)]
+        level = [inner for each in parts for inner in (each.values() if isinstance(each, dict) else each)]
+        if not level:
+            return False
+    return any(isinstance(each, dict | list) for each in level)
+
+
 def json_problem(value: Any) -> str | None:
     """Return why a JSON value cannot be stored and shown; None if it can. Linear."""
     stack: list[tuple[Any, int]] = [(value, 0)]

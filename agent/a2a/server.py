@@ -5,6 +5,7 @@ see the same thread, and may answer its questions. Tasks are kept in the agent's
 """
 
 import asyncio
+import json
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
@@ -42,6 +43,10 @@ try:
     from a2a.utils.proto_utils import to_stream_response
     from google.protobuf.json_format import MessageToDict, ParseDict
     from starlette.applications import Starlette
+    from starlette.middleware import Middleware
+    from starlette.requests import ClientDisconnect, Request
+    from starlette.responses import JSONResponse
+    from starlette.types import ASGIApp, Receive, Scope, Send
 except ImportError as error:
     raise ImportError(
         f"an A2A endpoint needs {error.name}: pip install 'donewhen[a2a]' 'a2a-sdk[http-server]'"
@@ -58,7 +63,7 @@ from donewhen.state.channels import Json
 from donewhen.state.errors import DoneWhenError, UnknownThread
 from donewhen.state.people.payload import message_text
 from donewhen.state.records import Pause
-from donewhen.state.values import store_label
+from donewhen.state.values import is_too_deep, store_label
 
 if TYPE_CHECKING:
     from donewhen.agent.agent import Agent
@@ -83,6 +88,9 @@ OPEN = (TaskState.TASK_STATE_SUBMITTED, TaskState.TASK_STATE_WORKING)
 ENDED = {state for state in STATES.values() if state != TaskState.TASK_STATE_INPUT_REQUIRED}
 MOST_PARTIAL = 1000
 """The most notifications of which is remembered which URLs accepted them, while another one did not."""
+MOST_NESTED = 100
+"""The most nested lists and objects of a body, as in protobuf."""
+INVALID_REQUEST = -32600
 SHOWN = "donewhen.shown"
 """The key of a call's state with the run that waited when its answer arrived."""
 
@@ -513,7 +521,45 @@ def a2a_app(
         await asyncio.gather(*going, return_exceptions=True)
 
     path = httpx.URL(url).path or "/"
-    return Starlette(routes=[*create_agent_card_routes(card), *create_jsonrpc_routes(handler, path)], lifespan=lifespan)
+    routes = [*create_agent_card_routes(card), *create_jsonrpc_routes(handler, path)]
+    return Starlette(routes=routes, middleware=[Middleware(_Shallow)], lifespan=lifespan)
+
+
+class _Shallow:
+    """Refuses a body that is nested so deeply that the libraries behind fail in reading it."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass the request on, or answer it."""
+        if scope["type"] != "http" or scope["method"] != "POST":
+            await self._app(scope, receive, send)
+            return
+        try:
+            body = await Request(scope, receive).body()
+        except ClientDisconnect:
+            return
+        if await asyncio.to_thread(_is_deep, body):
+            error = {"code": INVALID_REQUEST, "message": f"the body must be nested at most {MOST_NESTED} times"}
+            refusal = JSONResponse({"jsonrpc": "2.0", "id": None, "error": error}, status_code=400)
+            await refusal(scope, receive, send)
+            return
+        whole = [{"type": "http.request", "body": body, "more_body": False}]
+
+        async def again() -> Any:
+            return whole.pop() if whole else await receive()
+
+        await self._app(scope, again, send)
+
+
+def _is_deep(body: bytes) -> bool:
+    try:
+        return is_too_deep(json.loads(body), MOST_NESTED)
+    except RecursionError:
+        return True
+    except ValueError:  # no JSON: the library says so
+        return False
 
 
 async def _resume_task(agent: "Agent", task: Task) -> None:

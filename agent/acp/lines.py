@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from donewhen.state.channels import Json
+from donewhen.state.values import DEEPEST, is_too_deep
 
 PARSE_ERROR, INVALID_REQUEST, METHOD_NOT_FOUND, INVALID_PARAMS = -32700, -32600, -32601, -32602
 """JSON-RPC's codes."""
@@ -73,6 +74,8 @@ def _problem_of(message: Any) -> tuple[int, str] | None:
     """Return the code and text of what is wrong with a message; None if only its method could tell."""
     if not isinstance(message, dict):
         return INVALID_REQUEST, "a message is a JSON object; send one on each line"
+    if is_too_deep(message):
+        return INVALID_REQUEST, f"a message is nested at most {DEEPEST} times"
     if not ("method" in message or ("id" in message and ("result" in message or "error" in message))):
         return INVALID_REQUEST, "a message has a method, or is the result or error of a request"
     if not isinstance(message.get("method", ""), str):

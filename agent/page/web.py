@@ -24,7 +24,7 @@ from donewhen.agent.page.conversations import Conversations
 from donewhen.agent.page.dropping import keep_file
 from donewhen.state.errors import DoneWhenError, ResumeError, UnknownThread
 from donewhen.state.language.texts import catalogue, known_language
-from donewhen.state.values import storable
+from donewhen.state.values import is_too_deep, storable
 
 SCRIPTS = (
     "page.js", "server.js", "threads.js", "composer.js", "drafts.js", "view.js", "rows.js", "forms.js", "fields.js",
@@ -156,20 +156,9 @@ async def _read_body(request: Request) -> dict[str, Any]:
         value = json.loads(body)
     except (ValueError, RecursionError):
         value = None
-    if not isinstance(value, dict) or _is_too_deep(value):
+    if not isinstance(value, dict) or is_too_deep(value, DEEPEST):
         raise DoneWhenError(f"the body must be a JSON object, nested at most {DEEPEST} times")
     return value
-
-
-def _is_too_deep(value: Any) -> bool:
-    """Return whether more than `DEEPEST` lists and objects are nested."""
-    level = [value]
-    for _ in range(DEEPEST):
-        parts = [each for each in level if isinstance(each, dict | list)]
-        level = [inner for each in parts for inner in (each.values() if isinstance(each, dict) else each)]
-        if not level:
-            return False
-    return True
 
 
 async def _about(conversations: Conversations, _: str, request: Request) -> Any:
