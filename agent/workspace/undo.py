@@ -209,7 +209,7 @@ def check_changes(entries: Sequence[Mapping[str, Any]]) -> list[tuple[Result, st
         else:
             try:
                 if entry["root"] not in state:
-                    state[entry["root"]] = _FolderState(Root(entry["root"]))
+                    state[entry["root"]] = _FolderState(_root_of(entry))
                 result = _check_change(state[entry["root"]], entry, path, to)
             except (ToolException, ConfigError, OSError) as error:
                 result = ("refused", str(error))
@@ -221,6 +221,14 @@ def check_changes(entries: Sequence[Mapping[str, Any]]) -> list[tuple[Result, st
     if any(result == "refused" for result, _ in results):
         return [("left", WAITS) if result == "restored" else (result, why) for result, why in results]
     return results
+
+
+def _root_of(entry: Mapping[str, Any]) -> Root:
+    """Return the folder in which a change was made. Raises ToolException if its path leads elsewhere by now."""
+    root = Root(entry["root"])
+    if root.path != entry["root"]:
+        raise ToolException(f"{entry['root']} leads to {root.path} now, where nothing was changed")
+    return root
 
 
 def _overlap(one: tuple[str, Parts], other: tuple[str, Parts]) -> bool:
@@ -246,7 +254,7 @@ def _check_change(state: _FolderState, entry: Mapping[str, Any], path: Parts, to
 def undo_change(entry: Mapping[str, Any]) -> tuple[Result, str]:
     """Undo one change, if the file is still as the change left it."""
     try:
-        root = Root(entry["root"])
+        root = _root_of(entry)
         parts = root.file_parts(entry["path"])
         to = root.file_parts(entry["to"]) if entry.get("to") else ()
         result = _check_change(_FolderState(root), entry, parts, to)

@@ -219,6 +219,27 @@ async def test_links_lead_nowhere(work: Path) -> None:
         assert (work.parent / "other").read_text() == "new\n"
 
 
+@pytest.mark.parametrize("name", ["around/work", "around"])
+async def test_a_root_that_became_a_link_is_not_undone(work: Path, name: str) -> None:
+    """Q110: it, or a folder around it, leads to a copy of the same content; neither of two changes is undone."""
+    (around := work.parent / "around").mkdir()
+    work = work.rename(around / "work")
+    calls = [
+        call("write_file", path="notes/plan.md", content="replaced\n"),
+        call("write_file", path="log.txt", content="new\n"),
+    ]
+    async with an_agent(sending(*calls, tools=WRITERS), work, "memory:") as agent:
+        run = await agent.start("change it")
+        link = around.parent / name
+        link.rename(away := around.parent / "away")
+        link.symlink_to(away)
+        before = tree(work)
+        report = await agent.undo(run)
+        assert by_path(report) == {"notes/plan.md": "refused", "log.txt": "refused"}
+        assert [f"leads to {away}" in change.why for change in report.changes] == [True, True]
+        assert tree(work) == before
+
+
 async def test_commands_and_other_tools_are_named(work: Path) -> None:
     """0071: what a program or an own tool did is not undone, and the report says so."""
 
