@@ -56,6 +56,7 @@ def write_file(root: Root, path: FilePath, content: Content) -> Written:
     parts = root.file_parts(path)
     with root.writing:
         refuse_history(parts)
+        root.check_writable(parts)
         _refuse_redacted(root, path, content)
         data = encode(content)
         keep_content(root, parts, data)
@@ -74,6 +75,7 @@ def append_file(root: Root, path: FilePath, content: Content) -> Written:
     """Add text at the end of a file, made when missing. Begin with a line break where a new line is meant."""
     parts = root.file_parts(path)
     with root.writing:
+        root.check_writable(parts)
         if fresh := root.kind(parts) is None:
             keep_content(root, parts, encode(content))
         whole = _append(root, parts, path, content, keep=not fresh)
@@ -109,6 +111,7 @@ def edit_file(
     if old == new:
         raise ToolException("old and new are the same text; nothing to change.")
     with root.writing:
+        root.check_writable(parts)
         with root.open(path) as file:
             data = file.read(MAX_EDIT_BYTES + 1)
         if len(data) > MAX_EDIT_BYTES:

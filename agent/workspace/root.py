@@ -1,8 +1,9 @@
 """The one folder that the tools may access, and every way to open something in it.
 
 Each path is opened name by name with `openat` and O_NOFOLLOW, so no symbolic link in it is ever followed, even if
-another process changes the path meanwhile. A path does not show hard links: writing replaces the file under this name
-and leaves its other names alone.
+another process changes the path meanwhile. A path does not show hard links: replacing a file under one name leaves its
+other names alone, so a file with several is refused where its text is changed. A name that is not UTF-8 is shown, and
+taken, with U+FFFD for each byte that does not fit.
 """
 
 import contextlib
@@ -23,6 +24,7 @@ from donewhen.state.errors import ConfigError
 MAX_NAME_BYTES = 255
 MAX_PATH_BYTES = 4000
 TEMPORARY = ".donewhen-"
+REPLACED = "\ufffd"
 HISTORY_FOLDERS = frozenset({".git", ".hg", ".svn"})
 
 Parts = tuple[str, ...]
@@ -67,11 +69,40 @@ class Root:
 
     def parts(self, path: str) -> Parts:
         """Return the checked names of a path that may be the root itself."""
-        return split_path(path, self.path)
+        return self._as_named(split_path(path, self.path))
 
     def file_parts(self, path: str) -> Parts:
         """Return the checked names of a path that has to name a file."""
-        return split_file_path(path, self.path)
+        return self._as_named(split_file_path(path, self.path))
+
+    def _as_named(self, parts: Parts) -> Parts:
+        """Return the names as they are on disk: those that are not UTF-8 are shown with U+FFFD."""
+        for index, name in enumerate(parts):
+            if REPLACED in name and self.kind(parts[: index + 1]) is None:
+                with contextlib.suppress(OSError), self.folder(parts[:index]) as parent:
+                    found = [each for each in os.listdir(parent) if each != name and _shown(each) == name]
+                    if len(found) > 1:
+                        raise ToolException(f"Several names are shown as {name!r}; rename them outside of here.")
+                    parts = (*parts[:index], *found, *parts[index + len(found) :])
+        return parts
+
+    def check_writable(self, parts: Parts) -> None:
+        """Raise ToolException if a file is read-only, or has other names that would keep its text."""
+        try:
+            with self.folder(parts[:-1]) as parent:
+                found = os.stat(parts[-1], dir_fd=parent, follow_symlinks=False)
+                allowed = found.st_mode & 0o222 and os.access(parts[-1], os.W_OK, dir_fd=parent)
+        except FileNotFoundError:
+            return
+        if not stat.S_ISREG(found.st_mode):
+            return  # what writes says it
+        if not allowed:
+            raise ToolException(f"{display_path(parts)} is read-only; nothing was changed. Ask the user to allow it.")
+        if found.st_nlink > 1:
+            raise ToolException(
+                f"{display_path(parts)} is one file with {found.st_nlink} names (hard links), of which others may be "
+                "elsewhere; nothing was changed. If only this name shall change, delete_file it first."
+            )
 
     @contextlib.contextmanager
     def folder(self, parts: Parts, *, create: bool = False) -> Iterator[int]:
@@ -170,10 +201,8 @@ class Root:
                     parts[-1], FILE_FLAGS | os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_EXCL, 0o666, dir_fd=parent
                 )
         with os.fdopen(descriptor, "r+b") as file:
-            if os.fstat(file.fileno()).st_nlink > 1:
-                raise ToolException(
-                    f"{display_path(parts)} has several names (hard links); use write_file to replace it."
-                )
+            if (names := os.fstat(file.fileno()).st_nlink) > 1:  # perhaps since it was checked
+                raise ToolException(f"{display_path(parts)} is one file with {names} names (hard links).")
             yield file
 
     def check_move(self, source: Parts, destination: Parts) -> str:
@@ -292,8 +321,12 @@ def refuse_history(parts: Parts) -> None:
 
 
 def display_path(parts: Parts) -> str:
-    """Return the path as results show it."""
-    return "/".join(parts) or "."
+    """Return the path as results show it, and as tools take it."""
+    return _shown("/".join(parts)) or "."
+
+
+def _shown(name: str) -> str:
+    return os.fsencode(name).decode(errors="replace")
 
 
 def _relative_form(path: str, root: str) -> str:

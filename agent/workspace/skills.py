@@ -10,6 +10,7 @@ import logging
 import os
 import stat
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,7 @@ FILE, FOLDER = "SKILL.md", ".agents/skills"
 MOST_SKILLS, MOST_FILES, MOST_BYTES = 100, 2_000, 20_000_000
 """Limits of one folder; larger parts are left out, with a warning."""
 DESCRIPTION_CHARS, CATALOGUE_CHARS, TEXT_CHARS = 300, 8_000, 200_000
+TEXT_FIELDS = ("name", "description")
 _NAME = pattern(r"[a-z0-9]+(?:-[a-z0-9]+)*")
 _log = logging.getLogger("donewhen.skills")
 
@@ -69,11 +71,11 @@ class Skills:
         if isinstance(self.paths, str | Path):
             raise ConfigError(f"skills: paths is a list of folders: write paths=[{str(self.paths)!r}]")
         for path in self.paths:
-            self._add(self._find_skills(_check_folder(path)))
+            self._add(self._find_skills(_check_folder(path), follow=True))
         if self.workspace is not None:
             self._read_project(_check_folder(self.workspace))
         if self.user is not None:
-            self._add(self._find_skills(Path(self.user).expanduser()))
+            self._add(self._find_skills(Path(self.user).expanduser(), follow=True))
 
     def _add(self, skills: Iterator[Skill]) -> None:
         for skill in skills:
@@ -138,8 +140,11 @@ class Skills:
             self._leave_out(f"{path} is left out: {error}")
             return ""
 
-    def _find_skills(self, folder: Path) -> Iterator[Skill]:
-        """Yield the skills of a folder, by name; the folder may also be a skill itself."""
+    def _find_skills(self, folder: Path, *, follow: bool = False) -> Iterator[Skill]:
+        """Yield the skills of a folder, by name; the folder may also be a skill itself.
+
+        `follow`: links to skills are followed, as in folders of the user; in a project they are named as problems.
+        """
         try:
             places = sorted(folder.iterdir()) if folder.is_dir() else []
         except OSError as error:
@@ -149,7 +154,11 @@ class Skills:
             self._leave_out(f"The skills in {folder} after the first {MOST_SKILLS} are left out")
         for place in (folder, *places[:MOST_SKILLS]):
             try:
-                if not place.is_symlink() and (place / FILE).is_file():
+                if place.is_symlink() and not place.exists():
+                    self._leave_out(f"The skill in {place} is left out: it is a link to nothing")
+                elif (place / FILE).is_file() and place.is_symlink() and not (follow or place == folder):
+                    self._leave_out(f"The skill in {place} is left out: links of a project are not followed")
+                elif (place / FILE).is_file() and (follow or not place.is_symlink()):
                     yield _read_skill(place)
             except (ValueError, OSError) as error:
                 self._leave_out(f"The skill in {place} is left out: {error}")
@@ -239,22 +248,20 @@ def _check_folder(path: str | Path) -> Path:
     return folder
 
 
-def _read_skill(folder: Path) -> Skill:
-    """Return the skill of a folder. Raises ValueError if it breaks the specification."""
+def _read_skill(place: Path) -> Skill:
+    """Return the skill of a folder, or of a link to one. Raises ValueError if it breaks the specification."""
+    folder = place.resolve() if place.is_symlink() else place
     text = _read_text(folder / FILE)
     _, begin, rest = text.partition("---\n")
     front, end, _ = rest.partition("\n---")
     if not begin or not end or text.partition("---\n")[0].strip():
         raise ValueError("SKILL.md does not begin with front matter between two lines of ---")
-    try:
-        fields: Any = yaml.safe_load(front)
-    except Exception as error:  # an untrusted file: the parser also raises RecursionError and IndexError
-        raise ValueError(f"its front matter is not YAML: {type(error).__name__}: {error}") from None
-    fields = fields if isinstance(fields, Mapping) else {}
+    fields = _read_front_matter(front)
     # YAML aliases can turn a small file into a huge value, so errors print texts only.
-    name, description = (text if isinstance(text := fields.get(key), str) else "" for key in ("name", "description"))
+    named = (fields.get(key) for key in TEXT_FIELDS)
+    name, description = (value if isinstance(value, str) else "" for value in named)
     description = " ".join(description.split())
-    if name != folder.name or not _NAME.fullmatch(name) or len(name) > 64:
+    if name != place.name or not _NAME.fullmatch(name) or len(name) > 64:
         raise ValueError(f"its name is {name!r}; it must be that of its folder, of small letters, digits and hyphens")
     if not description:
         raise ValueError("it has no description")
@@ -262,6 +269,36 @@ def _read_skill(folder: Path) -> Skill:
     proposed = fields.get("done_when") or more.get("done_when") or []
     criteria = [each for each in (proposed if isinstance(proposed, list) else [proposed]) if isinstance(each, str)]
     return Skill(name, description, folder, _hash_files(folder), criteria)
+
+
+def _read_front_matter(front: str) -> Mapping[str, Any]:
+    """Return the fields. A name and a description that are no texts in YAML (`a: b`, `@x`, `[Beta] x`) are the rest of
+    their lines, as other readers of skills take them. Raises ValueError for what is no YAML otherwise.
+    """
+    blocks: dict[str, list[str]] = {"": []}
+    key = ""
+    for line in front.splitlines():
+        if line[:1] not in (" ", "\t"):
+            begins, colon, _ = line.partition(":")
+            key = begins if colon and begins in TEXT_FIELDS else ""
+        blocks.setdefault(key, []).append(line)
+    fields = _read_yaml("\n".join(blocks.pop("")))
+    for name, lines in blocks.items():
+        value: Any = None
+        with suppress(ValueError):
+            value = _read_yaml("\n".join(lines)).get(name)
+        text = " ".join(line.strip() for line in lines).partition(":")[2].strip()
+        fields[name] = value if isinstance(value, str) else text
+    return fields
+
+
+def _read_yaml(text: str) -> dict[Any, Any]:
+    """Return a mapping. Raises ValueError for what is no YAML."""
+    try:
+        fields: Any = yaml.safe_load(text)
+    except Exception as error:  # an untrusted file: the parser also raises RecursionError and IndexError
+        raise ValueError(f"its front matter is not YAML: {type(error).__name__}: {error}") from None
+    return dict(fields) if isinstance(fields, Mapping) else {}
 
 
 def _hash_files(folder: Path) -> dict[str, str]:

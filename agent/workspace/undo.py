@@ -111,6 +111,7 @@ def _hash(content: bytes) -> str:
 
 def fingerprint(root: Root, parts: Parts) -> str | None:
     """Return the hash of a file, the size of a large one, or the kind of anything else; None for nothing."""
+    parts = root.parts(display_path(parts)) if parts else parts
     kind = root.kind(parts)
     if kind != FILE_KIND:
         return kind

@@ -37,7 +37,7 @@ class FileEntry:
     @property
     def path(self) -> str:
         """Return the path as tools take it, with replacement characters for bytes that are not valid text."""
-        return os.fsencode(display_path(self.parts)).decode(errors="replace")
+        return display_path(self.parts)
 
 
 @dataclass

@@ -124,7 +124,7 @@ async def test_agents_md_is_the_users_word_and_named_in_the_receipt(tmp_path: Pa
 
 
 def test_what_follows_no_specification_is_left_out(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """P19: each is named with its reason; a link leads nowhere, and the first of a name counts."""
+    """P19, R17: each is named with its reason, also a link to nothing; the first of a name counts."""
     mine = tmp_path / "mine"
     write_skill(mine, "good", "first")
     write_skill(mine, "Bad_Name")
@@ -132,14 +132,59 @@ def test_what_follows_no_specification_is_left_out(tmp_path: Path, caplog: pytes
     (mine / "raw").mkdir()
     (mine / "raw" / "SKILL.md").write_text("no front matter")
     (mine / "broken").mkdir()
-    (mine / "broken" / "SKILL.md").write_text("---\nname: [\n---\n")
-    os.symlink(mine / "good", mine / "linked")
+    (mine / "broken" / "SKILL.md").write_text("---\nname: broken\nlicense: [\n---\n")
+    os.symlink(mine / "nowhere", mine / "linked")
     write_skill(tmp_path / "other", "good", "second")
     skills = Skills(paths=[mine, tmp_path / "other"])
     assert skills.names == ["good"]
-    for said in ("must be that of its folder", "no description", "front matter", "not YAML"):
+    for said in ("must be that of its folder", "no description", "front matter", "not YAML", "a link to nothing"):
         assert said in caplog.text
         assert said in str(skills.problems)
+
+
+DESCRIPTIONS = {
+    "Use this when: a letter is written": "Use this when: a letter is written",
+    "@mentions are handled": "@mentions are handled",
+    "`code` skill": "`code` skill",
+    "*Important* skill": "*Important* skill",
+    "[Beta] Makes letters": "[Beta] Makes letters",
+    "%d formats": "%d formats",
+    "\tindented by a tab": "indented by a tab",
+    "2026": "2026",
+    "yes": "yes",
+    '"quoted: well"': "quoted: well",
+    "begins: here\n  and goes on": "begins: here and goes on",
+    "|\n  a block:\n  of text": "a block: of text",
+}
+
+
+def test_descriptions_are_read_as_other_readers_do(tmp_path: Path) -> None:
+    """Q51: what is no text in YAML is the rest of the line; other fields stay YAML."""
+    for number, description in enumerate(DESCRIPTIONS):
+        write_skill(tmp_path, f"skill-{number}", description=f"{description}\ndone_when: [a, b]")
+    skills = Skills(paths=[tmp_path])
+    assert skills.problems == []
+    (tool,) = skills.tools()
+    for number, read in enumerate(DESCRIPTIONS.values()):
+        assert f"\n- skill-{number}: {read}\n" in f"{tool.description}\n"
+        assert tool.invoke({"name": f"skill-{number}"}).endswith("- a\n- b")
+
+
+def test_linked_skills_are_followed_or_named(tmp_path: Path) -> None:
+    """Q51, R17: two in a folder of the user are followed under the link's name; in a project they are named."""
+    for name in ("one", "two"):
+        write_skill(tmp_path / "far", name, f"Do {name}.")
+    for folder in (mine := tmp_path / "mine", ours := tmp_path / "work" / ".agents" / "skills"):
+        folder.mkdir(parents=True)
+        for name in ("one", "two"):
+            (folder / name).symlink_to(tmp_path / "far" / name)
+    skills = Skills(paths=[mine])
+    assert skills.names == ["one", "two"]
+    assert "Do two." in skills.tools()[0].invoke({"name": "two"})
+    project = Skills(tmp_path / "work", trust=True)
+    assert project.names == []
+    why = "is left out: links of a project are not followed"
+    assert project.problems == [f"The skill in {ours / name} {why}" for name in ("one", "two")]
 
 
 def test_where_skills_are_found(tmp_path: Path) -> None:

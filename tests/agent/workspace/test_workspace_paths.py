@@ -203,17 +203,57 @@ def test_links_say_where_to_look_and_special_files_never_block(world: tuple[Path
             assert said in refusal(tools[name], path=path, **more)
 
 
-def test_writing_leaves_other_names_of_a_file_alone(tmp_path: Path) -> None:
-    """F12: a hard link to a file outside is replaced, not written through."""
+def test_the_names_of_a_file_stay_one_file(tmp_path: Path) -> None:
+    """F12, Q51: a hard link to a file outside is neither written through nor cut; deleting it makes way for another."""
     (tmp_path / "root").mkdir()
     outside = tmp_path / "outside.txt"
     outside.write_text("theirs")
     os.link(outside, tmp_path / "root" / "note.txt")
     tools = by_name(tmp_path / "root")
-    with pytest.raises(ToolException, match="hard links"):
-        tools["append_file"].invoke({"path": "note.txt", "content": "ours"})
-    tools["edit_file"].invoke({"path": "note.txt", "old": "theirs", "new": "ours"})
+    for name, more in CALLS.items():
+        if name in ("append_file", "edit_file", "write_file"):
+            with pytest.raises(ToolException, match=r"one file with 2 names \(hard links\)"):
+                tools[name].invoke({"path": "note.txt", **more})
+    assert outside.samefile(tmp_path / "root" / "note.txt")
+    assert outside.read_text() == "theirs"
+    tools["delete_file"].invoke({"path": "note.txt"})
+    tools["write_file"].invoke({"path": "note.txt", "content": "ours"})
     assert (outside.read_text(), (tmp_path / "root" / "note.txt").read_text()) == ("theirs", "ours")
+
+
+def test_a_read_only_file_keeps_its_text(tmp_path: Path, tools: Tools) -> None:
+    """Q51: two of them; whoever made them read-only is asked, also where the process might write all the same."""
+    for number, mode in enumerate((0o444, 0o400)):
+        (tmp_path / f"{number}.txt").write_text("theirs")
+        (tmp_path / f"{number}.txt").chmod(mode)
+        for name, more in CALLS.items():
+            if name in ("append_file", "edit_file", "write_file"):
+                with pytest.raises(ToolException, match=r"txt is read-only"):
+                    tools[name].invoke({"path": f"{number}.txt", **more})
+        assert (tmp_path / f"{number}.txt").read_text() == "theirs"
+
+
+def test_a_name_that_is_not_utf8_is_taken_as_it_is_listed(tmp_path: Path, tools: Tools) -> None:
+    """Q51: read, changed, moved and put back under the name that list_files shows; two that look alike are refused."""
+    inside = os.path.join(os.fsencode(tmp_path), b"d\xe9p\xf4t")
+    try:
+        os.mkdir(inside)
+        os.close(os.open(os.path.join(inside, b"caf\xe9.txt"), os.O_CREAT))
+    except OSError:
+        pytest.skip("this file system takes only UTF-8")
+    (path,) = [each["path"] for each in json.loads(tools["list_files"].invoke({}))["files"]]
+    assert path == "d\ufffdp\ufffdt/caf\ufffd.txt"
+    tools["append_file"].invoke({"path": path, "content": "one two"})
+    tools["edit_file"].invoke({"path": path, "old": "one", "new": "1"})
+    assert tools["read_file"].invoke({"path": path}) == "1 two"
+    with open(os.path.join(inside, b"caf\xe9.txt")) as file:
+        assert file.read() == "1 two"
+    tools["move_file"].invoke({"source": path, "destination": "plain.txt"})
+    assert tools["read_file"].invoke({"path": "plain.txt"}) == "1 two"
+    for name in (b"\xe9.txt", b"\xe8.txt"):
+        os.close(os.open(os.path.join(os.fsencode(tmp_path), name), os.O_CREAT))
+    with pytest.raises(ToolException, match="Several names are shown as"):
+        tools["read_file"].invoke({"path": "\ufffd.txt"})
 
 
 @pytest.mark.parametrize("path", [".git/hooks/pre-commit", "sub/.GIT/config", ".git"])
