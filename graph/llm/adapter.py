@@ -13,6 +13,7 @@ from asyncio import AbstractEventLoop, get_running_loop
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from hashlib import sha256
 from importlib import import_module
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
@@ -21,6 +22,7 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.runnables import RunnableBinding
 
 from donewhen.graph.llm.caching import mark_kind, takes_key
+from donewhen.graph.llm.openai_wire import wire_of
 from donewhen.graph.llm.printed import decision_schema
 from donewhen.prompts import render
 
@@ -47,6 +49,7 @@ _REFUSALS = {
     "tool_choice": r"tool[ _]?choice|forces? tool",
     "response_format": r"response_format|json_schema|grammar|structured output",
     "stream_options": r"stream_options|include_usage",
+    "thoughts": r"reasoning_(?:content|details)|extra_content",
     "max_tokens": r"max_(?:new_|completion_|output_)?tokens|completion tokens|in the completion",
 }
 """Parameters that a server may refuse, and the words of such a refusal; the most specific first."""
@@ -58,12 +61,16 @@ class ModelQuirks:
 
     name: str
     """The name under which the model has its price."""
+    maker: str = ""
+    """A hash of the name and the address, by which its replies are known."""
     unsupported: set[str] = field(default_factory=set)
     """Parameters that the server does not take."""
     calls_tools: bool = False
     """True once the model called a tool; it is never told to print calls then."""
     names_end: bool = False
     """True once it gave a reason for the end of a reply."""
+    fills_thoughts: bool = False
+    """True once it demanded the thoughts of a reply that it did not make: it gets a placeholder."""
     nameless_ends: int = 0
     """Replies so far that the server ended without a reason."""
     needs_limit: bool = False
@@ -176,7 +183,10 @@ class Adapter:
         """Return what is known about a model: one object for all models of that name at the same server."""
         name = model_name(model)
         address = (str(getattr(model, field, None) or "") for field in _ADDRESS_FIELDS)
-        return self._quirks.setdefault((name, *address), ModelQuirks(name))
+        key = (name, *address)
+        if key not in self._quirks:
+            self._quirks[key] = ModelQuirks(name, sha256(repr(key).encode()).hexdigest()[:12])
+        return self._quirks[key]
 
     async def prepare(
         self,
@@ -187,18 +197,22 @@ class Adapter:
         must_call: bool,
         max_tokens: int | None,
         printing: bool = False,
+        thinking: bool = True,
     ) -> PreparedModel:
         """Return the model with its tools, cached by the identity of the model and the tools.
 
         `must_call`: the reply has to call a tool. `max_tokens`: the most it may write; None: as the model has it; 0:
         the request does not say. `printing`: tell the model to
-        print its calls, as is done for a server that refuses tools.
+        print its calls, as is done for a server that refuses tools. `thinking`: a model that wants its thoughts back
+        may think.
         """
         cache = self._prepared.setdefault(get_running_loop(), OrderedDict())
         printing = printing or "tools" in quirks.unsupported
-        key = (id(model), must_call, max_tokens, printing, *sorted(quirks.unsupported), *map(id, tools))
+        thinking = thinking or _thinking_of(model) != "enabled"
+        key = (id(model), must_call, max_tokens, printing, thinking, *sorted(quirks.unsupported), *map(id, tools))
         if key not in cache:
             own = await self._with_client_of_loop(model)
+            own = own if thinking else own.model_copy(update={"thinking": None})
             prepared = _prepare(own, tools, quirks, must_call=must_call, max_tokens=max_tokens, printing=printing)
             cache[key] = ((model, tools), prepared)
             while len(cache) > _MOST_PREPARED:
@@ -302,6 +316,7 @@ def _prepare(
         change |= {"stream_usage": False} if "stream_options" in quirks.unsupported else {}
         sent |= {"stream_options"} - quirks.unsupported
     sent |= {"cache_marks"} - quirks.unsupported if mark_kind(model) else set()
+    sent |= {"thoughts"} - quirks.unsupported if wire_of(model) else set()
     sent |= {"prompt_cache_key"} - quirks.unsupported if takes_key(model) else set()
     if name := _token_field(model):
         if max_tokens == 0 or ("max_tokens" in quirks.unsupported and not _demands_limit(model)):
@@ -336,14 +351,18 @@ def _bind_tools(
 ) -> tuple[Any, dict[str, str]]:
     """Return the model with its tools, and the `tool_choice` that was set, if its class takes one."""
     # Anthropic forbids it to a model that thinks.
-    thinks = str((getattr(model, "thinking", None) or {}).get("type")) in ("enabled", "adaptive")
-    takes = must_call and not thinks and "tool_choice" not in quirks.unsupported
+    takes = must_call and _thinking_of(model) not in ("enabled", "adaptive") and "tool_choice" not in quirks.unsupported
     if takes and "tool_choice" in inspect.signature(model.bind_tools).parameters:
         try:
             return model.bind_tools(definitions, tool_choice="any"), {"tool_choice": "any"}
         except ValueError:  # this model of the class takes none
             quirks.unsupported.add("tool_choice")
     return model.bind_tools(definitions), {}
+
+
+def _thinking_of(model: BaseChatModel) -> str:
+    """Return how Anthropic's model thinks; with `enabled`, it takes no history whose calls lack its thoughts."""
+    return str((getattr(model, "thinking", None) or {}).get("type"))
 
 
 def _split_binding(bound: Any) -> tuple[Any, Mapping[str, Any]]:

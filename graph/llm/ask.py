@@ -22,12 +22,14 @@ from langchain_core.runnables import RunnableConfig, ensure_config
 from donewhen.graph.context import Deps
 from donewhen.graph.llm.adapter import LEAST_TOKENS, ModelQuirks, PreparedModel, ThreadFacts, lower_limit, reply_limit
 from donewhen.graph.llm.caching import key_options, mark_kind, mark_messages
+from donewhen.graph.llm.calls import settle_calls
 from donewhen.graph.llm.cost import cost_of, is_priced, missing_price_text, usage_of
 from donewhen.graph.llm.endings import ending_of, reached_limit, reports_parts
 from donewhen.graph.llm.errors import classify
 from donewhen.graph.llm.history import compact_request, count_tokens, fits, has_native_call, has_only_spoken, window_of
 from donewhen.graph.llm.joining import join_chunks
 from donewhen.graph.llm.openai_wire import ChatWire, wire_of
+from donewhen.graph.llm.outgoing import MADE_BY, History, any_lacks_thoughts, fit_history, printed_history
 from donewhen.graph.llm.reply import MOST_CALLS
 from donewhen.graph.llm.speech import SpeechStream, Voice
 from donewhen.graph.sync import load_jsonschema
@@ -184,11 +186,18 @@ class _Request:
         left_out = set[str]()
         short: AIMessage | None = None
         while True:
+            history = fit_history(self.messages, quirks.maker)
             prepared = await adapter.prepare(
-                self.model, quirks, question.tools, must_call=question.must_call, max_tokens=most, printing=printing
+                self.model,
+                quirks,
+                question.tools,
+                must_call=question.must_call,
+                max_tokens=most,
+                printing=printing,
+                thinking=not history.foreign,
             )
             try:
-                message = await self._stream(prepared)
+                message = await self._stream(prepared, history)
             except ModelError as error:
                 lasting = not error.retryable and not self._out_of_budget(0)
                 if lasting and short is not None:  # the server's own limit is what fits
@@ -205,6 +214,9 @@ class _Request:
                     continue
                 if lasting and error.code == "quota" and limit.tokens and (paid := _affordable(error, most)):
                     most = facts.limit = min(limit.tokens, paid)
+                    continue
+                if lasting and not quirks.fills_thoughts and any_lacks_thoughts(history, error):
+                    quirks.fills_thoughts = True
                     continue
                 if lasting and (name := adapter.note_refusal(quirks, prepared, error.__cause__ or error)):
                     left_out.add(name)
@@ -256,14 +268,16 @@ class _Request:
             return False
         return usage_of(message, 0)["output_tokens"] < most / 2 and not self._out_of_budget(0)
 
-    async def _stream(self, prepared: PreparedModel) -> AIMessage:
+    async def _stream(self, prepared: PreparedModel, history: History) -> AIMessage:
         """Make one request and return its reply. A reply that breaks off is charged too. Raises ModelError."""
         self.spent = add(self.spent, {"model_calls": 1})
         self.stopped = False
         chunks: list[BaseMessage] = []
         wire = wire_of(prepared.model)
+        if wire and "thoughts" in prepared.sent:
+            wire.packets, wire.fills = history.packets, self.quirks.fills_thoughts
         try:
-            await self._collect(prepared, chunks, wire)
+            await self._collect(prepared, history, chunks, wire)
             if not chunks:
                 raise ModelError(
                     "The model's answer was empty: not even its end came.", code="connection", retryable=True
@@ -279,7 +293,22 @@ class _Request:
         if problem := self._problem_of_end(message, streamed=isinstance(chunks[0], AIMessageChunk), wire=wire):
             self.speech.restart()
             raise problem
-        return message
+        return self._settle(message, wire)
+
+    def _settle(self, message: AIMessage, wire: ChatWire | None) -> AIMessage:
+        """Return the reply with its calls as they are read, its maker, and what goes back with it."""
+        question = self.question
+        offered = [tool["function"]["name"] for tool in question.tools]
+        replies = [each for each in question.messages if isinstance(each, AIMessage)]
+        taken = {str(call["id"]) for each in replies for call in (*each.tool_calls, *each.invalid_tool_calls)}
+        message = settle_calls(message, offered, taken)
+        beside = wire.thoughts.beside(message.tool_calls) if wire and message.tool_calls else {}
+        return message.model_copy(
+            update={
+                "response_metadata": {**message.response_metadata, MADE_BY: self.quirks.maker},
+                "additional_kwargs": {**beside, **message.additional_kwargs},
+            }
+        )
 
     def _join(self, chunks: Sequence[BaseMessage]) -> AIMessage:
         return join_chunks(chunks, adds_usage=reports_parts(self.model))
@@ -303,12 +332,15 @@ class _Request:
         happened = f"The model's reply broke off: it ended {how}."
         return ModelError(f"{happened} Try again, or use another model.", code="connection", retryable=True)
 
-    async def _collect(self, prepared: PreparedModel, chunks: list[BaseMessage], wire: ChatWire | None) -> None:
+    async def _collect(
+        self, prepared: PreparedModel, history: History, chunks: list[BaseMessage], wire: ChatWire | None
+    ) -> None:
         """Collect the chunks of a streamed reply. Silence raises a timeout; an endless reply is cut off."""
         question, voice = self.question, self.question.voice
-        messages, seconds, size = list(self.messages), self.settings.model_seconds, 0
+        messages, seconds, size = history.messages, self.settings.model_seconds, 0
         calls = set[tuple[Any, Any]]()
         if prepared.printing:
+            messages = printed_history(messages)
             messages[0] = SystemMessage(f"{messages[0].text}\n\n{prepared.printing}")
         options = prepared.options
         if "cache_marks" in prepared.sent:

@@ -1,12 +1,13 @@
 """Read what servers of OpenAI's protocol really send, between LangChain's class and the provider's client.
 
-They send streams whose pieces differ from OpenAI's, whole answers instead of a stream, and errors and web pages with
-HTTP 200. `ChatWire` takes the place of `client.chat.completions` for one request.
+They send streams whose pieces differ from OpenAI's, whole answers instead of a stream, errors and web pages with HTTP
+200, and thoughts that LangChain's class drops and that they want back. `ChatWire` takes the place of
+`client.chat.completions` for one request.
 """
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -21,6 +22,10 @@ _PIECE = 8_000
 """The most characters of arguments that are handed on at once."""
 _SHOWN = 300
 """Characters of an answer that an error quotes."""
+NO_THOUGHTS = "(These thoughts were not kept.)"
+"""Sent to a server that demands the thoughts of a reply that it did not make."""
+NO_SIGNATURE = "skip_thought_signature_validator"
+"""The same for a signature: https://ai.google.dev/gemini-api/docs/thought-signatures"""
 _SAYINGS = ("message", "detail", "msg")
 """Fields in which a server that sends no choices says why."""
 
@@ -36,21 +41,104 @@ class ServerError(Exception):
 class ChatWire:
     """The chat completions of a client, for one request.
 
-    `done` becomes True when the server says that its stream is over, as some do who give no reason for the end.
+    `packets` are what goes back beside the replies in it, by message. `done` becomes True when the server says that its
+    stream is over, as some do who give no reason for the end.
     """
 
     def __init__(self, completions: Any) -> None:
         self._completions = completions
+        self.packets: Sequence[Mapping[str, Any] | None] = ()
+        self.fills = False
+        """Whether replies without thoughts get a placeholder for them."""
         self.done = False
+        self.thoughts = Thoughts()
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._completions, name)
 
     async def create(self, **payload: Any) -> Any:
         """Make the request and return its answer; a stream as dictionaries in the form that LangChain reads."""
-        answer = await self._completions.create(**payload)
+        answer = await self._completions.create(**self._with_packets(payload))
         response = getattr(answer, "response", None)
         return _Stream(self, response) if payload.get("stream") and hasattr(response, "aiter_bytes") else answer
+
+    @property
+    def with_raw_response(self) -> "_RawWire":
+        """Return the form of this in which LangChain makes requests without a stream."""
+        return _RawWire(self)
+
+    def _with_packets(self, payload: dict[str, Any]) -> dict[str, Any]:
+        messages = payload.get("messages") or (payload.get("extra_body") or {}).get("messages") or ()
+        if len(messages) == len(self.packets):
+            for message, packet in zip(messages, self.packets, strict=True):
+                if message.get("role") == "assistant" and message.get("tool_calls"):
+                    _put_back(message, packet or {}, fills=self.fills)
+        return payload
+
+
+class _RawWire:
+    def __init__(self, wire: ChatWire) -> None:
+        self._wire = wire
+
+    async def create(self, **payload: Any) -> Any:
+        raw = await self._wire._completions.with_raw_response.create(**self._wire._with_packets(payload))
+        with suppress(Exception):  # what it does not say as JSON is for LangChain to read
+            for choice in raw.http_response.json()["choices"][:1]:
+                self._wire.thoughts.hear(choice["message"])
+        return raw
+
+
+def _put_back(message: dict[str, Any], packet: Mapping[str, Any], *, fills: bool) -> None:
+    """Put what came beside the calls of a reply into the message that sends it back."""
+    beside = packet.get("extra_content") or {}
+    message |= {key: value for key, value in packet.items() if key != "extra_content"}
+    for call in message["tool_calls"]:
+        if call.get("id") in beside:
+            call["extra_content"] = beside[call["id"]]
+    if fills:
+        message.setdefault("reasoning_content", NO_THOUGHTS)
+        message["tool_calls"][0].setdefault("extra_content", {"google": {"thought_signature": NO_SIGNATURE}})
+
+
+class Thoughts:
+    """What a server sends beside the text and the calls of a reply, and may want back with it."""
+
+    def __init__(self) -> None:
+        self._text: list[str] = []
+        self._details: list[dict[str, Any]] = []
+        self._calls: dict[Any, int] = {}
+        self._beside: dict[int, Any] = {}
+
+    def hear(self, delta: Mapping[str, Any]) -> None:
+        """Take the next piece of a reply."""
+        if isinstance(said := delta.get("reasoning_content"), str):
+            self._text.append(said)
+        for detail in delta.get("reasoning_details") or ():
+            if isinstance(detail, dict):
+                self._hear_detail(detail)
+        for number, call in enumerate(_as_list(delta.get("tool_calls"))):
+            if isinstance(call, dict):
+                place = call.get("id") or number if call.get("index") is None else call["index"]
+                order = self._calls.setdefault(place, len(self._calls))
+                if isinstance(call.get("extra_content"), dict):
+                    self._beside[order] = call["extra_content"]
+
+    def _hear_detail(self, detail: dict[str, Any]) -> None:
+        last = self._details[-1] if self._details else {}
+        if not last or any(last.get(key) != detail.get(key) for key in ("type", "index")):
+            self._details.append(dict(detail))
+            return
+        for key, value in detail.items():
+            if key in ("text", "summary") and isinstance(value, str):
+                last[key] = f"{last.get(key) or ''}{value}"
+            elif value is not None:
+                last[key] = value
+
+    def beside(self, calls: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+        """Return all of it, for a reply with these calls."""
+        extra = {calls[place]["id"]: said for place, said in self._beside.items() if place < len(calls)}
+        all = {"reasoning_content": "".join(self._text), "reasoning_details": self._details, "extra_content": extra}
+        return {key: said for key, said in all.items() if said}
 
 
 def wire_of(model: Any) -> ChatWire | None:
@@ -78,6 +166,8 @@ class _Stream:
                 if number:
                     await asyncio.sleep(0)  # LangChain parses each piece, and others work on this loop as well
                 yield piece
+                for choice in piece["choices"]:
+                    self._wire.thoughts.hear(choice["delta"])
 
     async def _chunks(self) -> AsyncIterator[dict[str, Any]]:
         reader, lines = _EventReader(), _lines(self._response)
@@ -215,10 +305,11 @@ def _read_choice(choice: Mapping[str, Any], *, whole: bool) -> dict[str, Any]:
     given = given if isinstance(given, dict) else {"content": given}
     content = given.get("content") if given.get("content") is not None else choice.get("text")
     delta = {**given, "role": "assistant", "content": _text_of(content)}
-    if calls := [
-        _read_call(call, number if whole else None) for number, call in enumerate(_as_list(given.get("tool_calls")))
-    ]:
-        delta["tool_calls"] = calls
+    calls = _as_list(given.get("tool_calls"))
+    if isinstance(old := delta.pop("function_call", None), dict) and not calls:  # as OpenAI called it first
+        calls = [{"index": 0, "function": old}]
+    if calls:
+        delta["tool_calls"] = [_read_call(call, number if whole else None) for number, call in enumerate(calls)]
     reason = choice.get("finish_reason")
     reason = None if reason in ("", "null") else reason
     return {**choice, "delta": delta, "finish_reason": reason or ("stop" if whole else None)}
@@ -235,6 +326,7 @@ def _read_call(call: Any, number: int | None) -> dict[str, Any]:
         "index": int(index) if str(index).isdecimal() else None,
         "id": None if call.get("id") is None else str(call["id"]),
         "function": {"name": function.get("name"), "arguments": arguments},
+        "extra_content": call.get("extra_content"),
     }
 
 

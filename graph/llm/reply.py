@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 
 from langchain_core.messages import AIMessage, AnyMessage, ToolMessage
 
+from donewhen.graph.llm.calls import read_arguments
 from donewhen.graph.llm.endings import reached_limit
 from donewhen.graph.llm.printed import read_printed
 from donewhen.graph.tools.toolbox import Toolbox
 from donewhen.state.reading.decisions import LOOKUPS, NAMES, arguments_schema
-from donewhen.state.reading.extraction import extract, prose
+from donewhen.state.reading.extraction import prose
 from donewhen.state.records import FrozenCall
 from donewhen.state.values import clean_text, json_problem, name_hint
 
@@ -132,29 +133,16 @@ def _native_calls(message: AIMessage) -> list[_Call]:
     calls = [_Call(call["id"] or f"call_{n}", call["name"], call["args"]) for n, call in enumerate(message.tool_calls)]
     for number, broken in enumerate(message.invalid_tool_calls, len(calls)):
         name, raw = broken.get("name") or "", broken.get("args") or ""
-        call = _Call(broken.get("id") or f"call_{number}", name, {})
-        raw = _unquote(raw)
-        found = extract(raw, lambda value: isinstance(value, dict))
+        call, read = _Call(broken.get("id") or f"call_{number}", name, {}), read_arguments(raw)
         if not name:
             call.problems = ["a call names no tool"]
-        elif (
-            found and found.value is not None and found.complete and not (raw[: found.start] + raw[found.end :]).strip()
-        ):
-            call.args = found.value
+        elif read.value is not None:
+            call.args = read.value
         else:
-            why = "are cut off" if found and not found.complete else "are not valid JSON"
+            why = "are cut off" if read.cut_off else "are not valid JSON"
             call.problems = [f"the arguments of {name[:60]} {why}: {raw[:120]!r}"]
         calls.append(call)
     return calls
-
-
-def _unquote(raw: str) -> str:
-    """Return JSON that was encoded as a string a second time."""
-    try:
-        inner = json.loads(raw) if raw.lstrip().startswith('"') else raw
-    except (ValueError, RecursionError):
-        return raw
-    return inner if isinstance(inner, str) else raw
 
 
 def _check_call(call: _Call, legal: Sequence[str], toolbox: Toolbox | None, speech: str) -> None:

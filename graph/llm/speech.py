@@ -34,6 +34,7 @@ from donewhen.state.channels import SAID
 from donewhen.state.pattern import pattern
 from donewhen.state.private_langgraph import StreamMessagesHandler, StreamMessagesHandlerV2, graph_namespace
 from donewhen.state.settings import Settings
+from donewhen.state.values import clean_text
 
 OWN_MESSAGES = ("", "submit_plan.speak")
 """Places whose text becomes a separate message: prose, and `speak` beside a plan."""
@@ -98,6 +99,7 @@ class SpeechStream:
         """Begin, or begin again: retract the speech of a reply that broke off and is asked for again."""
         for argument in [*self._said]:
             self._retract(argument)
+        self._halves = _Halves()
         self._tail = ""
         """Text that arrived and was not said yet; unused while holding."""
         self._passed = 0
@@ -121,7 +123,7 @@ class SpeechStream:
 
     def feed(self, text: str) -> None:
         """Take the next piece of the reply's text."""
-        if self._holding or not text:
+        if self._holding or not (text := self._halves.join(text)):
             return
         self._tail += text
         free = self._tail[: self._prose()]
@@ -225,6 +227,22 @@ def _without_open_line(text: str) -> str:
     return (text[: label.start()] if label else text).rstrip()
 
 
+class _Halves:
+    """Joins characters that arrive in halves, as from servers that cut in units of UTF-16."""
+
+    def __init__(self) -> None:
+        self._held = ""
+
+    def join(self, piece: str) -> str:
+        """Return the piece without half a character at its end, which waits for the next piece."""
+        if piece.isascii() and not self._held:
+            return piece
+        piece, self._held = self._held + piece, ""
+        if "\ud800" <= piece[-1:] <= "\udbff":
+            piece, self._held = piece[:-1], piece[-1]
+        return clean_text(piece)
+
+
 class _TextArgument:
     """Reads one text argument while the JSON of the arguments is still arriving."""
 
@@ -232,11 +250,12 @@ class _TextArgument:
         self.argument = f"{name}.{key}"
         self._key = key
         self._json = ""
+        self._halves = _Halves()
         self._read = self._said = 0
 
     def feed(self, piece: str) -> str:
         """Return what this adds to the text; "" if there is nothing new, or the arguments are no JSON so far."""
-        self._json += piece
+        self._json += self._halves.join(piece)
         # Each parse starts at the beginning, so the pieces grow with the length; faster if the text begins very late.
         if len(self._json) - self._read < self._read // (2048 if self._said or self._read < LATE_TEXT_CHARS else 8):
             return ""

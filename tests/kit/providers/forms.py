@@ -478,13 +478,14 @@ def _check_google(body: Mapping[str, Any]) -> None:
             )
             check_google_schema(function.get("parameters") or {}, "parameters")
     contents = body["contents"]
-    placeholder = base64.b64encode(b"skip_thought_signature_validator").decode()
+    placeholder = "skip_thought_signature_validator"  # documented for calls that Gemini did not make
+    known = (SIGNATURE, placeholder, base64.b64encode(placeholder.encode()).decode())
     for place, content in enumerate(contents):
         calls = [part for part in content["parts"] if "functionCall" in part]
         if calls:
-            signed = calls[0].get("thoughtSignature", "").replace("-", "+").replace("_", "/")
+            signed = calls[0].get("thoughtSignature", "")
             _demand(signed, f"Function call is missing a thought_signature in position {place}")
-            _demand(signed in (SIGNATURE, placeholder), "Corrupted thought signature.")
+            _demand({signed, signed.replace("-", "+").replace("_", "/")} & {*known}, "Corrupted thought signature.")
             after = contents[place + 1]["parts"] if place + 1 < len(contents) else ()
             answered = [part for part in after if "functionResponse" in part]
             _demand(len(answered) == len(calls), "the number of function response parts is not that of the calls")

@@ -1,0 +1,208 @@
+"""Make the history fit for whoever is asked next: rebuilt from what was read, so that no reply can spoil a request.
+
+A reply goes back as its provider wrote it only to the same model at the same server, and only if nothing of it had to
+be read otherwise. Thoughts, signatures and the like are kept with it and are given to nobody else. Any other reply is
+its text and its calls, with ids that every provider takes.
+"""
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from hashlib import sha256
+from itertools import groupby
+from typing import Any, NamedTuple
+
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
+
+from donewhen.state.pattern import pattern
+from donewhen.state.values import clean_text
+
+MADE_BY = "donewhen_made_by"
+"""In the metadata of a reply: which model made it, at which server, as a hash."""
+THOUGHTS = ("reasoning_content", "reasoning_details", "extra_content")
+"""Fields beside a reply that servers of OpenAI's protocol may want back."""
+NO_TEXT = "…"
+"""Stands for a reply without text and calls, which some providers refuse."""
+NO_RESULT = "This call has no result."
+_ID = pattern(r"[A-Za-z0-9_-]{1,40}")
+"""Ids that OpenAI and Anthropic take."""
+_NAME = pattern(r"[A-Za-z0-9_-]{1,64}")
+"""Names that they take."""
+_DEMANDS = pattern(r"reasoning_content|thought_?signature", re.IGNORECASE)
+_WORDS_CHARS = 2_000
+"""The most characters of a call that stands as text."""
+_CALL_BLOCKS = {"tool_use", "function_call", "tool_call", "tool_call_chunk", "input_json_delta"}
+_KEPT_BLOCKS = {"thinking", "redacted_thinking"}
+"""Blocks of thoughts that stay valid beside calls that were read otherwise."""
+
+
+class History(NamedTuple):
+    """Messages that are fit to send."""
+
+    messages: list[BaseMessage]
+    packets: list[Mapping[str, Any] | None]
+    """For each message, what its server sent beside it and wants back; None if there is nothing."""
+    foreign: bool
+    """Whether calls stand in it without the thoughts that this model would have had before them."""
+
+
+def fit_history(messages: Sequence[BaseMessage], maker: str) -> History:
+    """Return the messages for the model `maker`: each call with one result behind it, unique ids, legal names."""
+    sent, packets, foreign, ids = list[BaseMessage](), list[Mapping[str, Any] | None](), False, _FreshIds()
+    for round in _rounds(messages):
+        reply, *after = round
+        if not isinstance(reply, AIMessage):
+            fitted: list[BaseMessage] = [_without_halves(message) for message in round]
+            # A result without its call, as after a cut, is a text.
+            fitted = [_as_words(each) if isinstance(each, ToolMessage) else each for each in fitted]
+            packet = None
+        else:
+            own = reply.response_metadata.get(MADE_BY) == maker
+            fitted = _fit_round(reply, after, ids, own=own)
+            packet = _packet_of(reply, fitted[0]) if own else None
+            foreign = foreign or bool(fitted[0].tool_calls and not (own and has_thoughts(fitted[0])))  # type: ignore[attr-defined]
+        sent += fitted
+        packets += [packet, *[None] * (len(fitted) - 1)]
+    return History(sent, packets, foreign)
+
+
+def any_lacks_thoughts(history: History, error: BaseException) -> bool:
+    """Return True if a server demands thoughts of replies, and some in this history are without."""
+    lacking = any(
+        packet is None and isinstance(message, AIMessage) and message.tool_calls
+        for message, packet in zip(history.messages, history.packets, strict=True)
+    )
+    return lacking and _DEMANDS.search(str(error)) is not None
+
+
+def printed_history(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
+    """Return the messages for a server that takes no calls: calls as they are printed, and results as texts."""
+    printed = list[BaseMessage]()
+    for message in messages:
+        if isinstance(message, AIMessage) and message.tool_calls:
+            calls = [json.dumps({"action": c["name"], "arguments": c["args"]}) for c in message.tool_calls]
+            printed.append(AIMessage("\n".join(filter(None, [message.text.strip(), *calls])), id=message.id))
+        else:
+            printed.append(_as_words(message) if isinstance(message, ToolMessage) else message)
+    return printed
+
+
+def has_thoughts(message: BaseMessage) -> bool:
+    """Return True if a reply begins with the thoughts that Anthropic wants back."""
+    first = message.content[0] if isinstance(message.content, list) and message.content else None
+    return isinstance(first, dict) and first.get("type") in _KEPT_BLOCKS
+
+
+def _rounds(messages: Sequence[BaseMessage]) -> Iterator[list[BaseMessage]]:
+    """Yield each reply with what follows it, and before all of them what comes first."""
+    number = 0
+
+    def count(message: BaseMessage) -> int:
+        nonlocal number
+        number += isinstance(message, AIMessage)
+        return number
+
+    for _, round in groupby(messages, count):
+        yield list(round)
+
+
+def _fit_round(reply: AIMessage, after: list[BaseMessage], ids: "_FreshIds", *, own: bool) -> list[BaseMessage]:
+    """Return a reply with its results first and then the other messages; what is no legal call stands as text."""
+    results: dict[str, list[ToolMessage]] = {}
+    for message in after:
+        if isinstance(message, ToolMessage):
+            results.setdefault(message.tool_call_id, []).append(message)
+    calls, answers, words, changed = [], list[BaseMessage](), list[str](), bool(reply.invalid_tool_calls)
+    for call in reply.tool_calls:
+        if not _NAME.fullmatch(call["name"]):
+            words.append(f"(called {call['name'][:100]!r} with {json.dumps(call['args'], default=str)[:_WORDS_CHARS]})")
+            changed = True
+            continue
+        named = ids.give(call["id"] or "", str(reply.id or ""), own=own)
+        found = results.get(call["id"] or "")
+        answer = found.pop(0) if found else ToolMessage(NO_RESULT, tool_call_id=named)
+        changed = changed or named != call["id"]
+        calls.append({**call, "id": named})
+        answers.append(answer if answer.tool_call_id == named else answer.model_copy(update={"tool_call_id": named}))
+    for broken in reply.invalid_tool_calls:
+        words.append(f"(called {(broken['name'] or '')[:100]!r} with {(broken['args'] or '')[:_WORDS_CHARS]})")
+    left = {id(message) for found in results.values() for message in found}
+    others = [_as_words(m) if isinstance(m, ToolMessage) else m for m in after if id(m) in left or not _is_result(m)]
+    return [_rebuild(reply, calls, words, own=own, changed=changed), *map(_without_halves, [*answers, *others])]
+
+
+def _rebuild(reply: AIMessage, calls: list[Any], words: Sequence[str], *, own: bool, changed: bool) -> AIMessage:
+    """Return the reply as it is if it is this model's own and was read as it stands; else its text and its calls."""
+    blank = not calls and not words and not reply.text.strip()
+    if own and not changed and _agrees(reply) and not (blank and isinstance(reply.content, str)):
+        return reply
+    text = "\n".join(filter(None, [clean_text(reply.text).strip(), *words]))
+    blocks = reply.content if own and isinstance(reply.content, list) else ()
+    kept: list[Any] = [block for block in blocks if isinstance(block, dict) and block.get("type") in _KEPT_BLOCKS]
+    text = text if text or calls or kept else NO_TEXT
+    content = [*kept, *([{"type": "text", "text": text}] if text else [])] if kept else text
+    return AIMessage(content, id=reply.id, tool_calls=calls)
+
+
+def _agrees(reply: AIMessage) -> bool:
+    """Return True if the calls in the content of a reply, where some packages keep them, are those that were read."""
+    calls = {call["id"]: call for call in reply.tool_calls}
+    for block in reply.content if isinstance(reply.content, list) else ():
+        if not isinstance(block, dict) or block.get("type") not in _CALL_BLOCKS:
+            continue
+        call = calls.get(block.get("call_id") or block.get("id"))
+        if call is None or block.get("name", call["name"]) != call["name"]:
+            return False
+        if isinstance(written := block.get("arguments"), str) and _as_json(written or "{}") != call["args"]:
+            return False
+    return True
+
+
+def _as_json(text: str) -> Any:
+    try:
+        return json.loads(text, strict=False)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _packet_of(reply: AIMessage, sent: BaseMessage) -> Mapping[str, Any] | None:
+    """Return what goes back beside the calls of a reply; it is the server's own, and nobody reads it here."""
+    calls: list[Any] = getattr(sent, "tool_calls", [])
+    packet = {name: reply.additional_kwargs[name] for name in THOUGHTS if reply.additional_kwargs.get(name)}
+    if not calls or not packet:
+        return None
+    if isinstance(beside := packet.get("extra_content"), Mapping):
+        new = dict(zip((call["id"] for call in reply.tool_calls), (call["id"] for call in calls), strict=False))
+        packet["extra_content"] = {new[id]: extra for id, extra in beside.items() if id in new}
+    return packet
+
+
+def _is_result(message: BaseMessage) -> bool:
+    return isinstance(message, ToolMessage)
+
+
+def _as_words(message: ToolMessage) -> HumanMessage:
+    return HumanMessage(message.content)
+
+
+def _without_halves(message: BaseMessage) -> BaseMessage:
+    """Return a message without lone halves of characters, which no request can hold."""
+    if not isinstance(message.content, str) or (text := clean_text(message.content)) == message.content:
+        return message
+    return message.model_copy(update={"content": text})
+
+
+class _FreshIds:
+    """Gives calls ids that are unique in a request, the same in each request that has them."""
+
+    def __init__(self) -> None:
+        self._taken = set[str]()
+
+    def give(self, id: str, message: str, *, own: bool) -> str:
+        """Return the provider's own id if it is legal and new, else nine letters and digits, as Mistral wants."""
+        chosen, number = id, 0
+        while chosen in self._taken or not ((own and not number and _ID.fullmatch(chosen)) or number):
+            number += 1
+            chosen = f"c{sha256(f'{message} {id} {number}'.encode()).hexdigest()[:8]}"
+        self._taken.add(chosen)
+        return chosen
