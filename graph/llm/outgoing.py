@@ -118,7 +118,7 @@ def _fit_round(reply: AIMessage, after: list[BaseMessage], ids: "_FreshIds", *, 
             words.append(f"(called {call['name'][:100]!r} with {json.dumps(call['args'], default=str)[:_WORDS_CHARS]})")
             changed = True
             continue
-        named = ids.give(call["id"] or "", str(reply.id or ""), own=own)
+        named = ids.give(call["id"] or "", str(reply.id or ""), keep=own or MADE_BY not in reply.response_metadata)
         found = results.get(call["id"] or "")
         answer = found.pop(0) if found else ToolMessage(NO_RESULT, tool_call_id=named)
         changed = changed or named != call["id"]
@@ -198,10 +198,10 @@ class _FreshIds:
     def __init__(self) -> None:
         self._taken = set[str]()
 
-    def give(self, id: str, message: str, *, own: bool) -> str:
-        """Return the provider's own id if it is legal and new, else nine letters and digits, as Mistral wants."""
-        chosen, number = id, 0
-        while chosen in self._taken or not ((own and not number and _ID.fullmatch(chosen)) or number):
+    def give(self, id: str, message: str, *, keep: bool) -> str:
+        """Return the id, with `keep` if it is legal and new, else nine letters and digits, as Mistral wants."""
+        chosen, number = id if keep and _ID.fullmatch(id) else "", 0
+        while not chosen or chosen in self._taken:
             number += 1
             chosen = f"c{sha256(f'{message} {id} {number}'.encode()).hexdigest()[:8]}"
         self._taken.add(chosen)
