@@ -65,7 +65,7 @@ if TYPE_CHECKING:
     from donewhen.agent.tracing import Tracing
 
 AT_WORK = 90.0
-"""Seconds that a working run has to reach a clean point when it is cancelled."""
+"""Seconds that the process of a working run has to end it when it is cancelled."""
 
 
 class Agent:
@@ -246,7 +246,7 @@ class Agent:
         Pass settings as `context=`; without it, the settings of the run or of this agent apply. It is as strict as
         `resume`.
         """
-        return ThreadGraph(self._compiled, self.storage, self.settings, self.executors, self._runner.tracing)
+        return ThreadGraph(self._runner)
 
     # Runs ------------------------------------------------------------------------------------------------------
 
@@ -476,9 +476,10 @@ class Agent:
     async def cancel(self, thread_id: str | Run, reason: str = "cancelled from outside") -> Run:
         """End a run that waits, works or is queued, in any process; finished work is kept.
 
-        A working run stops at its next clean point, after the current call; a finished run is returned unchanged. The
-        receipt lists a write whose outcome is unknown.
-        Raises UnknownThread, and ThreadBusy if it works on for more than 90 seconds.
+        A working run stops at its next clean point. What takes longer than two seconds is cut off, whoever drives the
+        run; a call with effects gets 5 more, so that its outcome is known. The receipt lists a write whose outcome is
+        unknown. A finished run is returned unchanged.
+        Raises UnknownThread, and ThreadBusy if the run's process does not react for 90 seconds.
         """
         thread_id, deadline = id_of(thread_id), asyncio.get_running_loop().time() + AT_WORK
         while True:
@@ -576,7 +577,7 @@ class Agent:
         """Follow a run from any process: yield `(event, cursor)` until its outcome, with a cursor from after that
         event.
 
-        A run that workers gave up on ends with the status `running` and the reason. Events are read from checkpoints
+        A run that nobody works on ends with the status `running` and the reason. Events are read from checkpoints
         twice a second, so none is missed when workers die or restart. Speech comes complete, as one `speech` event per
         message. Raises UnknownThread.
         """

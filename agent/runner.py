@@ -9,14 +9,17 @@ completes that worker's bookkeeping.
 
 import asyncio
 import logging
+import math
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping
 from contextlib import aclosing, asynccontextmanager, contextmanager, suppress
+from contextvars import Context, copy_context
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from langchain_core.callbacks import BaseCallbackHandler
+from langchain_core.messages import AnyMessage
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.errors import GraphDrained
@@ -88,7 +91,7 @@ from donewhen.graph.people.pauses import close_for_new_request, open_pauses
 from donewhen.graph.receive import end_at_once, plan_key
 from donewhen.graph.sync import finish
 from donewhen.state.channels import Json
-from donewhen.state.errors import ConfigError, DoneWhenError, StaleAnswer, StorageError, ThreadBusy
+from donewhen.state.errors import ConfigError, DoneWhenError, GoalError, StaleAnswer, StorageError, ThreadBusy
 from donewhen.state.ledger import with_granted
 from donewhen.state.private_langgraph import STRICT_RESUME_KEY
 from donewhen.state.proof.receipt import UndoneRow
@@ -98,6 +101,8 @@ from donewhen.state.versions import migrate
 if TYPE_CHECKING:
     from donewhen.agent.tracing import Tracing
 
+CUT_OFF = 2.0
+"""Seconds that a cancelled run has to reach a clean point; then its calls are cut off, each in its own way."""
 Compiled = CompiledStateGraph[Any, Settings, Any, Any]
 MOST_CALLS = 3
 """The most calls of the graph until the route after its last node is stored, see `route_if_stopped`."""
@@ -109,6 +114,14 @@ WAIT_FOR_IT = "; `watch` follows it, `tell` redirects it, `cancel` ends it"
 ANSWER_LATER = "; `submit_answer` (`donewhen resume --detach`) leaves the answer for when that is done"
 _PLACES = ("checkpoint_id", "checkpoint_ns", "checkpoint_map")
 _log = logging.getLogger("donewhen")
+
+
+class RunCancelled(Exception):
+    """Somebody cancels the run that is being driven."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
 
 
 # Holding a thread ------------------------------------------------------------------------------------------------
@@ -296,6 +309,14 @@ def read_run_of_row(
     return replace(run, problem=run.problem or str(row.get("problem") or ""))
 
 
+def request_in(given: Any) -> list[AnyMessage]:
+    """Return the messages of a graph's input, if it has nothing else and they are a request; else []."""
+    if isinstance(given, Mapping) and set(given) == {"messages"}:
+        with suppress(GoalError):
+            return read_goal(given["messages"] if isinstance(given["messages"], list) else [given["messages"]])
+    return []
+
+
 def _end_state(last: Json | None, config: RunnableConfig) -> StateSnapshot | None:
     """Return the state of a run that ended, from the last part of its stream; None if it did not end."""
     if last is None or last["interrupts"] or not last["data"].get("outcome"):
@@ -439,8 +460,7 @@ class Runner:
             metadata=request.metadata,
             owner=request.owner or None,
             queue=queue,
-            home=self.queue,
-            notify=self.notifier.queue if self.notifier else None,
+            **self.ownership(),
         )
         if self.record:
             recorder = Recorder(held.store, thread_id)
@@ -449,7 +469,7 @@ class Runner:
             await recorder.begin(turn, request, self.executors, self.record(request.settings))
         if snapshot:
             await self._put_away(held, snapshot)
-        await session.send(stamp_event(thread_id, {"type": "started", "goal": request.goal}))
+        await self._announce(held, session, request.goal)
         return await self._drive(held, session, {"messages": messages}, request.settings)
 
     async def _put_away(self, held: HeldThread, snapshot: StateSnapshot) -> None:
@@ -533,10 +553,10 @@ class Runner:
         self, held: HeldThread, session: Session, run: Run, command: Any, settings: Settings, change: Json
     ) -> Run:
         """Continue a run with a command, or unchanged without one; a waiting or finished run is returned as it is."""
-        await session.send(stamp_event(run.thread_id, {"type": "started", "goal": run.goal}))
+        await self._announce(held, session, run.goal)
         if command is None and run.status != "running":
             return run
-        notify = self.notifier.queue if self.notifier else None
+        notify = self.ownership()["notify"]
         await update_row(held.store, run.thread_id, held.row, goal=run.goal or None, notify=notify, **change)
         if self.record:
             await Recorder(held.store, run.thread_id).go_on(command, run.pending, change.get("settings"))
@@ -553,7 +573,7 @@ class Runner:
             set_turn(thread_id, values.get("turn", 1))
             await update_row(held.store, thread_id, held.row)
             await held.graph.aupdate_state(make_config(thread_id), {"ending": ending}, as_node="advance")
-            await session.send(stamp_event(thread_id, {"type": "started", "goal": values.get("goal", "")}))
+            await self._announce(held, session, values.get("goal", ""))
             if self.record:
                 await Recorder(held.store, thread_id).write(
                     "audit", settings=read_settings(given).model_dump(mode="json", exclude_unset=True)
@@ -585,6 +605,15 @@ class Runner:
                 await write_end(held.store, read_run(thread_id, snapshot), snapshot.values)
             return report
 
+    async def _announce(self, held: HeldThread, session: Session, goal: str) -> None:
+        """Send the event that the run begins; its listener may take any time for it, and a cancellation ends that."""
+        listening = asyncio.create_task(self.cancels.wait(held.store, held.thread_id, session.cancel))
+        try:
+            await session.send(stamp_event(held.thread_id, {"type": "started", "goal": goal}))
+        finally:
+            listening.cancel()
+            await asyncio.wait([listening])
+
     async def _drive(self, held: HeldThread, session: Session, given: Any, settings: Settings) -> Run:
         """Run the graph to its next pause or end, or to its end if it is cancelled; pass its events to the session."""
         config = make_config(held.thread_id, session.config)
@@ -607,14 +636,13 @@ class Runner:
         graph, store, thread_id = held.graph, held.store, held.thread_id
         modes: Any = {"stream_mode": ["values"] if session.muted else ["values", "custom"], "version": "v2"}
         modes |= {"subgraphs": not session.muted, "durability": "sync", "control": session.control}
-        listening = asyncio.create_task(self.cancels.wait(store, thread_id, session.cancel))
         snapshot, drained = None, False
         try:
             for command in [given, *[None] * (MOST_CALLS - 1)]:
                 last: Any = None
                 stream: Any = graph.astream(command, config, context=settings, **modes)
-                async with aclosing(stream):
-                    async for part in stream:
+                async with aclosing(self.until_cancelled(held, stream, session.cancel, copy_context())) as parts:
+                    async for part in parts:
                         if part["type"] == "values":
                             last = last if part["ns"] else part
                             continue
@@ -625,13 +653,10 @@ class Runner:
                             await session.send(event)
                 if snapshot := _end_state(last, config) or await route_if_stopped(graph, config):
                     break
+        except RunCancelled as cancelled:
+            return await self.end_cancelled(held, cancelled.reason)
         except GraphDrained:
             drained = True
-        finally:
-            listening.cancel()
-            await asyncio.wait([listening])
-        if not listening.cancelled():
-            return await self._cancel(held, listening.result())
         snapshot = snapshot or await graph.aget_state(config, subgraphs=True)
         if self.record:
             await Recorder(store, thread_id).end(snapshot)
@@ -639,6 +664,93 @@ class Runner:
         if drained and not _has_input(given, run, snapshot) and await return_to_queue(store, thread_id):
             return replace(run, status="queued")
         return await write_end(store, run, snapshot.values)
+
+    def ownership(self) -> Json:
+        """Return the fields of a thread's row that say whose workers and whose notifications it has."""
+        return {"home": self.queue, "notify": self.notifier.queue if self.notifier else None}
+
+    async def record_input(
+        self,
+        held: HeldThread,
+        snapshot: StateSnapshot,
+        given: Any,
+        settings: Settings,
+        config: RunnableConfig,
+        place: Context,
+    ) -> RunnableConfig:
+        """Record the input of the graph, if runs are recorded, and let `place` record what follows.
+
+        An input with more than messages cannot be replayed, and is not recorded.
+        """
+        if self.record is None:
+            return config
+        recorder = Recorder(held.store, held.thread_id)
+        run = read_run(held.thread_id, snapshot)
+        if isinstance(given, Command):
+            await recorder.go_on(given, run.pending, None)
+        elif messages := request_in(given):
+            if run.status == "waiting":
+                await recorder.go_on(Command(resume={"": messages[-1].text}), run.pending, None)
+            elif run.status == "running" and snapshot.created_at:
+                await recorder.go_on({"messages": messages}, (), None)
+            else:
+                turn = int(snapshot.values.get("turn") or 0) + 1
+                await recorder.begin(turn, Request(messages, settings), self.executors, self.record(settings))
+        place.run(recording.set, recorder)
+        place.run(hearing.set, recorder.hear)
+        return with_callback(config, recorder)
+
+    async def write_state(self, held: HeldThread) -> None:
+        """Carry out the consequences of a pause or an end that the caller's graph has reached, and tell the notifier.
+
+        A thread of an unreadable version is left alone.
+        """
+        snapshot = await held.graph.aget_state(make_config(held.thread_id), subgraphs=self.record is not None)
+        try:
+            run = read_run(held.thread_id, snapshot)
+        except StorageError:
+            return
+        if self.record:
+            await Recorder(held.store, held.thread_id).end(snapshot)
+        await write_end(held.store, run, snapshot.values, goal=run.goal)
+        if self.notifier:
+            self.notifier.wake()
+
+    async def until_cancelled(
+        self, held: HeldThread, stream: AsyncGenerator[Any], drain: Callable[[], None], place: Context
+    ) -> AsyncGenerator[Any]:
+        """Yield what the graph streams, whoever drives it; each part is made in the context `place`.
+
+        If the run is cancelled from anywhere, it may reach a clean point (`drain`); what takes longer is cut off. Then
+        RunCancelled is raised, also if the run has ended meanwhile.
+        """
+        loop, ends = asyncio.get_running_loop(), math.inf
+        listening = asyncio.create_task(self.cancels.wait(held.store, held.thread_id, drain))
+        coming: asyncio.Task[Any] | None = None
+        try:
+            while loop.time() < ends:
+                coming = loop.create_task(_next_part(stream), context=place)
+                if not listening.done():
+                    await asyncio.wait({coming, listening}, return_when=asyncio.FIRST_COMPLETED)
+                if listening.done():
+                    ends = min(ends, loop.time() + CUT_OFF)
+                    await asyncio.wait({coming}, timeout=max(ends - loop.time(), 0))
+                    await _cut_off(coming)
+                    if coming.cancelled() or coming.exception():
+                        break
+                if (part := coming.result()) is _END:
+                    break
+                yield part
+        finally:
+            listening.cancel()
+            try:
+                if coming is not None:
+                    await _cut_off(coming)
+            finally:
+                await finish(loop.create_task(_close(stream), context=place))
+                await asyncio.wait([listening])
+        if not listening.cancelled():
+            raise RunCancelled(listening.result())
 
     # Answers for a worker ----------------------------------------------------------------------------------------
 
@@ -703,9 +815,10 @@ class Runner:
     async def cancel(self, thread_id: str, reason: str) -> Run:
         """End a run that waits, is queued or was interrupted. Raises UnknownThread, ThreadBusy."""
         async with hold(self.storage, self.graph, thread_id) as held:
-            return await self._cancel(held, reason)
+            return await self.end_cancelled(held, reason)
 
-    async def _cancel(self, held: HeldThread, reason: str) -> Run:
+    async def end_cancelled(self, held: HeldThread, reason: str) -> Run:
+        """End a held run with the outcome `cancelled`, unless it has ended; finished work is kept."""
         thread_id, store, graph = held.thread_id, held.store, held.graph
         row, snapshot = await store.threads.get(thread_id) or {}, await held.read()
         settings = settings_in(row) or self.settings
@@ -719,6 +832,10 @@ class Runner:
                 values: Any = migrate((await held.read()).values)
                 messages = Request.from_row(row, settings).messages
                 update = end_at_once(values, settings, messages, "cancelled", reason)
+                await graph.aupdate_state(make_config(thread_id), update, as_node="receive")
+            elif "receive" in snapshot.next:  # its background was being read
+                values = migrate(snapshot.values)
+                update = end_at_once(values, settings, (), "cancelled", reason)
                 await graph.aupdate_state(make_config(thread_id), update, as_node="receive")
             else:
                 ending: Json = {"code": "cancelled", "reason": reason}
@@ -787,6 +904,33 @@ class Runner:
                 if len(undone) < READ_AT_ONCE:
                     return
                 undone, before = await store.threads.find_unsettled(READ_AT_ONCE), set(undone)
+
+
+_END = object()
+
+
+async def _next_part(stream: AsyncGenerator[Any]) -> Any:
+    """Return the next part of a stream, or _END. A task cannot raise StopAsyncIteration."""
+    return await anext(stream, _END)
+
+
+async def _close(stream: AsyncGenerator[Any]) -> None:
+    await stream.aclose()
+
+
+async def _cut_off(task: asyncio.Task[Any]) -> None:
+    """Cancel a task that has not ended, and wait for its end; cancel it again as often as the caller is cancelled."""
+    is_cancelled = False
+    while not task.done():
+        task.cancel()
+        try:
+            await asyncio.wait({task})
+        except asyncio.CancelledError:
+            is_cancelled = True
+    if not task.cancelled():
+        task.exception()  # so that asyncio does not miss it
+    if is_cancelled:
+        raise asyncio.CancelledError
 
 
 async def _is_running(store: ThreadStore, thread_id: str) -> bool:

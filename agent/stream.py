@@ -58,6 +58,8 @@ class Session:
         self._on_end = on_end
         self._secrets = secrets
         self._events: asyncio.Queue[Event] = asyncio.Queue()
+        self._paced = True
+        """False once the run does not wait for its listener."""
         self._free: Future[None] = Future()
         self._loop = asyncio.get_running_loop()
         self._task = self._loop.create_task(self._run(), name=f"donewhen {thread_id}")
@@ -81,7 +83,8 @@ class Session:
         self.has_sent = True
         if not self.left and not self.muted:
             self._events.put_nowait(clean_event(event, self._secrets))
-            await self._events.join()
+            if self._paced:
+                await self._events.join()
 
     async def next(self) -> Event:
         """Return the next event; the caller has handled the previous one."""
@@ -115,8 +118,10 @@ class Session:
         self.control.request_drain("drain")
 
     def cancel(self) -> None:
-        """Stop at the next clean point, because the run is cancelled; safe to call from any thread."""
+        """Stop at the next clean point, because the run is cancelled, and wait for no listener any more."""
         self.control.request_drain(CANCEL)
+        self._paced = False
+        self._confirm_last()
 
     def leave(self) -> None:
         """Note that nobody listens any more; safe to call from any thread."""

@@ -1,9 +1,11 @@
 """The compiled graph on a storage: all LangGraph verbs, with one worker per thread and strict resume."""
 
-from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Self, cast
+from contextvars import Context, copy_context
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, Self
 
 from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import merge_configs
@@ -15,26 +17,22 @@ from langgraph.checkpoint.base import (
     CheckpointTuple,
 )
 from langgraph.graph.state import CompiledStateGraph
+from langgraph.runtime import RunControl
 from langgraph.store.base import BaseStore, Op, Result
 from langgraph.types import Command, StateSnapshot, StateUpdate
 
 from donewhen.agent.gate import admit, digests, resume_command
 from donewhen.agent.request import check_begun
 from donewhen.agent.run import read_run, require_thread
-from donewhen.agent.runner import Compiled, HeldThread, hold, on_saver, route_if_stopped, traced, write_end
+from donewhen.agent.runner import HeldThread, RunCancelled, Runner, hold, on_saver, request_in, route_if_stopped, traced
 from donewhen.agent.storage import Storage
-from donewhen.agent.storage.storage import SaverAndStore
 from donewhen.agent.work.thread_rows import settings_in, update_row
-from donewhen.graph.executors.executor import Executors
+from donewhen.graph.executors.executor import CANCEL
 from donewhen.graph.sync import iterate, wait
-from donewhen.state.errors import StorageError
 from donewhen.state.private_langgraph import READ_KEY
 from donewhen.state.settings import Settings
 from donewhen.state.settings.studio import without_blanks
 from donewhen.state.versions import migrate
-
-if TYPE_CHECKING:
-    from donewhen.agent.tracing import Tracing
 
 
 class ThreadGraph(CompiledStateGraph[Any, Settings, Any, Any]):
@@ -45,35 +43,33 @@ class ThreadGraph(CompiledStateGraph[Any, Settings, Any, Any]):
     Checkpoints are written before the next step starts, unless `durability` says otherwise.
     """
 
-    def __init__(
-        self,
-        graph: Compiled,
-        storage: Storage,
-        settings: Settings,
-        executors: Executors,
-        tracing: "Tracing | None" = None,
-    ) -> None:
-        """Put `graph`, with these `executors`, on `storage`, without opening it."""
-        super().__init__(**vars(on_saver(graph, DirectSaver(storage), DirectStore(storage))))
-        self.plain: Compiled = graph
+    def __init__(self, runner: Runner) -> None:
+        """Put the graph of `runner` on its storage, without opening that."""
+        storage = runner.storage
+        super().__init__(**vars(on_saver(runner.graph, DirectSaver(storage), DirectStore(storage))))
+        self.runner: Runner = runner
         self.storage: Storage = storage
-        self.settings: Settings = settings
-        self.executors: Executors = executors
-        self.tracing: Tracing | None = tracing
 
     def copy(self, update: dict[str, Any] | None = None) -> Self:
-        return type(self)(self.plain.copy(update), self.storage, self.settings, self.executors, self.tracing)
+        return type(self)(replace(self.runner, graph=self.runner.graph.copy(update)))
 
     async def astream(self, input: Any, config: RunnableConfig | None = None, **options: Any) -> AsyncGenerator[Any]:
         if (thread := self._thread(config)) is None:
             async for part in super().astream(input, config, **options):
                 yield part
             return
-        async with self._work(thread, input, config, options) as (given, where, chosen, session):
-            parts = on_saver(self.plain, *session).astream(given, where, **chosen)
-            async with aclosing(cast(Any, parts)):
-                async for part in parts:
-                    yield part
+        async with self._work(thread, input, config, options) as work:
+            parts: Any = work.held.graph.astream(work.input, work.config, **work.options)
+            try:
+                async with aclosing(self.runner.until_cancelled(work.held, parts, work.cancel, work.place)) as followed:
+                    async for part in followed:
+                        yield part
+            except RunCancelled as cancelled:
+                await self.runner.end_cancelled(work.held, cancelled.reason)
+                parts = work.held.graph.astream(None, work.config, **work.options)  # how it ended
+                async with aclosing(parts):
+                    async for part in parts:
+                        yield part
 
     def stream(self, input: Any, config: RunnableConfig | None = None, **options: Any) -> Iterator[Any]:
         yield from iterate(self.astream(input, config, **options))
@@ -82,14 +78,14 @@ class ThreadGraph(CompiledStateGraph[Any, Settings, Any, Any]):
         if self._thread(config) is None:
             return await super().aget_state(config, subgraphs=subgraphs)
         async with self.storage.reader() as session:
-            return await on_saver(self.plain, *session).aget_state(config, subgraphs=subgraphs)
+            return await on_saver(self.runner.graph, *session).aget_state(config, subgraphs=subgraphs)
 
     def get_state(self, config: RunnableConfig, *, subgraphs: bool = False) -> StateSnapshot:
         return wait(self.aget_state(config, subgraphs=subgraphs))
 
     async def aget_state_history(self, config: RunnableConfig, **options: Any) -> AsyncGenerator[StateSnapshot]:
         async with self.storage.reader() as session:
-            async for snapshot in on_saver(self.plain, *session).aget_state_history(config, **options):
+            async for snapshot in on_saver(self.runner.graph, *session).aget_state_history(config, **options):
                 yield snapshot
 
     def get_state_history(self, config: RunnableConfig, **options: Any) -> Iterator[StateSnapshot]:
@@ -100,12 +96,12 @@ class ThreadGraph(CompiledStateGraph[Any, Settings, Any, Any]):
     ) -> RunnableConfig:
         if (thread := self._thread(config)) is None:
             return await super().abulk_update_state(config, supersteps)
-        async with hold(self.storage, self.plain, thread) as held:
+        async with hold(self.storage, self.runner.graph, thread) as held:
             await held.read()  # what is written now comes after the latest state, whichever this one is
             migrate((await held.graph.aget_state(config)).values)
             await update_row(held.store, thread, held.row)
             written = await held.graph.abulk_update_state(config, supersteps)
-            await _end(held)
+            await self.runner.write_state(held)
             return written
 
     def bulk_update_state(self, config: RunnableConfig, supersteps: Sequence[Sequence[StateUpdate]]) -> RunnableConfig:
@@ -120,9 +116,10 @@ class ThreadGraph(CompiledStateGraph[Any, Settings, Any, Any]):
     @asynccontextmanager
     async def _work(
         self, thread: str, input: Any, config: RunnableConfig | None, options: Mapping[str, Any]
-    ) -> AsyncIterator[tuple[Any, RunnableConfig | None, dict[str, Any], SaverAndStore]]:
-        """Hold the thread; yield the checked input, its configuration and options, and what to save it in."""
-        async with hold(self.storage, self.plain, thread, working=True) as held:
+    ) -> AsyncIterator["_Work"]:
+        """Hold the thread; yield the checked input, and what else the graph is called with."""
+        runner = self.runner
+        async with hold(self.storage, runner.graph, thread, working=True) as held:
             where = merge_configs(self.config, config)
             travels = bool(where["configurable"].get("checkpoint_id"))
             if travels:
@@ -135,33 +132,42 @@ class ThreadGraph(CompiledStateGraph[Any, Settings, Any, Any]):
                 run = read_run(thread, require_thread(thread, snapshot))
                 check_begun(thread, held.row, snapshot.values)
                 answers = admit(run, held.row, input.resume, where["configurable"]["thread_id"])
-                command = resume_command(run, answers, snapshot.values, self.executors, settings)
+                command = resume_command(run, answers, snapshot.values, runner.executors, settings)
                 input, answered = replace(input, resume=command and command.resume), digests(answers)
+            control = options.get("control") or RunControl()
             chosen = {**options, "context": settings, "durability": options.get("durability") or "sync"}
+            chosen["control"] = control
             fresh = isinstance(input, Mapping) and not snapshot.tasks
-            with traced(self.tracing, held, config or {}, fresh=fresh, current=False) as (given, trace):
-                change = {"settings": settings, "answered": answered, "trace": trace or None}
+            with traced(runner.tracing, held, config or {}, fresh=fresh, current=False) as (given, trace):
+                place = copy_context()
+                change = {"settings": settings, "answered": answered, "trace": trace or None, **runner.ownership()}
+                if fresh and not travels and (messages := request_in(input)):
+                    change["goal"] = messages[-1].text
                 await update_row(held.store, thread, held.row, **change)
+                if not travels:
+                    given = await runner.record_input(held, snapshot, input, settings, given, place)
                 if input is None and not travels:
                     await route_if_stopped(held.graph, where)
-                yield input, given, chosen, (held.saver, held.store)
-            await _end(held)
+                yield _Work(held, input, given, chosen, partial(control.request_drain, CANCEL), place)
+            await runner.write_state(held)
 
     def _settings(self, context: Any, held: HeldThread, snapshot: StateSnapshot) -> Settings:
         """Return the caller's settings; else those of the working run; else the agent's."""
         if context is not None and (isinstance(context, Settings) or without_blanks(context)):
             return context if isinstance(context, Settings) else Settings.model_validate(context)
-        return (settings_in(held.row) if snapshot.tasks else None) or self.settings
+        return (settings_in(held.row) if snapshot.tasks else None) or self.runner.settings
 
 
-async def _end(held: HeldThread) -> None:
-    """Write the state of the thread into its row; a row of an unreadable version is left alone."""
-    snapshot = await held.read()
-    try:
-        run = read_run(held.thread_id, snapshot)
-    except StorageError:
-        return
-    await write_end(held.store, run, snapshot.values, goal=run.goal)
+@dataclass(frozen=True)
+class _Work:
+    """A call of the graph on a held thread."""
+
+    held: HeldThread
+    input: Any
+    config: RunnableConfig | None
+    options: dict[str, Any]
+    cancel: Callable[[], None]
+    place: Context
 
 
 # Checkpointer and store for verbs that are not overridden: each operation opens a session of its own, so nothing has to

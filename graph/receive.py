@@ -1,9 +1,9 @@
 """The receive node reads the goal from the conversation and clears the state of the last request."""
 
-import inspect
 import secrets
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 from langchain_core.messages import AnyMessage, HumanMessage
 from langchain_core.runnables import RunnableConfig
@@ -20,7 +20,7 @@ from donewhen.graph.people.consent import Proposal, approval_record, plan_rules,
 from donewhen.graph.people.interjections import delete_interjections
 from donewhen.graph.people.pauses import PUT_AWAY, typed_reply
 from donewhen.graph.people.tasks import close_tasks
-from donewhen.graph.sync import load_jsonschema
+from donewhen.graph.sync import call_in_time, load_jsonschema
 from donewhen.state.channels import VERSION, Json, RunState
 from donewhen.state.errors import ConfigError
 from donewhen.state.language.texts import known_language, say, says_continue
@@ -96,9 +96,11 @@ async def _read_background(goal: str, runtime: Runtime[Settings], deps: Deps) ->
     found: Json = {}
     for name, given in deps.background.items():
         try:
-            text = given if isinstance(given, str) else given(goal, thread_of(runtime))
-            text = await text if inspect.isawaitable(text) else text
-        except Exception as error:
+            asked = thread_of(runtime)
+            text: Any = given
+            if callable(given):
+                text = await call_in_time(given, goal, asked, seconds=runtime.context.tool_seconds)
+        except (Exception, SystemExit) as error:
             emit(runtime, "note", text=f"Going on without the {name}: {type(error).__name__}: {error}"[:500])
             continue
         if shown := clean_text(str(text or "")).strip():

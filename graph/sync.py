@@ -2,8 +2,8 @@
 
 import asyncio
 import contextvars
-import functools
 import importlib
+import inspect
 import os
 import sys
 import threading
@@ -11,6 +11,7 @@ from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Itera
 from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from queue import SimpleQueue
 from typing import Any, TypeVar, cast
 
@@ -123,7 +124,7 @@ class ThreadedStore(BaseStore):
         return self._store.batch(ops)
 
     async def abatch(self, ops: Iterable[Op]) -> list[StoreResult]:
-        made: list[StoreResult] = await run_in_thread(functools.partial(self._store.batch, list(ops)))
+        made: list[StoreResult] = await run_in_thread(partial(self._store.batch, list(ops)))
         return made
 
 
@@ -163,7 +164,7 @@ def start_in_thread(work: Callable[[], Any]) -> asyncio.Future[WorkEnd]:
         worker = _idle.pop()
     except IndexError:
         worker = _Worker()
-    worker.given.put((functools.partial(contextvars.copy_context().run, work), future))
+    worker.given.put((partial(contextvars.copy_context().run, work), future))
     return asyncio.wrap_future(future)
 
 
@@ -173,6 +174,49 @@ async def run_in_thread(work: Callable[[], Any]) -> Any:
     if ended.error is not None:
         raise ended.error
     return ended.value
+
+
+def is_async(function: Callable[..., Any]) -> bool:
+    """Return whether calls must be awaited, also behind `partial` or `__call__`."""
+    while isinstance(function, partial):
+        function = function.func
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__)
+
+
+LEAVING = 0.5
+"""Seconds that code of others has to end after it was cancelled; then it is left to itself."""
+_left: set[asyncio.Task[WorkEnd]] = set()
+
+
+async def call_in_time(function: Callable[..., Any], *given: Any, seconds: float) -> Any:
+    """Return what a function of others returns, async or not; raise its error, or TimeoutError if it takes longer.
+
+    A sync one runs in a thread, so it delays nothing else. What does not end when it is cancelled is left to itself.
+    """
+
+    async def work() -> WorkEnd:
+        try:
+            found = await function(*given) if is_async(function) else await run_in_thread(partial(function, *given))
+            return WorkEnd(await found if inspect.isawaitable(found) else found)
+        except asyncio.CancelledError as error:
+            return WorkEnd(error=RuntimeError(f"it was cancelled from within {error}".strip()))
+        except BaseException as error:  # a SystemExit in a task would end the event loop
+            return WorkEnd(error=error)
+
+    task = asyncio.create_task(work())
+    _left.add(task)
+    task.add_done_callback(_left.discard)
+    try:
+        await asyncio.wait({task}, timeout=seconds)
+        if not task.done():
+            raise TimeoutError(f"it took longer than {seconds:g} seconds")
+        if task.result().error is not None:
+            raise task.result().error  # type: ignore[misc]
+        return task.result().value
+    finally:
+        if not task.done():
+            task.cancel()
+            await asyncio.wait({task}, timeout=LEAVING)
 
 
 async def run_aside(characters: int, work: Callable[[], Result]) -> Result:

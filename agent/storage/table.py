@@ -231,9 +231,11 @@ class ThreadTable:
         return {row[0] for row in await self.store.read_rows("SELECT id FROM donewhen_due", [])}
 
     async def counts(self) -> dict[tuple[str, str], int]:
-        """Return the number of threads by (queue, status)."""
+        """Return the number of threads by (queue, status); a run that nobody works on is `interrupted`."""
         rows = await self.store.read_rows(
-            "SELECT queue, status, count(*) FROM donewhen_threads GROUP BY queue, status", []
+            "SELECT queue, CASE WHEN status = 'running' AND due = ? THEN 'interrupted' ELSE status END AS state,"
+            " count(*) FROM donewhen_threads GROUP BY queue, state",
+            [NEVER],
         )
         return {(queue, status): int(count) for queue, status, count in rows}
 

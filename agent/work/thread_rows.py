@@ -43,6 +43,8 @@ DUE_NOW = " "
 What follows, the time of the row, puts it in line."""
 
 ENDED = ("completed", "partial", "failed", "cancelled", "exhausted")
+INTERRUPTED = "nobody works on it: it was stopped, or its process ended; resume goes on from there"
+"""The problem of a run that is neither at its end nor at a question, nor in a queue."""
 TRIES = 5
 """The number of retries after crashes or errors; after the next one, a run is left to a person."""
 READ_AT_ONCE = 1000
@@ -69,7 +71,7 @@ class ThreadInfo:
     queue: str = ""
     """The queue whose workers continue the run; "" if only `resume` does."""
     problem: str = ""
-    """Why workers gave up on it, "" once it continues; or what is damaged."""
+    """Why workers gave up on it, or that nobody works on it, "" once it continues; or what is damaged."""
 
     def to_dict(self) -> Json:
         """Return all fields by name, in plain JSON."""
@@ -110,16 +112,15 @@ async def write_status(store: ThreadStore, run: Run, row: Json, **change: Any) -
     if run.status == "waiting":
         since = [str(pause["asked_at"]) for pause in pending if pause["asked_at"]]
         fields["asked"] = min(since, default=store.threads.now())
-    if run.status == "running" and row.get(
-        "queue"
-    ):  # it was drained, perhaps before it began; another worker continues it
-        fields = {"status": "queued", "due": DUE_FIRST}
+    if run.status == "running":  # it was drained, perhaps before it began
+        by_worker = {"status": "queued", "due": DUE_FIRST}
+        fields = by_worker if row.get("queue") else {**fields, "problem": INTERRUPTED}
     await update_row(store, run.thread_id, row, pending=pending, tries=0, **fields, **change)
 
 
 async def write_crash(store: ThreadStore, thread_id: str, row: Json, **change: Any) -> None:
     """Write that a worker died: the next worker retries the run, up to five times, or a person does."""
-    fields: Json = {"due": NEVER}
+    fields: Json = {"due": NEVER, "problem": INTERRUPTED}
     if row.get("queue"):
         fields = {"status": "queued", "due": DUE_FIRST, "tries": int(row.get("tries") or 0) + 1}
         if fields["tries"] > TRIES:
@@ -150,7 +151,8 @@ async def return_to_queue(store: ThreadStore, thread_id: str) -> bool:
 
 def has_work(row: Json) -> bool:
     """Return whether submitted work is not done, by a worker or, after errors, by `resume`."""
-    return row.get("status") == "queued" or bool(row.get("request") and row.get("problem"))
+    gave_up = row.get("problem") not in (None, "", INTERRUPTED)
+    return row.get("status") == "queued" or bool(row.get("request") and gave_up)
 
 
 def _policy_due(asked: Sequence[Json], settings: Settings | None) -> str:

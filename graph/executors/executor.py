@@ -140,7 +140,7 @@ class Executor:
     graph: Runnable[Any, Any] | None = None
     """A compiled LangGraph graph with a `messages` key. It gets the brief as a human message and runs separately."""
     seconds: float | None = None
-    """The longest it may work on its own; None means the step's `active_seconds`."""
+    """The longest it may work on its own; None: `Settings.executor_seconds`, or the step's `active_seconds` if less."""
     skills: tuple[str, ...] = ()
     enabled: bool = True
     remote: Remote | None = None

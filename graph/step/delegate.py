@@ -8,6 +8,7 @@ import inspect
 from collections.abc import Mapping, Sequence
 from contextvars import copy_context
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from langchain_core.messages import AIMessage
@@ -37,6 +38,7 @@ from donewhen.graph.llm.speech import Voice
 from donewhen.graph.step.calls import EFFECT, CallBatch, CallContext
 from donewhen.graph.step.leave import leave
 from donewhen.graph.step.texts import with_whole_text
+from donewhen.graph.sync import is_async, run_in_thread
 from donewhen.graph.tools.toolbox import KnownTool
 from donewhen.state.channels import Json, Step
 from donewhen.state.ledger import allowance_left
@@ -67,7 +69,9 @@ async def delegate(state: Step, runtime: Runtime[Settings], config: RunnableConf
     )
     worker = ExecutorAsTool(executor, handoff, calls[0], deps.secrets)
     context = CallContext(now, runtime, config, deps, {name: worker.as_tool()})
-    context.seconds = executor.seconds or allowance_left(state).get("active_seconds")
+    left = allowance_left(state).get("active_seconds")
+    longest = runtime.context.executor_seconds
+    context.seconds = executor.seconds or (longest if left is None else min(longest, left))
     update = await CallBatch(context).run()
     return await _take_output(now, update, runtime) if whole else update
 
@@ -186,8 +190,8 @@ class ExecutorAsTool:
             handoff = replace(handoff, brief=f"{handoff.brief}\n\n{NOT_SHOWN}")
         if self.executor.remote is not None:
             return await self.executor.remote.work(handoff)
-        assert self.executor.work is not None
-        found: Any = self.executor.work(handoff.brief)
+        work: Any = self.executor.work
+        found = await work(handoff.brief) if is_async(work) else await run_in_thread(partial(work, handoff.brief))
         said = await found if inspect.isawaitable(found) else found
         messages = [said] if isinstance(said, AIMessage) else []
         return Report(nested.output_of(said, messages), said=messages)

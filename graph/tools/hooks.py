@@ -3,7 +3,6 @@
 A hook that fails refuses, because a policy that cannot be asked has not agreed.
 """
 
-import asyncio
 import copy
 import inspect
 import logging
@@ -15,8 +14,8 @@ from typing import Any, TypeAlias
 from langgraph.runtime import Runtime
 
 from donewhen.graph.events import emit, thread_of
-from donewhen.graph.sync import run_in_thread
-from donewhen.graph.tools.toolbox import EffectKind, is_async
+from donewhen.graph.sync import call_in_time, is_async, run_in_thread
+from donewhen.graph.tools.toolbox import EffectKind
 from donewhen.state.channels import Json
 from donewhen.state.errors import ConfigError
 from donewhen.state.people.payload import OTHER_KEYS
@@ -165,17 +164,6 @@ async def call_hook(hook: Callable[[Any], Any], about: Call | Question | End) ->
     return await said if inspect.isawaitable(said) else said
 
 
-async def _call_in_time(hook: Callable[[Any], Any], about: Call | Question | End, seconds: float) -> Any:
-    """Return what a hook returns. Raises TimeoutError if it takes longer; its thread, if any, is left to itself."""
-    try:
-        async with asyncio.timeout(seconds) as limit:
-            return await call_hook(hook, about)
-    except TimeoutError:
-        if limit.expired():
-            raise TimeoutError(f"it took longer than {seconds:g} seconds") from None
-        raise
-
-
 @dataclass(frozen=True)
 class Policies:
     """The hooks of an agent, and the values that are removed from what they say, besides recognized credentials."""
@@ -194,7 +182,7 @@ class Policies:
         for hook in hooks:
             name = getattr(hook, "__name__", type(hook).__name__)
             try:
-                said = await _call_in_time(hook, copy.deepcopy(about), runtime.context.tool_seconds)
+                said = await call_in_time(hook, copy.deepcopy(about), seconds=runtime.context.tool_seconds)
                 if not (said is None or isinstance(said, Refuse | Ask | Note)):
                     raise TypeError(f"it returned {said!r:.200}; a hook returns Refuse, Ask, Note or None")
             except (Exception, SystemExit) as error:  # which in a task would end the event loop

@@ -19,6 +19,7 @@ from langchain_core.embeddings import Embeddings
 from langchain_core.tools import BaseTool, StructuredTool
 from pydantic import BaseModel
 
+from donewhen.graph.sync import is_async as is_async  # callers take it from here
 from donewhen.graph.tools.call import Callee, check_injection
 from donewhen.graph.tools.schema import RUNTIME_ARGUMENT, Schema, close_schema, parameters_of, schema_for_model
 from donewhen.graph.tools.validation import ArgumentsModel, Reading
@@ -378,13 +379,6 @@ def _collect_items(function: Callable[..., Any]) -> Callable[..., Any]:
         return [item async for item in function(*args, **kwargs)]
 
     return collect_items
-
-
-def is_async(function: Callable[..., Any]) -> bool:
-    """Return whether calls must be awaited, also behind `functools.partial` or `__call__`."""
-    while isinstance(function, functools.partial):
-        function = function.func
-    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__)
 
 
 # The paths among the arguments of a call

@@ -182,6 +182,9 @@ class Settings(Options):
     )
     model_retries: int = Field(default=4, ge=0, le=10, description="retries after transient errors")
     tool_seconds: float = Field(default=60, gt=0, description="the time limit of one tool call")
+    executor_seconds: float = Field(
+        default=3600, gt=0, description="the time limit of an executor that works on its own and has none itself"
+    )
     context_tokens: int | None = Field(
         default=None,
         ge=500,

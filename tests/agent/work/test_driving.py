@@ -1,0 +1,262 @@
+"""Whoever drives a thread, it is cancelled, watched, recorded and told of in the same way, and nothing hangs it."""
+
+import asyncio
+import threading
+import time
+from collections.abc import Awaitable, Callable
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+from langchain_core.tools import StructuredTool
+from langgraph.graph import END, START, MessagesState, StateGraph
+
+from donewhen import Agent, Executor
+from donewhen.agent.work.thread_rows import INTERRUPTED
+from donewhen.hooks import Hooks
+from donewhen.testing import Recording, ScriptedModel, answer, call, finish_step, give_up, submit_plan
+from tests.kit.storage.cases import fresh_url
+
+FREE = {"confirm": "never", "on_failure": "deliver"}
+GOAL = {"messages": [("user", "go")]}
+
+
+async def never(*_: Any) -> str:
+    """Look at the sky, for ever."""
+    ENTERED.append("never")
+    await asyncio.Event().wait()
+    return ""
+
+
+def blocks(*_: Any) -> str:
+    """Look at the sky, for as long as the test lasts."""
+    ENTERED.append("blocks")
+    RELEASED.wait()
+    return ""
+
+
+async def stubborn(*_: Any) -> str:
+    """Look at the sky, and do not end when that is cancelled."""
+    ENTERED.append("stubborn")
+    while not RELEASED.is_set():
+        try:
+            await asyncio.sleep(0.05)
+        except asyncio.CancelledError:
+            continue
+    return ""
+
+
+RELEASED = threading.Event()
+ENTERED: list[str] = []
+
+
+async def until(condition: Callable[[], Any]) -> None:
+    """Wait for something that another task or thread does."""
+    async with asyncio.timeout(20):
+        for _ in count():
+            if condition():
+                return
+            await asyncio.sleep(0.02)
+
+
+@pytest.fixture(autouse=True)
+async def released() -> Any:
+    """Release what blocks before the test's loop is closed."""
+    RELEASED.clear()
+    ENTERED.clear()
+    yield
+    RELEASED.set()
+
+
+def model(*work: Any, **step: Any) -> ScriptedModel:
+    steps = [{"content": "look", **(step or {"tools": ["look"]})}]
+    return ScriptedModel(roles={"triage": [submit_plan(steps)], "execute": [*work, give_up("no")]}, strict=False)
+
+
+def tool(body: Callable[..., Any], effect: str = "read") -> StructuredTool:
+    kind = "coroutine" if asyncio.iscoroutinefunction(body) else "func"
+    return StructuredTool.from_function(**{kind: body}, name="look", description="Look.", metadata={"effect": effect})
+
+
+async def started(agent: Agent) -> Any:
+    return await agent.start("go", thread_id="t")
+
+
+async def driven(agent: Agent) -> Any:
+    return await agent.graph.ainvoke(GOAL, {"configurable": {"thread_id": "t"}})
+
+
+async def worked(agent: Agent) -> Any:
+    await agent.submit("go", thread_id="t")
+    async with agent.worker():
+        return [event async for event, _ in agent.watch("t")]
+
+
+async def quiet(agent: Agent) -> Any:
+    """A listener who reads one event and then no more."""
+    async with agent.stream("go", thread_id="t", on_leave="continue") as stream:
+        await anext(stream)
+        ENTERED.append("quiet")
+        await asyncio.Event().wait()
+
+
+WAYS = {"start": started, "graph": driven, "worker": worked}
+GRAPH = StateGraph(MessagesState).add_node("n", never).add_edge(START, "n").add_edge("n", END).compile()
+EXECUTORS: dict[str, dict[str, Any]] = {
+    "work": {"work": never},
+    "sync work": {"work": blocks},
+    "a graph": {"graph": GRAPH},
+}
+CODE: dict[str, dict[str, Any]] = {
+    "an async tool": {"tools": [tool(never)]},
+    "a sync tool": {"tools": [tool(blocks)]},
+    "a stubborn tool": {"tools": [tool(stubborn)]},
+    "memory": {"memory": never},
+    "context, sync": {"context": blocks},
+    "a hook, sync": {"tools": [tool(never)], "hooks": Hooks(before_call=[blocks])},
+}
+
+
+async def cancelled(agent: Agent, drive: Callable[[Agent], Awaitable[Any]], other: Agent) -> float:
+    """Drive a run until it waits for code of others, cancel it elsewhere, and return how long that took."""
+    at = len(ENTERED)
+    driving = asyncio.create_task(drive(agent))
+    await until(lambda: len(ENTERED) > at)
+    before = time.monotonic()
+    run = await asyncio.wait_for(other.cancel("t", "enough"), 30)
+    took = time.monotonic() - before
+    assert (run.status, run.outcome and run.outcome["code"]) == ("cancelled", "cancelled")
+    if drive is not quiet:
+        await asyncio.wait_for(driving, 10)
+    driving.cancel()
+    await asyncio.gather(driving, return_exceptions=True)
+    assert [info.status for info in await other.threads()] == ["cancelled"]
+    return took
+
+
+async def case(folder: Path, drive: Callable[[Agent], Awaitable[Any]], script: ScriptedModel, **given: Any) -> float:
+    """Return how long a run took to end after it was cancelled by another agent on the same database."""
+    folder.mkdir()  # noqa: ASYNC240
+    url, settings = fresh_url("sqlite", folder), {**FREE, "tool_seconds": 600}
+    async with Agent("demo", storage=url) as other, Agent(script, storage=url, settings=settings, **given) as agent:
+        return await cancelled(agent, drive, other)
+
+
+@pytest.mark.parametrize("way", WAYS)
+async def test_every_run_ends_when_it_is_cancelled_elsewhere(way: str, tmp_path: Path) -> None:
+    """Q60, Q102, R19: within seconds, by whomever it is driven and whatever code of others it waits for; also an
+    executor, whose handoff is an effect and gets five seconds to be known.
+    """
+    cases = {name: (model(call("look")), {"tools": [tool(never)], **given}) for name, given in CODE.items()}
+    if way == "start":
+        for name, given in EXECUTORS.items():
+            cases[name] = model(executor="x"), {"executors": {"x": Executor("It works.", **given)}}
+    took = await asyncio.gather(
+        *(case(tmp_path / name, WAYS[way], script, **given) for name, (script, given) in cases.items())
+    )
+    slow = {name: seconds for name, seconds in zip(cases, took, strict=True) if seconds > (7 if name in CODE else 12)}
+    assert not slow
+
+
+async def test_an_executor_has_a_limit() -> None:
+    """Q102: what an executor does on its own ends by `executor_seconds`."""
+    settings = {**FREE, "executor_seconds": 0.2}
+    for given in EXECUTORS.values():
+        executors = {"x": Executor("It works.", **given)}
+        async with Agent(model(executor="x"), storage="memory:", settings=settings, executors=executors) as agent:
+            assert (await asyncio.wait_for(agent.start("go"), 20)).status == "failed"
+
+
+async def test_background_has_a_limit(tmp_path: Path) -> None:
+    """Q102: `context`, `memory` and AGENTS.md that never return, or end when they are cancelled: the run goes on."""
+    notes = list[str]()
+    sources: dict[str, Any] = {"context": blocks, "memory": stubborn}
+    script = ScriptedModel(roles={"triage": [answer("done")]})
+    async with Agent(script, storage="memory:", settings={"tool_seconds": 0.2}, **sources) as agent:
+        async with asyncio.timeout(20), agent.stream("go") as stream:
+            notes = [event["text"] async for event in stream if event["type"] == "note"]
+        assert stream.run
+        assert stream.run.answer == "done"
+    assert [note.partition(":")[0] for note in notes] == ["Going on without the context", "Going on without the memory"]
+    assert all("longer than 0.2 seconds" in note for note in notes)
+
+
+async def test_a_listener_who_stops_reading_does_not_keep_a_run_from_ending(tmp_path: Path) -> None:
+    """Q102: a page that hangs, say."""
+    assert await case(tmp_path / "quiet", quiet, model(call("look")), tools=[tool(never)]) < 6
+
+
+async def test_two_runs_of_a_graph_and_one_is_cancelled(tmp_path: Path) -> None:
+    """Q60: the other one goes on, in the same process."""
+    url, gone = fresh_url("sqlite", tmp_path), asyncio.Event()
+
+    async def look() -> str:
+        ENTERED.append("look")
+        await gone.wait()
+        return "seen"
+
+    replies = [call("look"), call("look"), finish_step("seen", ("s1.1", "seen"))]
+    plan = submit_plan([{"content": "look", "tools": ["look"], "done_when": ["seen"]}])
+    script = ScriptedModel(roles={"triage": [plan, plan], "execute": replies, "deliver": ["ok"]}, strict=False)
+    async with Agent("demo", storage=url) as other, Agent(script, [tool(look)], storage=url, settings=FREE) as agent:
+        runs = [
+            asyncio.create_task(agent.graph.ainvoke(GOAL, {"configurable": {"thread_id": id}})) for id in ("a", "b")
+        ]
+        await until(lambda: len(ENTERED) == 2)
+        assert (await other.cancel("a")).status == "cancelled"
+        gone.set()
+        ended, finished = await asyncio.gather(*runs)
+        assert (ended["outcome"]["status"], finished["outcome"]["status"]) == ("cancelled", "completed")
+
+
+async def test_a_run_of_the_graph_is_watched_recorded_and_told(tmp_path: Path) -> None:
+    """Q60, R19: its goal is in the list while it works; watchers have its events; the notifier has its news; and its
+    recording is that of any other run.
+    """
+    told = list[dict[str, Any]]()
+    look, config = tool(lambda: "seen"), {"configurable": {"thread_id": "t"}}
+    script = model(call("look"), finish_step("seen", ("s1.1", "seen")))
+    given = {"settings": {"verification": "grounded"}, "notify": told.append, "record": True}
+    async with Agent(script, [look], storage=fresh_url("sqlite", tmp_path), **given) as agent:
+        asked = await agent.graph.ainvoke(GOAL, config)
+        assert (await agent.info("t")).goal == "go"
+        watching = asyncio.create_task(_events(agent))
+        await asyncio.sleep(0)
+        await agent.graph.ainvoke({"messages": [("user", "approve")]}, config)
+        kinds = await asyncio.wait_for(watching, 10)
+        assert "waiting" in kinds
+        assert kinds[-1] == "outcome"
+        assert asked["__interrupt__"]
+        run = await agent.get("t")
+        recording = await Recording.of(agent, "t")
+    assert [each["type"].rpartition(".")[2] for each in told] == ["waiting", "finished"]
+    assert (await recording.replay(tools=[look])).answer == run.answer
+
+
+async def _events(agent: Agent) -> list[str]:
+    return [event["type"] async for event, _ in agent.watch("t")]
+
+
+@pytest.mark.parametrize("way", ["start", "graph"])
+async def test_a_run_that_nobody_works_on_says_so(way: str, tmp_path: Path) -> None:
+    """Q60 (watch_a_dead_run): in its problem, in the list, in the counts, and to watchers, whose events end."""
+    url = fresh_url("sqlite", tmp_path)
+    async with (
+        Agent("demo", storage=url) as other,
+        Agent(model(call("look")), [tool(never)], storage=url, settings=FREE) as agent,
+    ):
+        driving = asyncio.create_task(WAYS[way](agent))
+        await until(lambda: ENTERED)
+        assert (await other.get("t")).problem == ""
+        driving.cancel()
+        await asyncio.gather(driving, return_exceptions=True)
+        run = await other.get("t")
+        assert (run.status, run.problem) == ("running", INTERRUPTED)
+        assert (await other.info("t")).problem == INTERRUPTED
+        assert (await other.status())["threads"] == {"interrupted": 1}
+        async with asyncio.timeout(5):
+            last = [event async for event, _ in other.watch("t")][-1]
+        assert (last["type"], last["code"], last["text"]) == ("outcome", "interrupted", INTERRUPTED)
+        assert (await other.cancel("t")).status == "cancelled"
+        assert (await other.get("t")).problem == ""
