@@ -14,6 +14,7 @@ from weakref import WeakSet
 from langchain_core.embeddings import Embeddings
 from langchain_core.language_models import BaseChatModel
 from langchain_core.runnables import RunnableConfig
+from langchain_core.tools import BaseTool
 
 from donewhen.agent.a2a.remote import connect_executor
 from donewhen.agent.config import Config, load_hooks, read_config
@@ -180,8 +181,8 @@ class Agent:
             hooks=record_hooks(every_hook) if record else every_hook,
         )
         self._compiled: Compiled = self._builder(executors=self.executors).compile(name="donewhen")
-        self._with_tools: dict[str, tuple[Compiled, Executors]] = {}
-        """By thread: the graph with the tools that its run was given."""
+        self._with_tools: dict[str, Sequence[BaseTool]] = {}
+        """By thread: the tools that its run was given, until it ends or is deleted."""
         self._sessions: set[Session] = set()
         queue = queue or QUEUE
         notify = notify or notify_of(config)
@@ -425,7 +426,7 @@ class Agent:
         Raises the errors of `start`.
         """
         id = id_of(thread_id or request_id or uuid4())
-        runner = self._runner_for(id, output_type=output_type)
+        runner = self._reader(output_type)
         request = Request(
             read_goal(goal),
             runner.merge(settings),
@@ -566,8 +567,7 @@ class Agent:
 
     async def get(self, thread_id: str | Run, *, output_type: Any = None) -> Run:
         """Return the run of a thread; `output_type` as in `resume`. Raises UnknownThread."""
-        id = id_of(thread_id)
-        return (await self._runner_for(id, output_type=output_type).read(id))[0]
+        return (await self._reader(output_type).read(id_of(thread_id)))[0]
 
     async def receipt(self, thread_id: str | Run) -> Receipt | None:
         """Return the receipt of a finished run (planned, executed, cited, proven, spent), else None."""
@@ -631,6 +631,7 @@ class Agent:
         with suppress(StorageError):  # what is damaged can be deleted
             await self._runner.info(id)
         await self.storage.delete_thread(id)
+        self._with_tools.pop(id, None)
 
     async def prune(self, older: timedelta, *, owner: str | None = None) -> list[str]:
         """Delete ended threads that have not changed for this long, with all their data; return their ids."""
@@ -647,6 +648,8 @@ class Agent:
                 ids = [info.thread_id for info in found]
                 busy = await self.storage.delete_threads(ids)  # somebody goes on with one of them right now
                 gone += [id for id in ids if id not in busy]
+        for id in gone:
+            self._with_tools.pop(id, None)
         return gone
 
     # Inside ------------------------------------------------------------------------------------------------------
@@ -654,11 +657,16 @@ class Agent:
     def _runner_for(self, thread_id: str, tools: Tools = (), output_type: Any = None) -> Runner:
         """Return a runner for a thread with the tools that its run is given, or was given here before."""
         if tools:
-            executors = self.executors.with_tools(as_tools(tools))
-            self._with_tools[thread_id] = self._builder(executors=executors).compile(), executors
-        graph, executors = self._with_tools.get(thread_id, (self._compiled, self.executors))
-        form = self._runner.form if output_type is None else OutputForm.for_type(output_type)
-        return replace(self._runner, graph=graph, executors=executors, form=form)
+            self._with_tools[thread_id] = as_tools(tools)
+        runner = self._reader(output_type)
+        if not (given := self._with_tools.get(thread_id)):
+            return runner
+        executors = self.executors.with_tools(given)
+        return replace(runner, graph=self._builder(executors=executors).compile(), executors=executors)
+
+    def _reader(self, output_type: Any = None) -> Runner:
+        """Return a runner without the tools of single runs; they are not needed to read one."""
+        return self._runner if output_type is None else replace(self._runner, form=OutputForm.for_type(output_type))
 
     def _stream(
         self, thread_id: str, work: Work, config: RunnableConfig | None = None, on_leave: OnLeave = "stop"
@@ -674,6 +682,8 @@ class Agent:
 
     def _on_end(self, session: Session) -> None:
         self._sessions.discard(session)
+        if session.run and session.run.outcome:
+            self._with_tools.pop(session.thread_id, None)
         if self._notifier:
             self._notifier.wake()
 

@@ -1,5 +1,6 @@
 """The tools of a run: their schemas and effects, the paths and targets of their calls, and which fit a query."""
 
+import asyncio
 import copy
 import functools
 import inspect
@@ -47,6 +48,8 @@ LINE_CHARS = 120
 """The most characters of a tool's line in a list."""
 FUSE = 60
 """The constant of reciprocal rank fusion: the higher it is, the less the first ranks count."""
+EMBEDDING_SECONDS = 20.0
+"""Seconds that embeddings have for one search; then words alone decide."""
 REMEMBERED = 256
 """The number of query vectors kept."""
 _NAME = pattern(r"[a-zA-Z0-9_-]{1,64}", re.ASCII)
@@ -515,7 +518,8 @@ class ToolFinder:
         if self._embeddings is None or not query.strip():
             return by_words
         try:
-            similar = await self._similarities(self._embeddings, query, toolbox)
+            async with asyncio.timeout(EMBEDDING_SECONDS):
+                similar = await self._similarities(self._embeddings, query, toolbox)
         except Exception as error:
             _log.warning("tools are found by words alone: %s: %s", type(error).__name__, error)
             return by_words

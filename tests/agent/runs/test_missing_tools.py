@@ -1,6 +1,7 @@
 """An answer is not used up where the tool that asked, or its executor, is missing: it can be given again."""
 
 import asyncio
+import gc
 from collections.abc import Callable
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -13,11 +14,12 @@ from a2a.client import ClientConfig, create_client
 from a2a.helpers import get_message_text, new_text_part
 from a2a.types import Message, Role, SendMessageRequest, TaskState
 from langchain_core.tools import StructuredTool
+from langgraph.graph.state import CompiledStateGraph
 from langgraph.types import Command, interrupt
 
 from donewhen import Agent, ConfigError, Executor, ToolMissing
 from donewhen.agent.a2a.server import a2a_app
-from donewhen.testing import ScriptedModel, call, finish_step
+from donewhen.testing import ScriptedModel, call, finish_step, submit_plan
 from tests.kit.flows import FREE, one_step
 from tests.kit.forking import forks
 
@@ -211,3 +213,26 @@ async def test_a_worker_leaves_an_answer_to_one_that_has_the_tool(tmp_path: Path
         *_, (event, _) = [each async for each in agent.watch(thread)]
         assert (event["type"], event["status"]) == ("outcome", "completed")
         assert (await agent.info(thread)).problem == ""
+
+
+async def test_tools_of_one_run_are_forgotten_when_it_ends_or_is_deleted() -> None:
+    """Q61: while it waits they are there for its answer; afterwards no graph with them is kept, nor the tools."""
+
+    async def kept_by(runs: int) -> int:
+        work = [
+            reply for _ in range(runs) for reply in (call("take", what="an apple"), finish_step("t", ("s1.1", "took")))
+        ]
+        plan = submit_plan([{"content": "take", "tools": ["take"]}])
+        script = ScriptedModel(roles={"triage": [plan] * runs, "execute": work}, strict=False)
+        async with Agent(script, storage="memory:", settings=EACH) as agent:
+            for number in range(runs):
+                run = await agent.start("Take an apple", tools=[take])
+                if number % 2:
+                    assert (await agent.resume(run.thread_id, "approve")).status == "completed"
+                else:
+                    await agent.delete(run)
+            gc.collect()
+            assert not agent._with_tools
+            return sum(isinstance(each, CompiledStateGraph) for each in gc.get_objects())
+
+    assert await kept_by(2) == await kept_by(12)
