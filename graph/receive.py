@@ -39,6 +39,8 @@ COMPACT_EVERY = 20
 """The number of turns after which the writes of all turns are stored in full again, so that no older turn is read."""
 GIVEN = "donewhen_plan_given"
 """Marks, in `additional_kwargs`, a message that comes with a plan."""
+NOT_TAKEN = "donewhen_not_taken"
+"""The key of `configurable` with the names of settings that a client of a server asked for and did not get."""
 FENCE_BYTES = 3
 """The length of the random word that frames foreign text: guessing it takes 16 million tries."""
 
@@ -48,7 +50,8 @@ async def receive(state: RunState, runtime: Runtime[Settings], config: RunnableC
     settings, given = runtime.context, with_request_last(state)
     messages = [clean_message(message) for message in given]
     goal = clean_text((typed_reply(messages) or "").strip())
-    if was_cut_off(state) and goal:
+    ended_unplanned = state.get("ending") and not state.get("approval")  # other words then are a new request
+    if was_cut_off(state) and goal and (says_continue(goal) or not ended_unplanned):
         return _go_on(state, goal, runtime)
     if settings.output_schema is not None or settings.done_when:
         await load_jsonschema()
@@ -70,6 +73,9 @@ async def receive(state: RunState, runtime: Runtime[Settings], config: RunnableC
     update["background"] = await _read_background(goal, runtime, deps)
     named = deps.executors.active.get(settings.executor or "")
     emit(runtime, "goal", text=goal[:2000])
+    if not_taken := config["configurable"].get(NOT_TAKEN):
+        names = ", ".join(sorted(not_taken))
+        emit(runtime, "note", text=f"Not taken over from the client: {names}. Whoever runs this server decides.")
     emit(runtime, "spent", meter=meter({}, settings.limits, {}))
     if (saved := await _load_given_plan(state, runtime, config)) is not None:
         emit(runtime, "mode", **(row := mode_row("plan", "settings", say(update["language"], "mode", "given"))))
@@ -137,18 +143,24 @@ def _use_given_plan(saved: Json, goal: str, runtime: Runtime[Settings], deps: De
 
 
 def was_cut_off(state: RunState) -> bool:
-    """Return whether the last request neither ended nor was closed: a client pressed Stop, or the process died."""
-    return bool(state.get("goal") and state.get("planning") and not state.get("outcome") and not state.get("ending"))
+    """Return whether the last request neither ended nor was closed: a client pressed Stop, or the process died.
+
+    It may have been stopped while its answer was written.
+    """
+    return bool(state.get("goal") and state.get("planning") and not state.get("outcome"))
 
 
 def _go_on(state: RunState, said: str, runtime: Runtime[Settings]) -> Json:
-    """Continue an interrupted request: as it was on “continue”, else with a new plan that keeps finished steps (U4)."""
+    """Continue an interrupted request: as it was on “continue”, else with a new plan that keeps finished steps (U4).
+
+    Work that was at its end gets its answer on “continue”.
+    """
     set_turn(thread_of(runtime), state.get("turn", 1))
     if says_continue(said):
         return {"pending": None}
     emit(runtime, "note", text="Planning anew with what you say; what is finished stays.")
     planning = start_replanning(state, "", said)
-    return {"planning": planning, "feedback": said, "pending": None}
+    return {"planning": planning, "feedback": said, "pending": None, "ending": None}
 
 
 def with_request_last(state: RunState) -> list[AnyMessage]:

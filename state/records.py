@@ -84,6 +84,8 @@ class Pause(TypedDict, total=False):
     """question, tool: why the last answer did not reach the executor that asked."""
     exhausted: str | list[str]
     """budget: the ledger key or keys that are used up."""
+    of_planning: bool
+    """budget: True if the rounds of planning are used up, which `plan_rounds` limits."""
     suggested: dict[str, float]
     """budget: the increase that `extend` alone grants."""
     done: list[str]
@@ -176,6 +178,10 @@ class PlanningRecord(TypedDict, total=False):
     open: bool
     """True until it has an outcome."""
     rounds: int
+    since: int
+    """The number of rounds when a person last answered a question of planning."""
+    granted: Json
+    """The rounds that a person granted since then, by ledger key."""
     corrections: int
     """Unusable replies in a row."""
     texts: int

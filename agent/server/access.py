@@ -97,7 +97,7 @@ def _filter_by_owner(ctx: Auth.types.AuthContext, value: dict[str, Any]) -> dict
 @_on(auth.on.threads.create_run)
 async def check_settings_of_run(ctx: Auth.types.AuthContext, value: dict[str, Any]) -> Auth.types.FilterType:
     """Refuse a run with invalid settings; its graph decides which settings apply."""
-    _check_settings(_check_run(value.get("kwargs") or {}))
+    _check_settings(*_check_run(value.get("kwargs") or {}))
     return _filter_by_owner(ctx, value)
 
 
@@ -118,9 +118,10 @@ async def check_scheduled_settings(ctx: Auth.types.AuthContext, value: dict[str,
     """
     payload = value.get("payload") or {}
     given = any(payload.get(place) for place in ("config", "context"))  # an update of the schedule alone has neither
-    asked = _check_run(payload)
+    configurable, context = _check_run(payload)
+    asked = {**configurable, **context}
     if given:
-        granted = _check_settings(asked).model_dump(mode="json", exclude_unset=True)
+        granted = _check_settings(configurable, context).model_dump(mode="json", exclude_unset=True)
         payload.pop("context", None)  # in place, because the server keeps using its own object
         payload["config"] = payload.get("config") or {}
         payload["config"]["configurable"] = {
@@ -130,20 +131,20 @@ async def check_scheduled_settings(ctx: Auth.types.AuthContext, value: dict[str,
     return _filter_by_owner(ctx, value)
 
 
-def _check_run(payload: dict[str, Any]) -> dict[str, Any]:
-    """Return the settings of a run, from both places where they may be; refuse its command if it changes the state."""
+def _check_run(payload: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the settings of a run, in both places where they may be; refuse its command if it changes the state."""
     command = payload.get("command") or {}
     if command.get("update") or command.get("goto") not in (None, [], END, [END]):
         raise Auth.exceptions.HTTPException(status_code=403, detail="a command may only resume a run, or end it")
     config = payload.get("config") or {}
     config.pop("recursion_limit", None)  # pages send 100, too few for a step; budgets limit runs here
-    return {**(config.get("configurable") or {}), **(payload.get("context") or {})}
+    return config.get("configurable") or {}, payload.get("context") or {}
 
 
-def _check_settings(asked: Mapping[str, Any]) -> Settings:
+def _check_settings(configurable: Mapping[str, Any], context: Mapping[str, Any]) -> Settings:
     """Return the settings granted to a user who asks for these; refuse invalid ones."""
     try:
-        granted, refused = settings_for(asked)
+        granted, refused = settings_for(configurable, context)
     except ConfigError as error:
         raise Auth.exceptions.HTTPException(status_code=422, detail=str(error)) from None
     if refused:
@@ -156,7 +157,7 @@ def _check_settings(asked: Mapping[str, Any]) -> Settings:
 async def create_assistant(ctx: Auth.types.AuthContext, value: dict[str, Any]) -> Auth.types.FilterType:
     """Give an assistant to its creator, so that none can pose as the server's."""
     config = value.get("config") or {}
-    _check_settings({**(config.get("configurable") or {}), **(value.get("context") or {})})
+    _check_settings(config.get("configurable") or {}, value.get("context") or {})
     owner = _filter_by_owner(ctx, value)
     value["metadata"]["created_by"] = f"user {ctx.user.identity}"  # the server's own are created by "system"
     return owner

@@ -19,8 +19,9 @@ from donewhen.agent.prices import Prices
 from donewhen.agent.workspace import WORKSPACE_TOOLS, workspace_tools
 from donewhen.graph.build import build_graph
 from donewhen.graph.executors.executor import Executors, profile_problem, unknown_names
+from donewhen.graph.receive import NOT_TAKEN
 from donewhen.state.errors import ConfigError
-from donewhen.state.settings import Settings, confine_settings, merge_settings, read_settings
+from donewhen.state.settings import Settings, confine_settings, merge_settings, misspelt_settings, read_settings
 
 served: Config = read_config()
 set_up(served.log)
@@ -42,12 +43,15 @@ _PREFIXES = (
 _models = ModelSource(served.model or DEMO, config=served)
 
 
-def settings_for(asked: Mapping[str, Any]) -> tuple[Settings, list[str]]:
+def settings_for(configurable: Mapping[str, Any], context: Mapping[str, Any]) -> tuple[Settings, list[str]]:
     """Return the client's settings within the operator's, and the names of those that were not granted.
 
-    Raises ConfigError for invalid values.
+    `configurable` may have keys of other programs. Raises ConfigError for invalid values, and for misspelt names in
+    `context`.
     """
-    asked = {key: value for key, value in asked.items() if not key.startswith(_PREFIXES)}
+    asked = {key: value for key, value in {**configurable, **context}.items() if not key.startswith(_PREFIXES)}
+    if wrong := misspelt_settings({key: value for key, value in context.items() if key in asked}):
+        raise ConfigError(f"settings: {'; '.join(wrong)}")
     kept, refused = confine_settings(pinned, asked, models=not (served.tokens or served.settings))
     if problem := profile_problem(kept.profile, _all_executors):
         raise ConfigError(f"settings: {problem}")
@@ -75,7 +79,9 @@ class ServedGraph(CompiledStateGraph[Any, Any, Any, Any]):
         where = merge_configs(self.config, config)
         given = options.get("context")
         asked = given.model_dump(exclude_unset=True) if isinstance(given, Settings) else given or {}
-        options["context"], _ = settings_for({**(where.get("configurable") or {}), **asked})
+        options["context"], refused = settings_for(where.get("configurable") or {}, asked)
+        if not_taken := [name for name in refused if name.partition(".")[0] in Settings.model_fields]:
+            where = merge_configs(where, {"configurable": {NOT_TAKEN: not_taken}})
         if isinstance(input, Command) and isinstance(input.resume, dict) and set(input.resume) == {"messages"}:
             # `run.start` of the event protocol (@langchain/react) sends typed text as an answer.
             input = input.resume
@@ -144,7 +150,7 @@ def _build_user_graph(user: str | None) -> CompiledStateGraph[Any, Any, Any, Any
 
 _all_executors = _build_executors(Path(served.folder))
 """Tools and executors by name, the same for all users."""
-settings_for({})  # raises ConfigError for pinned settings that cannot be enforced
+settings_for({}, {})  # raises ConfigError for pinned settings that cannot be enforced
 _graphs_by_user = {user: _build_user_graph(user) for user in served.tokens}
 _common_graph = _build_graph(None) if served.tokens else _build_user_graph(None)
 

@@ -406,8 +406,9 @@ def _apply_to_question(values: Mapping[str, Any], taken: ResolvedAnswer) -> Json
     )
     told, call = render_observation(entry, 20_000), pending.get("call")
     message: BaseMessage = ToolMessage(told, tool_call_id=call) if call else HumanMessage(told)
-    if not step:
-        return {"journal": [entry], "transcripts": {planning["transcript"]: [message]}}
+    if not step:  # a person was asked, so planning has all its rounds again
+        asked_again = {**planning, "since": planning["rounds"], "granted": {}}
+        return {"planning": asked_again, "journal": [entry], "transcripts": {planning["transcript"]: [message]}}
     change: StepRecord = {"status": "ready", "waiting": None, "observed": number}
     if answer.kind == "answer":
         change["silent"] = 0
@@ -454,6 +455,10 @@ def _apply_to_budget(values: Mapping[str, Any], taken: ResolvedAnswer) -> Json:
         # A step that waits to ask its question asks it now.
         status = "waiting" if record.get("status") == "waiting" else "ready"
         return {"steps": {step: {"status": status, "granted": granted}}}
+    if answer.kind == "extend" and pending.get("of_planning"):
+        own, rest = ({k: v for k, v in answer.amounts.items() if (k == "rounds") == mine} for mine in (True, False))
+        planning = values["planning"]
+        return {"planning": {**planning, "granted": add(planning.get("granted"), own)}, "granted": rest}
     if answer.kind == "extend":
         return {"granted": answer.amounts}
     if answer.kind == "replan":

@@ -36,6 +36,8 @@ class Account:
     """The other steps."""
     unplanned: bool = False
     """True if the remaining work has no plan yet."""
+    planning: bool = False
+    """True for the rounds of planning itself."""
     language: str = "en"
     """The language of the question."""
     needs: tuple[str, ...] = field(default=("rounds", "model_calls"))
@@ -98,6 +100,7 @@ def budget_pause(account: Account, key: str, id: str, *, replans_left: bool = Tr
         left=[row["id"] for row in account.left],
         meter=meter(account.spent, account.limits, account.granted),
         language=account.language,
+        **({"of_planning": True} if account.planning else {}),
     )
 
 
@@ -127,7 +130,7 @@ def _suggest(account: Account, key: str) -> float:
 
 def _write_question(account: Account, keys: Sequence[str], with_replan: Amounts) -> str:
     speak = partial(say, account.language, "budget")
-    whose = speak("step", step=account.step) if account.step else speak("run")
+    whose = speak("step", step=account.step) if account.step else speak("planning" if account.planning else "run")
     used = speak("both").join(_describe_use(account, key) for key in keys)
     kept = speak("kept") if account.reserve and "model_calls" in keys else ""
     parts = [speak("out", whose=whose, used=used, kept=kept), _list_steps(speak("done"), account.done)]

@@ -26,7 +26,7 @@ from donewhen.graph.step.texts import with_whole_text
 from donewhen.graph.tools.hooks import END_OPTIONS, NOT_ASKED
 from donewhen.state.channels import PLANNING, Json, Planning, Step
 from donewhen.state.language.texts import say
-from donewhen.state.ledger import add, allowance_left
+from donewhen.state.ledger import Limits, add, allowance_left
 from donewhen.state.people.amounts import format_count
 from donewhen.state.plan.planning import OF_REQUEST, PROMOTED, fresh_planning, mode_row
 from donewhen.state.plan.revise import hash_work
@@ -140,10 +140,35 @@ def out_of_budget(round: PlanningRound, key: str) -> Planning:
     needs = (key,) if key in ("questions", "tool_calls") else ("model_calls",)
     more: Json = {"done": before["done"], "unplanned": True, "needs": needs, "language": _language(state)}
     account = Account(settings.limits, before["granted"], spent, **more)
-    id = f"budget.{planning['transcript']}.{key}.{planning['rounds']}"
-    pending = budget_pause(account, key, id)
-    rounds = list(state.get("transcript", ()))
-    return {"pending": pending, "messages": [pause_message(pending)], "transcripts": {planning["transcript"]: rounds}}
+    return _ask_for_more(round, budget_pause(account, key, _budget_id(round, key)))
+
+
+def rounds_left(planning: PlanningRecord, settings: Settings) -> int:
+    """Return how many model decisions planning has left since a person was last asked something."""
+    used = planning["rounds"] - planning.get("since", 0)
+    return settings.plan_rounds + int(planning.get("granted", {}).get("rounds", 0)) - used
+
+
+def out_of_rounds(round: PlanningRound) -> Planning:
+    """Continue with the quick plan when planning has used its rounds; else ask for more, or end, by policy."""
+    settings, planning, state = round.settings, round.planning, round.state
+    if planning.get("sketched") or settings.at_limit != "ask":
+        return fail_planning(round, "no_plan", f"planning used all its {format_count(settings.plan_rounds, 'round')}")
+    used = {"rounds": planning["rounds"] - planning.get("since", 0)}
+    limits, granted = Limits(rounds=settings.plan_rounds), planning.get("granted") or {}
+    more: Json = {"done": state["account"]["done"], "unplanned": True, "planning": True, "language": _language(state)}
+    account = Account(limits, granted, used, needs=("rounds",), **more)
+    return _ask_for_more(round, budget_pause(account, "rounds", _budget_id(round, "rounds")))
+
+
+def _ask_for_more(round: PlanningRound, pending: Pause) -> Planning:
+    """Leave with the question for more budget; the rounds so far are kept."""
+    rounds = {round.planning["transcript"]: list(round.state.get("transcript", ()))}
+    return {"pending": pending, "messages": [pause_message(pending)], "transcripts": rounds}
+
+
+def _budget_id(round: PlanningRound, key: str) -> str:
+    return f"budget.{round.planning['transcript']}.{key}.{round.planning['rounds']}"
 
 
 async def take_plan(round: PlanningRound, message: AIMessage, decision: Decision, plan: Json) -> Planning:

@@ -28,7 +28,9 @@ from donewhen.graph.planning.outcomes import (
     decline,
     fail_planning,
     out_of_budget,
+    out_of_rounds,
     planning_cursor,
+    rounds_left,
     send_correction,
     settle_by_answer,
     start_looking,
@@ -39,7 +41,6 @@ from donewhen.state.channels import Json, Planning
 from donewhen.state.language.texts import known_language, primary_language
 from donewhen.state.ledger import add, allowance_left, first_exhausted
 from donewhen.state.pattern import pattern
-from donewhen.state.people.amounts import format_count
 from donewhen.state.plan.plan import read_plan
 from donewhen.state.plan.written import ignored_keys
 from donewhen.state.reading.decisions import control_tools, plan_tool
@@ -86,8 +87,8 @@ async def _ask_and_act(state: Planning, runtime: Runtime[Settings], config: Runn
     form = None if about_plan else form_of(state["brief"].get("output_schema"))
     round = PlanningRound(state, runtime, deps, voice=voice, form=form, config=config)
     settings, planning = round.settings, round.planning
-    if planning["rounds"] >= settings.plan_rounds:
-        return fail_planning(round, "no_plan", f"planning used all its {format_count(settings.plan_rounds, 'round')}")
+    if rounds_left(planning, settings) < 1:
+        return out_of_rounds(round)
     if settings.is_late():
         return fail_planning(round, "out_of_budget", f"the deadline, {settings.deadline}, has passed")
     if key := first_exhausted(allowance_left(state), ("model_calls",)):
@@ -118,7 +119,7 @@ async def _question(round: PlanningRound, cards: Mapping[str, Card], voice: Voic
     profile = profile_text(settings.profile, language=settings.speaks)
     brief = planning_brief(deps, settings, facts, round.offer, full=role == "plan")
     model = partial(deps.model, role, settings)
-    left = settings.plan_rounds - state["planning"]["rounds"]
+    left = rounds_left(state["planning"], settings)
     ending = list[HumanMessage]()  # it comes last and is not kept, so that earlier messages never change
     if left <= LAST_ROUNDS < settings.plan_rounds:
         ending = [HumanMessage(f"(Rounds left to decide, this one included: {left}.)")]

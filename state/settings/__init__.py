@@ -6,6 +6,7 @@ This module also reads and merges settings from people, clients and storage; mer
 import json
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from difflib import get_close_matches
 from pathlib import PurePath
 from typing import Annotated, Any, ClassVar, Literal
 from zoneinfo import ZoneInfo
@@ -336,6 +337,8 @@ CARE: dict[str, dict[str, frozenset[str]]] = {
 """The values of a setting that each value covers; a value that covers more is more careful. Lower limits and earlier
 deadlines are more careful.
 """
+NEAR = 0.8
+"""How much a name has to be like that of a setting to be taken for a misspelt one."""
 NEVER_LOWERED = ("confirm", "approvals")
 """Settings that no client can lower, even if the operator pinned nothing."""
 
@@ -385,6 +388,13 @@ def known_settings(given: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]
     """Return the known settings in `given`, and the unknown names; for data from elsewhere."""
     known = {key: value for key, value in given.items() if key in Settings.model_fields}
     return known, [str(key) for key in given if key not in Settings.model_fields]
+
+
+def misspelt_settings(given: Mapping[str, Any]) -> list[str]:
+    """Return what is wrong with names that are almost those of settings: a person meant one, and no other program."""
+    unknown = known_settings(given)[1]
+    near = {name: get_close_matches(name[:100], list(Settings.model_fields), n=1, cutoff=NEAR) for name in unknown}
+    return [f"there is no {name[:40]!r}; did you mean {close[0]!r}?" for name, close in near.items() if close]
 
 
 def stored_settings(stored: Mapping[str, Any]) -> Settings:

@@ -11,6 +11,7 @@ from donewhen.graph.receive import GOAL_CHARS
 from donewhen.state.errors import GoalError
 from donewhen.testing import ScriptedModel, answer, ask_user, call, finish_step, recall, submit_plan
 from tests.kit.flows import unfenced
+from tests.kit.runs import config, said, step
 
 SETTINGS = Settings(limits=Limits(model_calls=6, rounds=10))
 
@@ -157,3 +158,27 @@ async def test_a_long_conversation_is_bounded_in_every_prompt() -> None:
     assert max(sizes[24:]) < 1.2 * max(sizes[12:16])
     assert f"request {turns - 2}" in model.requests[-1].messages[1].text
     assert "request 3 " not in model.requests[-1].messages[1].text
+
+
+@pytest.mark.parametrize("words", ["continue", "weiter", "Also count the drafts"])
+async def test_stopped_while_the_answer_is_written(words: str) -> None:
+    """Q24, U4: “continue” has the answer written, without planning; other words plan on, and what is done stays done."""
+    two = [step("s1"), step("s2")]
+    more = submit_plan([step("s3", "count the drafts")])
+    model = ScriptedModel(
+        roles={
+            "triage": [submit_plan(two), more],
+            "execute": {id: [said(id)] for id in ("s1", "s2", "s3")},
+            "deliver": ["Here it is."] * 2,
+        },
+        strict=False,
+    )
+    agent = Agent(model, storage="memory:", settings={"confirm": "never"})
+    await agent.graph.ainvoke({"messages": "do it"}, config("t"), interrupt_before=["deliver"])
+    before = len(model.requests)
+    out = await agent.graph.ainvoke({"messages": words}, config("t"))
+    planned = [request for request in model.requests[before:] if request.role == "triage"]
+    assert out["outcome"]["status"] == "completed"
+    assert len(planned) == (words.startswith("Also"))
+    done = [row["id"] for row in out["outcome"]["receipt"]["steps"] if row["status"] == "done"]
+    assert done[:2] == ["s1", "s2"]

@@ -257,6 +257,12 @@ async def test_no_client_widens_what_the_operator_pinned(shared: Shared) -> None
             pause = (await cem.threads.get_state(id))["interrupts"][0]["value"]
             assert (pause["kind"], pause["limits"]["rounds"]) == ("plan", 7)
         id = (await cem.threads.create())["thread_id"]
+        other = (await cem.threads.create())["thread_id"]
+        parts = [
+            part async for part in cem.runs.stream(other, "agent", input=LOOK, context=strange, stream_mode="custom")
+        ]
+        told = [part.data["text"] for part in parts if part.event == "custom" and part.data["type"] == "note"]
+        assert any("Not taken over from the client: " in text and "confirm" in text for text in told)
         await cem.runs.wait(id, "agent", input=LOOK, context={"limits": {"rounds": 3}})
         assert (await cem.threads.get_state(id))["interrupts"][0]["value"]["limits"]["rounds"] == 3
         await cem.runs.wait(id, "agent", command={"resume": "approve"})
@@ -327,6 +333,8 @@ async def test_no_setting_is_an_error_of_the_server(shared: Shared) -> None:
         for asked, status in (
             ({"confirm": "writes", "approvals": "each", "verification": "judged"}, 200),
             ({"confirm": ["never"]}, 422),
+            ({"confrim": "never"}, 422),
+            ({"theme": "dark"}, 200),
             ({"limits": {"rounds": "5x"}}, 422),
             ({"profile": {"forbidden_tools": ["write_*"]}}, 422),
             ({"profile": {"forbidden_tools": ["write_file"]}}, 200),

@@ -343,16 +343,39 @@ async def test_a_good_reply_starts_the_count_anew() -> None:
 
 
 async def test_planning_has_its_own_rounds_and_all_are_charged() -> None:
-    """P12: planning ends when its rounds are used; each of its calls stands in the ledger. ✗ `continue` is not free."""
-    model = planning(ask_user("A?"), ask_user("B?"))
-    settings = Settings(plan_rounds=2, limits=Limits(rounds=0))
-    flow = await play(model, settings=settings, answers=["a", "b"])
+    """P12: planning ends when its rounds are used, if nobody may be asked; each of its calls stands in the ledger."""
+    model = planning(call("add", a=1, b=1), call("add", a=1, b=2))
+    settings = Settings(plan_rounds=2, on_exhausted="deliver", limits=Limits(rounds=0))
+    flow = await play(model, [add], effects={"add": "read"}, settings=settings)
     model.assert_exhausted()
     assert flow.run.outcome is not None
     assert flow.run.outcome["reason"] == "planning used all its 2 rounds"
     assert flow.run.spent["model_calls"] == 2
     assert flow.run.spent.get("rounds", 0) == 0
     assert flow.run.spent["input_tokens"] > 0
+
+
+async def test_questions_do_not_use_up_the_rounds_of_planning() -> None:
+    """Q23: a person who is asked sees what goes on, so planning has all its rounds again; the last one can ask."""
+    looks = [call("add", a=1, b=n) for n in range(2)]
+    model = planning(ask_user("A?"), *looks, ask_user("B?"), *looks, ask_user("C?"), answer("ok"))
+    flow = await play(model, [add], effects={"add": "read"}, settings=Settings(plan_rounds=3), answers=["a", "b", "c"])
+    model.assert_exhausted()
+    assert flow.run.answer == "ok"
+
+
+@pytest.mark.parametrize(("said", "status"), [("extend", "completed"), ("2", "completed"), ("stop", "exhausted")])
+async def test_at_the_limit_of_planning_a_person_is_asked(said: str, status: str) -> None:
+    """Q23: like at any other limit, with what was seen kept; the extension is of planning alone, and not of the run."""
+    looks = [call("add", a=1, b=n) for n in range(2)]
+    model = planning(*looks, *([answer("ok")] if status == "completed" else []))
+    settings = Settings(plan_rounds=2, limits=Limits(rounds=7))
+    flow = await play(model, [add], effects={"add": "read"}, settings=settings, answers=[said])
+    (pause,) = flow.pauses
+    assert (pause["kind"], pause["exhausted"], pause["suggested"]) == ("budget", "rounds", {"rounds": 1})
+    assert "Planning has used 2 of 2 rounds" in pause["text"]
+    assert (flow.status, flow.values["granted"]) == (status, {})
+    model.assert_exhausted()
 
 
 async def test_a_passthrough_executor_gets_the_goal_unchanged() -> None:
