@@ -206,6 +206,8 @@ class PlanningRecord(TypedDict, total=False):
     reason: str
     proposal: Json
     """A plan to start from: the quick one, or one that a person rejected."""
+    stand_in: bool
+    """True if the planner's model does triage, because that of triage could not be used."""
     sketched: bool
     """True if the proposal is the quick plan, used as the fallback."""
     fell_back: str

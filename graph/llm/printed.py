@@ -8,10 +8,14 @@ Both forms of the protocol become calls:
    "tool_call"}`.
 """
 
+import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from donewhen.state.pattern import pattern
+from donewhen.state.people.edit import Document, is_plan_text, read_document
+from donewhen.state.plan.elsewhere import QUERY, inadequate
 from donewhen.state.plan.written import ARGUMENT_KEYS, STEP_SYNONYMS, unwrap_plan
 from donewhen.state.reading.decisions import NAMES
 from donewhen.state.reading.extraction import extract, prose
@@ -25,6 +29,8 @@ HINT_KEYS = ("arguments", "action_input")
 SYNONYMS = {
     "plan": "submit_plan",
     "make_plan": "submit_plan",
+    "plan_done": "submit_plan",
+    "planning": "submit_plan",
     "create_plan": "submit_plan",
     "reply": "answer",
     "final_answer": "answer",
@@ -36,12 +42,16 @@ SYNONYMS = {
     "step_done": "finish_step",
     "complete_step": "finish_step",
     "next_step": "finish_step",
+    "next_plan": "finish_step",
     "done": "finish_task",
     "task_done": "finish_task",
     "complete_task": "finish_task",
     "fail": "give_up",
 }
-TOOL_WORDS = frozenset({"tool_call", "call_tool", "use_tool", "tool", "tools"})
+TOOL_WORDS = frozenset({"tool_call", "call_tool", "use_tool", "tool", "tools", "confirm"})
+"""Words for an action that is a nested call; whether a person is asked first, as by “confirm”, is not its choice."""
+ABORT = "abort"
+REPLY = "reply"
 SPEAK_WORDS = frozenset({"continue", "speak", "say", "think", "none", ""})
 RENAMED_ARGUMENTS = {"plan_steps": "steps"}
 OWN_DECISIONS = frozenset(
@@ -77,14 +87,22 @@ def read_printed(text: str, legal: Sequence[str], tools: Collection[str] = ()) -
     names = _Vocabulary(legal, tools)
     found = extract(text, names.are_decision, DECISION_KEYS, HINT_KEYS)
     if found is None:
-        return PrintedDecision([], prose(text, None))
+        plan = names.yaml_plan(prose(text, None))
+        calls = [{"id": "text_0", "name": "submit_plan", "args": plan}] if plan else []
+        return PrintedDecision(calls, "" if plan else prose(text, None), whole=bool(plan))
     said = [prose(text, found)]
     if found.value is None:
         return PrintedDecision([], said[0], [UNREADABLE])
     if not found.complete and (found.open_list or names.tool_in(found.value)):
         return PrintedDecision([], said[0], ["the JSON is cut off: closing brackets are missing; write it whole"])
-    calls, problems = [], []
-    for value in names.decisions(found.value):
+    calls, problems, end = [], list[str](), found.end
+    printed = [*names.decisions(found.value)]
+    while (more := _next_value(text, end)) and (following := extract(text[more:], names.are_decision)):
+        if following.start or not following.complete or following.value is None:
+            break
+        printed += [each for each in names.decisions(following.value) if each not in printed]
+        end = more + following.end
+    for value in printed:
         if isinstance(spoken := value.get("speak"), str) and names.word(value) != "submit_plan":
             said.append(spoken.strip())
         try:
@@ -92,9 +110,18 @@ def read_printed(text: str, legal: Sequence[str], tools: Collection[str] = ()) -
         except _MalformedCall as error:
             problems.append(str(error))
     numbered = [{"id": f"text_{number}", **call} for number, call in enumerate(calls)]
-    whole = not said[0] and not text[found.end :].strip()
+    whole = not said[0] and not text[end:].strip()
     goes_on = not numbered and not problems
     return PrintedDecision(numbered, "\n".join(part for part in said if part), problems, whole, goes_on)
+
+
+def _next_value(text: str, end: int) -> int:
+    """Return where a value begins that directly follows another one, on the next line or in a list without brackets.
+
+    Prose between them is an observation that the model made up, and what follows it counts for nothing.
+    """
+    found = _BETWEEN.match(text, end)
+    return found.end() if found else 0
 
 
 class _MalformedCall(ValueError):
@@ -110,8 +137,12 @@ class _Vocabulary:
 
     def word(self, value: Mapping[str, Any]) -> str:
         """Return the name that an object calls; "" if it names nothing."""
-        name = _name_in(value) or ""
-        return name if name in self.tools or name in self.legal else SYNONYMS.get(name.lower(), name)
+        name = _name_in(value) or (REPLY if _is_reply(value) else "")
+        if name in self.tools or name in self.legal:
+            return name
+        if name.lower() == ABORT:
+            return "give_up" if "give_up" in self.legal else "decline"
+        return SYNONYMS.get(name.lower(), name)
 
     def is_speech(self, word: str) -> bool:
         return word not in self.tools and word.lower() in SPEAK_WORDS
@@ -136,9 +167,18 @@ class _Vocabulary:
             return False
         return all(_is_step(step) or (named and isinstance(step, str) and bool(step.strip())) for step in steps)
 
+    def yaml_plan(self, text: str) -> dict[str, Any] | None:
+        """Return the plan that a text is as a whole, or the only fenced part of it, in YAML; None if it is none."""
+        fenced = _FENCED.findall(text)
+        body = fenced[0] if len(fenced) == 1 else text
+        found = read_document(body) if "submit_plan" in self.legal and is_plan_text(body) else None
+        return dict(found.value) if isinstance(found, Document) and self.is_plan(found.value) else None
+
     def is_decision(self, value: Any) -> bool:
         if not isinstance(value, Mapping):
             return False
+        if _is_reply(value) or (inadequate(value) and "ask_user" in self.legal):
+            return True
         if any(isinstance(value.get(key), Mapping | list) and value[key] for key in CALL_KEYS):
             return True
         if (name := _name_in(value)) is None:
@@ -155,6 +195,8 @@ class _Vocabulary:
             return [{"action": "submit_plan", "steps": value}]
         if isinstance(value, list):
             return value
+        if question := inadequate(value):
+            return [{"action": "ask_user", "question": question}]
         return [{"action": "submit_plan", **value}] if self.is_plan(value) and not self.is_decision(value) else [value]
 
     def tool_in(self, value: Any) -> bool:
@@ -174,12 +216,19 @@ class _Vocabulary:
             yield {"name": word, "args": _arguments_of(word, value)}
 
 
-_STEP_KEYS = {"content", *STEP_SYNONYMS["content"], "done_when", "tool", "name", *ARGUMENT_KEYS}
+_BETWEEN = pattern(r"[\s,;]*(?:```[\w+-]*\s*)*(?=[{\[])")
+_FENCED = pattern(r"^```[\w+-]*\n(.*?)^```", re.DOTALL | re.MULTILINE)
+_STEP_KEYS = {"content", QUERY, *STEP_SYNONYMS["content"], "done_when", "tool", "name", *ARGUMENT_KEYS}
 
 
 def _is_step(step: Any) -> bool:
     """Return True if an object has the content of a step, or a concrete call."""
     return isinstance(step, Mapping) and bool(_STEP_KEYS & set(step))
+
+
+def _is_reply(value: Mapping[str, Any]) -> bool:
+    """Return whether an object is the last item of a list of calls that ends with what to tell the user."""
+    return value.get("type") == REPLY and isinstance(value.get("text"), str) and _name_in(value) is None
 
 
 def _name_in(value: Mapping[str, Any]) -> str | None:
@@ -205,6 +254,11 @@ def _arguments_object(given: Any, name: str) -> dict[str, Any]:
 
 
 def _arguments_of(word: str, value: Mapping[str, Any]) -> dict[str, Any]:
+    if isinstance(why := value.get(ABORT), Mapping):  # SmartFlow: {code, user_message, internal_reason}
+        said, reason = why.get("user_message") or "", why.get("internal_reason") or why.get("user_message") or ""
+        value = {**{key: item for key, item in value.items() if key != ABORT}, "speak": said, "reason": reason}
+    if _is_reply(value):
+        return {"text": value["text"]}
     given = next((value[key] for key in ARGUMENT_KEYS if key in value), None)
     if isinstance(given, Mapping):
         return dict(given)

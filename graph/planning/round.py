@@ -1,5 +1,6 @@
 """The two phases of planning: a quick triage without thinking and, where it pays, a careful draft."""
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -41,8 +42,8 @@ from donewhen.state.channels import Json, Planning
 from donewhen.state.language.texts import known_language, primary_language
 from donewhen.state.ledger import add, allowance_left, first_exhausted
 from donewhen.state.pattern import pattern
+from donewhen.state.plan.elsewhere import in_our_form, lines_of_steps
 from donewhen.state.plan.plan import read_plan
-from donewhen.state.plan.written import ignored_keys
 from donewhen.state.reading.decisions import control_tools, plan_tool
 from donewhen.state.records import PlanningRecord
 from donewhen.state.settings import Settings
@@ -50,8 +51,13 @@ from donewhen.state.settings import Settings
 ALONE = "a text alone decides nothing: make one of the calls"
 ANSWER = ", `answer` if it is your answer"
 KEEP = "name each in its words, in the `done_when` of the plan or of a step that reaches it, or in `drop` and why"
-_KEYS = pattern(r"[\"'](?:action|plan_steps|tool_calls?|done_when)[\"']\s*:|\bsubmit_plan\b|\bask_user\b")
-"""Only a printed decision contains these, however broken it is."""
+_KEYS = pattern(
+    r"[\"'](?:action|plan_steps|tool_calls?|done_when)[\"']\s*:|\bsubmit_plan\b|\bask_user\b"
+    r"|[\"'](?:steps|tasks|todos?)[\"']\s*:\s*\[\s*[^\]\s]|^\s*(?:steps|plan_steps|tasks|todos?)\s*:\s*$",
+    re.MULTILINE,
+)
+"""Only a printed decision or plan contains these, however broken it is."""
+STEPS = "this reads like the steps of a plan: submit_plan if it is one"
 ECHO = "this repeats what you were given; decide by one call"
 
 
@@ -118,7 +124,8 @@ async def _question(round: PlanningRound, cards: Mapping[str, Card], voice: Voic
     facts["cards"] = cards
     profile = profile_text(settings.profile, language=settings.speaks)
     brief = planning_brief(deps, settings, facts, round.offer, full=role == "plan")
-    model = partial(deps.model, role, settings)
+    by = "plan" if round.planning.get("stand_in") else role
+    model = partial(deps.model, by, settings)
     left = rounds_left(state["planning"], settings)
     ending = list[HumanMessage]()  # it comes last and is not kept, so that earlier messages never change
     if left <= LAST_ROUNDS < settings.plan_rounds:
@@ -139,7 +146,7 @@ async def _question(round: PlanningRound, cards: Mapping[str, Card], voice: Voic
         *deps.executors.toolbox.definitions(round.offer.bound),
     ]
     return Question(
-        role,
+        by,
         messages,
         tools,
         allowance=allowance_left(state),
@@ -157,6 +164,9 @@ async def _act_on(round: PlanningRound, reply: ModelReply) -> Planning:
     settings, planning, legal = round.settings, round.planning, round.legal
     if reply.message is None:
         assert reply.error is not None
+        if _another_plans(round):
+            emit(round.runtime, "note", text=f"The model of the planner takes over triage: {reply.error}"[:500])
+            return {"planning": {**planning, "stand_in": True}}
         return fail_planning(round, "model_error", str(reply.error))
     message, native = storable_reply(reply.message), has_native_call(rounds_of(round.state))
     outcome = read_reply(reply.message, legal, round.deps.reads(settings), printed=not native)
@@ -169,13 +179,14 @@ async def _act_on(round: PlanningRound, reply: ModelReply) -> Planning:
     echo = alone and (round.state["brief"].get("fence") or "\0") in outcome.speech
     # A printed decision is no answer either, if the model can call tools.
     no_answer = echo or not alone or reached_limit(message) or _is_decision(outcome.speech, legal)
-    may_answer = not no_answer and "answer" in legal and any(map(str.isalnum, outcome.speech))
+    listed = not round.entries and bool(round.deps.all_tools(settings)) and any(lines_of_steps(outcome.speech))
+    may_answer = not no_answer and not listed and "answer" in legal and any(map(str.isalnum, outcome.speech))
     if may_answer and (planning.get("texts") or not round.deps.all_tools(settings)):
         outcome, alone = Decision("answer", {"text": outcome.speech}), False
     # A text alone decides nothing and is repeated with the decision, so it is not shown twice.
     said = "" if alone else outcome.speech
     if alone:
-        no_call = ECHO if echo else ALONE + (ANSWER if "answer" in legal else "")
+        no_call = ECHO if echo else (STEPS if listed else ALONE) + (ANSWER if "answer" in legal else "")
         round, outcome = round.with_record(texts=1), UnusableReply([no_call], printed=not native)
     plan: Json = {}
     if isinstance(outcome, Decision) and outcome.kind == "submit_plan":
@@ -208,6 +219,13 @@ async def _act_on(round: PlanningRound, reply: ModelReply) -> Planning:
     return update
 
 
+def _another_plans(round: PlanningRound) -> bool:
+    """Return whether triage has a model of its own, for which that of the planner can stand in."""
+    if round.planning["phase"] != "triage" or round.planning.get("stand_in"):
+        return False
+    return round.deps.model("triage", round.settings) != round.deps.model("plan", round.settings)
+
+
 def _is_decision(text: str, legal: Sequence[str]) -> bool:
     """Return whether a text contains a printed decision, even an unreadable one (N11)."""
     return bool(read_printed(text, legal).calls) or _KEYS.search(text) is not None
@@ -220,12 +238,8 @@ def _read_plan(round: PlanningRound, written: Json) -> Json | list[str]:
     rules = plan_rules(round.deps, settings, planning.get("finished"), before, state.get("unfinished"))
     binding = settings.confirm == "never" and not planning.get("feedback")
     rules = replace(rules, approved=before, failed=planning.get("failed") or (), binding=binding)
-    found = read_plan(written, replace(rules, max_steps=1) if settings.mode == "step" else rules)
-    if isinstance(found, list):
-        return found
-    if extra := ignored_keys(written):
-        emit(round.runtime, "note", text=f"Left out of the plan, which has no place for it: {', '.join(extra)}.")
-    return found
+    ours, problems = in_our_form(written, rules.executors)
+    return problems or read_plan(ours, replace(rules, max_steps=1) if settings.mode == "step" else rules)
 
 
 def _lost_criteria(round: PlanningRound, plan: Json | list[str]) -> list[str]:

@@ -40,7 +40,7 @@ from donewhen.graph.step.leave import leave
 from donewhen.graph.step.texts import with_whole_text
 from donewhen.graph.sync import is_async, run_in_thread
 from donewhen.graph.tools.toolbox import KnownTool
-from donewhen.state.channels import Json, Step
+from donewhen.state.channels import Json, Step, conversation_before
 from donewhen.state.ledger import allowance_left
 from donewhen.state.private_langgraph import CHECKPOINTER_KEY
 from donewhen.state.records import FrozenCall, StepRecord
@@ -57,9 +57,10 @@ async def delegate(state: Step, runtime: Runtime[Settings], config: RunnableConf
     executor = deps.executors[name]
     whole = executor.passthrough and not state["step"].get("done_when")
     text = state["brief"]
-    if executor.remote is not None:
-        today = str(record.get("today") or runtime.context.today)
-        text = handover_text(state["run"], state["step"], today, whole=whole)
+    if executor.remote is not None or whole:
+        run, today = state["run"], str(record.get("today") or runtime.context.today)
+        forgets = executor.work is not None and bool(conversation_before(run) or run.get("background"))
+        text = handover_text(run, state["step"], today, whole=whole and not forgets)
     first: FrozenCall = {"id": "", "name": name, "args": {"brief": text}, "delegated": True}
     calls = [call for call in record.get("calls") or () if not call.get("planned")] or [first]
     now: Step = {**state, "record": {**record, "calls": calls, "delegated": True}}

@@ -1,6 +1,6 @@
 """A plan as models and people write it: the form of a proposal, synonyms of its keys, and calls in place of steps.
 
-Nothing is dropped silently: an unknown key is a problem, or one of `ignored_keys`.
+Nothing of a model's plan is dropped: `elsewhere` has put what has no place here into the texts.
 """
 
 import json
@@ -261,18 +261,6 @@ def as_id(id: Any) -> Any:
     """Return a number as an id."""
     plain = isinstance(id, int) and not isinstance(id, bool)
     return f"s{id}" if plain or (isinstance(id, str) and id.isascii() and id.isdecimal()) else id
-
-
-def ignored_keys(value: Any) -> list[str]:
-    """Return keys of a plan and its steps that were ignored, at most ten."""
-    if not isinstance(value, Mapping):
-        return []
-    value = unwrap_plan(value)
-    steps = value.get("steps")
-    found = [str(key) for key in value if key not in Plan.model_fields and key not in DECISION_KEYS]
-    for step in steps if isinstance(steps, list) else ():
-        found += _unknown_keys(step)
-    return [key[:40] for key in dict.fromkeys(found)][:10]
 
 
 def unknown_fields(edited: Mapping[str, Any], shown: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

@@ -162,7 +162,7 @@ async def test_a_long_conversation_is_bounded_in_every_prompt() -> None:
 
 @pytest.mark.parametrize("words", ["continue", "weiter", "Also count the drafts"])
 async def test_stopped_while_the_answer_is_written(words: str) -> None:
-    """Q24, U4: “continue” has the answer written, without planning; other words plan on, and what is done stays done."""
+    """Q24, U4: “continue” has the answer written, without planning; other words plan on, and what is done stays."""
     two = [step("s1"), step("s2")]
     more = submit_plan([step("s3", "count the drafts")])
     model = ScriptedModel(

@@ -8,6 +8,7 @@ from langchain_core.messages import HumanMessage
 from langchain_core.tools import StructuredTool
 
 from donewhen import Executor, Limits, Settings
+from donewhen.state.errors import ModelError
 from donewhen.testing import ScriptedModel, answer, ask_user, call, decline, finish_step, observed, reply, submit_plan
 from tests.kit.flows import Flow, play, requests, steps
 
@@ -439,3 +440,19 @@ async def test_what_planning_wanted_to_see_is_seen_once_there_is_budget() -> Non
     model.assert_exhausted()
     assert flow.status == "completed"
     assert "look ok" in str(flow.run.answer)
+
+
+async def test_the_model_of_the_planner_stands_in_for_triage() -> None:
+    """Q37: a triage whose own model cannot be used is done by the planner's, with the instructions of triage; if that
+    is down as well, or is the same, the run fails once."""
+    down = ScriptedModel([ModelError("down", code="auth")])
+    plans = ScriptedModel(roles={"triage": [answer("Paris.")]})
+    flow = await play(plans, settings=Settings(), models={"triage": down})
+    assert flow.run.answer == "Paris."
+    assert any("takes over triage: down" in note["text"] for note in flow.told("note"))
+    both = ScriptedModel(roles={"triage": [ModelError("down as well", code="auth")]})
+    flow = await play(both, settings=Settings(), models={"triage": ScriptedModel([ModelError("down", code="auth")])})
+    assert (flow.status, "down as well" in flow.run.answer) == ("failed", True)
+    one = ScriptedModel([ModelError("down", code="auth")])
+    assert (await play(one, settings=Settings())).status == "failed"
+    one.assert_exhausted()

@@ -189,7 +189,12 @@ async def test_the_difference_is_told_in_the_language_of_the_settings() -> None:
 
 @pytest.mark.parametrize(
     ("value", "status"),
-    [("no", "partial"), ({"type": "reject"}, "partial"), ("cancel", "cancelled"), ({"type": "cancel"}, "cancelled")],
+    [
+        ("reject", "partial"),
+        ({"type": "reject"}, "partial"),
+        ("cancel", "cancelled"),
+        ({"type": "cancel"}, "cancelled"),
+    ],
 )
 async def test_a_refused_difference_leaves_the_approved_plan(value: Any, status: str) -> None:
     """C04, C02: refused, what was approved goes on and nothing of the new plan runs; cancelled, the run is over."""
@@ -211,7 +216,7 @@ async def test_a_difference_rejected_with_words_is_planned_again() -> None:
     assert again.pending[0]["changes"] == ["new step s4: by pigeon", "step s2 is dropped: work on s2"]
     ended = await agent.resume(run.thread_id, "yes")
     assert ended.status == "completed"
-    assert [row["decision"] for row in (ended.receipt or {})["approvals"]] == ["approve", "reject", "approve"]
+    assert [row["decision"] for row in (ended.receipt or {})["approvals"]] == ["approve", "say", "approve"]
 
 
 async def test_a_finished_step_cannot_be_edited_away() -> None:
@@ -274,6 +279,6 @@ async def test_a_plan_changed_from_outside_asks() -> None:
     await drawn(agent, run)
     assert run.pending[0]["changes"] == ["step s2 also needs: send"]
     assert outbox.sent == []
-    run = await agent.resume(run.thread_id, "no")
+    run = await agent.resume(run.thread_id, {"type": "reject"})
     assert (run.status, run.pending[0]["kind"]) == ("waiting", "tool")
     assert outbox.sent == []

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from donewhen.state.plan.order import needs_of
 from donewhen.state.plan.plan import read_plan
 from donewhen.state.plan.rules import Rules
-from donewhen.state.plan.written import ignored_keys
 from donewhen.testing import finish_step, submit_plan
 from tests.kit.flows import play, steps
 
@@ -270,10 +269,3 @@ def test_the_only_possible_executor_is_assigned() -> None:
     assert [step["executor"] for step in made["steps"]] == ["both", None, None]
     (said,) = read_plan({"steps": [{"content": "a", "tools": ["write"]}]}, rules)
     assert "give the step the executor 'writer' or 'both'" in said
-
-
-def test_keys_that_a_plan_has_no_place_for_are_named() -> None:
-    """H14: a budget or a status in a plan is not dropped silently."""
-    written = {"steps": [{"content": "a", "status": "done"}, "b"], "max_cost": 5, "reason": "r", "action": "plan"}
-    assert ignored_keys(written) == ["max_cost", "status"]
-    assert ignored_keys({"steps": ["a"]}) == ignored_keys([]) == []
