@@ -1,6 +1,7 @@
 """Read the options of a command as plain data. Files that they name are read here, and only here."""
 
 import base64
+import io
 import mimetypes
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,7 +13,7 @@ from typing import Any
 from donewhen.agent.cli.storage_view import StorageView
 from donewhen.agent.config import DEMO, Config, read_profile
 from donewhen.agent.request import MISSING
-from donewhen.agent.workspace.data.encoding import SAMPLE_BYTES, encoding_of
+from donewhen.agent.workspace.data.encoding import encoding_of
 from donewhen.graph.llm.output import OutputForm
 from donewhen.state.errors import ConfigError
 from donewhen.state.ledger import KEYS, Limits
@@ -217,6 +218,6 @@ def read_stdin() -> str:
 
 
 def _decode(data: bytes, name: str) -> str:
-    if (encoding := encoding_of(data[:SAMPLE_BYTES])) is None:
+    if (encoding := encoding_of(io.BytesIO(data))) is None:
         raise ConfigError(f"{name} is not text")
-    return data.decode(encoding, "replace").replace("\r\n", "\n")
+    return data.decode(encoding.codec, "replace").replace("\r\n", "\n")

@@ -10,7 +10,7 @@ from typing import IO, Annotated, Any
 from langchain_core.tools import ToolException
 from pydantic import Field
 
-from donewhen.agent.workspace.data.encoding import SAMPLE_BYTES, encoding_of
+from donewhen.agent.workspace.data.encoding import SAMPLE_BYTES, Encoding, encoding_of
 from donewhen.agent.workspace.root import Parts, Root, display_path, refuse_history
 from donewhen.agent.workspace.undo import keep_append, keep_content, keep_copy, keep_move
 from donewhen.state.secrets import CONTEXT, REDACTED, concealed_part
@@ -21,6 +21,7 @@ MAX_SHOWN = 100_000
 SKIP_CHARS = 65_536
 PAGE = 19_500
 TRASH = ".trash"
+UTF_8 = Encoding("utf-8")
 
 FilePath = Annotated[str, Field(description="relative to the workspace")]
 Content = Annotated[str, Field(description="the text", max_length=MAX_EDIT_BYTES)]
@@ -31,19 +32,21 @@ Written = tuple[str, dict[str, Any]]
 
 def read_file(root: Root, path: FilePath, offset: Offset = 0, limit: Length = PAGE) -> str:
     """Read a text file. A note at the end says when there is more and how to read on."""
-    with root.open(path) as file, open_text(file, path) as text:
+    with root.open(path) as file:
+        encoding = detect_encoding(file, path)
+        text = _as_text(file, encoding, "")
         before, chunk, after = _skip(text, path, offset), text.read(limit), text.read(CONTEXT)
         more = bool(after)
         size = os.fstat(file.fileno()).st_size
-        encoding = text.encoding
+        text.detach()
     notes = []
     if not chunk:
         notes.append("end of the file" if offset else "the file is empty")
     if more:
         end = offset + len(chunk)
         notes.append(f"more follows, the file has {size} bytes; shown are {offset} to {end}, read on with offset={end}")
-    if encoding in ("gb18030", "cp1252"):
-        notes.append(f"not UTF-8, read as {encoding}")
+    if encoding.guessed:
+        notes.append(f"not UTF-8, read as {encoding.codec}, which is a guess")
     # Look beyond the page: a credential that its limits cut in two is still one.
     chunk = concealed_part(f"{before}{chunk}{after}", len(before), len(before) + len(chunk))
     if not notes:
@@ -85,10 +88,10 @@ def append_file(root: Root, path: FilePath, content: Content) -> Written:
 def _append(root: Root, parts: Parts, path: str, content: str, *, keep: bool) -> str:
     """Add the text, in the encoding and with the line breaks of the file; return the text of the whole file."""
     with root.append(parts) as file:
+        encoding = detect_encoding(file, path)
         sample = file.read(SAMPLE_BYTES)
-        encoding = detect_encoding(sample, path)
-        added = _as_crlf(content) if "\r\n" in sample.decode(encoding, "replace") else content
-        data = encode(added, "utf-8" if encoding == "utf-8-sig" else _codec_to_append(encoding, file))
+        added = _as_crlf(content) if "\r\n" in sample.decode(encoding.codec, "replace") else content
+        data = encode(added, _encoding_to_append(encoding, sample))
         if keep:
             keep_append(root, parts, data)
         file.seek(0, os.SEEK_END)
@@ -116,16 +119,18 @@ def edit_file(
             data = file.read(MAX_EDIT_BYTES + 1)
         if len(data) > MAX_EDIT_BYTES:
             raise ToolException(f"{path} has more than {MAX_EDIT_BYTES} bytes, too many to edit.")
-        encoding = detect_encoding(data, path)
+        encoding = detect_encoding(io.BytesIO(data), path)
         try:
-            before = data.decode(encoding)
+            before = data.decode(encoding.codec)
         except UnicodeDecodeError as error:
-            raise ToolException(f"{path} holds bytes that are not {encoding}, at {error.start}; not edited.") from None
+            raise ToolException(
+                f"{path} holds bytes that are not {encoding.codec}, at {error.start}; not edited."
+            ) from None
         if "\r\n" in before and old not in before:
             old, new = _as_crlf(old), _as_crlf(new)
         _check_occurs_once(before, old, path)
         after = before.replace(old, new)
-        written = encode(after, encoding)
+        written = _encode_edit(after, new, encoding, path)
         keep_content(root, parts, written, data)
         root.replace(parts, io.BytesIO(written))
     line = before[: before.index(old)].count("\n") + 1
@@ -224,12 +229,20 @@ def _as_crlf(text: str) -> str:
     return re.sub("\r?\n", "\r\n", text)
 
 
-def _codec_to_append(encoding: str, file: IO[bytes]) -> str:
-    """Return the codec for appending to a file, which writes no second byte order mark."""
-    if encoding not in ("utf-16", "utf-32"):
-        return encoding
-    file.seek(0)
-    return f"{encoding}-{'le' if file.read(1) == bytes([255]) else 'be'}"
+def _encoding_to_append(encoding: Encoding, sample: bytes) -> Encoding:
+    """Return the encoding for appending to a file, which writes no second byte order mark."""
+    if encoding.codec in ("utf-16", "utf-32"):
+        return Encoding(f"{encoding.codec}-{'le' if sample[:1] == bytes([255]) else 'be'}")
+    return Encoding("utf-8") if encoding.codec == "utf-8-sig" else encoding
+
+
+def _encode_edit(text: str, new: str, encoding: Encoding, path: str) -> bytes:
+    """Return an edited text as bytes: what is new is written only if each likely encoding writes it alike."""
+    encode(new, encoding)
+    written = text.encode(encoding.codec)
+    if written.decode(encoding.codec) != text:
+        raise ToolException(f"{path} cannot be written back as {encoding.codec}; nothing was changed.")
+    return written
 
 
 def _artifact(parts: Parts, content: str) -> dict[str, Any]:
@@ -241,23 +254,29 @@ def _artifact(parts: Parts, content: str) -> dict[str, Any]:
 
 def open_text(file: IO[bytes], path: str, *, newline: str | None = "") -> io.TextIOWrapper:
     """Return the file as streamed text; bytes that do not fit become U+FFFD. Raises ToolException for a binary file."""
-    encoding = detect_encoding(file.read(SAMPLE_BYTES), path)
-    file.seek(0)
-    return io.TextIOWrapper(file, encoding=encoding, errors="replace", newline=newline)
+    return _as_text(file, detect_encoding(file, path), newline)
 
 
-def detect_encoding(sample: bytes, path: str) -> str:
-    """Return the codec of a file that begins with `sample`. Raises ToolException for a binary file."""
-    encoding = encoding_of(sample[:SAMPLE_BYTES])
+def _as_text(file: IO[bytes], encoding: Encoding, newline: str | None) -> io.TextIOWrapper:
+    return io.TextIOWrapper(file, encoding=encoding.codec, errors="replace", newline=newline)
+
+
+def detect_encoding(file: IO[bytes], path: str) -> Encoding:
+    """Return the encoding of a file. Raises ToolException for a binary file."""
+    encoding = encoding_of(file)
     if encoding is None:
         raise ToolException(f"{path} is a binary file, not text; this tool reads text only.")
     return encoding
 
 
-def encode(text: str, encoding: str = "utf-8") -> bytes:
-    """Return text as bytes. Raises ToolException if the encoding lacks a character."""
+def encode(text: str, encoding: Encoding = UTF_8) -> bytes:
+    """Return text as bytes. Raises ToolException if the encoding lacks a character, or is too uncertain for one."""
     try:
-        return text.encode(encoding)
+        return encoding.encode(text)
     except UnicodeEncodeError as error:
         character = ascii(text[error.start])
-        raise ToolException(f"The content cannot be written as {encoding}: character {character}.") from None
+        raise ToolException(f"The content cannot be written as {encoding.codec}: character {character}.") from None
+    except UnicodeError as error:
+        raise ToolException(
+            f"The file is not UTF-8, and {error}; nothing was changed. Write only ASCII, or write the whole file anew."
+        ) from None

@@ -1,8 +1,15 @@
-"""Read bytes as text: by byte order mark, as UTF-8, or by the two fallbacks that old office files need."""
+"""Read bytes as text: by byte order mark, as UTF-8, or by a guess of a library at what an older program wrote."""
 
 import codecs
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import IO
 
 SAMPLE_BYTES = 256_000
+MOST_BYTES = 16_000_000
+"""The most bytes of a file that are looked at."""
+TELLING_BYTES = 200_000
+"""The most bytes of lines with other characters than ASCII by which an encoding is guessed."""
 MARKS = (
     (codecs.BOM_UTF8, "utf-8-sig"),
     (codecs.BOM_UTF32_LE, "utf-32"),
@@ -10,50 +17,109 @@ MARKS = (
     (codecs.BOM_UTF16_LE, "utf-16"),
     (codecs.BOM_UTF16_BE, "utf-16"),
 )
+WIDE = ("utf-16-le", "utf-16-be")
+GUESSES = (
+    "cp1252", "cp1250", "cp1251", "cp932", "gb18030", "cp949", "big5hkscs", "cp1254", "cp1253", "cp1255", "cp1256",
+    "cp1257", "cp874", "koi8-r", "euc_jis_2004", "cp850", "cp852", "cp866", "mac_roman", "iso8859-15",
+)  # fmt: skip
+"""Encodings in which people have files, the most frequent first."""
+NEAR = 0.6
+"""The part of the best guess's weight from which another one is nearly as likely."""
 LAYOUT = frozenset(b"\t\n\r\f\b\x1b")
 
 
-def encoding_of(sample: bytes) -> str | None:
-    """Return the codec of a file that begins with `sample` (at most SAMPLE_BYTES); None if it is not text."""
-    for mark, encoding in MARKS:
+@dataclass(frozen=True)
+class Encoding:
+    """The codec of a file, and those that are nearly as likely if it is a guess."""
+
+    codec: str
+    others: tuple[str, ...] = ()
+    guessed: bool = False
+
+    def encode(self, text: str) -> bytes:
+        """Return text as bytes. Raises UnicodeError if the codec lacks a character, or others write other bytes."""
+        written = text.encode(self.codec)
+        for other in self.others:
+            try:
+                differs = text.encode(other) != written
+            except UnicodeEncodeError:
+                continue  # who wrote this text did not use it
+            if differs:
+                raise UnicodeError(f"it may be {self.codec} or {other}, which write this text differently")
+        return written
+
+
+def encoding_of(file: IO[bytes], most: int = MOST_BYTES) -> Encoding | None:
+    """Return the encoding of a file, by up to `most` bytes; None if it is not text. It is left at its beginning."""
+    file.seek(0)
+    sample, telling = file.read(SAMPLE_BYTES), bytearray()
+    decoder, is_utf8 = codecs.getincrementaldecoder("utf-8")(), True
+    file.seek(0)
+    for mark, codec in MARKS:
         if sample.startswith(mark):
-            return encoding
+            return Encoding(codec)
     if b"\0" in sample:
+        return _without_mark(sample)
+    for chunk, last in _chunks(file, most):
+        try:
+            decoder.decode(chunk, final=last)
+        except UnicodeDecodeError:
+            is_utf8 = False
+        if len(telling) < TELLING_BYTES and not chunk.isascii():
+            lines = chunk.splitlines(keepends=True)
+            telling += b"".join(lines if len(chunk) < TELLING_BYTES else (each for each in lines if not each.isascii()))
+    file.seek(0)
+    if is_utf8:
+        return Encoding("utf-8")
+    if sum(byte < 32 and byte not in LAYOUT for byte in sample) > len(sample) / 50:
         return None
-    if _decodes(sample, "utf-8"):
-        return "utf-8"
-    control = sum(byte < 32 and byte not in LAYOUT for byte in sample)
-    if control > len(sample) / 50:
-        return None
-    return "gb18030" if _looks_chinese(sample) else "cp1252"
+    return _guess(bytes(telling[: telling.rfind(b"\n", 0, TELLING_BYTES) + 1] or telling))
 
 
-def _decodes(sample: bytes, encoding: str) -> bool:
-    decoder = codecs.getincrementaldecoder(encoding)()
+def _chunks(file: IO[bytes], most: int) -> Iterator[tuple[bytes, bool]]:
+    """Yield the file in chunks that end with a line where possible, and whether it is the end of the file."""
+    rest = b""
+    while most > 0 and (chunk := file.read(1 << 20)):
+        most -= len(chunk)
+        chunk = rest + chunk
+        at = chunk.rfind(b"\n") + 1 or len(chunk)
+        rest = chunk[at:]
+        yield chunk[:at], False
+    yield rest, most > 0
+
+
+def _without_mark(sample: bytes) -> Encoding | None:
+    """Return UTF-16 without a byte order mark; None for anything else with a NUL in it."""
+    import chardet
+
+    found = chardet.detect(sample, include_encodings=WIDE)
+    codec = str(found["encoding"] or "").lower()
+    if codec not in WIDE or not _decodes(sample[: len(sample) // 2 * 2], codec):
+        return None
+    text = sample[: len(sample) // 2 * 2].decode(codec)
+    odd = sum(char < " " and char not in "\t\n\r\f" for char in text)
+    return Encoding(codec) if odd * 50 <= len(text) else None
+
+
+def _guess(telling: bytes) -> Encoding:
+    """Return the most frequent of the encodings that fit best."""
+    import chardet
+
+    found = chardet.detect_all(telling, ignore_threshold=True, include_encodings=GUESSES)
+    names = [(codecs.lookup(each["encoding"]).name, each["confidence"]) for each in found if each["encoding"]]
+    order = {codecs.lookup(name).name: at for at, name in enumerate(GUESSES)}
+    fitting = [(name, weight) for name, weight in names if _decodes(telling, name)]
+    if not fitting:
+        return Encoding("cp1252", guessed=True)
+    best, text = fitting[0][1], telling.decode(fitting[0][0])
+    near = [name for name, weight in fitting if weight >= NEAR * best or telling.decode(name) == text]
+    near.sort(key=lambda name: order.get(name, len(order)))
+    return Encoding(near[0], tuple(near[1:]), guessed=True)
+
+
+def _decodes(sample: bytes, codec: str) -> bool:
     try:
-        decoder.decode(sample, final=len(sample) < SAMPLE_BYTES)
+        sample.decode(codec)
     except UnicodeDecodeError:
         return False
-    return True
-
-
-def _looks_chinese(sample: bytes) -> bool:
-    """Return whether high bytes come in pairs, as in GB text; in Western text they stand alone among letters."""
-    if not _decodes(sample, "gb18030"):
-        return False
-    high = bytes(byte >= 0x80 for byte in sample)
-    alone = sum(len(run) == 1 for run in high.split(b"\0"))
-    return alone <= 0.1 * sum(high)
-
-
-def is_utf8(path: str) -> bool:
-    """Return whether all of the file is UTF-8."""
-    decoder = codecs.getincrementaldecoder("utf-8")()
-    with open(path, "rb") as file:
-        try:
-            while chunk := file.read(1 << 20):
-                decoder.decode(chunk)
-            decoder.decode(b"", final=True)
-        except UnicodeDecodeError:
-            return False
     return True

@@ -19,7 +19,7 @@ from donewhen.agent.workspace.data.columns import (
     quote_name,
     quote_text,
 )
-from donewhen.agent.workspace.data.encoding import SAMPLE_BYTES, encoding_of, is_utf8
+from donewhen.agent.workspace.data.encoding import SAMPLE_BYTES, encoding_of
 
 JSON, PARQUET, EXCEL = (".json", ".jsonl", ".ndjson"), (".parquet",), (".xlsx", ".xls")
 PACKED = (".gz", ".zst")
@@ -263,7 +263,8 @@ class Tables:
 
     def _read_csv(self, path: str, plain: str) -> Table:
         """Return a CSV file as a table, sniffed by its first rows if they suffice, else by all rows."""
-        encoding = "utf-8" if plain.endswith(PACKED) else _encoding_of(path, plain)
+        encoding = "utf-8" if plain.endswith(PACKED) else _encoding_of(path, plain, SAMPLE_BYTES)
+        encoding = encoding if encoding == "utf-8" else _encoding_of(path, plain, os.path.getsize(plain))
         file = plain if encoding == "utf-8" else self._copy_as_utf8(plain, encoding)
         table = Table(path, file, "read_csv", [], encoding=encoding)
         try:
@@ -274,8 +275,9 @@ class Tables:
     def _sniff_all_rows(self, table: Table, plain: str) -> Table:
         """Return a CSV file as a table, sniffed by all rows."""
         file, encoding = table.file, table.encoding
-        if file == plain and not plain.endswith(PACKED) and not is_utf8(plain):
-            file, encoding = self._copy_as_utf8(plain, "cp1252"), "cp1252"
+        if file == plain and not plain.endswith(PACKED):  # what comes late in a large file
+            encoding = _encoding_of(table.path, plain, os.path.getsize(plain))
+            file = plain if encoding == "utf-8" else self._copy_as_utf8(plain, encoding)
         return self._sniff(Table(table.path, file, "read_csv", [], encoding=encoding), -1)
 
     def _sniff(self, table: Table, rows: int) -> Table:
@@ -299,7 +301,7 @@ class Tables:
         table.notes.append(
             "first line read as the header" if form["HasHeader"] else "no header line: column0, column1, …"
         )
-        table.notes += [] if table.encoding == "utf-8" else [f"not UTF-8, read as {table.encoding}"]
+        table.notes += [] if table.encoding == "utf-8" else [_encoding_note(table.encoding)]
         table.notes += [
             f"NOTE: {WORDS[other]} would separate all lines alike too"
             for other in _other_separators(file, form["Delimiter"])
@@ -345,12 +347,17 @@ def _file_state(path: str) -> list[int]:
     return []
 
 
-def _encoding_of(path: str, plain: str) -> str:
+def _encoding_of(path: str, plain: str, most: int) -> str:
     with open(plain, "rb") as file:
-        encoding = encoding_of(file.read(SAMPLE_BYTES))
+        encoding = encoding_of(file, most)
     if encoding is None:
         raise Refused(f"{path} is a binary file, not a table in text.")
-    return "utf-8" if encoding.startswith("utf-8") else encoding
+    return "utf-8" if encoding.codec.startswith("utf-8") else encoding.codec
+
+
+def _encoding_note(codec: str) -> str:
+    guess = "" if codec.startswith("utf-") else ", which is a guess"
+    return f"not UTF-8, read as {codec}{guess}"
 
 
 def brief(error: Exception) -> str:

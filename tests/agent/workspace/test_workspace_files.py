@@ -2,6 +2,7 @@
 
 import threading
 import tracemalloc
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from langchain_core.messages import ToolMessage
-from langchain_core.tools import BaseTool
+from langchain_core.tools import BaseTool, ToolException
 from pydantic import ValidationError
 
 from tests.kit.workspace import Tools, by_name
@@ -103,8 +104,11 @@ def test_a_huge_file_is_not_read_into_memory(tools: Tools, tmp_path: Path) -> No
     [
         (b"\xef\xbb\xbfname\n", "name\n"),
         ("名字\n".encode("utf-16"), "名字\n"),
-        ("数据：一二三，共计四五六。\n".encode("gb18030"), "数据：一二三，共计四五六。\n[not UTF-8, read as gb18030]"),
-        ("Müller, Café, señor".encode("cp1252"), "Müller, Café, señor\n[not UTF-8, read as cp1252]"),
+        (
+            "数据：一二三，共计四五六。\n".encode("gb18030"),
+            "数据：一二三，共计四五六。\n[not UTF-8, read as gb18030, which is a guess]",
+        ),
+        ("Müller, Café, señor".encode("cp1252"), "Müller, Café, señor\n[not UTF-8, read as cp1252, which is a guess]"),
         (b"", "[the file is empty]"),
         (b"a\r\nb", "a\r\nb"),
     ],
@@ -302,3 +306,59 @@ def test_moving_and_deleting_stay_inside(tools: Tools, tmp_path: Path) -> None:
     (tmp_path / ".trash").symlink_to(outside)
     said(tools["delete_file"], path="a.txt")
     assert [path.name for path in outside.iterdir()] == ["secret"]
+
+
+OLD_FILES = {
+    "German, Windows": ("cp1252", "Kunde;Ort\nMüller;Köln\nWeiß;Düsseldorf\n", "Jörg;Fürth\n"),
+    "French, Windows": ("cp1252", "Prénom;Ville\nHélène;Orléans\nZoé;Nîmes\n", "Éric;Alès\n"),
+    "Polish, Windows": ("cp1250", "Imię;Miasto\nŁukasz;Łódź\nŚwiętosława;Gdańsk\n", "Żaneta;Kraków\n"),
+    "Russian, Windows": ("cp1251", "Имя;Город\nИван;Москва\nОльга;Казань\n", "Пётр;Омск\n"),
+    "Russian, Unix": ("koi8-r", "Имя;Город\nИван;Москва\nОльга;Казань\n", "Пётр;Омск\n"),
+    "Greek, Windows": ("cp1253", "Όνομα;Πόλη\nΓιώργος;Αθήνα\nΜαρία;Θεσσαλονίκη\n", "Νίκος;Πάτρα\n"),
+    "German, DOS": ("cp850", "Name;Straße\nMüller;Hauptstraße\nJörg;Königsallee\nGünther;Bäckerweg\n", "Öhm;Weg\n"),
+    "Japanese": ("cp932", "氏名,住所\n山田太郎,東京都千代田区\n佐藤花子,大阪府\n", "鈴木,京都府\n"),
+    "Korean": ("cp949", "이름,도시\n김철수,서울\n이영희,부산\n", "박민수,대구\n"),
+    "Chinese, Taiwan": ("big5", "姓名,地址\n王小明,臺北市中正區\n陳美麗,高雄市\n", "林,臺南\n"),
+    "Chinese": ("gb18030", "姓名,地址\n王小明,北京市朝阳区\n李美丽,上海市\n", "张,天津\n"),
+    "Excel's Unicode text": ("utf-16", "Name\tOrt\nMüller\tKöln\n", "Jörg\tFürth\n"),
+    "UTF-16 without a mark": ("utf-16-le", "Name\tOrt\nMüller\tKöln\n", "Jörg\tFürth\n"),
+}
+
+
+@pytest.mark.parametrize("kind", OLD_FILES)
+def test_files_of_older_programs_stay_in_one_encoding(tmp_path: Path, tools: Tools, kind: str) -> None:
+    """Q50: read as what they are, which is said to be a guess; what is added, twice, is in the file's own encoding,
+    or refused, and never in another one.
+    """
+    encoding, before, more = OLD_FILES[kind]
+    path = tmp_path / "old.csv"
+    path.write_bytes(before.encode(encoding))
+    shown = tools["read_file"].invoke({"path": "old.csv"})
+    assert shown.startswith(before)
+    assert ("which is a guess" in shown) == (not encoding.startswith("utf"))
+    for text in (more, "ok\n"):
+        with suppress(ToolException):
+            tools["append_file"].invoke({"path": "old.csv", "content": text})
+            before += text
+        assert path.read_bytes().decode(encoding) == before
+    assert before.endswith("ok\n")
+
+
+def test_what_only_a_guess_could_write_is_not_added(tmp_path: Path, tools: Tools) -> None:
+    """Q50: one letter says too little of the encoding; ASCII can be added, and a change of another line is exact."""
+    path = tmp_path / "old.txt"
+    path.write_bytes(b"caf\xe9\nplain\n")
+    for tool, more in (("append_file", {"content": "Łódź\n"}), ("edit_file", {"old": "plain", "new": "Łódź"})):
+        with pytest.raises(ToolException, match=r"cannot be written as|may be .* which write this text differently"):
+            tools[tool].invoke({"path": "old.txt", **more})
+    tools["edit_file"].invoke({"path": "old.txt", "old": "plain", "new": "plainer"})
+    assert path.read_bytes() == b"caf\xe9\nplainer\n"
+
+
+def test_an_odd_byte_far_down_counts(tmp_path: Path, tools: Tools) -> None:
+    """Q50: the whole file decides; what is no UTF-8 after megabytes is neither replaced nor lost by an edit."""
+    path = tmp_path / "log.txt"
+    path.write_bytes(b"line of text\n" * 100_000 + "Größe\n".encode("cp1252"))
+    assert "Größe" in tools["read_file"].invoke({"path": "log.txt", "offset": 1_299_990})
+    tools["append_file"].invoke({"path": "log.txt", "content": "Maß\n"})
+    assert path.read_bytes().endswith("Größe\nMaß\n".encode("cp1252"))
