@@ -62,10 +62,18 @@ class ModelError(DoneWhenError):
     """A model could not answer. The message is fit for users and holds no secrets."""
 
     def __init__(
-        self, message: str, *, code: str = "model_error", retryable: bool = False, retry_after: float | None = None
+        self,
+        message: str,
+        *,
+        code: str = "model_error",
+        retryable: bool = False,
+        retry_after: float | None = None,
+        said: str = "",
     ) -> None:
         super().__init__(message)
         self.code = code
+        self.said = said
+        """The model's own words, where it refused to answer."""
         self.retryable = retryable
         self.retry_after = retry_after
 

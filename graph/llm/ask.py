@@ -24,7 +24,7 @@ from donewhen.graph.llm.adapter import LEAST_TOKENS, ModelQuirks, PreparedModel,
 from donewhen.graph.llm.caching import key_options, mark_kind, mark_messages
 from donewhen.graph.llm.calls import settle_calls
 from donewhen.graph.llm.cost import cost_of, is_priced, missing_price_text, usage_of
-from donewhen.graph.llm.endings import ending_of, reached_limit, reports_parts
+from donewhen.graph.llm.endings import ending_of, reached_limit, refusal_in, reports_parts
 from donewhen.graph.llm.errors import classify
 from donewhen.graph.llm.history import compact_request, count_tokens, fits, has_native_call, has_only_spoken, window_of
 from donewhen.graph.llm.joining import join_chunks
@@ -317,8 +317,12 @@ class _Request:
         """Return the error of a reply that is not whole (R13); one that reached its limit is for the caller to read."""
         ending, quirks = ending_of(self.model, message, streamed=streamed), self.quirks
         quirks.names_end |= bool(ending.word)
+        refusal = refusal_in(message) or (wire.thoughts.refusal if wire else "")
+        if refusal and not message.tool_calls:
+            return ModelError(f"The model refused to answer: {refusal}", code="content_filter", said=refusal)
         if ending.kind == "filtered":
-            return ModelError(f"The provider's filter stopped the reply ({ending.word}).", code="content_filter")
+            happened = f"The provider's filter stopped the reply ({ending.word})."
+            return ModelError(f"{happened} Rephrase the goal or the material.", code="content_filter")
         if ending.kind == "window":
             return _FilledWindow("The request and the reply filled the model's context window.", code=TOO_LONG)
         if ending.kind != "broken":

@@ -24,7 +24,6 @@ FILTERED = frozenset(
         "guardrail_intervened",  # Bedrock
         "refusal",  # Anthropic
         "sensitive",  # Z.ai, Hunyuan
-        "blocked",  # a prompt that Google refused, as `ending_of` calls it
         "safety",  # Google, with those that follow
         "blocklist",
         "prohibited_content",
@@ -87,6 +86,9 @@ class Ending:
 
 def ending_of(model: Any, message: AIMessage, *, streamed: bool = True) -> Ending:
     """Return how a reply of this model ended. One that was not streamed is whole unless it says otherwise."""
+    feedback = message.response_metadata.get("prompt_feedback")
+    if isinstance(feedback, Mapping) and (blocked := feedback.get("block_reason")):  # Google refused the prompt
+        return Ending("filtered", _plain_word(blocked) or "blocked")
     package, word = _package_of(model), _word_of(message.response_metadata)
     if not word:
         return Ending("broken" if package.always and streamed else "whole")
@@ -104,6 +106,17 @@ def reached_limit(message: AIMessage) -> bool:
     return _word_of(message.response_metadata).lower() in LIMIT
 
 
+def refusal_in(message: AIMessage) -> str:
+    """Return the words in which a model refuses to answer, where its provider sets them apart; "" if there are none."""
+    said, blocks = message.response_metadata, message.content if isinstance(message.content, list) else ()
+    feedback, details = said.get("prompt_feedback"), said.get("stop_details")
+    words = [block.get("refusal") for block in blocks if isinstance(block, Mapping) and block.get("type") == "refusal"]
+    words += [message.additional_kwargs.get("refusal"), said.get("finish_message")]
+    words += [feedback.get("block_reason_message") if isinstance(feedback, Mapping) else None]
+    words += [details.get("explanation") if isinstance(details, Mapping) else None]
+    return next((word.strip() for word in words if isinstance(word, str) and word.strip()), "")
+
+
 def reports_parts(model: Any) -> bool:
     """Return True if the package reports the usage of each chunk, and not the usage so far."""
     return any(each.__module__.startswith("langchain_google_") for each in type(model).__mro__)
@@ -116,9 +129,7 @@ def _package_of(model: Any) -> _Package:
 
 def _word_of(said: Mapping[str, Any]) -> str:
     """Return the word for the end in the metadata of a reply; "" if there is none."""
-    feedback, details = said.get("prompt_feedback"), said.get("incomplete_details")
-    if isinstance(feedback, Mapping) and feedback.get("block_reason"):
-        return "blocked"
+    details = said.get("incomplete_details")
     reasons = [details.get("reason")] if isinstance(details, Mapping) else []
     reasons += [said.get(name) for name in _REASONS]
     reasons += [said.get("status") if said.get("object") == "response" else None, "done" if said.get("done") else None]

@@ -14,6 +14,7 @@ from email.utils import parsedate_to_datetime
 from itertools import product
 from typing import Any, NamedTuple
 
+from donewhen.graph.llm.provider_texts import NO_CREDIT, RATE_LIMITED, TOO_LONG, any_of
 from donewhen.state.errors import DoneWhenError, ModelError
 from donewhen.state.pattern import pattern
 from donewhen.state.secrets import redact
@@ -30,6 +31,7 @@ _ADVICE = {
     "auth": "The model provider refused the credentials. Set a valid key, as OPENAI_API_KEY or the provider's own.",
     "quota": "The account at the model provider has no credit left. Add credit there, or set another key.",
     "model_not_found": "The provider does not offer this model to this key. Set DONEWHEN_MODEL to one that it offers.",
+    "wrong_path": "The server has nothing at this address. Check OPENAI_BASE_URL, or the address of the model: {url}.",
     "context_too_long": "The request is longer than the model accepts. Lower `observation_chars`, or change the model.",
     "content_filter": "The provider's content filter refused the request. Rephrase the goal or the material.",
     "bad_request": "The model provider rejected the request. Check what is set for it (`thinking`, `max_tokens`).",
@@ -44,7 +46,7 @@ def classify(error: BaseException) -> ModelError:
     """Return the ModelError for an exception raised by a model call; a ModelError is returned unchanged.
 
     `code` is one of rate_limited, overloaded, server_error, timeout, connection (these are `retryable`), auth,
-    quota, model_not_found, context_too_long, content_filter, bad_request, model_error. `retry_after` is in
+    quota, model_not_found, wrong_path, context_too_long, content_filter, bad_request, model_error. `retry_after` is in
     seconds, only for retryable errors. The message says what happened and what to do; it holds no secrets.
     """
     for link in _causes(error):
@@ -57,7 +59,7 @@ def classify(error: BaseException) -> ModelError:
     code, facts = next(found, ("model_error", all_facts[0]))
     broken = any(_HOPELESS & set(each.names) or "certificate verify failed" in each.said for each in all_facts)
     retryable = code in TRANSIENT and not broken and facts.headers.get("x-should-retry") != "false"
-    happened, _, advice = _ADVICE[code].partition(".")
+    happened, _, advice = _ADVICE[code].format(url=redact(facts.url) or "its path may be wrong").partition(".")
     status = f" (HTTP {facts.status})" if facts.status else ""
     said = redact(" ".join(facts.text.split()))
     quoted = f"It says: {said if len(said) <= 300 else said[:299] + '…'}" if said else f"({facts.names[0]})"
@@ -95,7 +97,11 @@ class _ErrorFacts:
         self._words: set[str] = set()
         self._statuses: list[int] = []
         self._left = _NODES
+        self.url = ""
+        """The address that was asked, if the exception knows it."""
         response, body = _get_field(error, "response"), _get_field(error, "body")
+        for source in (error, response):
+            self.url = self.url or str(_get_field(_get_field(source, "request"), "url") or "")
         self._take_headers(_get_field(response, "headers") or _get_field(error, "headers"))
         for name, source in product(("status_code", "status"), (error, response)):
             self._take_word(_get_field(source, name))
@@ -197,20 +203,14 @@ _RULES = (
     _Rule(
         "quota",
         (402,),
-        r"insufficient[ _](?:quota|balance|credits?|funds)|credit balance is too low|out of credits?|billing_|"
-        r"billing (?:hard limit|(?:is )?not active)|check your plan and billing|monthly (?:spend\w*|usage) limit|"
-        r"prepayment credits|payment_required|credits_exhausted|arrearage|余额不足|欠费",
+        any_of(*NO_CREDIT),
         (*_OPEN, 429),
     ),
     _Rule("auth", (401,)),
     _Rule(
         "context_too_long",
         (413,),
-        r"(?:maximum|model'?s?|available) context|context[ _](?:window|length|size|limit)|string_above_max_length|"
-        r"(?:prompt|input|request|message)s?(?: \w+)? (?:is|are|was) too (?:long|large)|request[ _]too[ _]large|"
-        r"input token(?:s| count).{0,60}exceed|exceeds? the (?:maximum|max|limit)[^.]{0,40} tokens?|"
-        r"`inputs` (?:tokens \+|must have less)|reduce the length of|range of input length|"
-        r"maximum (?:prompt|input) length|max_prompt_tokens_exceeded",
+        any_of(*TOO_LONG),
         (*_OPEN, 429, 500),
         r".*Context(?:Overflow|WindowExceeded)Error",
     ),
@@ -221,9 +221,12 @@ _RULES = (
         among=_OPEN,
         names=r"ContentFilter\w*Error",
     ),
+    _Rule("bad_request", said=r"no endpoints found (?:that|matching)", among=(404,)),  # OpenRouter's
+    _Rule("model_not_found", (410,), r"\bmodels?\b|deployment|no endpoints found for", (404,)),
+    _Rule("wrong_path", (404,)),
     _Rule(
         "model_not_found",
-        (404, 410),
+        (),
         r"\bmodels?:? (?!is |was |has |does )[`'\"]?[\w./:@-]{1,100}[`'\"]? (?:is |was |has been |does )?"
         r"(?:not (?:found|supported|exist|available|a valid)|unknown|invalid|decommissioned|deprecated)|"
         r"model identifier is invalid|(?:unknown|invalid|no such)[ _]model\b|not a valid model|\bnot_?found|"
@@ -239,7 +242,7 @@ _RULES = (
         _OPEN,
         r"(?:No|Default)CredentialsError",
     ),
-    _Rule("rate_limited", (429,), r"rate_?limit|too_?many_?requests|throttling|resource_exhausted", (None, 400)),
+    _Rule("rate_limited", (429,), any_of(*RATE_LIMITED), (None, 400)),
     _Rule("overloaded", (503, 529), r"overloaded|unavailable|at capacity|slow_down|modelnotready"),
     _Rule(
         "timeout",
@@ -250,8 +253,9 @@ _RULES = (
     _Rule(
         "server_error",
         {409, 425, *range(500, 600)} - {501, 505},
-        r"(?:server|api|internal)_?error|\binternal\b|internalserver|server had an error|while processing|"
-        r"no generations? (?:chunks were returned|found in stream)|model(?:stream)?errorexception|for 'choices'",
+        r"while running the model|(?:server|api|internal)_?error|\binternal\b|internalserver|server had an error|"
+        r"while processing|no generations? (?:chunks were returned|found in stream)|model(?:stream)?errorexception|"
+        r"for 'choices'",
     ),
     _Rule("bad_request", (*range(400, 500), 501, 505), r"invalid_(?:request_error|argument|value)|validationexception"),
     _Rule(

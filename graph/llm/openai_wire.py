@@ -104,6 +104,7 @@ class Thoughts:
     """What a server sends beside the text and the calls of a reply, and may want back with it."""
 
     def __init__(self) -> None:
+        self._refusal: list[str] = []
         self._text: list[str] = []
         self._details: list[dict[str, Any]] = []
         self._calls: dict[Any, int] = {}
@@ -113,6 +114,8 @@ class Thoughts:
         """Take the next piece of a reply."""
         if isinstance(said := delta.get("reasoning_content"), str):
             self._text.append(said)
+        if isinstance(said := delta.get("refusal"), str):
+            self._refusal.append(said)
         for detail in delta.get("reasoning_details") or ():
             if isinstance(detail, dict):
                 self._hear_detail(detail)
@@ -122,6 +125,11 @@ class Thoughts:
                 order = self._calls.setdefault(place, len(self._calls))
                 if isinstance(call.get("extra_content"), dict):
                     self._beside[order] = call["extra_content"]
+
+    @property
+    def refusal(self) -> str:
+        """The words in which the model refuses to answer."""
+        return "".join(self._refusal).strip()
 
     def _hear_detail(self, detail: dict[str, Any]) -> None:
         last = self._details[-1] if self._details else {}
@@ -165,9 +173,9 @@ class _Stream:
             for number, piece in enumerate(_in_pieces(chunk)):
                 if number:
                     await asyncio.sleep(0)  # LangChain parses each piece, and others work on this loop as well
-                yield piece
                 for choice in piece["choices"]:
                     self._wire.thoughts.hear(choice["delta"])
+                yield piece
 
     async def _chunks(self) -> AsyncIterator[dict[str, Any]]:
         reader, lines = _EventReader(), _lines(self._response)

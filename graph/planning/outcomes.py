@@ -25,6 +25,7 @@ from donewhen.graph.step.calls import CallContext, ask_before_end
 from donewhen.graph.step.texts import with_whole_text
 from donewhen.graph.tools.hooks import END_OPTIONS, NOT_ASKED
 from donewhen.state.channels import PLANNING, Json, Planning, Step
+from donewhen.state.errors import ModelError
 from donewhen.state.language.texts import say
 from donewhen.state.ledger import Limits, add, allowance_left
 from donewhen.state.people.amounts import format_count
@@ -371,6 +372,12 @@ def decline(round: PlanningRound, message: AIMessage, decision: Decision) -> Pla
         "text": arguments["guidance"],
     }
     return {"planning": {**round.planning, "corrections": 0}, "ending": ending}
+
+
+def refuse(round: PlanningRound, error: ModelError) -> Planning:
+    """End the run because the model or its provider refuses: the user reads its words. Asking again gets the same."""
+    emit(round.runtime, "note", text=f"The model's provider refuses this request. {error}")
+    return {"ending": {"code": "declined", "reason": str(error), "text": error.said or str(error)}}
 
 
 async def ask_question(round: PlanningRound, message: AIMessage, decision: Decision) -> Planning:

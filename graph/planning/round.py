@@ -31,6 +31,7 @@ from donewhen.graph.planning.outcomes import (
     out_of_budget,
     out_of_rounds,
     planning_cursor,
+    refuse,
     rounds_left,
     send_correction,
     settle_by_answer,
@@ -164,6 +165,8 @@ async def _act_on(round: PlanningRound, reply: ModelReply) -> Planning:
     settings, planning, legal = round.settings, round.planning, round.legal
     if reply.message is None:
         assert reply.error is not None
+        if reply.error.code == "content_filter" and not planning.get("sketched"):
+            return refuse(round, reply.error)
         if _another_plans(round):
             emit(round.runtime, "note", text=f"The model of the planner takes over triage: {reply.error}"[:500])
             return {"planning": {**planning, "stand_in": True}}

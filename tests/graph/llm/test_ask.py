@@ -64,7 +64,12 @@ LASTING = {
     "auth": (fault(status=401), "auth", "Set a valid key"),
     "forbidden": (fault(status=403), "auth", "credentials"),
     "bad request": (fault(status=400), "bad_request", "rejected the request"),
-    "unknown model": (fault(status=404), "model_not_found", "Set DONEWHEN_MODEL"),
+    "unknown model": (
+        fault(status=404, body={"error": {"message": "The model `x` does not exist"}}),
+        "model_not_found",
+        "Set DONEWHEN_MODEL",
+    ),
+    "wrong path": (fault(status=404), "wrong_path", "/v1/chat/completions"),
     "no credit": (
         fault(status=429, body={"error": {"message": "You exceeded your quota", "code": "insufficient_quota"}}),
         "quota",
