@@ -18,6 +18,7 @@ from langchain_core.tools import BaseTool
 
 from donewhen.agent.a2a.remote import connect_executor
 from donewhen.agent.config import Config, load_hooks, read_config
+from donewhen.agent.gate import question_for
 from donewhen.agent.models import ModelSource, Thinking
 from donewhen.agent.plans.store import PlanStore
 from donewhen.agent.plans.templates import Templates
@@ -312,6 +313,7 @@ class Agent:
         thread_id: str | Run,
         answer: Any = MISSING,
         *,
+        question: str | None = None,
         settings: SettingsLike = None,
         steer: str = "",
         config: RunnableConfig | None = None,
@@ -325,10 +327,10 @@ class Agent:
 
         Args:
             thread_id: The thread, or a Run of it. With a Run, the answer applies only to that run's questions; with an
-                id, a plain answer applies to the current question. A plain answer that repeats the last answer to
-                another question may be a duplicate delivery and is refused, unless the id comes from a Run with this
-                question.
+                id, a plain answer applies to the current question, whatever that is.
             answer: The answer in any form that clients send, or `{id: answer}` for several open questions.
+            question: The id of the question that the answer is for, as in `pending`. Give it, or a Run, where an answer
+                may arrive twice or late: then it never answers another question.
             settings: Override those of the start, field by field, for the rest of the run.
             steer: Instructions for a new plan, which keeps finished steps; “continue” keeps the plan.
             config: LangGraph's configuration, such as callbacks and tags.
@@ -338,7 +340,14 @@ class Agent:
         Raises ConfigError for another `output_type`, UnknownThread, StaleAnswer, ThreadBusy; nothing changes then.
         """
         stream = self.stream_resume(
-            thread_id, answer, settings=settings, steer=steer, config=config, tools=tools, output_type=output_type
+            thread_id,
+            answer,
+            question=question,
+            settings=settings,
+            steer=steer,
+            config=config,
+            tools=tools,
+            output_type=output_type,
         )
         return await stream.result()
 
@@ -379,6 +388,7 @@ class Agent:
         thread_id: str | Run,
         answer: Any = MISSING,
         *,
+        question: str | None = None,
         settings: SettingsLike = None,
         steer: str = "",
         config: RunnableConfig | None = None,
@@ -390,7 +400,7 @@ class Agent:
         id = id_of(thread_id)
         runner = self._runner_for(id, tools, output_type)
         form = runner.form if output_type is not None else None
-        given = Continuation(answer, thread_id, steer, settings, form)
+        given = Continuation(answer, question_for(thread_id, question), steer, settings, form)
         return self._stream(id, lambda session: runner.resume(session, given), config, on_leave)
 
     async def run_submitted(self, thread_id: str | Run) -> Run:
@@ -441,13 +451,13 @@ class Agent:
         self._wake_workers()
         return id
 
-    async def submit_answer(self, thread_id: str | Run, answer: Any) -> str:
+    async def submit_answer(self, thread_id: str | Run, answer: Any, *, question: str | None = None) -> str:
         """Check an answer like `resume`, but leave the work to a worker. Raises ResumeError if it cannot be understood.
 
         An edit that breaks a rule is found by the worker: the run waits again, and its `problem` says why.
         If the thread is being worked on, an answer to another of its questions waits until that is done.
         """
-        id = await self._runner.submit_answer(thread_id, answer)
+        id = await self._runner.submit_answer(id_of(thread_id), answer, question_for(thread_id, question))
         self._wake_workers()
         return id
 

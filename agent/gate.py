@@ -1,7 +1,5 @@
 """The gate for answers: it decides, strictly by id, which question an answer is for. A stale answer changes nothing."""
 
-import hashlib
-import json
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -9,7 +7,7 @@ from typing import Any
 from langchain_core.messages import HumanMessage
 from langgraph.types import Command
 
-from donewhen.agent.run import Run, ThreadId
+from donewhen.agent.run import Run
 from donewhen.graph.clock import SECOND, current_clock, moment_of
 from donewhen.graph.executors.executor import Executors
 from donewhen.graph.people.answers import BY_POLICY, OVERDUE, missing_tools
@@ -23,15 +21,23 @@ from donewhen.state.values import clean_text, json_problem
 _INTERRUPT_ID = re.compile(r"[0-9a-f]{32}")
 
 
-def admit(run: Run, row: Json, answer: Any, shown: Run | str) -> Json:
+def question_for(shown: Run | str, question: str | None = None) -> str:
+    """Return the id of the question that an answer is for; "" if that is the one which is open.
+
+    It is named, or is that of a run which was shown; a run that asked nothing gives what no question is called.
+    """
+    if question is not None or not isinstance(shown, Run):
+        return question or ""
+    return str(shown.pending[0]["id"]) if shown.pending else f"the question of a {shown.status} run"
+
+
+def admit(run: Run, row: Json, answer: Any, question: str = "") -> Json:
     """Return answers by question id: `answer`, and answers queued for a worker. Raises StaleAnswer.
 
-    `answer` is for the current question, or `{id: answer}` for open ones. With a run as `shown`, an answer without
-    ids is only for the questions of that run. Otherwise it must not repeat the last answer to another question, unless
-    `shown` is the id of a run that asks this one.
+    `answer` is for the `question` with this id, by default the current one, or `{id: answer}` for open ones.
     """
     queued = queued_answers_to(run, row) if row.get("status") == "queued" else {}
-    return {**queued, **address(run.without(queued) if queued else run, row, answer, shown)}
+    return {**queued, **address(run.without(queued) if queued else run, answer, question)}
 
 
 def queued_answers(row: Json) -> Json:
@@ -45,15 +51,19 @@ def queued_answers_to(run: Run, row: Json) -> Json:
     return {id: value for id, value in queued_answers(row).items() if id in open_ids}
 
 
-def address(run: Run, row: Json, answer: Any, shown: Run | str) -> Json:
+def address(run: Run, answer: Any, question: str = "") -> Json:
     """Return an answer by the ids of its open questions. Raises StaleAnswer if there are none."""
     pauses = {pause["id"]: pause for pause in run.pending}
     if not pauses:
         hint = "; without an answer it goes on, and by `steer` in another way" if run.status == "running" else ""
         raise StaleAnswer(f"thread {run.thread_id} waits for no answer: it is {run.status}{hint}")
-    answers = _with_pause_ids(run, answer) or {_choose(run, row.get("answered") or {}, answer, shown): answer}
+    first = run.pending[0]
+    asked = first["id"] if question in ("", first["interrupt_id"]) else question
+    answers = _with_pause_ids(run, answer) or {asked: answer}
     if unknown := [str(id) for id in answers if id not in pauses]:
-        raise StaleAnswer(f"nothing waits under {', '.join(unknown)}; open: {', '.join(pauses)}", list(pauses))
+        is_open = f"open: {', '.join(pauses)} ({str(first.get('question') or '')[:200]})"
+        how = f"resume({run.thread_id!r}, answer, question={first['id']!r}), in the command --id {first['id']}"
+        raise StaleAnswer(f"nothing waits under {', '.join(unknown)}; {is_open}. To answer that: {how}", list(pauses))
     answers = {id: _storable(value) for id, value in answers.items()}
     for id, value in answers.items():
         named = value.get("interrupt_id") if isinstance(value, Mapping) else None
@@ -84,19 +94,6 @@ def _with_pause_ids(run: Run, answer: Any) -> Json | None:
     return {first["id"] if id == first["interrupt_id"] else id: value for id, value in answer.items()}
 
 
-def _choose(run: Run, before: Json, answer: Any, shown: Run | str) -> str:
-    """Return the id of the question for an answer without ids. Raises StaleAnswer for a second delivery."""
-    if isinstance(shown, Run):
-        return str(shown.pending[0]["id"]) if shown.pending else f"{shown.thread_id}, which was {shown.status}"
-    asked = str(run.pending[0]["id"])
-    same = next((id for id, digest in before.items() if id != asked and digest == _digest(answer)), None)
-    if same is None or (isinstance(shown, ThreadId) and shown.asked == asked):
-        return asked
-    text = f"this repeats the answer to {same}, so it may be a second delivery of it; open is {asked}"
-    name = f"{{{asked!r}: answer}}, in the command --id {asked}"
-    raise StaleAnswer(f"{text}. If it is for that one, say so by its id: {name}", [asked])
-
-
 def _storable(value: Any) -> Any:
     """Return the answer if it can be stored, else a marker that it is unreadable."""
     if isinstance(value, str):
@@ -118,18 +115,6 @@ def resume_command(
     if missing := missing_tools(values, run.pending, given, executors, settings):
         raise ToolMissing(missing)
     return Command(resume={first["interrupt_id"]: given})
-
-
-def digests(answers: Json, given: Any = None) -> Json:
-    """Return hashes of answers, by id, to detect a second delivery; answers `given` by id need none."""
-    if isinstance(given, Mapping) and set(answers) <= set(given):
-        return {}
-    return {id: _digest(value) for id, value in answers.items()}
-
-
-def _digest(value: Any) -> str:
-    said = value.strip().casefold() if isinstance(value, str) else json.dumps(value, sort_keys=True, default=str)
-    return hashlib.sha256(said.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
 def steer_input(run: Run, steer: str) -> Json | None:

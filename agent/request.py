@@ -9,7 +9,6 @@ from uuid import uuid4
 
 from langchain_core.messages import AnyMessage, HumanMessage, convert_to_messages, messages_from_dict, messages_to_dict
 
-from donewhen.agent.run import Run
 from donewhen.agent.storage.storage import check_name
 from donewhen.graph.llm.output import OutputForm
 from donewhen.graph.receive import GIVEN, clean_message, goal_problem
@@ -88,8 +87,8 @@ class Continuation:
     """How to continue a thread: with an answer, with the words of `steer`, or unchanged."""
 
     answer: Any = MISSING
-    shown: Run | str = ""
-    """The run, or the thread's id, that was given with the answer."""
+    question: str = ""
+    """The id of the question that a plain answer is for; "" is the one which is open."""
     steer: str = ""
     settings: SettingsLike = None
     form: OutputForm | None = None

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, Self, cast
+from typing import Any, Literal, cast
 from uuid import UUID
 
 from langgraph.types import StateSnapshot
@@ -21,19 +21,6 @@ from donewhen.state.settings import Settings
 from donewhen.state.versions import migrate
 
 RunStatus = Literal["completed", "partial", "failed", "cancelled", "exhausted", "waiting", "running", "queued"]
-
-
-class ThreadId(str):
-    """A thread's id from a Run: it remembers the current question, so that a plain answer is for that one."""
-
-    asked: str | None = None
-
-    @classmethod
-    def of(cls, thread_id: str, pending: tuple[Pause, ...]) -> Self:
-        """Return the id with the current question."""
-        made = cls(thread_id)
-        made.asked = pending[0]["id"] if pending else None
-        return made
 
 
 @dataclass(frozen=True)
@@ -110,7 +97,7 @@ def read_run(
     if not snapshot.tasks and outcome:
         status = outcome["status"]
     run = Run(
-        ThreadId.of(thread_id, pending),
+        thread_id,
         status,
         goal=values.get("goal", ""),
         plan=values.get("plan"),

@@ -32,7 +32,6 @@ from donewhen.agent.gate import (
     address,
     admit,
     check_understood,
-    digests,
     overdue_answers,
     queued_answers,
     queued_answers_to,
@@ -41,16 +40,7 @@ from donewhen.agent.gate import (
 )
 from donewhen.agent.plans.templates import Templates
 from donewhen.agent.request import MISSING, Continuation, Request, check_begun, is_delivered, is_not_begun, read_goal
-from donewhen.agent.run import (
-    Run,
-    ThreadId,
-    id_of,
-    observed_inside,
-    read_run,
-    require_thread,
-    unknown_thread,
-    waiting_error,
-)
+from donewhen.agent.run import Run, id_of, observed_inside, read_run, require_thread, unknown_thread, waiting_error
 from donewhen.agent.storage import Storage
 from donewhen.agent.storage.store import ThreadStore
 from donewhen.agent.stream import Session
@@ -301,7 +291,7 @@ def read_run_of_row(
     goal, status = str(row.get("goal") or ""), "queued" if row.get("status") == "queued" else "running"
     if is_not_begun(row, snapshot.values):
         limits = with_granted(settings.limits, None) if settings else {}
-        run = Run(ThreadId.of(thread_id, ()), status, goal, limits=limits)  # type: ignore[arg-type]
+        run = Run(thread_id, status, goal, limits=limits)  # type: ignore[arg-type]
     else:
         run = read_run(thread_id, require_thread(thread_id, snapshot), settings, form)
         if has_work(row):
@@ -511,8 +501,8 @@ class Runner:
                 if given.answer is MISSING:
                     answers = overdue_answers(run, settings)
                 else:
-                    answers = admit(run, row, given.answer, given.shown)
-                    change["answered"] = digests(answers, given.answer)
+                    answers = admit(run, row, given.answer, given.question)
+                    change["answered"] = dict.fromkeys(answers, "")
                 command = resume_command(run, answers, snapshot.values, self.executors, settings)
             if command is not None or run.status == "running":
                 self.prepare(settings)  # before the answer is taken: without a key the run would fail
@@ -533,8 +523,8 @@ class Runner:
         run, settings = self._open(held, snapshot, given)
         change: Json = {"settings": settings if given else None}
         if answers := queued_answers_to(run, row):
-            answers = address(run, row, answers, held.thread_id)
-            change["answered"] = digests(answers)
+            answers = address(run, answers)
+            change["answered"] = dict.fromkeys(answers, "")
         answers = answers or overdue_answers(run, settings)
         command = resume_command(run, answers, snapshot.values, self.executors, settings)
         if command is None and run.status != "running":
@@ -754,16 +744,15 @@ class Runner:
 
     # Answers for a worker ----------------------------------------------------------------------------------------
 
-    async def submit_answer(self, shown: str | Run, answer: Any) -> str:
+    async def submit_answer(self, thread_id: str, answer: Any, question: str) -> str:
         """Check an answer, and store it for a worker; return the thread's id.
 
         If a worker is working on the thread, the answer is left to that worker. Raises the errors of `resume`.
         """
-        thread_id = id_of(shown)
         with suppress(ThreadBusy):
             async with self.storage.session(thread_id) as (saver, store):
                 run, row = await self._read_open(saver, store, thread_id, alone=True)
-                answers, queue = _address_open(run, row, answer, shown), queue_of(row, self.queue)
+                answers, queue = _address_open(run, answer, question), queue_of(row, self.queue)
                 if run.status == "running":
                     await leave_answers(store, thread_id, queue, answers)
                 else:
@@ -771,7 +760,7 @@ class Runner:
                 return thread_id
         async with self.storage.writer() as (saver, store):
             run, row = await self._read_open(saver, store, thread_id, alone=False)
-            left = _address_open(run, row, answer, shown)
+            left = _address_open(run, answer, question)
             await leave_answers(store, thread_id, queue_of(row, self.queue), left)
             if await _is_running(store, thread_id):
                 return thread_id
@@ -937,13 +926,13 @@ async def _is_running(store: ThreadStore, thread_id: str) -> bool:
     return (await store.threads.get(thread_id) or {}).get("status") == "running"
 
 
-def _address_open(run: Run, row: Json, answer: Any, shown: str | Run) -> Json:
+def _address_open(run: Run, answer: Any, question: str) -> Json:
     """Return the answers by id, if they can be understood.
 
     Raises StaleAnswer if nothing else is open on a thread that is worked on, and ResumeError.
     """
     if run.status == "running" and not run.pending:
         raise StaleAnswer(f"thread {run.thread_id} waits for no other answer: it is being worked on")
-    answers = address(run, row, answer, shown)
+    answers = address(run, answer, question)
     check_understood(run, answers)
     return answers

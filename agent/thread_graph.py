@@ -21,7 +21,7 @@ from langgraph.runtime import RunControl
 from langgraph.store.base import BaseStore, Op, Result
 from langgraph.types import Command, StateSnapshot, StateUpdate
 
-from donewhen.agent.gate import admit, digests, resume_command
+from donewhen.agent.gate import admit, resume_command
 from donewhen.agent.request import check_begun
 from donewhen.agent.run import read_run, require_thread
 from donewhen.agent.runner import HeldThread, RunCancelled, Runner, hold, on_saver, request_in, route_if_stopped, traced
@@ -131,9 +131,9 @@ class ThreadGraph(CompiledStateGraph[Any, Settings, Any, Any]):
             if isinstance(input, Command) and input.resume is not None and not travels:
                 run = read_run(thread, require_thread(thread, snapshot))
                 check_begun(thread, held.row, snapshot.values)
-                answers = admit(run, held.row, input.resume, where["configurable"]["thread_id"])
+                answers = admit(run, held.row, input.resume)
                 command = resume_command(run, answers, snapshot.values, runner.executors, settings)
-                input, answered = replace(input, resume=command and command.resume), digests(answers)
+                input, answered = replace(input, resume=command and command.resume), dict.fromkeys(answers, "")
             control = options.get("control") or RunControl()
             chosen = {**options, "context": settings, "durability": options.get("durability") or "sync"}
             chosen["control"] = control

@@ -333,11 +333,9 @@ def test_no_hook_is_asked_about_a_confirmed_schedule() -> None:
 def test_a_second_delivery_is_told_how_to_answer_anew() -> None:
     """W4: in code and in the command."""
     agent, run = waiting_plan()
-    wait(agent.resume(run.thread_id[:], "change: do it in another way"))
-    with pytest.raises(
-        StaleAnswer, match=r"by its id: \{'confirm\.[0-9a-f~]+': answer\}, in the command --id confirm\."
-    ):
-        wait(agent.resume(run.thread_id[:], "change: do it in another way"))
+    wait(agent.resume(run.thread_id, "change: do it in another way"))
+    with pytest.raises(StaleAnswer, match=r"answer, question='confirm\.[0-9a-f~]+'\), in the command --id confirm\."):
+        wait(agent.resume(run, "change: do it in another way"))
 
 
 # --- edited plans

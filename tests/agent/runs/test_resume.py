@@ -16,11 +16,13 @@ from tests.kit.storage.cases import Storage, fresh_url
 HI = call("send", to="ann", text="hi")
 
 
-async def unchanged(agent: Agent, run: Run, answer: Any, error: type[Exception] = StaleAnswer) -> None:
+async def unchanged(
+    agent: Agent, run: Run, answer: Any, error: type[Exception] = StaleAnswer, *, to_run: bool = False
+) -> None:
     """Assert that the answer is refused and that not one checkpoint is written."""
     before = await agent.graph.aget_state(config(run.thread_id))
     with pytest.raises(error):
-        await agent.resume(run.thread_id, answer)
+        await agent.resume(run if to_run else run.thread_id, answer)
     assert (await agent.graph.aget_state(config(run.thread_id))).config == before.config
 
 
@@ -220,35 +222,32 @@ async def test_another_process_resumes(tmp_path: Path) -> None:
     assert (await Agent(ScriptedModel(), storage=storage).get(run.thread_id)).status == "completed"
 
 
-async def test_a_second_delivery_of_a_plain_answer_approves_nothing_else(storage: Storage) -> None:
-    """W4, U4, C06: whoever delivers it, with whichever agent; given with the run, or an id, the same word is clear."""
-    outbox = Outbox()
-    model = sending(HI)
+async def test_a_plain_answer_is_for_the_open_question_unless_another_is_named(storage: Storage) -> None:
+    """Q22, W4, C06: equal texts mean the same, wherever they come from: "approve" approves what is open. A delivery
+    that may be late names its question, by a run or by `question`, and then approves nothing else, by whichever agent.
+    """
+    outbox, model = Outbox(), sending(HI, call("send", to="bob", text="hi"))
     agent = Agent(model, [outbox.tool()], storage=storage)
     first = await agent.start("do it", thread_id="t")
-    second = await agent.resume("t", "approve")
+    asked = first.pending[0]["id"]
+    second = await agent.resume("t", "approve", question=asked)
     assert second.pending[0]["kind"] == "tool"
-    for late in ("approve", " Approve"):
-        await unchanged(agent, first, late)
-        await unchanged(Agent(model, [outbox.tool()], storage=storage), first, late)
-        with pytest.raises(StaleAnswer, match="second delivery"):
-            await agent.resume("t", late)
-        with pytest.raises(StaleAnswer, match="second delivery"):
-            await agent.graph.ainvoke(Command(resume=late), config("t"))
+    other = Agent(model, [outbox.tool()], storage=storage)
+    for late in ("approve", " Approve", {"type": "approve"}):
+        await unchanged(agent, first, late, to_run=True)
+        await unchanged(other, first, late, to_run=True)
+        for deliver in (agent.resume, other.submit_answer):
+            with pytest.raises(StaleAnswer) as refused:
+                await deliver("t", late, question=asked)
+            open_now = second.pending[0]["id"]
+            assert f"resume('t', answer, question={open_now!r})" in str(refused.value)
+            assert refused.value.pending == [open_now]
     assert outbox.sent == []
-    assert (await agent.resume(second.thread_id, "approve")).status == "completed"
+    assert (await agent.resume("".join("t"), "approve")).pending[0]["id"] != second.pending[0]["id"]
     assert len(outbox.sent) == 1
+    assert (await other.graph.ainvoke(Command(resume="approve"), config("t")))["outcome"]["status"] == "completed"
+    assert len(outbox.sent) == 2
     model.assert_exhausted()
-
-
-async def test_the_id_of_a_run_remembers_what_it_asked(storage: Storage) -> None:
-    """W4: whoever answers in a loop, each time with the run just given, is never taken for a second delivery."""
-    model, outbox = sending(HI, call("send", to="bob", text="hi")), Outbox()
-    agent = Agent(model, [outbox.tool()], storage=storage)
-    run = await agent.start("do it")
-    while run.status == "waiting":
-        run = await agent.resume(run.thread_id, "approve")
-    assert (run.status, len(outbox.sent)) == ("completed", 2)
 
 
 async def test_a_request_that_is_sent_again_is_carried_out_once(storage: Storage) -> None:
