@@ -205,7 +205,7 @@ class PlanningRecord(TypedDict, total=False):
     """The previous mode; `reason` is the planner's reason for a change."""
     reason: str
     proposal: Json
-    """A plan to start from: the quick one, or one that a person rejected."""
+    """A plan to start from: the quick one, or one that a person spoke about or rejected."""
     stand_in: bool
     """True if the planner's model does triage, because that of triage could not be used."""
     sketched: bool

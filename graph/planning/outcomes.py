@@ -361,16 +361,14 @@ def planning_as_step(state: Planning) -> Step:
 
 
 def decline(round: PlanningRound, message: AIMessage, decision: Decision) -> Planning:
-    """End the run because it cannot be done here, or because the person who was shown the plan no longer wants it.
+    """End the run because it cannot be done here. The reason is logged; the user reads the guidance.
 
-    The reason is logged; the user reads the guidance.
+    Of the words about a plan it is only said: the plan stays, and nobody but the person ends the run.
     """
     arguments = decision.arguments
-    ending: Ending = {
-        "code": "cancelled" if round.planning.get("shown") else "declined",
-        "reason": arguments["reason"],
-        "text": arguments["guidance"],
-    }
+    if shown := round.planning.get("shown"):
+        return _show_again(round, {**shown, "reply": str(arguments["guidance"]), "message_id": None})
+    ending: Ending = {"code": "declined", "reason": arguments["reason"], "text": arguments["guidance"]}
     return {"planning": {**round.planning, "corrections": 0}, "ending": ending}
 
 

@@ -70,17 +70,18 @@ async def test_what_should_be_different_is_planned_and_shown() -> None:
     model.assert_exhausted()
 
 
-async def test_the_planner_may_ask_back_and_may_end_it() -> None:
-    """C11: what is unclear is asked; somebody who no longer wants it gets `cancelled`, and nothing was done."""
-    model = planner(
-        ask_user("By fax or by pigeon?"), decline("the user no longer wants it", "All right, nothing is sent.")
-    )
+async def test_the_planner_may_ask_back_and_cannot_end_it() -> None:
+    """C11: what is unclear is asked; what a planner declines is only said, and the plan stays until the person ends
+    it."""
+    model = planner(ask_user("By fax or by pigeon?"), decline("no pigeons", "There are no pigeons here."))
     agent = Agent(model, storage="memory:")
-    run = await agent.resume(await agent.start("Send it"), "not like this")
-    run = await agent.resume(run, "some other way")
+    first = await agent.start("Send it")
+    run = await agent.resume(first, "not by mail, please")
     assert (run.pending[0]["kind"], run.pending[0]["question"]) == ("question", "By fax or by pigeon?")
-    run = await agent.resume(run, "Oh, I'll do it myself then")
-    assert (run.status, run.answer) == ("cancelled", "All right, nothing is sent.")
+    run = await agent.resume(run, "by pigeon")
+    assert (run.plan, run.pending[0]["reply"]) == (first.plan, "There are no pigeons here.")
+    run = await agent.resume(run, "never mind")
+    assert run.status == "cancelled"
 
 
 async def test_a_planner_that_cannot_answer_leaves_the_plan() -> None:
