@@ -40,7 +40,7 @@ from donewhen.agent.gate import (
 )
 from donewhen.agent.plans.templates import Templates
 from donewhen.agent.request import MISSING, Continuation, Request, check_begun, is_delivered, is_not_begun, read_goal
-from donewhen.agent.run import Run, id_of, observed_inside, read_run, require_thread, unknown_thread, waiting_error
+from donewhen.agent.run import Run, observed_inside, read_run, require_thread, unknown_thread, waiting_error
 from donewhen.agent.storage import Storage
 from donewhen.agent.storage.store import ThreadStore
 from donewhen.agent.stream import Session
