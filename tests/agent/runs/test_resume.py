@@ -194,7 +194,7 @@ async def test_a_new_goal_does_not_lose_an_open_question(storage: Storage) -> No
     model = scripted(plans, {"s1": [said("s1")]})
     agent = Agent(model, storage=storage)
     first = await agent.start("do it", thread_id="t")
-    with pytest.raises(ThreadWaiting, match="Approve") as caught:
+    with pytest.raises(ThreadWaiting, match="Shall I go ahead") as caught:
         await agent.start("do something else", thread_id="t")
     assert caught.value.pending == [first.pending[0]["id"]]
     second = await agent.start("do something else", thread_id="t", restart=True)

@@ -103,7 +103,7 @@ async def test_words_about_a_plan_and_at_a_call_reach_the_judge_in_their_order()
     )
     assert flow.status == "partial"
     assert said_in(model.requests[-1]) == [
-        "- [decision.1] only refund 40 EUR",
+        "- [decision.1] change: only refund 40 EUR",
         "- [decision.2] (approved the plan)",
         '- [decision.3] (asked: may refund be called with {"amount":40,"order":"17"}? No) not today',
     ]
