@@ -323,7 +323,7 @@ class Agent:
         """Answer a thread's question, or continue it after a crash.
 
         Without an answer, an interrupted run continues; a waiting or finished run is returned unchanged. If an answer
-        is not understood, the run keeps waiting, and `Run.problem` says why.
+        lacks something, the run keeps waiting, and `Run.problem` asks for it.
 
         Args:
             thread_id: The thread, or a Run of it. With a Run, the answer applies only to that run's questions; with an

@@ -52,7 +52,7 @@ class Run:
     language: str = "en"
     """The language of the runtime's texts: the one the model declared, else that of the settings."""
     problem: str = ""
-    """Why the last answer was not accepted, workers gave up, or an audit was not possible; "" if all is well."""
+    """What is missing in the last answer, why workers gave up, or an audit was not possible; "" if all is well."""
 
     def __str__(self) -> str:
         """Return what a person reads: the open questions with all that is needed to answer them, or the answer."""

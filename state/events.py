@@ -132,7 +132,7 @@ class Asked(Placed):
     question: str
     options: list[str]
     problem: str
-    """Why the last answer was not accepted; "" if none was given."""
+    """What is missing in the last answer, or wrong with it; "" if none was given."""
     tool_call_id: str
     """The tool call that shows the question in the conversation."""
 
@@ -263,7 +263,7 @@ class Waiting(Placed):
     type: Literal["waiting"]
     pending: list[Pause]
     problem: str
-    """Why the last answer was not accepted."""
+    """What is missing in the last answer, or wrong with it."""
     run: Json
 
 

@@ -161,10 +161,11 @@ async def test_a_function_that_hangs_keeps_nothing_from_the_others(monkeypatch: 
         await agent.aclose(patience=0)
 
 
-async def test_an_answer_that_is_not_taken_is_no_news() -> None:
-    """C11: what is asked again is told once."""
+async def test_an_answer_that_is_asked_back_is_no_news_and_the_planners_answer_is() -> None:
+    """C11, C13: who asked by mail about a plan reads the answer in a mail, with the whole plan behind it."""
     heard: list[Json] = []
-    plan = ScriptedModel(roles={"triage": [submit_plan([{"content": "a", "tools": ["look"]}])]})
+    asked = [submit_plan([{"content": "a", "tools": ["look"]}]), answer("It takes a day.")]
+    plan = ScriptedModel(roles={"triage": asked})
 
     def look(x: str) -> str:
         """Look."""
@@ -172,9 +173,13 @@ async def test_an_answer_that_is_not_taken_is_no_news() -> None:
 
     async with Agent(plan, [look], storage="memory:", notify=heard.append) as agent:
         run = await agent.start("Do it")
-        again = await agent.resume(run, "yes but maybe not")
+        again = await agent.resume(run, "no")
         assert again.problem
-    assert kinds(heard) == ["waiting"]
+        await agent.resume(run, "How long does it take?")
+    assert kinds(heard) == ["waiting", "waiting"]
+    text = heard[-1]["data"]["questions"][0]["text"]
+    assert text.startswith("It takes a day.")
+    assert "1. [s1] a" in text
 
 
 @pytest.mark.parametrize("works", [True, False])
