@@ -51,6 +51,10 @@ class Config:
     """DONEWHEN_DIR: the folder that the server's tools may access."""
     commands: tuple[str, ...] = ()
     """DONEWHEN_COMMANDS, separated by commas: programs the server's tools may start."""
+    box: str = "auto"
+    """DONEWHEN_BOX, `auto`, `required` or `off`: whether they run in a box, by bubblewrap."""
+    network: bool = False
+    """DONEWHEN_ALLOW_NETWORK: programs in a box have the network."""
     prices: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     """DONEWHEN_PRICES as `model=input/output,…` or `model=input/cached/output`: US dollars per million tokens."""
     tokens: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -107,6 +111,8 @@ def read_config(environment: Mapping[str, str] | None = None) -> Config:
         key=_read_key(get("DONEWHEN_KEY")),
         folder=get("DONEWHEN_DIR") or ".",
         commands=tuple(_split_list(get("DONEWHEN_COMMANDS"))),
+        box=(get("DONEWHEN_BOX") or "").strip() or "auto",
+        network=_is_on(get("DONEWHEN_ALLOW_NETWORK")),
         prices=dict(map(_read_price, _split_list(get("DONEWHEN_PRICES")))),
         tokens=_read_tokens(get("DONEWHEN_TOKENS")),
         settings=_read_settings(get("DONEWHEN_SETTINGS")),

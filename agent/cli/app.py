@@ -51,6 +51,11 @@ TrustSkills = Annotated[
     bool,
     typer.Option("--trust-skills", help="Follow the folder's own .agents/skills and AGENTS.md without asking you."),
 ]
+Box = Annotated[
+    Literal["auto", "required", "off"],
+    typer.Option(help="Whether these programs run in a box, by bubblewrap: auto, where there can be one."),
+]
+AllowNetwork = Annotated[bool, typer.Option("--allow-network", help="These programs have the network in their box.")]
 Confirm = Literal["always", "writes", "complex", "never"]
 Approvals = Literal["plan", "shown", "each", "never"]
 Exhausted = Literal["ask", "deliver", "stop"]
@@ -168,6 +173,8 @@ def run(
             help="A program it may start, asking each time; “make test” runs unasked. * at the end: with any options.",
         ),
     ] = None,
+    box: Box = "auto",
+    allow_network: AllowNetwork = False,
     mcp: Annotated[Path | None, typer.Option(help="A JSON file with mcpServers.")] = None,
     profile: Annotated[
         Path | None,
@@ -222,6 +229,8 @@ def run(
             model=model,
             thread=thread,
             commands=allow_command or (),
+            box=box,
+            network=allow_network,
             stdin=stdin,
             settings=settings,
             latest=latest,
@@ -303,6 +312,8 @@ def chat(
             help="A program it may start, asking each time; “make test” runs unasked. * at the end: with any options.",
         ),
     ] = None,
+    box: Box = "auto",
+    allow_network: AllowNetwork = False,
     mcp: Annotated[Path | None, typer.Option(help="A JSON file with mcpServers.")] = None,
     confirm: Annotated[Confirm | None, typer.Option(help="Which plans wait for you. [default: always]")] = None,
     approvals: Annotated[Approvals | None, typer.Option(help="Which calls ask you, besides the plan.")] = None,
@@ -316,6 +327,8 @@ def chat(
             folder=dir,
             model=model,
             commands=allow_command or (),
+            box=box,
+            network=allow_network,
             settings=settings,
             mcp=mcp,
             trust_skills=trust_skills,

@@ -23,6 +23,7 @@ from donewhen.agent.cli.screen.terminal import clean
 from donewhen.agent.cli.storage_view import StorageView
 from donewhen.agent.config import DEMO, Config
 from donewhen.agent.storage import open_storage
+from donewhen.agent.workspace.box import look_for_box
 from donewhen.state.errors import DoneWhenError
 from donewhen.state.events import event_schema
 
@@ -106,6 +107,11 @@ async def _examine(view: StorageView) -> AsyncIterator[Finding]:
         found = _is_installed(module)
         hint = "installed" if found else f"not installed: pip install 'donewhen[{extra}]'"
         yield Finding(f"extra {extra}", "ok" if found else "note", f"{purpose}, {hint}")
+    _, problem = look_for_box()
+    text = (
+        f"programs run with your rights, without a box: {problem}" if problem else "programs run in one, by bubblewrap"
+    )
+    yield Finding("box", "note" if problem else "ok", text)
     yield await _storage(view)
     yield await _model(view.config)
 

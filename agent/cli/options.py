@@ -34,6 +34,9 @@ class Choices:
     settings: dict[str, Any] = field(default_factory=dict)
     trust_skills: bool = False
     """Follow the folder's own skills and AGENTS.md without asking."""
+    box: str = "auto"
+    network: bool = False
+    """Whether programs in a box have the network."""
 
     @classmethod
     def read(cls, kept: Mapping[str, Any], thread: str = "this thread") -> "Choices":
@@ -67,6 +70,8 @@ class RunOptions:
     template: str | None = None
     parameters: Mapping[str, str] = field(default_factory=dict)
     trust_skills: bool = False
+    box: str = "auto"
+    network: bool = False
 
 
 @dataclass(frozen=True)
@@ -145,7 +150,10 @@ def read_choices(request: RunOptions, config: Config, *, unattended: bool) -> Ch
         settings["done_when"] = [*map(_criterion, settings["done_when"])]
     mcp = str(request.mcp.resolve()) if request.mcp else None
     model = request.model or config.model or DEMO
-    return Choices(absolute(request.folder), model, [*request.commands], mcp, settings, request.trust_skills)
+    return Choices(
+        absolute(request.folder), model, [*request.commands], mcp, settings, request.trust_skills, request.box,
+        request.network,
+    )  # fmt: skip
 
 
 def _criterion(text: str) -> Any:

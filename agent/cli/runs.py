@@ -297,7 +297,7 @@ async def open_agent(
         if terminal:
             terminal.line(terminal.say("server_starts", server=server), "dim")
 
-    tools = workspace_tools(choices.dir, commands=choices.allow_commands)
+    tools = workspace_tools(choices.dir, commands=choices.allow_commands, box=choices.box, network=choices.network)
     if choices.mcp is not None:
         from donewhen.agent.mcp.client import McpServers
 

@@ -124,7 +124,11 @@ def _pause_id(snapshot: StateSnapshot) -> str:
 
 
 def _build_executors(folder: Path | None) -> Executors:
-    tools = [] if folder is None else workspace_tools(folder, commands=served.commands)
+    tools = (
+        []
+        if folder is None
+        else workspace_tools(folder, commands=served.commands, box=served.box, network=served.network)
+    )
     elsewhere = [*WORKSPACE_TOOLS, *unknown_names(served.profile.get("forbidden_tools") or (), tools)]
     return Executors(served.executors, tools=tools, connect=connect_executor, elsewhere=elsewhere)
 

@@ -1,7 +1,7 @@
-"""Run an allowed program, and end it in time together with everything that it started.
+"""Run an allowed program, in a box if there is one, and end it in time together with everything that it started.
 
-A running program is not confined: it may read and write whatever the user of this process may, and many programs can
-start others. So a person is asked about each call with its arguments, unless exactly these arguments were allowed.
+Without a box a program may read and write whatever the user of this process may, and many programs can start others. So
+a person is asked about each call with its arguments, unless exactly these arguments were allowed.
 """
 
 import contextlib
@@ -23,6 +23,7 @@ from langchain_core.tools import ToolException
 from pydantic import Field
 
 from donewhen.agent.workspace import git, supervisor
+from donewhen.agent.workspace.box import Box
 from donewhen.agent.workspace.root import Root
 from donewhen.graph.tools.certain import Unanswered
 from donewhen.state.errors import ConfigError
@@ -149,6 +150,7 @@ def run_command(
     timeout: Seconds = 60,
     repository_programs: RepositoryPrograms = (),
     *,
+    box: Box | None = None,
     stop: threading.Event | None = None,
 ) -> str:
     """Run a program in the workspace folder, without a shell. Returns exit_code, stdout and stderr.
@@ -172,7 +174,9 @@ def run_command(
                     f"{'; '.join(new)[:2_000]}. To run it with them, call again with repository_programs: "
                     f"{json.dumps(own, ensure_ascii=False)[:4_000]}; the user is asked."
                 )
-        ended = run_process([programs[name], *command[1:]], root.path, environment, timeout, stop)
+        line = [programs[name], *command[1:]]
+        line = box.wrap(line, root.path, home) if box else line
+        ended = run_process(line, root.path, environment, timeout, stop)
     stdout, stderr = ended.stdout.text(), ended.stderr.text()
     if ended.code is None:
         told = f"{name} was stopped" if stop and stop.is_set() else f"{name} ran longer than {timeout:g} seconds"

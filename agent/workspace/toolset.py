@@ -11,6 +11,7 @@ from typing import Any
 from langchain_core.tools import BaseTool, StructuredTool, ToolException, create_schema_from_function
 
 from donewhen.agent.workspace.arithmetic import calculate
+from donewhen.agent.workspace.box import BoxChoice, describe_box, find_box
 from donewhen.agent.workspace.checks import SCHEMA_ARGUMENTS, file_contains, file_exists, matches_schema
 from donewhen.agent.workspace.commands import read_allow_list, run_command
 from donewhen.agent.workspace.data.query import KnownFiles, describe_data, query_data
@@ -31,20 +32,29 @@ from donewhen.agent.workspace.walk import near_names
 from donewhen.graph.sync import run_in_thread
 from donewhen.graph.tools.toolbox import EffectKind
 
-GIVEN = ["root", "programs", "known", "stop"]
+GIVEN = ["root", "programs", "known", "box", "stop"]
 PATH = ["path"]
 
 
-def workspace_tools(root: str | Path, *, commands: Sequence[str] = (), write: bool = True) -> list[BaseTool]:
+def workspace_tools(
+    root: str | Path,
+    *,
+    commands: Sequence[str] = (),
+    write: bool = True,
+    box: BoxChoice | str = "auto",
+    network: bool = False,
+) -> list[BaseTool]:
     """Return tools that only access the folder `root`: find, read, tables, arithmetic, checks, and writing if `write`.
 
     `commands` are the programs that run_command may start (names, or absolute paths); without any, there is no such
     tool. A person is asked about each call, unless its arguments are allowed too: `make test`. A `*` at the end allows
-    all that begin like this, with every option, also those that write files or start programs.
+    all that begin like this, with every option, also those that write files or start programs. Where bubblewrap is
+    installed and works, they run in a box: only `root` can be changed, the rest of the file system is read-only, and
+    there is no network unless `network`. `box="required"` refuses to go without, "off" uses none.
 
     The metadata of a tool has its `effect`, `targets` (the arguments that name its object), `check` (True if it is for
     criteria) and `replaces` (a function that returns what a call would replace).
-    Raises ConfigError if the folder is missing or unreadable, or a program is not installed.
+    Raises ConfigError if the folder is missing or unreadable, a program is not installed, or a required box impossible.
     """
     folder, known = Root(root), KnownFiles()
     tools = [
@@ -62,12 +72,14 @@ def workspace_tools(root: str | Path, *, commands: Sequence[str] = (), write: bo
         tools.extend(_tool(function, folder, "write", ["source", "destination"]) for function in (copy_file, move_file))
     if commands:
         allowed = read_allow_list(commands)
-        run = functools.partial(run_command, programs=allowed.programs)
+        around = find_box(box, allowed.programs, network=network)
+        run = functools.partial(run_command, programs=allowed.programs, box=around)
         if "git" not in allowed.programs:
             run = functools.partial(run, repository_programs=())
-        tools.append(_tool(run, folder, "write", seconds="timeout", asks=allowed.asks))
+        conditions = functools.partial(describe_box, around)
+        tools.append(_tool(run, folder, "write", seconds="timeout", asks=allowed.asks, conditions=conditions))
         first, rest = tools[-1].description.split(". ", 1)  # planners see the first sentence
-        tools[-1].description = f"{first}; allowed: {allowed.describe()}. {rest}"
+        tools[-1].description = f"{first}; allowed: {allowed.describe()}. {f'{conditions()} ' if around else ''}{rest}"
     return tools
 
 

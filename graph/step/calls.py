@@ -291,7 +291,8 @@ class CallBatch:
             return {"status": "failed", "code": f"{PROMOTED}write", "reason": why, "calls": []}
         covered = reason in ("by_tool", "new")  # covered by the plan: ask once for all such calls
         others = [other for other in self.calls[1:] if covered and self._needs_approval_too(other, new)]
-        waiting = approval_pause([call, *others], state, reason, new, hooked)
+        conditions = gated.tool.conditions(state.get("language", "en"))
+        waiting = approval_pause([call, *others], state, reason, new, hooked, conditions)
         change: StepRecord = {"status": "waiting", "waiting": waiting}
         if (replaced := await replaced_texts(gated.tool.tool, call["args"])) is not None:
             change["calls"] = [{**call, "base": base_of(replaced)}, *self.calls[1:]]

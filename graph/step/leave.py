@@ -89,14 +89,22 @@ def send_correction(
 
 
 def approval_pause(
-    calls: Sequence[FrozenCall], state: Step, reason: Reason, new: NewTargets, hooked: str = ""
+    calls: Sequence[FrozenCall],
+    state: Step,
+    reason: Reason,
+    new: NewTargets,
+    hooked: str = "",
+    conditions: str = "",
 ) -> Pause:
-    """Return the pause that asks to approve the first call together with the others."""
+    """Return the pause that asks to approve the first call together with the others.
+
+    `hooked` is what a hook says about it, `conditions` what its tool says about all its calls.
+    """
     call, *others = calls
     speak = partial(say, state.get("language", "en"), "call")
     targets = list(new.get(call.get("position", 0), ())) if reason == "new" else []
     why = "" if reason == "hook" else speak(reason, new=_targets_text(targets))
-    question = " ".join(part for part in (_permission_question(call["name"], state), why, hooked) if part)
+    question = " ".join(part for part in (_permission_question(call["name"], state), why, hooked, conditions) if part)
     if others:
         lines = "\n".join(f"- {_describe_call(other, new, state)}" for other in others)
         question = f"{question}\n{speak('batch')}\n{lines}"

@@ -115,7 +115,7 @@ class KnownTool:
     def __init__(self, tool: BaseTool, effect: EffectKind | None = None) -> None:
         self.tool = tool
         metadata = tool.metadata or {}
-        for name in ("probe", "replaces"):
+        for name in ("probe", "replaces", "conditions"):
             if metadata.get(name) is not None and not callable(metadata[name]):
                 raise ToolError(f"the {name} of {tool.name!r} is {metadata[name]!r}; it must be a function")
         self.effect: EffectKind = _effect(tool.name, effect, metadata)
@@ -151,6 +151,14 @@ class KnownTool:
         if asks is None:
             return "by_targets"
         return "ask" if asks else "free"
+
+    def conditions(self, language: str) -> str:
+        """Return what people should know about every call of the tool, such as what it can reach; "" if nothing.
+
+        `metadata["conditions"]` is a function of the language that returns it.
+        """
+        describe = (self.tool.metadata or {}).get("conditions")
+        return str(describe(language)) if describe else ""
 
     def targets(self, arguments: Mapping[str, Any]) -> set[str]:
         """Return the targets of a call. Paths are normalised, so `./a` equals `a`; omitted arguments have their

@@ -23,6 +23,7 @@ from donewhen import (
     wait,
 )
 from donewhen.agent.cli.result import run_guarded
+from donewhen.agent.workspace.box import look_for_box
 from donewhen.state.people.edit import plan_document
 from donewhen.testing import (
     Recording,
@@ -329,6 +330,7 @@ def test_doctor_says_what_is_missing_and_what_is_broken(shell: Shell, tmp_path: 
     """L8, C3, P19: no key is only noted; what the first run would fail with is broken, by the name that was meant."""
     found = findings(shell("doctor", "--json"))
     assert (found["storage"], found["model"]) == ("ok", "note")
+    assert found["box"] == ("note" if look_for_box()[1] else "ok")
     (tmp_path / "broken.db").write_bytes(b"this is no database, not at all" * 100)
     (tmp_path / "elsewhere").symlink_to("/proc/self")
     assert findings(shell("doctor", "--json", "--storage", str(tmp_path / "broken.db")))["storage"] == "broken"

@@ -1,4 +1,4 @@
-"""Running allowed programs: only those, without secrets, stopped with everything they started."""
+"""Running allowed programs without a box: only those, without secrets, stopped with everything they started."""
 
 import asyncio
 import json
@@ -25,7 +25,7 @@ PYTHON = os.path.basename(sys.executable)
 
 
 def command_tool(root: Path, *commands: str) -> BaseTool:
-    return workspace_tools(root, commands=commands or ("sh", sys.executable, "echo"))[-1]
+    return workspace_tools(root, commands=commands or ("sh", sys.executable, "echo"), box="off")[-1]
 
 
 def run(root: Path, *command: str, timeout: float = 20) -> Any:
@@ -192,7 +192,7 @@ def test_programs_end_with_the_process_that_ran_them(tmp_path: Path) -> None:
     """S3: even when that is killed."""
     code = (
         "import sys; from donewhen.agent.workspace import workspace_tools; "
-        "workspace_tools(sys.argv[1], commands=[sys.executable])[-1].invoke({'command': sys.argv[2:]})"
+        "workspace_tools(sys.argv[1], commands=[sys.executable], box='off')[-1].invoke({'command': sys.argv[2:]})"
     )
     name = os.path.basename(sys.executable)
     ours = subprocess.Popen([sys.executable, "-c", code, str(tmp_path), name, "-c", ESCAPE, "stay"])
