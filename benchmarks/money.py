@@ -14,13 +14,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from json import dumps
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from langchain.agents import create_agent
 from langchain.agents.middleware import wrap_tool_call
 from langchain_anthropic import ChatAnthropic
 from langchain_anthropic.middleware import AnthropicPromptCachingMiddleware
-from langchain_core.messages import BaseMessage, HumanMessage
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langchain_core.outputs import ChatResult
 from langchain_core.utils.function_calling import convert_to_openai_tool
 from pydantic import Field
@@ -65,7 +65,9 @@ class PlayedAnthropic(ChatAnthropic):
         self.sent.bodies.append(self._get_request_payload(messages, stop=stop, **kwargs))
         tools = [convert_to_openai_tool(tool) for tool in kwargs.get("tools", ())]
         result = await self.script._agenerate(messages, stop, tools=tools)
-        self.sent.output += result.generations[0].message.usage_metadata["output_tokens"]  # type: ignore[attr-defined]
+        message = cast(AIMessage, result.generations[0].message)
+        message.response_metadata = {"stop_reason": "tool_use" if message.tool_calls else "end_turn"}
+        self.sent.output += message.usage_metadata["output_tokens"] if message.usage_metadata else 0
         return result
 
 

@@ -29,6 +29,7 @@ from donewhen.agent.workspace.skills import Skills
 from donewhen.graph.executors.executor import Card, Executor, Handoff, Report
 from donewhen.graph.people.interjections import PLANNING, RUN
 from donewhen.graph.step.calls import OBSERVATION
+from donewhen.graph.tools.certain import Unanswered
 from donewhen.graph.tools.hooks import Ask, Hooks, Note, Refuse
 from donewhen.graph.tools.toolbox import USERS_TEXT
 from donewhen.state.channels import Json
@@ -233,7 +234,7 @@ class RecordedRequest:
             self.differences.append(f"{name} is called with {json.dumps(arguments)[:500]}, which was not recorded")
             raise ToolException("not recorded")
         if not row["ok"]:
-            raise ToolException(row["text"])
+            raise Unanswered(row["text"]) if row.get("unknown") else ToolException(row["text"])
         return str(row["text"])
 
     def next_asks(self, observation: str) -> list[Json]:
@@ -331,6 +332,8 @@ class _RecordedExecutor:
         if row is None:
             self.request.differences.append(f"the executor {self.name} gets a step, which was not recorded")
             return Report(failed="not recorded")
+        if row.get("unknown"):
+            raise Unanswered(row["text"])
         return Report(output=row["text"]) if row["ok"] else Report(failed=row["text"])
 
     async def lookup(self, handoff: Handoff) -> Report | None:

@@ -287,7 +287,8 @@ async def _missing_rows(
         if entry["source"] in ("tool", "check") and entry.get("effect") is not None:
             text = await stored_text(store, thread_id, values, entry["id"]) or entry["text"]
             kept = {key: entry[key] for key in ("id", "tool", "arguments", "ok")}
-            rows.append({"kind": "result", **kept, "text": text})
+            unsure = {"unknown": True} if entry.get("unknown") else {}
+            rows.append({"kind": "result", **kept, **unsure, "text": text})
     if background := values.get("background"):
         rows.append({"kind": "background", "texts": background})
     if outcome := values.get("outcome"):

@@ -40,6 +40,7 @@ from donewhen.graph.planning.outcomes import (
 )
 from donewhen.prompts import instructions
 from donewhen.state.channels import Json, Planning
+from donewhen.state.errors import ConfigError
 from donewhen.state.language.texts import known_language, primary_language
 from donewhen.state.ledger import add, allowance_left, first_exhausted
 from donewhen.state.pattern import pattern
@@ -226,7 +227,14 @@ def _another_plans(round: PlanningRound) -> bool:
     """Return whether triage has a model of its own, for which that of the planner can stand in."""
     if round.planning["phase"] != "triage" or round.planning.get("stand_in"):
         return False
-    return round.deps.model("triage", round.settings) != round.deps.model("plan", round.settings)
+    try:
+        planner = round.deps.model("plan", round.settings)
+    except ConfigError:  # it cannot be made either
+        return False
+    try:
+        return round.deps.model("triage", round.settings) != planner
+    except ConfigError:
+        return True
 
 
 def _is_decision(text: str, legal: Sequence[str]) -> bool:

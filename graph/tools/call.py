@@ -290,6 +290,9 @@ def _bound_files(result: CallResult, limit: int) -> CallResult:
     """Return the result with at most `limit` characters of files, and MOST_FILES of them; its text says what is cut."""
     files, room, kept = _files_of(result.artifact), limit, dict[str, Any]()
     for path, content in islice(files.items(), MOST_FILES):
+        if content is None:  # the file was removed
+            kept[path] = None
+            continue
         text = content if isinstance(content, str) else render_value(content, limit)
         kept[path], room = text if len(text) <= room else cap_text(text, room), max(0, room - len(text))
     if kept == files:

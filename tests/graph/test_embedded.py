@@ -88,7 +88,6 @@ async def test_an_edit_in_every_shape(value: Any) -> None:
         ({"decisions": [{"type": "approve"}, {"type": "approve"}]}, "2 decisions"),
         ('```json\n{"type": "approve"\n```', "the JSON cannot be read"),
         ({"type": "approve", "id": "confirm.0"}, "stale"),
-        (0, "decides nothing"),
     ],
 )
 async def test_what_does_not_fit_keeps_the_pause(value: Any, why: str) -> None:

@@ -40,7 +40,7 @@ async def test_a_context_of_its_own(context: Any) -> None:
     graph = build_graph(scripted(submit_plan([step("s1")]), {"s1": [said("s1")]}, ()), settings={"language": "de"})
     outer = around(graph.compile(), context=type(context))
     out = await outer.ainvoke({"messages": "do it"}, config("t"), context=context)
-    assert out["__interrupt__"][0].value["question"] == "Diesen Plan genehmigen, bearbeiten oder ablehnen?"
+    assert out["__interrupt__"][0].value["question"] == "Soll ich nach diesem Plan vorgehen?"
     out = await outer.ainvoke(Command(resume="ja"), config("t"), context=context)
     assert out["messages"][-1].text == "done"
 

@@ -47,7 +47,7 @@ ROUNDS: dict[str, list[Any]] = {
     ],
     "s3": [call("read_file", path="pen.txt"), finish_step("Signed", ("s3.1", "signed")), give_up("there is no pen")],
 }
-ANSWERS: list[Any] = ["approve", "blue", "approve", "change: no, not Bob"]
+ANSWERS: list[Any] = ["approve", "blue", "approve", "no, not Bob"]
 
 
 def model() -> ScriptedModel:
