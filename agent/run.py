@@ -20,7 +20,9 @@ from donewhen.state.records import JournalEntry, Pause, StepRecord
 from donewhen.state.settings import Settings
 from donewhen.state.versions import migrate
 
-RunStatus = Literal["completed", "partial", "failed", "cancelled", "exhausted", "waiting", "running", "queued"]
+RunStatus = Literal[
+    "completed", "answered", "partial", "failed", "cancelled", "exhausted", "waiting", "running", "queued"
+]
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from donewhen import Agent
 from donewhen.workspace import workspace_tools
 
 SHOP = Path(__file__).parent / "shop"
-EXIT = {"completed": 0, "partial": 4, "exhausted": 4}
+EXIT = {"completed": 0, "answered": 0, "partial": 4, "exhausted": 4}
 TOTAL = {"tool": "file_contains", "arguments": {"path": "report.md", "text": "West: 939.00"}}
 SETTINGS: dict[str, Any] = {
     "confirm": "never",

@@ -28,7 +28,7 @@ from donewhen.state.people.answers import Answer
 from donewhen.state.plan.next import Move, next_move
 from donewhen.state.plan.plan import find_step
 from donewhen.state.plan.planning import PROMOTED, mode_row, promotion_reasons, start_replanning
-from donewhen.state.plan.steps import next_needs, standstill
+from donewhen.state.plan.steps import fresh_attempts, next_needs, standstill
 from donewhen.state.records import FINAL
 from donewhen.state.settings import Settings
 
@@ -57,6 +57,10 @@ async def advance(state: RunState, runtime: Runtime[Settings], *, deps: Deps) ->
     # No step works while this node runs, so a running step was interrupted and starts again.
     running = [id for id, record in change.values["steps"].items() if record.get("status") == "running"]
     change.add({"steps": {id: {"status": "ready"} for id in running}})
+    if again := fresh_attempts(change.values["steps"]):
+        for id in again:
+            emit(runtime, "note", text=f"Step {id} is tried once more: only the form of its end was wrong.")
+        change.add({"steps": again})
     plan, language = change.values["plan"], change.values.get("language", "en")
     spent, granted = change.values.get("spent") or {}, change.values.get("granted") or {}
     move = next_move(change.values, settings, _writers(plan, deps, settings))

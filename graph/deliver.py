@@ -29,17 +29,17 @@ from donewhen.graph.people.interjections import (
 )
 from donewhen.graph.people.pauses import close_pause
 from donewhen.graph.people.tasks import checklist, close_tasks
-from donewhen.graph.step.audit import Subject, audit, is_audit_due
+from donewhen.graph.step.audit import Subject, audit, is_audit_due, judged
 from donewhen.graph.step.calls import CallContext, ask_before_end
-from donewhen.graph.step.prove import Proof, check_criteria, evidence_scope
+from donewhen.graph.step.prove import OTHER_LANGUAGE, Proof, check_criteria, evidence_scope
 from donewhen.graph.step.texts import with_whole_text
 from donewhen.graph.tools.effects import Place, unknown_writes
 from donewhen.graph.tools.hooks import REFUSES
 from donewhen.prompts import instructions
 from donewhen.state.channels import GOAL, Json, RunState, Step, changed_todos, merge_records
-from donewhen.state.language.texts import catalogue
+from donewhen.state.language.texts import catalogue, other_language
 from donewhen.state.ledger import add, first_exhausted, meter, remaining
-from donewhen.state.proof.audit import NO_DOUBT, audited_status, doubts_to_send_back, reasons
+from donewhen.state.proof.audit import NO_DOUBT, audited_status, doubts_to_send_back, reasons, status_of_words
 from donewhen.state.proof.evidence import enough, read_goal_check
 from donewhen.state.proof.journal import call_key, is_tool_call
 from donewhen.state.proof.outcome import (
@@ -61,8 +61,11 @@ from donewhen.state.proof.receipt import (
     Status,
     UndoneRow,
     criteria_rows,
+    effect_rows,
     late_rows,
     receipt,
+    was_changed,
+    was_looked_at,
 )
 from donewhen.state.reading.decisions import DELIVER, control_tools
 from donewhen.state.reading.extraction import prose
@@ -86,6 +89,7 @@ BY_AUDIT = ("goal_not_met", "not_shown", "unaudited")
 """Codes of runs that would be `completed` if not for the audit."""
 CUT_OFF = "Correction: the answer was not delivered; it was cut off at the output limit. Deliver it again, shorter."
 NOT_IN_FORM = "Correction: the answer was not delivered yet. Deliver it again, with an `output` that fits its schema."
+NOT_YET = "Correction: the answer was not delivered yet. Deliver it again."
 NO_DATA = "nothing was delivered as data"
 SOURCE_CHARS = 2_000_000
 """The most characters of observations that are searched for the values of a result."""
@@ -104,6 +108,8 @@ class Delivery:
     """Verdicts on the goal's own criteria."""
     audit: Json | None = None
     """The `AuditRow` of the answer; None if no audit was due."""
+    judged: Json | None = None
+    """What the next audit of the answer needs of the last one."""
     form: OutputForm | None = None
     """The form of the structured result, if one is requested."""
     data: Any = None
@@ -150,6 +156,7 @@ class Delivery:
         draft, language = self.draft, self.language
         draft["output"] = await self.row()
         draft["audit"] = self.audit  # type: ignore[typeddict-item]
+        draft["effects"] = effect_rows({**self.values, "audit": self.audit})
         if criteria is not None:
             draft["criteria"] = criteria
         lines = notes(draft, language)
@@ -212,6 +219,8 @@ async def deliver(state: RunState, runtime: Runtime[Settings], config: RunnableC
     row = delivery.draft["output"] or await delivery.row()
     values = {**values, "verdicts": delivery.verdicts, "output_row": row, "audit": delivery.audit}
     values["journal"] = [*(state.get("journal") or ()), *words.entries(), *context.noted]
+    looked, changed = was_looked_at(values), was_changed({**values, "audit": delivery.audit})
+    status = status_of_words(status, code, delivery.audit, looked=looked, changed=changed)
     spent = context.spent
     final = receipt({**values, "spent": add(state.get("spent"), spent)}, settings, status, code)
     rows = checklist(values["plan"], steps, delivery.language, answered=True)
@@ -320,13 +329,15 @@ async def _audit(delivery: Delivery, text: str) -> list[str]:
     journal = [*(values.get("journal") or ()), *context.noted]
     output = None if delivery.flaw else delivery.data
     subject = Subject(values, text, journal, output, {**verdicts, GOAL: delivery.verdicts}, values["steps"])
-    delivery.audit = dict(await audit(context, subject))
+    subject, noted = replace(subject, before=delivery.judged), len(context.noted)
+    found = await audit(context, subject)
+    delivery.audit, delivery.judged = dict(found), judged(subject, found, context.noted[noted:])
     doubts = reasons(delivery.audit)
     level, goal = context.settings.verification, (values.get("plan") or {}).get("done_when") or []
     for verdict in delivery.verdicts:
         if verdict["verdict"] == "cited" and not enough("cited", goal[verdict["criterion"] - 1], level):
-            verdict |= {"verdict": "unverified" if doubts else "proven", "note": doubts or NO_DOUBT}
-    return doubts_to_send_back(delivery.audit)
+            verdict |= {"verdict": "unverified" if doubts else "proven", "note": doubts or NO_DOUBT, "by": "judge"}
+    return doubts_to_send_back(delivery.audit, works=False)
 
 
 def _status_with_goal(delivery: Delivery, status: Status, code: str, level: str) -> Status:
@@ -373,9 +384,13 @@ async def _audit_again(state: RunState, runtime: Runtime[Settings], config: Runn
         status = _status_with_goal(delivery, status, code, level)
         status = "partial" if delivery.flaw and status == "completed" else status
     reason = str(ending.get("reason", "")) if before["code"] in BY_AUDIT else before["reason"]
+    status = "completed" if status == "answered" else status
     status, code = audited_status(status, code if before["code"] in BY_AUDIT else before["code"], audited)
+    seen: Json = {**values, "journal": [*(state.get("journal") or ()), *context.noted]}
+    status = status_of_words(status, code, audited, looked=was_looked_at(seen), changed=kept["changed"])
     rows = criteria_rows((values["plan"] or {}).get("done_when") or (), delivery.verdicts)
     level = "audited" if level == "grounded" else level
+    kept |= {"effects": effect_rows({**seen, "audit": audited})}
     kept |= {"status": status, "code": code, "audit": audited, "criteria": rows, "verification": level}
     text = with_notes(written, kept, language)
     if text != before["text"] and (answer := _replace_answer(state, text)):
@@ -389,11 +404,13 @@ async def _audit_again(state: RunState, runtime: Runtime[Settings], config: Runn
 
 
 def _verdicts_before_audit(kept: Mapping[str, Any]) -> list[Json]:
-    """Return the verdicts on the goal's own criteria without what a judge added."""
-    by_judge = {reasons(kept["audit"]), NO_DOUBT} - {""} if kept.get("audit") else set()
+    """Return the verdicts on the goal's own criteria without what a judge added.
+
+    Receipts of older versions do not say who decided; without a check, only a judge calls a criterion proven.
+    """
     return [
         {**row, "verdict": "cited", "note": ""}
-        if row["evidence"] and not row["check"] and row["note"] in by_judge
+        if row.get("by") == "judge" or (row["verdict"] == "proven" and not row["check"])
         else dict(row)
         for row in kept["criteria"]
     ]
@@ -469,6 +486,7 @@ def _as_step(values: Json, settings: Settings) -> Step:
         "known": journal,
         "before": list(values.get("before") or ()),
         "record": {"attempt": 1, "rounds": 0},
+        "run": values,
         "allowance": remaining(settings.limits, values.get("granted"), values.get("spent")),
     }
 
@@ -541,6 +559,9 @@ async def _ask_for_answer(delivery: Delivery) -> str:
         open_ones = [*(unmet if delivery.draft["status"] == "completed" else ()), *flaws]
         if again and (refused := await _ask_hooks(delivery, written)):
             open_ones.append(refused)
+        declared, planning = _arguments_of(reply.message).get("language"), delivery.values.get("planning") or {}
+        if again and (wanted := other_language(declared, settings.speaks, planning.get("declared"))):
+            open_ones.append(OTHER_LANGUAGE.format(language=wanted))
         doubts: list[str] = []
         worth = delivery.draft["status"] in ("completed", "partial") and is_audit_due(settings, delivery.values)
         if worth and (not open_ones or not again):
@@ -550,7 +571,7 @@ async def _ask_for_answer(delivery: Delivery) -> str:
             if reply.speech:
                 reply.speech.finish_with(answer)
             return answer
-        why = DOUBTED if doubts else NOT_PROVEN if unmet else NOT_IN_FORM
+        why = DOUBTED if doubts else NOT_PROVEN if unmet else NOT_IN_FORM if flaws else NOT_YET
         question = _again(question, reply, "\n".join([why, *(f"- {problem}" for problem in open_ones)]))
     return answer
 

@@ -7,7 +7,7 @@ from typing_extensions import TypedDict
 
 from donewhen.state.channels import Json
 from donewhen.state.ledger import MeterRow
-from donewhen.state.proof.receipt import SentenceRow, Status
+from donewhen.state.proof.receipt import SentenceRow, SettledRow, Status
 from donewhen.state.records import Mode, Pause, PauseKind, StepStatus
 
 
@@ -223,6 +223,7 @@ class Audited(Placed):
     met: str
     missing: list[str]
     sentences: list[SentenceRow]
+    settled: NotRequired[list[SettledRow]]
 
 
 class StepFinished(Placed):

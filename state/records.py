@@ -191,6 +191,8 @@ class PlanningRecord(TypedDict, total=False):
     """Read-only calls to make next."""
     held: list[str]
     """Answers to printed calls that are not made; they are sent with the results of the others."""
+    then: Json | None
+    """A plan sent with the current looks, `{id, arguments}`; it is taken if none of them fails."""
     found: list[str]
     """Tools found in addition to the offered ones."""
     interjection_cursor: str
@@ -201,6 +203,10 @@ class PlanningRecord(TypedDict, total=False):
     """Ids of the observations that were recalled."""
     language: str
     """The language of its last decision, if there are texts in that language."""
+    declared: str
+    """The language that its last decision declared."""
+    judged: Json | None
+    """What the next audit of its answer needs of the last one."""
     mode: str
     """The previous mode; `reason` is the planner's reason for a change."""
     reason: str
@@ -380,6 +386,10 @@ class StepRecord(TypedDict, total=False):
     """Why the step changed nothing although it had tools for writing, in the model's words."""
     audit: Json
     """The `AuditRow` of the result, if it is the answer."""
+    language_told: bool
+    """True if its result was sent back once because of its language."""
+    judged: Json | None
+    """What the next audit needs of the last one: its verdict, and the ids of what it rested on."""
     doubted: bool
     """True if a judge's objections were sent back to the model."""
     wrote: list[str]

@@ -82,6 +82,7 @@ STATES = {
     "exhausted": TaskState.TASK_STATE_FAILED,
     "cancelled": TaskState.TASK_STATE_CANCELED,
     "completed": TaskState.TASK_STATE_COMPLETED,
+    "answered": TaskState.TASK_STATE_COMPLETED,
     "partial": TaskState.TASK_STATE_COMPLETED,
 }
 OPEN = (TaskState.TASK_STATE_SUBMITTED, TaskState.TASK_STATE_WORKING)

@@ -95,7 +95,7 @@ app: typer.Typer = typer.Typer(
     name="donewhen",
     help="Plan, confirm, execute: a step is done when its evidence says so. "
     "The answer goes to stdout, everything else to stderr.",
-    epilog="Exit codes: 0 completed, 1 failed or cancelled, 2 usage, 3 waiting for a person, "
+    epilog="Exit codes: 0 completed or answered, 1 failed or cancelled, 2 usage, 3 waiting for a person, "
     "4 partial or out of budget, 130 interrupted, 143 terminated (state kept).",
     no_args_is_help=True,
     add_completion=False,

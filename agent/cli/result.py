@@ -54,6 +54,7 @@ class Exit(IntEnum):
 
 STATUSES: Mapping[str, Exit] = {
     "completed": Exit.COMPLETED,
+    "answered": Exit.COMPLETED,
     "failed": Exit.FAILED,
     "cancelled": Exit.FAILED,
     "waiting": Exit.WAITING,
@@ -203,14 +204,16 @@ def _report_end(run: Run, terminal: Terminal, storage: str | None) -> None:
         terminal.line(text, style)
     told = run.outcome is not None and run.outcome["code"] != "declined"  # that reason is for the log
     reason = run.outcome["reason"] if run.outcome and told else run.problem
-    said = run.status == "completed" or reason[:40] in shorten(run.answer, len(run.answer))
+    said = run.status in ("completed", "answered") or reason[:40] in shorten(run.answer, len(run.answer))
     why = "" if said else f" ({shorten(reason, 300)})"
     meter = Meter(run.spent, {}, terminal.language).line(terminal.marks["dot"])
     thread = terminal.say("thread", id=short_id(run.thread_id))
     parts = [f"{terminal.say(run.status)}{why}", *proof_texts(receipt, terminal), meter, thread]
     if terminal.answers_here:
         terminal.line("")
-    style = {"completed": "green", "partial": "yellow", "exhausted": "yellow"}.get(run.status, "red")
+    style = {"completed": "green", "answered": "green", "partial": "yellow", "exhausted": "yellow"}.get(
+        run.status, "red"
+    )
     terminal.line(f" {terminal.marks['dot']} ".join(part for part in parts if part), style)
     if run.outcome and run.problem:
         terminal.line(shorten(run.problem, 500), "yellow")

@@ -71,7 +71,7 @@ class Templates:
             raise PlanError(
                 [f"{name[:60]!r} is not a valid name of a template: use at most 60 letters, digits, - and _"]
             )
-        if run.status != "completed" or not run.plan or not run.steps:
+        if run.status not in ("completed", "answered") or not run.plan or not run.steps:
             raise PlanError([f"only a completed run with a plan becomes a template; {run.thread_id} is {run.status}"])
         values = _to_texts(parameters or {})
         plan = {key: item for key, item in run.plan.items() if key not in ("revision", "schedule")}

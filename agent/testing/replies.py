@@ -148,7 +148,7 @@ def recall(observation: str, offset: int | None = None) -> ToolCall:
 def audit(
     *doubts: tuple[int, Literal["no", "contradicted"], str],
     count: int = 100,
-    met: Literal["yes", "part", "no"] | None = None,
+    met: Literal["yes", "part", "no", "declined"] | None = None,
     missing: Sequence[str] = (),
 ) -> ToolCall:
     """Find, as the judge, each of `count` sentences shown except the doubted ones, `(number, "no", why)`.

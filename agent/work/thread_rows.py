@@ -42,7 +42,7 @@ DUE_NOW = " "
 """Begins the `due` of what is due at once: it sorts after `DUE_FIRST` and before every time, so no clock has to agree.
 What follows, the time of the row, puts it in line."""
 
-ENDED = ("completed", "partial", "failed", "cancelled", "exhausted")
+ENDED = ("completed", "answered", "partial", "failed", "cancelled", "exhausted")
 INTERRUPTED = "nobody works on it: it was stopped, or its process ended; resume goes on from there"
 """The problem of a run that is neither at its end nor at a question, nor in a queue."""
 TRIES = 5

@@ -24,7 +24,7 @@ from donewhen.state.plan.order import ancestors
 from donewhen.state.plan.steps import transcript_key
 from donewhen.state.plan.text import check_text
 from donewhen.state.proof.journal import APPROVED, user_statements
-from donewhen.state.reading.decisions import control_tools
+from donewhen.state.reading.decisions import answering_finish_tool, control_tools
 from donewhen.state.records import FrozenCall
 from donewhen.state.settings import Profile, Settings
 
@@ -97,10 +97,14 @@ class Offer:
         """Return these control tools, with `find_tools` if there are further tools."""
         return (*names, FIND_TOOLS) if self.more else tuple(names)
 
-    def definitions(self, controls: Collection[str], toolbox: Toolbox) -> list[Json]:
-        """Return what a model is bound: these control tools, with the listed tools in `find_tools`, and its tools."""
-        lines = "\n".join(f"- {name}: {toolbox[name].one_line}" for name in self.listed)
+    def definitions(self, controls: Collection[str], toolbox: Toolbox, *, answers: bool = False) -> list[Json]:
+        """Return what a model is bound: these control tools, with the listed tools in `find_tools`, and its tools.
+
+        `answers`: the result of the step is the answer.
+        """
+        lines = "\n".join(f"- {name}: {toolbox[name].summary}" for name in self.listed)
         instead = {FIND_TOOLS: _find_tools_among(lines)} if lines else {}
+        instead |= {"finish_step": answering_finish_tool()} if answers else {}
         return [*control_tools(controls, instead), *toolbox.definitions(self.bound)]
 
 
@@ -159,7 +163,7 @@ async def find_tools(deps: Deps, toolbox: Toolbox, call: FrozenCall, known: Coll
     rest = toolbox.subset([name for name in toolbox if name not in known and not toolbox[name].is_check])
     names = (await deps.finder.best(str(call["args"]["query"]), rest))[:MOST_FOUND]
     lines = [
-        f"- {name} ({rest.effect(name)}): {rest[name].one_line} "
+        f"- {name} ({rest.effect(name)}): {rest[name].summary} "
         f"Arguments: {json.dumps(rest[name].schema.get('properties', {}), ensure_ascii=False)}"
         for name in names
     ]
@@ -251,7 +255,7 @@ def _executor_line(name: str, card: Card, deps: Deps, settings: Settings) -> str
 def _tool_line(toolbox: Toolbox, name: str) -> str:
     tool = toolbox[name]
     called = f"{name}({', '.join(tool.schema.get('properties', {}))})"
-    return f"- {called}, {'only in a `check`' if tool.is_check else tool.effect}: {tool.one_line}"
+    return f"- {called}, {'only in a `check`' if tool.is_check else tool.effect}: {tool.summary}"
 
 
 def step_brief(
@@ -279,8 +283,9 @@ def step_brief(
     note = ONLY_STEP if len(plan["steps"]) == 1 else ""
     if note and (schema := values.get("output_schema")):
         note = f"{note} {RESULT_AS_DATA}{schema_form(schema).text}"
+    own = {step["id"]} if records.get(step["id"], {}).get("attempt", 1) > 1 else set()  # of its earlier attempts
     seen = [
-        observation_index(journal, {PLANNING, *replaced}, fence),
+        observation_index(journal, {PLANNING, *replaced, *own}, fence),
         observation_index(journal, needed, fence, max(SEEN_ROOM // len(plan["steps"]), LEAST_SEEN_CHARS)),
     ]
     return brief(

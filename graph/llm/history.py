@@ -37,6 +37,7 @@ REPLIES_IN_WORDS = 2
 """After so many replies in words, a model that never called a tool is told to print its calls."""
 ANSWER_CHARS = 20_000
 """The most characters of a person's earlier answer, shown to a model that asks again."""
+SAME = "(The same as for the first call.)"
 EARLIER_LINES = 20
 """The most observations of earlier requests that are listed."""
 INDEX_CHARS = 120
@@ -250,13 +251,16 @@ def storable_reply(message: AIMessage) -> AIMessage:
 def reply_messages(message: AIMessage, text: str | Callable[[str], str]) -> list[AnyMessage]:
     """Return the answer to a reply: one message per call, or one plain message if it made none.
 
-    `text` may be a function of the call's id. Calls and their results stay atomic pairs (X14).
+    `text` may be a function of the call's id. Calls and their results stay atomic pairs (X14). What all calls are told
+    stands in the first answer alone.
     """
     said = text if callable(text) else lambda _: text
     ids = [call["id"] for call in (*message.tool_calls, *message.invalid_tool_calls) if call.get("id")]
     if not ids:
         return [HumanMessage(said(""))]
-    return [ToolMessage(said(id), tool_call_id=id) for id in ids if id]
+    texts = [said(id) for id in ids if id]
+    once = [text if n == 0 or text != texts[0] or len(text) <= len(SAME) else SAME for n, text in enumerate(texts)]
+    return [ToolMessage(text, tool_call_id=id) for id, text in zip(ids, once, strict=True)]
 
 
 def observation_index(

@@ -55,7 +55,9 @@ class Decision:
     refused: dict[str, str] = field(default_factory=dict)
     """Calls of the same reply that are not made: id → their answer."""
     claim: "Decision | None" = None
-    """A claim sent together with the changes it rests on; it is checked after they are made."""
+    """A decision sent together with calls, which is carried out if all of them succeed: a claim beside the changes that
+    it rests on, or a plan beside looks.
+    """
 
 
 @dataclass(frozen=True)
@@ -173,7 +175,7 @@ def _choose(calls: Sequence[_Call], toolbox: Toolbox | None, speech: str, native
 
     All calls beside a claim to be done run; beside any other control tool only reads do. The control tool is answered
     with "look first" (X19), because it was written before the results were known. A claim beside nothing but changes
-    is checked after they are made.
+    is checked after they are made, and a plan beside looks is taken if none of them fails: it needed none.
     """
     deciding = [call for call in calls if call.name in DECIDING]
     if len(calls) == 1 and deciding and not calls[0].problems:
@@ -193,8 +195,9 @@ def _choose(calls: Sequence[_Call], toolbox: Toolbox | None, speech: str, native
     if run:
         others = [call.name for call in calls if call.name not in DECIDING]
         changes = toolbox is not None and all(n not in LOOKUPS and toolbox.effect(n) != "read" for n in others)
-        claim = None
-        if native and changes and len(deciding) == 1 and not reads and not any(call.problems for call in calls):
+        plans = [call.name for call in deciding] == ["submit_plan"]
+        claim, good = None, not any(call.problems for call in calls)
+        if native and good and len(deciding) == 1 and (plans or (changes and not reads)):
             claim = Decision(deciding[0].name, deciding[0].args, id=deciding[0].id)  # type: ignore[arg-type]
             del refused[claim.id]
         return Decision("calls", calls=run, speech=speech, refused=refused, claim=claim)
@@ -239,6 +242,13 @@ def _argument_reader(name: str, *, whole: bool = True) -> "Arguments":
     return Arguments({**schema, "properties": asked, "required": required}, closed=False)
 
 
+def _only_other_text(name: str, args: Mapping[str, Any]) -> str:
+    """Return the only text that stands under a name that the tool does not have, such as `summary`; "" if none does."""
+    known = arguments_schema(name)["properties"]
+    others = [key for key, item in args.items() if key not in known and isinstance(item, str) and item.strip()]
+    return others[0] if len(others) == 1 else ""
+
+
 def _read_control(name: str, args: Any, speech: str) -> tuple[Any, list[str]]:
     """Coerce the arguments of a control tool if nothing is lost by that; return them with the remaining problems.
 
@@ -251,6 +261,8 @@ def _read_control(name: str, args: Any, speech: str) -> tuple[Any, list[str]]:
     args = _argument_reader(name).coerce_all(args)
     if not isinstance(args, Mapping):
         return args, ["the arguments must be an object"]
+    if name in CLAIMS and not args.get("result") and (other := _only_other_text(name, args)):
+        args = {"result": args[other], **{key: item for key, item in args.items() if key not in (other, "result")}}
     if name == "ask_user" and not str(args.get("question") or "").strip():
         args = {**args, "question": speech or str(args.get("reason") or "").strip() or QUESTION}
     if name == "submit_plan":

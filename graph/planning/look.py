@@ -12,6 +12,7 @@ from donewhen.graph.context import Deps
 from donewhen.graph.events import emit, emit_charge, emit_observation
 from donewhen.graph.llm.briefs import FIND_TOOLS, find_tools, offer_for_planning
 from donewhen.graph.llm.history import observation_limit, render_observation
+from donewhen.graph.llm.reply import LOOK_FIRST
 from donewhen.graph.planning.outcomes import PlanningRound, out_of_budget, planning_as_step
 from donewhen.graph.step.calls import CallContext, GatedCall, make_call, observe, store_notes
 from donewhen.graph.step.texts import recall, store_entry
@@ -56,6 +57,9 @@ async def look(state: Planning, runtime: Runtime[Settings], config: RunnableConf
     else:  # printed calls get their results in one message
         messages = [HumanMessage("\n\n".join([*planning.get("held", ()), *(told[c["position"]] for c in asked)]))]
     after: PlanningRecord = {**planning, "calls": [], "held": []}
+    if (then := planning.get("then")) and not (len(entries) == len(calls) and all(entry["ok"] for entry in entries)):
+        messages.append(ToolMessage(LOOK_FIRST.format(name="submit_plan"), tool_call_id=then["id"]))
+        after["then"] = None
     if names:
         after["found"] = [*(planning.get("found") or ()), *names]
     if read := [piece.id for piece in pieces if piece.id]:

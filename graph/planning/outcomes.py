@@ -20,7 +20,7 @@ from donewhen.graph.people.consent import Proposal, propose_plan
 from donewhen.graph.people.interjections import PLANNING as IN_PLANNING
 from donewhen.graph.people.interjections import heard_entries, new_interjections
 from donewhen.graph.people.pauses import make_pause, new_call_id, pause_message
-from donewhen.graph.step.audit import Subject, audit, is_audit_due
+from donewhen.graph.step.audit import Subject, audit, is_audit_due, judged
 from donewhen.graph.step.calls import CallContext, ask_before_end
 from donewhen.graph.step.texts import with_whole_text
 from donewhen.graph.tools.hooks import END_OPTIONS, NOT_ASKED
@@ -34,6 +34,7 @@ from donewhen.state.plan.revise import hash_work
 from donewhen.state.proof.audit import doubts_to_send_back
 from donewhen.state.proof.evidence import EvidenceScope, Grounding, ground_claim, read_references
 from donewhen.state.proof.journal import decision_entries, find_earlier_answer, is_users_word
+from donewhen.state.proof.receipt import AuditRow
 from donewhen.state.reading.decisions import DRAFT, TRIAGE
 from donewhen.state.records import Ending, JournalEntry, Mode, Pause, PlanningRecord
 from donewhen.state.secrets import redact
@@ -233,6 +234,8 @@ def start_looking(round: PlanningRound, message: AIMessage, decision: Decision) 
     """Leave the read calls to the next node, and answer the refused ones."""
     calls, answers, held = freeze_calls(message, decision)
     planning: PlanningRecord = {**round.planning, "corrections": 0, "texts": 0, "calls": calls, "held": held}
+    if then := decision.claim:
+        planning["then"] = {"id": then.id, "arguments": then.arguments}
     return {"planning": planning, "transcript": [message, *answers]}
 
 
@@ -266,7 +269,8 @@ def _show_again(round: PlanningRound, pending: Pause) -> Planning:
 async def settle_by_answer(round: PlanningRound, message: AIMessage, decision: Decision) -> Planning:
     """End the run with an answer instead of a plan.
 
-    The answer is sent back once if its evidence does not hold, its data does not fit the form, or a judge doubts it.
+    The answer is sent back if it cites what does not exist or proves nothing, and once if a quote is not exact, its
+    data does not fit the form, or a judge doubts it.
     A judge is asked only if something was read or changed, or if it rests on what earlier requests observed.
     """
     if round.planning.get("shown"):
@@ -285,10 +289,12 @@ async def settle_by_answer(round: PlanningRound, message: AIMessage, decision: D
             for e in (*before, *words, *decision_entries(state["run"]), *entries)
         ]
         found = ground_claim(arguments, EvidenceScope(scope, PLANNING))
-    good, problems = found.evidence, [f"evidence: {each}" for each in (*found.problems, *found.imprecise)]
+    good = found.evidence
     data, flaws = form.read(arguments, arguments["text"]) if form else (None, [])
-    if (problems or flaws) and not round.planning.get("answer_told"):
-        return send_correction(round.with_record(answer_told=True), message, UnusableReply([*problems, *flaws]))
+    forms = [*(f"evidence: {each}" for each in found.imprecise), *flaws]
+    problems = [f"evidence: {each}" for each in found.problems]  # what does not exist is never taken
+    if problems or (forms and not round.planning.get("answer_told")):
+        return send_correction(round.with_record(answer_told=True), message, UnusableReply([*problems, *forms]))
     more: Planning = {}
     audited: Json | None = None
     answers = [*state.get("asked", ()), *entries]
@@ -304,9 +310,11 @@ async def settle_by_answer(round: PlanningRound, message: AIMessage, decision: D
     if is_audit_due(round.settings, state["run"], [*entries, *earlier]):
         verdicts = {PLANNING: [{"evidence": good}]}
         subject = Subject(state["run"], arguments["text"], [*earlier, *words, *entries], output, verdicts)
+        subject = replace(subject, before=round.planning.get("judged"))
         audited = dict(await audit(context, subject))
         emit_charge(round.runtime, None, context.spent)
         more = {"spent": context.spent, "journal": context.noted}
+        round = round.with_record(judged=judged(subject, cast("AuditRow", audited), context.noted))
         if (doubts := doubts_to_send_back(audited)) and not round.planning.get("answer_told"):
             update = send_correction(round.with_record(answer_told=True), message, UnusableReply([*doubts, ONLY_SHOWN]))
             return {**update, "spent": add(context.spent, update.get("spent")), "journal": context.noted}
@@ -323,7 +331,7 @@ async def settle_by_answer(round: PlanningRound, message: AIMessage, decision: D
     seen = ", ".join(dict.fromkeys(item["observation"] for item in good))
     why = arguments.get("reason") or (f"what was read answers it: {seen}" if seen else "it needs no work")
     return {
-        "planning": {**round.planning, "corrections": 0},
+        "planning": {**round.planning, "corrections": 0, "judged": None},
         "ending": ending,
         **_record_mode(round, "answer", why),
         **more,

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
-from langchain_core.messages import HumanMessage, SystemMessage
+from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, SystemMessage, ToolCall, ToolMessage
 from langchain_core.runnables import RunnableConfig
 from langgraph.runtime import Runtime
 
@@ -20,7 +20,7 @@ from donewhen.graph.llm.history import has_native_call, rounds_of, storable_repl
 from donewhen.graph.llm.output import form_of
 from donewhen.graph.llm.printed import read_printed
 from donewhen.graph.llm.reply import Decision, UnusableReply, read_reply
-from donewhen.graph.llm.speech import Voice
+from donewhen.graph.llm.speech import SpeechStream, Voice
 from donewhen.graph.people.consent import plan_rules
 from donewhen.graph.people.interjections import with_interjections
 from donewhen.graph.planning.outcomes import (
@@ -41,7 +41,7 @@ from donewhen.graph.planning.outcomes import (
 from donewhen.prompts import instructions
 from donewhen.state.channels import Json, Planning
 from donewhen.state.errors import ConfigError
-from donewhen.state.language.texts import known_language, primary_language
+from donewhen.state.language.texts import known_language, other_language, primary_language
 from donewhen.state.ledger import add, allowance_left, first_exhausted
 from donewhen.state.pattern import pattern
 from donewhen.state.plan.elsewhere import in_our_form, lines_of_steps
@@ -66,6 +66,7 @@ ECHO = "this repeats what you were given; decide by one call"
 ROLE = {"triage": "triage", "draft": "plan"}
 """The role of the model by phase; the prompts are named after the phase."""
 LAST_ROUNDS = 2
+NOT_TAKEN = "The plan was not taken: the user said something meanwhile, which comes next. Follow it, and decide again."
 GO_ON = "Go on: look, or decide."
 
 
@@ -84,6 +85,10 @@ async def _plan_round(state: Planning, runtime: Runtime[Settings], config: Runna
     then = "The user says this while you plan. Follow it."
     cursor = planning_cursor(state)
     now, said = await with_interjections(state, "planning", cursor, runtime, then)
+    if said and (plan := now["planning"].get("then")):
+        said = [ToolMessage(NOT_TAKEN, tool_call_id=plan["id"]), *said]
+        planning: PlanningRecord = {**now["planning"], "then": None}
+        now = {**now, "planning": planning, "transcript": [*state.get("transcript", ()), *said]}
     update = await _ask_and_act(now, runtime, config, deps)
     return {**update, "transcript": [*said, *update.get("transcript", ())]} if said else update
 
@@ -95,6 +100,9 @@ async def _ask_and_act(state: Planning, runtime: Runtime[Settings], config: Runn
     form = None if about_plan else form_of(state["brief"].get("output_schema"))
     round = PlanningRound(state, runtime, deps, voice=voice, form=form, config=config)
     settings, planning = round.settings, round.planning
+    if then := planning.get("then"):
+        update = await _take_then(round.with_record(then=None), then)
+        return {**update, **_spoken(update)}
     if rounds_left(planning, settings) < 1:
         return out_of_rounds(round)
     if settings.is_late():
@@ -113,8 +121,19 @@ async def _ask_and_act(state: Planning, runtime: Runtime[Settings], config: Runn
             return {"planning": after, "spent": reply.spent}
     update = await _act_on(round, reply)
     messages = [*voice.messages(), *update.get("messages", ())]
-    spoken: Planning = {"language": said} if (said := (update.get("planning") or {}).get("language")) else {}
-    return {"planning": after, **update, **spoken, "messages": messages, "spent": add(reply.spent, update.get("spent"))}
+    return {
+        "planning": after,
+        **update,
+        **_spoken(update),
+        "messages": messages,
+        "spent": add(reply.spent, update.get("spent")),
+    }
+
+
+def _spoken(update: Planning) -> Planning:
+    """Return the language of the run's texts, as the last decision declares it."""
+    said = (update.get("planning") or {}).get("language")
+    return {"language": said} if said else {}
 
 
 async def _question(round: PlanningRound, cards: Mapping[str, Card], voice: Voice) -> Question:
@@ -192,6 +211,30 @@ async def _act_on(round: PlanningRound, reply: ModelReply) -> Planning:
     if alone:
         no_call = ECHO if echo else (STEPS if listed else ALONE) + (ANSWER if "answer" in legal else "")
         round, outcome = round.with_record(texts=1), UnusableReply([no_call], printed=not native)
+    return await _carry_out(round, message, outcome, said, reply.speech)
+
+
+async def _take_then(round: PlanningRound, then: Json) -> Planning:
+    """Carry out a plan that was sent with looks, now that none of them failed; its call is answered in any case."""
+    called: ToolCall = {"name": "submit_plan", "args": {}, "id": then["id"], "type": "tool_call"}
+    message = AIMessage("", tool_calls=[called])  # stands for the reply, which the rounds have already
+    update = await _carry_out(round, message, Decision("submit_plan", then["arguments"], id=then["id"]))
+    told: list[AnyMessage] = [each for each in update.get("transcript", ()) if each is not message]
+    kept = {key: [m for m in rounds if m is not message] for key, rounds in update.get("transcripts", {}).items()}
+    answered = told or [ToolMessage("Taken.", tool_call_id=then["id"])]
+    waits = update.get("pending") and kept
+    return {"planning": round.planning, **update, "transcript": told if waits else answered, "transcripts": kept}
+
+
+async def _carry_out(
+    round: PlanningRound,
+    message: AIMessage,
+    outcome: Decision | UnusableReply,
+    said: str = "",
+    speech: SpeechStream | None = None,
+) -> Planning:
+    """Return the changes that a decision makes, or the correction of a reply that is none."""
+    settings, planning = round.settings, round.planning
     plan: Json = {}
     if isinstance(outcome, Decision) and outcome.kind == "submit_plan":
         found = _read_plan(round, outcome.arguments)
@@ -203,10 +246,11 @@ async def _act_on(round: PlanningRound, reply: ModelReply) -> Planning:
         outcome = UnusableReply([f"write what the user reads in this language: {settings.speaks}"])
         round = round.with_record(language_told=True)
     if isinstance(outcome, Decision) and primary_language(outcome.arguments.get("language")):
-        round = round.with_record(language=known_language(outcome.arguments["language"]))
+        declared = outcome.arguments["language"]
+        round = round.with_record(language=known_language(declared), declared=primary_language(declared))
     taken = outcome if isinstance(outcome, Decision) else Decision("speak")
-    if reply.speech:
-        reply.speech.finish(said, taken.kind, taken.arguments)
+    if speech:
+        speech.finish(said, taken.kind, taken.arguments)
     if isinstance(outcome, UnusableReply):
         return send_correction(round, message, outcome)
     emit(round.runtime, "decision", step=None, kind=outcome.kind, tools=[call["name"] for call in outcome.calls])
@@ -218,8 +262,8 @@ async def _act_on(round: PlanningRound, reply: ModelReply) -> Planning:
         update = await ask_question(round, message, outcome)
     else:
         update = {"calls": start_looking, "decline": decline}[outcome.kind](round, message, outcome)
-    if reply.speech and outcome.kind == "answer" and "ending" not in update:
-        reply.speech.restart()  # it was sent back, and its text comes again
+    if speech and outcome.kind == "answer" and "ending" not in update:
+        speech.restart()  # it was sent back, and its text comes again
     return update
 
 
@@ -266,5 +310,4 @@ def _wrong_language(round: PlanningRound, said: Json) -> bool:
     planning, settings = round.planning, round.settings
     if planning.get("language_told") or planning["corrections"] + 1 >= settings.max_corrections:
         return False
-    declared, wanted = primary_language(said.get("language")), primary_language(settings.speaks)
-    return bool(declared and wanted and declared != wanted)
+    return bool(other_language(said.get("language"), settings.speaks))

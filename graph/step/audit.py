@@ -5,7 +5,6 @@ the reasoning of the text's author.
 """
 
 import json
-from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
@@ -32,11 +31,11 @@ from donewhen.state.channels import Json, conversation_before
 from donewhen.state.criteria import criteria_of
 from donewhen.state.errors import DoneWhenError
 from donewhen.state.ledger import add, first_exhausted
-from donewhen.state.proof.audit import read_audit, split_claims, unaudited
-from donewhen.state.proof.evidence import passage
-from donewhen.state.proof.journal import call_key, is_tool_call, user_statements
-from donewhen.state.proof.receipt import AuditRow
-from donewhen.state.reading.decisions import AUDIT, control_tools
+from donewhen.state.proof.audit import read_audit, split_claims, unaudited, unexplained
+from donewhen.state.proof.evidence import passages
+from donewhen.state.proof.journal import call_key, is_tool_call, is_users_word, user_statements
+from donewhen.state.proof.receipt import AuditRow, SentenceRow, denials
+from donewhen.state.reading.decisions import AUDIT, control_tools, settling_audit_tool
 from donewhen.state.records import WRITES, FrozenCall
 from donewhen.state.settings import Settings
 
@@ -56,6 +55,8 @@ WHOLE_CHARS, ROOM = 4_000, 6_000
 READS = 8
 """The most read tools that the judge may call."""
 CORRECTIONS = 2
+ACCEPTED = "You accepted the sentences under `<accepted>` before; they are delivered as well. They need no item."
+NONE_NEW = "(no other sentences; judge the goal)"
 NOTES = {"before": "as it was before a change", "part": "the agent saw a part of it"}
 
 
@@ -76,6 +77,8 @@ class Subject:
     """Records by step."""
     step: str | None = None
     """The step, if its result is audited instead of the run's answer."""
+    before: Json | None = None
+    """What `judged` returned of the last audit of the same work, if there was one."""
 
     @property
     def fence(self) -> str:
@@ -84,16 +87,14 @@ class Subject:
 
 
 def is_audit_due(settings: Settings, run: Mapping[str, Any], new: Iterable[Mapping[str, Any]] = ()) -> bool:
-    """Return whether a text must be audited because it rests, or may seem to rest, on reads or changes.
+    """Return whether a text must be audited: it rests on reads or changes, or steps of a plan claim to be done.
 
     The output of an executor that took the whole goal is not audited, because no one else is to take part (P16).
     """
     if settings.verification in ("claimed", "grounded") or (run.get("modes") or [{}])[-1].get("by") == "executor":
         return False
-    steps = (run.get("plan") or {}).get("steps") or ()
-    by_its_word = any(step.get("tools") is None for step in steps)  # it may claim to have used tools
     return (
-        by_its_word
+        bool((run.get("plan") or {}).get("steps"))
         or settings.verification == "judged"
         or any(is_tool_call(e) for e in [*(run.get("journal") or ()), *new])
     )
@@ -102,27 +103,40 @@ def is_audit_due(settings: Settings, run: Mapping[str, Any], new: Iterable[Mappi
 async def audit(context: CallContext, subject: Subject, *, reserve: int = 0) -> AuditRow:
     """Return the judge's findings on the text, or a `problem` if the judge cannot be asked or gives no usable reply.
 
-    Its look-ups become observations in `context.noted`. `reserve` are model calls kept for the end of the run, which
-    an audit may use.
+    Its look-ups become observations in `context.noted`. Sentences that the last audit of the same work accepted are not
+    judged again unless something was changed or said since; what is the same as it was is not sent again (V12).
+    `reserve` are model calls kept for the end of the run, which an audit may use.
     """
     settings, deps = context.settings, context.deps
     if not _can_judge(deps, settings):
         return {**unaudited(""), "nobody": True}
-    claims = split_claims(subject.text, subject.output, str(subject.run.get("language") or ""))
+    whole = split_claims(subject.text, subject.output, str(subject.run.get("language") or ""))
+    if _is_same_as_before(subject, whole):
+        assert subject.before is not None
+        return cast("AuditRow", subject.before["audit"])
+    accepted = _accepted_before(subject)
+    claims = [claim for claim in whole if claim not in accepted]
+    unknown = [e["id"] for e in subject.journal if e.get("unknown") and not e.get("outside")]
     toolbox = deps.reads(settings)
     used = {e["tool"] for e in subject.journal if is_tool_call(e) and e["effect"] == "read"}
     reads = toolbox.subset([name for name in toolbox if name in used][:READS])
-    tools = [*control_tools(AUDIT), *reads.definitions()]
+    instead = {"audit": settling_audit_tool()} if unknown else {}
+    controls = AUDIT if reads or _has_cuts(subject) else AUDIT[:1]
+    tools = [*control_tools(controls, instead), *reads.definitions()]
     messages: list[AnyMessage] = [
         SystemMessage(instructions("audit")),
         HumanMessage(
             audit_brief(
-                await _with_whole_texts(context, subject), claims, settings.today, _instructions(context, subject)
+                await _with_whole_texts(context, subject),
+                claims,
+                settings.today,
+                _instructions(context, subject),
+                [claim for claim in whole if claim in accepted],
             )
         ),
     ]
     place = {"step": context.state["step"]["id"], "round": context.state["record"]["rounds"]}
-    looks, corrections, problem = settings.audit_calls, 0, ""
+    looks, corrections, problem, explain = settings.audit_calls, 0, "", True
     while True:
         left = context.amounts_left()
         if "model_calls" in left:
@@ -151,8 +165,13 @@ async def audit(context: CallContext, subject: Subject, *, reserve: int = 0) -> 
             message = storable_reply(reply.message)
             messages += [message, *_answer_calls(message, outcome, told)]
             continue
-        found = _read_outcome(outcome, claims)
+        found = _read_outcome(outcome, claims, _observed_after(unknown, [*subject.journal, *context.noted]))
+        if not isinstance(found, list) and explain and (why := unexplained(found)):
+            found, explain = [why], False
         if not isinstance(found, list):
+            new = iter(found["sentences"])
+            rows = [accepted.get(claim) or next(new) for claim in whole]
+            found["sentences"] = [{**row, "n": n} for n, row in enumerate(rows, 1)]
             emit(context.runtime, "audit", step=subject.step, **found)
             return found
         problem, corrections = f"the judge said nothing usable: {'; '.join(found)[:300]}", corrections + 1
@@ -162,6 +181,47 @@ async def audit(context: CallContext, subject: Subject, *, reserve: int = 0) -> 
         said = f"Correction: this is no audit.\n{lines}\nCall `audit` again, whole."
         message = storable_reply(reply.message)
         messages += [message, *reply_messages(message, said)]
+
+
+def _has_cuts(subject: Subject) -> bool:
+    """Return whether the judge may be shown less than all of what was observed, so that it can recall the rest."""
+    lengths = [len(entry["text"]) for entry in subject.journal]
+    long = max(lengths, default=0) > CITED_CHARS or sum(lengths) > ROOM
+    return long or bool(subject.run.get("before")) or any(entry.get("stored") for entry in subject.journal)
+
+
+def judged(subject: Subject, found: AuditRow, noted: Sequence[Mapping[str, Any]]) -> Json | None:
+    """Return what the next audit of the same work needs of this one, which looked up `noted`; None if it failed."""
+    usable = not (found["problem"] or found.get("nobody"))
+    return {"audit": dict(found), **_basis(replace(subject, journal=[*subject.journal, *noted]))} if usable else None
+
+
+def _basis(subject: Subject) -> Json:
+    """Return what an audit rests on: the ids of changes, of statements of the user, of all observations, and quotes."""
+    evidence = [e for rows in subject.verdicts.values() for row in rows for e in row.get("evidence") or ()]
+    journal = [e for e in subject.journal if e["source"] != "result" and not e.get("outside")]
+    return {
+        "changes": sorted(e["id"] for e in journal if e["effect"] in WRITES),
+        "words": sorted(each["id"] for each in user_statements({**subject.run, "journal": journal})),
+        "observed": sorted(e["id"] for e in journal),
+        "cited": sorted(f"{e['observation']} {e.get('quote', '')}" for e in evidence),
+    }
+
+
+def _is_same_as_before(subject: Subject, claims: Sequence[str]) -> bool:
+    """Return whether the last audit judged these very sentences, and nothing was observed or said since."""
+    if (before := subject.before) is None:
+        return False
+    told = [row["text"] for row in before["audit"]["sentences"]]
+    return told == list(claims) and all(before[key] == ids for key, ids in _basis(subject).items())
+
+
+def _accepted_before(subject: Subject) -> dict[str, SentenceRow]:
+    """Return the sentences that the last audit accepted, by their text; {} if something was changed or said since."""
+    before, basis = subject.before, _basis(subject)
+    if before is None or any(before[key] != basis[key] for key in ("changes", "words")):
+        return {}
+    return {row["text"]: row for row in before["audit"]["sentences"] if row["shown"] == "yes"}
 
 
 async def _with_whole_texts(context: CallContext, subject: Subject) -> Subject:
@@ -197,12 +257,23 @@ def _report_unaudited(context: CallContext, problem: str) -> AuditRow:
     return unaudited(problem)
 
 
-def _read_outcome(outcome: Decision | UnusableReply, claims: Sequence[str]) -> AuditRow | list[str]:
+def _observed_after(changes: Sequence[str], journal: Sequence[Mapping[str, Any]]) -> dict[str, list[str]]:
+    """Return, for each of these changes, the readings and words of people after it, which can settle its outcome."""
+    places = {entry["id"]: place for place, entry in enumerate(journal)}
+    return {
+        id: [e["id"] for e in journal[places[id] + 1 :] if e["ok"] and (e["effect"] == "read" or is_users_word(e))]
+        for id in changes
+    }
+
+
+def _read_outcome(
+    outcome: Decision | UnusableReply, claims: Sequence[str], later: Mapping[str, Sequence[str]]
+) -> AuditRow | list[str]:
     if isinstance(outcome, UnusableReply):
         return outcome.problems
     if outcome.kind != "audit":
         return ["a text alone decides nothing here"]
-    return read_audit(outcome.arguments, claims)
+    return read_audit(outcome.arguments, claims, later)
 
 
 def _answer_calls(message: AIMessage, decision: Decision, told: Mapping[str, str]) -> list[AnyMessage]:
@@ -240,10 +311,12 @@ async def _look_up(
     return told, looks
 
 
-def audit_brief(subject: Subject, claims: Sequence[str], today: str, rules: str = "") -> str:
+def audit_brief(
+    subject: Subject, claims: Sequence[str], today: str, rules: str = "", accepted: Sequence[str] = ()
+) -> str:
     """Render the judge's brief: the goal, the changes, what was cited and observed, and the claims.
 
-    `rules` are the instructions that the work stood under.
+    `rules` are the instructions that the work stood under, `accepted` sentences of the text that need no verdict again.
     """
     run, fence = subject.run, subject.fence
     plan: Mapping[str, Any] = run.get("plan") or {}
@@ -268,7 +341,9 @@ def audit_brief(subject: Subject, claims: Sequence[str], today: str, rules: str 
         framed("changes", "\n".join(_change_lines(changes, run.get("approvals") or ())) or "none", fence),
         section("cited", cited, fence),
         section("observations", _index_of_observations(rest, {item["observation"] for item in evidence}), fence),
-        framed("claims", numbered or "(nothing is delivered)", fence),
+        section("accepted", "\n".join(accepted), fence),
+        framed("claims", numbered or (NONE_NEW if accepted else "(nothing is delivered)"), fence),
+        section("note", ACCEPTED if accepted else ""),
     )
 
 
@@ -292,23 +367,24 @@ def _plan_text(plan: Mapping[str, Any], subject: Subject) -> str:
 
 def _change_lines(entries: Iterable[Mapping[str, Any]], approvals: Iterable[Json]) -> Iterator[str]:
     """Yield the changes; a change with an unknown outcome comes with what the user said about it later."""
-    rows = [row for row in approvals if row["kind"] == "effect" and row["decision"] == "not_happened"]
-    denied = Counter(call_key(row["tool"], row["arguments"]) for row in rows)
+    denied = denials([*approvals])
     for entry in entries:
         key = call_key(entry["tool"], entry["arguments"])
-        denials = denied[key] if entry.get("unknown") else 0
-        denied[key] -= bool(denials)
+        not_happened = bool(entry.get("unknown") and denied[key])
+        denied[key] -= not_happened
         outcome = "unknown whether it took effect" if entry.get("unknown") else "ok" if entry["ok"] else "failed"
-        outcome = "it did not happen, as the user said later" if denials else outcome
+        outcome = "it did not happen, as the user said later" if not_happened else outcome
         made_with = _cut_middle(json.dumps(entry["arguments"], ensure_ascii=False), CHANGE_CHARS)
-        yield f"[{entry['id']}] {entry['tool']} {made_with}\n→ {outcome}: {_cut_middle(entry['text'], CHANGE_CHARS)}"
+        told = _cut_middle(entry["text"], CHANGE_CHARS, entry["id"])
+        yield f"[{entry['id']}] {entry['tool']} {made_with}\n→ {outcome}: {told}"
 
 
-def _cut_middle(text: str, most: int) -> str:
+def _cut_middle(text: str, most: int, id: str = "") -> str:
+    """Return head and tail of a text that is too long; `recall` reads the outcome of a call, by its id."""
     if len(text) <= most:
         return text
-    half = most // 2
-    return f"{text[:half]} [… cut: {len(text) - 2 * half:,} characters …] {text[-half:]}"
+    half, how = most // 2, f"; recall {id} reads them" if id else ""
+    return f"{text[:half]} [… cut: {len(text) - 2 * half:,} characters{how} …] {text[-half:]}"
 
 
 def _cited_passages(subject: Subject, evidence: Sequence[Json], changes: Collection[str]) -> tuple[str, set[str]]:
@@ -317,19 +393,22 @@ def _cited_passages(subject: Subject, evidence: Sequence[Json], changes: Collect
     Changes are left out, because they have their own section; short observations are shown once, in full.
     """
     entries = {e["id"]: e for e in subject.journal if not e.get("outside") and e["id"] not in changes}
-    lines, shown_whole, room = dict[str, None](), set[str](), ROOM
+    quoted: dict[tuple[str, str], list[str]] = {}
     for item in evidence:
         entry, quote = entries.get(item["observation"]), item.get("quote", "")
         if entry is None or not quote or entry["source"] == "result":
             continue
         notes = [note for key, note in NOTES.items() if item.get(key)]
         about = f" ({', '.join(notes)})" if notes else ""
-        length = len(entry["text"])
-        if entry["id"] not in shown_whole and length <= max(CITED_CHARS, min(WHOLE_CHARS, room)):
-            shown_whole.add(entry["id"])
-            room -= length
-        text = entry["text"] if entry["id"] in shown_whole else passage(entry["text"], quote, AROUND)
-        lines[f"[{entry['id']}] {_source_text(entry)}{about}: {text}"] = None
+        quoted.setdefault((entry["id"], about), []).append(quote)
+    lines, shown_whole, room = list[str](), set[str](), ROOM
+    for (id, about), quotes in quoted.items():
+        text = entries[id]["text"]
+        if id not in shown_whole and len(text) <= max(CITED_CHARS, min(WHOLE_CHARS, room)):
+            shown_whole.add(id)
+            room -= len(text)
+        told = text if id in shown_whole else passages(text, quotes, AROUND)
+        lines.append(f"[{id}] {_source_text(entries[id])}{about}: {told}")
     return "\n".join(lines), shown_whole
 
 

@@ -15,7 +15,7 @@ from donewhen.state.language.texts import option_texts, say
 from donewhen.state.ledger import add
 from donewhen.state.people.amounts import format_count
 from donewhen.state.people.payload import escape_unseen
-from donewhen.state.plan.steps import transcript_key
+from donewhen.state.plan.steps import MALFORMED, transcript_key
 from donewhen.state.proof.journal import call_key, canonical_json
 from donewhen.state.records import FINAL, FrozenCall, Pause, StepRecord
 from donewhen.state.secrets import conceal_json, redact
@@ -72,10 +72,13 @@ def send_correction(
     messages: Sequence[AnyMessage],
     spent: Mapping[str, float],
     change: StepRecord | None = None,
+    *,
+    finishes: bool = False,
 ) -> Step:
     """Tell the model what was wrong; too many corrections in a row fail the step (X05).
 
-    `said` is for people, `messages` are for the model, `change` is merged into the record.
+    `said` is for people, `messages` are for the model, `change` is merged into the record. `finishes`: the reply tried
+    to finish the step.
     """
     record: StepRecord = {**state["record"], **(change or {}), "corrections": state["record"]["corrections"] + 1}
     said = redact(said[:1000])
@@ -83,7 +86,8 @@ def send_correction(
     count = record["corrections"]
     if count >= runtime.context.max_corrections:
         reason = f"{format_count(count, 'unusable reply')} in a row; the last: {said[:600]}"
-        failed: StepRecord = {**record, "status": "failed", "code": "unusable", "reason": reason}
+        code = MALFORMED if finishes else "unusable"
+        failed: StepRecord = {**record, "status": "failed", "code": code, "reason": reason}
         return leave(state, runtime, failed, messages, spent)
     return {"record": record, "transcript": list(messages), "decision": None}
 

@@ -14,7 +14,7 @@ from donewhen.graph.events import emit, emit_charge, emit_verdicts, now
 from donewhen.graph.llm.history import observation_limit, omitted_span
 from donewhen.graph.llm.output import form_of
 from donewhen.graph.people.interjections import heard_entries, new_interjections
-from donewhen.graph.step.audit import Subject, audit, is_audit_due
+from donewhen.graph.step.audit import Subject, audit, is_audit_due, judged
 from donewhen.graph.step.calls import CallContext, ask_before_end, make_reading
 from donewhen.graph.step.leave import leave, question_pause, send_correction
 from donewhen.graph.step.texts import known_entries, store_entry, with_whole_text
@@ -22,6 +22,7 @@ from donewhen.graph.sync import run_aside
 from donewhen.graph.tools.hooks import END_OPTIONS
 from donewhen.state.channels import Json, Step
 from donewhen.state.criteria import criteria_of, meets
+from donewhen.state.language.texts import other_language
 from donewhen.state.ledger import first_exhausted
 from donewhen.state.people.amounts import format_count
 from donewhen.state.plan.next import RESERVE
@@ -32,6 +33,7 @@ from donewhen.state.proof.evidence import (
     ground_claim,
     is_change,
     read_goal_check,
+    read_references,
     stale_reads,
 )
 from donewhen.state.proof.journal import observation
@@ -43,6 +45,7 @@ UNCHANGED = (
     "no call of this step changed anything, though it was granted tools for that: make the change, or finish with "
     "`unchanged`: why nothing had to be changed"
 )
+OTHER_LANGUAGE = "write what the user reads in this language: {language}, unless they asked for another"
 READ_ON = "A person is asked first. Finish again when you have read the answer."
 MOST_AGAIN = 10
 """The most reads that one goal_check repeats."""
@@ -66,6 +69,8 @@ class Proof:
     verdicts: dict[int, Json] = field(default_factory=dict)
     audit: Json | None = None
     """The judge's verdict on the result, if it is the answer."""
+    judged: Json | None = None
+    """What the next audit needs of this one."""
     doubted: bool = False
     """True if the judge's doubts were sent back to the model once."""
     by_policy: bool = False
@@ -125,7 +130,7 @@ async def _prove(claim: StepClaim, context: CallContext) -> Step:
     if isinstance(claims, list):
         messages = [_answer(claim, _correction(claims, f"Send the goal_check again. {KEPT}"))]
         draft: StepRecord = {"claim": None, "draft": claim["arguments"]["result"]}
-        return send_correction(state, runtime, "; ".join(claims), messages, {}, draft)
+        return send_correction(state, runtime, "; ".join(claims), messages, {}, draft, finishes=True)
     proof = Proof(context, claim, criteria, claims, await evidence_scope(context, claim, claims))
     proof.verdicts = {int(number): verdict for number, verdict in claim.get("decided", {}).items()}
     proof.doubted = bool(record.get("doubted"))
@@ -136,6 +141,8 @@ async def _prove(claim: StepClaim, context: CallContext) -> Step:
     reason = str(claim["arguments"].get("unchanged") or record.get("unchanged") or "").strip()
     bad = proof.bad()
     objections = [UNCHANGED] if proof.scope.unchanged and not reason and settings.verification != "claimed" else []
+    if wanted := _other_language(proof):
+        objections.append(OTHER_LANGUAGE.format(language=wanted))
     if state.get("last") and not bad and not objections:
         refused, waiting = await _ask_hooks(proof)
         if waiting:
@@ -150,6 +157,14 @@ async def _prove(claim: StepClaim, context: CallContext) -> Step:
     if bad or objections or doubts:
         return _refuse(proof, bad, objections, doubts)
     return await _accept(proof)
+
+
+def _other_language(proof: Proof) -> str:
+    """Return the language of the run if the answer declares another one and was not sent back for that; else ""."""
+    context, planning = proof.context, proof.context.state["run"].get("planning") or {}
+    if not proof.is_answer or proof.record.get("language_told"):
+        return ""
+    return other_language(proof.claim["arguments"].get("language"), context.settings.speaks, planning.get("declared"))
 
 
 async def _said_meanwhile(context: CallContext) -> bool:
@@ -209,10 +224,13 @@ async def _audit_result(proof: Proof) -> list[str]:
     record: Json = {**proof.record, "status": "done", "unchanged": proof.claim["arguments"].get("unchanged")}
     records = {**(state["run"].get("steps") or {}), id: record}
     subject = Subject(state["run"], result, journal, proof.output(), {id: proof.rows}, records, None if only else id)
+    subject = replace(subject, before=proof.record.get("judged"))
+    noted = len(context.noted)
     found = await audit(context, subject, reserve=int(RESERVE["model_calls"]) if only else 0)
+    proof.judged = judged(subject, found, context.noted[noted:])
     why = reasons(found)
     for number in decides:
-        proof.verdicts[number] |= {"verdict": "unverified" if why else "proven", "note": why or NO_DOUBT}
+        proof.verdicts[number] |= {"verdict": "unverified" if why else "proven", "note": why or NO_DOUBT, "by": "judge"}
     if only:
         proof.audit = dict(found)
     if decides:
@@ -243,6 +261,8 @@ def _change(proof: Proof) -> StepRecord:
         "verdicts": proof.rows,
         "standing": stands,
     }
+    if proof.judged is not None:
+        change["judged"] = proof.judged
     if proof.audit is not None:
         change |= {"audit": proof.audit, "doubted": proof.doubted}
     if said := str(proof.claim["arguments"].get("unchanged") or "").strip():
@@ -260,6 +280,7 @@ def _refuse(proof: Proof, bad: Sequence[Json], objections: list[str], doubted: l
     before = proof.record.get("imprecise") or {}
     change: StepRecord = {
         **_change(proof),
+        "language_told": bool(proof.record.get("language_told") or _other_language(proof)),
         "imprecise": {**before, **{number: before.get(number, 0) + 1 for number in forms}},
     }
     if doubted and not bad:
@@ -322,7 +343,7 @@ async def _accept(proof: Proof) -> Step:
     done: StepRecord = {"status": "done", "code": "done", "result": result, "corrections": 0, "finished_task": early}
     done["said"] = proof.claim.get("said")
     messages = [_answer(proof.claim, "Accepted.")]
-    change: StepRecord = {**_change(proof), **done, "standing": {}, "draft": ""}
+    change: StepRecord = {**_change(proof), **done, "standing": {}, "draft": "", "judged": None}
     if not proof.scope.unchanged:
         change["unchanged"] = ""
     left = leave(state, context.runtime, change, messages, context.spent)
@@ -332,7 +353,7 @@ async def _accept(proof: Proof) -> Step:
 async def evidence_scope(context: CallContext, claim: StepClaim, claims: dict[int, Json]) -> EvidenceScope:
     """Return the observations that may be cited, with the full text of those that are."""
     state, step = context.state, context.state["step"]
-    cited = str(list(claims.values()))
+    cited = {each.get("observation") for claimed in claims.values() for each in read_references(claimed)}
     limit = observation_limit(context.deps, context.settings, "execute", step.get("executor"))
     entries: list[Json] = []
     for entry in [*known_entries(state), *await _heard(context)]:
@@ -352,9 +373,18 @@ async def evidence_scope(context: CallContext, claim: StepClaim, claims: dict[in
         step["id"],
         str(claim["arguments"].get("result", "")).strip(),
         writes_text=granted == [] or not toolbox or (granted is None and not used),
-        unchanged=bool(writing) and not any(map(is_change, own)),
-        recalled=state["record"].get("recalled") or {},
+        unchanged=bool(writing) and not any(is_change(e) or e.get("unknown") for e in own),
+        recalled=_recalled(state),
     )
+
+
+def _recalled(state: Step) -> dict[str, list[list[int]]]:
+    """Return what was recalled of each observation, by this step or by others whose results it builds on."""
+    spans: dict[str, list[list[int]]] = {}
+    for record in [*((state.get("run") or {}).get("steps") or {}).values(), state["record"]]:
+        for id, ranges in (record.get("recalled") or {}).items():
+            spans[id] = [*spans.get(id, []), *ranges]
+    return spans
 
 
 async def refresh_stale_reads(proof: Proof) -> None:

@@ -25,7 +25,7 @@ from donewhen.graph.llm.history import (
     storable_reply,
 )
 from donewhen.graph.llm.printed import read_printed
-from donewhen.graph.llm.reply import Decision, UnusableReply, freeze_calls, read_reply
+from donewhen.graph.llm.reply import CLAIMS, Decision, UnusableReply, freeze_calls, read_reply
 from donewhen.graph.llm.speech import Voice
 from donewhen.graph.people.interjections import with_interjections
 from donewhen.graph.step.calls import CallBatch, CallContext, count_silence, silence_hint
@@ -102,10 +102,12 @@ class StepRound:
             return leave(self.state, self.runtime, change)
         offer = await offer_for_step(deps, settings, toolbox, self.state)
         legal = offer.legal(EXECUTE)
-        offered = [name for name in legal if name != "finish_task"]
+        recalls = offer.bound or offer.more or self.state.get("known") or self.state.get("before")
+        offered = [name for name in legal if name != "finish_task" and (recalls or name != "recall")]
         if not self.state.get("last"):  # for the last step it equals finish_step (K1); it stays legal
             offered.append("finish_task")
-        question = await self._question(settings, offer.definitions(offered, toolbox), left)
+        tools = offer.definitions(offered, toolbox, answers=bool(self.state["record"].get("answers")))
+        question = await self._question(settings, tools, left)
         reply = await ask(deps, settings, question)
         self.spent = add(reply.spent, {"rounds": 1})
         emit_charge(self.runtime, id, self.spent)
@@ -115,20 +117,26 @@ class StepRound:
             return {"spent": self.spent, **self._give_up_asking(settings, reply.error)}
         printed = not has_native_call(self.rounds)
         outcome = read_reply(reply.message, legal, toolbox, printed=printed, result=record.get("draft", ""))
+        if isinstance(outcome, Decision) and outcome.kind == "speak" and not printed:
+            found = read_printed(str(reply.message.text), legal, toolbox)
+            finish = found.whole and [call["name"] for call in found.calls] in ([claim] for claim in CLAIMS)
+            if finish:  # nothing else stands in the reply, and evidence proves it, however it was said
+                outcome = read_reply(reply.message, legal, toolbox, result=record.get("draft", ""))
+            else:
+                outcome = replace(outcome, arguments={"printed": bool(found.calls)})
         if reply.speech:
             decision = outcome if isinstance(outcome, Decision) else Decision("speak")
             reply.speech.finish(outcome.speech, decision.kind, decision.arguments)
-        if isinstance(outcome, Decision) and outcome.kind == "speak" and not printed:
-            calls = read_printed(str(reply.message.text), legal, toolbox).calls
-            outcome = replace(outcome, arguments={"printed": bool(calls)})
         message, common = storable_reply(reply.message), Step(spent=self.spent, messages=self.voice.messages())
         if isinstance(outcome, UnusableReply):
             count = record["corrections"] + 1  # with this one, as send_correction counts
             last_chance = count == settings.max_corrections - 1
             outcome = replace(outcome, hint=EXAMPLE) if last_chance else outcome
             messages = [message, *reply_messages(message, partial(outcome.text, offered))]
-            said = "; ".join(outcome.problems)
-            return {**common, **send_correction(self.state, self.runtime, said, messages, self.spent)}
+            said, called = "; ".join(outcome.problems), {call["name"] for call in reply.message.tool_calls}
+            finishes = bool(called) and called <= {*CLAIMS}
+            sent = send_correction(self.state, self.runtime, said, messages, self.spent, finishes=finishes)
+            return {**common, **sent}
         tools = [call["name"] for call in outcome.calls]
         emit(self.runtime, "decision", step=id, kind=outcome.kind, tools=tools)
         return {**common, **await self._act_on(message, outcome)}

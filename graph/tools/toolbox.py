@@ -56,6 +56,7 @@ _NAME = pattern(r"[a-zA-Z0-9_-]{1,64}", re.ASCII)
 _LANGCHAINS = ("self", "config", "run_manager")
 """Parameter names that LangChain fills, so that no model could."""
 _SENTENCE_END = pattern(r"(?<=[.!?])\s|(?<=[。！？])|\n\s*\n")
+_PARAGRAPH_END = pattern(r"\n\s*\n")
 _log = logging.getLogger("donewhen.tools")
 
 
@@ -126,8 +127,10 @@ class KnownTool:
         """True if the tool is only for checks of criteria, not for work."""
         self.users_text: bool = metadata.get("users_text") is USERS_TEXT
         """True if what it returns are words of the user, which are not framed as foreign."""
-        self.one_line: str = _first_sentence(tool.description)
+        self.one_line: str = _first_sentences(tool.description, 1)
         """The first sentence of the description, shortened."""
+        self.summary: str = self.one_line if self.effect == "read" else _first_sentences(tool.description, 2)
+        """What a planner reads: of a tool that changes something two sentences, such as what cannot be undone."""
         self._targets = _declared_targets(tool.name, metadata.get("targets", metadata.get("target")))
         with _naming(tool):
             check_injection(tool)
@@ -346,9 +349,11 @@ def _declared_targets(name: str, declared: Any) -> tuple[str, ...] | None:
     return tuple(names)
 
 
-def _first_sentence(description: str) -> str:
-    sentence = " ".join(_SENTENCE_END.split(description.strip()[:2_000], maxsplit=1)[0].split())
-    return sentence if len(sentence) <= LINE_CHARS else sentence[: LINE_CHARS - 1].rstrip() + "…"
+def _first_sentences(description: str, count: int) -> str:
+    """Return so many sentences of a description on one line, each shortened."""
+    paragraph = _PARAGRAPH_END.split(description.strip()[:2_000], maxsplit=1)[0]
+    said = [" ".join(each.split()) for each in _SENTENCE_END.split(paragraph, maxsplit=count)[:count]]
+    return " ".join(s if len(s) <= LINE_CHARS else s[: LINE_CHARS - 1].rstrip() + "…" for s in said if s)
 
 
 def _values(values: Iterable[Any]) -> Iterator[str]:

@@ -23,6 +23,15 @@ def primary_language(tag: str | None) -> str:
     return found[1].lower() if found else ""
 
 
+def other_language(declared: str | None, *wanted: str | None) -> str:
+    """Return the wanted language if what a text was declared to be written in is another one; "" otherwise.
+
+    The first of the `wanted` tags counts that says one. What a text is written in is never guessed.
+    """
+    language = next((found for found in map(primary_language, wanted) if found), "")
+    return language if primary_language(declared) not in ("", language) else ""
+
+
 def known_language(*tags: str | None) -> str:
     """Return the first of these BCP 47 tags that has a catalogue; English if none has."""
     return next((found for found in map(primary_language, tags) if found in LANGUAGES), "en")

@@ -11,6 +11,22 @@ SILENT_ROUNDS = 5
 """Rounds without anything new after which the model and the user are told."""
 
 
+MALFORMED = "malformed"
+"""The code of a step that failed only because its model could not put its end into the right form."""
+
+
+def fresh_attempts(records: Mapping[str, StepRecord]) -> dict[str, StepRecord]:
+    """Return new records for the steps that are tried once more, because only the form of their end was wrong (Q79)."""
+    over = {
+        id: record for id, record in records.items() if record.get("status") == "failed" and not record.get("handled")
+    }
+    return {
+        id: fresh_record(record)
+        for id, record in over.items()
+        if record.get("code") == MALFORMED and record.get("attempt", 1) == 1
+    }
+
+
 def fresh_record(before: Mapping[str, Any] | None = None) -> StepRecord:
     """Return the record of a step that has not started.
 

@@ -6,11 +6,12 @@ unaudited, which is never `completed`.
 
 import json
 import unicodedata
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Literal, cast
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, cast
 
 from donewhen.state.proof.output import leaf_values
-from donewhen.state.proof.receipt import AuditRow, SentenceRow, Status
+from donewhen.state.proof.receipt import AuditRow, SentenceRow, SettledRow, Status
 
 MOST_CLAIMS = 150
 """The most claims of one delivery; a longer text has several sentences per claim."""
@@ -18,6 +19,7 @@ SHORTEST = 12
 """In columns: a shorter sentence, such as “Done.”, forms one claim with the next one on its line."""
 SHOWN = ("yes", "no", "contradicted")
 DOUBTFUL = ("no", "contradicted")
+MET = ("yes", "part", "no", "declined")
 MOST_MISSING = 20
 NO_DOUBT = "a judge found nothing to doubt"
 CANNOT_JUDGE = "the model of the role judge says that it cannot judge"
@@ -59,21 +61,56 @@ def _columns(text: str) -> int:
     return sum(2 if unicodedata.east_asian_width(character) in "WF" else 1 for character in text)
 
 
-def read_audit(arguments: Any, claims: Sequence[str]) -> AuditRow | list[str]:
-    """Return a judge's findings on each claim and the goal, or the problems of its reply. Never raises."""
+def read_audit(
+    arguments: Any, claims: Sequence[str], later: Mapping[str, Collection[str]] = MappingProxyType({})
+) -> AuditRow | list[str]:
+    """Return a judge's findings on each claim and the goal, or the problems of its reply. Never raises.
+
+    `later` has, for each change of unknown outcome, what was observed after it: only that can settle it.
+    """
     given: Mapping[str, Any] = arguments if isinstance(arguments, Mapping) else {}
     rows, problems = _read_sentences(given.get("sentences"), claims)
     goal = given.get("goal")
     met = str(goal.get("met") if isinstance(goal, Mapping) else goal).casefold()
     met = {"true": "yes", "false": "no"}.get(met, met)
-    if met not in ("yes", "part", "no"):
-        problems.append("goal must be {met: yes | part | no, missing: [...]}")
+    if met not in MET:
+        problems.append("goal must be {met: yes | part | no | declined, missing: [...]}")
     if problems:
         return problems
     missing = goal.get("missing") if isinstance(goal, Mapping) else ()
     missing = [missing] if isinstance(missing, str) else missing if isinstance(missing, list | tuple) else ()
     texts = [text for each in missing[:MOST_MISSING] if (text := _one_line(each))]
-    return {"problem": "", "met": cast("Literal['yes', 'part', 'no']", met), "missing": texts, "sentences": rows}
+    found: AuditRow = {"problem": "", "met": cast("Any", met), "missing": texts, "sentences": rows}
+    if settled := _read_settled(given.get("settled"), later):
+        found["settled"] = settled
+    return found
+
+
+def unexplained(audit: Mapping[str, Any]) -> str:
+    """Return what a judge is asked to add, once, if its verdict on the goal does not say why; else ""."""
+    if audit["met"] == "declined" and audit["missing"]:
+        return "declined has nothing missing; what was not forbidden and is missing makes it part"
+    if is_unexplained(audit):
+        return f"goal: met is {audit['met']}, so say in `missing` what is missing"
+    return ""
+
+
+def is_unexplained(audit: Mapping[str, Any]) -> bool:
+    """Return whether the goal is not met, and the judge neither names what is missing nor doubts a sentence."""
+    doubted = any(row["shown"] in DOUBTFUL for row in audit["sentences"])
+    return audit["met"] in ("part", "no") and not audit["missing"] and not doubted
+
+
+def _read_settled(given: Any, later: Mapping[str, Collection[str]]) -> list[SettledRow]:
+    """Return which changes of unknown outcome later observations settle; what names no such observation is left out."""
+    rows: list[SettledRow] = []
+    for item in given if isinstance(given, list) else ():
+        if not isinstance(item, Mapping) or not isinstance(item.get("happened"), bool):
+            continue
+        (change, *_), by = [*_ids([item.get("change")]), ""], _ids(item.get("by"))
+        if seen := [id for id in by if id in later.get(change, ())]:
+            rows.append({"change": change, "happened": item["happened"], "by": seen})
+    return rows
 
 
 def _read_sentences(given: Any, claims: Sequence[str]) -> tuple[list[SentenceRow], list[str]]:
@@ -145,10 +182,13 @@ def findings(audit: Mapping[str, Any]) -> list[str]:
     return lines
 
 
-def doubts_to_send_back(audit: Mapping[str, Any]) -> list[str]:
-    """Return the doubts to send back to the author; [] if the text admits that nothing was achieved."""
-    open_about_it = audit["met"] == "no" and all(row["shown"] == "yes" for row in audit["sentences"])
-    return [] if open_about_it else findings(audit)
+def doubts_to_send_back(audit: Mapping[str, Any], *, works: bool = True) -> list[str]:
+    """Return the doubts to send back to the author; [] if the text admits that nothing was achieved.
+
+    Who only words what others did (`works` is False) can mend sentences, and not what is missing of the goal (Q76).
+    """
+    shown = all(row["shown"] == "yes" for row in audit["sentences"])
+    return [] if shown and (audit["met"] == "no" or not works) else findings(audit)
 
 
 def reasons(audit: Mapping[str, Any]) -> str:
@@ -160,13 +200,25 @@ def reasons(audit: Mapping[str, Any]) -> str:
     return str(audit["problem"]) or "; ".join([*audit["missing"], *doubted])[:1000] or not_met
 
 
+def status_of_words(
+    status: Status, code: str, audit: Mapping[str, Any] | None, *, looked: bool, changed: bool
+) -> Status:
+    """Return `answered` for a completed run that has words only: it changed nothing, and looked at nothing or declined.
+
+    A schedule that was saved is something done.
+    """
+    if status != "completed" or changed or code == "scheduled":
+        return status
+    return "completed" if looked and (audit or {}).get("met") != "declined" else "answered"
+
+
 def audited_status(status: Status, code: str, audit: Mapping[str, Any] | None) -> tuple[Status, str]:
     """Return status and code of a run after its audit, which never improves them (D07)."""
     if audit is None or status != "completed" or audit.get("nobody"):
         return status, code
     if audit["problem"]:
         return "partial", "unaudited"
-    if audit["met"] != "yes" or audit["missing"]:
+    if audit["met"] not in ("yes", "declined") or audit["missing"]:
         return "partial", "goal_not_met"
     if any(row["shown"] in DOUBTFUL for row in audit["sentences"]):
         return "partial", "not_shown"

@@ -8,7 +8,7 @@ decides that. Pure: `graph` makes the checks.
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal
@@ -26,6 +26,8 @@ _ID = r"(?:\d{1,9}:)?[A-Za-z][\w-]{0,99}\.(?:\d+|result)"
 _CITED = pattern(rf"\A\s*\[?({_ID})\]?\s*(?:[:：]\s*(.+))?", re.DOTALL)
 _IDS = pattern(rf"\A\s*\[?{_ID}\]?(?:[\s,;/+&、，]+\[?{_ID}\]?)+\s*")
 _ONE_ID = pattern(_ID)
+_NUMBERED = pattern(r"(?:[^\W\d_]+ ?)?[#(]?(\d{1,4})[.):]?")
+"""A number as people write it: `2`, `#2`, `2.`, `c2`, `criterion 2`."""
 MOST_EVIDENCE = 50
 """The most items of evidence for one criterion; each may be searched in a megabyte of text."""
 QUOTE_CHARS = 1000
@@ -40,16 +42,18 @@ def read_goal_check(
     """Return one claim per criterion number, or what is wrong with the goal_check, naming the missing criteria.
 
     A criterion may be named by number or text, `met` may be text, and numbers may count from 0 if that is unambiguous.
-    Omitted criteria keep their accepted claims (`standing`), and a criterion with a check needs no claim. At level
-    `claimed` any text suffices, as in the original protocol. Never raises.
+    The claims may be a list, an object by criterion, or, for one criterion, a text that names the observations. Omitted
+    criteria keep their accepted claims (`standing`), and a criterion with a check needs no claim. At level `claimed`
+    any text suffices, as in the original protocol. Never raises.
     """
     count = len(criteria)
     if level == "claimed" and (words := _plain_words(goal_check)):
         return {n: {"criterion": n, "met": True, "evidence": [], "note": words} for n in range(1, count + 1)}
     claims: dict[int, dict[str, Any]] = {}
     problems = []
-    items = goal_check if isinstance(goal_check, list) else [goal_check] if isinstance(goal_check, Mapping) else []
-    for position, (item, number) in enumerate(zip(items, _numbers(items, criteria), strict=True), 1):
+    items = _items(goal_check, criteria)
+    given = {n for n, criterion in enumerate(criteria, 1) if criterion.get("check")} | {*(standing or {})}
+    for position, (item, number) in enumerate(zip(items, _numbers(items, criteria, given), strict=True), 1):
         met = {"true": True, "false": False}.get(str(item.get("met", True)).strip().casefold()) if number else None
         if number is None:
             problems.append(f"item {position} needs criterion (its number), met and evidence")
@@ -58,7 +62,7 @@ def read_goal_check(
         elif met is None:
             problems.append(f"criterion {number}: met must be true or false")
         elif number not in claims:
-            claims[number] = {**item, "met": met, "criterion": number}
+            claims[number] = {**item, "met": met, "criterion": number, "named": item.get("criterion")}
         elif claims[number]["met"] != met:
             problems.append(f"criterion {number} has two items that contradict each other")
         else:
@@ -73,11 +77,39 @@ def read_goal_check(
     return problems or claims
 
 
-def _numbers(items: Sequence[Any], criteria: Sequence[Mapping[str, Any]]) -> list[int | None]:
-    """Return the number of each item's criterion, from 1; None if it names none."""
+def _items(goal_check: Any, criteria: Sequence[Mapping[str, Any]]) -> list[Any]:
+    """Return the claims as a list of objects, in whatever form they were given."""
+    words = _plain_words(goal_check) if len(criteria) == 1 else ""
+    if ids := _ONE_ID.findall(words):
+        return [{"criterion": 1, "met": True, "evidence": ids}]
+    items = list[Any]()
+    for given in (
+        goal_check if isinstance(goal_check, list) else [goal_check] if isinstance(goal_check, Mapping) else ()
+    ):
+        by_criterion = isinstance(given, Mapping) and given and not {"criterion", "met", "evidence", "note"} & {*given}
+        items += [_item_of(key, value) for key, value in given.items()] if by_criterion else [given]
+    return items
+
+
+def _item_of(key: Any, value: Any) -> dict[str, Any]:
+    """Return the claim of an object by criterion: its value is the claim, or only its evidence."""
+    if isinstance(value, Mapping) and {"met", "evidence"} & {*value}:
+        return {"criterion": key, **value}
+    return {"criterion": key, "met": value is not False, "evidence": [] if isinstance(value, bool) else value}
+
+
+def _numbers(
+    items: Sequence[Any], criteria: Sequence[Mapping[str, Any]], given: Collection[int] = ()
+) -> list[int | None]:
+    """Return the number of each item's criterion, from 1; None if it names none.
+
+    Numbers count from 0 if one is 0, or if the criteria that are not `given` are all named only so.
+    """
     numbers = [_number(item, criteria) for item in items]
     known = [number for number in numbers if number is not None]
-    from_zero = 0 in known and len(set(known)) == len(known) and max(known) < len(criteria)
+    open_ones, once = {*range(1, len(criteria) + 1)} - {*given}, len(set(known)) == len(known)
+    only_so = not open_ones <= {*known} and open_ones <= {number + 1 for number in known}
+    from_zero = bool(known) and once and max(known) < len(criteria) and (0 in known or only_so)
     return [number + from_zero if number is not None else None for number in numbers]
 
 
@@ -93,8 +125,10 @@ def _number(item: Any, criteria: Sequence[Mapping[str, Any]]) -> int | None:
     if isinstance(named, float) and named.is_integer():
         return int(named)
     said = fold_words(named) if isinstance(named, str) else ""
-    if said.strip("#.").isdecimal():
-        return int(said.strip("#."))
+    if found := _NUMBERED.fullmatch(said):
+        return int(found[1])
+    if len(criteria) == 1 and isinstance(named, str) and _ONE_ID.fullmatch(named):
+        return 1  # it is the evidence
     same = [n for n, criterion in enumerate(criteria, 1) if said and said == fold_words(criterion["text"])]
     return same[0] if len(same) == 1 else None
 
@@ -111,9 +145,13 @@ def _as_list(cited: Any) -> list[Any]:
 def read_references(claim: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
     """Yield the references of a claim as `{observation, quote?, before?}`, ids without brackets; {} for an invalid one.
 
-    Also reads `"s1.1"`, `"s1.1: quote"` and several ids in one text.
+    Also reads `"s1.1"`, `"s1.1: quote"`, several ids in one text, and objects by number or by id. An id in place of the
+    criterion is evidence as well.
     """
-    for item in _as_list(claim.get("evidence")):
+    evidence = claim.get("evidence")
+    if isinstance(named := claim.get("named"), str) and not evidence and _ONE_ID.fullmatch(named):
+        evidence = named
+    for item in (each for given in _as_list(evidence) for each in _unfold(given)):
         if isinstance(item, Mapping):
             id, quote = item.get("observation"), item.get("quote")
             if not isinstance(id, str):
@@ -133,6 +171,22 @@ def read_references(claim: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
             yield {"observation": item.strip().strip("[]")}
         else:
             yield {}
+
+
+def _unfold(item: Any) -> list[Any]:
+    """Return the items of evidence in an object by number or by id; any other item is one."""
+    if not isinstance(item, Mapping) or not item or "observation" in item:
+        return [item]
+    keyed = all(str(key).isdecimal() or _ONE_ID.fullmatch(str(key)) for key in item)
+    return [_reference_of(key, value) for key, value in item.items()] if keyed else [item]
+
+
+def _reference_of(key: Any, value: Any) -> Any:
+    """Return an item of evidence that stands under a number, or under the id of its observation with the quote."""
+    if not (isinstance(key, str) and _ONE_ID.fullmatch(key)):
+        return value
+    quote = value.get("quote") if isinstance(value, Mapping) else value
+    return {"observation": key, **({"quote": quote} if isinstance(quote, str) and quote.strip() else {})}
 
 
 def enough(verdict: str, criterion: Mapping[str, Any], level: str) -> bool:
@@ -327,11 +381,27 @@ def _known_ids(scope: EvidenceScope) -> str:
     return f"; there are: {', '.join(usable[-15:])}{more}" if usable else "; nothing was observed yet: look first"
 
 
-def passage(text: str, quote: str, around: int) -> str:
-    """Return the passage of a text with a quote, in any spelling, and this many characters around it.
+def passages(text: str, quotes: Sequence[str], around: int) -> str:
+    """Return the passages of a text with these quotes, in any spelling, and this many characters around each.
 
-    Without a quote, or if it is not found, return the beginning. Cuts are marked.
+    Passages that overlap are one. Cuts are marked.
     """
+    spans: list[tuple[int, int]] = []
+    for start, end in sorted(_find_passage(text, quote, around) for quote in quotes):
+        if spans and start <= spans[-1][1]:
+            spans[-1] = spans[-1][0], max(spans[-1][1], end)
+        else:
+            spans.append((start, end))
+    shown, at = list[str](), 0
+    for start, end in spans:
+        gap = f"[… {start - at:,} characters {'between' if at else 'before'}] " if start > at else ""
+        shown.append(f"{gap}{text[start:end]}")
+        at = end
+    return " ".join(shown) + (f" [… {len(text) - at:,} characters after]" if at < len(text) else "")
+
+
+def _find_passage(text: str, quote: str, around: int) -> tuple[int, int]:
+    """Return where the passage with a quote begins and ends; without a quote, or if it is not found, the beginning."""
     start, end = 0, len(text)
     least = len(quote) + 2 * around
     while quote and end - start > 2 * least:
@@ -343,7 +413,4 @@ def passage(text: str, quote: str, around: int) -> str:
         start, end = found
     if start or end < len(text):  # the quote may stand at the very edge
         start, end = max(start - around, 0), min(end + around, len(text))
-    end = min(end, start + 2 * least) if not quote else end
-    head = f"[… {start:,} characters before] " if start else ""
-    tail = f" [… {len(text) - end:,} characters after]" if end < len(text) else ""
-    return f"{head}{text[start:end]}{tail}"
+    return start, min(end, start + 2 * least) if not quote else end

@@ -6,7 +6,7 @@ from typing import Any
 
 from donewhen.state.criteria import criteria_of
 from donewhen.state.language.texts import catalogue, say
-from donewhen.state.proof.audit import DOUBTFUL
+from donewhen.state.proof.audit import DOUBTFUL, is_unexplained
 from donewhen.state.proof.evidence import enough
 from donewhen.state.proof.journal import canonical_json
 from donewhen.state.proof.receipt import Status, criteria_rows, replaced_rows
@@ -14,7 +14,7 @@ from donewhen.state.records import UNFINISHED, StepRecord
 from donewhen.state.settings import Settings
 
 CODES: dict[str, Status | None] = {
-    "answered": "completed",  # except an approved plan that was not carried out
+    "answered": "completed",  # or `answered`, if it is words only; except an approved plan that was not carried out
     "scheduled": "completed",  # a recurring request; nothing ran
     "worked": None,  # the steps decide: completed, partial or failed
     "finished_early": "partial",
@@ -135,6 +135,7 @@ def _audit_lines(audit: Mapping[str, Any] | None, language: str) -> list[str]:
     if audit["problem"]:
         return [f"- {say(language, 'summary', 'unaudited')} ({audit['problem']})"]
     lines = [f"- {say(language, 'summary', 'missing')}: {text}" for text in audit["missing"]]
+    lines += [f"- {say(language, 'summary', 'not_met')}"] if is_unexplained(audit) else []
     for row in audit["sentences"]:
         if row["shown"] in DOUBTFUL:
             key = "contradicted" if row["shown"] == "contradicted" else "not_shown"

@@ -3,9 +3,9 @@
 A text is read as tokens: words, single characters of scripts without spaces, numbers by their value, dates, times and
 ids. Punctuation, markup and case are ignored. A text contains a quote if the quote's tokens occur in it one directly
 after the other, so scattered words do not match, and a missing “not” or digit is noticed. Seconds are a separate token,
-so a time can be quoted without them. `…` in a quote skips text. The audit judges meaning, including a “not” before the
-quote. Scripts without spaces do not show where words end, so there a quote of fewer than four characters matches only
-if no character of such a script is next to it.
+so a time can be quoted without them. `…`, a line break and `;` in a quote skip text. The audit judges meaning,
+including a “not” before the quote. Scripts without spaces do not show where words end, so there a quote of fewer than
+four characters matches only if no character of such a script is next to it.
 """
 
 import html
@@ -58,13 +58,16 @@ _GROUPED_BY_DOTS = pattern(r"\d{1,3}(?:\.\d{3})+,\d+|\d{1,3}(?:\.\d{3}){2,}")
 _DECIMAL_COMMA = pattern(r"\A\d+,\d+")
 _OPERATION = pattern(r"[\w)\]] (?:[-+*/]|[!=]=) [\w(\[\"]")
 OPERATORS = ("+", "*", "/", "!=")
-_SKIP = pattern(r"[\[(]?(?:…|\.{3,})[\])]?")
+_SKIP = pattern(r"[\[(]?(?:…|\.{3,})[\])]?|[;\n]")
 _LINK = pattern(r"!?\[([^\[\]\n]*)\]\([^()\s]*\)")
 """A Markdown link, which people quote by its visible text."""
 _CURRENCIES = {"eur": "€", "usd": "$", "gbp": "£", "jpy": "¥", "cny": "¥", "inr": "₹", "krw": "₩", "rub": "₽",
                "uah": "₴", "ils": "₪", "try": "₺", "vnd": "₫"}  # fmt: skip
 """ISO 4217 codes of currencies that have a sign."""
 _CURRENCY = pattern(rf"(?<![^\W\d_])(?:{'|'.join(_CURRENCIES)})(?![^\W\d_])", re.IGNORECASE)
+_SIGN_FIRST = pattern(
+    rf"(?<!\d)(?<!\d[ \u00a0])([{''.join(dict.fromkeys(_CURRENCIES.values()))}])[ \u00a0]?(\d[\d.,']*)"
+)
 _SHORT = 4
 """Fewer characters of a script without spaces may be part of a longer word."""
 PASSAGE_CHARS = 200
@@ -205,7 +208,7 @@ class SearchedText:
 
     @cached_property
     def _with_signs(self) -> "SearchedText | None":
-        """The text with signs for currency codes; None if it has none."""
+        """The text with signs of currencies behind their amounts; None if it is the same."""
         signed = _with_currency_signs(self.text)
         return SearchedText(signed) if signed != self.text else None
 
@@ -249,7 +252,9 @@ class SearchedText:
 
 
 def _with_currency_signs(text: str) -> str:
-    return _CURRENCY.sub(lambda code: _CURRENCIES[code[0].casefold()], text)
+    """Return the text with signs for currency codes, behind their amounts: `EUR 5` and `€5` are `5 €`."""
+    signed = _CURRENCY.sub(lambda code: _CURRENCIES[code[0].casefold()], text)
+    return _SIGN_FIRST.sub(r"\2 \1", signed)
 
 
 def _signs(quote: str) -> tuple[str, ...]:

@@ -1,5 +1,6 @@
 """The receipt of a run: everything needed to check it, as JSON in the outcome."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NotRequired
 
@@ -14,7 +15,10 @@ from donewhen.state.records import WRITES, ModeRow, StepRecord, StepStatus
 from donewhen.state.secrets import redact_json
 from donewhen.state.settings import Settings
 
-Status = Literal["completed", "partial", "failed", "cancelled", "exhausted"]
+Status = Literal["completed", "answered", "partial", "failed", "cancelled", "exhausted"]
+"""How a run ended. `completed`: something was done or looked up, and shown. `answered`: the user has words, and nothing
+was changed: small talk, general knowledge, a refusal by the instructions, an untrue premise explained.
+"""
 
 
 class Evidence(TypedDict):
@@ -43,6 +47,8 @@ class CriterionRow(TypedDict):
     evidence: list[Evidence]
     note: str
     """The explanation of the check or the judge, or why evidence was missing."""
+    by: NotRequired[Literal["judge"]]
+    """Set if a judge decided the verdict."""
 
 
 class RepeatedRow(TypedDict):
@@ -163,6 +169,8 @@ class EffectRow(TypedDict):
     effect: Literal["write", "idempotent"]
     unknown: NotRequired[bool]
     """True if it began and its outcome is unknown; then `ok` is false, and `id` may be only the step's."""
+    settled: NotRequired[list[str]]
+    """Ids of the later observations that show whether it took effect, which nobody knew when it was made."""
 
 
 class UndoneRow(TypedDict):
@@ -204,16 +212,29 @@ class SentenceRow(TypedDict):
     why: str
 
 
+class SettledRow(TypedDict):
+    """A change of unknown outcome that a later observation settled, as the judge found."""
+
+    change: str
+    """The id of its observation."""
+    happened: bool
+    by: list[str]
+    """Ids of what was observed after it."""
+
+
 class AuditRow(TypedDict):
     """A judge's verdict on the delivered text and the goal."""
 
     problem: str
     """Why a required audit was not possible; "" if it was made, or if the model cannot audit (`nobody`)."""
-    met: Literal["yes", "part", "no", ""]
-    """The judge's verdict on the goal; "" without an audit."""
+    met: Literal["yes", "part", "no", "declined", ""]
+    """The judge's verdict on the goal; "" without an audit. `declined`: the instructions forbid it, or it rests on
+    something untrue, and the text says so.
+    """
     missing: list[str]
     """Missing parts of the goal."""
     sentences: list[SentenceRow]
+    settled: NotRequired[list[SettledRow]]
     nobody: NotRequired[bool]
     """True if the judge's model cannot audit, such as the demo model; the run was not audited."""
 
@@ -307,8 +328,7 @@ class Outcome(TypedDict):
 def receipt(values: Mapping[str, Any], settings: Settings, status: Status, code: str) -> Receipt:
     """Return the receipt as JSON: what was planned, executed, claimed and verified."""
     plan, records = values.get("plan") or {}, values.get("steps") or {}
-    journal, ending = values.get("journal") or [], values.get("ending") or {}
-    effects = [e for e in journal if e["source"] == "tool" and e.get("effect") in WRITES]
+    journal = values.get("journal") or []
     return {
         "goal": values.get("goal", ""),
         "status": status,
@@ -324,15 +344,53 @@ def receipt(values: Mapping[str, Any], settings: Settings, status: Status, code:
         "heard": [_heard_row(e) for e in journal if "at" in e.get("heard", ())],
         "late": late_rows(journal),
         "modes": list(values.get("modes") or ()),
-        "effects": [*_effect_rows(effects), *_effect_rows([*map(_as_unknown, values.get("unknown") or ())])],
+        "effects": effect_rows(values),
         "output": values.get("output_row"),
         "audit": values.get("audit"),
-        "looked": any(is_tool_call(e) and e["effect"] == "read" for e in journal) or bool(ending.get("earlier")),
-        "changed": any(e["ok"] or e.get("unknown") for e in effects) or bool(values.get("unknown")),
+        "looked": was_looked_at(values),
+        "changed": was_changed(values),
         "background": [*(values.get("background") or ())],
         "spent": dict(values.get("spent") or {}),
         "meter": meter(values.get("spent"), settings.limits, values.get("granted")),
     }
+
+
+def was_looked_at(values: Mapping[str, Any]) -> bool:
+    """Return whether anything was read, or the answer rests on what an earlier request read."""
+    seen = any(is_tool_call(e) and e["effect"] == "read" for e in values.get("journal") or ())
+    return seen or bool((values.get("ending") or {}).get("earlier"))
+
+
+def was_changed(values: Mapping[str, Any]) -> bool:
+    """Return whether anything was changed, or may have been."""
+    return any(row["ok"] or row.get("unknown") for row in effect_rows(values))
+
+
+def effect_rows(values: Mapping[str, Any]) -> list[EffectRow]:
+    """Return the rows of all calls with effects.
+
+    An unknown outcome is settled if an equal call succeeded later, if a person said that it did not happen, or if the
+    judge found what was observed after it to show it.
+    """
+    made = [e for e in values.get("journal") or () if e["source"] == "tool" and e.get("effect") in WRITES]
+    settled = {row["change"]: row for row in (values.get("audit") or {}).get("settled") or ()}
+    denied = denials(values.get("approvals") or ())
+    rows = _effect_rows(made)
+    for row, call in zip(rows, made, strict=True):
+        key = call_key(call["tool"], call["arguments"])
+        if row.get("unknown") and denied[key]:
+            denied[key] -= 1
+            del row["unknown"]
+        elif row.get("unknown") and (found := settled.get(row["id"])):
+            del row["unknown"]
+            row["ok"], row["settled"] = found["happened"], found["by"]
+    return [*rows, *_effect_rows([*map(_as_unknown, values.get("unknown") or ())])]
+
+
+def denials(approvals: Sequence[Mapping[str, Any]]) -> Counter[str]:
+    """Return how often a person said of an equal call that it did not happen, by its key."""
+    rows = [row for row in approvals if row["kind"] == "effect" and row["decision"] == "not_happened"]
+    return Counter(call_key(row["tool"], row["arguments"]) for row in rows)
 
 
 def _effect_rows(calls: Sequence[Mapping[str, Any]]) -> list[EffectRow]:
@@ -418,6 +476,7 @@ def criteria_rows(criteria: Sequence[Mapping[str, Any]], verdicts: Sequence[Mapp
             "verdict": found.get(number, {}).get("verdict", "unverified"),
             "evidence": found.get(number, {}).get("evidence", []),
             "note": found.get(number, {}).get("note", ""),
+            **({"by": found[number]["by"]} if found.get(number, {}).get("by") else {}),
         }
         for number, criterion in enumerate(criteria, 1)
     ]

@@ -125,7 +125,14 @@ _ALL = {
             reason=_TEXT,
             kind={"type": "string", "enum": ["blocked", "failed", "replan"]},
         ),
-        _tool("deliver", "Deliver the answer to the user.", ["text"], text=_TEXT, goal_check=_goal_check()),
+        _tool(
+            "deliver",
+            "Deliver the answer to the user.",
+            ["text"],
+            text=_TEXT,
+            goal_check=_goal_check(),
+            language=_LANGUAGE,
+        ),
         _tool(
             "audit",
             "Say of every sentence whether it is shown, and whether the goal is met.",
@@ -146,7 +153,7 @@ _ALL = {
             goal={
                 "type": "object",
                 "properties": {
-                    "met": {"type": "string", "enum": ["yes", "part", "no"]},
+                    "met": {"type": "string", "enum": ["yes", "part", "no", "declined"]},
                     "missing": {**_TEXTS, "description": "[] if nothing is"},
                 },
                 "required": ["met", "missing"],
@@ -183,6 +190,32 @@ def control_tools(names: Collection[str], instead: Mapping[str, Any] = MappingPr
     `instead` replaces definitions by name.
     """
     return [instead.get(name) or _ALL[name] for name in names]
+
+
+@cache
+def settling_audit_tool() -> dict[str, Any]:
+    """Return `audit` for a run with changes of unknown outcome, which it may settle; the same object each time."""
+    tool: dict[str, Any] = copy.deepcopy(_ALL["audit"])
+    row = {
+        "change": {**_TEXT, "description": "its id"},
+        "happened": {"type": "boolean"},
+        "by": {**_TEXTS, "description": "ids of what was observed after it"},
+    }
+    tool["function"]["parameters"]["properties"]["settled"] = {
+        "type": "array",
+        "description": "of changes with an unknown outcome: those of which a later observation shows whether they took "
+        "effect",
+        "items": {"type": "object", "properties": row, "required": ["change", "happened", "by"]},
+    }
+    return tool
+
+
+@cache
+def answering_finish_tool() -> dict[str, Any]:
+    """Return `finish_step` for a step whose result is the answer: with its language; the same object each time."""
+    tool: dict[str, Any] = copy.deepcopy(_ALL["finish_step"])
+    tool["function"]["parameters"]["properties"]["language"] = _LANGUAGE
+    return tool
 
 
 @cache

@@ -40,7 +40,7 @@ async def test_a_diamond_runs_its_branches_side_by_side() -> None:
     """M12, P08: both branches start together after what they need, and what needs both starts after both."""
     plan = [{"content": id, "id": id, "depends_on": needs, "tools": []} for id, needs in DIAMOND.items()]
     flow = await play(steps(plan, {id: [finish_step(id, f"{id}.result")] for id in DIAMOND}))
-    assert flow.status == "completed"
+    assert flow.status == "answered"
     moved = order(flow)
     assert moved[:4] == ["+a", "-a", "+b", "+c"]
     assert moved[-2:] == ["+d", "-d"]
@@ -68,7 +68,7 @@ async def test_a_step_that_waits_for_a_person_stops_nobody() -> None:
     assert flow.status == "waiting"
     statuses = {id: flow.step(id)["status"] for id in needs}
     assert statuses == {"s1": "waiting", "s2": "done", "s3": "done", "s4": "pending"}
-    assert (await play(steps(plan, work), answers=["red"])).status == "completed"
+    assert (await play(steps(plan, work), answers=["red"])).status == "answered"
 
 
 def large(needs: dict[str, list[str]]) -> ScriptedModel:
@@ -91,4 +91,4 @@ async def test_long_chains_and_sixty_four_steps_at_once() -> None:
     fan["s80"] = list(fan)
     for needs, most in ((chain, 1), (fan, 64)):
         flow = await play(large(needs), settings=settings)
-        assert (flow.status, len(flow.run.steps), at_once(flow)) == ("completed", len(needs), most)
+        assert (flow.status, len(flow.run.steps), at_once(flow)) == ("answered", len(needs), most)

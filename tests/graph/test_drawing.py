@@ -66,7 +66,7 @@ async def test_the_first_call_says_what_to_set() -> None:
     assert "OPENAI_BASE_URL" in run.answer
     assert [info.status for info in await agent.threads()] == ["failed"]
     again = Agent("demo", storage=agent.storage)  # D04: the same thread takes the next request
-    assert (await again.start("Hello", thread_id="t")).status == "completed"
+    assert (await again.start("Hello", thread_id="t")).status == "answered"
 
 
 async def test_a_graph_without_a_key_says_what_to_set() -> None:
@@ -86,5 +86,5 @@ def test_an_unknown_role_is_said_at_once() -> None:
 async def test_the_bare_graph_runs_without_an_agent() -> None:
     """DESIGN 9: `build_graph` is embedded with one's own model, without checkpointer, store, context or settings."""
     values = await build_graph(ScriptedModel([answer("Hi.")])).compile().ainvoke({"messages": [HumanMessage("Hello")]})
-    assert values["outcome"]["status"] == "completed"
+    assert values["outcome"]["status"] == "answered"
     assert values["messages"][-1].text == "Hi."

@@ -70,7 +70,7 @@ async def test_an_edit_cannot_say_that_a_step_is_done() -> None:
 async def test_an_edit_in_every_shape(value: Any) -> None:
     """C02, C03: whole and as the edited text, wrapped as each client wraps it."""
     out = await answered(value)
-    assert out["outcome"]["status"] == "completed"
+    assert out["outcome"]["status"] == "answered"
     assert [each["content"] for each in out["plan"]["steps"]] == ["work on s1", "work no more"]
     (row,) = out["outcome"]["receipt"]["approvals"]
     assert (row["kind"], row["decision"]) == ("plan", "edit")

@@ -102,7 +102,7 @@ async def test_continue_after_stop_goes_on() -> None:
     agent = Agent(model, storage="memory:", settings=Settings())
     await stopped(agent)
     out = await agent.graph.ainvoke({"messages": [("user", "continue")]}, config("t"))
-    assert (out["outcome"]["status"], out["outcome"]["text"]) == ("completed", "Done.")
+    assert (out["outcome"]["status"], out["outcome"]["text"]) == ("answered", "Done.")
     assert [card[2] for card in cards(out["messages"])] == ["success: Seven apples.", "success: Written."]
     model.assert_exhausted()
 
@@ -142,9 +142,7 @@ async def test_a_second_approve_answers_no_question() -> None:
     assert flow.status == "waiting"
     assert "not be meant for this question" in flow.run.problem
     model = steps(PLAN[:1], {"s1": [ask_user("Which apples?"), result("s1", "Seven.")]})
-    assert (
-        await play(model, settings={"confirm": "always"}, answers=[approve, approve, approve])
-    ).status == "completed"
+    assert (await play(model, settings={"confirm": "always"}, answers=[approve, approve, approve])).status == "answered"
 
 
 async def test_a_stale_approve_of_a_call_is_told_by_the_interrupts_id() -> None:

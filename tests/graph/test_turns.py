@@ -109,7 +109,7 @@ async def test_goals_in_any_characters_are_worked_on() -> None:
         model = ScriptedModel([answer("ok")])
         agent = Agent(model, storage="memory:")
         run = await agent.start(goal)
-        assert run.status == "completed"
+        assert run.status == "answered"
         assert "<goal>\n" in model.requests[0].text
         model.requests[0].text.encode()
 
@@ -137,7 +137,7 @@ async def test_a_follow_up_sees_what_was_delivered_and_recalls_what_was_seen() -
     await agent.start("What does the pump cost?", thread_id="t")
     run = await agent.start("and double it", thread_id="t")
     model.assert_exhausted()
-    assert (run.status, run.answer.splitlines()[0]) == ("completed", "42")
+    assert (run.status, run.answer.splitlines()[0]) == ("answered", "42")
     first = next(request for request in model.requests[3:] if request.role == "execute")
     brief = unfenced(first.messages[1].text)
     assert "<assistant>\n21\n</assistant>" in brief

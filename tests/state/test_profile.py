@@ -61,7 +61,7 @@ async def test_a_plan_declared_in_another_language_is_corrected_once(second: Any
     flow = await play(model, settings=CHINESE)
     model.assert_exhausted()
     assert "write what the user reads in this language: zh-CN" in model.requests[1].text
-    assert flow.status == "completed"
+    assert flow.status == "answered"
     assert (flow.run.plan or {})["steps"][0]["content"].startswith(read)
 
 
@@ -149,6 +149,6 @@ async def test_context_and_memory_are_handed_in() -> None:
         assert prompt.index("</memory>") < 9_000
     model = one_step([finish_step("x", "s1.result")], tools=[])
     flow = await play(model, context=lambda goal, thread: 1 / 0, memory=lambda goal, thread: " ")
-    assert flow.status == "completed"
+    assert flow.status == "answered"
     assert "ZeroDivisionError" in " ".join(event["text"] for event in flow.told("note"))
     assert "<memory" not in model.requests[0].text

@@ -116,7 +116,7 @@ async def test_an_old_thread_goes_on() -> None:
     assert run.pending[0]["id"] == "s1.q1"
     await drawn(agent, run)
     ended = await agent.resume("t", "this")
-    assert ended.status == "completed"
+    assert ended.status == "answered"
     assert (await agent.graph.aget_state(config("t"))).values["version"] == VERSION
     model.assert_exhausted()
 
@@ -136,7 +136,7 @@ async def test_what_a_migration_fills_in_is_stored_with_what_the_node_does() -> 
     assert values["steps"].keys() == {"s1", "s2"}
     assert {record["verdicts"][0]["verdict"] for record in values["steps"].values()} == {"cited"}
     out = await graph.ainvoke(Command(resume="large"), config("t"), context=ALONE)
-    assert out["outcome"]["status"] == "completed"
+    assert out["outcome"]["status"] == "answered"
 
 
 async def test_a_newer_thread_is_refused_and_left_as_it_is() -> None:
@@ -199,4 +199,4 @@ async def test_what_was_said_to_a_newer_thread_is_not_lost() -> None:
         await graph.ainvoke({"messages": "approve"}, config("t"))
     ahead["by"] = 0
     out = await graph.ainvoke(None, config("t"))
-    assert out["outcome"]["status"] == "completed"
+    assert out["outcome"]["status"] == "answered"

@@ -52,14 +52,14 @@ async def test_the_approved_plan_goes_on(answers: list[str], settings: Any) -> N
     model = steps(PLAN, {"s1": [EARLY], **REST})
     flow = await play(model, settings={**ASKED, **settings}, answers=["approve", *answers])
     model.assert_exhausted()
-    assert (flow.status, len(flow.pauses)) == ("completed", 1 + len(answers))
+    assert (flow.status, len(flow.pauses)) == ("answered", 1 + len(answers))
     assert any("nobody can be asked" in event["text"] for event in flow.told("note")) == ("limits" in settings)
 
 
 async def test_the_last_step_and_plans_nobody_approved_ask_nothing() -> None:
     """X04: to finish in the last step is simply to finish; with approvals by plan, the rest is skipped and said so."""
     last = steps(["find it"], {"s1": [EARLY]})
-    assert (await play(last, settings=ASKED, answers=["approve"])).status == "completed"
+    assert (await play(last, settings=ASKED, answers=["approve"])).status == "answered"
     for settings, answers in ((FREE, []), ({"confirm": "always"}, ["approve"])):
         flow = await play(steps(PLAN, {"s1": [EARLY]}), settings=settings, answers=answers)
         assert [flow.step(id)["status"] for id in ("s1", "s2", "s3")] == ["done", "skipped", "skipped"]

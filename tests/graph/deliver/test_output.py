@@ -164,7 +164,7 @@ async def test_triage_answers_with_the_data() -> None:
     """A1, P02: one call settles it; without fitting data it is corrected once, then partial."""
     model = ScriptedModel(roles={"triage": [answer("Acme.", output=GOOD)]})
     run = await offered(model)
-    assert (run.status, run.answer, run.output) == ("completed", "Acme.", Choice.model_validate(GOOD))
+    assert (run.status, run.answer, run.output) == ("answered", "Acme.", Choice.model_validate(GOOD))
     assert "output" in model.requests[0].tools[0]["function"]["parameters"]["required"]
     run = await offered(ScriptedModel(roles={"triage": [call("answer", text="Acme."), call("answer", text="Acme!")]}))
     assert run.status == "partial"
@@ -246,12 +246,12 @@ async def test_the_compiled_graph_takes_the_schema_as_a_setting() -> None:
     model = ScriptedModel(roles={"triage": [call("answer", text="So.", output={"n": 3})]})
     graph = build_graph(model, [look], effects={"look": "read"}).compile(InMemorySaver(), store=InMemoryStore())
     schema = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
-    for wanted, status in ((schema, "completed"), ({"type": "objekt"}, "failed")):
+    for wanted, status in ((schema, "answered"), ({"type": "objekt"}, "failed")):
         config: Any = {"configurable": {"thread_id": status}}
         settings = Settings(confirm="never", output_schema=wanted)
         values = await graph.ainvoke({"messages": ["How many?"]}, config, context=settings)  # type: ignore[arg-type]
         assert values["outcome"]["status"] == status
-        assert values["outcome"].get("output") == ({"n": 3} if status == "completed" else None)
+        assert values["outcome"].get("output") == ({"n": 3} if status == "answered" else None)
     assert "objekt" in values["outcome"]["text"]
 
 

@@ -41,7 +41,7 @@ async def test_images_reach_planning_and_every_step(tmp_path: Path) -> None:
     model, path = working(), tmp_path / "runs.db"
     async with Agent(model, storage=f"sqlite:///{path}", settings=FREE) as agent:
         run = await agent.start(request(IMAGE, BY_ADDRESS))
-        assert run.status == "completed"
+        assert run.status == "answered"
         asked = {each.role: shown(each) for each in model.requests}
         assert asked["triage"] == asked["execute"] == [IMAGE, BY_ADDRESS]
         assert asked["deliver"] == []
@@ -60,7 +60,7 @@ async def test_without_a_store_they_go_along() -> None:
         graph = build_graph(model).compile(InMemorySaver(), store=store)
         config: Any = {"configurable": {"thread_id": "t"}}
         values = await graph.ainvoke({"messages": request(IMAGE)}, config, context=Settings(confirm="never"))
-        assert values["outcome"]["status"] == "completed"
+        assert values["outcome"]["status"] == "answered"
         assert [shown(each) for each in model.requests] == [[IMAGE], [IMAGE], [IMAGE], []]
 
 
@@ -90,7 +90,7 @@ async def test_a_picture_typed_as_an_answer_is_seen() -> None:
     config: Any = {"configurable": {"thread_id": "t"}}
     for message in (HumanMessage("Find the fault"), *request(IMAGE, text="This one")):
         values = await graph.ainvoke({"messages": [message]}, config, context=Settings(confirm="never"))
-    assert values["outcome"]["status"] == "completed"
+    assert values["outcome"]["status"] == "answered"
     assert [len(shown(each)) for each in model.requests] == [0, 0, 1]
 
 
@@ -123,7 +123,7 @@ async def test_an_executor_that_cannot_see_is_told_so() -> None:
         model, storage="memory:", settings=FREE, executors={"writer": Executor("writes", model=blind)}
     ) as agent:
         run = await agent.start(request(IMAGE))
-    assert run.status == "completed"
+    assert run.status == "answered"
     assert shown(blind.requests[0]) == []
     assert "not shown: this model does not take it" in blind.requests[0].text
 

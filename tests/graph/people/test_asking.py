@@ -23,7 +23,7 @@ async def test_the_question_beyond_the_limit_offers_an_extension(limit: str) -> 
     flow = await play(model, settings=settings, answers=["1", "extend", "2"])
     assert [pause["kind"] for pause in flow.pauses] == ["question", "budget", "question"]
     assert "Step s1 wants to ask: Two?" in flow.pauses[1]["question"]
-    assert (flow.status, flow.run.spent["questions"]) == ("completed", 2)
+    assert (flow.status, flow.run.spent["questions"]) == ("answered", 2)
     model.assert_exhausted()
 
 
@@ -31,11 +31,11 @@ async def test_parallel_steps_share_the_questions_they_ask() -> None:
     """Q7: one question left is not denied to a step because another one might ask."""
     model = steps(TWO, {"s1": [said("s1")], "s2": [ask_user("Which?"), said("s2")]})
     flow = await play(model, settings={**FREE, "limits": {"questions": 1}}, answers=["this"])
-    assert (flow.status, [pause["kind"] for pause in flow.pauses]) == ("completed", ["question"])
+    assert (flow.status, [pause["kind"] for pause in flow.pauses]) == ("answered", ["question"])
     both = steps(TWO, {id: [ask_user(f"Which {id}?"), said(id)] for id in ("s1", "s2")})
     flow = await play(both, settings={**FREE, "limits": {"questions": 1}}, answers=["this", "extend 1", "that"])
     assert [pause["kind"] for pause in flow.pauses] == ["question", "budget", "question"]
-    assert (flow.status, flow.run.spent["questions"]) == ("completed", 2)
+    assert (flow.status, flow.run.spent["questions"]) == ("answered", 2)
 
 
 async def test_a_blocked_step_asks_whoever_is_there() -> None:
@@ -43,7 +43,7 @@ async def test_a_blocked_step_asks_whoever_is_there() -> None:
     model = steps([step("s1")], {"s1": [give_up("the disk is full", "blocked"), said("s1")]})
     flow = await play(model, settings=FREE, answers=["retry"])
     assert "the disk is full" in flow.pauses[0]["question"]
-    assert flow.status == "completed"
+    assert flow.status == "answered"
     model.assert_exhausted()
 
 
@@ -181,5 +181,5 @@ async def test_the_planner_is_offered_one_as_well() -> None:
     model = scripted([ask_user("Which year?"), ask_user("Which year?"), answer("2024.")], deliver=())
     flow = await play(model, settings=Settings(limits=Limits(questions=0)), answers=["extend", "2024"])
     assert [pause["kind"] for pause in flow.pauses] == ["budget", "question"]
-    assert flow.status == "completed"
+    assert flow.status == "answered"
     model.assert_exhausted()

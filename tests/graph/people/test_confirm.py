@@ -130,7 +130,7 @@ async def test_consent_in_every_shape(value: Any) -> None:
     agent = Agent(model, storage="memory:")
     waiting = await paused(agent)
     run = await agent.resume(waiting.thread_id, value)
-    assert (run.status, run.answer) == ("completed", "done")
+    assert (run.status, run.answer) == ("answered", "done")
     (row,) = (run.receipt or {})["approvals"]
     assert (row["decision"], row["by"]) == ("approve", "user")
     assert row["revision"] == row["approved_revision"] == waiting.pending[0]["revision"]
@@ -188,7 +188,7 @@ async def test_what_is_not_understood_keeps_the_pause(value: Any) -> None:
     await drawn(agent, run)
     interrupt = (await agent.graph.aget_state(config(run.thread_id))).interrupts[0]
     assert run.problem in interrupt.value["action_requests"][0]["description"]
-    assert (await agent.resume(run.thread_id, "approve")).status == "completed"
+    assert (await agent.resume(run.thread_id, "approve")).status == "answered"
     model.assert_exhausted()
 
 

@@ -41,7 +41,7 @@ async def test_words_after_a_failure_are_planned_with() -> None:
     fax = [submit_plan([step("s2", "fax it")], drop=drop)]
     model = failing(plan=fax, execute={"s2": [said("s2")]}, deliver=["Done."])
     flow = await play(model, settings=ASKED, answers=["use the fax in the hall"])
-    assert flow.status == "completed"
+    assert flow.status == "answered"
     assert any("use the fax in the hall" in request.text for request in model.requests if request.role == "plan")
 
 
@@ -60,7 +60,7 @@ async def test_a_plan_edit_that_cannot_be_read_is_given_back() -> None:
     assert f"line {line}: mapping values are not allowed here" in kept.problem
     value = (await agent.graph.aget_state(config(run.thread_id))).interrupts[0].value
     assert value["action_requests"][0]["args"]["plan"] == value["draft"] == typo
-    assert (await agent.resume(kept, {"plan": typo.replace("- and sum up: : all\n", "")})).status == "completed"
+    assert (await agent.resume(kept, {"plan": typo.replace("- and sum up: : all\n", "")})).status == "answered"
 
 
 async def test_a_limit_lowered_in_the_text_holds() -> None:
@@ -116,7 +116,7 @@ async def test_what_the_user_said_reaches_every_step_as_the_users_words() -> Non
     )
     answers = ["2024", "do not list anything from notes.md", "yes", "blue"]
     flow = await play(model, settings={}, answers=answers)
-    assert flow.status == "completed"
+    assert flow.status == "answered"
     plan, first, second = (
         next(request.text for request in reversed(model.requests) if (request.role, request.step) == who)
         for who in (("triage", None), ("execute", "s1"), ("execute", "s2"))

@@ -103,7 +103,7 @@ async def test_questions_are_listed_and_answered_in_any_order(order: list[str]) 
         with pytest.raises(StaleAnswer):
             await agent.resume(first.thread_id, late)
     run = await agent.resume(first.thread_id, {order[1]: "large"})
-    assert run.status == "completed"
+    assert run.status == "answered"
     said = {row["question"]: row["answer"] for row in (run.receipt or {})["questions"]}
     assert said == {asks[order[0]]: "blue", asks[order[1]]: "large"}
     model.assert_exhausted()
@@ -121,7 +121,7 @@ async def test_all_at_once_or_nothing() -> None:
     with pytest.raises(StaleAnswer):
         await agent.resume(run.thread_id, {"s1.q1": "blue", "s7.q1": "x"})
     run = await agent.resume(run.thread_id, {"s1.q1": "2", "s2.q1": "large"})
-    assert run.status == "completed"
+    assert run.status == "answered"
     assert [q["answer"] for q in (run.receipt or {})["questions"]] == ["green", "large"]
     model.assert_exhausted()
 
@@ -144,7 +144,7 @@ async def test_typed_into_the_chat() -> None:
     assert run.pending[0]["id"] == "s1.q1"
     await drawn(agent, run)
     out = await graph.ainvoke(typed("2"), where)
-    assert out["outcome"]["status"] == "completed"
+    assert out["outcome"]["status"] == "answered"
     assert out["outcome"]["receipt"]["questions"][0]["answer"] == "2023"
     assert (await values(agent, "t"))["turn"] == 1
     assert [m.type for m in out["messages"]][-1] == "ai"
@@ -167,7 +167,7 @@ async def test_typed_and_asked_back() -> None:
         assert last.text.startswith(f"> {run.problem}")
         assert last.tool_calls[0]["id"] == snapshot.interrupts[0].value["tool_call_id"]
     out = await agent.graph.ainvoke(typed("yes"), config("t"))
-    assert out["outcome"]["status"] == "completed"
+    assert out["outcome"]["status"] == "answered"
     model.assert_exhausted()
 
 
@@ -179,5 +179,5 @@ async def test_a_client_that_closes_the_call_itself() -> None:
     closed = ToolMessage("Successfully handled tool call.", tool_call_id=id, id="do-not-render-1")
     blocks = HumanMessage([{"type": "text", "text": "approve"}])
     out = await agent.graph.ainvoke({"messages": [closed, blocks]}, config("t"))
-    assert out["outcome"]["status"] == "completed"
+    assert out["outcome"]["status"] == "answered"
     assert calls_and_results(out["messages"]) == ([id], [id])

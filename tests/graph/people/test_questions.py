@@ -22,9 +22,9 @@ ALONE = Settings(confirm="never")
 @pytest.mark.parametrize(
     ("settings", "status", "said_to_model"),
     [
-        ({"on_question": "default", "default_answer": "blue"}, "completed", "blue"),
-        ({"on_question": "default"}, "completed", "assume"),
-        ({"on_question": "assume"}, "completed", "assume"),
+        ({"on_question": "default", "default_answer": "blue"}, "answered", "blue"),
+        ({"on_question": "default"}, "answered", "assume"),
+        ({"on_question": "assume"}, "answered", "assume"),
         ({"on_question": "abort"}, "cancelled", None),
     ],
 )
@@ -72,7 +72,7 @@ async def test_a_question_that_is_not_overdue_waits() -> None:
     assert await agent.resume(run.thread_id) == run
     hurried = Settings(confirm="never", on_question="abort", question_seconds=0)
     ended = await agent.resume(run.thread_id, "blue", settings=hurried)
-    assert ended.status == "completed"
+    assert ended.status == "answered"
     assert (ended.receipt or {})["questions"][0]["by"] == "user"
 
 

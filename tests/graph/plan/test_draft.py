@@ -64,7 +64,7 @@ async def test_a_draft_that_asks_goes_on_as_a_draft() -> None:
     assert [request.role for request in model.requests[:3]] == ["triage", "plan", "plan"]
     assert model.requests[2].messages[:2] == model.requests[1].messages[:2]
     assert "left" in model.requests[2].messages[-1].text
-    assert flow.status == "completed"
+    assert flow.status == "answered"
 
 
 FAILURES = {
@@ -84,7 +84,7 @@ async def test_a_failing_draft_keeps_the_quick_plan(kind: str) -> None:
     assert flow.pauses[0]["plan"]["title"] == "Sketch"
     notes = [event["text"] for event in flow.told("note")]
     assert any(text.startswith("Careful planning failed (") and "quick plan" in text for text in notes)
-    assert flow.status == "completed"
+    assert flow.status == "answered"
 
 
 async def test_a_draft_out_of_rounds_or_budget_keeps_the_quick_plan() -> None:

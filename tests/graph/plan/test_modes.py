@@ -63,7 +63,7 @@ async def test_settings_force_a_mode(mode: Any, wrong: Any, right: Any, correcti
     model = steps([], {"s1": [finish_step("x", "s1.result")]} if mode != "answer" else {}, triage=[wrong, right])
     flow = await play(model, settings=Settings(mode=mode, confirm="never"))
     model.assert_exhausted()
-    assert flow.status == "completed"
+    assert flow.status == "answered"
     assert modes(flow)[0][1] == "settings"
     first, second = [request for request in model.requests if request.role == "triage"]
     assert told in first.text.split("<mode>")[1].split("</mode>")[0]
@@ -136,7 +136,7 @@ async def test_one_step_that_fails_twice_becomes_a_plan() -> None:
     first, second = [request for request in model.requests if request.role == "plan"]
     assert "<mode>" not in first.text
     assert "<mode>" in second.text
-    assert flow.status == "completed"
+    assert flow.status == "answered"
 
 
 @pytest.mark.parametrize("confirm", ["writes", "complex"])

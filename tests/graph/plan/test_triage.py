@@ -36,7 +36,7 @@ async def test_a_question_costs_one_call() -> None:
     model = planning(answer("Paris."))
     flow = await play(model, [add], settings=Settings(), goal="What is the capital of France?")
     model.assert_exhausted()
-    assert (flow.status, flow.run.answer, flow.run.plan, flow.pauses) == ("completed", "Paris.", None, [])
+    assert (flow.status, flow.run.answer, flow.run.plan, flow.pauses) == ("answered", "Paris.", None, [])
     assert flow.run.spent["model_calls"] == 1
     assert flow.values["messages"][-1].text == "Paris."
 
@@ -114,7 +114,7 @@ async def test_a_text_alone_is_the_answer(text: str) -> None:
     model = planning(text)
     flow = await play(model, settings=Settings())
     model.assert_exhausted()
-    assert (flow.status, flow.run.answer, flow.run.plan, heard(flow)) == ("completed", text, None, text)
+    assert (flow.status, flow.run.answer, flow.run.plan, heard(flow)) == ("answered", text, None, text)
 
 
 @pytest.mark.parametrize(
@@ -143,7 +143,7 @@ async def test_who_says_it_again_means_it_as_the_answer(text: str) -> None:
     model = planning(text, text)
     flow = await play(model, [look], settings=Settings())
     model.assert_exhausted()
-    assert (flow.status, flow.run.answer) == ("completed", text)
+    assert (flow.status, flow.run.answer) == ("answered", text)
 
 
 async def test_a_printed_decision_is_no_answer_either() -> None:
@@ -233,7 +233,7 @@ async def test_data_is_never_a_plan(value: str) -> None:
     """P10: lists and objects that stand apart in a text are part of the answer, however much they look like steps."""
     text = f"The numbers are:\n\n{value}\n\nThat is all."
     flow = await play(planning(text, text), [look], settings=Settings())
-    assert (flow.status, flow.run.plan) == ("completed", None)
+    assert (flow.status, flow.run.plan) == ("answered", None)
 
 
 CALLS = [{"tool": "look", "args": {"at": "a"}}, {"name": "count", "arguments": {"to": "3"}}]

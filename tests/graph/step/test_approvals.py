@@ -162,7 +162,7 @@ async def test_a_response_stands_in_for_the_call() -> None:
     ended = await agent.resume(run.thread_id, {"type": "respond", "message": "I told her myself"})
     assert outbox.sent == []
     assert "I told her myself" in model.requests[2].messages[-1].text
-    assert ended.status == "completed"
+    assert ended.status == "answered"
     assert (ended.receipt or {})["effects"] == []
 
 

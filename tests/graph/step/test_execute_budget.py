@@ -66,7 +66,7 @@ async def test_the_effect_of_the_last_round_counts() -> None:
     flow = await play(model, desk.tools(), settings=settings)
     assert (desk.calls, flow.step("s1")["status"], flow.journal[0]["ok"]) == (["send Ann"], "exhausted", True)
     last = one_step([finish_step("ok", "s1.result")])
-    assert (await play(last, settings=settings)).status == "completed"
+    assert (await play(last, settings=settings)).status == "answered"
 
 
 async def test_a_reply_with_more_calls_than_are_left_makes_those_it_may() -> None:
@@ -94,7 +94,7 @@ async def test_a_proof_cut_off_by_the_budget_goes_on_where_it_stopped() -> None:
     settings = limited(limits={"rounds": 9, "tool_calls": 2})
     flow = await play(model, desk.tools(), settings=settings, answers=["extend 1"])
     model.assert_exhausted()
-    assert flow.status == "completed"
+    assert flow.status == "answered"
     assert [pause["exhausted"] for pause in flow.pauses] == ["tool_calls"]
     assert desk.calls == ["holds one", "holds two", "holds three"]
     assert [e["id"] for e in flow.journal] == ["s1.1", "s1.2", "s1.3", "s1.result"]

@@ -57,7 +57,7 @@ async def test_the_same_question_is_asked_once_and_another_one_is_asked() -> Non
     model = one_step([*map(ask_user, asks), finish_step("ok", "s1.1")])
     flow = await play(model, answers=["yes", {"decisions": [{"type": "ignore"}]}])
     model.assert_exhausted()
-    assert (flow.status, len(flow.pauses)) == ("completed", 2)
+    assert (flow.status, len(flow.pauses)) == ("answered", 2)
     told = [request.messages[-1].text for request in requests(model, "s1")[1:]]
     assert "You asked this before; the answer was:\n[s1.1] user ok" in told[1]
     assert told[2].startswith("[s1.2] user error")

@@ -193,7 +193,7 @@ async def test_anything_else_is_a_correction_that_lists_what_is_legal(illegal: A
     """X02, N71: and nothing that is not on offer, as `finish_task` is not in the last step."""
     model = one_step([illegal, finish_step("ok", "s1.result")])
     flow = await play(model, [look], effects=READ)
-    assert flow.status == "completed"
+    assert flow.status == "answered"
     assert "Call one of these: ask_user, finish_step, give_up, recall, or" in last_told(model)
     assert flow.run.spent["rounds"] == 2
 

@@ -47,7 +47,7 @@ async def test_a_step_that_had_tools_and_called_none_is_not_proven_by_its_own_wo
     """V05, N02, B1: nothing was deleted; a judge, who sees that, is asked though nothing was seen."""
     claim = finish_step("The file a is deleted.", "s1.result")
     doubt = audit((1, "no", "no call changed anything"), met="no")
-    model = steps([{"content": "Delete a", "tools": None}], {"s1": [claim] * 2}, judge=[doubt] * 2)
+    model = steps([{"content": "Delete a", "tools": None}], {"s1": [claim] * 2}, judge=[doubt])
     flow = await play(model, Files(a="1").tools(), effects=EFFECTS)
     model.assert_exhausted()
     assert (flow.status, flow.run.outcome["code"]) == ("partial", "goal_not_met")
@@ -242,4 +242,4 @@ async def test_ending_the_task_is_offered_where_steps_are_left() -> None:
     offered = {request.step: request.tool_names for request in model.requests if request.role == "execute"}
     assert "finish_task" in offered["s1"]
     assert "finish_task" not in offered["s2"]
-    assert flow.status == "completed"
+    assert flow.status == "answered"

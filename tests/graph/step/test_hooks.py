@@ -194,7 +194,7 @@ async def test_a_hook_that_never_returns_or_exits_only_refuses(hook: Any) -> Non
     """V10, X07: it has the time of a tool call; the process and its other runs go on, and no credential is shown."""
     hooks, settings = Hooks(before_call=[hook]), {**FREE, "tool_seconds": 0.05}
     flow = await play(one_step(UNSENT, tools=["send"]), [send], effects=EFFECTS, hooks=hooks, settings=settings)
-    assert (flow.status, SENT) == ("completed", [])
+    assert (flow.status, SENT) == ("answered", [])
     (note,) = flow.told("note")
     assert f"The hook {hook.__name__} failed" in note["text"]
     assert "Tr0ub4dor" not in str((flow.events, flow.values))
@@ -255,7 +255,7 @@ async def test_the_written_answer_of_a_long_plan_is_sent_back_once_then_withheld
     def no_names(end: End) -> Refuse | None:
         return Refuse("no names") if end.step == "goal" and "Ann" in end.text else None
 
-    for written, status in ((["Ann", "Somebody."], "completed"), (["Ann"] * 2, "partial")):
+    for written, status in ((["Ann", "Somebody."], "answered"), (["Ann"] * 2, "partial")):
         flow = await play(two_steps(*written), hooks=Hooks(before_end=[no_names]), settings=GROUNDED)
         assert (flow.status, "Ann" in flow.run.answer) == (status, False)
     assert flow.run.answer.startswith("A policy refuses to deliver the answer: no names")
@@ -279,7 +279,7 @@ async def test_an_embedded_graph_has_hooks_as_well() -> None:
     model, ours = one_step(UNSENT, tools=["send"]), Hooks(before_call=[only_ours])
     graph = build_graph(model, [send], effects={"send": "write"}, hooks=ours, settings=FREE).compile()
     values = await graph.ainvoke({"messages": [{"role": "user", "content": "Send"}]})
-    assert (SENT, values["outcome"]["status"]) == ([], "completed")
+    assert (SENT, values["outcome"]["status"]) == ([], "answered")
 
 
 async def test_the_environment_names_hooks_of_every_agent(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -345,10 +345,14 @@ async def test_a_hook_reads_the_structured_result_before_the_end() -> None:
     bad, good = '{"amount": 3, "unit": "USD"}', '{"amount": 3, "unit": "EUR"}'
     answered = ScriptedModel(roles={"triage": [answer(bad), answer(good)]})
     given: Any = {"effects": {"look": "read"}, "settings": GROUNDED, "hooks": Hooks(before_end=[in_euro])}
-    for model in (answered, greeting(bad, good), two_steps(bad, good)):
+    for model, wanted in (
+        (answered, "answered"),
+        (greeting(bad, good), "completed"),
+        (two_steps(bad, good), "answered"),
+    ):
         seen.clear()
         run = await Agent(model, [look], storage="memory:", **given).start("How much?", output_type=Answered)
-        assert (run.status, run.output) == ("completed", Answered(amount=3, unit="EUR"))
+        assert (run.status, run.output) == (wanted, Answered(amount=3, unit="EUR"))
         assert [each["unit"] for each in seen if each][:2] == ["USD", "EUR"]
 
 

@@ -172,7 +172,7 @@ async def test_only_the_difference_is_asked() -> None:
     agent, run = await at_the_difference(model)
     assert run.pending[0]["changes"] == ["new step s4: by fax", "step s2 is dropped: work on s2"]
     ended = await agent.resume(run.thread_id, "approve")
-    assert ended.status == "completed"
+    assert ended.status == "answered"
     assert [row["id"] for row in (ended.receipt or {})["steps"]] == ["s1", "s3", "s4"]
     assert [r.step for r in model.requests if r.role == "execute"].count("s1") == 1
     assert [row["decision"] for row in (ended.receipt or {})["approvals"]] == ["approve", "approve"]
@@ -215,7 +215,7 @@ async def test_a_difference_rejected_with_words_is_planned_again() -> None:
     assert "by fax" in model.requests[-1].text
     assert again.pending[0]["changes"] == ["new step s4: by pigeon", "step s2 is dropped: work on s2"]
     ended = await agent.resume(run.thread_id, "yes")
-    assert ended.status == "completed"
+    assert ended.status == "answered"
     assert [row["decision"] for row in (ended.receipt or {})["approvals"]] == ["approve", "say", "approve"]
 
 

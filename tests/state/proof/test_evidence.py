@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from donewhen.state.proof.evidence import MOST_EVIDENCE, EvidenceScope, ground_claim, is_change, passage
+from donewhen.state.proof.evidence import MOST_EVIDENCE, EvidenceScope, ground_claim, is_change, passages
 from donewhen.state.proof.journal import observation
 
 JSON = st.recursive(
@@ -165,15 +165,24 @@ def test_only_a_change_that_was_made_is_one(entry: Any, changed: bool) -> None:
 def test_a_judge_reads_the_passage_that_was_quoted_and_knows_what_is_cut() -> None:
     """V08: with what stands around it, and a mark at either end that was cut."""
     text = "a " * 4500 + "Needle, the 3rd " + "b " * 4500
-    shown = passage(text, "needle the 3rd", 150)
+    shown = passages(text, ["needle the 3rd"], 150)
     assert "a " * 70 + "Needle, the 3rd " + "b " * 70 in shown
     assert len(shown) < 1500
     assert shown.startswith("[… ")
     assert shown.endswith(" characters after]")
-    assert passage("short", "short", 150) == passage("short", "", 150) == "short"
-    assert passage(text, "", 150).startswith("a a")
-    assert passage(text, "", 150).endswith("characters after]")
-    assert "Needle" in passage(text, "nowhere in it", 150), "what is not found is cut nowhere"
+    assert passages("short", ["short"], 150) == passages("short", [""], 150) == "short"
+    assert passages(text, [""], 150).startswith("a a")
+    assert passages(text, [""], 150).endswith("characters after]")
+    assert "Needle" in passages(text, ["nowhere in it"], 150), "what is not found is cut nowhere"
+
+
+def test_passages_that_overlap_are_one() -> None:
+    """Q77: two quotes side by side and one far away: two passages, each said once, with the gap between them."""
+    text = "a " * 4500 + "Needle and pin, " + "b " * 4500 + "the hay." + " c" * 900
+    shown = passages(text, ["and pin", "the hay", "Needle"], 100)
+    assert (shown.count("Needle"), shown.count("the hay")) == (1, 1)
+    assert len(shown) < 1500
+    assert " characters between] " in shown
 
 
 @given(st.text(alphabet="ab1 \n", max_size=3000), st.integers(0, 2999), st.integers(1, 60))
@@ -182,5 +191,5 @@ def test_a_passage_says_what_is_quoted_from_it(text: str, at: int, length: int) 
     scope = seen(tool("s2.1", text))
     quote = text[at : at + length]
     if scope.says("s2.1", quote):
-        shown = passage(text, quote, 10)
+        shown = passages(text, [quote], 10)
         assert seen(tool("s2.1", shown)).says("s2.1", quote)
