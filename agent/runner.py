@@ -11,7 +11,7 @@ import asyncio
 import logging
 import math
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager, contextmanager, suppress
 from contextvars import Context, copy_context
 from dataclasses import dataclass, field, replace
@@ -860,39 +860,45 @@ class Runner:
 
     async def read(self, thread_id: str) -> tuple[Run, StateSnapshot]:
         """Return the run of a thread, and its state. Raises UnknownThread."""
+        await self._settle_left(thread_id)
         async with self.storage.reader() as (saver, store):
-            row = await self._settled_row(store, thread_id) or {}
+            row = await store.threads.get(thread_id) or {}
             snapshot = await read_consistent(on_saver(self.graph, saver, store), make_config(thread_id))
             return self._make_run(thread_id, row, snapshot), snapshot
 
     async def info(self, thread_id: str) -> ThreadInfo:
         """Return the row of a thread. Raises UnknownThread."""
+        await self._settle_left(thread_id)
         async with self.storage.reader() as (_, store):
-            if (row := await self._settled_row(store, thread_id)) is None:
+            if (row := await store.threads.get(thread_id)) is None:
                 raise unknown_thread(thread_id)
             return read_info(thread_id, row)
 
-    async def _settled_row(self, store: ThreadStore, thread_id: str) -> Json | None:
-        """Return the row of a thread, after completing what a dead or cancelled worker left undone."""
-        row = await store.threads.get(thread_id)
-        if row is not None and is_unsettled(row) and await self.storage.find_free([thread_id]):
-            with suppress(ThreadBusy):
-                async with hold(self.storage, self.graph, thread_id) as held:
-                    return held.row
-        return await store.threads.get(thread_id)
+    async def _settle_left(self, thread_id: str) -> None:
+        """Complete what a dead or cancelled worker left undone on a thread."""
+        async with self.storage.reader() as (_, store):
+            row = await store.threads.get(thread_id)
+        if row is not None and is_unsettled(row):
+            await self._settle_all_of([thread_id])
+
+    async def _settle_all_of(self, thread_ids: Sequence[str], *, skip: type[Exception] = ThreadBusy) -> None:
+        for thread_id in await self.storage.find_left(thread_ids):
+            with suppress(ThreadBusy, skip):
+                async with hold(self.storage, self.graph, thread_id):
+                    pass
 
     async def settle_all(self) -> None:
         """Complete what dead or cancelled workers left undone on any thread; skip unreadable ones."""
-        async with self.storage.reader() as (_, store):
-            undone, before = await store.threads.find_unsettled(READ_AT_ONCE), set[str]()
-            while set(undone) != before:
-                for thread_id in await self.storage.find_free(undone):
-                    with suppress(ThreadBusy, StorageError):
-                        async with hold(self.storage, self.graph, thread_id):
-                            pass
-                if len(undone) < READ_AT_ONCE:
-                    return
-                undone, before = await store.threads.find_unsettled(READ_AT_ONCE), set(undone)
+        before = set[str]()
+        while True:
+            async with self.storage.reader() as (_, store):
+                undone = await store.threads.find_unsettled(READ_AT_ONCE)
+            if set(undone) == before:
+                return
+            await self._settle_all_of(undone, skip=StorageError)
+            if len(undone) < READ_AT_ONCE:
+                return
+            before = set(undone)
 
 
 _END = object()

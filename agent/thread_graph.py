@@ -140,7 +140,12 @@ class ThreadGraph(CompiledStateGraph[Any, Settings, Any, Any]):
             fresh = isinstance(input, Mapping) and not snapshot.tasks
             with traced(runner.tracing, held, config or {}, fresh=fresh, current=False) as (given, trace):
                 place = copy_context()
-                change = {"settings": settings, "answered": answered, "trace": trace or None, **runner.ownership()}
+                change: dict[str, Any] = {
+                    "settings": settings,
+                    "answered": answered,
+                    "trace": trace or None,
+                    **runner.ownership(),
+                }
                 if fresh and not travels and (messages := request_in(input)):
                     change["goal"] = messages[-1].text
                 await update_row(held.store, thread, held.row, **change)

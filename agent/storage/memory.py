@@ -42,7 +42,9 @@ class MemoryStore(InMemoryStore, RowStore):
     async def read_rows(self, sql: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
         return self._rows.execute(sql, values).fetchall()
 
-    async def put_row(self, sql: str, values: Sequence[Any], *, queued: bool) -> None:
+    async def put_row(
+        self, sql: str, values: Sequence[Any], *, queued: bool = False, claims: bool | None = None
+    ) -> None:
         self._rows.execute(sql, values)
 
     def delete_thread(self, thread_id: str) -> None:
@@ -59,6 +61,7 @@ class MemoryDatabase:
 
     display = "memory:"
     at_once: int = sys.maxsize
+    grace = 0.0
 
     def __init__(self) -> None:
         self._saver, self._store = MemorySaver(serde=StrictSerializer()), MemoryStore()

@@ -493,7 +493,9 @@ class FileStore(RowStore):
     async def read_rows(self, sql: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
         return await self._saver.file.call(lambda file: file.connection.execute(sql, values).fetchall(), writes=False)
 
-    async def put_row(self, sql: str, values: Sequence[Any], *, queued: bool) -> None:
+    async def put_row(
+        self, sql: str, values: Sequence[Any], *, queued: bool = False, claims: bool | None = None
+    ) -> None:
         self._saver.recorder.execute(sql, values)
         await self._saver.write_recorded()
 
@@ -514,6 +516,7 @@ class SqliteDatabase:
     """
 
     at_once: int = sys.maxsize
+    grace = 0.0
 
     def __init__(self, path: Path, cipher: Cipher | None = None, *, patience: float = 30.0) -> None:
         self.display: str = f"sqlite:///{path}"

@@ -78,6 +78,8 @@ class Database(Protocol):
     display: str
     at_once: int
     """The most runs that can be at work at once in a process."""
+    grace: float
+    """Seconds in which a worker that lost its connection, and its locks with it, takes them again."""
 
     def open(self, thread_id: str | None, *, writes: bool, working: bool) -> AbstractAsyncContextManager[SaverAndRows]:
         """Open a session that closes at the end: under the lock of a given thread, read-only without `writes`.
@@ -206,6 +208,14 @@ class Storage:
         """Return the threads that nobody works on now."""
         async with self._translate_errors():
             return await self._database.find_free(thread_ids) if thread_ids else []
+
+    async def find_left(self, thread_ids: Sequence[str]) -> list[str]:
+        """Return the threads that nobody works on and nobody goes on with: their workers died."""
+        free = await self.find_free(thread_ids)
+        if free and self._database.grace:
+            await asyncio.sleep(self._database.grace)
+            free = await self.find_free(free)
+        return free
 
     async def aclose(self) -> None:
         """Close connections kept for the next session in this event loop. The storage can be used again."""

@@ -94,10 +94,14 @@ class RowStore(BaseStore):
         """Execute a statement that reads; return its rows."""
 
     @abstractmethod
-    async def put_row(self, sql: str, values: Sequence[Any], *, queued: bool) -> None:
+    async def put_row(
+        self, sql: str, values: Sequence[Any], *, queued: bool = False, claims: bool | None = None
+    ) -> None:
         """Execute a statement that writes a row, committed after all that this session wrote before.
 
-        `queued`: a worker can take the thread now; a database that notifies tells those that listen.
+        `queued`: a worker can take the thread now; a database that notifies tells those that listen. `claims`,
+        of a thread's row: whether a session that lost the thread since then, with its connection, may not go on with
+        it. A row that does not claim is written by a session that still has the thread, or not at all.
         """
 
 
@@ -126,8 +130,8 @@ class ThreadTable:
         rows = await self.store.read_rows(f"{_SELECT} WHERE thread_id = ?", [thread_id])
         return self._read(rows[0])[1] if rows else None
 
-    async def put(self, thread_id: str, info: Json) -> None:
-        """Write the row of a thread; the columns are taken from `info`."""
+    async def put(self, thread_id: str, info: Json, *, claims: bool = True) -> None:
+        """Write the row of a thread; the columns are taken from `info`. `claims` as in `RowStore.put_row`."""
         info = storable(info)
         change = ", ".join(f"{name} = excluded.{name}" for name in (*COLUMNS, "info"))
         await self.store.put_row(
@@ -135,6 +139,7 @@ class ThreadTable:
             f" ON CONFLICT (thread_id) DO UPDATE SET {change}",
             [thread_id, *_columns(info), self._seal(thread_id, info)],
             queued=info.get("status") == "queued",
+            claims=claims,
         )
 
     async def find(
@@ -212,12 +217,11 @@ class ThreadTable:
         await self.store.put_row(
             f"INSERT INTO donewhen_due (id, queue, due) VALUES (?, ?, ?) ON CONFLICT (id) DO {known}",
             [id, queue, due],
-            queued=False,
         )
 
     async def delete_schedule(self, id: str) -> None:
         """Examine a schedule no more."""
-        await self.store.put_row("DELETE FROM donewhen_due WHERE id = ?", [id], queued=False)
+        await self.store.put_row("DELETE FROM donewhen_due WHERE id = ?", [id])
 
     async def find_schedules(self, queue: str, now: str, limit: int) -> list[str]:
         """Return the schedules of a queue that are due, the longest due first."""

@@ -155,6 +155,7 @@ class CrashingDatabase:
     def __init__(self, inner: Database, crash: Crash) -> None:
         self.display: str = inner.display
         self.at_once: int = inner.at_once
+        self.grace: float = inner.grace
         self._inner = inner
         self._crash = crash
 
@@ -216,9 +217,11 @@ class CrashingStore(RowStore):
     async def read_rows(self, sql: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
         return await self._inner.read_rows(sql, values)
 
-    async def put_row(self, sql: str, values: Sequence[Any], *, queued: bool) -> None:
+    async def put_row(
+        self, sql: str, values: Sequence[Any], *, queued: bool = False, claims: bool | None = None
+    ) -> None:
         with _around(self._crash, "store"):
-            await self._inner.put_row(sql, values, queued=queued)
+            await self._inner.put_row(sql, values, queued=queued, claims=claims)
 
     async def abatch(self, ops: Iterable[Op]) -> list[Result]:
         ops = list(ops)

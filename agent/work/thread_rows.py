@@ -86,11 +86,13 @@ def time_text(moment: datetime) -> str:
         raise ConfigError(f"{str(moment)[:60]!r} is no time that can be stored: give a datetime") from None
 
 
-async def update_row(store: ThreadStore, thread_id: str, row: Json | None = None, **change: Any) -> None:
+async def update_row(
+    store: ThreadStore, thread_id: str, row: Json | None = None, *, claims: bool = True, **change: Any
+) -> None:
     """Write the changed fields of a thread's row: goal, status (`running` by default), metadata, settings …
 
     `running` is written before the checkpoints change, any other status after everything that follows from it. `row`
-    is the row if it was read already, {} if there is none.
+    is the row if it was read already, {} if there is none. `claims` as in `ThreadTable.put`.
     """
     now = await store.threads.next_update()
     before = (await store.threads.get(thread_id) if row is None else row) or {"created": now}
@@ -102,7 +104,7 @@ async def update_row(store: ThreadStore, thread_id: str, row: Json | None = None
     if isinstance(given.get("settings"), Settings):
         given["settings"] = given["settings"].model_dump(mode="json", exclude_unset=True)
     fresh = {"status": "running", "due": DUE_NOW + now, "updated": now, "asked": "", "pending": [], "problem": ""}
-    await store.threads.put(thread_id, {"goal": "", "metadata": {}, **before, **fresh, **given})
+    await store.threads.put(thread_id, {"goal": "", "metadata": {}, **before, **fresh, **given}, claims=claims)
 
 
 async def write_status(store: ThreadStore, run: Run, row: Json, **change: Any) -> None:
@@ -119,14 +121,17 @@ async def write_status(store: ThreadStore, run: Run, row: Json, **change: Any) -
 
 
 async def write_crash(store: ThreadStore, thread_id: str, row: Json, **change: Any) -> None:
-    """Write that a worker died: the next worker retries the run, up to five times, or a person does."""
+    """Write that a worker died: the next worker retries the run, up to five times, or a person does.
+
+    If it did not die, but lost its connection, it may go on where nobody else has begun.
+    """
     fields: Json = {"due": NEVER, "problem": INTERRUPTED}
     if row.get("queue"):
         fields = {"status": "queued", "due": DUE_FIRST, "tries": int(row.get("tries") or 0) + 1}
         if fields["tries"] > TRIES:
             problem = f"its worker died {fields['tries']} times"
             fields |= {"status": "running", "due": NEVER, "queue": "", "problem": problem}
-    await update_row(store, thread_id, row, **fields, **change)
+    await update_row(store, thread_id, row, claims=False, **fields, **change)
 
 
 def is_unsettled(row: Json) -> bool:

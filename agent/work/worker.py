@@ -260,7 +260,7 @@ class Worker:
         now = asyncio.get_running_loop().time()
         running = await store.threads.find_running(self._queue, store.threads.now(), SWEPT)
         known = {*self._active, *(id for id, until in self._elsewhere.items() if until > now)}
-        for thread_id in await self.storage.find_free([id for id in running if id not in known]):
+        for thread_id in await self.storage.find_left([id for id in running if id not in known]):
             with suppress(ThreadBusy):
                 async with self.storage.session(thread_id) as (_, store):
                     try:

@@ -1,4 +1,5 @@
-"""F5: databases that fail in the middle of a run. Every fault is a StorageError, and every run goes on from there."""
+"""F5: databases that fail in the middle of a run. A fault is a StorageError, and every run goes on from there; a run
+whose server only closed its connection goes on by itself."""
 
 import sqlite3
 from collections import Counter
@@ -25,7 +26,7 @@ THREAD = "faulty"
 
 @dataclass
 class FailingDatabase:
-    """A database whose `at`-th write meets a fault; a full disk, a lock and a lost connection last until `mended`."""
+    """A database whose `at`-th write meets a fault; a full disk and a lock last until `mended`."""
 
     inner: Database
     kind: Kind
@@ -33,13 +34,13 @@ class FailingDatabase:
     path: Path | None = None
     writes: int = 0
     fired: bool = False
-    """A write failed; what fits into the pages that a full disk has left does not."""
+    """A write failed, or its connection was lost; what fits into the pages that a full disk has left does not."""
     mended: bool = False
     stack: AsyncExitStack = field(default_factory=AsyncExitStack)
 
     @asynccontextmanager
-    async def open(self, thread_id: str | None, *, writes: bool) -> AsyncIterator[SaverAndRows]:
-        async with self.inner.open(thread_id, writes=writes) as (saver, store):
+    async def open(self, thread_id: str | None, *, writes: bool, working: bool) -> AsyncIterator[SaverAndRows]:
+        async with self.inner.open(thread_id, writes=writes, working=working) as (saver, store):
             for owner, name in ((saver, "aput"), (saver, "aput_writes"), (store, "abatch"), (store, "put_row")):
                 setattr(owner, name, self._failing(getattr(owner, name), (saver, store)))
             yield saver, store
@@ -76,7 +77,8 @@ class FailingDatabase:
             self.stack.callback(other.close)
             other.execute("BEGIN IMMEDIATE")
         if self.kind == "connection lost":
-            await _terminate(saver.conn)
+            self.fired = True
+            await _terminate(saver.store.conn)
 
     async def mend(self) -> None:
         """The disk has room again, the other process lets go."""
@@ -111,6 +113,8 @@ class Tally:
     """Faults after which the run went on as if nothing had happened."""
     strange: list[str] = field(default_factory=list)
     """Anything else than a StorageError."""
+    went_on: int = 0
+    """Faults that the run itself overcame, and ended right."""
     recovered: int = 0
     doubled: int = 0
     asked: int = 0
@@ -135,7 +139,9 @@ async def strike(make: Callable[[], Database], kind: Kind, at: int, seed: int, t
     tally.runs += 1
     try:
         run = await carry(agent_for(world, perfect(world), storage=Storage(cast(Database, database))), world, THREAD)
-        tally.silent += database.fired and not (run.status == "completed" and world.right)
+        right = run.status == "completed" and world.right
+        tally.went_on += database.fired and right
+        tally.silent += database.fired and not right
     except StorageError:
         tally.kinds[kind] += 1
         database.fired = True  # also where it is told by what comes later, as what waited goes with that
@@ -205,15 +211,19 @@ async def collect(folder: Path) -> Measured:
         "SQLite": await sqlite_faults(folder, (0, 1), 2),
         "PostgreSQL": await postgres_faults((0,), 4),
     }
-    figures: list[Figure] = []
+    sqlite, postgres = found["SQLite"], found["PostgreSQL"]
+    told = sum(sqlite.kinds.values())
+    figures: list[Figure] = [
+        of("F5", "SQLite: failed writes that surface as a StorageError", sqlite.fired, told),
+        of("F5", "PostgreSQL: runs that go on by themselves after a lost connection", postgres.fired, postgres.went_on),
+    ]
     for name, tally in found.items():
         figures += [
-            of("F5", f"{name}: failed writes that surface as a StorageError", tally.fired, sum(tally.kinds.values())),
             of("F5", f"{name}: runs that then recover, and end right", tally.runs, tally.recovered),
             none("F5", f"{name}: doubled changes", tally.runs, tally.doubled),
         ]
     cells = [(f"{name}: {kind}", count) for name, tally in found.items() for kind, count in tally.kinds.items()]
     asked = ", ".join(f"{tally.asked} of {tally.runs} runs on {name}" for name, tally in found.items())
     strange = "\n".join(f"- {each}" for tally in found.values() for each in tally.strange)
-    told = f"{table(['fault', 'n'], cells)}\n\nA person was asked about an effect in {asked}."
-    return Measured(figures, f"{told}\n\n{strange}".rstrip())
+    text = f"{table(['fault', 'n'], cells)}\n\nA person was asked about an effect in {asked}."
+    return Measured(figures, f"{text}\n\n{strange}".rstrip())

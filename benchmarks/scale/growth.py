@@ -15,7 +15,7 @@ import psycopg
 from benchmarks.scale.world import agent_on, goal
 from donewhen import Agent
 from donewhen.agent.storage import open_storage
-from donewhen.agent.work.thread_rows import QUEUE, now_text
+from donewhen.agent.work.thread_rows import QUEUE
 from donewhen.agent.work.worker import Worker
 from donewhen.testing import ScriptedModel, answer
 
@@ -122,7 +122,7 @@ async def begun_seconds(url: str, times: int = 10) -> float:
 async def with_waiting(url: str, count: int) -> None:
     """So many threads that wait for a person, as rows of the table that workers look at."""
     async with open_storage(url).writer() as (_, store):
-        row = {"goal": "wait", "status": "waiting", "queue": QUEUE, "due": "never", "updated": now_text()}
+        row = {"goal": "wait", "status": "waiting", "queue": QUEUE, "due": "never", "updated": store.threads.now()}
         for number in range(count):
             await store.threads.put(f"waits-{number}", row)
 

@@ -267,11 +267,15 @@ class Connections:
     @asynccontextmanager
     async def connect_beside(self) -> AsyncIterator[PgConnection]:
         """Open a connection beside the pools."""
-        connection = await PgConnection.connect(self._conninfo)
+        connection = await self.connect()
         try:
             yield connection
         finally:
             await connection.close()
+
+    async def connect(self) -> PgConnection:
+        """Open a connection beside the pools, which the caller closes."""
+        return await PgConnection.connect(self._conninfo)
 
     async def aclose(self) -> None:
         """Close the pools of this event loop if nobody else uses them; asking for a connection opens new ones."""
@@ -285,7 +289,7 @@ class Connections:
             pools = await self._open_pools()
             pool, patience = (pools.sessions, _ENDLESS) if working else (pools.looks, LOOK_PATIENCE)
             try:
-                while _has_ended(connection := await pool.getconn(patience)):
+                while has_ended(connection := await pool.getconn(patience)):
                     await connection.close()
                     await pool.putconn(connection)
                 if not working:
@@ -332,8 +336,10 @@ def _leave_soon(loop: asyncio.AbstractEventLoop, pools: _Pools, user: object) ->
         loop.call_soon_threadsafe(pools.leave, user)
 
 
-def _has_ended(connection: PgConnection) -> bool:
+def has_ended(connection: PgConnection) -> bool:
     """Return whether the server closed the connection; an idle connection has nothing else to read."""
+    if connection.closed:
+        return True
     said = select.poll()
     said.register(connection.fileno(), select.POLLIN)
     return bool(said.poll(0))

@@ -1,6 +1,7 @@
 """Storage in a PostgreSQL database. A working session writes through the connection that holds its lock."""
 
 import asyncio
+import random
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from functools import partial
@@ -11,13 +12,15 @@ from psycopg.conninfo import conninfo_to_dict
 
 from donewhen.agent.storage.cipher import Cipher
 from donewhen.agent.storage.postgres.connections import (
+    FULL_PATIENCE,
     SESSIONS,
     Connections,
     PgConnection,
+    has_ended,
     wait_for_notice,
 )
 from donewhen.agent.storage.postgres.locks import TABLE as LEASES
-from donewhen.agent.storage.postgres.locks import find_free, hold, hold_in_transaction, lock_key
+from donewhen.agent.storage.postgres.locks import Hold, TakenOver, find_free, hold, hold_in_transaction, lock_key
 from donewhen.agent.storage.postgres.saver import SessionSaver, SessionStore, make_store
 from donewhen.agent.storage.storage import SaverAndRows, WaitForWork, causes, unique_version, wait_unnotified
 from donewhen.agent.storage.store import POSTGRES_KINDS, POSTGRES_ORDER, deletion_statements
@@ -26,6 +29,8 @@ from donewhen.state.errors import ConfigError, StorageError, ThreadBusy
 
 _PATIENCE = 10.0
 """Seconds to wait for a connection, and for another process that creates the tables."""
+NOTICE = 0.25
+"""Seconds between two looks whether the server closed the connection of a run at work."""
 _POOLED = (
     "reached through a connection pooler: it works, by leases instead of locks; name the direct URL for workers, which"
     " is faster, and frees the threads of a killed worker at once"
@@ -54,6 +59,7 @@ class PostgresDatabase:
     """
 
     at_once = SESSIONS
+    grace = 4 * NOTICE
 
     def __init__(self, url: str, display: str, cipher: Cipher | None = None) -> None:
         self.display = display
@@ -74,11 +80,18 @@ class PostgresDatabase:
             connection = await stack.enter_async_context(lent)
             store = await self._prepare(connection)
             await connection.set_read_only(None if writes else True)
-            if thread_id is not None and not await stack.enter_async_context(
-                hold(connection, lock_key(thread_id), store.lock)
-            ):
-                raise ThreadBusy(busy)
-            yield await stack.enter_async_context(self._open_session(store))
+            saver = SessionSaver(store)
+            stack.push_async_callback(_put_back, store, connection)
+            if thread_id is not None:
+                saver.hold = hold(lock_key(thread_id), connection, store.lock)
+                stack.push_async_callback(_free, saver.hold, store)
+                if not await saver.hold.take(connection):
+                    raise ThreadBusy(busy)
+            saver.reconnect = partial(self._reconnect, connection, saver.hold, FULL_PATIENCE if working else 0.0)
+            stack.push_async_callback(saver.writes.flush)
+            if working:
+                stack.push_async_callback(_end, asyncio.create_task(_notice_loss(saver)))
+            yield saver, store
 
     @asynccontextmanager
     async def listen(self) -> AsyncIterator[tuple[SaverAndRows, WaitForWork]]:
@@ -92,16 +105,35 @@ class PostgresDatabase:
                 connection.add_notify_handler(lambda _: noticed.set())
                 wait_for_work = partial(wait_for_notice, connection, noticed)
             await connection.set_read_only(True)
-            async with self._open_session(store) as opened:
-                yield opened, wait_for_work
+            yield (SessionSaver(store), store), wait_for_work
 
-    @asynccontextmanager
-    async def _open_session(self, store: SessionStore) -> AsyncIterator[SaverAndRows]:
-        saver = SessionSaver(store)
+    async def _reconnect(self, lost: PgConnection, held: Hold | None, patience: float) -> PgConnection:
+        """Return another connection in place of one that the server closed, with the same hold; wait for a server that
+        starts again. Raises psycopg.OperationalError, also if somebody else changed the thread meanwhile.
+        """
+        deadline = asyncio.get_running_loop().time() + patience
+        while True:
+            try:
+                if (found := await self._connect_again(lost, held)) is not None:
+                    return found
+                refused = psycopg.OperationalError("the connection was lost, and another worker has the thread now")
+            except TakenOver:
+                raise
+            except psycopg.OperationalError as error:  # the server is not there yet
+                refused = error
+            if asyncio.get_running_loop().time() > deadline:
+                raise refused
+            await asyncio.sleep(random.uniform(0.05, 0.5))
+
+    async def _connect_again(self, lost: PgConnection, held: Hold | None) -> PgConnection | None:
+        connection, kept = await self._connections.connect(), False
         try:
-            yield saver, store
+            await connection.set_read_only(lost.read_only)
+            kept = held is None or await held.take_again(connection)
+            return connection if kept else None
         finally:
-            await saver.writes.flush()
+            if not kept:
+                await connection.close()
 
     async def find_free(self, thread_ids: Sequence[str]) -> list[str]:
         async with self._connections.borrow() as connection:
@@ -195,6 +227,31 @@ class PostgresDatabase:
             used=used,
             name=self.display,
         )
+
+
+async def _notice_loss(saver: SessionSaver) -> None:
+    """Let a session reconnect that has nothing to read or write, as in a long call."""
+    with suppress(psycopg.Error):  # whatever it does next says so
+        while True:
+            await asyncio.sleep(NOTICE)
+            if has_ended(saver.store.connection):
+                await saver.store.execute("SELECT 1", ())
+
+
+async def _end(task: asyncio.Task[None]) -> None:
+    task.cancel()
+    await asyncio.wait({task})
+
+
+async def _free(held: Hold, store: SessionStore) -> None:
+    await held.free(store.connection)
+
+
+async def _put_back(store: SessionStore, connection: PgConnection) -> None:
+    """Close the connection that took the place of the session's, if there is one."""
+    if store.connection is not connection:
+        await store.connection.close()
+        store.conn = connection
 
 
 async def _others(connection: PgConnection) -> str:

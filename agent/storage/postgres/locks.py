@@ -7,9 +7,9 @@ then looks for the other, so of two workers that come at once at most one works.
 
 import asyncio
 import hashlib
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager, suppress
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Protocol
 from uuid import uuid4
 
 import psycopg
@@ -34,7 +34,21 @@ _ADVISORY = (
     "SELECT (classid::bigint << 32) | objid::bigint AS k FROM pg_locks WHERE locktype = 'advisory' AND objsubid = 1"
     " AND granted AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"
 )
-_LEASED = "SELECT key FROM donewhen_leases WHERE until > clock_timestamp()"
+_CLAIM = (
+    "INSERT INTO donewhen_leases VALUES (%s, %s, '-infinity')"
+    " ON CONFLICT (key) DO UPDATE SET holder = EXCLUDED.holder, until = EXCLUDED.until"
+)
+_FREE = (
+    f"SELECT k FROM unnest(%s::bigint[]) AS k EXCEPT {_ADVISORY}"
+    " EXCEPT SELECT key FROM donewhen_leases WHERE key = ANY(%s) AND until > clock_timestamp()"
+)
+
+
+class TakenOver(psycopg.OperationalError):
+    """Another worker changed the thread after its holder lost it."""
+
+    def __str__(self) -> str:
+        return "the connection was lost, or the lease on the thread ran out, and another worker took it over"
 
 
 def lock_key(name: str) -> int:
@@ -43,88 +57,155 @@ def lock_key(name: str) -> int:
     return int.from_bytes(digest[:8], "big", signed=True)
 
 
-class Lease:
-    """A hold on a thread that all workers respect for `LEASE` seconds."""
+class Hold(Protocol):
+    """A hold on a thread, on one connection after another: the next one, if the server closed the last."""
+
+    key: int
+
+    async def take(self, connection: "PgConnection") -> bool:
+        """Take the thread, and return whether it was free."""
+        ...
+
+    async def take_again(self, connection: "PgConnection") -> bool:
+        """Take it on another connection; return whether that is possible now.
+
+        Raises TakenOver if another worker has changed it since.
+        """
+        ...
+
+    def claim(self) -> tuple[str, tuple[Any, ...]] | None:
+        """Return the statement to execute with the first change, so that others know whose it is; None if none is
+        needed.
+        """
+        ...
+
+    def claimed(self) -> None:
+        """Note that the claim was stored."""
+        ...
+
+    async def free(self, connection: "PgConnection") -> None:
+        """Free it."""
+        ...
+
+
+def hold(key: int, connection: "PgConnection", turn: asyncio.Lock) -> Hold:
+    """Return a hold for this kind of connection. `turn` is held by the user of the connection."""
+    return Lease(key, turn) if connection.pooled else Lock(key)
+
+
+class Lock:
+    """The advisory lock of a session. Its claim, a lease that has run out, says who changed the thread last."""
 
     def __init__(self, key: int) -> None:
         self.key = key
+        self._holder = uuid4().hex
+        self._held: bool | None = None
+        """None while it is not known, because it is asked for."""
+        self._last: str | None = None
+        """Who changed the thread last, as far as this hold knows."""
+
+    async def take(self, connection: "PgConnection") -> bool:
+        taken, self._last = await self._take(connection)
+        return taken
+
+    async def take_again(self, connection: "PgConnection") -> bool:
+        taken, last = await self._take(connection)
+        if last not in (self._last, self._holder):
+            raise TakenOver
+        return taken
+
+    async def _take(self, connection: "PgConnection") -> tuple[bool, str | None]:
+        self._held = None
+        self._held = bool(await _one(connection, "SELECT pg_try_advisory_lock(%s)", self.key))
+        query = "SELECT holder, until > clock_timestamp() AS held FROM donewhen_leases WHERE key = %s"
+        lease = await (await connection.execute(query, (self.key,))).fetchone() or {"held": False, "holder": None}
+        return self._held and not lease["held"], lease["holder"]
+
+    def claim(self) -> tuple[str, tuple[Any, ...]] | None:
+        if self._last == self._holder:
+            return None
+        return _CLAIM, (self.key, self._holder)
+
+    def claimed(self) -> None:
+        self._last = self._holder
+
+    async def free(self, connection: "PgConnection") -> None:
+        if self._held is False:
+            return
+        freed = False
+        try:
+            with suppress(psycopg.Error):
+                await connection.execute("SELECT pg_advisory_unlock(%s)", (self.key,))
+                freed = True
+        finally:
+            if not freed:  # closing frees it too, but a little later; and a broken connection has lost it already
+                await connection.close()
+
+
+class Lease:
+    """A hold on a thread that all workers respect for `LEASE` seconds. It is its own claim."""
+
+    def __init__(self, key: int, turn: asyncio.Lock) -> None:
+        self.key = key
         self.holder: str = uuid4().hex
+        self._turn = turn
+        self._beats: asyncio.Task[None] | None = None
+        self._before: Any = None
+
+    async def take(self, connection: "PgConnection") -> bool:
+        self._before = connection.renew_lease
+        held = bool(await _one(connection, _TAKE, self.holder, [self.key]))
+        query = f"SELECT EXISTS (SELECT 1 FROM ({_ADVISORY}) AS a WHERE k = %s)"
+        held = held and not await _one(connection, query, self.key)
+        if held:
+            self._begin(connection)
+        return held
+
+    async def take_again(self, connection: "PgConnection") -> bool:
+        await self.renew(connection)
+        await self._end_beats()
+        self._begin(connection)
+        return True
+
+    def claim(self) -> None:
+        return None
+
+    def claimed(self) -> None:
+        return
+
+    async def free(self, connection: "PgConnection") -> None:
+        connection.renew_lease = self._before
+        await self._end_beats()
+        with suppress(psycopg.Error):  # then it runs out
+            await self.end(connection)
 
     async def renew(self, connection: "PgConnection") -> None:
-        """Extend the lease. Raises psycopg.OperationalError if another worker has taken it over."""
+        """Extend the lease. Raises TakenOver if another worker has taken it."""
         renewing = f"UPDATE donewhen_leases SET until = {_UNTIL} WHERE key = %s AND holder = %s"
         cursor = await connection.execute(renewing, (self.key, self.holder))
         if not cursor.rowcount:
-            raise psycopg.OperationalError("the lease on this thread ran out and another worker took it over")
+            raise TakenOver
 
     async def end(self, connection: "PgConnection") -> None:
         """Release the lease."""
         query = "DELETE FROM donewhen_leases WHERE key = %s AND holder = %s"
         await connection.execute(query, (self.key, self.holder))
 
+    def _begin(self, connection: "PgConnection") -> None:
+        self._beats = asyncio.create_task(self._beat(connection))
+        connection.renew_lease = self.renew
 
-@asynccontextmanager
-async def hold(connection: "PgConnection", key: int, turn: asyncio.Lock) -> AsyncIterator[bool]:
-    """Hold the lock of a key meanwhile; yield False if somebody else holds it.
+    async def _end_beats(self) -> None:
+        if self._beats:
+            self._beats.cancel()
+            await asyncio.wait({self._beats})
 
-    `turn` is held by the user of the connection.
-    """
-    async with (_hold_lease if connection.pooled else _hold_lock)(connection, key, turn) as held:
-        yield held
-
-
-@asynccontextmanager
-async def _hold_lock(connection: "PgConnection", key: int, turn: asyncio.Lock) -> AsyncIterator[bool]:
-    held: bool | None = None  # not known, while it is asked for
-    try:
-        held = bool(await _one(connection, "SELECT pg_try_advisory_lock(%s)", key))
-        if held and await _one(connection, f"SELECT EXISTS ({_LEASED} AND key = %s)", key):
-            yield False
-        else:
-            yield held
-    finally:
-        if held is not False:
-            await _unlock(connection, key)
-
-
-async def _unlock(connection: "PgConnection", key: int) -> None:
-    freed = False
-    try:
-        with suppress(psycopg.Error):
-            await connection.execute("SELECT pg_advisory_unlock(%s)", (key,))
-            freed = True
-    finally:
-        if not freed:  # closing frees it too, but a little later; and a broken connection has lost it already
-            await connection.close()
-
-
-@asynccontextmanager
-async def _hold_lease(connection: "PgConnection", key: int, turn: asyncio.Lock) -> AsyncIterator[bool]:
-    lease, beats, before = Lease(key), None, connection.renew_lease
-    try:
-        held = bool(await _one(connection, _TAKE, lease.holder, [key]))
-        held = held and not await _one(
-            connection, f"SELECT EXISTS (SELECT 1 FROM ({_ADVISORY}) AS a WHERE k = %s)", key
-        )
-        if held:
-            beats = asyncio.create_task(_beat(connection, lease, turn))
-            connection.renew_lease = lease.renew
-        yield held
-    finally:
-        connection.renew_lease = before
-        if beats:
-            beats.cancel()
-            await asyncio.wait({beats})
-        with suppress(psycopg.Error):  # then it runs out
-            await lease.end(connection)
-
-
-async def _beat(connection: "PgConnection", lease: Lease, turn: asyncio.Lock) -> None:
-    with suppress(psycopg.Error):  # the next write says so
-        while True:
-            await asyncio.sleep(BEAT)
-            async with turn:
-                await lease.renew(connection)
+    async def _beat(self, connection: "PgConnection") -> None:
+        with suppress(psycopg.Error):  # the next write says so
+            while True:
+                await asyncio.sleep(BEAT)
+                async with self._turn:
+                    await self.renew(connection)
 
 
 async def hold_in_transaction(connection: "PgConnection", keys: Sequence[int]) -> set[int]:
@@ -140,8 +221,7 @@ async def hold_in_transaction(connection: "PgConnection", keys: Sequence[int]) -
 
 async def find_free(connection: "PgConnection", keys: Sequence[int]) -> set[int]:
     """Return the keys that nobody holds now."""
-    query = f"SELECT k FROM unnest(%s::bigint[]) AS k EXCEPT {_ADVISORY} EXCEPT {_LEASED}"
-    cursor = await connection.execute(query, ([*keys],))
+    cursor = await connection.execute(_FREE.encode(), ([*keys], [*keys]))
     return {row["k"] for row in await cursor.fetchall()}
 
 

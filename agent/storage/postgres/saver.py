@@ -1,11 +1,13 @@
 """LangGraph's saver and store on a session's single connection, with few statements."""
 
-from collections.abc import AsyncIterator, Iterable, Sequence
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager, nullcontext
 from functools import lru_cache
 from itertools import chain
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
+import psycopg
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import (
     WRITES_IDX_MAP,
@@ -24,6 +26,7 @@ from psycopg.types.json import Jsonb
 from typing_extensions import override
 
 from donewhen.agent.storage.postgres.connections import PgConnection
+from donewhen.agent.storage.postgres.locks import Hold, lock_key
 from donewhen.agent.storage.rounds import Rounds, Writes, follow_checkpoint
 from donewhen.agent.storage.serializer import StrictSerializer
 from donewhen.agent.storage.storage import unique_version
@@ -31,6 +34,7 @@ from donewhen.agent.storage.store import stop_batching
 from donewhen.agent.storage.table import RowStore
 from donewhen.state.private_langgraph import DeltaSnapshot
 
+Done = TypeVar("Done")
 Part = tuple[str, Sequence[Any]]
 """A statement's part that changes tables, with `%s` for its values."""
 _CHECKPOINT = """
@@ -82,6 +86,15 @@ class SessionSaver(AsyncPostgresSaver):
         self.store, self.lock = store, store.lock
         self.rounds = Rounds()
         self.writes: Writes[Part] = Writes(self.execute_parts)
+        self.hold: Hold | None = None
+        """The hold on the thread of the session."""
+        self.reconnect: Callable[[], Awaitable[PgConnection]] | None = None
+        """Returns another connection, with the same hold; this may take a while."""
+        self._lost: psycopg.Error | None = None
+        """Why there was none."""
+        self._reconnecting = asyncio.Lock()
+        self._put: tuple[str, Sequence[Any]] | None = None
+        """The last row that the session wrote of the thread that it holds."""
         store.saver = self
 
     @override
@@ -90,7 +103,15 @@ class SessionSaver(AsyncPostgresSaver):
 
     @override
     async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
-        return None if self.rounds.is_new(config) else follow_checkpoint(await super().aget_tuple(config))
+        if self.rounds.is_new(config):
+            return None
+        read = super().aget_tuple
+        return follow_checkpoint(await self.do(lambda: read(config)))
+
+    @override
+    async def aget_delta_channel_history(self, *given: Any, **options: Any) -> Any:
+        read = super().aget_delta_channel_history
+        return await self.do(lambda: read(*given, **options))
 
     @override
     async def aput(
@@ -137,14 +158,55 @@ class SessionSaver(AsyncPostgresSaver):
         can_wait = self.rounds.can_writes_wait(config, task_id, task_path) and not again  # no row is written twice
         await self.writes.write(_with_rows(_AGAIN if again else _ONCE, at, rows), can_wait=can_wait)
 
+    async def do(self, work: Callable[[], Awaitable[Done]]) -> Done:
+        """Do an operation that may be repeated, and again on another connection if the server closes this one."""
+        for last in (False, False, True):
+            used = self.store.connection
+            try:
+                return await work()
+            except psycopg.Error:
+                if last or not used.closed or self.reconnect is None:
+                    raise
+                await self._connect_again(used, self.reconnect)
+        raise AssertionError("the last time returns or raises")
+
+    async def _connect_again(self, used: PgConnection, reconnect: Callable[[], Awaitable[PgConnection]]) -> None:
+        async with self._reconnecting:
+            if self._lost:
+                raise self._lost
+            if self.store.connection is not used:  # another operation did it
+                return
+            try:
+                self.store.conn = await reconnect()
+            except psycopg.Error as error:
+                self._lost = error
+                raise
+            if self._put:  # others may have noted meanwhile that nobody works on the thread
+                await self.store.execute_once(*self._put)
+
+    async def put_row(self, sql: str, values: Sequence[Any], *, queued: bool, claims: bool | None) -> None:
+        """Write a row; the first time for the thread that is held, claim it in the same statement."""
+        await self.writes.write(())  # whoever reads where a thread is reads its checkpoint next
+        parts, given, execute = list[str](), values, self.store.execute
+        if claims is False:
+            execute = self.store.execute_once
+        elif claims and self.hold and self.hold.key == lock_key(str(values[0])):
+            self._put = sql, values
+            if claim := self.hold.claim():
+                parts, given = [f"claimed AS ({claim[0]})"], (*claim[1], *values)
+        if queued:
+            parts, sql = [*parts, f"queued AS ({sql})"], "SELECT pg_notify('donewhen_queued', '')"
+        await execute(f"WITH {', '.join(parts)} {sql}" if parts else sql, given)
+        if given is not values and self.hold:
+            self.hold.claimed()
+
     async def execute_parts(self, parts: list[Part]) -> None:
         """Execute parts as one statement."""
         if not parts:
             return
         statement = _join(tuple(part for part, _ in parts))
         values = [value for _, values in parts for value in values]
-        async with self.store._cursor() as cursor:
-            await cursor.execute(statement, values)
+        await self.store.execute(statement, values)
 
     @override
     @asynccontextmanager
@@ -170,6 +232,16 @@ class SessionStore(AsyncPostgresStore, RowStore):
     def ahead(self) -> int | None:
         return self.connection.ahead
 
+    async def execute(self, statement: str | bytes, values: Sequence[Any]) -> list[DictRow]:
+        """Execute a statement; return its rows."""
+        return await self.saver.do(lambda: self.execute_once(statement, values))
+
+    async def execute_once(self, statement: str | bytes, values: Sequence[Any]) -> list[DictRow]:
+        """Execute a statement on the connection that there is now; return its rows."""
+        async with self._cursor() as cursor:
+            await cursor.execute(statement if isinstance(statement, bytes) else statement.encode(), values)
+            return await cursor.fetchall() if cursor.description else []
+
     @override
     @asynccontextmanager
     async def _cursor(self, *, pipeline: bool = False) -> AsyncIterator[AsyncCursor[DictRow]]:
@@ -184,10 +256,10 @@ class SessionStore(AsyncPostgresStore, RowStore):
 
         async def put(held: list[Part]) -> list[Result]:
             await saver.execute_parts(held)  # an entry may name a checkpoint that is held
-            return await batch(asked)
+            return await saver.do(lambda: batch(asked))
 
         puts = any(isinstance(op, PutOp) for op in asked)
-        results = await (saver.writes.commit_with(put) if puts else batch(asked))
+        results = await (saver.writes.commit_with(put) if puts else saver.do(lambda: batch(asked)))
         saver.rounds.note_stored(asked)
         return results
 
@@ -216,17 +288,13 @@ class SessionStore(AsyncPostgresStore, RowStore):
 
     @override
     async def read_rows(self, sql: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
-        async with self._cursor() as cursor:
-            await cursor.execute(sql.replace("?", "%s").encode(), values)
-            return [tuple(row.values()) for row in await cursor.fetchall()]
+        return [tuple(row.values()) for row in await self.execute(sql.replace("?", "%s"), values)]
 
     @override
-    async def put_row(self, sql: str, values: Sequence[Any], *, queued: bool) -> None:
-        await self.saver.writes.write(())  # whoever reads where a thread is reads its checkpoint next
-        if queued:
-            sql = f"WITH queued AS ({sql}) SELECT pg_notify('donewhen_queued', '')"
-        async with self._cursor() as cursor:
-            await cursor.execute(sql.replace("?", "%s").encode(), values)
+    async def put_row(
+        self, sql: str, values: Sequence[Any], *, queued: bool = False, claims: bool | None = None
+    ) -> None:
+        await self.saver.put_row(sql.replace("?", "%s"), values, queued=queued, claims=claims)
 
 
 async def make_store(connection: PgConnection) -> SessionStore:

@@ -24,7 +24,7 @@ async def test_nothing_reads_all_threads(kind: str, tmp_path: Path) -> None:
     plans: dict[str, str] = {}
     async with open_storage(fresh_url(kind, tmp_path)).writer() as (_, store):
         if kind == "postgres":  # of a table so small it would read all
-            await store.threads.store.put_row("SET enable_seqscan = off", [], queued=False)
+            await store.threads.store.put_row("SET enable_seqscan = off", [])
 
         async def explain(sql: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
             word = "EXPLAIN QUERY PLAN" if kind == "sqlite" else "EXPLAIN (COSTS OFF)"
