@@ -16,7 +16,7 @@ from donewhen.agent.storage import Storage
 from donewhen.agent.testing.everywhere import ProcessEnd, run_forked
 from donewhen.testing import ScriptedModel, ask_user, call, finish_step, submit_plan
 from donewhen.workspace import workspace_tools
-from tests.kit.runs import last_seen, scripted, step
+from tests.kit.runs import last_seen, say_done, scripted, step
 
 HOUR = 3600.0
 FREE: dict[str, Any] = {"confirm": "never", "approvals": "never", "when_busy": "next_round"}
@@ -53,11 +53,17 @@ def writing() -> ScriptedModel:
     )
 
 
-def working(calls: int = 1, runs: int = 1) -> ScriptedModel:
-    """Calls the tool `work` so often, in the only step of so many runs."""
-    done: Any = lambda messages, _: finish_step("worked", evidence=last_seen(messages))  # noqa: E731
-    work = [call("work", part=str(part)) for part in range(calls)]
-    return scripted([submit_plan([step("s1", tools=["work"])])] * runs, {"s1": [*work, done] * runs})
+def working(calls: int = 1) -> ScriptedModel:
+    """Calls the tool `work` so often, in the only step of every run, however many there are at once."""
+
+    def work(messages: Sequence[Any], _: Any) -> Any:
+        made = sum(message.text.startswith("[s1.") for message in messages)
+        if made < calls:
+            return call("work", part=str(made))
+        return finish_step("worked", evidence=last_seen(messages))
+
+    plan = submit_plan([step("s1", tools=["work"])])
+    return ScriptedModel(roles={"triage": lambda *_: plan, "execute": {"s1": work}, "deliver": say_done})
 
 
 async def elsewhere(storage: str | Storage, folder: Path, seconds: float, verb: str, *words: str, **named: str) -> Any:

@@ -59,7 +59,7 @@ async def test_work_is_taken_at_once_whatever_the_clock_of_who_left_it(kind: str
         """Work."""
         return "worked"
 
-    model = working(runs=2)
+    model = working()
     async with Agent(model, [work], storage=storage, effects={"work": "read"}, settings=FREE) as agent, agent.worker():
         async with asyncio.timeout(15):
             for thread in ["left"] if kind == "memory" else ["left", "died"]:
