@@ -53,6 +53,7 @@ from donewhen.agent.workspace import WORKSPACE_TOOLS
 from donewhen.agent.workspace.skills import Skills
 from donewhen.graph.build import build_graph
 from donewhen.graph.context import Background
+from donewhen.graph.events import Places
 from donewhen.graph.executors.executor import ExecutorInput, Executors, unknown_names
 from donewhen.graph.llm.output import OutputForm
 from donewhen.graph.people.interjections import add_interjection, delete_interjection, words_of
@@ -96,8 +97,8 @@ class Agent:
         hooks: Policies that calls and answers have to pass.
         skills: The skills to follow, and AGENTS.md.
         notify: Who is told that a run waits, finished or failed: an address, a `Webhook` or a function.
-        record: Record runs, so that they can be replayed as tests.
-        trace: Trace runs with OpenTelemetry, see `Tracing`.
+        record: Record runs, so that they can be replayed as tests. None: as the environment says.
+        trace: Trace runs with OpenTelemetry, see `Tracing`. None: as the environment says.
         config: The environment's configuration; None reads it.
 
     Raises ConfigError if neither `model`, `models` nor the environment names a model.
@@ -125,8 +126,8 @@ class Agent:
         hooks: Hooks | None = None,
         skills: Skills | None = None,
         notify: Notify | None = None,
-        record: bool = False,
-        trace: "Tracing | bool" = False,
+        record: bool | None = None,
+        trace: "Tracing | bool | None" = None,
         config: Config | None = None,
     ) -> None:
         _check_kinds(executors, hooks, skills)
@@ -167,7 +168,7 @@ class Agent:
         self.models.check(each.model for each in self.executors.values() if isinstance(each.model, str))
         self.secrets: Sequence[str] = config.secrets
         """The values that no event, recording or receipt contains."""
-        record, every_hook = record or config.record, load_hooks(config.hooks) + (hooks or Hooks())
+        record, every_hook = config.record if record is None else record, load_hooks(config.hooks) + (hooks or Hooks())
         cost = Prices({**config.prices, **(prices or {})}).cost
         self._builder = partial(
             build_graph,
@@ -185,14 +186,16 @@ class Agent:
         self._with_tools: dict[str, Sequence[BaseTool]] = {}
         """By thread: the tools that its run was given, until it ends or is deleted."""
         self._sessions: set[Session] = set()
+        self._places: Places = Places()
+        """Where the events of this storage's threads stand."""
         queue = queue or QUEUE
         notify = notify or notify_of(config)
         self._notifier = Notifier(self.storage, queue, notify, config.secrets) if notify else None
         tracing = None
-        if trace or config.trace:
+        if trace or (trace is None and config.trace):
             from donewhen.agent.tracing import make_tracing
 
-            tracing = make_tracing(trace, config)
+            tracing = make_tracing(trace or False, config)
         self._runner = Runner(
             self._compiled,
             self.storage,
@@ -684,7 +687,7 @@ class Agent:
         async def begin() -> Session:
             for other in [session for session in self._sessions if session.thread_id == thread_id]:
                 await other.give_way()
-            session = Session(thread_id, work, config, on_leave, self._on_end, self.secrets)
+            session = Session(thread_id, work, config, on_leave, self._on_end, self._places, self.secrets)
             self._sessions.add(session)
             return session
 

@@ -11,7 +11,7 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.runtime import RunControl
 
 from donewhen.agent.run import Run
-from donewhen.graph.events import stamp_event
+from donewhen.graph.events import Places, stamp_event, use_places
 from donewhen.graph.executors.executor import CANCEL
 from donewhen.state.channels import Json
 from donewhen.state.errors import DoneWhenError
@@ -37,6 +37,7 @@ class Session:
         config: RunnableConfig | None,
         on_leave: OnLeave,
         on_end: "Callable[[Session], None]",
+        places: Places,
         secrets: Sequence[str] = (),
     ) -> None:
         self.thread_id = thread_id
@@ -56,6 +57,7 @@ class Session:
         self._on_leave = on_leave
         self._work = work
         self._on_end = on_end
+        self._places = places
         self._secrets = secrets
         self._events: asyncio.Queue[Event] = asyncio.Queue()
         self._paced = True
@@ -65,6 +67,7 @@ class Session:
         self._task = self._loop.create_task(self._run(), name=f"donewhen {thread_id}")
 
     async def _run(self) -> None:
+        use_places(self._places)
         try:
             self.run = await self._work(self)
         except Exception as error:

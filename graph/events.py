@@ -3,6 +3,7 @@
 import logging
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
 
@@ -42,36 +43,46 @@ _log = logging.getLogger("donewhen.graph")
 ANSWER = "answer.text"
 """The path of the argument that holds the run's answer."""
 MOST_THREADS = 10_000
-"""The number of threads whose last event this process remembers."""
+"""The number of threads whose last event an agent remembers."""
 
 
 @dataclass
-class _Sequence:
-    """The current turn and the last sequence number of a thread."""
+class EventPlace:
+    """The current turn and the last sequence number of a stream of a thread's events."""
 
     turn: int = 1
     last: int = 0
 
 
-_sequences: OrderedDict[str, _Sequence] = OrderedDict()
+Places = OrderedDict[str, EventPlace]
+"""Where the streams of threads stand, the latest used last."""
+_of_process: Places = OrderedDict()
+_places: ContextVar[Places] = ContextVar("places", default=_of_process)
 
 
-def set_turn(thread_id: str, turn: int) -> _Sequence:
+def use_places(places: Places) -> None:
+    """Count the events of this task in these places: other databases have threads of the same ids."""
+    _places.set(places)
+
+
+def set_turn(thread_id: str, turn: int) -> EventPlace:
     """Set the turn that the thread's next events belong to."""
-    place = _sequences.setdefault(thread_id, _Sequence())
+    places = _places.get()
+    place = places.setdefault(thread_id, EventPlace())
     place.turn = turn
-    _sequences.move_to_end(thread_id)
-    if len(_sequences) > MOST_THREADS:
-        _sequences.popitem(last=False)
+    places.move_to_end(thread_id)
+    if len(places) > MOST_THREADS:
+        places.popitem(last=False)
     return place
 
 
-def stamp_event(thread_id: str, event: Mapping[str, Any]) -> Any:
+def stamp_event(thread_id: str, event: Mapping[str, Any], place: EventPlace | None = None) -> Any:
     """Add the thread, the turn and `seq`.
 
-    `seq` is the time in microseconds, or the last one plus one, so it keeps growing across processes.
+    `seq` is the time in microseconds, or the last one plus one, so it keeps growing across processes. `place`: of
+    another stream than the run's own, such as a watcher's.
     """
-    place = _sequences.get(thread_id) or set_turn(thread_id, 1)
+    place = place or _places.get().get(thread_id) or set_turn(thread_id, 1)
     before, place.last = place.last, max(place.last + 1, current_clock().now() // 1000)
     return {**event, "thread_id": thread_id, "turn": place.turn, "seq": place.last, "after": before}
 

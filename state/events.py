@@ -18,9 +18,11 @@ class Placed(TypedDict):
     turn: int
     """The number of the request on the thread, from 1."""
     seq: int
-    """Greater than that of any earlier event of the thread, in any process; use it as a cursor."""
+    """Greater than that of any earlier event of the thread's stream, in any process; use it as a cursor.
+
+    Who watches has a stream of their own."""
     after: int
-    """The `seq` of the previous event, or 0 if this process sent none. If you have that event, you missed nothing."""
+    """The `seq` of the previous event, or 0 if this agent sent none. If you have that event, you missed nothing."""
 
 
 class Started(Placed):

@@ -27,6 +27,9 @@ StorageUrl = Annotated[
     ),
 ]
 Thread = Annotated[str, typer.Argument(metavar="THREAD", help="The thread id, or its beginning.")]
+LatestThread = Annotated[
+    str | None, typer.Argument(metavar="THREAD", help="The thread id, or its beginning; without it, the latest run.")
+]
 Detach = Annotated[bool, typer.Option("--detach", help="Leave it to `donewhen worker`, and print the thread's id.")]
 Yes = Annotated[
     bool,
@@ -137,6 +140,9 @@ def run(
     mode: Annotated[
         ModeOption | None, typer.Option(help="Answer, one step or a plan. [default: the planner decides]")
     ] = None,
+    approvals: Annotated[
+        Approvals | None, typer.Option(help="Which calls ask you, besides the plan. [default: shown]")
+    ] = None,
     when_busy: Annotated[
         WhenBusy | None,
         typer.Option(help="Handling of a `tell` while it works. [default: next_round at a terminal, else refuse]"),
@@ -209,6 +215,7 @@ def run(
     """Work on a goal: plan it, let you confirm, carry it out, prove it."""
     settings = {
         "confirm": confirm,
+        "approvals": approvals,
         "mode": mode,
         "when_busy": when_busy,
         "verification": verification,
@@ -374,15 +381,16 @@ def threads(
     status: Annotated[
         list[str] | None, typer.Option(help="Only with this status, such as waiting; repeat for more.")
     ] = None,
+    limit: Annotated[int, typer.Option(min=1, help="How many.")] = 100,
     storage: StorageUrl = None,
     json: AsJson = False,
 ) -> None:
     """List the runs, the latest first."""
-    at(storage, json, lambda view: _threads.list_runs(view, owner, status or ()))
+    at(storage, json, lambda view: _threads.list_runs(view, owner, status or (), limit))
 
 
 @app.command()
-def show(thread: Thread, storage: StorageUrl = None, json: AsJson = False) -> None:
+def show(thread: LatestThread = None, storage: StorageUrl = None, json: AsJson = False) -> None:
     """Show a run: its steps, what proves them, what it waits for, what it cost."""
     at(storage, json, lambda view: _threads.show_thread(view, thread))
 
@@ -527,7 +535,7 @@ def cancel(thread: Thread, storage: StorageUrl = None, json: AsJson = False) -> 
 
 @app.command()
 def undo(
-    thread: Thread,
+    thread: LatestThread = None,
     step: Annotated[
         str | None, typer.Option(metavar="STEP", help="Only what this step or call changed, such as s3 or s3.2.")
     ] = None,

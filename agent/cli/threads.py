@@ -49,17 +49,23 @@ CUT_OFF = "interrupted"
 STATES = (*get_args(RunStatus), CUT_OFF)
 
 
-def list_runs(view: StorageView, owner: str | None, status: Collection[str]) -> int:
-    """Print one line per run, the latest first. Raises ConfigError for a status that no run has."""
+def list_runs(view: StorageView, owner: str | None, status: Collection[str], limit: int) -> int:
+    """Print one line per run, the latest first, and how many more there are.
+
+    Raises ConfigError for a status that no run has.
+    """
     if unknown := [each for each in status if each not in STATES]:
         raise ConfigError(f"--status {unknown[0]!r} is none; a run is {', '.join(STATES)}")
 
-    async def look(agent: Agent) -> tuple[list[ThreadInfo], list[str]]:
+    async def look(agent: Agent) -> tuple[list[ThreadInfo], list[str], int]:
         stored = ["running" if each == CUT_OFF else each for each in status]  # which of them is not stored
-        found = await agent.threads(owner=owner, status=stored)
-        return found, await agent.storage.find_free([info.thread_id for info in found if info.status == "running"])
+        found = await agent.threads(limit, owner=owner, status=stored)
+        async with agent.storage.reader() as (_, store):
+            left = await store.threads.count(owner=owner, status=stored) - len(found) if len(found) == limit else 0
+        free = await agent.storage.find_free([info.thread_id for info in found if info.status == "running"])
+        return found, free, left
 
-    infos, cut_off = view.look(look) or ([], [])
+    infos, cut_off, more = view.look(look) or ([], [], 0)
     infos = [info for info in infos if not status or info.status in status or info.thread_id in cut_off]
     names = {info.thread_id: clean(short_id(info.thread_id)) for info in infos}
     width = max(map(len, names.values()), default=0)
@@ -69,11 +75,14 @@ def list_runs(view: StorageView, owner: str | None, status: Collection[str]) -> 
         for id, info in ((info.thread_id, info) for info in infos)
     ]
     nothing = "No such runs." if owner or status else "No runs yet."
-    return view.finish({"threads": [asdict(info) for info in infos]}, lines, nothing)
+    ended = view.finish({"threads": [asdict(info) for info in infos], "more": more}, lines, nothing)
+    if more and not view.json:
+        print(f"{more} more: donewhen threads --limit {limit + more}", file=sys.stderr)
+    return ended
 
 
-def show_thread(view: StorageView, thread: str) -> int:
-    """Print a run with all its evidence."""
+def show_thread(view: StorageView, thread: str | None) -> int:
+    """Print a run, by default the latest, with all its evidence."""
     info = view.thread(thread)
 
     async def look(agent: Agent) -> tuple[Run, bool]:
@@ -176,7 +185,8 @@ def show_pending(view: StorageView, owner: str | None, limit: int, cursor: str |
     for row in rows:
         since, who = local_time(row["asked_at"] or ""), f"  {row['owner']}" if row["owner"] else ""
         thread = clean(short_id(row["thread_id"]))
-        lines.append(f"{thread}  {row['kind']:8}  {since:16}{who}  {shorten(row['question'] or row['goal'], 80)}")
+        asked, goal = shorten(row["question"], 80), shorten(row["goal"], 50)
+        lines.append(f"{thread}  {row['kind']:8}  {since:16}{who}  {'  –  '.join(filter(None, (goal, asked)))}")
     said = {"pending": rows, "cursor": rows.cursor, **({"damaged": dict(rows.damaged)} if rows.damaged else {})}
     ended = view.finish(said, lines, "Nothing waits for anybody.")
     for thread, problem in rows.damaged.items() if not view.json else ():
@@ -213,9 +223,11 @@ def cancel_thread(view: StorageView, thread: str) -> Exit:
     return view.finish(run_object(run, view.storage), [run.status])
 
 
-def undo_thread(view: StorageView, thread: str, step: str | None, *, dry_run: bool) -> Exit:
-    """Put back what a run changed, and print what became of each change."""
+def undo_thread(view: StorageView, thread: str | None, step: str | None, *, dry_run: bool) -> Exit:
+    """Put back what a run changed, by default the latest, and print what became of each change."""
     info = view.thread(thread)
+    if thread is None and not view.json:
+        print(f"Thread {clean(short_id(info.thread_id))}: {shorten(info.goal, 68)}", file=sys.stderr)
     report = view.ask(lambda agent: agent.undo(info.thread_id, step, dry_run=dry_run))
     lines = [_change_line(change, dry_run=dry_run) for change in report.changes]
     lines += [f"not undone    {row['id']}  {row['tool']}: {row['why']}" for row in report.beyond]

@@ -155,16 +155,17 @@ class ThreadTable:
 
         A row that cannot be read has the status DAMAGED.
         """
-        wanted: list[tuple[str, list[Any]]] = [("owner = ?", [owner])] if owner is not None else []
-        wanted += [("updated <= ?", [before])] if before is not None else []
-        wanted += [(f"status IN ({', '.join('?' * len(status))})", [*status])] if status else []
-        wanted += [("thread_id >= ? AND thread_id < ?", [prefix, prefix + "\U0010ffff"])] if prefix else []
-        where = f" WHERE {' AND '.join(sql for sql, _ in wanted)}" if wanted else ""
-        values = [value for _, each in wanted for value in each]
+        where, values = _where(status, owner, before, prefix)
         rows = await self.store.read_rows(
             f"{_SELECT}{where} ORDER BY updated DESC, thread_id DESC LIMIT ?", [*values, limit]
         )
         return [self._read_listed(row) for row in rows]
+
+    async def count(self, *, status: Collection[str] = (), owner: str | None = None) -> int:
+        """Return the number of the matching threads."""
+        where, values = _where(status, owner, None, "")
+        rows = await self.store.read_rows(f"SELECT count(*) FROM donewhen_threads{where}", values)
+        return int(rows[0][0])
 
     async def find_running(self, queue: str, now: str, limit: int) -> list[str]:
         """Return threads of a queue that its workers carry out, or left by dying, the longest due first."""
@@ -276,6 +277,16 @@ class ThreadTable:
         except StorageError as error:
             thread_id, *columns, _ = row
             return thread_id, {**dict(zip(COLUMNS, columns, strict=True)), "status": DAMAGED, "problem": str(error)}
+
+
+def _where(status: Collection[str], owner: str | None, before: str | None, prefix: str) -> tuple[str, list[Any]]:
+    """Return the condition of a list of threads, and its values."""
+    wanted: list[tuple[str, list[Any]]] = [("owner = ?", [owner])] if owner is not None else []
+    wanted += [("updated <= ?", [before])] if before is not None else []
+    wanted += [(f"status IN ({', '.join('?' * len(status))})", [*status])] if status else []
+    wanted += [("thread_id >= ? AND thread_id < ?", [prefix, prefix + "\U0010ffff"])] if prefix else []
+    where = f" WHERE {' AND '.join(sql for sql, _ in wanted)}" if wanted else ""
+    return where, [value for _, each in wanted for value in each]
 
 
 def _columns(info: Json) -> list[str]:

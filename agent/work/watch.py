@@ -16,7 +16,7 @@ from langgraph.types import StateSnapshot
 
 from donewhen.agent.run import Run
 from donewhen.agent.stream import clean_event, end_event
-from donewhen.graph.events import set_turn, stamp_event
+from donewhen.graph.events import EventPlace, stamp_event
 from donewhen.state.channels import SAID, TASK, Json
 from donewhen.state.errors import ConfigError
 from donewhen.state.plan.order import ancestors
@@ -44,7 +44,7 @@ async def watch_run(
 
     Raises ConfigError for an invalid cursor, or one of another thread.
     """
-    seen = _read_cursor(cursor)
+    seen, place = _read_cursor(cursor), EventPlace()
     while True:
         run, snapshot = await read_run()
         if (of := seen.get("of", run.thread_id)) != run.thread_id:
@@ -52,15 +52,14 @@ async def watch_run(
                 f"the cursor is of thread {of!r}, not of {run.thread_id!r}: watch without one, or with its own"
             )
         for event in _new_events(run, snapshot, seen):
-            set_turn(run.thread_id, seen.get("turn", 1))
-            yield stamp_event(run.thread_id, clean_event(event, secrets)), json.dumps(seen, separators=(",", ":"))
+            place.turn = seen.get("turn", 1)
+            stamped = stamp_event(run.thread_id, clean_event(event, secrets), place)
+            yield stamped, json.dumps(seen, separators=(",", ":"))
             if event["type"] == "outcome":
                 return
         if run.outcome is None and run.status == "running" and run.problem:
-            yield (
-                stamp_event(run.thread_id, clean_event(end_event(run), secrets)),
-                json.dumps(seen, separators=(",", ":")),
-            )
+            stamped = stamp_event(run.thread_id, clean_event(end_event(run), secrets), place)
+            yield stamped, json.dumps(seen, separators=(",", ":"))
             return
         await asyncio.sleep(poll)
 

@@ -551,8 +551,8 @@ def _read_button(given: AnswerShape, pending: Pause, read_edit: Reader) -> Answe
 
 def _read_option(given: AnswerShape, pending: Pause, about: str) -> tuple[str, Any, str]:
     """Return the words, the option that they name, and the text after it; a button “approve” names none."""
-    text = "" if given.verb == "approve" else _words_of(given)
-    return (text, *match_option(_match_choice(text, options(pending)), about))
+    text = "" if given.verb == "approve" else _match_choice(_words_of(given), options(pending))
+    return (text, *match_option(text, about))
 
 
 def _read_short_reply(text: str, pending: Pause) -> Answer | Unclear | None:

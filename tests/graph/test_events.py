@@ -14,7 +14,6 @@ from typer.testing import CliRunner
 
 from donewhen import Agent, Event, Limits, Settings, event_schema
 from donewhen.agent.cli.app import app
-from donewhen.graph import events
 from donewhen.state.errors import ModelError
 from donewhen.testing import (
     Crash,
@@ -147,6 +146,31 @@ async def test_a_tool_that_passes_on_what_another_agent_tells() -> None:
     assert "waiting" in [event["data"]["type"] for event in told if event["type"] == "custom"]
 
 
+async def test_who_watches_and_other_databases_leave_the_events_of_a_run_alone(tmp_path: Path) -> None:
+    """Q59, S01: watchers, and a run of the same id in another database, make no event claim that one was missed."""
+
+    def make(name: str) -> Agent:
+        replies = [call("look", x=str(n)) for n in range(6)] + [finish_step("x", "s1.1")]
+        model = one_step(replies, tools=["look"])
+        return Agent(model, [look], effects={"look": "read"}, storage=f"sqlite:///{tmp_path / name}", settings=FREE)
+
+    async def play_out(agent: Agent) -> list[dict[str, Any]]:
+        told = []
+        async for event in agent.stream("go", thread_id="t"):
+            told.append(dict(event))
+            if event["type"] == "observation":
+                watched.append(dict((await anext(agent.watch("t")))[0]))
+        return told
+
+    watched: list[dict[str, Any]] = []
+    one, two = make("one.db"), make("two.db")
+    for told in await asyncio.gather(play_out(one), play_out(two)):
+        well_formed(told)
+        assert len(told) > 20
+    assert len(watched) == 12
+    assert {event["after"] for event in watched} == {0}
+
+
 async def test_events_go_on_in_another_process(tmp_path: Path) -> None:
     """S01: whoever goes on, `seq` grows: the cursor of one process is good in the next; turns are counted."""
     url = f"sqlite:///{tmp_path / 'runs.db'}"
@@ -156,7 +180,6 @@ async def test_events_go_on_in_another_process(tmp_path: Path) -> None:
     told = [dict(event) async for event in agent.stream("go", thread_id="t")]
     other = await asyncio.create_subprocess_exec(sys.executable, "-c", code, stdout=asyncio.subprocess.PIPE)
     between, _ = await other.communicate()
-    events._sequences.clear()  # as another process has it
     told += [dict(event) async for event in Agent(model, storage=url).stream_resume("t", "this")]
     assert told[-1]["type"] == "outcome"
     seqs = [event["seq"] for event in told]

@@ -13,8 +13,8 @@ import pytest
 
 from donewhen import Agent
 from donewhen.agent.cli.screen.drawing import draw_pause
-from donewhen.testing import ScriptedModel, submit_plan
-from tests.kit.screens.shell import Exit, Shell
+from donewhen.testing import ScriptedModel, call, finish_step, submit_plan
+from tests.kit.screens.shell import Exit, Shell, scripted
 from tests.kit.screens.terminal import COMMAND, SECONDS, Session, environment, screen, written
 
 GOAL = "how many files are there?"
@@ -144,3 +144,39 @@ async def test_a_thread_of_other_code_is_said_to_be_that(shell: Shell) -> None:
     }
     cut_off = await asyncio.to_thread(shell, "threads", "--status", "interrupted", "--storage", storage)
     assert [line.split()[0] for line in cut_off.stdout.splitlines()] == ["left"]
+
+
+async def test_a_long_list_says_how_many_more_there_are(shell: Shell) -> None:
+    """Q30: who sees 2 of 5 runs is told so, and how to see all."""
+    url = f"sqlite:///{shell.home / 'runs.db'}"
+    async with Agent("demo", storage=url) as agent:
+        for n in range(5):
+            await agent.start(f"hello {n}", thread_id=f"t{n}", settings={"confirm": "never"})
+    some = await asyncio.to_thread(shell, "threads", "--storage", url, "--limit", "2")
+    assert (len(some.stdout.splitlines()), some.stderr) == (2, "3 more: donewhen threads --limit 5\n")
+    said = json.loads((await asyncio.to_thread(shell, "threads", "--storage", url, "--limit", "2", "--json")).stdout)
+    assert (len(said["threads"]), said["more"]) == (2, 3)
+    everything = await asyncio.to_thread(shell, "threads", "--storage", url)
+    assert (len(everything.stdout.splitlines()), everything.stderr) == (5, "")
+
+
+def test_what_waits_is_listed_with_its_goal_and_shown_without_an_id(shell: Shell) -> None:
+    """Q30: `pending` names what each question is about, and `show` without an id is about the latest run."""
+    start(shell, "first")
+    start(shell, "second")
+    assert [GOAL in line for line in shell("pending").stdout.splitlines()] == [True, True]
+    assert json.loads(shell("show", "--json").stdout)["thread_id"] == "second"
+
+
+def test_the_command_says_which_calls_ask(shell: Shell) -> None:
+    """Q30, C03: `run --approvals each` asks before a call that `never` makes, and an unknown value is refused."""
+    step = {"content": "Write it", "done_when": ["it is written"], "tools": ["write_file"]}
+    work = [call("write_file", path="new.txt", content="x"), finish_step("Written.", "s1.1")]
+    for approvals, waits in (("never", False), ("each", True)):
+        with scripted(shell, triage=[submit_plan([step])], execute=work[: 1 if waits else 2], strict=False):
+            shell.run(
+                "--confirm", "never", "--approvals", approvals, "--verification", "grounded", "--thread", approvals
+            )
+        asked = [row["kind"] for row in json.loads(shell("pending", "--json").stdout)["pending"]]
+        assert asked == (["tool"] if waits else []), approvals
+    assert shell.run("--approvals", "sometimes").exit_code == Exit.USAGE

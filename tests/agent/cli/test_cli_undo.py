@@ -20,10 +20,14 @@ def changed(shell: Shell) -> str:
 
 
 def test_undo_at_the_terminal(shell: Shell) -> None:
-    """0071: a dry run changes nothing; then each change is named with what became of it; `show` says it was undone."""
+    """0071, Q30: a dry run changes nothing; then what became of each change is named; `show` says it was undone.
+
+    Without an id it is about the latest run, which is named.
+    """
     thread = changed(shell)
-    looked = shell("undo", thread[:8], "--dry-run")
+    looked = shell("undo", "--dry-run")
     assert looked.exit_code == Exit.COMPLETED, looked.stderr
+    assert looked.stderr == f"Thread {thread[:8]}: count the files\n"
     assert "would return  s1.2  sub/b.txt → b.txt" in looked.stdout
     assert (shell.work / "sub" / "b.txt").exists()
     done = shell("undo", thread[:8])

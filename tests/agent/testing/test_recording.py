@@ -122,9 +122,13 @@ async def test_the_first_difference_is_named() -> None:
             await Recording(rows).replay()
 
 
-async def test_what_was_not_recorded_says_how_to(tmp_path: Path) -> None:
-    """P19: a run without `record=True`, a file that is no recording, and one that is cut off."""
-    async with Agent(model(), [look, send], effects=EFFECTS, storage="memory:") as agent:
+async def test_what_was_not_recorded_says_how_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """P19, Q31: a run without `record=True`, a file that is no recording, and one that is cut off.
+
+    `record=False` holds over the environment.
+    """
+    monkeypatch.setenv("DONEWHEN_RECORD", "1")
+    async with Agent(model(), [look, send], effects=EFFECTS, storage="memory:", record=False) as agent:
         run = await agent.start("Tell Ann how many lamps there are")
         with pytest.raises(ConfigError, match="DONEWHEN_RECORD=1"):
             await Recording.of(agent, run)

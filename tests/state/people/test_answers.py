@@ -3,7 +3,9 @@
 import json
 from typing import Any
 
+from donewhen.state.language.texts import option_texts
 from donewhen.state.people.answers import Answer, answers_by_id, read_answer
+from donewhen.state.people.payload import options
 from tests.kit.pauses import hitl, pending
 
 QUESTION: list[tuple[str, list[Any]]] = [
@@ -31,6 +33,16 @@ QUESTION: list[tuple[str, list[Any]]] = [
 AS_THEY_ARE = [
     "neither", "no", "stop the clock", "leave it", "yes, please", '{"type": "object"}', '{"a": 1', "[1, 2]", '"quoted"',
 ]  # fmt: skip
+
+
+def test_a_number_names_an_option_of_ours_too() -> None:
+    """Q30: “2” is the second option as if it were typed in full, and no words for the planner."""
+    asked = [pending("effect")]  # at a limit, a number is an amount
+    for about in ("failure", "early"):
+        asked.append(pending("question", about=about, options=option_texts("en", about)))
+    for pause in asked:
+        for number, option in enumerate(options(pause), start=1):  # type: ignore[arg-type]
+            assert read_answer(str(number), pause) == read_answer(option, pause), option
 
 
 def test_answers_to_a_question() -> None:
