@@ -30,6 +30,7 @@ from donewhen.graph.executors.executor import Card, Executor, Handoff, Report
 from donewhen.graph.people.interjections import PLANNING, RUN
 from donewhen.graph.step.calls import OBSERVATION
 from donewhen.graph.tools.certain import Unanswered
+from donewhen.graph.tools.effects import IS_UNKNOWN
 from donewhen.graph.tools.hooks import Ask, Hooks, Note, Refuse
 from donewhen.graph.tools.toolbox import USERS_TEXT
 from donewhen.state.channels import Json
@@ -234,7 +235,7 @@ class RecordedRequest:
             self.differences.append(f"{name} is called with {json.dumps(arguments)[:500]}, which was not recorded")
             raise ToolException("not recorded")
         if not row["ok"]:
-            raise Unanswered(row["text"]) if row.get("unknown") else ToolException(row["text"])
+            raise _unanswered(row) if row.get("unknown") else ToolException(row["text"])
         return str(row["text"])
 
     def next_asks(self, observation: str) -> list[Json]:
@@ -333,11 +334,16 @@ class _RecordedExecutor:
             self.request.differences.append(f"the executor {self.name} gets a step, which was not recorded")
             return Report(failed="not recorded")
         if row.get("unknown"):
-            raise Unanswered(row["text"])
+            raise _unanswered(row)
         return Report(output=row["text"]) if row["ok"] else Report(failed=row["text"])
 
     async def lookup(self, handoff: Handoff) -> Report | None:
         return None
+
+
+def _unanswered(row: Json) -> Unanswered:
+    """Return the error of a recorded call whose effect is unknown; the run says again that it is."""
+    return Unanswered(row["text"].removesuffix(f"\n{IS_UNKNOWN}"))
 
 
 def _key(value: Any) -> str:
@@ -395,9 +401,9 @@ def _message_texts(messages: Iterable[Json]) -> list[str]:
 
 
 def mask_varying_parts(text: str) -> str:
-    """Return the text without what varies between runs: the word of its fences, and the day."""
+    """Return the text without what varies between runs: the word of its fences, and the day; also in JSON."""
     for tag in ("fence", "today"):
-        for word in set(re.findall(rf"<{tag}>\n(.+)\n</{tag}>", text)):
+        for word in set(re.findall(rf"<{tag}>(?:\n|\\n)(.+?)(?:\n|\\n)</{tag}>", text)):
             text = text.replace(word, tag)
     return text
 

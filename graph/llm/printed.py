@@ -216,7 +216,7 @@ class _Vocabulary:
             yield {"name": word, "args": _arguments_of(word, value)}
 
 
-_BETWEEN = pattern(r"[\s,;]*(?:```[\w+-]*\s*)*(?=[{\[])")
+_BETWEEN = pattern(r"[\s,;]{0,40}(?:```[\w+-]{0,20}\s{0,40}){0,2}(?=[{\[])")
 _FENCED = pattern(r"^```[\w+-]*\n(.*?)^```", re.DOTALL | re.MULTILINE)
 _STEP_KEYS = {"content", QUERY, *STEP_SYNONYMS["content"], "done_when", "tool", "name", *ARGUMENT_KEYS}
 

@@ -15,6 +15,7 @@ from donewhen.graph.executors.executor import Card
 from donewhen.graph.llm.ask import ModelReply, Question, ask
 from donewhen.graph.llm.attachments import brief_message
 from donewhen.graph.llm.briefs import offer_for_planning, planning_brief, profile_text
+from donewhen.graph.llm.adapter import model_name
 from donewhen.graph.llm.endings import reached_limit
 from donewhen.graph.llm.history import has_native_call, rounds_of, storable_reply
 from donewhen.graph.llm.output import form_of
@@ -55,7 +56,7 @@ ANSWER = ", `answer` if it is your answer"
 KEEP = "name each in its words, in the `done_when` of the plan or of a step that reaches it, or in `drop` and why"
 _KEYS = pattern(
     r"[\"'](?:action|plan_steps|tool_calls?|done_when)[\"']\s*:|\bsubmit_plan\b|\bask_user\b"
-    r"|[\"'](?:steps|tasks|todos?)[\"']\s*:\s*\[\s*[^\]\s]|^\s*(?:steps|plan_steps|tasks|todos?)\s*:\s*$",
+    r"|[\"'](?:steps|tasks|todos?)[\"']\s*:\s*\[\s*[^\]\s]|^[ \t]*(?:steps|plan_steps|tasks|todos?)[ \t]*:[ \t]*$",
     re.MULTILINE,
 )
 """Only a printed decision or plan contains these, however broken it is."""
@@ -276,9 +277,11 @@ def _another_plans(round: PlanningRound) -> bool:
     except ConfigError:  # it cannot be made either
         return False
     try:
-        return round.deps.model("triage", round.settings) != planner
+        model = round.deps.model("triage", round.settings)
     except ConfigError:
         return True
+    named = model_name(model)
+    return model is not planner and (named != model_name(planner) or named == type(model).__name__)
 
 
 def _is_decision(text: str, legal: Sequence[str]) -> bool:

@@ -26,7 +26,7 @@ _ID = r"(?:\d{1,9}:)?[A-Za-z][\w-]{0,99}\.(?:\d+|result)"
 _CITED = pattern(rf"\A\s*\[?({_ID})\]?\s*(?:[:：]\s*(.+))?", re.DOTALL)
 _IDS = pattern(rf"\A\s*\[?{_ID}\]?(?:[\s,;/+&、，]+\[?{_ID}\]?)+\s*")
 _ONE_ID = pattern(_ID)
-_NUMBERED = pattern(r"(?:[^\W\d_]+ ?)?[#(]?(\d{1,4})[.):]?")
+_NUMBERED = pattern(r"(?:[^\W\d_]{1,20} ?)?[#(]?(\d{1,4})[.):]?")
 """A number as people write it: `2`, `#2`, `2.`, `c2`, `criterion 2`."""
 MOST_EVIDENCE = 50
 """The most items of evidence for one criterion; each may be searched in a megabyte of text."""

@@ -166,8 +166,8 @@ def test_an_extra_that_is_missing_is_named(
 
 @pytest.mark.parametrize(
     ("status", "said"),
-    [(401, "Set a valid key, as OPENAI_API_KEY"), (404, "Set DONEWHEN_MODEL to one that it offers")],
-    ids=["a wrong key", "a wrong model"],
+    [(401, "Set a valid key, as OPENAI_API_KEY"), (404, "Check OPENAI_BASE_URL")],
+    ids=["a wrong key", "a wrong address"],
 )
 def test_what_a_provider_refuses_is_said_in_the_answer(status: int, said: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """L14: the run has failed and says what to set."""

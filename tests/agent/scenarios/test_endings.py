@@ -84,12 +84,12 @@ async def test_a_plan_that_was_never_at_work_gives_way_to_another(then: str) -> 
     async with agent_of("memory:", ONE, OTHER, n1=[said("n1")]) as agent:
         await stopped(agent)
         run = await agent.resume("t", steer="another way")
-        assert run.status == "completed", run.outcome
+        assert run.status == "answered", run.outcome
         assert run.receipt is not None
         assert [row["id"] for row in run.receipt["steps"]] == ["n1"]
         left = [(row["id"], row["status"], row["instead"]) for row in run.receipt["replaced"]]
         assert left == [("s1", "skipped", ["n1"]), ("s2", "skipped", ["n1"])]
-        assert (await (agent.resume("t") if then == "resume" else agent.cancel("t"))).status == "completed"
+        assert (await (agent.resume("t") if then == "resume" else agent.cancel("t"))).status == "answered"
 
 
 async def test_an_answer_in_place_of_the_approved_plan_completes_nothing() -> None:
@@ -101,13 +101,14 @@ async def test_an_answer_in_place_of_the_approved_plan_completes_nothing() -> No
         assert "0 of 2 steps done" in run.answer
 
 
-async def test_an_answer_in_place_of_a_plan_that_nobody_approved_is_complete() -> None:
-    """N78, honest: stopped before the plan was shown; what the user then asks is answered, and nothing was promised."""
+async def test_a_question_in_place_of_the_approval_is_answered_while_the_plan_waits() -> None:
+    """N78, Q15, honest: stopped before the plan was shown; what the user then asks is answered, and the plan waits."""
     async with agent_of("memory:", ONE, answer("It is four.")) as agent:
         asked = {"messages": [("user", "Do it")]}
         await agent.graph.ainvoke(asked, config("t"), context=Settings(), interrupt_before=["confirm"])
         run = await agent.resume("t", steer="never mind; what is 2 + 2?")
-        assert (run.status, run.answer) == ("completed", "It is four.")
+        assert run.status == "waiting"
+        assert "It is four." in run.pending[0]["text"]
 
 
 @pytest.mark.parametrize("kind", DATABASES)
