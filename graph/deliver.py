@@ -32,7 +32,7 @@ from donewhen.graph.people.tasks import checklist, close_tasks
 from donewhen.graph.step.audit import Subject, audit, is_audit_due, judged
 from donewhen.graph.step.calls import CallContext, ask_before_end
 from donewhen.graph.step.prove import OTHER_LANGUAGE, Proof, check_criteria, evidence_scope
-from donewhen.graph.step.texts import with_whole_text
+from donewhen.graph.step.texts import scope_of, with_whole_text
 from donewhen.graph.tools.effects import Place, unknown_writes
 from donewhen.graph.tools.hooks import REFUSES
 from donewhen.prompts import instructions
@@ -88,6 +88,7 @@ DOUBTED = (
 BY_AUDIT = ("goal_not_met", "not_shown", "unaudited")
 """Codes of runs that would be `completed` if not for the audit."""
 CUT_OFF = "Correction: the answer was not delivered; it was cut off at the output limit. Deliver it again, shorter."
+REFUSED = "Correction: the answer was not delivered yet. Deliver another one, without what was refused."
 NOT_IN_FORM = "Correction: the answer was not delivered yet. Deliver it again, with an `output` that fits its schema."
 NOT_YET = "Correction: the answer was not delivered yet. Deliver it again."
 NO_DATA = "nothing was delivered as data"
@@ -483,6 +484,7 @@ def _as_step(values: Json, settings: Settings) -> Step:
         "goal": values.get("goal", ""),
         "turn": values.get("turn", 1),
         "fence": values.get("fence", ""),
+        "scope": scope_of(values),
         "known": journal,
         "before": list(values.get("before") or ()),
         "record": {"attempt": 1, "rounds": 0},
@@ -544,6 +546,7 @@ async def _ask_for_answer(delivery: Delivery) -> str:
     settings, plan = context.settings, delivery.values.get("plan") or {}
     goal: list[Json] = list(plan.get("done_when") or ())
     answer = ""
+    worth = delivery.draft["status"] in ("completed", "partial") and is_audit_due(settings, delivery.values)
     for again in (True, False):
         reply = await ask(context.deps, settings, replace(question, allowance=context.amounts_left()))
         context.spent = add(context.spent, reply.spent)
@@ -556,24 +559,27 @@ async def _ask_for_answer(delivery: Delivery) -> str:
             break
         flaws = delivery.read_data(_arguments_of(reply.message), written)
         answer, unmet = written, await _find_unmet(delivery, goal, reply.message, written) if goal else []
-        open_ones = [*(unmet if delivery.draft["status"] == "completed" else ()), *flaws]
+        problems = {NOT_PROVEN: unmet if delivery.draft["status"] == "completed" else [], NOT_IN_FORM: flaws}
         if again and (refused := await _ask_hooks(delivery, written)):
-            open_ones.append(refused)
+            problems[REFUSED] = [refused]
         declared, planning = _arguments_of(reply.message).get("language"), delivery.values.get("planning") or {}
         if again and (wanted := other_language(declared, settings.speaks, planning.get("declared"))):
-            open_ones.append(OTHER_LANGUAGE.format(language=wanted))
-        doubts: list[str] = []
-        worth = delivery.draft["status"] in ("completed", "partial") and is_audit_due(settings, delivery.values)
-        if worth and (not open_ones or not again):
-            open_ones += (doubts := await _audit(delivery, written))
-        if not open_ones or not again or first_exhausted(context.amounts_left(), ("model_calls",)):
+            problems[NOT_YET] = [OTHER_LANGUAGE.format(language=wanted)]
+        if worth and (not any(problems.values()) or not again):
+            problems[DOUBTED] = await _audit(delivery, written)
+        if not any(problems.values()) or not again or first_exhausted(context.amounts_left(), ("model_calls",)):
             answer = "\n".join([answer, *await delivery.closing_notes(criteria_rows(goal, delivery.verdicts))])
             if reply.speech:
                 reply.speech.finish_with(answer)
             return answer
-        why = DOUBTED if doubts else NOT_PROVEN if unmet else NOT_IN_FORM if flaws else NOT_YET
-        question = _again(question, reply, "\n".join([why, *(f"- {problem}" for problem in open_ones)]))
-    return answer
+        parts = [[why, *(f"- {problem}" for problem in found)] for why, found in problems.items() if found]
+        question = _again(question, reply, "\n".join(line for part in parts for line in part))
+    if not answer:
+        return ""
+    # What was sent back is the only answer there is, so its reader is told what is wrong with it.
+    if worth and delivery.audit is None:
+        await _audit(delivery, answer)
+    return delivery.say("\n".join([answer, *await delivery.closing_notes(criteria_rows(goal, delivery.verdicts))]))
 
 
 def _again(question: Question, reply: ModelReply, said: str) -> Question:

@@ -196,12 +196,13 @@ def _fresh_request(state: RunState, settings: Settings, goal: str, messages: Seq
     lists["background"] = {}
     maps: Json = {key: Overwrite({}) for key in ("steps", "transcripts", "spent", "granted", "files")}
     turn = state.get("turn", 0) + 1
-    fence = state.get("fence") or secrets.token_hex(FENCE_BYTES)
+    scope = state.get("scope") or state.get("fence") or secrets.token_hex(FENCE_BYTES)  # once it was one word
     request, last = (str(each[-1].id or "") if each else "" for each in (messages, state.get("messages") or ()))
     language = known_language(settings.speaks, state.get("language"))
     known: Json = {
         "messages": close_tasks(state.get("steps") or {}, language, PUT_AWAY)[0],
-        "fence": fence,
+        "fence": secrets.token_hex(FENCE_BYTES),
+        "scope": scope,
         "goal": goal,
         "request": request,
         "output_schema": settings.output_schema,

@@ -1,5 +1,6 @@
 """Render prompts, one Markdown file each: strict substitution, tagged sections. A missing value is an error."""
 
+import re
 from functools import cache, lru_cache
 from importlib.resources import files
 from string import Template
@@ -26,12 +27,28 @@ def section(tag: str, text: str, fence: str = "", **attributes: str) -> str:
     return framed(tag, text, fence, **attributes) if text.strip() else ""
 
 
-def framed(tag: str, text: str, fence: str, **attributes: str) -> str:
-    """Return the text, unchanged, between tags.
+def frames(tag: str, text: str, fence: str) -> str:
+    """Return a section of parts that are framed already; "" if the text is blank."""
+    return _between_tags(tag, text, fence) if text.strip() else ""
 
-    `fence` marks foreign text: a word that only this thread knows (`RunState.fence`), so that the text cannot
-    close its frame or open another.
+
+def framed(tag: str, text: str, fence: str, **attributes: str) -> str:
+    """Return the text between tags.
+
+    `fence` marks foreign text: a word that only this request knows (`RunState.fence`), so that the text cannot
+    close its frame or open another. The text is unchanged, unless it has a tag with that word.
     """
+    return _between_tags(tag, without_word(text, fence), fence, **attributes)
+
+
+def without_word(text: str, fence: str) -> str:
+    """Return the text with the word of the frames struck out in its tags; a model may have told it to its author."""
+    if not fence or fence not in text.lower():
+        return text
+    return re.sub(rf"(<[^<>\n]{{0,100}}?)\b{fence}\b", rf"\g<1>{'-' * len(fence)}", text, flags=re.IGNORECASE)
+
+
+def _between_tags(tag: str, text: str, fence: str, **attributes: str) -> str:
     word = f" {fence}" if fence else ""
     named = "".join(f' {key}="{value}"' for key, value in attributes.items())
     return f"<{tag}{word}{named}>\n{text}\n</{tag}{word}>"

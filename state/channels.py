@@ -172,7 +172,9 @@ class RunState(TypedDict, total=False):
     turn: int
     """The number of the request on the thread; part of every effect's key."""
     fence: SeldomText
-    """A random word for this thread that marks the tags around foreign text."""
+    """A random word for this request that marks the tags around foreign text."""
+    scope: SeldomText
+    """A random word for this run, in the keys of its stored texts; an outer graph may have several runs on a thread."""
     goal: SeldomText
     request: SeldomText
     """The id of the message with the goal."""
@@ -292,6 +294,7 @@ class Step(StepStored, total=False):
     """The state of `execute`: what is stored, and the step's inputs from the run (K7)."""
 
     fence: str
+    scope: str
     step: Json
     alone: bool
     """True if its executor works on its own."""
@@ -389,7 +392,7 @@ def apply_update(values: Mapping[str, Any], update: Mapping[str, Any]) -> Json:
 
 def combine_updates(first: Mapping[str, Any], second: Mapping[str, Any]) -> Json:
     """Return one update equal to two consecutive ones."""
-    both = {key: _join(key, first[key], write) for key, write in second.items() if key in first}
+    both = {key: _combine(key, first[key], write) for key, write in second.items() if key in first}
     return {**first, **second, **both}
 
 
@@ -430,6 +433,13 @@ def as_stored(update: Json) -> Json:
     if not isinstance(rounds := update.get("transcript"), list):
         return update
     return {**update, "transcript": Overwrite(rounds) if is_shortened(rounds) else {"add": rounds}}
+
+
+def _combine(key: str, first: Any, second: Any) -> Any:
+    """Return one write of a key equal to two consecutive ones; what replaces the value still does."""
+    if isinstance(second, Overwrite) or key not in REDUCERS:
+        return second
+    return Overwrite(_join(key, first.value, second)) if isinstance(first, Overwrite) else _join(key, first, second)
 
 
 def _join(key: str, value: Any, write: Any) -> Any:

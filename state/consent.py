@@ -20,7 +20,7 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from donewhen.state.language.short_replies import read_word
 from donewhen.state.pattern import pattern
 from donewhen.state.records import WRITES
-from donewhen.state.values import fold_text
+from donewhen.state.values import fold_text, read_number
 
 PROSE_WORDS = 12
 """A text with more plain words is prose, such as the body of a mail, and contains no targets."""
@@ -146,7 +146,7 @@ def amounts_of(text: str) -> set[Decimal]:
         found.add(digits.replace(".", "").replace(",", "."))
     if _GROUPED[2].fullmatch(digits):
         found.add(digits.replace(",", "."))
-    return {Decimal(sign + each).normalize() for each in found if len(each) < 100}
+    return {number for each in found if (number := read_number(sign + each)) is not None}
 
 
 # --- what is known

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping
+from decimal import Decimal
 from difflib import get_close_matches
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -11,6 +12,8 @@ Json = dict[str, Any]
 DEEPEST = 64
 """The most nested levels of objects and lists, because later code recurses."""
 MOST_ITEMS = 100_000
+NUMBER_CHARS = 100
+"""The most characters of a number, and the largest exponent; what is longer or larger is compared as text."""
 
 
 def map_texts(value: Any, change: Callable[[str], str]) -> Any:
@@ -58,6 +61,15 @@ def json_problem(value: Any) -> str | None:
         elif not (current is None or isinstance(current, bool | int)):
             return f"holds a {type(current).__name__}, which is no JSON value"
     return None
+
+
+def read_number(text: str) -> Decimal | None:
+    """Return a number that can be compared; None for a text that is none, or one of such a size that it stays text."""
+    try:
+        number = Decimal(text) if len(text) <= NUMBER_CHARS else None
+    except ArithmeticError:  # 1e9999999999999999999
+        return None
+    return number.normalize() if number is not None and abs(number.adjusted()) <= NUMBER_CHARS else None
 
 
 def same_json(one: Any, other: Any) -> bool:

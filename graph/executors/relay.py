@@ -5,7 +5,9 @@ payload of a DoneWhen run. A question with a `schema`, or an interrupt with a `r
 """
 
 import hashlib
+import itertools
 import json
+import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from contextvars import ContextVar
@@ -262,11 +264,17 @@ def _read_other_fields(value: Any) -> Json | None:
     return given.fields if isinstance(given, AnswerShape) and given.verb == "other" else None
 
 
+def _brackets_deep(text: str) -> int:
+    """Return how deep brackets are nested in a text."""
+    steps = (1 if each in "[{" else -1 for each in re.findall(r"[\[\]{}]", text))
+    return max(itertools.accumulate(steps), default=0)
+
+
 def _read_lines(text: str, names: Sequence[str]) -> Json | None:
     """Return the typed text by field, with every value as a text; None if it names no fields."""
-    try:
-        typed = yaml.load(text, Loader=yaml.BaseLoader)
-    except yaml.YAMLError:
+    try:  # YAML takes a time for nested brackets that grows with their square
+        typed = text if _brackets_deep(text) > DEEPEST else yaml.load(text, Loader=yaml.BaseLoader)
+    except (yaml.YAMLError, RecursionError):
         typed = text
     if isinstance(typed, Mapping) and (len(names) > 1 or names[0] in typed):
         return {str(name): value for name, value in typed.items()}

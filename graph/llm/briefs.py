@@ -17,7 +17,7 @@ from donewhen.graph.llm.dialogue import dialogue, dialogue_text
 from donewhen.graph.llm.history import SEEN_ROOM, earlier_index, observation_index
 from donewhen.graph.llm.output import schema_form
 from donewhen.graph.tools.toolbox import Toolbox
-from donewhen.prompts import brief, framed, section
+from donewhen.prompts import brief, framed, frames, section
 from donewhen.state.channels import PLANNING, Json, Step, conversation_before
 from donewhen.state.criteria import criteria_of
 from donewhen.state.plan.order import ancestors
@@ -213,7 +213,7 @@ def planning_brief(deps: Deps, settings: Settings, facts: Mapping[str, Any], off
         section("earlier", earlier_index(facts), fence),
         *_background_sections(facts, fence),
         section("goal", facts["goal"]),
-        section("seen", facts.get("seen") or "", fence),
+        frames("seen", facts.get("seen") or "", fence),
         section("approved_plan", _json_text(_without_defaults(facts.get("approved_plan"))), fence),
         section("failure", facts.get("failure") or "", fence),
         section("proposal", _json_text(_without_defaults(facts.get("proposal"))), fence),
@@ -297,7 +297,7 @@ def step_brief(
         section("goal", values["goal"]),
         section("user_said", statement_lines(said)),
         f"<results>\n{gathered}\n</results>" if gathered else "",
-        section("seen", "\n".join(part for part in seen if part), fence),
+        frames("seen", "\n".join(part for part in seen if part), fence),
         section("step", step["content"], id=step["id"]),
         section("note", note),
         section("note", MISSING_TOOLS.format(", ".join(missing)) if missing else ""),

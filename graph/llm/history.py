@@ -17,7 +17,7 @@ from donewhen.graph.context import Deps
 from donewhen.graph.llm.cost import estimate_tokens
 from donewhen.graph.llm.reply import CALLS_CHARS, MOST_CALLS
 from donewhen.graph.tools.rendering import cut_after, cut_before
-from donewhen.prompts import framed
+from donewhen.prompts import framed, without_word
 from donewhen.state.channels import EARLIER, is_shortened
 from donewhen.state.errors import DoneWhenError
 from donewhen.state.pattern import pattern
@@ -285,6 +285,7 @@ def observation_index(
         same = first[entry["id"]]["id"]
         repeated = same != entry["id"] and len(entry["text"]) > LINE_CHARS
         row = f"{_call_line(entry)} as {same}" if repeated else rows.get(entry["id"]) or _index_row(entry)
+        row = row if entry["id"] in rows else without_word(row, fence)
         if entry["id"] not in rows and len(row) > room:
             rest.append(entry)
         elif entry["id"] not in rows:
@@ -331,8 +332,10 @@ def _call_line(entry: Mapping[str, Any], limit: int = INDEX_CHARS) -> str:
 
 
 def _whole_row(entry: Mapping[str, Any], fence: str) -> str:
-    head, text = _call_line(entry, QUERY_CHARS if entry["effect"] == "read" else INDEX_CHARS), entry["text"].strip()
-    return f"{head} {text}" if len(text.splitlines()) < 2 else f"{head}\n{framed('tool_output', entry['text'], fence)}"
+    head = without_word(_call_line(entry, QUERY_CHARS if entry["effect"] == "read" else INDEX_CHARS), fence)
+    if len((text := entry["text"].strip()).splitlines()) < 2:
+        return f"{head} {without_word(text, fence)}"
+    return f"{head}\n{framed('tool_output', entry['text'], fence)}"
 
 
 def _index_row(entry: Mapping[str, Any]) -> str:

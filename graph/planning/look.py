@@ -89,9 +89,12 @@ async def _find_tools(
 
 async def _make_call(call: FrozenCall, number: int, context: CallContext) -> tuple[JournalEntry, Sequence[str]]:
     """Return the observation of one call, and what hooks observed of it."""
-    made = GatedCall(call, tool := context.tools[call["name"]], f"{PLANNING}.{number}")
-    if outside := tool.path_problem(call["args"], context.settings.profile.allowed_paths):
-        made.refusal = outside
+    made = GatedCall(call, tool := context.tools.get(call["name"]), f"{PLANNING}.{number}")
+    if tool is None:
+        made.refusal = f"there is no tool {call['name']} to look with any more"
+    else:
+        made.refusal = tool.path_problem(call["args"], context.settings.profile.allowed_paths) or ""
+    if made.refusal:
         return observe(context.state, made), ()
     given = redact_json(call["args"])
     emit(context.runtime, "tool_started", id=made.id, step=None, tool=call["name"], arguments=given)

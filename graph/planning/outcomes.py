@@ -22,7 +22,7 @@ from donewhen.graph.people.interjections import heard_entries, new_interjections
 from donewhen.graph.people.pauses import make_pause, new_call_id, pause_message
 from donewhen.graph.step.audit import Subject, audit, is_audit_due, judged
 from donewhen.graph.step.calls import CallContext, ask_before_end
-from donewhen.graph.step.texts import with_whole_text
+from donewhen.graph.step.texts import scope_of, with_whole_text
 from donewhen.graph.tools.hooks import END_OPTIONS, NOT_ASKED
 from donewhen.state.channels import PLANNING, Json, Planning, Step
 from donewhen.state.errors import ModelError
@@ -362,6 +362,7 @@ def planning_as_step(state: Planning) -> Step:
         "goal": state["brief"]["goal"],
         "turn": state.get("turn", 1),
         "fence": state["brief"].get("fence", ""),
+        "scope": scope_of(state["brief"]),
         "record": {"attempt": planning["number"], "rounds": planning["rounds"]},
         "allowance": state.get("allowance") or {},
         "spent": state.get("spent") or {},

@@ -140,7 +140,9 @@ class GatedCall:
     tool: KnownTool | None
     """None for a look-up, which is no tool."""
     id: str
-    """The id of its observation; counted again when it is recorded, because calls that wait have no number yet."""
+    """The id of its observation. A call that waits for a person gets another one when it is made again."""
+    number: int = 0
+    """The number in its id, for calls of steps."""
     may_ask: bool = False
     """True if hooks and the tool may ask a person about it, which only calls of steps may."""
     refusal: str = ""
@@ -231,7 +233,8 @@ class CallBatch:
     async def _gate(self, number: int, call: FrozenCall) -> GatedCall:
         """Return the call with what people, the profile and the hooks decide about it."""
         state, tool = self.context.state, self.context.tools.get(call["name"])
-        gated = GatedCall(call, tool, f"{state['step']['id']}.{number}", may_ask=True, verdict=HookDecision())
+        id = f"{state['step']['id']}.{number}"
+        gated = GatedCall(call, tool, id, number, may_ask=True, verdict=HookDecision())
         rejected = {**state.get("rejected", {}), **state["record"].get("rejected", {})}
         if "response" in call:
             gated.refusal = f"the user answered instead: {call['response']}"
@@ -388,10 +391,9 @@ class CallBatch:
             return
         if gated.waits:
             return
-        self.number += 1
+        self.number = gated.number
         self.acted = self.acted or isinstance(outcome, CallOutcome) or "response" in call
         self.files.update(gated.artifact.get("files", {}))
-        gated.id = f"{context.state['step']['id']}.{self.number}"
         entry = observe(context.state, gated)
         before, changed = None, False
         if called := is_tool_call(entry):
@@ -499,10 +501,15 @@ class CallBatch:
         return {**update, "record": after}
 
     def _halt(self, change: StepRecord) -> Step:
-        """Leave before the next call; the remaining calls are stored to run later, if the step may continue."""
+        """Leave before the next call. The remaining calls are stored to run later.
+
+        If the step failed, they are answered now instead, and its model decides anew if the step is told to go on.
+        """
         context = self.context
-        for call in self.calls if change["status"] == "failed" else ():
-            self._show(call, f"Not run: {change['reason']}")
+        if change["status"] == "failed":
+            for call in self.calls:
+                self._show(call, f"Not run: {change['reason']}")
+            self.calls = ()
         update = self._update()
         if claim := context.state["record"].get("then"):
             self._send_back(claim)

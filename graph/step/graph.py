@@ -17,6 +17,7 @@ from donewhen.graph.step.calls import act
 from donewhen.graph.step.delegate import delegate
 from donewhen.graph.step.prove import goal_check
 from donewhen.graph.step.round import decide
+from donewhen.graph.step.texts import scope_of
 from donewhen.state.channels import PLANNING, Json, Step, StepOutput, StepStored
 from donewhen.state.consent import known_targets
 from donewhen.state.plan.order import ancestors, conversation_of
@@ -97,6 +98,7 @@ def step_input(run: Json, sent: Json, settings: Settings, deps: Deps) -> Json:
     return {
         "id": id,
         "fence": run.get("fence", ""),
+        "scope": scope_of(run),
         "step": step,
         "alone": executor is not None and executor.works_alone,
         "conversation": conversation_of(plan, id, run.get("turn", 1)),

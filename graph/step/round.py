@@ -30,7 +30,7 @@ from donewhen.graph.llm.speech import Voice
 from donewhen.graph.people.interjections import with_interjections
 from donewhen.graph.step.calls import CallBatch, CallContext, count_silence, silence_hint
 from donewhen.graph.step.leave import leave, question_pause, send_correction
-from donewhen.graph.step.texts import known_entries
+from donewhen.graph.step.texts import known_entries, scope_of
 from donewhen.graph.tools.hooks import NOT_ASKED
 from donewhen.graph.tools.toolbox import Toolbox
 from donewhen.prompts import instructions
@@ -275,9 +275,9 @@ async def _save_reply(state: Step, runtime: Runtime[Settings], update: Step) -> 
 def _saved_at(state: Step, runtime: Runtime[Settings]) -> tuple[tuple[str, ...], str, str]:
     """Return namespace and key of the step's saved reply, and the id of this round.
 
-    The fence distinguishes several runs on one thread in an outer graph. The id is that of LangGraph's task: the same
+    The scope distinguishes several runs on one thread in an outer graph. The id is that of LangGraph's task: the same
     after a crash, different for every other checkpoint.
     """
     info = runtime.execution_info
-    place = (*REPLIES, store_label(thread_of(runtime))), f"{state.get('fence', '')}:{state['step']['id']}"
+    place = (*REPLIES, store_label(thread_of(runtime))), f"{scope_of(state)}:{state['step']['id']}"
     return *place, str(info.task_id if info else "")

@@ -34,10 +34,10 @@ class RecallResult:
 async def store_text(runtime: Runtime[Settings], state: Step, id: str, text: str) -> None:
     """Store the full text of an observation if it is too long for the journal.
 
-    An outer graph may have several runs on one thread; the fence distinguishes them.
+    An outer graph may have several runs on one thread; the scope distinguishes them.
     """
     if runtime.store is not None and len(text) > INLINE_CHARS:
-        key = f"{state.get('fence', '')}:{_request_key(state, id)}"
+        key = f"{scope_of(state)}:{_request_key(state, id)}"
         await runtime.store.aput((*OBSERVATIONS, store_label(thread_of(runtime))), key, {"text": text}, index=False)
 
 
@@ -49,10 +49,15 @@ async def load_text(runtime: Runtime[Settings], state: Step, id: str) -> str | N
 async def stored_text(store: BaseStore, thread_id: str, state: Mapping[str, Any], id: str) -> str | None:
     """Return the full text of a thread's observation; None if the journal has all of it."""
     named = _request_key(state, id)
-    for key in (f"{state.get('fence', '')}:{named}", named):  # as it is kept now, and as it was by older versions
+    for key in (f"{scope_of(state)}:{named}", named):  # as it is kept now, and as it was by older versions
         if item := await store.aget((*OBSERVATIONS, store_label(thread_id)), key):
             return str(item.value["text"])
     return None
+
+
+def scope_of(state: Mapping[str, Any]) -> str:
+    """Return the word that distinguishes runs on one thread; states of earlier versions have that of their frames."""
+    return str(state.get("scope") or state.get("fence") or "")
 
 
 def _request_key(state: Mapping[str, Any], id: str) -> str:

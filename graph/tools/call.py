@@ -4,6 +4,7 @@ A tool's return value becomes text before LangChain prints it, and no exception 
 """
 
 import asyncio
+import concurrent.futures
 import functools
 import inspect
 import time
@@ -56,6 +57,10 @@ class _Body:
     entered: bool = False
     error: BaseException | None = None
     """The exception that it raised."""
+    loop: asyncio.AbstractEventLoop | None = None
+    """The event loop that awaits what a function in a thread returned to be awaited."""
+    awaited: "concurrent.futures.Future[Any] | None" = None
+    """What is awaited there."""
     check: Callable[[Any], None] | None = None
     """Called with the arguments right before the body gets them; raises if it may not."""
 
@@ -207,7 +212,7 @@ async def _run(call: ToolCall, callee: Callee, message: dict[str, Any]) -> CallR
 
     It runs in a thread or in a task of its own, so that nothing in it can end ours.
     """
-    body = _Body(call.limit, check=call.check)
+    body = _Body(call.limit, loop=asyncio.get_running_loop() if callee.in_thread else None, check=call.check)
 
     def invoke() -> Any:
         _body.set(body)
@@ -235,6 +240,8 @@ async def _run(call: ToolCall, callee: Callee, message: dict[str, Any]) -> CallR
     finally:
         if not run.done():
             run.cancel(why) if isinstance(run, asyncio.Task) else run.cancel()
+            if body.awaited:
+                body.awaited.cancel()
             await asyncio.wait({run}, timeout=GRACE)
     late = f"no result after {call.timeout:g} seconds; the "
     late += "tool runs in a thread that cannot be stopped" if callee.in_thread else "call was cancelled"
@@ -404,9 +411,12 @@ def _to_text(value: Any, response_format: str) -> Any:
         if not (isinstance(value, tuple) and len(value) == 2):
             return value  # not the promised form: LangChain reports it
         return _to_text(value[0], "content"), value[1]
-    if inspect.iscoroutine(value):
-        value.close()
-        raise TypeError("the tool returned a coroutine; declare it with `async def`")
+    if inspect.iscoroutine(value):  # of a function around one that is declared with `async def`
+        if (body := _body.get()) is None or body.loop is None:
+            value.close()
+            raise TypeError("the tool returned a coroutine where it should return its result")
+        body.awaited = asyncio.run_coroutine_threadsafe(value, body.loop)
+        value = body.awaited.result()
     if inspect.isasyncgen(value):
         raise TypeError("the tool returned an async generator; return its items as a list")
     if isinstance(value, BaseException):
@@ -437,8 +447,15 @@ def _with_injected(call: ToolCall, callee: Callee, id: str) -> dict[str, Any]:
     return full
 
 
-def check_injection(tool: BaseTool) -> None:
-    """Raise ValueError for a tool that needs an injected value which runs here do not have."""
+def check_parameters(tool: BaseTool) -> None:
+    """Raise ValueError for a tool whose function needs what no call gives: a value of a graph, or a place in a row."""
+    fields = getattr(tool.args_schema, "model_fields", {})
+    for body in _bodies(tool):
+        if unnamed := _unnamed(body) & set(fields):
+            raise ValueError(
+                f"its function takes {min(unnamed)!r} by place, and calls name their arguments. Give the function "
+                "itself, not a tool that is made of it, or write the parameter without `*` and `/`"
+            )
     for name, annotation in _declared(tool).injected.items():
         known = name == RUNTIME_ARGUMENT or _has(annotation, ToolRuntime, InjectedStore, InjectedToolCallId)
         if not known and not _has_default(tool, name):
@@ -479,6 +496,17 @@ def _read_annotations(bodies: tuple[Callable[..., Any], ...], schema: Any) -> _D
 def _bodies(tool: BaseTool) -> tuple[Any, ...]:
     wrapped = [getattr(tool, "func", None), getattr(tool, "coroutine", None)]
     return tuple(body for body in wrapped if body) or (type(tool)._run, type(tool)._arun)
+
+
+def _unnamed(body: Callable[..., Any]) -> set[str]:
+    """Return the parameters that no call can name."""
+    try:
+        parameters = inspect.signature(body).parameters.values()
+    except (TypeError, ValueError):  # of functions written in C
+        return set()
+    if any(each.kind is each.VAR_KEYWORD for each in parameters):
+        return set()
+    return {each.name for each in parameters if each.kind in (each.POSITIONAL_ONLY, each.VAR_POSITIONAL)}
 
 
 def _has(annotation: Any, *marks: type) -> bool:

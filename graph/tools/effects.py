@@ -33,7 +33,7 @@ from langgraph.store.base import BaseStore, GetOp, Item, PutOp, SearchOp
 
 from donewhen.graph.sync import run_in_thread
 from donewhen.graph.tools.call import LIMIT, CallResult, ToolCall, call_tool
-from donewhen.graph.tools.rendering import render_value
+from donewhen.graph.tools.rendering import cap_text, print_value, render_value
 from donewhen.state.channels import Json
 from donewhen.state.ledger import Amounts
 from donewhen.state.people.payload import text_difference
@@ -51,6 +51,8 @@ EVERY = 1_000_000_000
 """A limit that no search reaches; without one, stores return ten items."""
 NAMED_CHARS = 300
 """The most characters per argument when a call with an unknown outcome is named."""
+MORE_FILES = "…"
+"""Stands for the files of an artifact that were too many."""
 PAGE = 500
 """Items per request to a store."""
 IS_UNKNOWN = (
@@ -609,8 +611,22 @@ def storable_artifact(result: CallResult) -> dict[str, Any] | None:
         key: artifact[key] for key in ("asks", "answers", "asked", "first", "position", "transcript") if key in artifact
     }
     if isinstance(files := artifact.get("files"), Mapping):
-        kept["files"] = {str(path): str(content) for path, content in files.items()}
+        kept["files"] = _storable_files(files)
     return kept or None
+
+
+def _storable_files(files: Mapping[Any, Any]) -> dict[str, str]:
+    """Return the files that a tool shows to clients as texts; of all together, at most `LIMIT` characters."""
+    kept: dict[str, str] = {}
+    room = LIMIT
+    for path, content in files.items():
+        if room <= 0:
+            kept[MORE_FILES] = f"{len(files) - len(kept)} more files were not kept"
+            break
+        name = cap_text(print_value(path), NAMED_CHARS)
+        kept[name] = render_value(content, room)
+        room -= len(kept[name])
+    return kept
 
 
 # What a tool itself says of a call ---------------------------------------------------------------------------------

@@ -22,7 +22,7 @@ from donewhen.graph.tools.certain import Unanswered
 from donewhen.state.values import clean_text
 
 MOST_ITEMS = 200_000
-"""The most items of an array or a table; a larger one is shown by its repr."""
+"""The most items of an array or a table; a larger one is shown by its repr. Of an iterator, the most that are read."""
 
 FEW = 4_000
 """The values, with each 50 characters as one, that are rendered at once: a few milliseconds of work."""
@@ -43,7 +43,11 @@ def render_value(value: Any, limit: int) -> str:
     if isinstance(value, BaseMessage):
         value = value.content
     if isinstance(value, Iterator):
-        value = list(itertools.islice(value, 1_000))
+        items = list(itertools.islice(value, MOST_ITEMS + 1))
+        if len(items) > MOST_ITEMS:
+            note = f"\n… there are more than {MOST_ITEMS:,} items; the rest was not read"
+            return f"{render_value(items[:-1], max(limit - len(note), 0))}{note}"
+        value = items
     if isinstance(value, str):
         return cap_text(str.__str__(value), limit)
     if isinstance(value, (bytes, bytearray, memoryview)):

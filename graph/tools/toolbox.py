@@ -9,11 +9,11 @@ import math
 import mimetypes
 import posixpath
 import re
-from collections import Counter
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, get_type_hints
 from urllib.parse import unquote, urlsplit
 
 from langchain_core.embeddings import Embeddings
@@ -21,7 +21,8 @@ from langchain_core.tools import BaseTool, StructuredTool
 from pydantic import BaseModel
 
 from donewhen.graph.sync import is_async as is_async  # callers take it from here
-from donewhen.graph.tools.call import Callee, check_injection
+from donewhen.graph.tools.call import Callee, check_parameters
+from donewhen.graph.tools.rendering import MOST_ITEMS
 from donewhen.graph.tools.schema import RUNTIME_ARGUMENT, Schema, close_schema, parameters_of, schema_for_model
 from donewhen.graph.tools.validation import ArgumentsModel, Reading
 from donewhen.state.consent import KnownTargets
@@ -133,7 +134,7 @@ class KnownTool:
         """What a planner reads: of a tool that changes something two sentences, such as what cannot be undone."""
         self._targets = _declared_targets(tool.name, metadata.get("targets", metadata.get("target")))
         with _naming(tool):
-            check_injection(tool)
+            check_parameters(tool)
         if isinstance(tool.args_schema, dict):
             _ = self.closed, self.parameters
 
@@ -374,6 +375,7 @@ def from_function(function: Callable[..., Any]) -> BaseTool:
         raise ToolError(f"the function {name!r} needs a docstring: it tells the model what the tool is for")
     if inspect.isasyncgenfunction(function):
         function = _collect_items(function)
+    function = _called_by_name(function)
     body: dict[str, Any] = {"coroutine" if is_async(function) else "func": function}
     try:
         tool = StructuredTool.from_function(name=name, parse_docstring=True, **body)
@@ -387,12 +389,77 @@ def from_function(function: Callable[..., Any]) -> BaseTool:
     return tool
 
 
+def _called_by_name(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the function with parameters that a call can name: `*args` becomes a list, and `**kwargs` stays empty.
+
+    Raises ToolError for a parameter whose name no argument of a tool can have.
+    """
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):
+        return function
+    parameters = signature.parameters
+    if hidden := [name for name in parameters if name.startswith("_")]:
+        raise ToolError(
+            f"the function {getattr(function, '__name__', '')!r} cannot be used as a tool: its parameter {hidden[0]!r} "
+            "begins with an underscore, which no argument of a tool may; rename it"
+        )
+    odd = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    if all(each.kind not in odd for each in parameters.values()):
+        return function
+    try:
+        hints = get_type_hints(function, include_extras=True)
+    except Exception:  # LangChain says what is wrong with them
+        hints = dict(getattr(function, "__annotations__", {}))
+    stars = [name for name, each in parameters.items() if each.kind is each.VAR_POSITIONAL]
+    lists = {name: list[hints.get(name, Any)] for name in stars}  # type: ignore[misc]
+    kept = [each for each in parameters.values() if each.kind is not each.VAR_KEYWORD]
+
+    def bind(given: Mapping[str, Any]) -> inspect.BoundArguments:
+        values = {
+            name: tuple(given[name] or ()) if name in stars else given[name] for name in parameters if name in given
+        }
+        bound = inspect.BoundArguments(signature, OrderedDict(values))
+        bound.apply_defaults()
+        return bound
+
+    if is_async(function):
+
+        @functools.wraps(function)
+        async def call_by_name(**given: Any) -> Any:
+            bound = bind(given)
+            return await function(*bound.args, **bound.kwargs)
+    else:
+
+        @functools.wraps(function)
+        def call_by_name(**given: Any) -> Any:
+            bound = bind(given)
+            return function(*bound.args, **bound.kwargs)
+
+    plain = [
+        each.replace(
+            kind=each.KEYWORD_ONLY,
+            default=[] if each.name in stars else each.default,
+            annotation=lists.get(each.name, hints.get(each.name, each.annotation)),
+        )
+        for each in kept
+    ]
+    call_by_name.__signature__ = signature.replace(parameters=plain)  # type: ignore[attr-defined]
+    call_by_name.__annotations__ = {**{name: hints[name] for name in hints if name in [p.name for p in kept]}, **lists}
+    return call_by_name
+
+
 def _collect_items(function: Callable[..., Any]) -> Callable[..., Any]:
     """Wrap an async generator as a function that returns all its items."""
 
     @functools.wraps(function)
-    async def collect_items(*args: Any, **kwargs: Any) -> list[Any]:
-        return [item async for item in function(*args, **kwargs)]
+    async def collect_items(*args: Any, **kwargs: Any) -> Iterator[Any]:
+        items: list[Any] = []
+        async for item in function(*args, **kwargs):
+            items.append(item)
+            if len(items) > MOST_ITEMS:  # rendering says so
+                break
+        return iter(items)
 
     return collect_items
 

@@ -84,6 +84,7 @@ def planning_start(values: Mapping[str, Any], settings: Settings) -> Json:
     return {
         "brief": {
             "fence": values.get("fence", ""),
+            "scope": values.get("scope", ""),
             "goal": values["goal"],
             "output_schema": values.get("output_schema"),
             "conversation": conversation_before(values),

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from langgraph.config import get_stream_writer
+from langgraph.types import interrupt
 from pydantic import TypeAdapter
 from typer.testing import CliRunner
 
@@ -189,6 +190,30 @@ async def test_events_go_on_in_another_process(tmp_path: Path) -> None:
     assert told[first]["after"] == 0
     question = next(event for event in told if event["type"] == "question")
     assert (question["question"], question["step"], question["kind"]) == ("Which?", "s1", "question")
+
+
+async def test_an_id_is_of_one_call() -> None:
+    """Q59: of reads that are made together, one asks a person; what began under an id is what was observed under it."""
+
+    async def ask_it(x: str) -> str:
+        """Ask."""
+        return f"seen {x} and {interrupt('Which one?')}"
+
+    calls = [
+        call("look", x="1"),
+        call("ask_it", x="2"),
+        call("look", x="3"),
+        call("ask_it", x="4"),
+        call("look", x="5"),
+    ]
+    model = one_step([calls, finish_step("x", ("s1.1", "seen 1"))], tools=["look", "ask_it"])
+    effects: Any = {"look": "read", "ask_it": "read"}
+    flow = await play(model, [look, ask_it], effects=effects, answers=["this", "that"], settings=Settings(**FREE))
+    assert flow.status == "completed"
+    seen = [(event["id"], event["text"]) for event in flow.told("observation") if event["tool"] in effects]
+    assert len(seen) == len({id for id, _ in seen}) == 5
+    last = {event["id"]: event["arguments"]["x"] for event in flow.told("tool_started")}
+    assert all(text.startswith(f"seen {last[id]}") for id, text in seen)
 
 
 async def test_silence_is_told() -> None:

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from donewhen.state.errors import ModelError
 from donewhen.state.people.payload import message_text, payload
 from donewhen.testing import call, criterion, finish_step, finish_task, submit_plan
 from tests.kit.flows import play, steps
@@ -52,6 +53,20 @@ async def test_an_answer_that_proves_nothing_is_sent_back_once() -> None:
     model.assert_exhausted()
     assert (flow.status, flow.run.answer) == ("completed", "It is 14:05.")
     assert "its goal_check does not hold" in model.requests[-1].text
+
+
+async def test_an_unproven_answer_is_never_shown_without_its_notes() -> None:
+    """Q71, D01, D06: also where the model that should deliver it again cannot be reached."""
+
+    def unreachable(*_: Any) -> Any:
+        raise ModelError("401 invalid api key")
+
+    bad = delivered("It is noon.", met=False)
+    texts = [
+        (await play(planned(bad, again), [clock], effects={"clock": "read"})).run.answer for again in (bad, unreachable)
+    ]
+    assert texts[0] == texts[1] != "It is noon."
+    assert texts[0].startswith("It is noon.\n")
 
 
 async def test_a_check_of_the_goal_is_run_by_the_runtime() -> None:

@@ -6,8 +6,12 @@ from typing import Any
 import pytest
 from langchain_core.messages import HumanMessage
 from langchain_core.tools import StructuredTool
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.store.memory import InMemoryStore
 
 from donewhen import Executor, Limits, Settings
+from donewhen.graph.build import build_graph
+from donewhen.graph.executors.executor import Executors
 from donewhen.state.errors import ModelError
 from donewhen.testing import ScriptedModel, answer, ask_user, call, decline, finish_step, observed, reply, submit_plan
 from tests.kit.flows import Flow, play, requests, steps
@@ -456,3 +460,32 @@ async def test_the_model_of_the_planner_stands_in_for_triage() -> None:
     one = ScriptedModel([ModelError("down", code="auth")])
     assert (await play(one, settings=Settings())).status == "failed"
     one.assert_exhausted()
+
+
+class ListChanges(InMemorySaver):
+    """Takes a tool away once the reply that calls it is stored, as a server does that changes its list."""
+
+    def __init__(self, executors: Executors) -> None:
+        super().__init__()
+        self.executors = executors
+
+    async def aput(self, config: Any, checkpoint: Any, metadata: Any, new_versions: Any) -> Any:
+        if "mail_of" in str(checkpoint["channel_values"].get("planning")):
+            self.executors.set_tools([], by_owner=False)
+        return await super().aput(config, checkpoint, metadata, new_versions)
+
+
+async def test_a_tool_that_went_away_before_the_look_is_an_observation() -> None:
+    """Q58, X06, C08: the planner is told, of each of two calls, and goes on; nothing raises, then or on a resume."""
+
+    def mail_of(day: str) -> str:
+        """Read mail."""
+        return "mail"
+
+    executors = Executors(tools=[StructuredTool.from_function(mail_of)], effects={"mail_of": "read"})
+    model = ScriptedModel(roles={"triage": [[call("mail_of", day="1"), call("mail_of", day="2")], "None."]})
+    graph = build_graph(model, executors=executors).compile(checkpointer=ListChanges(executors), store=InMemoryStore())
+    config: Any = {"configurable": {"thread_id": "t"}}
+    run = await graph.ainvoke({"messages": [("user", "go")]}, config, durability="sync")
+    assert (run["outcome"]["status"], run["outcome"]["text"]) == ("completed", "None.")
+    assert model.requests[-1].text.count("there is no tool mail_of to look with any more") == 2

@@ -405,6 +405,56 @@ async def test_a_question_that_is_refused_goes_back_to_who_asked_it() -> None:
     assert retracted == ["ask_user.question"] * 2
 
 
+async def test_a_step_that_may_not_ask_goes_on_with_its_model() -> None:
+    """Q58, C08: a failed step has answered its calls, so "retry" makes none of them again before its model decides, and
+    a call has one result; also of two calls of which the second was not reached."""
+    paid: list[str] = []
+
+    def pay(order: str) -> str:
+        """Pay."""
+        paid.append(order)
+        raise TimeoutError("the bank did not answer")
+
+    def no_effects(asked: Question) -> Refuse | None:
+        return Refuse("not about effects") if asked.kind == "effect" else None
+
+    again = [call("pay", order="a"), call("pay", order="b")]
+    replies = [call("pay", order="a"), again, call("pay", order="c"), give_up("The bank is away.")]
+    settings = {"confirm": "never", "approvals": "plan", "on_failure": "ask"}
+    model, hooks = one_step(replies, tools=["pay"]), Hooks(before_question=[no_effects])
+    given: Any = {"effects": {"pay": "write"}, "settings": settings, "hooks": hooks}
+    flow = await play(model, [pay], answers=["retry", "stop"], **given)
+    assert (paid, len(flow.pauses)) == (["a", "c"], 2)
+    assert len(requests(model, "s1")) == 4
+    told = [each.tool_call_id for each in requests(model, "s1")[-1].messages if each.type == "tool"]
+    assert len(told) == len({*told}) == 4
+
+
+async def test_a_refused_answer_is_sent_back_as_such() -> None:
+    """Q71, X15: the model reads the hook's reason under its own heading; of a schema only where one is not met."""
+
+    def no_names(end: End) -> Refuse | None:
+        return Refuse("do not name Mallory") if "Mallory" in str(end.text) + str(end.output) else None
+
+    bad, good = '{"amount": 3, "unit": "Mallory"}', '{"amount": 3, "unit": "EUR"}'
+    for texts, more in ((("Mallory owes.", "Nobody owes."), {}), ((bad, good), {"output_type": Answered})):
+        model = two_steps(*texts)
+        agent = Agent(
+            model,
+            [look],
+            storage="memory:",
+            effects={"look": "read"},
+            settings=GROUNDED,
+            hooks=Hooks(before_end=[no_names]),
+        )
+        run = await agent.start("Who?", **more)
+        said = [str(request.messages[-1].text) for request in model.requests if request.role == "deliver"]
+        assert (run.status, len(said)) == ("answered", 2)
+        assert "without what was refused.\n- a policy refuses" in said[1]
+        assert "do not name Mallory" in said[1]
+        assert "schema" not in said[1]
+
+
 async def test_a_question_of_the_run_that_is_refused_ends_it() -> None:
     """D01: no model asked for the plan's approval or for more budget, so nobody else could go on."""
 

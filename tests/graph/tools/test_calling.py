@@ -188,7 +188,9 @@ def endless() -> Any:
 
 
 async def test_generators_are_read_to_a_bound() -> None:
-    assert (await called(endless)).text == json.dumps([1] * 1_000)
+    result = await called(endless)
+    assert result.text.startswith("[1, 1")
+    assert result.text.endswith("more than 200,000 items; the rest was not read")
 
     def failing() -> Any:
         yield 1

@@ -1,5 +1,6 @@
 """The toolbox: schemas, effects, targets, and the full check of a call's arguments (X06, X07)."""
 
+import functools
 import json
 import math
 import time
@@ -10,7 +11,8 @@ from langchain_core.tools import BaseTool, InjectedToolArg, InjectedToolCallId, 
 from langgraph.prebuilt import InjectedState, InjectedStore
 from pydantic import BaseModel, Field
 
-from donewhen.graph.tools.toolbox import Toolbox
+from donewhen.graph.tools.call import ToolCall, call_tool
+from donewhen.graph.tools.toolbox import Toolbox, from_function
 from donewhen.state.errors import ToolError
 from donewhen.state.values import similar
 
@@ -246,6 +248,71 @@ def test_a_tool_that_wants_what_no_run_has_is_refused_at_once(mark: Any) -> None
     ]
     with pytest.raises(ToolError, match=r"'pay' cannot be used: it wants .* in 'inside', which tools are not given"):
         Toolbox([StructuredTool.from_function(pay, description="d")])
+
+
+def plain(q: str, n: int = 2) -> Any:
+    """Take it."""
+    return q, n
+
+
+async def by_place(q: str, n: int = 2, /) -> Any:
+    """Take it."""
+    return q, n
+
+
+def in_a_row(q: str, *rest: int, k: bool = True) -> Any:
+    """Take it."""
+    return q, rest, k
+
+
+async def with_more(q: str, **more: Any) -> Any:
+    """Take it."""
+    return q, more
+
+
+def traced(function: Any) -> Any:
+    @functools.wraps(function)
+    def around(*args: Any, **kwargs: Any) -> Any:
+        return function(*args, **kwargs)
+
+    return around
+
+
+@pytest.mark.parametrize(
+    ("function", "arguments", "got"),
+    [
+        (plain, {"q": "x"}, ["x", 2]),
+        (by_place, {"q": "x"}, ["x", 2]),
+        (by_place, {"q": "x", "n": 3}, ["x", 3]),
+        (in_a_row, {"q": "x"}, ["x", [], True]),
+        (in_a_row, {"q": "x", "rest": [1, 2], "k": False}, ["x", [1, 2], False]),
+        (with_more, {"q": "x"}, ["x", {}]),
+        (traced(plain), {"q": "x"}, ["x", 2]),
+        (traced(by_place), {"q": "x", "n": 3}, ["x", 3]),
+        (traced(traced(with_more)), {"q": "x"}, ["x", {}]),
+    ],
+)
+async def test_functions_are_called_as_python_calls_them(function: Any, arguments: Any, got: Any) -> None:
+    """Q54, X07: however the parameters are written, and whether the function or one around it is asynchronous."""
+    known = Toolbox([from_function(function)])[function.__name__]
+    assert known.arguments.problems(arguments) == []
+    result = await call_tool(ToolCall(known.tool, arguments, timeout=5))
+    assert (result.ok, json.loads(result.text)) == (True, got)
+
+
+@pytest.mark.parametrize("function", [by_place, in_a_row])
+def test_a_described_tool_that_no_call_can_fill_is_refused(function: Any) -> None:
+    """Q54, X07: LangChain describes such parameters and calls them by name: each call would fail."""
+    with pytest.raises(ToolError, match=rf"{function.__name__}.* by place, and calls name their arguments"):
+        Toolbox([tool(function)])
+    assert Toolbox([from_function(function)])
+
+    def hidden(_q: str) -> str:
+        """Take it."""
+        return _q
+
+    with pytest.raises(ToolError, match="'_q' begins with an underscore"):
+        from_function(hidden)
 
 
 def test_definitions_are_self_contained_unless_they_recurse() -> None:
