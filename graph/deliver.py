@@ -67,7 +67,7 @@ from donewhen.state.proof.receipt import (
     was_changed,
     was_looked_at,
 )
-from donewhen.state.reading.decisions import DELIVER, control_tools
+from donewhen.state.reading.decisions import DELIVER, NAMES, control_tools
 from donewhen.state.reading.extraction import prose
 from donewhen.state.records import UNFINISHED, Ending, JournalEntry, StepClaim
 from donewhen.state.secrets import hide_known, redact
@@ -91,6 +91,10 @@ CUT_OFF = "Correction: the answer was not delivered; it was cut off at the outpu
 REFUSED = "Correction: the answer was not delivered yet. Deliver another one, without what was refused."
 NOT_IN_FORM = "Correction: the answer was not delivered yet. Deliver it again, with an `output` that fits its schema."
 NOT_YET = "Correction: the answer was not delivered yet. Deliver it again."
+NO_CALLS = (
+    "Correction: the answer was not delivered; it holds a tool call as text, and none is made any more. "
+    "Deliver the answer from what was found."
+)
 NO_DATA = "nothing was delivered as data"
 SOURCE_CHARS = 2_000_000
 """The most characters of observations that are searched for the values of a result."""
@@ -555,6 +559,11 @@ async def _ask_for_answer(delivery: Delivery) -> str:
             if first_exhausted(context.amounts_left(), ("model_calls",)):
                 break
             continue
+        if reply.message is not None and _holds_other_calls(delivery, reply.message):
+            question = _again(question, reply, NO_CALLS)
+            if first_exhausted(context.amounts_left(), ("model_calls",)):
+                break
+            continue
         if reply.message is None or not (written := _read_text(reply.message)):
             break
         flaws = delivery.read_data(_arguments_of(reply.message), written)
@@ -629,6 +638,14 @@ def _arguments_of(message: AIMessage) -> Json:
     return next((call["args"] for call in message.tool_calls if call["name"] in DELIVER), {})
 
 
+def _holds_other_calls(delivery: Delivery, message: AIMessage) -> bool:
+    """Return True for a text with a printed call of what cannot be called any more, which is no answer."""
+    context = delivery.context
+    tools = context.deps.all_tools(context.settings)
+    printed = [] if message.tool_calls else read_printed(clean_text(str(message.text)), DELIVER, tools).calls
+    return any(call["name"] in tools or call["name"] in NAMES - {*DELIVER, "answer"} for call in printed)
+
+
 def _read_text(message: AIMessage) -> str:
     """Return the answer in a reply, called, printed or plain; "" if there is none. JSON in a plain answer is kept."""
     outcome, text = read_reply(message, DELIVER, printed=False), clean_text(str(message.text))
@@ -636,7 +653,7 @@ def _read_text(message: AIMessage) -> str:
         return str(outcome.arguments["text"]).strip()[:ANSWER_CHARS]
     printed = read_printed(text, ["deliver", "answer"])
     said = [str(call["args"].get("text") or "") for call in printed.calls if call["name"] in ("deliver", "answer")]
-    answer = said[0].strip() if said and printed.whole else ""
+    answer = said[0].strip() if said and printed.last else ""
     if not answer and "output" in (given := _arguments_of(message)):  # data without a text is the answer
         answer = json.dumps(given["output"], ensure_ascii=False, indent=1)
     return (answer or prose(text, None).strip())[:ANSWER_CHARS]

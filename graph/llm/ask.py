@@ -26,10 +26,20 @@ from donewhen.graph.llm.calls import settle_calls
 from donewhen.graph.llm.cost import cost_of, is_priced, missing_price_text, usage_of
 from donewhen.graph.llm.endings import ending_of, reached_limit, refusal_in, reports_parts
 from donewhen.graph.llm.errors import classify
-from donewhen.graph.llm.history import compact_request, count_tokens, fits, has_native_call, has_only_spoken, window_of
+from donewhen.graph.llm.history import (
+    PRINTED,
+    calls_natively,
+    compact_request,
+    count_tokens,
+    fits,
+    has_only_spoken,
+    has_printed,
+    window_of,
+)
 from donewhen.graph.llm.joining import join_chunks
 from donewhen.graph.llm.openai_wire import ChatWire, wire_of
 from donewhen.graph.llm.outgoing import MADE_BY, History, any_lacks_thoughts, fit_history, printed_history
+from donewhen.graph.llm.printed import holds_calls
 from donewhen.graph.llm.reply import MOST_CALLS
 from donewhen.graph.llm.speech import SpeechStream, Voice
 from donewhen.graph.sync import load_jsonschema
@@ -37,6 +47,7 @@ from donewhen.state.errors import DoneWhenError, ModelError
 from donewhen.state.ledger import Amounts, add, first_exhausted, round_seconds
 from donewhen.state.pattern import pattern
 from donewhen.state.settings import Settings
+from donewhen.state.values import clean_text
 
 TAGS = ["nostream", "langsmith:nostream"]
 """Tags that keep raw decisions out of chat clients; speech reaches them as events."""
@@ -178,8 +189,9 @@ class _Request:
         self.attempt += 1
         facts = quirks.in_thread(question.thread)
         self._shorten(facts)
-        printing = not quirks.calls_tools and has_only_spoken(question.messages)
-        self.speech.prints = not (quirks.calls_tools or has_native_call(question.messages))
+        printing = has_printed(question.messages) or (not quirks.calls_tools and has_only_spoken(question.messages))
+        self.speech.prints = printing or not (quirks.calls_tools or calls_natively(question.messages))
+        self.speech.names = {tool["function"]["name"] for tool in question.tools}
         limit = reply_limit(self.model, question.role, self.settings.max_tokens.get(question.role), quirks)
         self.longest = min(adapter.longest_reply, (limit.tokens or adapter.longest_reply) * CHARS_OF_TOKEN)
         most = (limit.tokens if limit.sent else None) if facts.limit is None else facts.limit
@@ -303,9 +315,12 @@ class _Request:
         taken = {str(call["id"]) for each in replies for call in (*each.tool_calls, *each.invalid_tool_calls)}
         message = settle_calls(message, offered, taken)
         beside = wire.thoughts.beside(message.tool_calls) if wire and message.tool_calls else {}
+        said: dict[str, Any] = {**message.response_metadata, MADE_BY: self.quirks.maker}
+        if offered and not (message.tool_calls or message.invalid_tool_calls):
+            said |= {PRINTED: True} if holds_calls(clean_text(str(message.text)), offered) else {}
         return message.model_copy(
             update={
-                "response_metadata": {**message.response_metadata, MADE_BY: self.quirks.maker},
+                "response_metadata": said,
                 "additional_kwargs": {**beside, **message.additional_kwargs},
             }
         )

@@ -33,6 +33,8 @@ HEAD_SHARE = 0.9
 """The head's share of a shortened observation; the rest is its end, where programs print their outcome."""
 ARGUMENT_CHARS, LINE_CHARS, SAID_CHARS = 120, 100, 300
 """In the note of omitted rounds: characters of a call's arguments, of its result's first line, of the model's words."""
+PRINTED = "donewhen_printed"
+"""In the metadata of a reply with a call in its text."""
 REPLIES_IN_WORDS = 2
 """After so many replies in words, a model that never called a tool is told to print its calls."""
 ANSWER_CHARS = 20_000
@@ -143,7 +145,7 @@ def fit_transcript(
     note = HumanMessage(
         _note_of_rounds(gone, limit // 4, fence),
         id=EARLIER,
-        response_metadata={"called_natively": has_native_call(gone)},
+        response_metadata={"called_natively": calls_natively(gone), PRINTED: has_printed(gone)},
     )
     return [note, *messages[start:]]
 
@@ -211,18 +213,25 @@ def _one_line(text: str, most: int) -> str:
     return line if len(line) <= most else f"{line[: most - 1]}…"
 
 
-def has_native_call(messages: Sequence[BaseMessage]) -> bool:
-    """Return True if the model made a tool call in this conversation; if so, JSON in its text is text."""
-    return any(
-        message.tool_calls if isinstance(message, AIMessage) else message.response_metadata.get("called_natively")
-        for message in messages
-    )
+def calls_natively(messages: Sequence[BaseMessage]) -> bool:
+    """Return True if the model makes tool calls in this conversation, and did not print one since."""
+    for message in reversed(messages):
+        if message.response_metadata.get(PRINTED):
+            return False
+        if message.tool_calls if isinstance(message, AIMessage) else message.response_metadata.get("called_natively"):
+            return True
+    return False
+
+
+def has_printed(messages: Sequence[BaseMessage]) -> bool:
+    """Return True if the model printed a call in this conversation; it is asked to print from then on."""
+    return any(message.response_metadata.get(PRINTED) for message in messages)
 
 
 def has_only_spoken(messages: Sequence[BaseMessage]) -> bool:
     """Return True if all replies so far, at least `REPLIES_IN_WORDS`, made no tool call."""
     replies = [message for message in messages if isinstance(message, AIMessage) or message.id == EARLIER]
-    if has_native_call(replies) or any(getattr(message, "invalid_tool_calls", ()) for message in replies):
+    if calls_natively(replies) or any(getattr(message, "invalid_tool_calls", ()) for message in replies):
         return False
     return len(replies) >= REPLIES_IN_WORDS or any(message.id == EARLIER for message in replies)
 

@@ -13,12 +13,15 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from donewhen.graph.llm.calls import meant_name
 from donewhen.state.pattern import pattern
 from donewhen.state.people.edit import Document, is_plan_text, read_document
 from donewhen.state.plan.elsewhere import QUERY, inadequate
 from donewhen.state.plan.written import ARGUMENT_KEYS, STEP_SYNONYMS, unwrap_plan
 from donewhen.state.reading.decisions import NAMES
-from donewhen.state.reading.extraction import extract, prose
+from donewhen.state.reading.dialects import WRAPPING, Printed, before_wrapping, find_printed
+from donewhen.state.reading.extraction import Extracted, extract, prose
+from donewhen.state.reading.marks import without_marks, without_thoughts
 
 NAME_KEYS = ("action", "name", "tool", "tool_name", "function")
 CALL_KEYS = ("tool_call", "tool_calls")
@@ -58,6 +61,9 @@ OWN_DECISIONS = frozenset(
     {"answer", "ask_user", "decline", "submit_plan", "finish_step", "finish_task", "give_up", "deliver", "audit"}
 )
 """Decisions, as opposed to calls of tools."""
+GEMMAS_QUOTE = '<|"|>'
+"""Around texts in the calls of Gemma 4."""
+CUT_OFF = "the JSON is cut off: closing brackets are missing; write it whole"
 UNREADABLE = "the JSON of the decision cannot be read for certain; write it again, valid and whole"
 TEXT_ARGUMENTS = {
     "answer": "text",
@@ -78,50 +84,82 @@ class PrintedDecision:
     problems: list[str] = field(default_factory=list)
     whole: bool = False
     """The decision is the whole text, apart from thinking and a fence."""
+    last: bool = False
+    """Nothing is said after the decision."""
     goes_on: bool = False
     """The decision is to say something and continue."""
 
 
 def read_printed(text: str, legal: Sequence[str], tools: Collection[str] = ()) -> PrintedDecision:
     """Read the decision in a text; without one, all of it is speech. `legal` and `tools` name what may be called."""
-    names = _Vocabulary(legal, tools)
-    found = extract(text, names.are_decision, DECISION_KEYS, HINT_KEYS)
+    names, said = _Vocabulary(legal, tools), without_thoughts(text.replace(GEMMAS_QUOTE, '"'))
+    found = extract(said, names.are_decision, DECISION_KEYS, HINT_KEYS)
+    marked = find_printed(said, names.is_known)
+    if marked and (found is None or marked[0].start <= found.start):
+        return _read_marked(said, marked, names)
     if found is None:
-        plan = names.yaml_plan(prose(text, None))
+        plan = names.yaml_plan(prose(said, None))
         calls = [{"id": "text_0", "name": "submit_plan", "args": plan}] if plan else []
-        return PrintedDecision(calls, "" if plan else prose(text, None), whole=bool(plan))
+        return PrintedDecision(calls, "" if plan else prose(said, None), whole=bool(plan))
+    return _read_plain(said, found, names)
+
+
+def _read_plain(text: str, found: Extracted, names: "_Vocabulary") -> PrintedDecision:
+    """Read a decision as JSON of its own, and those that follow it with nothing between."""
     said = [prose(text, found)]
     if found.value is None:
         return PrintedDecision([], said[0], [UNREADABLE])
     if not found.complete and (found.open_list or names.tool_in(found.value)):
-        return PrintedDecision([], said[0], ["the JSON is cut off: closing brackets are missing; write it whole"])
+        return PrintedDecision([], said[0], [CUT_OFF])
     calls, problems, end = [], list[str](), found.end
-    printed = [*names.decisions(found.value)]
-    while (more := _next_value(text, end)) and (following := extract(text[more:], names.are_decision)):
-        if following.start or not following.complete or following.value is None:
-            break
-        printed += [each for each in names.decisions(following.value) if each not in printed]
-        end = more + following.end
-    for value in printed:
+    values = names.decisions(found.value)
+    while after := extract(text[end:], names.are_decision, DECISION_KEYS, HINT_KEYS):
+        if not WRAPPING.fullmatch(text, end, end + after.start):
+            break  # words between them are an observation that the model made up
+        if after.value is None or not after.complete:
+            return PrintedDecision([], said[0], [UNREADABLE])
+        end += after.end
+        values = [*values, *(value for value in names.decisions(after.value) if value not in values)]
+    for value in values:
         if isinstance(spoken := value.get("speak"), str) and names.word(value) != "submit_plan":
             said.append(spoken.strip())
         try:
             calls += list(names.calls(value))
         except _MalformedCall as error:
             problems.append(str(error))
-    numbered = [{"id": f"text_{number}", **call} for number, call in enumerate(calls)]
-    whole = not said[0] and not text[end:].strip()
-    goes_on = not numbered and not problems
-    return PrintedDecision(numbered, "\n".join(part for part in said if part), problems, whole, goes_on)
+    last = WRAPPING.fullmatch(without_marks(text[end:])) is not None
+    goes_on, speech = not calls and not problems, "\n".join(part for part in said if part)
+    return PrintedDecision(_numbered(calls), speech, problems, last and not said[0], last, goes_on)
 
 
-def _next_value(text: str, end: int) -> int:
-    """Return where a value begins that directly follows another one, on the next line or in a list without brackets.
+def _read_marked(text: str, marked: Sequence[Printed], names: "_Vocabulary") -> PrintedDecision:
+    """Read calls in the dialect of a model."""
+    calls, problems = list[dict[str, Any]](), list[str]()
+    for printed in marked:
+        if printed.value is None:
+            problems.append(UNREADABLE)
+        elif printed.name:
+            calls.append({"name": names.meant(printed.name), "args": printed.value})
+        else:
+            for value in printed.value if isinstance(printed.value, list) else [printed.value]:
+                try:
+                    calls += names.marked_calls(value)
+                except _MalformedCall as error:
+                    problems.append(str(error))
+    speech = prose(before_wrapping(text[: marked[0].start]), None)
+    last = WRAPPING.fullmatch(without_marks(text[marked[-1].end :])) is not None
+    calls = [call for number, call in enumerate(calls) if call not in calls[:number]]
+    return PrintedDecision(_numbered(calls), speech, list(dict.fromkeys(problems)), last and not speech, last)
 
-    Prose between them is an observation that the model made up, and what follows it counts for nothing.
-    """
-    found = _BETWEEN.match(text, end)
-    return found.end() if found else 0
+
+def _numbered(calls: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [{"id": f"text_{number}", **call} for number, call in enumerate(calls)]
+
+
+def holds_calls(text: str, legal: Sequence[str], tools: Collection[str] = ()) -> bool:
+    """Return True if a text has a printed call in it, also one that cannot be read."""
+    read = read_printed(text, legal, tools)
+    return bool(read.calls or read.problems)
 
 
 class _MalformedCall(ValueError):
@@ -138,11 +176,22 @@ class _Vocabulary:
     def word(self, value: Mapping[str, Any]) -> str:
         """Return the name that an object calls; "" if it names nothing."""
         name = _name_in(value) or (REPLY if _is_reply(value) else "")
-        if name in self.tools or name in self.legal:
+        return self.meant(name)
+
+    def is_known(self, name: str) -> bool:
+        """Return True for exactly the name of what may be called."""
+        return name in self.legal or name in self.tools
+
+    def meant(self, name: str) -> str:
+        """Return what a written name calls."""
+        if self.is_known(name) or not name:
             return name
         if name.lower() == ABORT:
             return "give_up" if "give_up" in self.legal else "decline"
-        return SYNONYMS.get(name.lower(), name)
+        if name.lower() in SYNONYMS:
+            return SYNONYMS[name.lower()]
+        meant = meant_name(name, [*self.legal, *self.tools])
+        return meant if self.is_known(meant) else SYNONYMS.get(meant.lower(), meant)
 
     def is_speech(self, word: str) -> bool:
         return word not in self.tools and word.lower() in SPEAK_WORDS
@@ -199,6 +248,14 @@ class _Vocabulary:
             return [{"action": "ask_user", "question": question}]
         return [{"action": "submit_plan", **value}] if self.is_plan(value) and not self.is_decision(value) else [value]
 
+    def marked_calls(self, value: Any) -> list[dict[str, Any]]:
+        """Return the calls of a value behind a mark; one form has the arguments under the name of the tool."""
+        if isinstance(value, Mapping) and len(value) == 1:
+            ((name, given),) = value.items()
+            if self.is_known(name) and isinstance(given, Mapping):
+                return [{"name": name, "args": dict(given)}]
+        return list(self.calls(value)) if self.is_decision(value) else [_read_nested_call(value)]
+
     def tool_in(self, value: Any) -> bool:
         """Return True if a decision without its last brackets may lack an argument, as a call of a tool may."""
         return not isinstance(value, Mapping) or self.word(value) not in OWN_DECISIONS
@@ -216,7 +273,6 @@ class _Vocabulary:
             yield {"name": word, "args": _arguments_of(word, value)}
 
 
-_BETWEEN = pattern(r"[\s,;]{0,40}(?:```[\w+-]{0,20}\s{0,40}){0,2}(?=[{\[])")
 _FENCED = pattern(r"^```[\w+-]*\n(.*?)^```", re.DOTALL | re.MULTILINE)
 _STEP_KEYS = {"content", QUERY, *STEP_SYNONYMS["content"], "done_when", "tool", "name", *ARGUMENT_KEYS}
 

@@ -8,7 +8,7 @@ which read both show it once.
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Protocol
 from uuid import uuid4
@@ -49,11 +49,17 @@ SPOKEN_ARGUMENTS = {**TEXT_ARGUMENTS, "submit_plan": "speak"}
 # The beginning of an object, a list of values, a fence or a tag, which may be no speech. `[s1.2]`, `a < b` and `code`
 # are prose; a single opening character at the very end may still become either.
 _NO_PROSE = pattern(
-    r"""\{|\[(?=\s*(?:["'“{\[\]/#\d-]|true|false|null|True|False|None|THINK|\Z))|<(?=[/|\w]|\Z)|`(?=[`{\[]|\Z)"""
+    r"""\{|\[(?=\s*(?:["'“{\[\]/#\d-]|true|false|null|True|False|None|THINK|TOOL_CALLS|\w*\Z|[A-Za-z_][\w.]*\())
+    |<(?=[/|｜\w]|\Z)|`(?=[`{\[]|\Z)|◁
+    |(?P<call>(?:\b(?:commentary|analysis)\s)?\bto=\w|(?:\A|\n)[ ]*Action:|\n[ ]*A(?:c(?:t(?:i(?:o(?:n)?)?)?)?)?\Z)""",
+    re.VERBOSE,
 )
 _BRACKETS = pattern(r"[\[\]{}]")
-_DECISION_WORDS = pattern(r"action|tool|name|function|arg|input|param|step|speak|think|reason|thought", re.IGNORECASE)
-"""At least one of these words is in every decision and in every tag of a thought."""
+_DECISION_WORDS = pattern(
+    r"action|tool|name|function|arg|input|param|step|speak|think|reason|thought|unused|_turn|channel|<[|｜]|[|｜]>|</s>|◁|\A\[[a-z_][\w.]*\(",
+    re.IGNORECASE,
+)
+"""At least one of these is in every decision, and in every mark and tag of a thought."""
 # A last line of at most two words may become the label of a decision, as in "Action:".
 _LABEL = pattern(r"\n\W*\w*(?: \w*)?\W*\Z")
 _LABEL_CHARS = 80
@@ -90,6 +96,8 @@ class SpeechStream:
 
     def __init__(self, listener: Listener | None = None, *, prints: bool = True) -> None:
         self.prints = prints
+        self.names: Collection[str] = ()
+        """The names of the tools, which some models write as tags."""
         self._listener = listener
         self._said: dict[str, list[str]] = {}
         """The pieces that were said, by argument; prose under ""."""
@@ -138,10 +146,12 @@ class SpeechStream:
     def _prose(self) -> int:
         """Return where the prose of the tail ends so far; what follows is held back."""
         while other := _NO_PROSE.search(self._tail, self._passed):
-            end = _end_of_bracket(self._tail, other.start())
-            if end is None:
+            end = other.end() if other["call"] else _end_of_bracket(self._tail, other.start())
+            if other["call"]:
+                self._holding = other.end() < len(self._tail)
+            elif end is None:
                 self._holding = len(self._tail) - other.start() > _BRACKET_CHARS
-            elif _DECISION_WORDS.search(self._tail, other.start(), end):
+            elif _DECISION_WORDS.search(self._tail[other.start() : end]) or self._names_tool(other.start(), end):
                 self._holding = True
             else:
                 self._passed = end
@@ -149,6 +159,10 @@ class SpeechStream:
             return other.start()
         self._passed = len(self._tail)
         return len(self._tail)
+
+    def _names_tool(self, start: int, end: int) -> bool:
+        """Return True for a tag that has the name of a tool."""
+        return self._tail[start] == "<" and self._tail[start + 1 : end - 1].strip("/ ") in self.names
 
     def feed_call(self, chunk: Mapping[str, Any]) -> None:
         """Take the next piece of a tool call. The text of the first call that has one for people is said."""
@@ -205,6 +219,8 @@ def _thinking_in(chunk: BaseMessage) -> str:
 def _end_of_bracket(text: str, start: int) -> int | None:
     """Return where the bracket, fence or tag at `start` ends; None if it is still open."""
     opening = text[start]
+    if opening == "◁":
+        return start + 1
     if opening == "<":
         end = text.find(">", start)
         return end + 1 if end >= 0 else None

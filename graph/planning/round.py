@@ -1,7 +1,7 @@
 """The two phases of planning: a quick triage without thinking and, where it pays, a careful draft."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -17,9 +17,9 @@ from donewhen.graph.llm.attachments import brief_message
 from donewhen.graph.llm.briefs import offer_for_planning, planning_brief, profile_text
 from donewhen.graph.llm.adapter import model_name
 from donewhen.graph.llm.endings import reached_limit
-from donewhen.graph.llm.history import has_native_call, rounds_of, storable_reply
+from donewhen.graph.llm.history import calls_natively, rounds_of, storable_reply
 from donewhen.graph.llm.output import form_of
-from donewhen.graph.llm.printed import read_printed
+from donewhen.graph.llm.printed import holds_calls
 from donewhen.graph.llm.reply import Decision, UnusableReply, read_reply
 from donewhen.graph.llm.speech import SpeechStream, Voice
 from donewhen.graph.people.consent import plan_rules
@@ -192,7 +192,7 @@ async def _act_on(round: PlanningRound, reply: ModelReply) -> Planning:
             emit(round.runtime, "note", text=f"The model of the planner takes over triage: {reply.error}"[:500])
             return {"planning": {**planning, "stand_in": True}}
         return fail_planning(round, "model_error", str(reply.error))
-    message, native = storable_reply(reply.message), has_native_call(rounds_of(round.state))
+    message, native = storable_reply(reply.message), calls_natively(rounds_of(round.state))
     outcome = read_reply(reply.message, legal, round.deps.reads(settings), printed=not native)
     alone = isinstance(outcome, Decision) and outcome.kind == "speak"
     if alone and outcome.arguments:  # type: ignore[union-attr]  # it says something and goes on, which is a round
@@ -202,7 +202,8 @@ async def _act_on(round: PlanningRound, reply: ModelReply) -> Planning:
     # A model's own text never has the word that frames foreign text.
     echo = alone and (round.state["brief"].get("fence") or "\0") in outcome.speech
     # A printed decision is no answer either, if the model can call tools.
-    no_answer = echo or not alone or reached_limit(message) or _is_decision(outcome.speech, legal)
+    printed = alone and _is_decision(str(reply.message.text), outcome.speech, legal, round.deps.all_tools(settings))
+    no_answer = echo or not alone or reached_limit(message) or printed
     listed = not round.entries and bool(round.deps.all_tools(settings)) and any(lines_of_steps(outcome.speech))
     may_answer = not no_answer and not listed and "answer" in legal and any(map(str.isalnum, outcome.speech))
     if may_answer and (planning.get("texts") or not round.deps.all_tools(settings)):
@@ -211,7 +212,7 @@ async def _act_on(round: PlanningRound, reply: ModelReply) -> Planning:
     said = "" if alone else outcome.speech
     if alone:
         no_call = ECHO if echo else (STEPS if listed else ALONE) + (ANSWER if "answer" in legal else "")
-        round, outcome = round.with_record(texts=1), UnusableReply([no_call], printed=not native)
+        round, outcome = round.with_record(texts=1), UnusableReply([no_call], printed=printed or not native)
     return await _carry_out(round, message, outcome, said, reply.speech)
 
 
@@ -284,9 +285,9 @@ def _another_plans(round: PlanningRound) -> bool:
     return model is not planner and (named != model_name(planner) or named == type(model).__name__)
 
 
-def _is_decision(text: str, legal: Sequence[str]) -> bool:
-    """Return whether a text contains a printed decision, even an unreadable one (N11)."""
-    return bool(read_printed(text, legal).calls) or _KEYS.search(text) is not None
+def _is_decision(text: str, speech: str, legal: Sequence[str], tools: Collection[str]) -> bool:
+    """Return whether a text contains a printed decision or call, even an unreadable one (N11)."""
+    return holds_calls(text, legal, tools) or _KEYS.search(speech) is not None
 
 
 def _read_plan(round: PlanningRound, written: Json) -> Json | list[str]:

@@ -17,8 +17,8 @@ from donewhen.graph.llm.ask import Question, ask
 from donewhen.graph.llm.attachments import brief_message
 from donewhen.graph.llm.briefs import offer_for_step, profile_text
 from donewhen.graph.llm.history import (
+    calls_natively,
     fit_transcript,
-    has_native_call,
     render_earlier_answer,
     reply_messages,
     rounds_of,
@@ -46,7 +46,7 @@ from donewhen.state.settings import Settings
 from donewhen.state.values import store_label
 
 GO_ON = "Go on with the step: call a tool, or finish_step once every criterion is proven, or give_up."
-NOT_MADE = "The call that you printed as text was not made: you can call tools, so make it as a tool call."
+NOT_MADE = "The call that you printed as text was not made. To make it, print it alone, in the form that you are told."
 FEW_ROUNDS = 3
 EXAMPLE = (
     "A good reply calls one of your tools with the arguments of its schema, or is finish_step with "
@@ -115,7 +115,7 @@ class StepRound:
         self.state = {**self.state, "record": record}
         if reply.message is None:
             return {"spent": self.spent, **self._give_up_asking(settings, reply.error)}
-        printed = not has_native_call(self.rounds)
+        printed = not calls_natively(self.rounds)
         outcome = read_reply(reply.message, legal, toolbox, printed=printed, result=record.get("draft", ""))
         if isinstance(outcome, Decision) and outcome.kind == "speak" and not printed:
             found = read_printed(str(reply.message.text), legal, toolbox)
@@ -123,7 +123,7 @@ class StepRound:
             if finish:  # nothing else stands in the reply, and evidence proves it, however it was said
                 outcome = read_reply(reply.message, legal, toolbox, result=record.get("draft", ""))
             else:
-                outcome = replace(outcome, arguments={"printed": bool(found.calls)})
+                outcome = replace(outcome, arguments={"printed": bool(found.calls or found.problems)})
         if reply.speech:
             decision = outcome if isinstance(outcome, Decision) else Decision("speak")
             reply.speech.finish(outcome.speech, decision.kind, decision.arguments)

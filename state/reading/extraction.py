@@ -12,12 +12,11 @@ from typing import Any
 from donewhen.state.pattern import pattern
 from donewhen.state.reading.almost_json import Candidate, read_candidate
 from donewhen.state.reading.json_strings import Effort, EffortExhausted
+from donewhen.state.reading.marks import CLOSE_THOUGHT, OPEN_THOUGHT, without_marks, without_thoughts
 
 LONGEST = 1_000_000
 """The most characters of a text that are searched."""
 _TAG = r"(?:think|thinking|thought|reasoning|reflection|scratchpad)"
-_CLOSE_THINKING = pattern(rf"</{_TAG}>|\[/THINK\]")
-_OPEN_THINKING = pattern(rf"<{_TAG}>|\[THINK\]")
 # Every branch begins with a literal, so that text without brackets is skipped at the speed of a search for characters.
 _START = pattern(
     rf"""<{_TAG}>
@@ -94,11 +93,7 @@ def prose(text: str, extracted: Extracted | None) -> str:
     """
     if extracted is not None:
         text = text[: extracted.start]
-    kept, position = [], 0
-    while opening := _OPEN_THINKING.search(text, position):
-        kept.append(text[position : opening.start()])
-        position = _end_of_thinking(text, opening.start())
-    said = _CLOSE_THINKING.split("".join([*kept, text[position:]]))[-1].rstrip()
+    said = without_marks(without_thoughts(text)).rstrip()
     return (said if extracted is None else _LABEL.sub("", said)).strip()
 
 
@@ -122,7 +117,7 @@ def _plain(key: str) -> str:
 def _stands_apart(text: str, start: int, candidate: Candidate) -> bool:
     """Return whether no sentence continues before or after it on its line; half an object ends with its text."""
     line = max(text.rfind("\n", max(0, start - 200), start) + 1, start - 200, 0)
-    closing = _CLOSE_THINKING.search(text, line, start)
+    closing = CLOSE_THOUGHT.search(text, line, start)
     before = text[closing.end() if closing else line : start]
     behind = candidate.broken or not candidate.complete or _TAIL.match(text, candidate.end)
     return bool(behind and (_LEAD.fullmatch(before) or _SENTENCE_END.search(before)))
@@ -138,13 +133,13 @@ def _locate(text: str, start: int, candidate: Candidate, value: Any) -> Extracte
 
 
 def _end_of_thinking(text: str, start: int) -> int:
-    close = _CLOSE_THINKING.search(text, start)
+    close = CLOSE_THOUGHT.search(text, start)
     return close.end() if close else len(text)
 
 
 def _end_of_orphan_close(text: str, position: int) -> int:
     """Return the position after a closing tag without its opening one: everything before it was thinking."""
-    close = _CLOSE_THINKING.search(text, position)
-    if close is None or _OPEN_THINKING.search(text, position, close.start()):
+    close = CLOSE_THOUGHT.search(text, position)
+    if close is None or OPEN_THOUGHT.search(text, position, close.start()):
         return 0
     return close.end()

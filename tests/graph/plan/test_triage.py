@@ -151,11 +151,11 @@ async def test_who_says_it_again_means_it_as_the_answer(text: str) -> None:
 
 
 async def test_a_printed_decision_is_no_answer_either() -> None:
-    """P02, F6, N11: of a model that has called a tool; its printed calls are not read, and complete nothing."""
+    """P02, F6, N11: of a model that has called a tool; asked to print, it prints a plan (Q44)."""
     printed = '<think>hm</think>{"action": "submit_plan", "title": "T", "steps": ["write it"]}'
     model = planning(call("submit_plans", title="T"), printed, printed)
-    flow = await play(model, settings=Settings())
-    assert (flow.status, flow.run.outcome and flow.run.outcome["code"]) == ("failed", "no_plan")
+    flow = await play(model, settings=Settings(confirm="always"))
+    assert (flow.status, flow.run.pending and flow.run.pending[0]["kind"]) == ("waiting", "plan")
 
 
 async def test_the_prompt_repeated_is_no_answer() -> None:

@@ -1,0 +1,189 @@
+"""Find the calls in a text in the dialects that models are trained on, where no server has parsed them.
+
+Only exact tokens count: a tag, a mark or a line that says nothing else than that a call follows. Forms without such a
+token, such as `[look(item="lamp")]`, count only where they are the whole text and name known tools. JSON of its own
+form is read by `extraction`.
+"""
+
+import ast
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from donewhen.state.pattern import pattern
+from donewhen.state.reading.almost_json import read_candidate
+from donewhen.state.reading.json_strings import Effort, EffortExhausted
+
+LONGEST, MOST = 200_000, 64
+"""The most characters of a text that are searched, and calls that are found: more than one reply may make."""
+_SIGNS = ("<", "[", "to=", "Action:", "```tool_code", "✿")
+"""A text without any of these has no call in a dialect."""
+_NAME = r"[\w.:/-]{1,128}"
+_BAR = r"[|｜]"
+
+
+@dataclass(frozen=True, slots=True)
+class Printed:
+    """A call or a JSON value behind a mark, and its place with the marks around it."""
+
+    name: str
+    """"" for a JSON value that names its call itself."""
+    value: Any
+    """The arguments, or the JSON value; None if they cannot be read for certain."""
+    start: int
+    end: int
+
+
+# Marks behind which JSON follows. The name is before the JSON, or inside of it.
+_BEFORE_JSON = pattern(
+    rf"""<function=(?P<llama>{_NAME})>
+    |<{_BAR}tool[▁_]call[▁_]begin{_BAR}>(?:function<{_BAR}tool[▁_]sep{_BAR}>)?(?P<deepseek>{_NAME})(?:\s*```(?:json)?|<{_BAR}tool[▁_]sep{_BAR}>(?!\s*<))
+    |<\|tool_call_begin\|>\s*(?P<kimi>{_NAME})\s*<\|tool_call_argument_begin\|>
+    |\[TOOL_CALLS\]\s*(?P<mistral>{_NAME})(?:\[CALL_ID\]\w{{1,40}})?(?:\[ARGS\])?
+    |<(?:\|tool_call|start_function_call)>call:(?P<gemma>{_NAME})
+    |<\|recipient\|>(?P<functionary>{_NAME})\s*<\|content\|>
+    |✿FUNCTION✿:\s*(?P<qwen2>{_NAME})\s*✿ARGS✿:
+    |(?:<\|start\|>\w{{0,20}})?(?:<\|channel\|>)?(?:\b(?:commentary|analysis)\s)?\s?\bto=(?P<harmony>{_NAME})
+        (?:\s|<\|(?:channel|constrain|message)\|>|\b(?:commentary|analysis|json)\b){{0,9}}(?=\s*\{{)
+    |(?:\A|\n)[ ]*(?:Thought:[^\n]*\n+)?[ ]*Action:[ ]*(?P<react>{_NAME})[ ]*\n+[ ]*Action[ ]Input:
+    |(?:<(?:tool_calls?|TOOLCALL|function_?call|longcat_tool_call)>|\[TOOL_CALLS\]|\bfunctools
+        |<\|(?:tool_call(?:_start)?|python_tag|START_ACTION|plugin|tools_prefix)\|>)(?=\s*[\[{{])""",
+    re.VERBOSE,
+)
+_PREFIX = rf"(?:[a-z]{{1,12}}:|{_BAR}\w{{1,12}}{_BAR})?"
+# Marks behind which the arguments are tags of their own.
+_BEFORE_TAGS = pattern(
+    rf"""<function=(?P<qwen>{_NAME})>
+    |<{_PREFIX}invoke\ name="(?P<invoke>{_NAME})">
+    |<tool_call>\s*(?P<glm>{_NAME})\s*(?=<arg_key>|</tool_call>)""",
+    re.VERBOSE,
+)
+_TAGS = {
+    "qwen": (
+        pattern(r"\s*<parameter=([^<>\n]{1,128})>\n?(.*?)\n?</parameter>", re.DOTALL),
+        pattern(r"\s*</function>"),
+    ),
+    "invoke": (
+        pattern(
+            rf"\s*<{_PREFIX}parameter name=\"([^\"\n]{{1,128}})\"[^<>\n]{{0,40}}>(.*?)</{_PREFIX}parameter>", re.DOTALL
+        ),
+        pattern(rf"\s*</{_PREFIX}invoke>"),
+    ),
+    "glm": (
+        pattern(r"\s*<arg_key>(.{1,128}?)</arg_key>\s*<arg_value>(.*?)</arg_value>", re.DOTALL),
+        pattern(r"\s*</tool_call>"),
+    ),
+}
+"""Of each dialect: one argument, and the end of the call."""
+_WRAPPER = rf"""(?:\s++|```(?:json|tool_code)?|[,;]
+    |</?(?:tool_calls?|TOOLCALL|function(?:_?calls?)?|longcat_tool_call|{_PREFIX}(?:tool_calls?|function_calls|invoke))/?>
+    |function<{_BAR}tool[▁_]sep{_BAR}>|<{_BAR}/?[\w▁ ]{{1,40}}{_BAR}?>|<(?:tool_call\||end_function_call)>
+    |\[/?TOOL_CALLS\])"""
+WRAPPING = pattern(rf"{_WRAPPER}*+", re.VERBOSE)
+"""What stands around and between calls and says nothing."""
+_WRAPPING_END = pattern(rf"{_WRAPPER}\Z", re.VERBOSE)
+_DIRECT = pattern(r"(?:\A|\n)[ ]*<([\w-]{1,128})>[ ]*\n")
+_CHILD = pattern(r"\s*<([\w-]{1,128})>(.*?)</\1>", re.DOTALL)
+
+
+def find_printed(text: str, is_tool: Callable[[str], bool]) -> list[Printed]:
+    """Return the calls of a text that follow each other; of what stands behind other words, nothing."""
+    if len(text) > LONGEST or not any(sign in text for sign in _SIGNS):
+        return []
+    if code := _read_code(text, is_tool):
+        return code
+    found, position = list[Printed](), 0
+    effort = Effort()
+    try:
+        while len(found) <= MOST and (printed := _next_printed(text, position, is_tool, effort)) is not None:
+            if found and not WRAPPING.fullmatch(text, position, printed.start):
+                break
+            found.append(printed)
+            position = printed.end
+            if printed.value is None:
+                break
+    except EffortExhausted:
+        return found
+    return found
+
+
+def before_wrapping(text: str) -> str:
+    """Return a text without the marks at its end that open what follows."""
+    while found := _WRAPPING_END.search(text, max(0, len(text) - 100)):
+        text = text[: found.start()]
+    return text
+
+
+def _next_printed(text: str, position: int, is_tool: Callable[[str], bool], effort: Effort) -> Printed | None:
+    tags, before = _BEFORE_TAGS.search(text, position), _BEFORE_JSON.search(text, position)
+    direct = next((found for found in _DIRECT.finditer(text, position) if is_tool(found[1])), None)
+    starts = [found.start() for found in (tags, before, direct) if found]
+    if tags and tags.start() == min(starts):
+        kind, name = next((kind, name) for kind, name in tags.groupdict().items() if name)
+        printed = _read_tags(text, tags, name, *_TAGS[kind])
+        if printed.value is not None or before is None or before.start() != tags.start():
+            return printed
+    if before and before.start() == min(starts):  # Llama's has JSON behind the tag of Qwen's
+        return _read_json(text, before, next((name for name in before.groups() if name), ""), effort)
+    if direct:
+        return _read_tags(text, direct, direct[1], _CHILD, re.compile(rf"\s*</{re.escape(direct[1])}>"))
+    return None
+
+
+def _read_tags(
+    text: str, opening: re.Match[str], name: str, argument: re.Pattern[str], end: re.Pattern[str]
+) -> Printed:
+    arguments, position = dict[str, str](), opening.end()
+    while one := argument.match(text, position):
+        arguments[one[1].strip()] = one[2]
+        position = one.end()
+    closing = end.match(text, position)
+    return Printed(name, arguments if closing else None, opening.start(), closing.end() if closing else position)
+
+
+def _read_json(text: str, opening: re.Match[str], name: str, effort: Effort) -> Printed:
+    start = opening.end()
+    while text[start : start + 1].isspace():
+        start += 1
+    if text[start : start + 1] not in ("{", "["):
+        return Printed(name, None, opening.start(), start)
+    read = read_candidate(text, start, effort)
+    return Printed(name, read.value if read.complete else None, opening.start(), read.end)
+
+
+def _read_code(text: str, is_tool: Callable[[str], bool]) -> list[Printed]:
+    """Read a text that is Python calls of known tools and nothing else: a list, or a line for each."""
+    opening = WRAPPING.match(text)
+    start = opening.end() if opening else 0
+    code = before_wrapping(text[start:])
+    if not text[:start].strip() and not code.startswith("["):
+        return []
+    try:
+        body = ast.parse(code).body
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return []
+    calls = list[ast.Call]()
+    for line in body:
+        value = line.value if isinstance(line, ast.Expr) else None
+        inner = value.elts if isinstance(value, ast.List) else [value]
+        calls += [each for each in inner if isinstance(each, ast.Call)]
+        if len(inner) != sum(isinstance(each, ast.Call) for each in inner):
+            return []
+    names = [ast.unparse(call.func) for call in calls]
+    if not calls or not all(map(is_tool, names)):
+        return []
+    return [
+        Printed(name, _arguments_of(call), len(text) if number else 0, len(text))
+        for number, (name, call) in enumerate(zip(names, calls, strict=True))
+    ]
+
+
+def _arguments_of(call: ast.Call) -> dict[str, Any] | None:
+    """Return the arguments of a call, if all are named and literal."""
+    if call.args or not all(keyword.arg for keyword in call.keywords):
+        return None
+    try:
+        return {str(keyword.arg): ast.literal_eval(keyword.value) for keyword in call.keywords}
+    except (ValueError, TypeError, RecursionError, MemoryError):
+        return None
