@@ -141,9 +141,12 @@ class ModelSource:
             if not own and not _is_installed(_CLASSES.get(provider, "langchain").partition(".")[0]):
                 raise ConfigError(_missing_library(provider, bare))
 
+    def chosen(self, role: str, name: str | None = None) -> str | BaseChatModel | None:
+        """Return what is set for `role`, or `name`: the name of a model, or a model; None if nothing is."""
+        return name or self._roles.get(role) or self._model or self._config.model
+
     def _make(self, role: str, name: str | None) -> BaseChatModel:
-        own = self._roles.get(role)
-        chosen = name or own or self._model or self._config.model
+        own, chosen = self._roles.get(role), self.chosen(role, name)
         if not chosen:
             raise ConfigError(NO_MODEL)
         asked = self._thinking.get(role)

@@ -81,6 +81,14 @@ class Deps:
             return chosen
         return self.models if isinstance(self.models, BaseChatModel) else self.models(role, name)
 
+    def chosen(self, role: str, settings: Settings) -> object:
+        """Return what is set for a role, a name or a model, without making it: equal for roles with the same model."""
+        name = settings.models.get(role)
+        source = getattr(self.models, "chosen", None)
+        return self.own_models.get(role if name is None else name) or (
+            source(role, name) if source else self.model(role, settings)
+        )
+
 
 def with_settings(runtime: Runtime[Any], deps: Deps) -> Runtime[Settings]:
     """Return the runtime with the merged settings of graph and run as its context.

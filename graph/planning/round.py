@@ -15,7 +15,6 @@ from donewhen.graph.executors.executor import Card
 from donewhen.graph.llm.ask import ModelReply, Question, ask
 from donewhen.graph.llm.attachments import brief_message
 from donewhen.graph.llm.briefs import offer_for_planning, planning_brief, profile_text
-from donewhen.graph.llm.adapter import model_name
 from donewhen.graph.llm.endings import reached_limit
 from donewhen.graph.llm.history import calls_natively, rounds_of, storable_reply
 from donewhen.graph.llm.output import form_of
@@ -41,7 +40,6 @@ from donewhen.graph.planning.outcomes import (
 )
 from donewhen.prompts import instructions
 from donewhen.state.channels import Json, Planning
-from donewhen.state.errors import ConfigError
 from donewhen.state.language.texts import known_language, other_language, primary_language
 from donewhen.state.ledger import add, allowance_left, first_exhausted
 from donewhen.state.pattern import pattern
@@ -273,16 +271,7 @@ def _another_plans(round: PlanningRound) -> bool:
     """Return whether triage has a model of its own, for which that of the planner can stand in."""
     if round.planning["phase"] != "triage" or round.planning.get("stand_in"):
         return False
-    try:
-        planner = round.deps.model("plan", round.settings)
-    except ConfigError:  # it cannot be made either
-        return False
-    try:
-        model = round.deps.model("triage", round.settings)
-    except ConfigError:
-        return True
-    named = model_name(model)
-    return model is not planner and (named != model_name(planner) or named == type(model).__name__)
+    return round.deps.chosen("triage", round.settings) != round.deps.chosen("plan", round.settings)
 
 
 def _is_decision(text: str, speech: str, legal: Sequence[str], tools: Collection[str]) -> bool:

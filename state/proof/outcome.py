@@ -150,7 +150,7 @@ def unfinished_lines(receipt: Mapping[str, Any], language: str = "en") -> list[s
     """
     speak = partial(say, language, "summary")
     rows = [row for row in receipt.get("effects", ()) if row.get("unknown")]
-    calls = [f"{row['tool']}({canonical_json(row['arguments'])})" for row in rows]
+    calls = [_named_call(row) for row in rows]
     lines = [f"- {speak('unknown', call=call)}" for call in calls]
     ended = {row["id"]: row["status"] for row in receipt["steps"]}
     for row in receipt["steps"]:
@@ -164,6 +164,13 @@ def unfinished_lines(receipt: Mapping[str, Any], language: str = "en") -> list[s
         how = speak("replaced" if row["instead"] else "dropped", status=status, steps=", ".join(row["instead"]))
         lines.append(f"- {speak('not_done')} ({how}): {row['content']} — {row['reason']}")
     return lines
+
+
+def _named_call(row: Mapping[str, Any]) -> str:
+    """Return a call for people; what an executor was given is named by its step, for it is written for a model."""
+    if set(row["arguments"]) == {"brief"}:
+        return f"{row['tool']} ({row['step']})"
+    return f"{row['tool']}({canonical_json(row['arguments'])})"
 
 
 def _unasked_lines(receipt: Mapping[str, Any], language: str) -> list[str]:

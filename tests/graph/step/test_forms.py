@@ -188,7 +188,7 @@ async def test_words_said_while_a_plan_looks_come_before_it() -> None:
 
 
 async def test_what_cannot_be_used_is_not_sent() -> None:
-    """Q81: a step without tools that knows nothing is offered no `recall`; one that reads has it from its first round on.
+    """Q81: a step without tools that knows nothing is offered no `recall`; one that reads has it from its first round.
     Planners read the second sentence of a tool that changes something, and only the first of one that reads."""
 
     def remove(path: str) -> str:
@@ -209,7 +209,7 @@ async def test_what_cannot_be_used_is_not_sent() -> None:
 
 
 async def test_a_citation_of_s1_10_is_none_of_s1_1() -> None:
-    """Q93: what is cited is known by its id, and not by a part of it: only the tenth observation counts as seen in part."""
+    """Q93: what is cited is known by its id, not by a part of it: only the tenth observation counts as seen in part."""
     long = "\n".join(f"row {n:05d}" for n in range(3000))
 
     def read(n: int) -> str:
