@@ -383,7 +383,8 @@ async def _audit_again(state: RunState, runtime: Runtime[Settings], config: Runn
         emit(runtime, "outcome", status=before["status"], code=before["code"], text=before["text"])
         outcome: Json = hide_known({**before, "receipt": kept}, deps.secrets)
         return {**common, "ending": {**ending, "problem": problem}, "outcome": outcome}
-    level, status = kept["verification"], before["status"]
+    level: Any = kept["verification"]
+    status: Status = before["status"]
     if kept["audit"]:  # an earlier audit may have lowered the status
         status = status_of(code, values["plan"], values["steps"], settings.model_copy(update={"verification": level}))
         status = _status_with_goal(delivery, status, code, level)

@@ -4,6 +4,7 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from typing import cast
 
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, SystemMessage, ToolCall, ToolMessage
 from langchain_core.runnables import RunnableConfig
@@ -86,7 +87,7 @@ async def _plan_round(state: Planning, runtime: Runtime[Settings], config: Runna
     now, said = await with_interjections(state, "planning", cursor, runtime, then)
     if said and (plan := now["planning"].get("then")):
         said = [ToolMessage(NOT_TAKEN, tool_call_id=plan["id"]), *said]
-        planning: PlanningRecord = {**now["planning"], "then": None}
+        planning = cast(PlanningRecord, {**now["planning"], "then": None})
         now = {**now, "planning": planning, "transcript": [*state.get("transcript", ()), *said]}
     update = await _ask_and_act(now, runtime, config, deps)
     return {**update, "transcript": [*said, *update.get("transcript", ())]} if said else update

@@ -467,19 +467,22 @@ def late_rows(journal: Sequence[Mapping[str, Any]]) -> list[LateRow]:
 def criteria_rows(criteria: Sequence[Mapping[str, Any]], verdicts: Sequence[Mapping[str, Any]]) -> list[CriterionRow]:
     """Return the criteria with their verdicts; unverified if there is none."""
     found = {verdict["criterion"]: verdict for verdict in verdicts}
-    return [
-        {
+    rows: list[CriterionRow] = []
+    for number, criterion in enumerate(criteria, 1):
+        verdict = found.get(number, {})
+        row: CriterionRow = {
             "criterion": number,
             "text": criterion["text"],
             "check": criterion.get("check"),
-            "claimed": found.get(number, {}).get("claimed"),
-            "verdict": found.get(number, {}).get("verdict", "unverified"),
-            "evidence": found.get(number, {}).get("evidence", []),
-            "note": found.get(number, {}).get("note", ""),
-            **({"by": found[number]["by"]} if found.get(number, {}).get("by") else {}),
+            "claimed": verdict.get("claimed"),
+            "verdict": verdict.get("verdict", "unverified"),
+            "evidence": verdict.get("evidence", []),
+            "note": verdict.get("note", ""),
         }
-        for number, criterion in enumerate(criteria, 1)
-    ]
+        if by := verdict.get("by"):
+            row["by"] = by
+        rows.append(row)
+    return rows
 
 
 def _step_row(step: Mapping[str, Any], record: StepRecord, journal: Sequence[Mapping[str, Any]]) -> StepRow:
