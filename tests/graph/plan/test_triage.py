@@ -487,5 +487,5 @@ async def test_a_tool_that_went_away_before_the_look_is_an_observation() -> None
     graph = build_graph(model, executors=executors).compile(checkpointer=ListChanges(executors), store=InMemoryStore())
     config: Any = {"configurable": {"thread_id": "t"}}
     run = await graph.ainvoke({"messages": [("user", "go")]}, config, durability="sync")
-    assert (run["outcome"]["status"], run["outcome"]["text"]) == ("completed", "None.")
+    assert (run["outcome"]["status"], run["outcome"]["text"]) == ("answered", "None.")
     assert model.requests[-1].text.count("there is no tool mail_of to look with any more") == 2
