@@ -1,7 +1,6 @@
 """The look node makes the reads that planning asked for; the answer and steps can cite them."""
 
 import asyncio
-from collections.abc import Sequence
 from functools import partial
 
 from langchain_core.messages import AnyMessage, HumanMessage, ToolMessage
@@ -37,9 +36,13 @@ async def look(state: Planning, runtime: Runtime[Settings], config: RunnableConf
     room = int(allowance_left(state).get("tool_calls", len(calls)))
     first = len(state.get("known", ())) + len(state.get("journal", ())) + 1
     made = await asyncio.gather(*(_make_call(call, first + n, context) for n, call in enumerate(calls[:room])))
-    entries = [entry for entry, _ in made]
+    context.meters.clear()  # what they counted is in the outcomes
+    entries = [entry for _, entry in made]
+    spent = context.spent
+    for each, _ in made:
+        spent = add(spent, each.outcome.spent if isinstance(each.outcome, CallOutcome) else {})
     seconds = max((entry["seconds"] for entry in entries), default=0.0)
-    spent = add(context.spent, {"tool_calls": len(entries), "active_seconds": seconds})
+    spent = add(spent, {"tool_calls": len(entries), "active_seconds": seconds})
     emit_charge(runtime, None, spent)
     pieces = [await recall(call, context.state, [], runtime) for call in recalled]
     told |= {call["position"]: piece.text for call, piece in zip(recalled, pieces, strict=True)}
@@ -47,7 +50,8 @@ async def look(state: Planning, runtime: Runtime[Settings], config: RunnableConf
     fence, once = state["brief"].get("fence", ""), not state["brief"].get("before")
     render = partial(render_observation, limit=limit, fence=fence, planning=once)
     texts = [render(entry) for entry in entries]
-    notes = await store_notes(context, first + len(entries), [note for _, observed in made for note in observed])
+    observed = [note for each, _ in made if each.result for note in each.result.notes]
+    notes = await store_notes(context, first + len(entries), observed)
     if notes:
         texts[-1] = "\n".join([texts[-1], *map(render, notes)])
     texts += ["Not run: the limit of tool calls is reached."] * (len(calls) - len(entries))
@@ -87,21 +91,19 @@ async def _find_tools(
     return told, names
 
 
-async def _make_call(call: FrozenCall, number: int, context: CallContext) -> tuple[JournalEntry, Sequence[str]]:
-    """Return the observation of one call, and what hooks observed of it."""
+async def _make_call(call: FrozenCall, number: int, context: CallContext) -> tuple[GatedCall, JournalEntry]:
+    """Make one call, or refuse it; return it and its observation."""
     made = GatedCall(call, tool := context.tools.get(call["name"]), f"{PLANNING}.{number}")
     if tool is None:
         made.refusal = f"there is no tool {call['name']} to look with any more"
     else:
         made.refusal = tool.path_problem(call["args"], context.settings.profile.allowed_paths) or ""
     if made.refusal:
-        return observe(context.state, made), ()
+        return made, observe(context.state, made)
     given = redact_json(call["args"])
     emit(context.runtime, "tool_started", id=made.id, step=None, tool=call["name"], arguments=given)
     await make_call(context, made)
     assert isinstance(made.outcome, CallOutcome), "the outcome of a read is never unknown"
-    assert made.result is not None
-    context.spent = add(context.spent, made.outcome.spent)
     entry = observe(context.state, made)
     emit_observation(context.runtime, entry)
-    return entry, made.result.notes
+    return made, entry

@@ -1,10 +1,12 @@
 """Phase 1 of planning: one quick call that answers, asks, declines or plans; and what becomes of unusable replies."""
 
+import asyncio
 import json
 from typing import Any
 
 import pytest
 from langchain_core.messages import HumanMessage
+from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import StructuredTool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.store.memory import InMemoryStore
@@ -489,3 +491,27 @@ async def test_a_tool_that_went_away_before_the_look_is_an_observation() -> None
     run = await graph.ainvoke({"messages": [("user", "go")]}, config, durability="sync")
     assert (run["outcome"]["status"], run["outcome"]["text"]) == ("answered", "None.")
     assert model.requests[-1].text.count("there is no tool mail_of to look with any more") == 2
+
+
+async def test_what_a_look_spent_is_counted_once() -> None:
+    """Q83, E01: of two reads of planning that ask a model, one is still at work when the other has counted its call."""
+    inner, first_asked = ScriptedModel(["x"] * 2), asyncio.Event()
+
+    async def first(q: str, config: RunnableConfig) -> str:
+        """Ask."""
+        found = (await inner.ainvoke(q, config)).text
+        first_asked.set()
+        return str(found)
+
+    async def second(q: str, config: RunnableConfig) -> str:
+        """Ask later."""
+        await first_asked.wait()
+        for _ in range(20):  # until the first call was counted
+            await asyncio.sleep(0)
+        return str((await inner.ainvoke(q, config)).text)
+
+    model = ScriptedModel(roles={"triage": [[call("first", q="a"), call("second", q="b")]]})
+    settings = {"limits": {"model_calls": 3}, "verification": "grounded", "on_exhausted": "stop"}
+    flow = await play(model, [first, second], effects={"first": "read", "second": "read"}, settings=settings)
+    assert [(event["tool"], event["ok"]) for event in flow.told("observation")] == [("first", True), ("second", True)]
+    assert flow.run.spent["model_calls"] == 3
