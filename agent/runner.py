@@ -85,7 +85,7 @@ from donewhen.state.errors import ConfigError, DoneWhenError, GoalError, StaleAn
 from donewhen.state.ledger import with_granted
 from donewhen.state.private_langgraph import STRICT_RESUME_KEY
 from donewhen.state.proof.receipt import UndoneRow
-from donewhen.state.settings import Settings, SettingsLike, merge_settings, read_settings
+from donewhen.state.settings import Settings, SettingsLike, keep_to, merge_settings, read_settings
 from donewhen.state.versions import migrate
 
 if TYPE_CHECKING:
@@ -350,6 +350,11 @@ class Runner:
         wanted = {"output_schema": self.form.schema} if self.form else {}
         return merge_settings(merge_settings(self.settings, wanted), given)
 
+    def settings_now(self, row: Json) -> Settings:
+        """Return the settings of a thread's request within what this agent allows now, which may be less than then."""
+        stored = settings_in(row)
+        return self.settings if stored is None else keep_to(self.settings, stored)
+
     def _check_enforceable(self, settings: Settings) -> None:
         """Raise ConfigError for hard constraints that name nothing known."""
         if problem := profile_problem(settings.profile, self.executors):
@@ -518,7 +523,7 @@ class Runner:
     ) -> Run:
         row = held.row
         if is_not_begun(row, snapshot.values):
-            settings = merge_settings(settings_in(row) or Settings(), given)
+            settings = merge_settings(self.settings_now(row), given)
             return await self._begin(held, session, Request.from_row(row, settings), snapshot)
         run, settings = self._open(held, snapshot, given)
         change: Json = {"settings": settings if given else None}
@@ -533,7 +538,7 @@ class Runner:
 
     def _open(self, held: HeldThread, snapshot: StateSnapshot, given: SettingsLike) -> tuple[Run, Settings]:
         """Return the run of a thread to continue, and its settings merged with the given ones."""
-        settings = merge_settings(settings_in(held.row) or self.settings, given)
+        settings = merge_settings(self.settings_now(held.row), given)
         if given:
             self._check_enforceable(settings)
         set_turn(held.thread_id, snapshot.values.get("turn", 1))
@@ -558,7 +563,7 @@ class Runner:
             thread_id, snapshot = held.thread_id, await held.read()
             self._check_free(held, snapshot, restart=False)
             values = require_thread(thread_id, snapshot).values
-            settings = merge_settings(settings_in(held.row) or self.settings, given)
+            settings = merge_settings(self.settings_now(held.row), given)
             ending = {**(values.get("ending") or {"code": "worked", "reason": ""}), "again": True}
             set_turn(thread_id, values.get("turn", 1))
             await update_row(held.store, thread_id, held.row)

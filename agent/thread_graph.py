@@ -26,7 +26,7 @@ from donewhen.agent.request import check_begun
 from donewhen.agent.run import read_run, require_thread
 from donewhen.agent.runner import HeldThread, RunCancelled, Runner, hold, on_saver, request_in, route_if_stopped, traced
 from donewhen.agent.storage import Storage
-from donewhen.agent.work.thread_rows import settings_in, update_row
+from donewhen.agent.work.thread_rows import update_row
 from donewhen.graph.executors.executor import CANCEL
 from donewhen.graph.sync import iterate, wait
 from donewhen.state.private_langgraph import READ_KEY
@@ -160,7 +160,7 @@ class ThreadGraph(CompiledStateGraph[Any, Settings, Any, Any]):
         """Return the caller's settings; else those of the working run; else the agent's."""
         if context is not None and (isinstance(context, Settings) or without_blanks(context)):
             return context if isinstance(context, Settings) else Settings.model_validate(context)
-        return (settings_in(held.row) if snapshot.tasks else None) or self.runner.settings
+        return self.runner.settings_now(held.row if snapshot.tasks else {})
 
 
 @dataclass(frozen=True)

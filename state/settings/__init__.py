@@ -308,6 +308,15 @@ def merge_settings(base: Settings, given: SettingsLike) -> Settings:
     return read_settings(whole)
 
 
+def keep_to(house: Settings, settings: Settings) -> Settings:
+    """Return the settings within the hard constraints of `house`: the tools that it forbids and the paths it allows.
+
+    Raises ConfigError if the allowed paths of both have nothing in common.
+    """
+    hard = {key: getattr(house.profile, key) for key in HARD if getattr(house.profile, key)}
+    return merge_settings(read_settings({"profile": hard}), settings) if hard else settings
+
+
 def _common_paths(base: list[str], given: list[str]) -> list[str]:
     """Return the paths that both allow; an empty list allows all."""
     if not base or not given:
@@ -339,6 +348,8 @@ deadlines are more careful.
 """
 NEAR = 0.8
 """How much a name has to be like that of a setting to be taken for a misspelt one."""
+HARD = ("forbidden_tools", "allowed_paths")
+"""The fields of a profile that no run can loosen."""
 NEVER_LOWERED = ("confirm", "approvals")
 """Settings that no client can lower, even if the operator pinned nothing."""
 
@@ -372,8 +383,7 @@ def confine_settings(pinned: Settings, asked: Mapping[str, Any], *, models: bool
         elif key == "deadline" and bound and least and parse_moment(value) < parse_moment(least):
             continue
         elif key == "profile":
-            hard = ("forbidden_tools", "allowed_paths")
-            given[key] = {name: said for name, said in given[key].items() if not bound or name in hard}
+            given[key] = {name: said for name, said in given[key].items() if not bound or name in HARD}
         elif bound or (key in ("models", "max_tokens") and not models):
             refused.append(key)
             del given[key]

@@ -3,13 +3,16 @@
 import asyncio
 import sys
 import textwrap
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
+from langgraph.types import Command
 
 from donewhen import Agent, McpServers, ToolError
-from donewhen.testing import ScriptedModel, ask_user, call, finish_step, submit_plan
+from donewhen.agent.work.thread_rows import QUEUE
+from donewhen.testing import ScriptedModel, ask_user, call, finish_step, give_up, submit_plan
 from tests.kit.flows import FREE, one_step
 
 PLAN = submit_plan([{"content": "look", "tools": ["look"]}, {"content": "take", "tools": ["take"]}])
@@ -70,6 +73,45 @@ async def test_a_tool_that_a_profile_forbids_may_go_and_come() -> None:
         agent.tools.add(take)
         stream = agent.stream("Take it", settings={"profile": profile, "on_exhausted": "stop"})
         assert any("there is no tool 'take'" in text for text in notes([event async for event in stream]))
+
+
+@pytest.mark.parametrize("way", ["waits", "submitted", "scheduled", "its graph"])
+async def test_what_a_profile_forbids_later_holds_for_runs_from_before(tmp_path: Path, way: str) -> None:
+    """Q34: the profile of the agent that goes on holds, however the run was kept; nothing forbidden is called."""
+    storage, taken = f"sqlite:///{tmp_path}/runs.db", []
+
+    def take(what: str) -> str:
+        """Take something."""
+        taken.append(what)
+        return "took it"
+
+    step = {"content": "take", "tools": ["take"]}
+    plan = submit_plan([step], schedule={"every_minutes": 60}) if way == "scheduled" else submit_plan([step])
+    first: dict[str, Any] = {"storage": storage, "settings": {"profile": {"role": "clerk"}, "approvals": "plan"}}
+    async with Agent(ScriptedModel(roles={"triage": [plan]}), [take], **first) as agent:
+        begin = agent.submit if way == "submitted" else agent.start
+        run = await begin("Take it", thread_id="t", settings={"confirm": "never" if way == "submitted" else "always"})
+        if way == "scheduled":
+            await agent.resume(run, "approve")
+            (thread,) = await agent.schedules.start_due(QUEUE, datetime.now(UTC) + timedelta(hours=1.01))
+    replies = [call("take", what="it"), give_up("I may not take it")]
+    model = ScriptedModel(roles={"triage": [plan], "execute": replies}, strict=False)
+    later = {"profile": {"forbidden_tools": ["take"]}}
+    async with Agent(model, [take], storage=storage, settings=later) as agent:
+        if way == "waits":
+            await agent.resume(run, "approve")
+        elif way == "its graph":
+            await agent.graph.ainvoke(Command(resume="approve"), {"configurable": {"thread_id": "t"}})
+        else:
+            ended = await agent.run_submitted(thread if way == "scheduled" else "t")
+    asked = [tool["function"]["name"] for request in model.requests for tool in request.tools]
+    assert "take" not in asked
+    if way == "scheduled":  # its kept plan is refused before any request
+        assert ended.outcome is not None
+        assert "the profile forbids" in ended.outcome["reason"]
+    else:
+        assert asked
+    assert taken == []
 
 
 async def test_a_tool_of_the_plan_that_went_away_is_named(tmp_path: Path) -> None:
