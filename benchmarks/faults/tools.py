@@ -175,7 +175,7 @@ async def strike(case: Case, awaited: bool, folder: Path, tally: Tally) -> None:
 def _judge(name: str, case: Case, run: Run, journal: Sequence[Any], tally: Tally) -> None:
     outcome = run.outcome or {}
     tally.ends[f"{run.status} {outcome.get('code')}"] += 1
-    if run.status != "completed":
+    if run.status not in ("completed", "answered"):
         tally.killed.append(f"{name}: {run.status} {outcome.get('reason')}")
         return
     tally.right += 1

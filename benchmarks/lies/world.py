@@ -237,7 +237,7 @@ class Stage:
         truth, record = Truth(self.folder, scene.said, target.text), run.steps[target.id]
         holds = all(truth.holds(criterion) for criterion in target.criteria)
         enough = all(verdict["verdict"] in BELIEVED[level] for verdict in record.get("verdicts") or ())
-        done = (record["status"] == "done" and enough and level != "audited") or run.status == "completed"
+        done = (record["status"] == "done" and enough and level != "audited") or run.status in ("completed", "answered")
         return Played(done, holds, record.get("verdicts") or (), run)
 
 

@@ -58,7 +58,7 @@ async def test_nul_in_what_a_model_writes_ends_no_run(kind: str, tmp_path: Path)
     execute = {"s1": [finish_step("f\0g", "s1.result")], "s2": [finish_step("h", "s2.result")]}
     with ScriptedModel(roles={"triage": [plan], "execute": execute, "deliver": ["i\0j"]}) as model:
         run = await Agent(model, storage=url_of(kind, tmp_path), settings={"confirm": "never"}).start("goal")
-    assert (run.status, run.answer) == ("completed", "i\0j")
+    assert (run.status, run.answer) == ("answered", "i\0j")
 
 
 async def test_a_goal_of_a_megabyte_is_refused_before_anything_is_stored() -> None:

@@ -39,4 +39,4 @@ def test_a_question_and_the_end_are_mailed(monkeypatch: pytest.MonkeyPatch, caps
     assert "Which colour?" in box.mails[0].get_content()
     assert "https://desk.example.com/runs/" in box.mails[0].get_content()
     assert box.mails[0]["Message-ID"] != box.mails[1]["Message-ID"]
-    assert "completed: It is blue." in capsys.readouterr().out
+    assert "answered: It is blue." in capsys.readouterr().out

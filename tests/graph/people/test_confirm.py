@@ -261,7 +261,7 @@ async def test_what_an_edit_leaves_out_never_runs_sooner_or_unasked() -> None:
         assert (run.status, why in run.problem, outbox.sent) == ("waiting", True, []), run.problem
     taken = {"schedule": "none", "steps": [{"id": "s1", "tools": "none"}]}
     run = await agent.resume(run.thread_id, {"type": "edit", "plan": taken})
-    assert (run.status, outbox.sent) == ("completed", [])
+    assert (run.status, outbox.sent) == ("answered", [])
     assert (run.plan or {})["steps"][0]["content"] == "Write to Ann"
 
 

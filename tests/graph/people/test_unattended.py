@@ -39,10 +39,10 @@ BUSY = ModelError("busy", code="overloaded", retryable=True, retry_after=0)
 async def test_when_even_the_reserve_is_gone_code_writes_the_answer() -> None:
     """D03, D02: the one call left for the words fails; no other is bought, and nothing that was done is lost."""
     model = steps(["one", "two"], {**FIRST, "s2": [finish_step("TWO", "s2.result")]}, deliver=[BUSY])
-    flow = await play(model, settings={**FREE, "limits": {"model_calls": 4}})
+    flow = await play(model, settings={**FREE, "limits": {"model_calls": 4}, "verification": "grounded"})
     model.assert_exhausted()
     assert flow.run.spent["model_calls"] == len(model.requests) == 4
-    assert (flow.status, flow.run.answer) == ("completed", "2 of 2 steps done.\n\n- Done: one — ONE\n- Done: two — TWO")
+    assert (flow.status, flow.run.answer) == ("answered", "2 of 2 steps done.\n\n- Done: one — ONE\n- Done: two — TWO")
 
 
 def test_the_command_delivers_where_nobody_can_be_asked(tmp_path: Path) -> None:

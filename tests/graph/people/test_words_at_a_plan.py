@@ -40,7 +40,7 @@ async def test_a_question_about_the_plan_is_answered_and_the_plan_waits(storage:
         assert "Does it cost anything?" in model.requests[2].text
         assert "It takes a day." in model.requests[2].text
         run = await agent.resume(run, "ok, thanks")
-        assert run.status == "completed"
+        assert run.status == "answered"
         decisions = [row["decision"] for row in (run.receipt or {})["approvals"]]
         assert decisions == ["say", "say", "approve"]
     model.assert_exhausted()
@@ -54,7 +54,7 @@ async def test_typed_into_the_chat_it_is_the_same() -> None:
     assert out["messages"][-1].text.startswith("It takes a day.")
     assert [message.type for message in out["messages"]].count("human") == 2
     out = await agent.graph.ainvoke({"messages": [HumanMessage("Great, go ahead!")]}, config("t"))
-    assert out["outcome"]["status"] == "completed"
+    assert out["outcome"]["status"] == "answered"
 
 
 async def test_what_should_be_different_is_planned_and_shown() -> None:
@@ -66,7 +66,7 @@ async def test_what_should_be_different_is_planned_and_shown() -> None:
     run = await agent.resume(run, "use the fax")
     assert (run.status, (run.plan or {})["steps"][0]["content"]) == ("waiting", "Send it by fax")
     assert "reply" not in run.pending[0]
-    assert (await agent.resume(run, "yes please")).status == "completed"
+    assert (await agent.resume(run, "yes please")).status == "answered"
     model.assert_exhausted()
 
 
@@ -93,7 +93,7 @@ async def test_a_planner_that_cannot_answer_leaves_the_plan() -> None:
     run = await agent.resume(first, "Why by mail?")
     assert (run.status, run.plan, run.pending[0]["id"]) == ("waiting", first.plan, first.pending[0]["id"])
     assert run.problem.startswith("The plan is as it was")
-    assert (await agent.resume(run, "fine, go ahead")).status == "completed"
+    assert (await agent.resume(run, "fine, go ahead")).status == "answered"
     model.assert_exhausted()
 
 
@@ -118,7 +118,7 @@ async def test_a_question_about_a_changed_plan_is_answered_too() -> None:
         run.pending[0]["changes"],
     )
     run = await agent.resume(asked, "ok")
-    assert run.status == "completed"
+    assert run.status == "answered"
     assert [row["instead"] for row in (run.receipt or {})["replaced"]] == [["s2"]]
     model.assert_exhausted()
 

@@ -76,17 +76,17 @@ async def test_criteria_counted_from_0_are_read_so_in_the_second_try_as_well() -
 
 
 async def test_a_correction_for_the_whole_reply_stands_there_once() -> None:
-    """Q80: 81 parallel calls are too many: the first is told so in full, the others refer to it."""
-    calls = [{"name": "look", "args": {"what": str(n)}, "id": f"c{n}"} for n in range(81)]
+    """Q80: of 30 parallel calls that were cut off, the first is told so in full, the others refer to it."""
+    calls = [{"name": "look", "args": {"what": str(n)}, "id": f"c{n}"} for n in range(30)]
     model = steps(
         [{"content": "find", "done_when": ["found"]}],
-        {"s1": [reply("", calls), call("look", what="r1"), finish_step("125.02", "s1.1")]},
+        {"s1": [reply("", calls, finish_reason="length"), call("look", what="r1"), finish_step("125.02", "s1.1")]},
         judge=[audit()],
     )
     flow = await play(model, [look], effects=EFFECTS, settings=FREE)
     assert flow.status == "completed"
     told = [message.text for message in model.requests[2].messages if message.type == "tool"]
-    assert len(told) == 81
+    assert len(told) == 30
     assert len({*told[1:]}) == 1
     assert len(told[1]) < 60 < len(told[0])
 
@@ -209,7 +209,7 @@ async def test_what_cannot_be_used_is_not_sent() -> None:
 
 
 async def test_a_citation_of_s1_10_is_none_of_s1_1() -> None:
-    """Q93: what is cited is known by its id, not by a part of it: only the tenth observation counts as seen in part."""
+    """Q93: what is cited is known by its id, and not by a part of it: only the tenth counts as seen in part."""
     long = "\n".join(f"row {n:05d}" for n in range(3000))
 
     def read(n: int) -> str:
