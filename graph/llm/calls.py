@@ -18,7 +18,6 @@ from donewhen.state.reading.extraction import extract
 _MARKS = pattern(r"(?:\s++|</?[\w:|｜▁-]{1,60}>|<\|[^<>|]{1,60}\|>|```(?:\w{1,20})?|;)*+")
 """What models write around arguments and is no part of them: fences, closing tags, marks of channels."""
 _DECODER = json.JSONDecoder(strict=False)
-_NEXT = pattern(r"\s*+\{")
 _CHANNEL = pattern(r"<\|.*", re.DOTALL)
 _COUNTED = pattern(r":\d{1,6}\Z")
 _PARALLEL = "multi_tool_use.parallel"
@@ -48,8 +47,8 @@ def _once(text: str) -> str:
     try:
         value, end = _DECODER.raw_decode(text)
         after = end
-        while (found := _NEXT.match(text, after)) is not None:
-            again, after = _DECODER.raw_decode(text, found.end() - 1)
+        while (start := text.find("{", after)) >= 0 and not text[after:start].strip():
+            again, after = _DECODER.raw_decode(text, start)
             if again != value:
                 return text
     except (ValueError, RecursionError):

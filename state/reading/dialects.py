@@ -46,7 +46,7 @@ _BEFORE_JSON = pattern(
     |✿FUNCTION✿:\s*(?P<qwen2>{_NAME})\s*✿ARGS✿:
     |(?:<\|start\|>\w{{0,20}})?(?:<\|channel\|>)?(?:\b(?:commentary|analysis)\s)?\s?\bto=(?P<harmony>{_NAME})
         (?:\s|<\|(?:channel|constrain|message)\|>|\b(?:commentary|analysis|json)\b){{0,9}}(?=\s*\{{)
-    |(?:\A|\n)[ ]*(?:Thought:[^\n]*\n+)?[ ]*Action:[ ]*(?P<react>{_NAME})[ ]*\n+[ ]*Action[ ]Input:
+    |(?:\A|\n)[ ]*+(?:Thought:[^\n]*+\n++[ ]*+)?Action:[ ]*(?P<react>{_NAME})[ ]*\n+[ ]*Action[ ]Input:
     |(?:<(?:tool_calls?|TOOLCALL|function_?call|longcat_tool_call)>|\[TOOL_CALLS\]|\bfunctools
         |<\|(?:tool_call(?:_start)?|python_tag|START_ACTION|plugin|tools_prefix)\|>)(?=\s*[\[{{])""",
     re.VERBOSE,
@@ -60,22 +60,19 @@ _BEFORE_TAGS = pattern(
     re.VERBOSE,
 )
 _TAGS = {
-    "qwen": (
-        pattern(r"\s*<parameter=([^<>\n]{1,128})>\n?(.*?)\n?</parameter>", re.DOTALL),
-        pattern(r"\s*</function>"),
-    ),
+    "qwen": (pattern(r"<parameter=([^<>\n]{1,128})>\n?"), pattern(r"\n?</parameter>"), pattern(r"</function>")),
     "invoke": (
-        pattern(
-            rf"\s*<{_PREFIX}parameter name=\"([^\"\n]{{1,128}})\"[^<>\n]{{0,40}}>(.*?)</{_PREFIX}parameter>", re.DOTALL
-        ),
-        pattern(rf"\s*</{_PREFIX}invoke>"),
+        pattern(rf"<{_PREFIX}parameter name=\"([^\"\n]{{1,128}})\"[^<>\n]{{0,40}}>"),
+        pattern(rf"</{_PREFIX}parameter>"),
+        pattern(rf"</{_PREFIX}invoke>"),
     ),
     "glm": (
-        pattern(r"\s*<arg_key>(.{1,128}?)</arg_key>\s*<arg_value>(.*?)</arg_value>", re.DOTALL),
-        pattern(r"\s*</tool_call>"),
+        pattern(r"<arg_key>([^<>]{1,128})</arg_key>\s*+<arg_value>"),
+        pattern(r"</arg_value>"),
+        pattern(r"</tool_call>"),
     ),
 }
-"""Of each dialect: one argument, and the end of the call."""
+"""Of each dialect: the beginning and the end of an argument, and the end of the call."""
 _WRAPPER = rf"""(?:\s++|```(?:json|tool_code)?|[,;]
     |</?(?:tool_calls?|TOOLCALL|function(?:_?calls?)?|longcat_tool_call|{_PREFIX}(?:tool_calls?|function_calls|invoke))/?>
     |function<{_BAR}tool[▁_]sep{_BAR}>|<{_BAR}/?[\w▁ ]{{1,40}}{_BAR}?>|<(?:tool_call\||end_function_call)>
@@ -84,7 +81,7 @@ WRAPPING = pattern(rf"{_WRAPPER}*+", re.VERBOSE)
 """What stands around and between calls and says nothing."""
 _WRAPPING_END = pattern(rf"{_WRAPPER}\Z", re.VERBOSE)
 _DIRECT = pattern(r"(?:\A|\n)[ ]*<([\w-]{1,128})>[ ]*\n")
-_CHILD = pattern(r"\s*<([\w-]{1,128})>(.*?)</\1>", re.DOTALL)
+_CHILD = pattern(r"<([\w-]{1,128})>")
 
 
 def find_printed(text: str, is_tool: Callable[[str], bool]) -> list[Printed]:
@@ -127,25 +124,38 @@ def _next_printed(text: str, position: int, is_tool: Callable[[str], bool], effo
     if before and before.start() == min(starts):  # Llama's has JSON behind the tag of Qwen's
         return _read_json(text, before, next((name for name in before.groups() if name), ""), effort)
     if direct:
-        return _read_tags(text, direct, direct[1], _CHILD, re.compile(rf"\s*</{re.escape(direct[1])}>"))
+        return _read_tags(text, direct, direct[1], _CHILD, None, re.compile(rf"</{re.escape(direct[1])}>"))
     return None
 
 
 def _read_tags(
-    text: str, opening: re.Match[str], name: str, argument: re.Pattern[str], end: re.Pattern[str]
+    text: str,
+    opening: re.Match[str],
+    name: str,
+    argument: re.Pattern[str],
+    argument_end: re.Pattern[str] | None,
+    end: re.Pattern[str],
 ) -> Printed:
-    arguments, position = dict[str, str](), opening.end()
+    """Read arguments that are tags; without a pattern for their ends, each ends with its own name."""
+    arguments, position = dict[str, str](), _after_space(text, opening.end())
     while one := argument.match(text, position):
-        arguments[one[1].strip()] = one[2]
-        position = one.end()
-    closing = end.match(text, position)
-    return Printed(name, arguments if closing else None, opening.start(), closing.end() if closing else position)
+        closing = argument_end or re.compile(rf"</{re.escape(one[1])}>")
+        if (last := closing.search(text, one.end())) is None:
+            break
+        arguments[one[1].strip()] = text[one.end() : last.start()]
+        position = _after_space(text, last.end())
+    closed = end.match(text, position)
+    return Printed(name, arguments if closed else None, opening.start(), closed.end() if closed else position)
+
+
+def _after_space(text: str, position: int) -> int:
+    while text[position : position + 1].isspace():
+        position += 1
+    return position
 
 
 def _read_json(text: str, opening: re.Match[str], name: str, effort: Effort) -> Printed:
-    start = opening.end()
-    while text[start : start + 1].isspace():
-        start += 1
+    start = _after_space(text, opening.end())
     if text[start : start + 1] not in ("{", "["):
         return Printed(name, None, opening.start(), start)
     read = read_candidate(text, start, effort)

@@ -95,5 +95,5 @@ async def test_thoughts_and_marks_never_reach_a_person(name: str) -> None:
     """Q44: neither in the answer nor while it is streamed."""
     before, after = MARKS[name]
     flow = await run(Shop(), triage=[f"{before}Paris is *big*.{after}"] * 2)
-    assert (flow.status, flow.run.answer) == ("completed", "Paris is *big*.")
+    assert (flow.status, flow.run.answer) == ("answered", "Paris is *big*.")
     assert {event["text"] for event in flow.told("speech")} <= {"Paris is *big*."}
