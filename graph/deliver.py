@@ -4,6 +4,7 @@ import asyncio
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, SystemMessage
@@ -33,6 +34,7 @@ from donewhen.graph.step.audit import Subject, audit, is_audit_due, judged
 from donewhen.graph.step.calls import CallContext, ask_before_end
 from donewhen.graph.step.prove import OTHER_LANGUAGE, Proof, check_criteria, evidence_scope
 from donewhen.graph.step.texts import scope_of, with_whole_text
+from donewhen.graph.sync import run_in_thread
 from donewhen.graph.tools.effects import Place, unknown_writes
 from donewhen.graph.tools.hooks import REFUSES
 from donewhen.prompts import instructions
@@ -201,7 +203,8 @@ async def deliver(state: RunState, runtime: Runtime[Settings], config: RunnableC
         _as_step(values, settings), runtime, config, deps, deps.all_tools(settings), observed=observed
     )
     form = None if code == "scheduled" else form_of(state.get("output_schema"))
-    delivery = Delivery(values, ending, receipt(values, settings, status, code), context, words, form=form)
+    draft = await run_in_thread(partial(receipt, values, settings, status, code))  # it hides what calls were given
+    delivery = Delivery(values, ending, draft, context, words, form=form)
     delivery.flaw = NO_DATA if form else ""
     text = await _write_text(delivery)
     if refused := await _ask_hooks(delivery, text):
@@ -227,7 +230,8 @@ async def deliver(state: RunState, runtime: Runtime[Settings], config: RunnableC
     looked, changed = was_looked_at(values), was_changed({**values, "audit": delivery.audit})
     status = status_of_words(status, code, delivery.audit, looked=looked, changed=changed)
     spent = context.spent
-    final = receipt({**values, "spent": add(state.get("spent"), spent)}, settings, status, code)
+    whole = {**values, "spent": add(state.get("spent"), spent)}
+    final = await run_in_thread(partial(receipt, whole, settings, status, code))
     rows = checklist(values["plan"], steps, delivery.language, answered=True)
     emit(runtime, "todos", todos=rows)
     emit(runtime, "spent", meter=final["meter"])

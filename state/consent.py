@@ -24,6 +24,8 @@ from donewhen.state.values import fold_text, read_number
 
 PROSE_WORDS = 12
 """A text with more plain words is prose, such as the body of a mail, and contains no targets."""
+LONG = 10_000
+"""The beginning of a longer text of several lines tells whether it is prose."""
 MEASURE_WORDS = 2
 """A text of at most this many words is an amount, such as `900 EUR`; in longer texts short numbers are no targets."""
 LONG_NUMBER = 1000
@@ -105,6 +107,8 @@ def _fold_target(text: str) -> str:
 def _targets_in(value: str) -> Iterator[str]:
     """Yield the targets in one value of an argument."""
     text = unicodedata.normalize("NFKC", value).strip()
+    if len(text) > LONG and "\n" in text and _is_prose(_SPLIT.split(text[:LONG])):
+        return
     parts = [part for each in _SPLIT.split(text) if (part := _strip_marks(each))]
     if len(parts) == 1 and not _SPLIT.search(_strip_marks(text)):
         if _is_marked(parts[0], alone=True) and not _is_flag(text) and not _DATE.fullmatch(text.casefold()):
@@ -117,6 +121,11 @@ def _targets_in(value: str) -> Iterator[str]:
         short = len(parts) > MEASURE_WORDS and 0 <= max(map(abs, amounts_of(part)), default=-1) < LONG_NUMBER
         if not short and not _DATE.fullmatch(part.casefold()):
             yield part
+
+
+def _is_prose(words: list[str]) -> bool:
+    plain = (part for each in words if (part := _strip_marks(each)) and not _is_marked(part))
+    return sum(1 for _ in plain) > PROSE_WORDS
 
 
 def _is_marked(part: str, *, alone: bool = False) -> bool:

@@ -154,7 +154,7 @@ def _matches(expression: str, text: str) -> tuple[bool, str]:
     import regex  # only where a pattern is
 
     try:
-        found = regex.search(expression, text, timeout=PATTERN_SECONDS)
+        found = regex.search(expression, text, timeout=PATTERN_SECONDS, concurrent=True)
     except TimeoutError:
         return False, f"the pattern {expression[:80]!r} took too long; write a simpler one"
     except MemoryError:

@@ -1,7 +1,7 @@
 """Values that may be stored: finite numbers, valid characters, bounded nesting. Also texts and names compared."""
 
 import math
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from decimal import Decimal
 from difflib import get_close_matches
 from typing import Any
@@ -34,6 +34,19 @@ def is_too_deep(value: Any, deepest: int = DEEPEST) -> bool:
         if not level:
             return False
     return any(isinstance(each, dict | list) for each in level)
+
+
+def texts_in(value: Any) -> Iterator[str]:
+    """Yield the texts in a JSON value, keys included, and those of its other values."""
+    stack = [value]
+    while stack:
+        part = stack.pop()
+        if isinstance(part, dict):
+            stack += [*part.keys(), *part.values()]
+        elif isinstance(part, list | tuple):
+            stack += part
+        else:
+            yield part if isinstance(part, str) else str(part)
 
 
 def json_problem(value: Any) -> str | None:

@@ -40,9 +40,9 @@ from donewhen.graph.llm.joining import join_chunks
 from donewhen.graph.llm.openai_wire import ChatWire, wire_of
 from donewhen.graph.llm.outgoing import MADE_BY, History, any_lacks_thoughts, fit_history, printed_history
 from donewhen.graph.llm.printed import holds_calls
-from donewhen.graph.llm.reply import MOST_CALLS
+from donewhen.graph.llm.reply import MOST_CALLS, aside, without_excess
 from donewhen.graph.llm.speech import SpeechStream, Voice
-from donewhen.graph.sync import load_jsonschema
+from donewhen.graph.sync import load_jsonschema, run_in_thread
 from donewhen.state.errors import DoneWhenError, ModelError
 from donewhen.state.ledger import Amounts, add, first_exhausted, round_seconds
 from donewhen.state.pattern import pattern
@@ -294,18 +294,22 @@ class _Request:
                 raise ModelError(
                     "The model's answer was empty: not even its end came.", code="connection", retryable=True
                 )
-            message = self._join(chunks)
+            message = await run_in_thread(partial(self._join, chunks))
         except Exception as error:
             self.speech.restart()
             if chunks:
                 with suppress(Exception):  # the last chunk may be the one that cannot be joined
-                    self._charge(self._join(chunks))  # tokens written before the failure are paid for
+                    begun = await run_in_thread(partial(self._join, chunks))
+                    self._charge(begun)  # tokens written before the failure are paid for
             raise classify(error) from error
-        self._charge(message)
+        await aside(message, partial(self._charge, message))
         if problem := self._problem_of_end(message, streamed=isinstance(chunks[0], AIMessageChunk), wire=wire):
             self.speech.restart()
             raise problem
-        return self._settle(message, wire)
+        whole = message
+        message = await aside(whole, partial(without_excess, whole, self.deps.adapter.longest_reply))
+        self.stopped |= message is not whole
+        return await aside(message, partial(self._settle, message, wire))
 
     def _settle(self, message: AIMessage, wire: ChatWire | None) -> AIMessage:
         """Return the reply with its calls as they are read, its maker, and what goes back with it."""

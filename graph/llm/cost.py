@@ -15,10 +15,12 @@ from langchain_core.runnables import RunnableConfig
 
 from donewhen.graph.context import Deps, PriceOf
 from donewhen.graph.llm.adapter import model_name
+from donewhen.graph.tools.rendering import is_large
 from donewhen.state.errors import DoneWhenError, ModelError
 from donewhen.state.ledger import CACHE_WRITES, ESTIMATED, UNPRICED, Amounts, add, first_exhausted
 from donewhen.state.pattern import pattern
 from donewhen.state.settings import ROLES, Settings
+from donewhen.state.values import texts_in
 
 _CACHE_WRITES = ("cache_creation", "ephemeral_5m_input_tokens", "ephemeral_1h_input_tokens")
 """The names of cache writes in LangChain's packages; none are counted twice."""
@@ -58,6 +60,8 @@ def estimate_tokens(text: str) -> int:
 
 def _estimate_written(message: AIMessage) -> int:
     calls = [*message.tool_calls, *message.invalid_tool_calls]
+    if is_large([call["args"] for call in calls]):  # not in one piece, which would hold up everything else
+        return estimate_tokens(message.text) + sum(estimate_tokens(each) + 1 for each in texts_in([*calls]))
     written = [f"{call['name']} {json.dumps(call['args'], ensure_ascii=False, default=str)}" for call in calls]
     thought = message.additional_kwargs.get("reasoning_content")
     return estimate_tokens("\n".join([message.text, *written, thought if isinstance(thought, str) else ""]).strip())

@@ -16,7 +16,7 @@ from langchain_core.messages.tool import invalid_tool_call, tool_call
 
 from donewhen.state.proof.journal import call_key
 
-Item = TypeVar("Item")
+Item = TypeVar("Item", ToolCall, InvalidToolCall)
 _ONCE = frozenset({"type", "id", "index", "name", "output_version", "model_provider"})
 """Fields of a block that a later piece of it repeats, or leaves out."""
 _LOOKS = 64
@@ -249,8 +249,8 @@ def _with_call_ids(message: AIMessage) -> AIMessage:
 
 def _without_repeated_calls(message: AIMessage) -> AIMessage:
     """Return the message with each call once that came twice with the same id, name and arguments."""
-    calls = _once(message.tool_calls, lambda call: (call["id"], call_key(call["name"], call["args"])))
-    broken = _once(message.invalid_tool_calls, lambda call: (call["id"], call.get("name"), call.get("args")))
+    calls = _once(message.tool_calls, lambda call: call_key(call["name"], call["args"]))
+    broken = _once(message.invalid_tool_calls, lambda call: (call.get("name"), call.get("args")))
     if (len(calls), len(broken)) == (len(message.tool_calls), len(message.invalid_tool_calls)):
         return message
     change: dict[str, Any] = {"tool_calls": calls, "invalid_tool_calls": broken}
@@ -271,13 +271,15 @@ def _call_of(block: Any) -> str | None:
     return (block.get("call_id") or block.get("id")) if calls else None
 
 
-def _once(items: Sequence[Item], name: Callable[[Item], tuple[Any, ...]]) -> list[Item]:
+def _once(items: Sequence[Item], content: Callable[[Item], Any]) -> list[Item]:
     """Return the items without those that have the id and the content of an earlier one."""
+    counts = Counter(item["id"] for item in items)
     seen: set[tuple[Any, ...]] = set()
     kept: list[Item] = []
     for item in items:
-        if (key := name(item))[0] and key in seen:
-            continue
-        seen.add(key)
+        if (id := item["id"]) and counts[id] > 1:
+            if (key := (id, content(item))) in seen:
+                continue
+            seen.add(key)
         kept.append(item)
     return kept

@@ -5,25 +5,31 @@ decided where the decision is carried out.
 """
 
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 
 from langchain_core.messages import AIMessage, AnyMessage, ToolMessage
+from langchain_core.messages.tool import invalid_tool_call
 
 from donewhen.graph.llm.calls import read_arguments
 from donewhen.graph.llm.endings import reached_limit
 from donewhen.graph.llm.printed import read_printed
+from donewhen.graph.sync import LARGE, run_in_thread
+from donewhen.graph.tools.rendering import is_large
 from donewhen.graph.tools.toolbox import Toolbox
 from donewhen.state.reading.decisions import LOOKUPS, NAMES, arguments_schema
 from donewhen.state.reading.extraction import prose
 from donewhen.state.records import FrozenCall
-from donewhen.state.values import clean_text, json_problem, name_hint
+from donewhen.state.values import clean_text, json_problem, name_hint, texts_in
 
 if TYPE_CHECKING:
     from donewhen.graph.tools.arguments import Arguments
 
+Result = TypeVar("Result")
+BEGINNING = 10_000
+"""The characters that are kept of a reply that is too long to be read."""
 CALLS_CHARS = 200_000
 """The most for all calls of one reply. A longer decision is refused; longer calls of tools are stored shortened."""
 QUESTION = "I need your help to go on. What should I do?"
@@ -128,6 +134,30 @@ def read_reply(
     if not speech:
         return UnusableReply(["the reply is empty: no text and no tool call"], printed=printed)
     return Decision("speak", speech=speech)
+
+
+async def aside(about: AIMessage | Mapping[str, Any], work: Callable[[], Result]) -> Result:
+    """Do work on a reply or on arguments: in a thread if these are long."""
+    if isinstance(about, AIMessage):
+        large = len(about.content) > LARGE or is_large([*about.tool_calls, *about.invalid_tool_calls])
+    else:
+        large = is_large(about)
+    return cast("Result", await run_in_thread(work)) if large else work()
+
+
+def without_excess(message: AIMessage, most: int) -> AIMessage:
+    """Return a reply of at most `most` characters; of a longer one only the beginning of its text, as one cut off."""
+    room = most - len(message.text)
+    for text in texts_in([call["args"] for call in (*message.tool_calls, *message.invalid_tool_calls)]):
+        room -= len(text) + 2
+        if room < 0:
+            break
+    if room >= 0:
+        return message
+    about = {**message.response_metadata, "finish_reason": "length"}
+    begun = [*message.tool_calls, *message.invalid_tool_calls][:1]
+    cut = [invalid_tool_call(name=call["name"], args="{", id=call["id"], error="cut off") for call in begun]
+    return AIMessage(message.text[:BEGINNING], id=message.id, invalid_tool_calls=cut, response_metadata=about)
 
 
 def _native_calls(message: AIMessage) -> list[_Call]:

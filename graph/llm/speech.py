@@ -66,6 +66,8 @@ _LABEL_CHARS = 80
 _BRACKET_CHARS = 2000
 """The longest open bracket, fence or tag; after that, the rest of the reply is held back."""
 
+MOST_AT_ONCE = 20_000
+"""A longer piece is held until the whole reply is read."""
 LATE_TEXT_CHARS = 50_000
 """If the text for people begins after so many characters of arguments, they are parsed in larger pieces."""
 
@@ -132,6 +134,9 @@ class SpeechStream:
     def feed(self, text: str) -> None:
         """Take the next piece of the reply's text."""
         if self._holding or not (text := self._halves.join(text)):
+            return
+        if len(text) > MOST_AT_ONCE:  # no piece of a stream
+            self._holding = True
             return
         self._tail += text
         free = self._tail[: self._prose()]

@@ -20,7 +20,7 @@ from donewhen.graph.llm.endings import reached_limit
 from donewhen.graph.llm.history import calls_natively, rounds_of, storable_reply
 from donewhen.graph.llm.output import form_of
 from donewhen.graph.llm.printed import holds_calls
-from donewhen.graph.llm.reply import Decision, UnusableReply, read_reply
+from donewhen.graph.llm.reply import Decision, UnusableReply, aside, read_reply
 from donewhen.graph.llm.speech import SpeechStream, Voice
 from donewhen.graph.people.consent import plan_rules
 from donewhen.graph.people.interjections import with_interjections
@@ -191,8 +191,10 @@ async def _act_on(round: PlanningRound, reply: ModelReply) -> Planning:
             emit(round.runtime, "note", text=f"The model of the planner takes over triage: {reply.error}"[:500])
             return {"planning": {**planning, "stand_in": True}}
         return fail_planning(round, "model_error", str(reply.error))
-    message, native = storable_reply(reply.message), calls_natively(rounds_of(round.state))
-    outcome = read_reply(reply.message, legal, round.deps.reads(settings), printed=not native)
+    message = await aside(reply.message, partial(storable_reply, reply.message))
+    native = calls_natively(rounds_of(round.state))
+    read = partial(read_reply, reply.message, legal, round.deps.reads(settings), printed=not native)
+    outcome = await aside(reply.message, read)
     alone = isinstance(outcome, Decision) and outcome.kind == "speak"
     if alone and outcome.arguments:  # type: ignore[union-attr]  # it says something and goes on, which is a round
         if reply.speech:
@@ -238,7 +240,7 @@ async def _carry_out(
     settings, planning = round.settings, round.planning
     plan: Json = {}
     if isinstance(outcome, Decision) and outcome.kind == "submit_plan":
-        found = _read_plan(round, outcome.arguments)
+        found = await aside(outcome.arguments, partial(_read_plan, round, outcome.arguments))
         if lost := _lost_criteria(round, found):
             found, round = lost, round.with_record(lost_told=True)
         round = round.with_record(reason=str(outcome.arguments.get("reason") or planning.get("reason") or ""))

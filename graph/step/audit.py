@@ -7,6 +7,7 @@ the reasoning of the text's author.
 import json
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, cast
 
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, SystemMessage
@@ -23,7 +24,7 @@ from donewhen.graph.llm.history import (
     reply_messages,
     storable_reply,
 )
-from donewhen.graph.llm.reply import Decision, UnusableReply, read_reply
+from donewhen.graph.llm.reply import Decision, UnusableReply, aside, read_reply
 from donewhen.graph.step.calls import CallContext, make_reading
 from donewhen.graph.step.texts import recall, with_whole_text
 from donewhen.prompts import brief, framed, instructions, section
@@ -159,7 +160,7 @@ async def audit(context: CallContext, subject: Subject, *, reserve: int = 0) -> 
         context.spent = add(context.spent, reply.spent)
         if reply.message is None:
             return _report_unaudited(context, f"the judge could not be asked: {reply.error}")
-        outcome = read_reply(reply.message, legal, reads if looks else None)
+        outcome = await aside(reply.message, partial(read_reply, reply.message, legal, reads if looks else None))
         if isinstance(outcome, Decision) and outcome.kind == "calls":
             told, looks = await _look_up(outcome, reads, context, subject, looks)
             message = storable_reply(reply.message)

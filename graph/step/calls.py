@@ -32,6 +32,7 @@ from donewhen.graph.llm.speech import without_listeners
 from donewhen.graph.people.interjections import new_interjections
 from donewhen.graph.step.leave import NewTargets, Reason, approval_pause, leave, relay_pause, unknown_effect_pause
 from donewhen.graph.step.texts import RecallResult, known_entries, load_text, recall, store_entry, store_text
+from donewhen.graph.sync import run_in_thread
 from donewhen.graph.tools.call import CallResult, ToolCall, call_tool, seconds_for
 from donewhen.graph.tools.changes import keep_changes
 from donewhen.graph.tools.effects import (
@@ -50,6 +51,7 @@ from donewhen.graph.tools.effects import (
     storable_artifact,
 )
 from donewhen.graph.tools.hooks import END_OPTIONS, Call, End, HookDecision
+from donewhen.graph.tools.rendering import is_large
 from donewhen.graph.tools.toolbox import KnownTool
 from donewhen.state.channels import Json, Step
 from donewhen.state.consent import KnownTargets
@@ -332,23 +334,26 @@ class CallBatch:
 
     async def _new_targets(self, gated: GatedCall) -> NewTargets:
         """Return, by position, the targets of calls that no person knows of; {} if this call has none."""
-        context, state = self.context, self.context.state
-        known = state["known_targets"]() if "known_targets" in state else KnownTargets()
-        for entry in [*known_entries(state), *self.entries]:
-            known.observe(entry)
-        if gated.tool is None or not gated.tool.new_targets(gated.call["args"], known):
+        context, state, tool = self.context, self.context.state, gated.tool
+
+        def look() -> tuple[KnownTargets, bool]:
+            known = state["known_targets"]() if "known_targets" in state else KnownTargets()
+            for entry in [*known_entries(state), *self.entries]:
+                known.observe(entry)
+            return known, tool is not None and bool(tool.new_targets(gated.call["args"], known))
+
+        known, new = await run_in_thread(look)  # seconds for megabytes of results
+        if not new:
             return {}
         for id in known.long:
             known.read(id, await load_text(context.runtime, state, id) or "")
         cursor, place = state.get("interjection_cursor") or "", state["step"]["id"]
         for said in await new_interjections(context.runtime, cursor, place):
             known.answer(said["text"])
-        return {
-            each.get("position", 0): new
-            for each in self.calls
-            if self._approval_reason(each) == "new"
-            and (new := context.tools[each["name"]].new_targets(each["args"], known))
-        }
+        asked = [each for each in self.calls if self._approval_reason(each) == "new"]
+        find = (partial(context.tools[each["name"]].new_targets, each["args"], known) for each in asked)
+        found = [await run_in_thread(each) for each in find]
+        return {each.get("position", 0): new for each, new in zip(asked, found, strict=True) if new}
 
     async def _make(self, group: Sequence[GatedCall]) -> None:
         """Make the calls that are not refused, in parallel."""
@@ -358,7 +363,9 @@ class CallBatch:
             return
         running = [each for each in group if not each.refusal]
         for each in running:
-            shown: Json = {"tool": each.call["name"], "arguments": redact_json(each.call["args"])}
+            hide = partial(redact_json, each.call["args"])
+            hidden = await run_in_thread(hide) if is_large(each.call["args"]) else hide()
+            shown: Json = {"tool": each.call["name"], "arguments": hidden}
             replaced = await replaced_texts(each.tool.tool, each.call["args"]) if each.tool else None
             if diffs := differences(replaced, each.call["args"]):
                 shown["diffs"] = diffs

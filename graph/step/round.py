@@ -25,7 +25,7 @@ from donewhen.graph.llm.history import (
     storable_reply,
 )
 from donewhen.graph.llm.printed import read_printed
-from donewhen.graph.llm.reply import CLAIMS, Decision, UnusableReply, freeze_calls, read_reply
+from donewhen.graph.llm.reply import CLAIMS, Decision, UnusableReply, aside, freeze_calls, read_reply
 from donewhen.graph.llm.speech import Voice
 from donewhen.graph.people.interjections import with_interjections
 from donewhen.graph.step.calls import CallBatch, CallContext, count_silence, silence_hint
@@ -116,18 +116,21 @@ class StepRound:
         if reply.message is None:
             return {"spent": self.spent, **self._give_up_asking(settings, reply.error)}
         printed = not calls_natively(self.rounds)
-        outcome = read_reply(reply.message, legal, toolbox, printed=printed, result=record.get("draft", ""))
+        read = partial(read_reply, reply.message, legal, toolbox, result=record.get("draft", ""))
+        outcome = await aside(reply.message, partial(read, printed=printed))
         if isinstance(outcome, Decision) and outcome.kind == "speak" and not printed:
-            found = read_printed(str(reply.message.text), legal, toolbox)
+            look = partial(read_printed, str(reply.message.text), legal, toolbox)
+            found = await aside(reply.message, look)
             finish = found.whole and [call["name"] for call in found.calls] in ([claim] for claim in CLAIMS)
             if finish:  # nothing else stands in the reply, and evidence proves it, however it was said
-                outcome = read_reply(reply.message, legal, toolbox, result=record.get("draft", ""))
+                outcome = await aside(reply.message, read)
             else:
                 outcome = replace(outcome, arguments={"printed": bool(found.calls or found.problems)})
         if reply.speech:
             decision = outcome if isinstance(outcome, Decision) else Decision("speak")
             reply.speech.finish(outcome.speech, decision.kind, decision.arguments)
-        message, common = storable_reply(reply.message), Step(spent=self.spent, messages=self.voice.messages())
+        message = await aside(reply.message, partial(storable_reply, reply.message))
+        common = Step(spent=self.spent, messages=self.voice.messages())
         if isinstance(outcome, UnusableReply):
             count = record["corrections"] + 1  # with this one, as send_correction counts
             last_chance = count == settings.max_corrections - 1

@@ -11,7 +11,7 @@ four characters matches only if no character of such a script is next to it.
 import html
 import re
 import unicodedata
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from functools import cached_property
 
 from donewhen.state.pattern import pattern
@@ -68,6 +68,9 @@ _CURRENCY = pattern(rf"(?<![^\W\d_])(?:{'|'.join(_CURRENCIES)})(?![^\W\d_])", re
 _SIGN_FIRST = pattern(
     rf"(?<!\d)(?<!\d[ \u00a0])([{''.join(dict.fromkeys(_CURRENCIES.values()))}])[ \u00a0]?(\d[\d.,']*)"
 )
+PIECE = 32_768
+"""The characters that one regular expression reads at a time."""
+_CUT = pattern(r".*[^\W\d][ \t,;]+(?=[^\W\d])", re.DOTALL)
 _SHORT = 4
 """Fewer characters of a script without spaces may be part of a longer word."""
 PASSAGE_CHARS = 200
@@ -99,6 +102,10 @@ def tokens(text: str, signs: Collection[str] = (), *, commas_part: bool = False)
     A comma between digits belongs to the number if it groups or marks decimals, and separates in lists and rows;
     with `commas_part` it always separates.
     """
+    return [each for piece in pieces_of(text) for each in _tokens_of(piece, signs, commas_part)]
+
+
+def _tokens_of(text: str, signs: Collection[str], commas_part: bool) -> list[str]:
     text = _GROUPING_SPACE.sub("", html.unescape(_ANSI.sub("", text)))
     text = unicodedata.normalize("NFKC", _SMALL.sub(_separate, text)).translate(_TYPOGRAPHY).casefold()
     if not text.isascii():
@@ -128,9 +135,34 @@ def tokens(text: str, signs: Collection[str] = (), *, commas_part: bool = False)
 
 def regroup_digits(text: str) -> str:
     """Return the text with grouped digits as one number: `1 299`, a phone number, `9.870` if 12.340,5 is elsewhere."""
-    joined = _LONG.sub(_join_groups, _SPACED.sub(lambda number: number[0].replace(" ", ""), text))
-    grouped = _GROUPED_BY_DOTS.search(joined)
-    return _DOTTED.sub(lambda number: number[0].replace(".", ""), joined) if grouped else joined
+    joined = _change(text, lambda piece: _LONG.sub(_join_groups, _SPACED.sub(_without_spaces, piece)))
+    if not any(_GROUPED_BY_DOTS.search(piece) for piece in pieces_of(joined)):
+        return joined
+    return _change(joined, lambda piece: _DOTTED.sub(lambda number: number[0].replace(".", ""), piece))
+
+
+def _without_spaces(number: re.Match[str]) -> str:
+    return number[0].replace(" ", "")
+
+
+def _change(text: str, change: Callable[[str], str]) -> str:
+    return "".join(map(change, pieces_of(text)))
+
+
+def pieces_of(text: str) -> Iterator[str]:
+    """Yield a text in pieces of some ten milliseconds of work: of whole lines, else between two words.
+
+    A regular expression holds the lock of the interpreter until it has read the whole text.
+    """
+    at = 0
+    while len(text) - at > PIECE:
+        end = text.rfind("\n", at, at + PIECE) + 1
+        if end <= at:
+            words = _CUT.match(text, at, at + PIECE)
+            end = words.end() if words else at + PIECE
+        yield text[at:end]
+        at = end
+    yield text[at:]
 
 
 def _join_groups(groups: re.Match[str]) -> str:
@@ -176,10 +208,18 @@ class SearchedText:
     @cached_property
     def _forms(self) -> list[str]:
         """The text as it is and with JSON's escapes decoded; each without tags and line numbers, and regrouped."""
-        forms = [self.text, *([_ESCAPE.sub(_read_escape, self.text)] if "\\" in self.text else [])]
-        forms += [_LINK.sub(r"\1", form) for form in forms if "](" in form and _LINK.search(form)]
-        forms += [_TAG.sub(" ", form) for form in forms if _TAG.search(form)]
-        forms += [_LINE_NUMBER.sub("", form) for form in forms if len(_LINE_NUMBER.findall(form)) > 1]
+        forms = [self.text]
+        if "\\" in self.text:
+            forms.append(_change(self.text, lambda piece: _ESCAPE.sub(_read_escape, piece)))
+        for change in (
+            lambda piece: _LINK.sub(r"\1", piece) if "](" in piece else piece,
+            lambda piece: _TAG.sub(" ", piece) if "<" in piece else piece,
+        ):
+            forms += [changed for form in forms if (changed := _change(form, change)) != form]
+        for form in [*forms]:
+            plain = [_LINE_NUMBER.subn("", piece) for piece in pieces_of(form)]
+            if sum(count for _, count in plain) > 1:
+                forms.append("".join(piece for piece, _ in plain))
         return forms + [joined for form in forms if (joined := regroup_digits(form)) != form]
 
     def _readings(self, signs: Collection[str]) -> Iterator[str]:
@@ -253,8 +293,12 @@ class SearchedText:
 
 def _with_currency_signs(text: str) -> str:
     """Return the text with signs for currency codes, behind their amounts: `EUR 5` and `€5` are `5 €`."""
-    signed = _CURRENCY.sub(lambda code: _CURRENCIES[code[0].casefold()], text)
-    return _SIGN_FIRST.sub(r"\2 \1", signed)
+
+    def change(piece: str) -> str:
+        signed = _CURRENCY.sub(lambda code: _CURRENCIES[code[0].casefold()], piece)
+        return _SIGN_FIRST.sub(r"\2 \1", signed)
+
+    return _change(text, change)
 
 
 def _signs(quote: str) -> tuple[str, ...]:
