@@ -513,7 +513,7 @@ def test_what_needs_neither_key_nor_model(shell: Shell) -> None:
         (["undo", ""], "the thread id is empty"),
         (["resume", "", "--approve"], "the thread id is empty"),
         (["run", "count", "--set", "a=b"], "name it with --template"),
-        (["threads", "--status", "bogus"], "a run is completed, partial"),
+        (["threads", "--status", "bogus"], "a run is completed, answered, partial"),
     ],
 )
 def test_what_names_nothing_changes_nothing(shell: Shell, command: list[str], said: str) -> None:

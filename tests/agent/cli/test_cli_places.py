@@ -63,7 +63,7 @@ def test_threads_of_other_code_are_answered_and_left_to_its_workers(shell: Shell
         unanswered = shell("resume", "mine", "--storage", url)
         assert (unanswered.exit_code, "workers of 'agents'" in unanswered.stderr) == (Exit.USAGE, True)
         assert shell("resume", "mine", "--answer", "May", "--storage", url).stdout == "mine\n"
-        assert asyncio.run(work()) == "completed"
+        assert asyncio.run(work()) == "answered"
 
 
 async def test_an_answer_is_left_to_the_worker_that_works_on_another(shell: Shell, tmp_path: Path) -> None:
