@@ -413,7 +413,7 @@ async def test_what_another_worker_ended_meanwhile_stays_ended(storage: Any) -> 
             row = await store.threads.get(thread)
         await Worker(storage, QUEUE, lambda _: nullcontext(Only(late)))._continue_thread(thread, row or {})
         info = await agent.info(thread)
-        assert (info.status, info.metadata) == ("completed", {})
+        assert (info.status, info.metadata) == ("answered", {})
 
 
 @contextmanager
