@@ -34,7 +34,7 @@ async def test_asynchronous_verbs(storage: Storage) -> None:
     await graph.ainvoke(None, config("t"))
     parts = [part async for part in graph.astream(Command(resume="approve"), config("t"), stream_mode="updates")]
     assert [next(iter(part)) for part in parts] == ["confirm", "advance", "execute", "advance", "deliver"]
-    assert (await graph.aget_state(config("t"))).values["outcome"]["status"] == "completed"
+    assert (await graph.aget_state(config("t"))).values["outcome"]["status"] == "answered"
     model.assert_exhausted()
 
 
@@ -51,7 +51,7 @@ def test_synchronous_verbs(storage: Storage) -> None:
     graph.invoke(None, config("t"))
     parts = list(graph.stream(Command(resume="approve"), config("t"), stream_mode="updates"))
     assert [next(iter(part)) for part in parts] == ["confirm", "advance", "execute", "advance", "deliver"]
-    assert graph.get_state(config("t")).values["outcome"]["status"] == "completed"
+    assert graph.get_state(config("t")).values["outcome"]["status"] == "answered"
     model.assert_exhausted()
 
 
@@ -74,7 +74,7 @@ async def test_parallel_steps_write_at_once(storage: Storage) -> None:
     model = scripted(submit_plan(steps), {f"s{n}": [said(f"s{n}")] for n in range(1, 5)})
     graph = Agent(model, storage=storage).graph
     out = await graph.ainvoke({"messages": "do it"}, config("t"), context=ALONE)
-    assert out["outcome"]["status"] == "completed"
+    assert out["outcome"]["status"] == "answered"
     model.assert_exhausted()
 
 
@@ -85,8 +85,8 @@ async def test_a_run_of_the_graph_is_a_run_of_the_agent(storage: Storage) -> Non
     assert [(info.goal, info.status) for info in await agent.threads()] == [("paint it", "waiting")]
     run = await agent.resume("t", {"s2.q1": "large"})
     out = await agent.graph.ainvoke(Command(resume={"s1.q1": "red"}), config("t"))
-    assert out["outcome"]["status"] == "completed"
-    assert (await agent.info("t")).status == "completed"
+    assert out["outcome"]["status"] == "answered"
+    assert (await agent.info("t")).status == "answered"
     assert len(((await agent.receipt("t")) or {})["questions"]) == 2
     assert run.thread_id == "t"
 
@@ -97,14 +97,14 @@ async def test_settings_of_the_agent_hold_and_stay() -> None:
     model = scripted([asks, asks, asks], {"s1": [said("s1"), said("s1")]}, ["Done.", "Done."])
     agent = Agent(model, storage="memory:", settings=ALONE)
     out = await agent.graph.ainvoke({"messages": "do it"}, config("a"))
-    assert out["outcome"]["status"] == "completed"
+    assert out["outcome"]["status"] == "answered"
     out = await agent.graph.ainvoke({"messages": "do it"}, config("b"), context={"confirm": "always", "max_steps": 1})
     assert out["__interrupt__"][0].value["kind"] == "plan"
     too_long = {"type": "edit", "plan": {"title": "Long", "steps": ["one", "two"]}}
     assert "at most 1" in (await agent.resume("b", too_long)).problem
     out = await agent.graph.ainvoke(Command(resume=too_long), config("b"))
     assert "at most 1" in out["__interrupt__"][0].value["problem"]
-    assert (await agent.resume("b", "approve")).status == "completed"
+    assert (await agent.resume("b", "approve")).status == "answered"
     started = await agent.start("do it", settings={"confirm": "always", "max_steps": 1})
     out = await agent.graph.ainvoke(Command(resume=too_long), config(started.thread_id))
     assert "at most 1" in out["__interrupt__"][0].value["problem"]
@@ -124,7 +124,7 @@ async def test_resume_is_strict_here_too(storage: Storage) -> None:
             await asyncio.to_thread(graph.invoke, Command(resume=late), config("t"))
     assert (await graph.aget_state(config("t"))).config == before.config
     out = await graph.ainvoke(Command(resume={out["__interrupt__"][0].id: "approve"}), config("t"))
-    assert out["outcome"]["status"] == "completed"
+    assert out["outcome"]["status"] == "answered"
     with pytest.raises(StaleAnswer):
         await graph.ainvoke(Command(resume="approve"), config("t"))
 
