@@ -66,6 +66,8 @@ def address(run: Run, answer: Any, question: str = "") -> Json:
         raise StaleAnswer(f"nothing waits under {', '.join(unknown)}; {is_open}. To answer that: {how}", list(pauses))
     answers = {id: _storable(value) for id, value in answers.items()}
     for id, value in answers.items():
+        if value == OVERDUE:
+            raise ResumeError(f"{value} is no answer to {id}: that nobody answered in time, only the run itself says")
         named = value.get("interrupt_id") if isinstance(value, Mapping) else None
         if named is not None and named != pauses[id].get("interrupt_id"):
             raise StaleAnswer(f"the answer is for {named}, which does not wait; open: {', '.join(pauses)}", [*pauses])

@@ -140,6 +140,6 @@ def meter(spent: Mapping[str, float] | None, limits: Limits, granted: Mapping[st
     total, used = with_granted(limits, granted), spent or {}
     return [
         {"key": key, "spent": used.get(key, 0), "limit": total.get(key)}
-        for key in KEYS
+        for key in (*KEYS, ESTIMATED, UNPRICED)
         if used.get(key) or key in total
     ]

@@ -45,6 +45,12 @@ def test_spent_and_limits_share_their_names() -> None:
     assert set(rows) == {"rounds", "cost_usd"}
 
 
+def test_the_table_says_what_is_estimated_and_what_has_no_price() -> None:
+    """Q83: clients that are told the table know of both kinds of uncertain calls, and of neither if there are none."""
+    rows = {row["key"]: row["spent"] for row in meter({"model_calls": 3, ESTIMATED: 2, UNPRICED: 1}, Limits(), {})}
+    assert (rows[ESTIMATED], rows[UNPRICED]) == (2, 1)
+
+
 @pytest.mark.parametrize(
     ("key", "amount", "language", "text"),
     [

@@ -10,6 +10,7 @@ from langgraph.types import Command
 
 from donewhen import Agent, Settings, build_graph
 from donewhen.agent.cli.result import Exit
+from donewhen.state.errors import ResumeError
 from donewhen.testing import ScriptedModel, ask_user, call, finish_step, submit_plan
 from tests.kit.flows import last_told, one_step, play, steps
 from tests.kit.runs import asking, config, paused, said, scripted, step
@@ -76,15 +77,18 @@ async def test_a_question_that_is_not_overdue_waits() -> None:
     assert (ended.receipt or {})["questions"][0]["by"] == "user"
 
 
-@pytest.mark.parametrize("settings", [{}, {"on_question": "default", "default_answer": "x", "question_seconds": 0}])
+@pytest.mark.parametrize("settings", [{}, {"on_question": "default", "default_answer": "x", "question_seconds": 86400}])
 async def test_nobody_but_the_policy_says_overdue(settings: dict[str, Any]) -> None:
-    """C02: the policy answers questions only, and only where there is one; plans stay for people."""
-    agent = Agent(scripted(submit_plan([step("s1")]), deliver=()), storage="memory:", settings=settings)
-    run = await agent.start("do it")
-    assert (await agent.resume(run.thread_id)).pending == run.pending
-    again = await agent.resume(run.thread_id, {"overdue": True})
-    assert (again.status, again.pending[0]["kind"]) == ("waiting", "plan")
-    assert again.problem
+    """C02: a client's own word for it is refused, at a plan as at a question; both stay open."""
+    plan = scripted(submit_plan([step("s1")]), deliver=())
+    for model, confirm in ((plan, "always"), (asking(), "never")):
+        agent = Agent(model, storage="memory:", settings={**settings, "confirm": confirm})
+        run = await agent.start("do it")
+        assert (await agent.resume(run.thread_id)).pending == run.pending
+        for word in ({"overdue": True}, {run.pending[0]["id"]: {"overdue": True}}):
+            with pytest.raises(ResumeError, match="only the run itself"):
+                await agent.resume(run.thread_id, word)
+        assert (await agent.get(run.thread_id)).pending == run.pending
 
 
 ASSUMING = {"confirm": "never", "on_question": "assume"}
