@@ -66,6 +66,7 @@ def describe(tables: Tables, path: str) -> str:
         if not column.filled:
             type = "" if column.type.strip('"') == EMPTY else f" {column.type},"
             line = f"- {quote_name(column.name)}{type} without a value{f'; {table.rows} null' if table.rows else ''}"
+        line += f"; {column.remark}" if column.remark else ""
         lines.append(line + (f"; NOTE: {column.warning}" if column.warning else ""))
     _write_learned(tables.learned)
     return "\n".join(_bound_lines(lines, "columns"))

@@ -1,6 +1,7 @@
 """Find the types of text columns: decimals are exact, and ambiguous values stay text, with a warning.
 
-All values decide the type, not a sample as in DuckDB, which reads decimals as floats and may swap day and month.
+All values decide the type, not a sample as in DuckDB, which reads decimals as floats, swaps day and month, takes the
+first number of 24.12.25 for a year, `yes` and `T` for truth, and the code 12E3 for a number.
 """
 
 from dataclasses import dataclass
@@ -12,16 +13,31 @@ CODES = (
 )
 MARKS = rf"[$€£¥₹%\s]|{CODES}"
 """Marks beside numbers: currency signs and codes, per cent, blanks."""
-LIKELY = rf"([-+.,''\d\p{{Zs}}]|{MARKS})+|[\s\p{{Zs}}]*\d{{1,2}}[./-]\d{{1,2}}[./-](?s:.*)"
+LIKELY = rf"([-+.,''\d\p{{Zs}}]|{MARKS})+|[\s\p{{Zs}}]*\d{{1,4}}[./-]\d{{1,2}}[./-](?s:.*)"
 """Matches every number and date of the forms below, and some texts that are neither."""
 CORE = f"regexp_replace(trim({{likely}}), '{MARKS}', '', 'g')"
 POINT = r"regexp_full_match({core}, '[-+]?(\d+|[1-9]\d{0,2}([,'']\d{3})+)([.]\d+)?')"
 COMMA = r"regexp_full_match({core}, '[-+]?(\d+|[1-9]\d{0,2}([.'']\d{3})+)(,\d+)?')"
 TWOFOLD = r"regexp_full_match({core}, '[-+]?([1-9]\d{0,2}([.,]\d{3})+|\d{1,3})')"
-DATE = r"regexp_full_match(trim({likely}), '\d{1,2}[./-]\d{1,2}[./-]\d{2,4}([ T].*)?')"
-EARLY = r"regexp_full_match(trim({c}), '(0?[1-9]|1[0-2])[./-](0?[1-9]|1[0-2])[./-].*')"
+PARTS = (
+    r"regexp_extract(trim({likely}), '^(\d{1,4})([./-])(\d{1,2})([./-])(\d{4}|\d{1,2})(?:,?[ T]+(\d.*))?$', "
+    "['a', 'mark', 'b', 'other', 'c', 'time'])"
+)
+"""The parts of a date; all are empty if it is none."""
+TIME = (
+    "coalesce(TRY_CAST({parts}.time AS TIME), "
+    "CAST(try_strptime({parts}.time, ['%I:%M %p', '%I:%M:%S %p', '%I:%M%p']) AS TIME))"
+)
+DATED = "{parts}.a <> '' AND {parts}.mark = {parts}.other"
+ORDERS = {"dmy": "day{0}month{0}year", "mdy": "month{0}day{0}year", "ymd": "year{0}month{0}day"}
+"""The orders in which people write dates, and how they are called."""
+FORMS = {"d": "%d", "m": "%m", "y": "%Y"}
 PLAIN = r"regexp_full_match({c}, '-?(?:(?:[1-9]\d*|0)(?:[.]\d*)?|[.]\d+)')"
+WHOLE_NUMBERS = ("BIGINT", "HUGEINT")
 POWER = r"regexp_full_match({c}, '-?(?:[1-9]\d*|0)(?:[.]\d*)?[eE][-+]?\d+')"
+WHOLE = r"regexp_full_match({c}, '-?(?:[1-9]\d{0,17}|0)')"
+CODED = r"count(*) FILTER (regexp_full_match(trim({c}), '[-+]?0\d.*|[+].*|.*[_xX].*'))"
+"""Leading zeros and plus signs, which a number would lose, and digits that only DuckDB takes for a number."""
 
 # Each measure is SQL over all values of a column, as text. count_if of nothing is NULL, a count with a filter is 0.
 NUMBERS = {
@@ -29,6 +45,11 @@ NUMBERS = {
     "digits": "max(CASE WHEN instr({c}, '.') = 0 THEN strlen(trim({c})) ELSE instr({c}, '.') - 1 END)",
     "scale": "max(CASE WHEN instr({c}, '.') > 0 THEN strlen(trim({c})) - instr(trim({c}), '.') END)",
 }
+POWERS = {
+    "powers": r"count(*) FILTER (regexp_full_match(trim({c}), '\d+[eE]\d+'))",
+    "reals": r"count(*) FILTER (regexp_matches({c}, '[.]|[eE][-+]'))",
+}
+"""12E3 may be a code; beside 2.5 or 1e-5 it is a number."""
 TEXTS = {
     "numbers": f"count(*) FILTER ({POINT} OR {COMMA})",
     "point": f"count(*) FILTER ({POINT})",
@@ -38,17 +59,17 @@ TEXTS = {
     "scale": f"max(length(regexp_extract({{core}}, '[.,](\\d*)$', 1))) FILTER ({POINT} OR {COMMA})",
     "other": f"any_value({{c}}) FILTER (({POINT} OR {COMMA}) IS NOT TRUE)",
     "marked": f"any_value({{c}}) FILTER (({POINT} OR {COMMA}) AND regexp_matches({{core}}, '[.,]'))",
-    "dates": f"count(*) FILTER ({DATE})",
-    "date": f"any_value({{c}}) FILTER ({DATE})",
+    "dates": f"count(*) FILTER ({DATED})",
+    "date": f"any_value({{c}}) FILTER ({DATED})",
 }
-DATES = {"early": f"count(*) FILTER ({EARLY})", "date": "any_value({c})"}
+
 SNIFFED = {
-    "BIGINT": {"wrong": r"count(*) FILTER (NOT regexp_full_match({c}, '-?(?:[1-9]\d{0,17}|0)'))"},
+    "BIGINT": {"wrong": rf"count(*) FILTER (NOT {WHOLE})"},
     "DOUBLE": {
         **{name: measure.replace("trim({c})", "{c}") for name, measure in NUMBERS.items()},
         "odd": f"count(*) FILTER (NOT {PLAIN})",
     },
-    "BOOLEAN": {"wrong": "count(*) FILTER ({c} IS NOT NULL AND (TRY_CAST({c} AS BOOLEAN) IS NULL OR ascii({c}) < 65))"},
+    "BOOLEAN": {},
     "VARCHAR": {"wrong": "count(*) FILTER (ascii({likely}) IN (34, 39))"},  # quotes, where none were seen
 }
 """Measures that show whether a type that fits the first rows fits all."""
@@ -56,6 +77,34 @@ STRICT = ("DATE", "TIME", "TIMESTAMP", "TIMESTAMP WITH TIME ZONE")
 """Types for which DuckDB raises an error at any other value, so they need not be read as text."""
 EMPTY = "NULL"
 """The type of an empty column, which can be used as a number, a date or a text."""
+
+
+def date_sql(parts: str, order: str) -> str:
+    """Return SQL for the date in these parts, in an order; NULL for none. Years of two digits are 1969 to 2068."""
+    year, first, last = ("a", "b", "c") if order == "ymd" else ("c", "a", "b")
+    digits = f"{parts}.{year}"
+    short = f"CASE WHEN {digits} <= '68' THEN '20' ELSE '19' END || {digits}"
+    whole = f"CASE length({digits}) WHEN 4 THEN {digits} WHEN 2 THEN {short} END"
+    form = "-".join(FORMS[each] for each in order if each != "y") + "-%Y"
+    return f"try_strptime(concat({parts}.{first}, '-', {parts}.{last}, '-', {whole}), '{form}')"
+
+
+def moment_sql(parts: str, order: str) -> str:
+    """Return SQL for the date and time in these parts."""
+    return f"CAST({date_sql(parts, order)} AS DATE) + coalesce({TIME.replace('{parts}', parts)}, TIME '00:00')"
+
+
+DATES = {
+    **{order: f"count({date_sql('{parts}', order)})" for order in ORDERS},
+    "same": f"count(*) FILTER ({date_sql('{parts}', 'dmy')} = {date_sql('{parts}', 'mdy')})",
+    "day_first": f"any_value({{c}}) FILTER ({date_sql('{parts}', 'mdy')} IS NULL)",
+    "month_first": f"any_value({{c}}) FILTER ({date_sql('{parts}', 'dmy')} IS NULL)",
+    "marks": "count(DISTINCT {parts}.mark)",
+    "short": "count(*) FILTER (length({parts}.a) < 4 AND length({parts}.c) < 4)",
+    "timed": "count(*) FILTER ({parts}.time <> '')",
+    "odd_times": f"count(*) FILTER ({{parts}}.time <> '' AND {TIME} IS NULL)",
+}
+"""Measures of a column in which all values are dates."""
 
 
 def likely_sql(column: str) -> str:
@@ -73,34 +122,54 @@ class Column:
     warning: str = ""
     filled: int = 0
     """The number of its values."""
-    date_form: str = ""
-    """The format of its dates, such as `%d/%m/%Y`, if it must be given."""
+    order: str = ""
+    """The order of day, month and year if its text has to be read as dates: `dmy`, `mdy` or `ymd`."""
+    remark: str = ""
+    """How its values were read, and because of which."""
     settled: bool = False
     """True once all values were examined; until then the type is a guess, and the column is not shown."""
 
     @property
-    def is_local_date(self) -> bool:
-        """Return whether its dates begin with a day or a month."""
-        return bool(self.date_form) and not self.date_form.startswith("%Y")
-
-    @property
     def read_as(self) -> str:
         """Return the type with which its values are read to examine them."""
-        return self.type if self.type in STRICT and not self.is_local_date else "VARCHAR"
+        return self.type if self.type in STRICT and not self.order else "VARCHAR"
 
-    def measures(self, *, proven: bool) -> dict[str, str]:
+    @property
+    def stored_as(self) -> str:
+        """Return the type with which its values are read to be used."""
+        return "VARCHAR" if self.order or self.type == EMPTY else self.type
+
+    @property
+    def source(self) -> str:
+        """Return the SQL for its values."""
+        name = quote_name(self.name)
+        if self.type == EMPTY:
+            return f"NULL AS {name}"
+        if not self.order:
+            return name
+        parts = PARTS.replace("{likely}", name)
+        made = moment_sql("parts", self.order) if self.type == "TIMESTAMP" else f"{date_sql('parts', self.order)}::DATE"
+        return f"(SELECT {made} FROM (SELECT {parts} AS parts)) AS {name}"
+
+    def measures(self, *, proven: bool, typed: bool = False) -> dict[str, str]:
         """Return the measures of all values that settle the type; more of them if the type is not `proven` to fit.
 
-        Raises KeyError for a type that only sniffing all rows can prove.
+        `typed`: the file says what is a number, a truth or a text. Raises KeyError for a type that only sniffing all
+        rows can prove.
         """
         needed = {"filled": "count({c})"}
-        if self.is_local_date:
-            wrong = f"count(*) FILTER ({{c}} IS NOT NULL AND try_strptime({{c}}, {quote_text(self.date_form)}) IS NULL)"
-            return {**needed, **DATES, "wrong": wrong}
         if self.type == "VARCHAR":
             needed["likely"] = "count({likely})"
+        if self.type in ("DATE", "TIMESTAMP", "TIMESTAMP WITH TIME ZONE"):
+            needed["early"] = "count(*) FILTER (year({c}) < 1000)"
+        if self.type == "BOOLEAN" and not typed:
+            needed["words"] = "count(*) FILTER (lower(trim({c})) NOT IN ('true', 'false'))"
+        if self.type == "DOUBLE":
+            needed |= NUMBERS if typed else {**NUMBERS, "coded": CODED, **POWERS}
+        if self.type in WHOLE_NUMBERS and proven and not typed:
+            needed["coded"] = CODED
         if proven:
-            return {**needed, **(NUMBERS if self.type == "DOUBLE" else {})}
+            return needed
         return {**needed, **(SNIFFED[self.type] if self.read_as == "VARCHAR" else {})}
 
     def closer_measures(self, found: dict[str, Any], *, proven: bool) -> dict[str, str]:
@@ -108,7 +177,7 @@ class Column:
         if self.type == "DOUBLE" and not proven and found["odd"]:
             return {"wrong": f"count(*) FILTER (NOT ({PLAIN} OR {POWER}))"}
         if self.type == "VARCHAR" and found["likely"]:
-            return TEXTS
+            return {**TEXTS, **DATES}
         if self.type == "DOUBLE" and found.get("scale") == 3 and found["digits"] <= 4 and not found["odd"]:
             return {"twofold": f"bool_and({TWOFOLD.replace('{core}', 'trim({c})')})"}
         return {}
@@ -116,21 +185,65 @@ class Column:
     def settle(self, found: dict[str, Any], delimiter: str = ",") -> None:
         """Decide the type from the measurements."""
         self.filled, self.settled = found["filled"], True
-        if self.type == "DOUBLE" and "odd" in found:
+        may_be_codes = found.get("powers") and not found["reals"]
+        if found.get("coded") or found.get("words") or found.get("early") or may_be_codes:
+            self._keep_text(found)
+        elif self.type == "DOUBLE" and "odd" in found:
             self._settle_number(found, delimiter)
         elif self.type == "VARCHAR" and not self.filled:
             self.type = EMPTY
-        elif self.type == "VARCHAR":
+        elif self.type == "VARCHAR" and "numbers" in found:
+            self._settle_date(found)
+            self.warning = self.warning or ("" if self.order else _number_warning(self.name, found))
+
+    def keep_native(self, type: str) -> None:
+        """Keep the type that the file declares; what was found is only said."""
+        if self.order:
+            self.warning = f"looks like dates, kept as text{f'; {self.remark}' if self.remark else ''}"
+        self.type, self.order, self.remark = type, "", ""
+
+    def _keep_text(self, found: dict[str, Any]) -> None:
+        number, plain = self.type, quote_name(self.name)
+        self.type = "VARCHAR"
+        if found.get("coded"):
             self.warning = (
-                (_date_warning(self.name, found) or _number_warning(self.name, found)) if "numbers" in found else ""
+                f"digits with leading zeros or signs, kept as text; as numbers: TRY_CAST({plain} AS {number})"
             )
-        elif self.is_local_date and self.filled == found["early"] > 0:
-            self.type = "VARCHAR"
-            swapped = self.date_form.replace("%d", "%_").replace("%m", "%d").replace("%_", "%m")
-            ways = " or ".join(
-                f"strptime({quote_name(self.name)}, {quote_text(form)})" for form in (self.date_form, swapped)
-            )
-            self.warning = f"day and month cannot be told apart ({found['date']}), kept as text: {ways}"
+        elif found.get("powers"):
+            self.warning = f"may be codes or powers of ten, kept as text; as numbers: TRY_CAST({plain} AS DOUBLE)"
+        elif found.get("early"):
+            self.warning = "looks like dates with years of two digits, kept as text"
+
+    def _settle_date(self, found: dict[str, Any]) -> None:
+        """Decide the order of day, month and year by all values; the only one in which all are dates is right."""
+        fitting = [order for order in ORDERS if found[order] == self.filled]
+        same = found["same"] == self.filled and fitting == ["dmy", "mdy"]
+        if not fitting or found["marks"] > 1 or found["odd_times"]:
+            if found["dates"] * 2 > self.filled:
+                most = max(found[order] for order in ORDERS)
+                likely = [order for order in ORDERS if found[order] == most]
+                self.warning = f"looks like dates ({found['date']}), kept as text: {self._ways(found, likely)}"
+        elif len(fitting) > 1 and not same:
+            what = "day, month and year" if "ymd" in fitting else "day and month"
+            self.warning = f"{what} cannot be told apart ({found['date']}), kept as text: {self._ways(found, fitting)}"
+        else:
+            self.order, self.type = fitting[0], "TIMESTAMP" if found["timed"] else "DATE"
+            remarks = []
+            if self.order != "ymd" and not same:
+                because = found["day_first" if self.order == "dmy" else "month_first"]
+                remarks = [f"read as {ORDERS[self.order].format(_mark_of(found['date']))} because of {because}"]
+            self.remark = ", ".join([*remarks, *["years of two digits as 1969 to 2068"] * bool(found["short"])])
+
+    def _ways(self, found: dict[str, Any], orders: list[str]) -> str:
+        """Return SQL that reads the text as dates, for each of these orders."""
+        mark, plain = _mark_of(found["date"]), quote_name(self.name)
+        plain = f"regexp_extract({plain}, '[^ T]+')" if found["timed"] else plain
+        years = ["%y"] * bool(found["short"]) + ["%Y"] * (found["short"] < found["dates"])
+        ways = list[str]()
+        for order in orders:
+            forms = ", ".join(f"'{mark.join({**FORMS, 'y': year}[each] for each in order)}'" for year in years)
+            ways.append(f"strptime({plain}, {forms if len(years) == 1 else f'[{forms}]'})")
+        return " or ".join(ways) + (", whichever is meant" if len(ways) > 1 else "")
 
     def _settle_number(self, found: dict[str, Any], delimiter: str) -> None:
         digits, scale, twofold = found["digits"] or 0, found["scale"] or 0, found.get("twofold")
@@ -148,14 +261,8 @@ class Column:
             )
 
 
-def _date_warning(name: str, found: dict[str, Any]) -> str:
-    if found["dates"] * 2 <= found["filled"] or not found["dates"]:
-        return ""
-    mark = next(char for char in str(found["date"]) if not char.isdigit())
-    ways = " or ".join(
-        f"strptime({quote_name(name)}, '{mark.join(form)}')" for form in (("%d", "%m", "%Y"), ("%m", "%d", "%Y"))
-    )
-    return f"looks like dates ({found['date']}), kept as text: {ways}, whichever is meant"
+def _mark_of(date: str) -> str:
+    return next(char for char in date.strip() if not char.isdigit())
 
 
 def _number_warning(name: str, found: dict[str, Any]) -> str:

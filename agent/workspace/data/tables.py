@@ -11,7 +11,7 @@ from typing import Any
 
 from donewhen.agent.workspace.data.columns import (
     CORE,
-    EMPTY,
+    PARTS,
     SNIFFED,
     STRICT,
     Column,
@@ -26,8 +26,13 @@ PACKED = (".gz", ".zst")
 ENDINGS = (".csv", ".tsv", ".tab", *PACKED, *JSON, *PARQUET, *EXCEL)
 WORDS = {",": "comma", ";": "semicolon", "\t": "tab", "|": "bar"}
 FORM = ("Delimiter", "Quote", "Escape", "HasHeader", "Columns", "DateFormat", "TimestampFormat")
-HINT = " Say how to read it: read_csv('file', delim = ';', skip = 2, header = true, null_padding = true, ...)."
+HINT = (
+    " Say how to read it: read_csv('file', delim = ';', skip = 2, header = true, null_padding = true, "
+    "all_varchar = true, ...)."
+)
 MAX_FILES = 200
+MOST_COLUMNS = 40
+"""The most columns that are measured at once."""
 LOOKED_AT = 1_000
 SNIFFED_ROWS = 20_480
 """Rows by which the form of a large file is guessed, before one read of all shows whether that holds."""
@@ -60,6 +65,8 @@ class Table:
     delimiter: str = ","
     proven: bool = False
     """True if the types fit all values, because all rows were sniffed, or the file names them."""
+    keys: dict[str, str] = field(default_factory=dict)
+    """The keys of a JSON file by the names of their columns, where DuckDB would take two keys for one."""
 
     @property
     def native(self) -> bool:
@@ -67,19 +74,26 @@ class Table:
         return self.reader == "read_parquet"
 
     @property
+    def typed(self) -> bool:
+        """Return whether the file itself says what is a number, a truth or a text."""
+        return self.reader != "read_csv"
+
+    @property
     def source(self) -> str:
         """Return the SQL that reads the columns with a settled type."""
         if self.native:
             return f"(FROM read_parquet({quote_text(self.file)}))"
-        names = ", ".join(
-            f"{'NULL AS ' if column.type == EMPTY else ''}{quote_name(column.name)}"
-            for column in self.columns
-            if column.settled
-        )
-        return f"(SELECT {names} FROM {self.read({column.name: column.type for column in self.columns})})"
+        names = ", ".join(column.source for column in self.columns if column.settled)
+        return f"(SELECT {names} FROM {self.read({column.name: column.stored_as for column in self.columns})})"
 
     def read(self, types: Mapping[str, str], few: bool = False) -> str:
         """Return the SQL that reads the file with these types; `few`: only its first rows are needed."""
+        if self.keys:
+            values = (
+                f"CAST(json ->> {quote_text(_pointer(self.keys[name]))} AS {type}) AS {quote_name(name)}"
+                for name, type in types.items()
+            )
+            return f"(SELECT {', '.join(values)} FROM read_json_objects({quote_text(self.file)}))"
         options = f"{self.options}, {FEW_BYTES}" if few and self.reader == "read_csv" else self.options
         return f"{self.reader}({quote_text(self.file)}, {options}, columns = {_type_map(types)})"
 
@@ -179,7 +193,11 @@ class Tables:
         proven, types = table.proven, [column.type for column in table.columns]
         texts = [wanted and type == "VARCHAR" for wanted, type in zip(needed, types, strict=True)]
         measures = [
-            {} if not wanted else column.measures(proven=proven) if is_text or not table.native else {**FILLED}
+            {}
+            if not wanted
+            else column.measures(proven=proven, typed=table.typed)
+            if is_text or not table.native
+            else {**FILLED}
             for column, wanted, is_text in zip(table.columns, needed, texts, strict=True)
         ]
         source, sample = table.read_to_measure(), f"(FROM {table.read_to_measure(few=True)} LIMIT {SAMPLED_ROWS})"
@@ -203,37 +221,56 @@ class Tables:
         for column, type, each, rest in zip(table.columns, types, found, more, strict=True):
             if each:
                 column.settle({**each, **rest}, table.delimiter)
-                column.type = type if table.native else column.type
+                if table.native:
+                    column.keep_native(type)
         return True
 
     def _measure(
         self, table: Table, source: str, measures: Sequence[Mapping[str, str]]
     ) -> tuple[int, list[dict[str, Any]]]:
-        """Return the number of rows and the measurements of each column; read nothing if none is to be measured."""
-        columns, looks, cores, wanted = list[str](), list[str](), list[str](), list[str]()
-        for at, (column, needed) in enumerate(zip(table.columns, measures, strict=True)):
+        """Return the number of rows and the measurements of each column; read nothing if none is to be measured.
+
+        Some columns at a time: each pattern takes memory of its own.
+        """
+        asked, rows, found = (
+            [at for at, needed in enumerate(measures) if needed],
+            0,
+            [dict[str, Any]() for _ in measures],
+        )
+        for first in range(0, len(asked), MOST_COLUMNS):
+            rows, few = self._measure_some(table, source, {at: measures[at] for at in asked[first:][:MOST_COLUMNS]})
+            for at, values in few.items():
+                found[at] = values
+        return rows, found
+
+    def _measure_some(
+        self, table: Table, source: str, measures: Mapping[int, Mapping[str, str]]
+    ) -> tuple[int, dict[int, dict[str, Any]]]:
+        columns, looks, cores, dates, wanted = list[str](), list[str](), list[str](), list[str](), list[str]()
+        for at, needed in measures.items():
             sql = " ".join(needed.values())
-            columns += [f"{quote_name(column.name)} AS c{at}"] if needed else []
-            looks += [f"{likely_sql(f'c{at}')} AS l{at}"] if "{likely}" in sql or "{core}" in sql else []
+            columns += [f"{quote_name(table.columns[at].name)} AS c{at}"]
+            is_looked_at = any(each in sql for each in ("{likely}", "{core}", "{parts}"))
+            looks += [f"{likely_sql(f'c{at}')} AS l{at}"] if is_looked_at else []
             cores += [f"{CORE.replace('{likely}', f'l{at}')} AS v{at}"] if "{core}" in sql else []
+            dates += [f"{PARTS.replace('{likely}', f'l{at}')} AS p{at}"] if "{parts}" in sql else []
             for measure in needed.values():
                 measure = measure.replace("{c}", f"c{at}").replace("{likely}", f"l{at}").replace("{core}", f"v{at}")
-                wanted.append(measure)
-        if not columns:
-            return 0, [{} for _ in measures]
+                wanted.append(measure.replace("{parts}", f"p{at}"))
         source = f"(SELECT {', '.join(columns)} FROM {source})"
-        for more in (looks, cores):
+        for more in (looks, [*cores, *dates]):
             source = f"(SELECT *, {', '.join(more)} FROM {source})" if more else source
         rows, *values = self._first_row(table.path, f"SELECT {', '.join(['count(*)', *wanted])} FROM {source}")
         left = iter(values)
-        return rows, [{name: next(left) for name in needed} for needed in measures]
+        return rows, {at: {name: next(left) for name in needed} for at, needed in measures.items()}
 
     def _first_row(self, path: str, sql: str) -> Sequence[Any]:
         """Return the first row of the result of this SQL. Raises Refused if the file cannot be read by it."""
         try:
             row: Sequence[Any] = self.con.execute(sql).fetchone()
         except Exception as error:
-            raise Refused(f"{path} is no table that can be read for sure: {brief(error)}{HINT}") from None
+            hint = "" if path.lower().endswith(JSON) else HINT
+            raise Refused(f"{path} is no table that can be read for sure: {brief(error)}{hint}") from None
         return row
 
     def _matching_files(self, pattern: str) -> list[str]:
@@ -249,17 +286,53 @@ class Tables:
         return paths
 
     def _describe_columns(self, table: Table, source: str) -> list[Column]:
+        return [Column(row[0], row[1]) for row in self._rows(table, f"DESCRIBE SELECT * FROM {source}")]
+
+    def _rows(self, table: Table, sql: str) -> list[Sequence[Any]]:
         try:
-            rows = self.con.execute(f"DESCRIBE SELECT * FROM {source}").fetchall()
+            rows: list[Sequence[Any]] = self.con.execute(sql).fetchall()
         except Exception as error:
             raise Refused(f"{table.path} cannot be read as {table.notes[0]}: {brief(error)}") from None
-        return [Column(row[0], row[1]) for row in rows]
+        return rows
 
     def _read_json(self, path: str, plain: str) -> Table:
         options = "dateformat = '%Y-%m-%d', timestampformat = 'iso'"
         table = Table(path, plain, "read_json", ["JSON"], options, proven=True)
-        table.columns = self._describe_columns(table, f"read_json({quote_text(plain)}, sample_size = -1, {options})")
+        try:
+            source = f"read_json({quote_text(plain)}, sample_size = -1, {options})"
+            table.columns = self._describe_columns(table, source)
+        except Refused:  # for keys below others that differ only in case, too
+            with contextlib.suppress(Refused):
+                table.columns = self._columns_by_key(table)
+                return table
+            raise
+        names = {column.name.casefold() for column in table.columns}
+        if any(re.sub(r"_\d+$", "", name) in names - {name} for name in names):  # DuckDB may have numbered them
+            table.columns = self._columns_by_key(table)
         return table
+
+    def _columns_by_key(self, table: Table) -> list[Column]:
+        """Return the columns of a JSON file, one for each key in whatever case, with types by the values."""
+        keys = "unnest(json_keys(json)) AS key, generate_subscripts(json_keys(json), 1) AS place"
+        objects = f"SELECT json, row_number() OVER () AS line FROM read_json_objects({quote_text(table.file)})"
+        kind = "json_type(json, concat('/', replace(replace(key, '~', '~0'), '/', '~1')))"
+        found = self._rows(
+            table,
+            f"SELECT key, list(DISTINCT kind) FILTER (kind <> 'NULL') FROM (SELECT *, {kind} AS kind FROM "
+            f"(SELECT json, line, {keys} FROM ({objects}))) GROUP BY key ORDER BY min((line, place))",
+        )
+        columns, taken = list[Column](), set[str]()
+        for key, kinds in found:
+            name = next(
+                name
+                for name in (key, *(f"{key}_{number}" for number in range(1, len(found) + 1)))
+                if name.casefold() not in taken
+            )
+            taken.add(name.casefold())
+            table.keys[name] = key
+            table.notes += [] if name == key else [f"NOTE: {quote_name(name)} is the key {quote_name(key)}"]
+            columns.append(Column(name, _type_of_kinds(set(kinds or ()))))
+        return columns
 
     def _read_csv(self, path: str, plain: str) -> Table:
         """Return a CSV file as a table, sniffed by its first rows if they suffice, else by all rows."""
@@ -314,12 +387,10 @@ class Tables:
             f"{key} = {quote_text(form[name])}" for key, name in zip(("delim", "quote", "escape"), FORM, strict=False)
         )
         table.options = f"auto_detect = false, {options}, comment = '', skip = {skip}, header = {header}"
-        for option, key in (("dateformat", "DateFormat"), ("timestampformat", "TimestampFormat")):
-            table.options += f", {option} = {quote_text(form[key])}" if form[key] else ""
         for each in form["Columns"]:
-            dates = {"DATE": form["DateFormat"]}.get(each["type"], form["TimestampFormat"])
-            timed = each["type"] in ("DATE", "TIMESTAMP", "TIMESTAMP WITH TIME ZONE")
-            table.columns.append(Column(each["name"], each["type"], date_form=(dates or "") if timed else ""))
+            # Of the dates only those of ISO 8601 are read by DuckDB.
+            guessed = {"DATE": form["DateFormat"], "TIMESTAMP": form["TimestampFormat"]}.get(each["type"]) or "%Y-%m-%d"
+            table.columns.append(Column(each["name"], each["type"] if guessed.startswith("%Y-%m-%d") else "VARCHAR"))
         if rows > 0 and any(column.type not in (*SNIFFED, *STRICT) for column in table.columns):
             raise Refused(f"{path} has values of a type that only all rows can show.")
         table.delimiter, table.proven = form["Delimiter"], rows < 0
@@ -366,8 +437,22 @@ def brief(error: Exception) -> str:
     return message.replace(os.getcwd() + "/", "").strip()[:1_000]
 
 
+def _pointer(key: str) -> str:
+    """Return the JSON pointer to a key."""
+    return "/" + key.replace("~", "~0").replace("/", "~1")
+
+
+def _type_of_kinds(kinds: set[str]) -> str:
+    """Return the SQL type for these kinds of JSON values."""
+    if kinds and kinds <= {"BIGINT", "UBIGINT", "DOUBLE"}:
+        return "DOUBLE" if "DOUBLE" in kinds else "HUGEINT" if "UBIGINT" in kinds else "BIGINT"
+    if kinds and kinds <= {"OBJECT", "ARRAY"}:
+        return "JSON"
+    return "BOOLEAN" if kinds == {"BOOLEAN"} else "VARCHAR"
+
+
 def _type_map(types: Mapping[str, str]) -> str:
-    named = [f"{quote_text(name)}: {quote_text('VARCHAR' if type == EMPTY else type)}" for name, type in types.items()]
+    named = [f"{quote_text(name)}: {quote_text(type)}" for name, type in types.items()]
     return "{" + ", ".join(named) + "}"
 
 

@@ -98,6 +98,18 @@ def test_net_revenue_per_region_after_returns_takes_two_queries(tmp_path: Path, 
         ("d,n\n01/02/2025,1\n03/04/2025,2\n", ["day and month cannot be told apart (", "%m/%d/%Y"]),
         ("d,n\n01/02/2025,1\n31/12/2025,2\n", ['"d" DATE; 0 null; e.g. 2025-02-01, 2025-12-31']),
         ("d,n\n31.02.2025,1\n30.01.2025,2\n", ["looks like dates (", "%d.%m.%Y"]),
+        (
+            "d,n\n24.12.2025 10:30,1\n01.02.2025 09:00,2\n",
+            ['"d" TIMESTAMP', "2025-12-24 10:30:00, 2025-02-01 09:00:00"],
+        ),
+        ("d,n\n12/24/99,1\n01/02/98,2\n", ["e.g. 1999-12-24, 1998-01-02; read as month/day/year because of 12/24/99"]),
+        ("d,n\n24.12.25,1\n01.02.25,2\n", ["day, month and year cannot be told apart (", "'%d.%m.%y'", "'%y.%m.%d'"]),
+        ("d,n\n25-01-02,1\n24-12-31,2\n", ['"d" VARCHAR', "cannot be told apart", "'%y-%m-%d'"]),
+        ("d,n\n13.02.2025,1\n24.12.25,2\nx,3\n", ["looks like dates (", "strptime(\"d\", ['%d.%m.%y', '%d.%m.%Y'])"]),
+        ("d,n\n0025-01-02,1\n2025-01-03,2\n", ['"d" VARCHAR', "years of two digits, kept as text"]),
+        ("c,n\n1E10,1\n12E3,2\n", ['"c" VARCHAR; 0 null; e.g. 1E10, 12E3', "may be codes or powers of ten"]),
+        ("c,n\n+49,1\n+31,2\n", ['"c" VARCHAR', "kept as text"]),
+        ("a,b\nyes,T\nno,F\n", ['"a" VARCHAR; 0 null; e.g. yes, no\n', '"b" VARCHAR; 0 null; e.g. T, F']),
         ("sep=;\na;b\n1;2\n", ["1 rows, 2 columns", '"a" BIGINT']),
         ("a,b;c,d\n1,2;3,4\n", ["would separate all lines alike too"]),
         ("name,city\nAda,Paris\nBo,Rome\n", ["2 rows, 2 columns", "first line read as the header"]),
@@ -107,7 +119,7 @@ def test_net_revenue_per_region_after_returns_takes_two_queries(tmp_path: Path, 
     ],
 )
 def test_what_is_said_of_a_table(tmp_path: Path, describe: Ask, content: str, said: list[str]) -> None:
-    """D1: every column with its type; what could be read in two ways, or is text although it looks like more.
+    """D1, Q50: every column with its type; what could be read in two ways, or is text although it looks like more.
 
     Letters before a number are not always a currency: ids are no amounts.
     """
@@ -253,6 +265,17 @@ def test_other_encodings_and_formats(tmp_path: Path, describe: Ask, query: Ask) 
             ask(what)
 
 
+def test_a_wide_table_and_keys_that_differ_in_case(tmp_path: Path, describe: Ask, query: Ask) -> None:
+    """Q50: six hundred columns need no more memory than some, and each key of an object keeps its values."""
+    names = [f"c{at}" for at in range(600)]
+    (tmp_path / "wide.csv").write_text("\n".join([",".join(names), *[",".join(map(str, range(600)))] * 3]) + "\n")
+    assert describe("wide.csv").startswith("wide.csv: 3 rows, 600 columns")
+    assert query("SELECT sum(c599) FROM (SELECT * FROM 'wide.csv')") == "1797"
+    (tmp_path / "case.json").write_text('[{"Id": 1, "id": 2, "a/b": {"X": 1, "x": 2}}]')
+    assert 'NOTE: "id_1" is the key "id"' in describe("case.json")
+    assert query("FROM 'case.json'").splitlines()[1] == '1 | 2 | {"X":1,"x":2}'
+
+
 # What is known of a file is remembered -------------------------------------------------------------------------------
 
 
@@ -358,7 +381,9 @@ LATE = {
     "no number": ("1", "x", "values are none, such as 'x'"),
     "a large number": ("1", "9" * 20, '"v" HUGEINT'),
     "a day after twelve": ("01/02/2025", "31/12/2025", '"v" DATE'),
-    "the month first": ("01/02/2025", "12/31/2025", '"v" VARCHAR'),
+    "the month first": ("01/02/2025", "12/31/2025", '"v" DATE'),
+    "a short year": ("13.02.2025", "24.12.25", "x, 2025-12-24"),
+    "a code": ("1E5", "12E3", "x, 12E3"),
     "no date": ("2025-01-02", "2025-02-30", '"v" VARCHAR'),
     "a number among yes and no": ("true", "1", '"v" VARCHAR'),
     "a quote": ("x", '"y"', "x, y"),
