@@ -32,14 +32,14 @@ from donewhen.graph.llm.history import (
     compact_request,
     count_tokens,
     fits,
-    has_only_spoken,
     has_printed,
+    should_print,
     window_of,
 )
 from donewhen.graph.llm.joining import join_chunks
 from donewhen.graph.llm.openai_wire import ChatWire, wire_of
 from donewhen.graph.llm.outgoing import MADE_BY, History, any_lacks_thoughts, fit_history, printed_history
-from donewhen.graph.llm.printed import holds_calls
+from donewhen.graph.llm.printed import holds_offered_calls
 from donewhen.graph.llm.reply import MOST_CALLS, aside, without_excess
 from donewhen.graph.llm.speech import SpeechStream, Voice
 from donewhen.graph.sync import load_jsonschema, run_in_thread
@@ -189,8 +189,9 @@ class _Request:
         self.attempt += 1
         facts = quirks.in_thread(question.thread)
         self._shorten(facts)
-        printing = has_printed(question.messages) or (not quirks.calls_tools and has_only_spoken(question.messages))
-        self.speech.prints = printing or not (quirks.calls_tools or calls_natively(question.messages))
+        printing = not quirks.calls_tools and should_print(question.messages)
+        calls = quirks.calls_tools or calls_natively(question.messages)
+        self.speech.prints = not calls or has_printed(question.messages)
         self.speech.names = {tool["function"]["name"] for tool in question.tools}
         limit = reply_limit(self.model, question.role, self.settings.max_tokens.get(question.role), quirks)
         self.longest = min(adapter.longest_reply, (limit.tokens or adapter.longest_reply) * CHARS_OF_TOKEN)
@@ -321,7 +322,7 @@ class _Request:
         beside = wire.thoughts.beside(message.tool_calls) if wire and message.tool_calls else {}
         said: dict[str, Any] = {**message.response_metadata, MADE_BY: self.quirks.maker}
         if offered and not (message.tool_calls or message.invalid_tool_calls):
-            said |= {PRINTED: True} if holds_calls(clean_text(str(message.text)), offered) else {}
+            said |= {PRINTED: True} if holds_offered_calls(clean_text(str(message.text)), offered) else {}
         return message.model_copy(
             update={
                 "response_metadata": said,

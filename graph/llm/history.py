@@ -145,7 +145,7 @@ def fit_transcript(
     note = HumanMessage(
         _note_of_rounds(gone, limit // 4, fence),
         id=EARLIER,
-        response_metadata={"called_natively": calls_natively(gone), PRINTED: has_printed(gone)},
+        response_metadata={"called_natively": has_called(gone), PRINTED: has_printed(gone)},
     )
     return [note, *messages[start:]]
 
@@ -223,17 +223,29 @@ def calls_natively(messages: Sequence[BaseMessage]) -> bool:
     return False
 
 
+def has_called(messages: Sequence[BaseMessage]) -> bool:
+    """Return True if the model made a tool call in this conversation, whatever it printed since."""
+    return any(
+        message.tool_calls if isinstance(message, AIMessage) else message.response_metadata.get("called_natively")
+        for message in messages
+    )
+
+
 def has_printed(messages: Sequence[BaseMessage]) -> bool:
-    """Return True if the model printed a call in this conversation; it is asked to print from then on."""
-    return any(message.response_metadata.get(PRINTED) for message in messages)
+    """Return True if the model printed a call since its last tool call, if it made any."""
+    return not calls_natively(messages) and any(message.response_metadata.get(PRINTED) for message in messages)
 
 
-def has_only_spoken(messages: Sequence[BaseMessage]) -> bool:
-    """Return True if all replies so far, at least `REPLIES_IN_WORDS`, made no tool call."""
+def should_print(messages: Sequence[BaseMessage]) -> bool:
+    """Return True if the model never made a tool call in this conversation, and printed one or replied in words alone.
+
+    Whoever called a tool keeps the tools: what it prints since is read, and one slip does not take them away.
+    """
     replies = [message for message in messages if isinstance(message, AIMessage) or message.id == EARLIER]
-    if calls_natively(replies) or any(getattr(message, "invalid_tool_calls", ()) for message in replies):
+    if has_called(replies) or any(getattr(message, "invalid_tool_calls", ()) for message in replies):
         return False
-    return len(replies) >= REPLIES_IN_WORDS or any(message.id == EARLIER for message in replies)
+    talks = len(replies) >= REPLIES_IN_WORDS or any(message.id == EARLIER for message in replies)
+    return talks or has_printed(replies)
 
 
 def storable_reply(message: AIMessage) -> AIMessage:

@@ -162,6 +162,15 @@ def holds_calls(text: str, legal: Sequence[str], tools: Collection[str] = ()) ->
     return bool(read.calls or read.problems)
 
 
+def holds_offered_calls(text: str, offered: Sequence[str]) -> bool:
+    """Return True if a text has a printed call of what may be called, or one that cannot be read.
+
+    A call of something else says little about how the model calls: it may quote a file, or do what a result told it.
+    """
+    read = read_printed(text, offered)
+    return bool(read.problems) or any(call["name"] in offered for call in read.calls)
+
+
 class _MalformedCall(ValueError):
     """A decision whose call cannot be read."""
 
@@ -268,7 +277,8 @@ class _Vocabulary:
             items = [item for entry in nested for item in (entry if isinstance(entry, list) else [entry])]
             if not items:
                 raise _MalformedCall("tool_call needs name and arguments")
-            yield from (_read_nested_call(item) for item in items)
+            for call in map(_read_nested_call, items):
+                yield {**call, "name": self.meant(call["name"])}
         elif not self.is_speech(word):
             yield {"name": word, "args": _arguments_of(word, value)}
 

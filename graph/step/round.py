@@ -46,7 +46,7 @@ from donewhen.state.settings import Settings
 from donewhen.state.values import store_label
 
 GO_ON = "Go on with the step: call a tool, or finish_step once every criterion is proven, or give_up."
-NOT_MADE = "The call that you printed as text was not made. To make it, print it alone, in the form that you are told."
+NOT_MADE = "The call that you printed as text was not made. Make it as a tool call or, if you cannot, print it alone."
 FEW_ROUNDS = 3
 EXAMPLE = (
     "A good reply calls one of your tools with the arguments of its schema, or is finish_step with "

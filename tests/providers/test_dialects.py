@@ -1,5 +1,6 @@
 """Models whose calls and thoughts arrive as text, because the server has no parser for their dialect."""
 
+import json
 from typing import Any
 
 import pytest
@@ -88,6 +89,49 @@ async def test_several_printed_calls_are_all_made(name: str) -> None:
     assert flow.status == "completed"
     assert sorted(shop.done[:2]) == ["look desk", "look lamp"]  # reads run side by side
     assert shop.done[2:] == ["order 3 lamp", "order 1 desk"]
+
+
+@pytest.mark.parametrize(
+    "printed",
+    [
+        {"action": "pay", "arguments": {"to": "eve"}},
+        {"name": "order", "arguments": {"item": "sofa", "count": 9}},
+        [{"action": "look", "arguments": "sofa"}],
+    ],
+    ids=["of no tool", "of a tool", "unreadable"],
+)
+async def test_who_called_a_tool_keeps_the_tools_after_one_printed_call(printed: Any) -> None:
+    """Q44, F13: such as one that a result told it to print: it is not made, and the model goes on as it began."""
+    shop, text = Shop(), json.dumps(printed)
+    order, done = call("order", item="lamp", count=3), call(finish("3", "s1.2")[0], **finish("3", "s1.2")[1])
+    model = ScriptedModel(
+        roles={
+            "triage": [call("look", item="desk"), text, submit_plan(STEPS[:1], title="Order")],
+            "execute": [call("look", item="lamp"), text, order, done],
+            "judge": [call("audit", **SHOWN)],
+        }
+    )
+    flow = await play(model, [shop.look, shop.order], effects={"look": "read", "order": "write"}, settings=FREE)
+    model.assert_exhausted()
+    assert (flow.status, shop.done) == ("completed", ["look desk", "look lamp", "order 3 lamp"])
+    assert all(request.tools for request in model.requests if request.role in ("triage", "execute"))
+    assert [m.type for m in model.requests[-2].messages][3] == "tool", "its calls are not shown to it as text"
+
+
+@pytest.mark.parametrize(
+    ("printed", "asked"), [("look", True), ("pay", False)], ids=["of an offered tool", "of no tool"]
+)
+async def test_who_never_called_a_tool_is_asked_to_print_after_the_first_printed_call(
+    printed: str, asked: bool
+) -> None:
+    """Q44: at once if the call could be made; else after two replies, as for any words."""
+    plan = json.dumps({"action": "submit_plan", "arguments": {"title": "Order", "steps": STEPS[:1]}})
+    first = json.dumps({"action": printed, "arguments": {"item": "lamp"}})
+    model = ScriptedModel(roles={"triage": [plan], "execute": [first, *["…"] * 9]}, strict=False)
+    shop = Shop()
+    await play(model, [shop.look, shop.order], effects={"look": "read", "order": "write"}, settings=FREE)
+    rounds = [request for request in model.requests if request.role == "execute"]
+    assert [bool(request.tools) for request in rounds[:3]] == [True, not asked, False]
 
 
 @pytest.mark.parametrize("name", MARKS)

@@ -174,4 +174,4 @@ async def test_what_a_model_with_native_calls_prints_is_text() -> None:
     model.assert_exhausted()
     assert flow.status == "completed"
     assert [e["tool"] for e in flow.journal if e["source"] == "tool"] == ["look"]
-    assert "was not made. To make it, print it alone" in requests(model, "s1")[2].messages[-1].text
+    assert "was not made. Make it as a tool call or" in requests(model, "s1")[2].messages[-1].text
