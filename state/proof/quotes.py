@@ -70,7 +70,8 @@ _SIGN_FIRST = pattern(
 )
 PIECE = 32_768
 """The characters that one regular expression reads at a time."""
-_CUT = pattern(r".*[^\W\d][ \t,;]+(?=[^\W\d])", re.DOTALL)
+_CUT = pattern(r"[^\W\d][ \t,;]{1,9}(?=[^\W\d])")
+_CUT_WITHIN = 2_000
 _SHORT = 4
 """Fewer characters of a script without spaces may be part of a longer word."""
 PASSAGE_CHARS = 200
@@ -158,8 +159,8 @@ def pieces_of(text: str) -> Iterator[str]:
     while len(text) - at > PIECE:
         end = text.rfind("\n", at, at + PIECE) + 1
         if end <= at:
-            words = _CUT.match(text, at, at + PIECE)
-            end = words.end() if words else at + PIECE
+            gaps = list(_CUT.finditer(text, at + PIECE - _CUT_WITHIN, at + PIECE))
+            end = gaps[-1].end() if gaps else at + PIECE
         yield text[at:end]
         at = end
     yield text[at:]

@@ -152,7 +152,7 @@ async def test_an_agent_with_many_tools_makes_their_schemas_when_they_are_first_
     async with Agent(ScriptedModel(roles={"triage": lambda *_: "Hello."}), tools, storage="memory:") as agent:
         assert CountedTool.made == []
         for _ in range(2):
-            assert (await agent.start("hello")).status == "completed"
+            assert (await agent.start("hello")).status == "answered"
     assert len(CountedTool.made) == len(set(CountedTool.made))
 
 
@@ -169,7 +169,7 @@ async def test_start_resume_get_receipt_delete() -> None:
         info = await agent.info("t")
         assert (info.goal, info.status, info.metadata) == ("do it", "waiting", {"folder": "/work"})
         ended = await agent.resume("t", "approve")
-        assert (ended.status, ended.answer, ended.pending) == ("completed", "done", ())
+        assert (ended.status, ended.answer, ended.pending) == ("answered", "done", ())
         assert await agent.receipt("t") == ended.receipt
         assert (ended.receipt or {})["steps"][0]["criteria"][0]["verdict"] == "cited"
         assert [info.status for info in await agent.threads()] == ["completed"]
@@ -281,7 +281,7 @@ async def test_settings_and_limits_per_call() -> None:
     """§9: settings of the agent, or of one call; a dict does as well."""
     agent = Agent(one_step(), storage="memory:", settings=Settings(limits=Limits(rounds=7)))
     run = await agent.start("do it", settings={"confirm": "never", "limits": {"rounds": 5}})
-    assert run.status == "completed"
+    assert run.status == "answered"
     assert {row["key"]: row["limit"] for row in (run.receipt or {})["meter"]}["rounds"] == 5
 
 
@@ -300,7 +300,7 @@ def test_wait_is_the_synchronous_way(storage: str, tmp_path: Path) -> None:
         wait(agent.threads())
 
     run: Run = asyncio.run(in_a_notebook())
-    assert wait(agent.resume(run.thread_id, "approve")).status == "completed"
+    assert wait(agent.resume(run.thread_id, "approve")).status == "answered"
     info: list[ThreadInfo] = wait(agent.threads())
     assert [each.status for each in info] == ["completed"]
     with pytest.raises(UnknownThread):

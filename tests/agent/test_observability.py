@@ -87,7 +87,7 @@ async def test_logs_tell_what_runs_do(caplog: pytest.LogCaptureFixture) -> None:
     assert told == ["goal", "mode", "outcome"]
     assert flow.run.thread_id in caplog.records[0].getMessage()
     line = json.loads(JsonLines().format(caplog.records[-1]))
-    assert (line["logger"], line["level"], line["status"]) == ("donewhen.graph", "info", "completed")
+    assert (line["logger"], line["level"], line["status"]) == ("donewhen.graph", "info", "answered")
 
 
 def test_logs_are_set_up_as_asked() -> None:

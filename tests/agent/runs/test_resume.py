@@ -120,8 +120,8 @@ async def test_who_is_busy_says_so(storage: Storage) -> None:
     assert (await other.get("t")).status == "running"
     assert (await other.info("t")).status == "running"
     go.set()
-    assert (await working).status == "completed"
-    assert (await other.info("t")).status == "completed"
+    assert (await working).status == "answered"
+    assert (await other.info("t")).status == "answered"
 
 
 @pytest.mark.parametrize("where", ["model", "tool"])
@@ -201,7 +201,7 @@ async def test_a_new_goal_does_not_lose_an_open_question(storage: Storage) -> No
     assert (second.goal, second.status) == ("do something else", "waiting")
     assert second.pending[0]["plan"]["steps"][0]["content"] == "other work"
     await unchanged(agent, second, {first.pending[0]["id"]: "approve"})
-    assert (await agent.resume("t", "approve")).status == "completed"
+    assert (await agent.resume("t", "approve")).status == "answered"
     model.assert_exhausted()
 
 

@@ -127,7 +127,7 @@ async def test_a_profile_for_every_agent_may_forbid_what_only_some_have(tmp_path
             with pytest.raises(ConfigError, match="did you mean send"):
                 await agent.start("do it")
         else:
-            assert (await agent.start("do it")).status == "completed"
+            assert (await agent.start("do it")).status == "answered"
     kept = {"profile": {"forbidden_tools": ["delete_file"], "allowed_paths": ["reports", "data/2026 (new)"]}}
     agent = Agent(ScriptedModel(roles={"triage": [answer("Hello.")]}), storage="memory:", settings=kept)
     assert (await agent.start("do it")).status == "completed"
@@ -163,7 +163,7 @@ async def test_instructions_reach_every_model() -> None:
     model = one_step()
     said = "Work as an auditor does:\n\n1. count twice\n2. say what is missing"
     agent = Agent(model, storage="memory:", settings={"profile": {"role": "clerk"}}, instructions=said)
-    assert (await agent.resume(await agent.start("do it"), "approve")).status == "completed"
+    assert (await agent.resume(await agent.start("do it"), "approve")).status == "answered"
     asked = [request for request in model.requests if request.role in ("triage", "execute")]
     assert len(asked) == 2
     assert all(said in request.messages[0].text and "- clerk" in request.messages[0].text for request in asked)

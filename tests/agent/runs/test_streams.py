@@ -123,7 +123,7 @@ async def test_the_last_event_comes_when_the_thread_is_free(storage: Storage) ->
     agent = Agent(one_step(), storage=storage)
     async for event in agent.stream("do it", thread_id="t"):
         if event["type"] == "waiting":
-            assert (await asyncio.create_task(agent.resume("t", "approve"))).status == "completed"
+            assert (await asyncio.create_task(agent.resume("t", "approve"))).status == "answered"
 
 
 async def test_aclose_waits_for_what_runs(storage: Storage) -> None:

@@ -88,7 +88,7 @@ async def test_a_function_hears_of_each_pause_and_of_the_end() -> None:
     assert "[redacted]" in first["data"]["questions"][0]["question"]
     assert "Tr0ub4dor" not in json.dumps(heard)
     assert first["data"]["questions"][0]["id"] == run.pending[0]["id"]
-    assert (last["data"]["status"], last["data"]["answer"]) == ("completed", "Blue it is.")
+    assert (last["data"]["status"], last["data"]["answer"]) == ("answered", "Blue it is.")
 
 
 async def test_a_webhook_is_signed_and_tried_again(post: Post, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -140,7 +140,7 @@ async def test_what_is_tried_again_comes_before_what_follows_it() -> None:
     async with Agent(asking(), storage="memory:", notify=refuse_once) as agent:
         run = await agent.start("Paint it")
         await agent.resume(run, "blue")
-    assert [event["data"]["status"] for event in heard] == ["waiting", "waiting", "completed"]
+    assert [event["data"]["status"] for event in heard] == ["waiting", "waiting", "answered"]
 
 
 async def test_a_function_that_hangs_keeps_nothing_from_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -230,7 +230,7 @@ async def test_killed_anywhere_its_news_arrive() -> None:
                 run = await agent.resume("t")
             if run.status == "waiting":
                 run = await agent.resume(run, "blue")
-            assert run.status == "completed"
+            assert run.status == "answered"
             await _make_due(storage)
         assert {"waiting", "finished"} <= set(kinds(heard)), at
         if whole:

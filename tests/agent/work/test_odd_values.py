@@ -162,7 +162,7 @@ async def test_what_is_damaged_hides_nothing_else(kind: str, tmp_path: Path) -> 
         ]  # fmt: skip
         async with agent.worker(), asyncio.timeout(20):
             assert [event["type"] async for event, _ in agent.watch("first")][-1] == "outcome"
-            assert (await agent.status())["threads"] == {"completed": 1, "queued": 1, "waiting": 1}
+            assert (await agent.status())["threads"] == {"answered": 1, "queued": 1, "waiting": 1}
             assert await agent.schedules.start_due(QUEUE) == []
         schedules = {each.id: each for each in await agent.schedules.list()}
         assert "Mars/Base" in schedules["mars"].problem

@@ -326,7 +326,7 @@ async def test_an_error_is_tried_again_and_then_left_to_a_person(storage: Any) -
     model = ScriptedModel(roles={"triage": [answer("May.")]})
     async with Agent(model, storage=storage) as agent:
         run = await agent.resume(thread, settings={"max_steps": 7})
-        assert (run.status, run.answer, run.problem) == ("completed", "May.", "")
+        assert (run.status, run.answer, run.problem) == ("answered", "May.", "")
         async with storage.reader() as (_, store):
             assert settings_in(await store.threads.get(thread) or {}).max_steps == 7  # type: ignore[union-attr]
 
