@@ -172,7 +172,7 @@ async def test_start_resume_get_receipt_delete() -> None:
         assert (ended.status, ended.answer, ended.pending) == ("answered", "done", ())
         assert await agent.receipt("t") == ended.receipt
         assert (ended.receipt or {})["steps"][0]["criteria"][0]["verdict"] == "cited"
-        assert [info.status for info in await agent.threads()] == ["completed"]
+        assert [info.status for info in await agent.threads()] == ["answered"]
         await agent.delete("t")
         assert await agent.threads() == []
         for gone in (agent.get("t"), agent.delete("t")):  # N32
@@ -302,7 +302,7 @@ def test_wait_is_the_synchronous_way(storage: str, tmp_path: Path) -> None:
     run: Run = asyncio.run(in_a_notebook())
     assert wait(agent.resume(run.thread_id, "approve")).status == "answered"
     info: list[ThreadInfo] = wait(agent.threads())
-    assert [each.status for each in info] == ["completed"]
+    assert [each.status for each in info] == ["answered"]
     with pytest.raises(UnknownThread):
         wait(agent.get("nobody"))
     with pytest.raises(RuntimeError, match="use await"):
@@ -332,7 +332,7 @@ def test_ctrl_c_cancels_what_is_waited_for() -> None:
         signal.signal(signal.SIGINT, before)
     killer.join()
     assert wait(agent.get("t")).status == "running"
-    assert wait(agent.resume("t")).status == "completed"
+    assert wait(agent.resume("t")).status == "answered"
 
 
 async def test_a_graph_is_a_langgraph_graph() -> None:

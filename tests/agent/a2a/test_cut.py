@@ -279,6 +279,6 @@ async def test_the_next_request_asks_about_the_one_before(tmp_path: Path) -> Non
         await far_bank.line.down()
         run = await running
         assert run.status == "failed"
-        assert "It is not known whether this took effect: far(" in run.answer
+        assert "It is not known whether this took effect: far (" in run.answer
         run = await agent.start("Pay again", thread_id="t")
         assert [pause["kind"] for pause in run.pending] == ["effect"]

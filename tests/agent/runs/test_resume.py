@@ -208,7 +208,7 @@ async def test_a_new_goal_does_not_lose_an_open_question(storage: Storage) -> No
 def resume_here(url: str, thread_id: str, id: str) -> None:
     """Approve in a process that knows nothing of the run."""
     run = wait(Agent(one_step(), storage=url).resume(thread_id, {id: "approve"}))
-    assert (run.status, run.answer) == ("completed", "done")
+    assert (run.status, run.answer) == ("answered", "done")
 
 
 async def test_another_process_resumes(tmp_path: Path) -> None:
@@ -219,7 +219,7 @@ async def test_another_process_resumes(tmp_path: Path) -> None:
     process.start()
     await asyncio.to_thread(process.join)
     assert process.exitcode == 0
-    assert (await Agent(ScriptedModel(), storage=storage).get(run.thread_id)).status == "completed"
+    assert (await Agent(ScriptedModel(), storage=storage).get(run.thread_id)).status == "answered"
 
 
 async def test_a_plain_answer_is_for_the_open_question_unless_another_is_named(storage: Storage) -> None:
