@@ -17,6 +17,7 @@ from typing import Any
 
 from donewhen.agent.workspace.data.columns import EMPTY, quote_name, quote_text
 from donewhen.agent.workspace.data.tables import ENDINGS, Refused, Tables, brief
+from donewhen.agent.workspace.data.workbook import split_sheet
 
 MEMORY, ADDRESS_SPACE = "1GB", 3 << 30
 """DuckDB's memory limit, and the process's."""
@@ -56,6 +57,13 @@ def connect(root: str, scratch: str) -> Any:
 
 def describe(tables: Tables, path: str) -> str:
     """Describe a file: how it was read, its rows, and every column with type, nulls, examples and warning."""
+    names = tables.names(path)
+    lines = [line for name in names for line in _describe_table(tables, name)]
+    _write_learned(tables.learned)
+    return "\n".join(_bound_lines(lines, "columns" if len(names) == 1 else "lines"))
+
+
+def _describe_table(tables: Tables, path: str) -> list[str]:
     table = tables.open(path, whole=True)
     shown = tables.con.execute(f"SELECT CAST(COLUMNS(*) AS VARCHAR) FROM {table.source} LIMIT 1000").fetchall()
     lines = [f"{path}: {table.rows} rows, {len(table.columns)} columns; {'; '.join(table.notes)}"]
@@ -68,8 +76,7 @@ def describe(tables: Tables, path: str) -> str:
             line = f"- {quote_name(column.name)}{type} without a value{f'; {table.rows} null' if table.rows else ''}"
         line += f"; {column.remark}" if column.remark else ""
         lines.append(line + (f"; NOTE: {column.warning}" if column.warning else ""))
-    _write_learned(tables.learned)
-    return "\n".join(_bound_lines(lines, "columns"))
+    return lines
 
 
 def query(tables: Tables, sql: str) -> str:
@@ -86,7 +93,7 @@ def query(tables: Tables, sql: str) -> str:
     if len(statements) != 1 or statements[0].type != duckdb.StatementType.SELECT:
         raise Refused("Only one SELECT is run here: no other statement, and not several.")
     names = _find_quoted(sql)
-    paths = {name.casefold(): name for name in names if os.path.isfile(name) or _is_pattern(name)}
+    paths = {name.casefold(): name for name in names if os.path.isfile(split_sheet(name)[0]) or _is_pattern(name)}
     needed = None if _needs_all_columns(tables.con, sql) else sql.casefold()
     for path in paths.values():
         tables.view(path, needed)
@@ -182,16 +189,20 @@ def _find_quoted(sql: str) -> list[str]:
 
 
 def _is_pattern(name: str) -> bool:
-    return any(mark in name for mark in "*?[") and name.lower().endswith(ENDINGS)
+    file, _ = split_sheet(name)
+    return any(mark in file for mark in "*?[") and file.lower().endswith(ENDINGS)
 
 
 def _missing_file_hint(error: str, names: list[str]) -> str:
     """Return a hint for an error about a missing table, else ""."""
+    if "read_xlsx" in error:
+        return "\nA sheet of a workbook is named in quotes: FROM 'sales.xlsx#Q1'."
     if "Table with name" not in error and "No files found" not in error:
         return ""
     for name in filter(os.path.isdir, names):
         return f"\n{name!r} is a folder: name its files, as FROM {quote_text(os.path.join(name, '*.csv'))}."
-    missing = [name for name in names if name.lower().endswith(ENDINGS) and not os.path.exists(name)]
+    files = [split_sheet(name)[0] for name in names]
+    missing = [name for name in files if name.lower().endswith(ENDINGS) and not os.path.exists(name)]
     for name in missing:
         folder = os.path.dirname(name)
         there = os.listdir(folder or ".") if os.path.isdir(folder or ".") else []

@@ -11,9 +11,9 @@ CODES = (
     "AED|AUD|BRL|CAD|CHF|CNY|CZK|DKK|EUR|GBP|HKD|HUF|IDR|ILS|INR|JPY|KRW|MXN|MYR|NOK|NZD|PHP|PLN|RMB|RON|RUB|SAR|SEK|"
     "SGD|THB|TRY|TWD|UAH|USD|VND|ZAR"
 )
-MARKS = rf"[$€£¥₹%\s]|{CODES}"
+MARKS = rf"[$€£¥₹%\s\p{{Zs}}]|{CODES}"
 """Marks beside numbers: currency signs and codes, per cent, blanks."""
-LIKELY = rf"([-+.,''\d\p{{Zs}}]|{MARKS})+|[\s\p{{Zs}}]*\d{{1,4}}[./-]\d{{1,2}}[./-](?s:.*)"
+LIKELY = rf"([-+.,''\d]|{MARKS})+|[\s\p{{Zs}}]*\d{{1,4}}[./-]\d{{1,2}}[./-](?s:.*)"
 """Matches every number and date of the forms below, and some texts that are neither."""
 CORE = f"regexp_replace(trim({{likely}}), '{MARKS}', '', 'g')"
 POINT = r"regexp_full_match({core}, '[-+]?(\d+|[1-9]\d{0,2}([,'']\d{3})+)([.]\d+)?')"
@@ -222,7 +222,8 @@ class Column:
             if found["dates"] * 2 > self.filled:
                 most = max(found[order] for order in ORDERS)
                 likely = [order for order in ORDERS if found[order] == most]
-                self.warning = f"looks like dates ({found['date']}), kept as text: {self._ways(found, likely)}"
+                how = "written in several ways" if found["marks"] > 1 else self._ways(found, likely)
+                self.warning = f"looks like dates ({found['date']}), kept as text: {how}"
         elif len(fitting) > 1 and not same:
             what = "day, month and year" if "ymd" in fitting else "day and month"
             self.warning = f"{what} cannot be told apart ({found['date']}), kept as text: {self._ways(found, fitting)}"

@@ -15,6 +15,7 @@ from langgraph.config import get_stream_writer
 from pydantic import Field
 
 from donewhen.agent.workspace.commands import Output, run_process
+from donewhen.agent.workspace.data.workbook import split_sheet
 from donewhen.agent.workspace.root import Root
 
 SECONDS = 50.0
@@ -77,15 +78,15 @@ def _stream_writer() -> Callable[[Any], None]:
 def describe_data(
     root: Root,
     known: KnownFiles,
-    path: Annotated[str, Field(description="CSV, TSV, JSON or Parquet file, relative to the workspace")],
+    path: Annotated[str, Field(description="CSV, TSV, JSON, Parquet or Excel file, relative to the workspace")],
     *,
     stop: threading.Event | None = None,
 ) -> str:
-    """What a data file (CSV, TSV, JSON, JSON lines, Parquet) holds: rows, and per column type, nulls and examples.
+    """What a data file (CSV, TSV, JSON, JSON lines, Parquet, Excel) holds: rows; per column type, nulls, examples.
 
     A NOTE names what looks like numbers or dates but is text, or could be read in two ways, and the SQL to read it.
     """
-    with root.open(path):
+    with root.open(split_sheet(path)[0]):
         return _run_child(root, known, "describe", path, stop)
 
 
@@ -105,9 +106,9 @@ def query_data(
 ) -> str:
     """Run one SELECT (DuckDB SQL) over data files, named in quotes as tables: FROM 'data/orders.csv', 'logs/*.csv'.
 
-    Joins, dates, groups and windows work; decimals of CSV and JSON files are exact, DOUBLE of Parquet files is not.
-    describe_data shows columns and types first. One value is printed alone, anything else as rows under their names;
-    the last line then says how many there are, and what was left out.
+    A sheet of a workbook is 'sales.xlsx#Q1'. Joins, dates, groups and windows work; decimals of CSV, JSON and Excel are
+    exact, DOUBLE of Parquet files is not. describe_data shows columns and types first. One value is printed alone,
+    anything else as rows under their names; the last line then says how many there are, and what was left out.
     """
     return _run_child(root, known, "query", sql, stop)
 

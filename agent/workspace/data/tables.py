@@ -20,10 +20,12 @@ from donewhen.agent.workspace.data.columns import (
     quote_text,
 )
 from donewhen.agent.workspace.data.encoding import SAMPLE_BYTES, encoding_of
+from donewhen.agent.workspace.data.workbook import ENDINGS as WORKBOOKS
+from donewhen.agent.workspace.data.workbook import NoSheet, Sheet, sheet_names, split_sheet, unique_names, write_sheet
 
-JSON, PARQUET, EXCEL = (".json", ".jsonl", ".ndjson"), (".parquet",), (".xlsx", ".xls")
+JSON, PARQUET = (".json", ".jsonl", ".ndjson"), (".parquet",)
 PACKED = (".gz", ".zst")
-ENDINGS = (".csv", ".tsv", ".tab", *PACKED, *JSON, *PARQUET, *EXCEL)
+ENDINGS = (".csv", ".tsv", ".tab", *PACKED, *JSON, *PARQUET, *WORKBOOKS)
 WORDS = {",": "comma", ";": "semicolon", "\t": "tab", "|": "bar"}
 FORM = ("Delimiter", "Quote", "Escape", "HasHeader", "Columns", "DateFormat", "TimestampFormat")
 HINT = (
@@ -67,6 +69,8 @@ class Table:
     """True if the types fit all values, because all rows were sniffed, or the file names them."""
     keys: dict[str, str] = field(default_factory=dict)
     """The keys of a JSON file by the names of their columns, where DuckDB would take two keys for one."""
+    is_sheet: bool = False
+    """True for a sheet of a workbook."""
 
     @property
     def native(self) -> bool:
@@ -76,7 +80,7 @@ class Table:
     @property
     def typed(self) -> bool:
         """Return whether the file itself says what is a number, a truth or a text."""
-        return self.reader != "read_csv"
+        return self.is_sheet or self.reader != "read_csv"
 
     @property
     def source(self) -> str:
@@ -127,22 +131,35 @@ class Tables:
         The view has at least the columns that `sql` (casefolded) contains; without it, all.
         """
         try:
-            paths = [path] if os.path.exists(path) else self._matching_files(path)
-            source = " UNION ALL BY NAME ".join(f"FROM {self.open(each, sql).source}" for each in paths)
+            file, sheet = split_sheet(path)
+            paths = [file] if os.path.exists(file) else self._matching_files(file)
+            names = [f"{each}#{sheet}" if sheet else each for each in paths]
+            source = " UNION ALL BY NAME ".join(f"FROM {self.open(each, sql).source}" for each in names)
         except Refused as refusal:
             self.refused.append(str(refusal))
             source = f"SELECT 1 AS refused WHERE error({quote_text(str(refusal))}) IS NULL"
         self.con.execute(f"CREATE OR REPLACE VIEW {quote_name(path)} AS {source}")
+
+    def names(self, path: str) -> list[str]:
+        """Return the names of the tables in a file: of each sheet of a workbook, else its path."""
+        file, sheet = split_sheet(path)
+        if sheet or not file.lower().endswith(WORKBOOKS):
+            return [path]
+        _check_path(path, file)
+        try:
+            return [f"{path}#{name}" for name in sheet_names(file)] or [path]
+        except NoSheet as error:
+            raise Refused(str(error)) from None
 
     def open(self, path: str, sql: str | None = None, *, whole: bool = False) -> Table:
         """Return a file as a table in which the columns that `sql` contains have a settled type; without it, all.
 
         `whole`: count its rows too. Raises Refused if the types would be a guess.
         """
-        plain = os.path.normpath(path)
-        if os.path.realpath(plain) != os.path.join(os.getcwd(), plain):
-            raise Refused(f"{path} leads out of the workspace or through a symbolic link; neither is followed.")
+        file, sheet = split_sheet(path)
+        plain = _check_path(path, file)
         state = _file_state(plain)
+        plain = f"{plain}#{sheet}" if sheet else plain
         recalled = self._from_memory(path, plain, state)
         table = recalled or self._read(path, plain)
         try:
@@ -164,19 +181,28 @@ class Tables:
             return None
         table = Table(**{**kept["table"], "path": path})
         table.columns = [Column(**column) for column in kept["table"]["columns"]]
-        if table.encoding != "utf-8":
+        if table.is_sheet:
+            table.file, _ = self._copy_sheet(plain)
+        elif table.encoding != "utf-8":
             table.file = self._copy_as_utf8(plain, table.encoding)
         return table
 
     def _read(self, path: str, plain: str) -> Table:
-        ending = os.path.splitext(path.removesuffix(".gz").removesuffix(".zst"))[1].lower()
-        if ending in EXCEL:
-            raise Refused(f"{path} is an Excel workbook, which cannot be read here: save its sheets as CSV files.")
+        ending = os.path.splitext(split_sheet(path)[0].removesuffix(".gz").removesuffix(".zst"))[1].lower()
+        if ending in WORKBOOKS:
+            return self._read_sheet(path, plain)
         if ending in PARQUET:
             table = Table(path, plain, "read_parquet", ["Parquet"], proven=True)
             table.columns = self._describe_columns(table, table.source)
             return table
         return self._read_json(path, plain) if ending in JSON else self._read_csv(path, plain)
+
+    def _read_sheet(self, path: str, plain: str) -> Table:
+        copy, sheet = self._copy_sheet(plain)
+        options = """auto_detect = false, delim = ',', quote = '"', escape = '"', comment = '', header = false"""
+        table = Table(path, copy, "read_csv", sheet.notes, options, proven=True, is_sheet=True)
+        table.columns = [Column(name, type) for name, type in sheet.columns.items()]
+        return table
 
     def _settle_types(self, table: Table, sql: str | None, *, whole: bool) -> bool:
         """Settle the types of columns by all their values; return whether the file was read for that.
@@ -313,6 +339,7 @@ class Tables:
 
     def _columns_by_key(self, table: Table) -> list[Column]:
         """Return the columns of a JSON file, one for each key in whatever case, with types by the values."""
+        columns = list[Column]()
         keys = "unnest(json_keys(json)) AS key, generate_subscripts(json_keys(json), 1) AS place"
         objects = f"SELECT json, row_number() OVER () AS line FROM read_json_objects({quote_text(table.file)})"
         kind = "json_type(json, concat('/', replace(replace(key, '~', '~0'), '/', '~1')))"
@@ -321,14 +348,7 @@ class Tables:
             f"SELECT key, list(DISTINCT kind) FILTER (kind <> 'NULL') FROM (SELECT *, {kind} AS kind FROM "
             f"(SELECT json, line, {keys} FROM ({objects}))) GROUP BY key ORDER BY min((line, place))",
         )
-        columns, taken = list[Column](), set[str]()
-        for key, kinds in found:
-            name = next(
-                name
-                for name in (key, *(f"{key}_{number}" for number in range(1, len(found) + 1)))
-                if name.casefold() not in taken
-            )
-            taken.add(name.casefold())
+        for name, (key, kinds) in zip(unique_names([key for key, _ in found]), found, strict=True):
             table.keys[name] = key
             table.notes += [] if name == key else [f"NOTE: {quote_name(name)} is the key {quote_name(key)}"]
             columns.append(Column(name, _type_of_kinds(set(kinds or ()))))
@@ -363,18 +383,22 @@ class Tables:
         skip = 1 if hint else 0
         given = f", delim = {quote_text(hint[1])}" if hint else ""
         given += f", {FEW_BYTES}" if rows > 0 else ""
-        sniffed = f"sniff_csv({quote_text(file)}, sample_size = {rows}, skip = {skip}{given})"
+        sniffed = f"sniff_csv({quote_text(file)}, sample_size = {rows}, skip = {skip}, comment = ''{given})"
         values = self._first_row(path, f"SELECT {', '.join(FORM)} FROM {sniffed}")
         form: dict[str, Any] = {
             key: "" if value == "(empty)" else value for key, value in zip(FORM, values, strict=True)
         }
         if len(form["Columns"]) == 1 and any(mark in (second if hint else first) for mark in WORDS):
             raise Refused(f"{path} is no table that can be read for sure: {_describe_ragged(file)}{HINT}")
-        table.notes = [f"CSV separated by {WORDS.get(form['Delimiter'], form['Delimiter'])}"]
+        is_list = len(form["Columns"]) == 1
+        table.notes = [
+            "CSV of one column" if is_list else f"CSV separated by {WORDS.get(form['Delimiter'], form['Delimiter'])}"
+        ]
         table.notes.append(
             "first line read as the header" if form["HasHeader"] else "no header line: column0, column1, …"
         )
         table.notes += [] if table.encoding == "utf-8" else [_encoding_note(table.encoding)]
+        table.notes += _later_tables(path, file) if is_list else []
         table.notes += [
             f"NOTE: {WORDS[other]} would separate all lines alike too"
             for other in _other_separators(file, form["Delimiter"])
@@ -396,9 +420,20 @@ class Tables:
         table.delimiter, table.proven = form["Delimiter"], rows < 0
         return table
 
+    def _copy_sheet(self, name: str) -> tuple[str, Sheet]:
+        """Return a copy of a sheet as CSV, and what is known of it."""
+        copy = self._new_copy()
+        try:
+            return copy, write_sheet(*split_sheet(name), copy)
+        except NoSheet as error:
+            raise Refused(str(error)) from None
+
+    def _new_copy(self) -> str:
+        return os.path.join(self.scratch, f"{len(os.listdir(self.scratch))}.csv")
+
     def _copy_as_utf8(self, path: str, encoding: str) -> str:
         """Return a copy of the file in UTF-8."""
-        copy = os.path.join(self.scratch, f"{len(os.listdir(self.scratch))}.csv")
+        copy = self._new_copy()
         with (
             open(path, encoding=encoding, errors="replace", newline="") as old,
             open(copy, "w", encoding="utf-8", newline="") as new,
@@ -406,6 +441,14 @@ class Tables:
             while chunk := old.read(SAMPLE_BYTES):
                 new.write(chunk)
         return copy
+
+
+def _check_path(path: str, file: str) -> str:
+    """Return the normal path of a file. Raises Refused if it leads elsewhere."""
+    plain = os.path.normpath(file)
+    if os.path.realpath(plain) != os.path.join(os.getcwd(), plain):
+        raise Refused(f"{path} leads out of the workspace or through a symbolic link; neither is followed.")
+    return plain
 
 
 def _file_state(path: str) -> list[int]:
@@ -480,6 +523,19 @@ def _other_separators(file: str, chosen: str) -> list[str]:
         return []
     found = {other: _field_counts(file, other, LOOKED_AT) for other in WORDS if other != chosen}
     return [other for other, widths in found.items() if len(widths) == 1 and 1 not in widths]
+
+
+def _later_tables(path: str, file: str) -> list[str]:
+    """Return how to read what stands below a title, for each separator by which it may be a table."""
+    notes = list[str]()
+    for mark in WORDS if not file.endswith(PACKED) else ():
+        widths = _field_counts(file, mark, LOOKED_AT)
+        width, line = max(widths.items())
+        if len(widths) == 2 and 1 in widths and line > widths[1]:
+            form = f"delim = {quote_text(mark)}, skip = {line - 1}, header = true, all_varchar = true"
+            how = f"read_csv({quote_text(path)}, {form})"
+            notes.append(f"NOTE: line {line} has {width} fields separated by {WORDS[mark]}: FROM {how}")
+    return notes
 
 
 def _describe_ragged(file: str) -> str:
