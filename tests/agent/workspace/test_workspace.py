@@ -14,7 +14,7 @@ from tests.kit.workspace import by_name
 
 def groups_on_the_page() -> list[set[str]]:
     """Return the tools of each row of the page's table: those that read, check, write, and start programs."""
-    section = (ROOT / "docs" / "tools.md").read_text("utf-8").partition("\n## A folder\n")[2].partition("\n## ")[0]
+    section = (ROOT / "docs" / "tools.md").read_text("utf-8").partition("\n## A folder\n")[2].partition("\n##")[0]
     rows = [line.split("|")[1] for line in section.splitlines() if line.startswith("| `")]
     return [set(re.findall(r"`(\w+)`", row)) for row in rows]
 
