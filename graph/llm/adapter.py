@@ -24,7 +24,9 @@ from langchain_core.runnables import RunnableBinding
 from donewhen.graph.llm.caching import mark_kind, takes_key
 from donewhen.graph.llm.openai_wire import wire_of
 from donewhen.graph.llm.printed import decision_schema
+from donewhen.graph.llm.schemas import STRICTEST, Dialect, Renamed, dialect_of, fit_tools
 from donewhen.prompts import render
+from donewhen.state.reading.decisions import NAMES
 
 MOST_TOKENS = {"triage": 16_384, "plan": 32_768, "execute": 32_768, "judge": 8_192, "deliver": 16_384}
 """The most tokens a role may write, thoughts included, if neither the settings nor the model set a limit."""
@@ -53,6 +55,13 @@ _REFUSALS = {
     "max_tokens": r"max_(?:new_|completion_|output_)?tokens|completion tokens|in the completion",
 }
 """Parameters that a server may refuse, and the words of such a refusal; the most specific first."""
+_ABOUT_SCHEMA = re.compile(
+    r"input_?schema|invalid schema|json schema|schema for function|tool (?:schema|param)|function_?declarations"
+    r"|\btools[.\[]\d",
+    re.IGNORECASE,
+)
+"""Words of a refusal of a tool."""
+_PLACE_OF_TOOL = re.compile(r"(?:\btools|function_?declarations)[.\[](\d{1,4})", re.IGNORECASE)
 
 
 @dataclass
@@ -65,6 +74,10 @@ class ModelQuirks:
     """A hash of the name and the address, by which its replies are known."""
     unsupported: set[str] = field(default_factory=set)
     """Parameters that the server does not take."""
+    strict: bool = False
+    """True once it refused the schema of a tool in the form that its provider should take."""
+    left_out: dict[str, str] = field(default_factory=dict)
+    """Tools that it takes in no form, with the reason."""
     calls_tools: bool = False
     """True once the model called a tool; it is never told to print calls then."""
     names_end: bool = False
@@ -110,6 +123,10 @@ class PreparedModel(NamedTuple):
     """The refusable parts of a request that are sent: `tool_choice`, `cache_marks`, …"""
     printing: str = ""
     """Appended to the instructions if calls are to be printed: the form of a printed call."""
+    renamed: Renamed = Renamed()
+    """The names under which the provider knows tools and arguments."""
+    shown: tuple[str, ...] = ()
+    """The tools' own names, in the order of the request."""
 
 
 def model_name(model: BaseChatModel) -> str:
@@ -209,7 +226,15 @@ class Adapter:
         cache = self._prepared.setdefault(get_running_loop(), OrderedDict())
         printing = printing or "tools" in quirks.unsupported
         thinking = thinking or _thinking_of(model) != "enabled"
-        key = (id(model), must_call, max_tokens, printing, thinking, *sorted(quirks.unsupported), *map(id, tools))
+        form = (
+            must_call,
+            max_tokens,
+            printing,
+            thinking,
+            quirks.strict,
+            *sorted((*quirks.unsupported, *quirks.left_out)),
+        )
+        key = (id(model), form, *map(id, tools))
         if key not in cache:
             own = await self._with_client_of_loop(model)
             own = own if thinking else own.model_copy(update={"thinking": None})
@@ -228,6 +253,26 @@ class Adapter:
                 quirks.unsupported.add(name)
                 return name
         return None
+
+    def note_refused_schema(self, quirks: ModelQuirks, prepared: PreparedModel, error: BaseException) -> bool:
+        """Remember what a server refused about the tools; return False if that is unknown.
+
+        At first all are sent again in the simplest form. What is refused then is left out, if the server names it; a
+        control tool never is.
+        """
+        said = str(error)
+        if not prepared.shown or not _ABOUT_SCHEMA.search(said):
+            return False
+        if not quirks.strict:
+            quirks.strict = True
+            return True
+        places = [int(place) for place in _PLACE_OF_TOOL.findall(said)]
+        named = {prepared.shown[place] for place in places if place < len(prepared.shown)}
+        named |= {name for name in prepared.shown if re.search(rf"(['\"`]){re.escape(name)}\1", said)}
+        named = named or {n for n in prepared.shown if re.search(rf"(?<![\w-]){re.escape(n)}(?![\w-])", said)}
+        refused = dict.fromkeys(named - NAMES, said[:300])
+        quirks.left_out |= refused
+        return bool(refused)
 
     async def _with_client_of_loop(self, model: BaseChatModel) -> BaseChatModel:
         """Return the model with a client for this event loop; a connection belongs to the loop that opened it."""
@@ -324,15 +369,14 @@ def _prepare(
         elif max_tokens and "max_tokens" not in quirks.unsupported:
             change[name] = max_tokens
         sent |= {"max_tokens"} - quirks.unsupported if change.get(name, getattr(model, name)) else set()
-    definitions = copy.deepcopy([dict(tool) for tool in tools])
-    if not definitions:
+    if not tools:
         return PreparedModel(_with_fields(model, change), {}, frozenset(sent))
     if not printing:
         try:
-            bound, choice = _bind_tools(_with_fields(model, change), definitions, quirks, must_call=must_call)
-            return PreparedModel(*_split_binding(bound), frozenset({"tools", *choice, *sent}))
+            return _with_tools(_with_fields(model, change), tools, quirks, sent, must_call=must_call)
         except NotImplementedError:  # the class has no tools
             pass
+    definitions = copy.deepcopy([dict(tool) for tool in tools])
     if "response_format" not in quirks.unsupported and (
         constraint := _format_fields(model, decision_schema(definitions))
     ):
@@ -346,6 +390,42 @@ def _with_fields(model: BaseChatModel, change: Mapping[str, Any]) -> BaseChatMod
     return model.model_copy(update=dict(change)) if change else model
 
 
+def _with_tools(
+    model: BaseChatModel, tools: Sequence[Mapping[str, Any]], quirks: ModelQuirks, sent: set[str], *, must_call: bool
+) -> PreparedModel:
+    """Return the model with its tools in the form that its provider takes, without those that have none."""
+    dialect = STRICTEST if quirks.strict else dialect_of(model, quirks.name)
+    while True:
+        taken = [tool for tool in tools if tool["function"]["name"] not in quirks.left_out]
+        definitions, renamed = fit_tools(taken, dialect)
+        try:
+            bound, choice = _bind_tools(model, definitions, quirks, must_call=must_call)
+        except NotImplementedError:
+            raise
+        except Exception:  # the provider's package cannot write one of them
+            refused = _unbindable(model, taken, dialect)
+            if not refused:
+                raise
+            quirks.left_out |= refused
+            continue
+        names = tuple(tool["function"]["name"] for tool in taken)
+        parts = frozenset({"tools", *choice, *sent})
+        return PreparedModel(*_split_binding(bound), parts, renamed=renamed, shown=names)
+
+
+def _unbindable(model: BaseChatModel, tools: Sequence[Mapping[str, Any]], dialect: Dialect) -> dict[str, str]:
+    """Return the tools of people that cannot be bound to the model even alone, with the reason."""
+    refused = {}
+    for tool in tools:
+        if (name := tool["function"]["name"]) in NAMES:
+            continue
+        try:
+            model.bind_tools(fit_tools([tool], dialect)[0])
+        except Exception as error:
+            refused[name] = " ".join(str(error).split())[:300]
+    return refused
+
+
 def _bind_tools(
     model: BaseChatModel, definitions: Sequence[dict[str, Any]], quirks: ModelQuirks, *, must_call: bool
 ) -> tuple[Any, dict[str, str]]:
@@ -355,8 +435,10 @@ def _bind_tools(
     if takes and "tool_choice" in inspect.signature(model.bind_tools).parameters:
         try:
             return model.bind_tools(definitions, tool_choice="any"), {"tool_choice": "any"}
-        except ValueError:  # this model of the class takes none
-            quirks.unsupported.add("tool_choice")
+        except ValueError:
+            bound = model.bind_tools(definitions)  # if this raises as well, a tool is at fault
+            quirks.unsupported.add("tool_choice")  # this model of the class takes none
+            return bound, {}
     return model.bind_tools(definitions), {}
 
 

@@ -5,6 +5,7 @@ conversation three times per request for the callbacks alone (docs/decisions/006
 """
 
 import asyncio
+import logging
 import random
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -49,6 +50,7 @@ from donewhen.state.pattern import pattern
 from donewhen.state.settings import Settings
 from donewhen.state.values import clean_text
 
+log: logging.Logger = logging.getLogger("donewhen.tools")
 TAGS = ["nostream", "langsmith:nostream"]
 """Tags that keep raw decisions out of chat clients; speech reaches them as events."""
 METADATA = {"emit-tool-calls": False}
@@ -196,7 +198,7 @@ class _Request:
         limit = reply_limit(self.model, question.role, self.settings.max_tokens.get(question.role), quirks)
         self.longest = min(adapter.longest_reply, (limit.tokens or adapter.longest_reply) * CHARS_OF_TOKEN)
         most = (limit.tokens if limit.sent else None) if facts.limit is None else facts.limit
-        left_out = set[str]()
+        left_out, before = set[str](), (quirks.strict, dict(quirks.left_out))
         short: AIMessage | None = None
         while True:
             history = fit_history(self.messages, quirks.maker)
@@ -234,8 +236,11 @@ class _Request:
                 if lasting and (name := adapter.note_refusal(quirks, prepared, error.__cause__ or error)):
                     left_out.add(name)
                     continue
+                if lasting and adapter.note_refused_schema(quirks, prepared, error.__cause__ or error):
+                    continue
                 if not error.retryable:  # leaving it out did not help: something else was refused
                     quirks.unsupported -= left_out
+                    quirks.strict, quirks.left_out = before
                 raise
             if (
                 short is None
@@ -246,9 +251,18 @@ class _Request:
                 short, most, quirks.needs_limit = message, limit.tokens, True
                 self.speech.restart()
                 continue
+            self._tell_left_out(before[1])
             if "tools" in prepared.sent:
                 quirks.calls_tools |= bool(message.tool_calls or message.invalid_tool_calls)
             return message
+
+    def _tell_left_out(self, known: Mapping[str, str]) -> None:
+        """Say which tools the model is not offered since this request."""
+        for name in self.quirks.left_out.keys() - known.keys():
+            why = f"The model is not offered the tool {name!r}, whose schema its provider takes in no form"
+            log.warning("%s: %s", why, self.quirks.left_out[name])
+            if self.question.voice:
+                self.question.voice.note(f"{why}: {self.quirks.left_out[name]}")
 
     def _shorten(self, facts: ThreadFacts) -> None:
         """Shorten the messages to the known window. Raises ModelError if that is impossible."""
@@ -310,7 +324,7 @@ class _Request:
         whole = message
         message = await aside(whole, partial(without_excess, whole, self.deps.adapter.longest_reply))
         self.stopped |= message is not whole
-        return await aside(message, partial(self._settle, message, wire))
+        return await aside(message, partial(self._settle, prepared.renamed.put_back(message), wire))
 
     def _settle(self, message: AIMessage, wire: ChatWire | None) -> AIMessage:
         """Return the reply with its calls as they are read, its maker, and what goes back with it."""
@@ -366,6 +380,8 @@ class _Request:
         if prepared.printing:
             messages = printed_history(messages)
             messages[0] = SystemMessage(f"{messages[0].text}\n\n{prepared.printing}")
+        else:
+            messages = prepared.renamed.shown(messages)
         options = prepared.options
         if "cache_marks" in prepared.sent:
             messages = self._mark_for_cache(messages)

@@ -342,6 +342,10 @@ class Voice:
         """Stream the model's thinking: an event of its own, and never a message."""
         emit(self._runtime, "thinking", step=self._step, text=text)
 
+    def note(self, text: str) -> None:
+        """Tell people something about the request."""
+        emit(self._runtime, "note", text=text[:500])
+
     def report_stall(self, seconds: float) -> None:
         """Emit how many seconds the model has been silent."""
         emit(self._runtime, "stalled", step=self._step, seconds=seconds)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from jsonschema import Draft202012Validator
 from langchain_core.language_models import BaseChatModel
 
 from tests.kit.providers.server import Answer, Handler
@@ -159,7 +160,9 @@ def write_openrouter(said: Said) -> Answer:
 
 
 def check_chat(body: Mapping[str, Any]) -> None:
-    """Refuse what OpenAI's chat completions refuse: names, arguments, and calls without results."""
+    """Refuse what OpenAI's chat completions refuse: schemas, names, arguments, and calls without results."""
+    for tool in body.get("tools") or ():
+        _check_openai_schema(tool["function"])
     waiting: set[str] = set()
     for place, message in enumerate(body["messages"]):
         if message["role"] == "tool":
@@ -178,6 +181,30 @@ def check_chat(body: Mapping[str, Any]) -> None:
         _demand(calls or message.get("content") is not None, f"messages[{place}]: no content")
         json.dumps(message, ensure_ascii=False).encode()
     _demand(not waiting, f"tool_call_ids without a response: {sorted(waiting)}")
+
+
+def _check_openai_schema(function: Mapping[str, Any]) -> None:
+    """Refuse what OpenAI refuses in the definition of a tool."""
+    schema, said = function.get("parameters") or {}, f"Invalid schema for function {function['name']!r}"
+    _demand(_NAME.fullmatch(function["name"]), f"Invalid 'tools.function.name': {function['name']!r}")
+    odd = {"oneOf", "anyOf", "allOf", "enum", "not"} & {*schema}
+    _demand(not odd and schema.get("type") == "object", f"{said}: schema must have type 'object' and not have {odd}")
+    for node in _nodes(schema):
+        _demand(isinstance(node, Mapping), f"{said}: {node!r} is not of type 'object'")
+        kinds = node.get("type") if isinstance(node.get("type"), list) else [node.get("type")]
+        _demand("array" not in kinds or isinstance(node.get("items"), Mapping), f"{said}: array schema missing items.")
+        _demand(node.get("enum") != [], f"{said}: [] should be non-empty")
+
+
+def _nodes(schema: Any) -> Iterator[Any]:
+    """Yield a schema and those within it."""
+    yield schema
+    if isinstance(schema, Mapping):
+        named = [schema.get(key) or {} for key in ("properties", "$defs")]
+        listed = [schema.get(key) or () for key in ("anyOf", "allOf", "oneOf")]
+        below = [*(each for names in named for each in names.values()), *(each for items in listed for each in items)]
+        for each in [*below, *([schema["items"]] if "items" in schema else [])]:
+            yield from _nodes(each)
 
 
 def _check_openrouter(body: Mapping[str, Any]) -> None:
@@ -397,8 +424,10 @@ def check_anthropic_schema(tool: Mapping[str, Any]) -> None:
     _demand(
         not {"oneOf", "allOf", "anyOf"} & {*schema}, "input_schema does not support oneOf, allOf, or anyOf at the top"
     )
-    for key in schema.get("properties") or ():
+    for key in (key for node in _nodes(schema) if isinstance(node, Mapping) for key in node.get("properties") or ()):
         _demand(re.fullmatch(r"[a-zA-Z0-9_.-]{1,64}", key), f"input_schema.properties: keys should match: {key!r}")
+    problems = Draft202012Validator(Draft202012Validator.META_SCHEMA).iter_errors(schema)
+    _demand(not [*problems], "input_schema: JSON schema is invalid. It must match JSON Schema draft 2020-12")
 
 
 def refuse_anthropic(problem: str) -> Answer:
@@ -449,6 +478,8 @@ def check_google_schema(schema: Any, at: str) -> None:
     """Refuse what Google refuses in the schema of a function's parameters."""
     if not isinstance(schema, Mapping):
         return
+    # Both forms of a name are taken, as everywhere in Google's JSON.
+    schema = {re.sub("_(.)", lambda found: found[1].upper(), key): value for key, value in schema.items()}
     _demand({*schema} <= _SCHEMA_KEYS, f"Unknown name {sorted({*schema} - _SCHEMA_KEYS)} at '{at}'")
     kind = str(schema.get("type")).upper()
     _demand(not isinstance(schema.get("type"), list), f"{at}.type: Proto field is not repeating")
@@ -520,6 +551,8 @@ def write_ollama(said: Said) -> Answer:
 
 
 def _check_ollama(body: Mapping[str, Any]) -> None:
+    for node in (node for tool in body.get("tools") or () for node in _nodes(tool["function"]["parameters"])):
+        _demand(isinstance(node, Mapping), "json: cannot unmarshal bool into Go struct field of type api.ToolProperty")
     for place, message in enumerate(body["messages"]):
         _demand(isinstance(message.get("content", ""), str), f"messages[{place}].content: cannot unmarshal")
         for call in message.get("tool_calls") or ():
