@@ -34,6 +34,8 @@ LEAST_TOKENS = 1_024
 """The least to which a limit is lowered for a provider that demands one."""
 TOKEN_FIELDS = ("max_tokens", "max_output_tokens", "num_predict")
 """The names of that limit in LangChain's packages."""
+_LEAST_CONTEXT, _REPLY_ROOM = 16_384, 4_096
+"""Tokens of the smallest window that Ollama is asked for, and of the part of it that is for the reply."""
 _REMAKE_PACKAGES = ("langchain_ollama", "langchain_google_genai")
 """Packages whose models create their client in the constructor."""
 _CLIENT_FIELDS = ("client", "profile")
@@ -86,6 +88,8 @@ class ModelQuirks:
     """True once it demanded the thoughts of a reply that it did not make: it gets a placeholder."""
     nameless_ends: int = 0
     """Replies so far that the server ended without a reason."""
+    context: int = 0
+    """The window that Ollama was asked for. It never shrinks: for another one the model is loaded again."""
     needs_limit: bool = False
     """True once a reply was cut off by the server's own limit, which is lower than the role's."""
     threads: "OrderedDict[str, ThreadFacts]" = field(default_factory=OrderedDict)
@@ -170,6 +174,19 @@ def lower_limit(model: BaseChatModel, sent: int | None) -> int | None:
     return current // 2 if current >= 2 * LEAST_TOKENS else None
 
 
+def asked_context(model: BaseChatModel, quirks: ModelQuirks, tokens: Callable[[], int], most: int | None) -> int | None:
+    """Return the window to ask Ollama for, so that a request of so many tokens fits and a reply to it; None for others.
+
+    Unasked, it takes 4,096 tokens on most machines, and drops the beginning of the rest without a word. `most`: the
+    known window.
+    """
+    if "num_ctx" not in type(model).model_fields or model.num_ctx:  # type: ignore[attr-defined]
+        return None
+    needed = max(_LEAST_CONTEXT, 1 << (tokens() + _REPLY_ROOM - 1).bit_length())
+    quirks.context = max(quirks.context, min(needed, most or needed))
+    return quirks.context
+
+
 def _token_field(model: BaseChatModel) -> str | None:
     return next((name for name in TOKEN_FIELDS if name in type(model).model_fields), None)
 
@@ -215,13 +232,14 @@ class Adapter:
         max_tokens: int | None,
         printing: bool = False,
         thinking: bool = True,
+        context: int | None = None,
     ) -> PreparedModel:
         """Return the model with its tools, cached by the identity of the model and the tools.
 
         `must_call`: the reply has to call a tool. `max_tokens`: the most it may write; None: as the model has it; 0:
         the request does not say. `printing`: tell the model to
         print its calls, as is done for a server that refuses tools. `thinking`: a model that wants its thoughts back
-        may think.
+        may think. `context`: the window to ask for.
         """
         cache = self._prepared.setdefault(get_running_loop(), OrderedDict())
         printing = printing or "tools" in quirks.unsupported
@@ -231,6 +249,7 @@ class Adapter:
             max_tokens,
             printing,
             thinking,
+            context,
             quirks.strict,
             *sorted((*quirks.unsupported, *quirks.left_out)),
         )
@@ -238,6 +257,7 @@ class Adapter:
         if key not in cache:
             own = await self._with_client_of_loop(model)
             own = own if thinking else own.model_copy(update={"thinking": None})
+            own = own if context is None else own.model_copy(update={"num_ctx": context})
             prepared = _prepare(own, tools, quirks, must_call=must_call, max_tokens=max_tokens, printing=printing)
             cache[key] = ((model, tools), prepared)
             while len(cache) > _MOST_PREPARED:
@@ -287,8 +307,11 @@ class Adapter:
 
 async def _with_own_client(model: BaseChatModel) -> BaseChatModel:
     """Return a copy with a new client that does not retry, or the model itself if its class is unknown here."""
+    pool: dict[str, Any] | None = (
+        None if getattr(model, "http_async_client", None) else {}
+    )  # its owner's has a proxy or certificates
     if (client := _stainless_client(getattr(model, "root_async_client", None))) is not None:  # OpenAI's
-        single = await _without_retries(client, None if getattr(model, "http_async_client", None) else {})
+        single = await _without_retries(client, pool)
         own = {"max_retries": 0, "root_async_client": single, "async_client": single.chat.completions}
         return model.model_copy(update={**own, "stream_chunk_timeout": None})
     if (client := _stainless_client(getattr(model, "_async_client", None))) is not None:  # Anthropic's
@@ -297,7 +320,7 @@ async def _with_own_client(model: BaseChatModel) -> BaseChatModel:
         return model.model_copy(update={"max_retries": 0, "_async_client": single})
     inner = _stainless_client(getattr(getattr(model, "async_client", None), "_client", None))
     if inner is not None:  # of others whose library is made as those are, such as Groq's
-        own = await _without_retries(inner, {})
+        own = await _without_retries(inner, pool)
         return model.model_copy(update={"max_retries": 0, "async_client": own.chat.completions})
     if any(type(model).__module__.startswith(package) for package in _REMAKE_PACKAGES):
         given = {name: getattr(model, name) for name in model.model_fields_set if name not in _CLIENT_FIELDS}

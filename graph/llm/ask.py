@@ -21,7 +21,15 @@ from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, Syst
 from langchain_core.runnables import RunnableConfig, ensure_config
 
 from donewhen.graph.context import Deps
-from donewhen.graph.llm.adapter import LEAST_TOKENS, ModelQuirks, PreparedModel, ThreadFacts, lower_limit, reply_limit
+from donewhen.graph.llm.adapter import (
+    LEAST_TOKENS,
+    ModelQuirks,
+    PreparedModel,
+    ThreadFacts,
+    asked_context,
+    lower_limit,
+    reply_limit,
+)
 from donewhen.graph.llm.caching import key_options, mark_kind, mark_messages
 from donewhen.graph.llm.calls import settle_calls
 from donewhen.graph.llm.cost import cost_of, is_priced, missing_price_text, usage_of
@@ -210,6 +218,7 @@ class _Request:
                 max_tokens=most,
                 printing=printing,
                 thinking=not history.foreign,
+                context=asked_context(self.model, quirks, self._count, window_of(self.model, self.settings)),
             )
             try:
                 message = await self._stream(prepared, history)
@@ -428,8 +437,11 @@ class _Request:
 
     def _charge(self, message: AIMessage) -> None:
         """Add the cost of a reply, or of the part that came before a failure."""
-        sent = partial(count_tokens, self.messages, self.question.tools)
-        self.spent = add(self.spent, cost_of(message, sent, self.quirks.name, self.deps.prices))
+        self.spent = add(self.spent, cost_of(message, self._count, self.quirks.name, self.deps.prices))
+
+    def _count(self) -> int:
+        """Estimate the tokens of the request."""
+        return count_tokens(self.messages, self.question.tools)
 
     def _out_of_budget(self, seconds: float) -> bool:
         """Return True if the attempts so far leave no allowance for another one in that many seconds."""

@@ -383,7 +383,8 @@ _count_text_tokens = lru_cache(maxsize=512)(estimate_tokens)
 def window_of(model: BaseChatModel, settings: Settings) -> int | None:
     """Return the most tokens of a request, by the model's profile and the settings; None if neither limits it."""
     own = (getattr(model, "profile", None) or {}).get("max_input_tokens")
-    known = [most for most in (own, settings.context_tokens) if isinstance(most, int) and most > 0]
+    asked = getattr(model, "num_ctx", None)  # what Ollama is asked for by the model's owner
+    known = [most for most in (own, asked, settings.context_tokens) if isinstance(most, int) and most > 0]
     return min(known, default=None)
 
 

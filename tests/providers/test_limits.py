@@ -1,5 +1,6 @@
 """What a request and its reply may have: windows and limits as servers refuse them, and what is made smaller first."""
 
+import asyncio
 import json
 from collections.abc import Callable
 from typing import Any
@@ -223,3 +224,30 @@ async def test_a_model_that_would_write_without_end_is_stopped() -> None:
         got = await asked(deps_of(chat_model(server.url)), rounds(1))
         assert got.message is not None
         assert got.message.response_metadata["finish_reason"] == "length"
+
+
+async def test_ollama_is_asked_for_a_window_in_which_the_request_fits() -> None:
+    """Q47: it drops the beginning of the rest without a word. The window grows with the request and never shrinks."""
+    with ProviderServer(lambda body: write_ollama(Said("ok"))) as server:
+        deps = deps_of(ollama_model(server.url))
+        for messages in (HEAD, [*HEAD, *rounds(20)], HEAD):
+            assert (await asked(deps, messages)).message is not None
+        many = await asyncio.gather(*(asked(deps, HEAD, f"t{n}") for n in range(2)))
+        assert all(reply.message is not None for reply in many)
+        windows = [body["options"]["num_ctx"] for body in server.bodies]
+        sizes = [len(json.dumps(body["messages"])) / 4 for body in server.bodies]
+        assert windows[0] == 16_384
+        assert windows[1:] == [windows[1]] * 4, "another one would load the model again"
+        assert sizes[1] < windows[1] < 4 * sizes[1]
+        assert (await asked(deps_of(ollama_model(server.url)), [*HEAD, *rounds(20)], context_tokens=20_000)).message
+        assert server.bodies[-1]["options"]["num_ctx"] <= 20_000
+
+
+async def test_a_window_of_the_owners_own_stays_and_requests_are_shortened_to_it() -> None:
+    """Q47: also for two models of one name with different windows."""
+    with ProviderServer(lambda body: write_ollama(Said("ok"))) as server:
+        for own in (8_192, 12_000):
+            deps = deps_of(ollama_model(server.url, num_ctx=own))
+            assert (await asked(deps, [*HEAD, *rounds(20)])).message is not None
+            assert server.bodies[-1]["options"]["num_ctx"] == own
+            assert len(json.dumps(server.bodies[-1]["messages"])) / 4 < own

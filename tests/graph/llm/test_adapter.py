@@ -359,3 +359,25 @@ async def test_a_model_is_prepared_once_for_the_rounds_of_a_step() -> None:
     async with Agent(model, [look, put], effects={"look": "read", "put": "write"}, storage="memory:") as agent:
         assert (await agent.start("look", settings=settings)).status == "completed"
     assert model.bound == 2  # for the planning and for the step
+
+
+@pytest.mark.parametrize("form", ["OpenAI's", "Groq's"])
+async def test_a_client_of_the_owners_own_carries_all_requests(form: str) -> None:
+    """Q47: it has the proxy, the certificates and the headers; two models, each with one of its own."""
+    import httpx2
+
+    carried: dict[str, int] = {}
+
+    def model_of(name: str) -> BaseChatModel:
+        async def count(request: Any) -> None:
+            carried[name] = carried.get(name, 0) + 1
+
+        made = wired(server, http_async_client=httpx2.AsyncClient(event_hooks={"request": [count]}))
+        # Groq's class has the completions of a client like OpenAI's, and no other field with it.
+        return made if form == "OpenAI's" else made.model_copy(update={"root_async_client": None})
+
+    with WireServer([reply("ok")] * 4) as server:
+        for name in ("a", "b"):
+            deps = deps_of(model_of(name))
+            assert [(await asked(deps)).error for _ in range(2)] == [None, None]
+    assert carried == {"a": 2, "b": 2}
