@@ -23,7 +23,7 @@ from donewhen.agent.models import ModelSource, Thinking
 from donewhen.agent.plans.store import PlanStore
 from donewhen.agent.plans.templates import Templates
 from donewhen.agent.prices import Price, Prices
-from donewhen.agent.request import MISSING, Continuation, GoalInput, Request, read_goal
+from donewhen.agent.request import MISSING, Continuation, GoalInput, Request, read_goal, with_context
 from donewhen.agent.run import Run, id_of, unknown_thread
 from donewhen.agent.runner import Compiled, Runner
 from donewhen.agent.storage import Storage, open_storage
@@ -267,6 +267,7 @@ class Agent:
         restart: bool = False,
         metadata: Json | None = None,
         owner: str = "",
+        context: Any = None,
         config: RunnableConfig | None = None,
         tools: Tools = (),
         output_type: Any = None,
@@ -287,6 +288,9 @@ class Agent:
             restart: Close a request of the thread that is not finished.
             metadata: Your own data, returned by `info` and `threads`; never secrets.
             owner: The owner of the thread.
+            context: What the tools of this run read as `ToolRuntime.context`, such as who the customer is; no model is
+                shown it. It is stored with the run, for whoever continues it, so it has to be JSON (a dict, a
+                dataclass or a Pydantic model of plain values); never secrets.
             config: LangGraph's configuration, such as callbacks and tags.
             tools: Additional tools for this run; another process that continues it must pass them again.
             output_type: A JSON Schema, or a Python type that Pydantic makes one of (a model, a dataclass,
@@ -305,6 +309,7 @@ class Agent:
             restart=restart,
             metadata=metadata,
             owner=owner,
+            context=context,
             config=config,
             tools=tools,
             output_type=output_type,
@@ -366,6 +371,7 @@ class Agent:
         restart: bool = False,
         metadata: Json | None = None,
         owner: str = "",
+        context: Any = None,
         config: RunnableConfig | None = None,
         tools: Tools = (),
         output_type: Any = None,
@@ -376,7 +382,7 @@ class Agent:
         runner = self._runner_for(id, tools, output_type)
         request = Request(
             read_goal(goal),
-            runner.merge(settings),
+            with_context(runner.merge(settings), context),
             metadata,
             owner,
             template=template,
@@ -425,6 +431,7 @@ class Agent:
         restart: bool = False,
         metadata: Json | None = None,
         owner: str = "",
+        context: Any = None,
         at: datetime | None = None,
         output_type: Any = None,
     ) -> str:
@@ -442,7 +449,7 @@ class Agent:
         runner = self._reader(output_type)
         request = Request(
             read_goal(goal),
-            runner.merge(settings),
+            with_context(runner.merge(settings), context),
             metadata,
             owner,
             template=template,

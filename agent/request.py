@@ -2,19 +2,20 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from enum import Enum
 from typing import Any, Self
 from uuid import uuid4
 
 from langchain_core.messages import AnyMessage, HumanMessage, convert_to_messages, messages_from_dict, messages_to_dict
+from pydantic import BaseModel
 
 from donewhen.agent.storage.storage import check_name
 from donewhen.graph.llm.output import OutputForm
 from donewhen.graph.receive import GIVEN, clean_message, goal_problem
 from donewhen.state.channels import Json
 from donewhen.state.errors import ConfigError, GoalError, StaleAnswer
-from donewhen.state.settings import Settings, SettingsLike
+from donewhen.state.settings import Settings, SettingsLike, merge_settings
 from donewhen.state.values import json_problem, storable
 
 GoalInput = str | Sequence[Any]
@@ -93,6 +94,20 @@ class Continuation:
     settings: SettingsLike = None
     form: OutputForm | None = None
     """The type of the result that the caller expects."""
+
+
+def with_context(settings: Settings, context: Any) -> Settings:
+    """Return the settings of a run whose tools are given this context: a mapping, a dataclass or a Pydantic model.
+
+    Raises ConfigError if it cannot be stored as JSON.
+    """
+    if context is None:
+        return settings
+    if isinstance(context, BaseModel):
+        context = context.model_dump()
+    elif is_dataclass(context) and not isinstance(context, type):
+        context = {each.name: getattr(context, each.name) for each in fields(context)}
+    return merge_settings(settings, {"tool_context": context})
 
 
 def _plain_metadata(given: Any) -> Json:

@@ -132,7 +132,7 @@ def _dispatch(values: Json, move: Move, settings: Settings, runtime: Runtime[Set
     for id, allowance in move.allowances.items():
         if values["steps"][id].get("status", "pending") == "pending":
             emit(runtime, "step_started", step=id, content=find_step(values["plan"], id)["content"])
-        changes[id] = {"status": "running", "allowance": allowance, "today": settings.today}
+        changes[id] = {"status": "running", "allowance": allowance, "today": settings.today_text}
         if not values["steps"][id].get("started"):
             changes[id]["started"] = now()
         if values["steps"][id].get("ended"):

@@ -17,6 +17,7 @@ DoneWhenError
 """
 
 import json
+import reprlib
 from collections.abc import Sequence
 
 from pydantic import ValidationError
@@ -108,6 +109,9 @@ def validation_problems(error: ValidationError) -> list[str]:
     for item in error.errors(include_url=False, include_context=False)[:10]:
         parts = (part for part in item["loc"] if part != "[key]")
         where = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in parts).lstrip(".")
-        given = json.dumps(item["input"], ensure_ascii=False, default=str)[:80]
+        try:
+            given = json.dumps(item["input"], ensure_ascii=False, default=str)[:80]
+        except (TypeError, ValueError, RecursionError):  # it holds itself, or keys that are no texts
+            given = reprlib.repr(item["input"])[:80]
         lines.append(f"{where or 'arguments'}: {item['msg'].removeprefix('Value error, ')} (given: {given})")
     return lines

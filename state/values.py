@@ -1,5 +1,6 @@
 """Values that may be stored: finite numbers, valid characters, bounded nesting. Also texts and names compared."""
 
+import json
 import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from decimal import Decimal
@@ -74,6 +75,19 @@ def json_problem(value: Any) -> str | None:
         elif not (current is None or isinstance(current, bool | int)):
             return f"holds a {type(current).__name__}, which is no JSON value"
     return None
+
+
+def plain_json(value: Any) -> Any:
+    """Return the value as it is read again after it was stored as JSON. Raises ValueError if that is another value."""
+    try:
+        plain = json.loads(json.dumps(value, allow_nan=False))
+        problem = json_problem(plain)
+        changed = not same_json(storable(plain), value)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise ValueError(str(error)) from None
+    if problem or changed:
+        raise ValueError(problem or "it holds a key that is no text, or a character that cannot be stored")
+    return plain
 
 
 def read_number(text: str) -> Decimal | None:

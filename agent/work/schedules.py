@@ -101,7 +101,7 @@ async def keep_schedule(store: ThreadStore, run: Run) -> None:
         "confirmed": confirmed,
         "owner": row.get("owner", ""),
         "queue": row.get("home") or QUEUE,
-        "settings": {**(row.get("settings") or {}), "deadline": None},
+        "settings": {**(row.get("settings") or {}), "deadline": None, "today": None},
         "metadata": row.get("metadata") or {},
         "paused": False,
         "seen": confirmed,

@@ -50,6 +50,8 @@ class Handoff:
     """The answers by question id; {} for the first handoff."""
     config: RunnableConfig = field(default_factory=lambda: RunnableConfig())
     """The run's callbacks, and nothing else of the run."""
+    context: Mapping[str, Any] | None = None
+    """What the run's tools get as their context; graphs of this process get it as theirs."""
     saver: BaseCheckpointSaver[Any] | None = None
     store: BaseStore | None = None
     tell: Callable[[str], None] = lambda text: None

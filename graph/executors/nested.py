@@ -3,6 +3,7 @@
 A handoff interrupted by a crash continues from its last checkpoint; a finished one is not repeated.
 """
 
+import copy
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
@@ -27,6 +28,7 @@ from donewhen.graph.executors.relay import interrupt_value
 from donewhen.graph.tools.call import RunError
 from donewhen.graph.tools.effects import WITHIN
 from donewhen.graph.tools.rendering import describe_error
+from donewhen.state.settings import Settings
 
 HANDOFF = "donewhen_handoff"
 """Metadata key of a sub-agent's checkpoints; the value is the handoff that made them."""
@@ -77,14 +79,16 @@ async def _run_or_continue(
     nested: CompiledStateGraph[Any, Any, Any, Any], config: RunnableConfig, handoff: Handoff
 ) -> Report:
     if not nested.checkpointer:
-        return _report(await nested.ainvoke({"messages": [handoff.message]}, config), handoff)
+        output = await nested.ainvoke({"messages": [handoff.message]}, config, context=_context_for(nested, handoff))
+        return _report(output, handoff)
     given: Any = Command(resume=dict(handoff.answers)) if handoff.answers else {"messages": [handoff.message]}
     before = await nested.aget_state(config)
     started = (before.metadata or {}).get(HANDOFF) == handoff.key
     if started and _is_over(before):
         return _report({**before.values, "__interrupt__": before.interrupts}, handoff)
     try:
-        output = await nested.ainvoke(None if started and before.next else given, config, durability="sync")
+        start, context = None if started and before.next else given, _context_for(nested, handoff)
+        output = await nested.ainvoke(start, config, context=context, durability="sync")
     except GraphBubbleUp:
         raise
     except Exception as error:
@@ -126,6 +130,13 @@ def _with_checkpointer(
         inside = f"executor {handoff.name} {handoff.conversation}".replace("|", "/").strip()
         change["checkpointer"] = NestedSaver(handoff.saver, inside) if handoff.saver else None
     return graph.copy(change)
+
+
+def _context_for(graph: CompiledStateGraph[Any, Any, Any, Any], handoff: Handoff) -> Any:
+    """Return the run's context for a graph; a graph of ours hands it on to its tools."""
+    if handoff.context is None or graph.context_schema is not Settings:
+        return copy.deepcopy(handoff.context)
+    return Settings(tool_context=dict(handoff.context))
 
 
 def _config(handoff: Handoff, *, inside: bool = False) -> RunnableConfig:

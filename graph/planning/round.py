@@ -141,7 +141,7 @@ async def _question(round: PlanningRound, cards: Mapping[str, Card], voice: Voic
     state, deps, settings, form = round.state, round.deps, round.settings, round.form
     phase = round.planning["phase"]
     role = ROLE[phase]
-    facts = {**state["brief"], "proposal": round.planning.get("proposal"), "today": settings.today}
+    facts = {**state["brief"], "proposal": round.planning.get("proposal"), "today": settings.today_text}
     facts["cards"] = cards
     profile = profile_text(settings.profile, language=settings.speaks)
     brief = planning_brief(deps, settings, facts, round.offer, full=role == "plan")

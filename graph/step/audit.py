@@ -130,7 +130,7 @@ async def audit(context: CallContext, subject: Subject, *, reserve: int = 0) -> 
             audit_brief(
                 await _with_whole_texts(context, subject),
                 claims,
-                settings.today,
+                settings.today_text,
                 _instructions(context, subject),
                 [claim for claim in whole if claim in accepted],
             )

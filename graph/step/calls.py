@@ -760,6 +760,7 @@ async def _call_tool(context: CallContext, gated: GatedCall, meter: Meter, key: 
         callee=gated.tool.callee,
         shown=call["args"],
         model=gated.tool.model,
+        context=context.settings.tool_context,
     )
     changed = {"turn": state.get("turn", 1), "step": id, "id": gated.id, "tool": call["name"]}
     try:

@@ -58,7 +58,7 @@ async def delegate(state: Step, runtime: Runtime[Settings], config: RunnableConf
     whole = executor.passthrough and not state["step"].get("done_when")
     text = state["brief"]
     if executor.remote is not None or whole:
-        run, today = state["run"], str(record.get("today") or runtime.context.today)
+        run, today = state["run"], str(record.get("today") or runtime.context.today_text)
         forgets = executor.work is not None and bool(conversation_before(run) or run.get("background"))
         text = handover_text(run, state["step"], today, whole=whole and not forgets)
     first: FrozenCall = {"id": "", "name": name, "args": {"brief": text}, "delegated": True}
@@ -93,6 +93,7 @@ def _make_handoff(state: Step, call: FrozenCall, runtime: Runtime[Settings], con
         thread_id=thread_of(runtime),
         conversation=state.get("conversation", ""),
         answers=resume_values(call),
+        context=runtime.context.tool_context,
         saver=saver if isinstance(saver, BaseCheckpointSaver) else None,
         store=runtime.store,
         tell=tell,

@@ -90,7 +90,7 @@ def step_input(run: Json, sent: Json, settings: Settings, deps: Deps) -> Json:
     plan, records, journal = run["plan"] or {}, run.get("steps") or {}, run.get("journal") or []
     record, step, needed = records[id], find_step(plan, id), ancestors(plan, id)
     replaced = records.keys() - {each["id"] for each in plan["steps"]}
-    today, missing = record.get("today") or settings.today, deps.missing_tools(step)
+    today, missing = record.get("today") or settings.today_text, deps.missing_tools(step)
     others = [other for key, other in records.items() if key != id]
     wrote = [key for other in others if other.get("status") in MAY_END_WELL for key in other.get("wrote") or ()]
     name = step.get("executor")

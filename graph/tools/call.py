@@ -5,6 +5,7 @@ A tool's return value becomes text before LangChain prints it, and no exception 
 
 import asyncio
 import concurrent.futures
+import copy
 import functools
 import inspect
 import time
@@ -12,7 +13,7 @@ import uuid
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from contextvars import ContextVar
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, is_dataclass, replace
 from functools import partial
 from itertools import islice
 from typing import Any, cast, get_args, get_origin, get_type_hints
@@ -24,7 +25,7 @@ from langchain_core.tools.base import get_all_basemodel_annotations
 from langgraph.errors import GraphBubbleUp
 from langgraph.prebuilt import InjectedState, InjectedStore, ToolRuntime
 from langgraph.runtime import Runtime, get_runtime
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from donewhen.graph.sync import WorkEnd, run_aside, run_in_thread, start_in_thread
 from donewhen.graph.tools.certain import nothing_happened
@@ -63,6 +64,8 @@ class _Body:
     """What is awaited there."""
     check: Callable[[Any], None] | None = None
     """Called with the arguments right before the body gets them; raises if it may not."""
+    context: Any = None
+    """What a `ToolRuntime` without a class has as its context, which Pydantic would warn of while it validates."""
 
 
 _body: ContextVar[_Body | None] = ContextVar("body", default=None)
@@ -171,6 +174,8 @@ class ToolCall:
     """The arguments that people were shown, and that the tool has to get; None if nothing is compared."""
     model: ArgumentsModel | None = None
     """The tool's own model of its arguments."""
+    context: Mapping[str, Any] | None = None
+    """What the tool reads as `ToolRuntime.context`, unless a graph around the run has a context of its own."""
 
     def check(self, passed: Any) -> None:
         """Raise ArgumentsChanged if these arguments, which the tool is about to get, are others than were shown."""
@@ -212,7 +217,8 @@ async def _run(call: ToolCall, callee: Callee, message: dict[str, Any]) -> CallR
 
     It runs in a thread or in a task of its own, so that nothing in it can end ours.
     """
-    body = _Body(call.limit, loop=asyncio.get_running_loop() if callee.in_thread else None, check=call.check)
+    loop = asyncio.get_running_loop() if callee.in_thread else None
+    body = _Body(call.limit, loop=loop, check=call.check, context=_context_of(call))
 
     def invoke() -> Any:
         _body.set(body)
@@ -353,8 +359,11 @@ def _guarded_class(kind: Any) -> Any:
     guarded = wrap_bodies(kind, _watch, lambda tool, value: _to_text(value, tool.response_format))
 
     def parse(self: Any, tool_input: Any, tool_call_id: str | None) -> Any:
-        passed = kind._parse_input(self, tool_input, tool_call_id)
-        if (body := _body.get()) and body.check:
+        passed, body = kind._parse_input(self, tool_input, tool_call_id), _body.get() or _Body()
+        for each in passed.values() if isinstance(passed, dict) and body.context is not None else ():
+            if isinstance(each, ToolRuntime) and each.context is None:
+                each.context = body.context
+        if body.check:
             body.check(passed)
         return passed
 
@@ -439,7 +448,7 @@ def _with_injected(call: ToolCall, callee: Callee, id: str) -> dict[str, Any]:
         if name == RUNTIME_ARGUMENT or _has(annotation, InjectedToolCallId):
             continue  # set above; LangChain itself sets the id of the call
         if _has(annotation, ToolRuntime):
-            full[name] = _tool_runtime(id, call.config)
+            full[name] = _tool_runtime(id, call, annotation)
         elif _has(annotation, InjectedStore) and (store := _runtime().store) is not None:
             full[name] = store
         elif not _has_default(call.tool, name):
@@ -540,16 +549,35 @@ def _runtime() -> Runtime[Any]:
         return Runtime()
 
 
-def _tool_runtime(call_id: str, config: RunnableConfig | None) -> ToolRuntime[Any, Any]:
+def _context_of(call: ToolCall) -> Any:
+    """Return the context of a graph around the run if it has one, else a copy of the run's own."""
+    around = _runtime().context
+    return copy.deepcopy(call.context) if around is None or isinstance(around, Settings) else around
+
+
+def _tool_runtime(call_id: str, call: ToolCall, annotation: Any) -> ToolRuntime[Any, Any]:
     """Return the ToolRuntime that LangGraph's ToolNode would pass, with an empty state.
 
-    Tools see their call and the context of an outer graph, not the run.
+    Tools see their call and the context of an outer graph or of the run, and nothing else of the run. A context is
+    made an instance of the class that a `ToolRuntime[Class]` names; without a class it is added by the guard.
     """
-    runtime = _runtime()
+    runtime, context = _runtime(), None
+    named = next((get_args(part)[0] for part in _parts(annotation) if get_origin(part) is ToolRuntime), None)
+    if named is not None:
+        context = _context_of(call)
+        if (
+            isinstance(context, dict)
+            and isinstance(named, type)
+            and (is_dataclass(named) or issubclass(named, BaseModel))
+        ):
+            try:
+                context = named(**context)
+            except (TypeError, ValueError) as error:
+                raise ValueError(f"the run's context is no {named.__name__}: {describe_error(error)}") from None
     return ToolRuntime(
         state={},
-        context=None if isinstance(runtime.context, Settings) else runtime.context,
-        config=config or {},
+        context=context,
+        config=call.config or {},
         stream_writer=runtime.stream_writer,
         tool_call_id=call_id,
         store=runtime.store,

@@ -5,7 +5,7 @@ This module also reads and merges settings from people, clients and storage; mer
 
 import json
 from collections.abc import Mapping
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from difflib import get_close_matches
 from pathlib import PurePath
 from typing import Annotated, Any, ClassVar, Literal
@@ -26,12 +26,16 @@ from donewhen.state.errors import ConfigError
 from donewhen.state.ledger import Limits
 from donewhen.state.options import Options, option_problems
 from donewhen.state.settings.studio import with_nodes, with_prompts, without_blanks
-from donewhen.state.values import check_zone, clean_text, map_texts, name_hint
+from donewhen.state.values import check_zone, clean_text, map_texts, name_hint, plain_json
 
 LIMITS = Limits(rounds=200, replans=2, questions=20)
 STEP_LIMITS = Limits(rounds=40)
 SCHEMA_CHARS = 50_000
 """The most characters of an output schema, which is part of prompts."""
+CONTEXT_CHARS = 50_000
+"""The most characters of what tools get as their context, which is stored with every thread."""
+WHOLE = ("output_schema", "tool_context")
+"""Settings in which "" is a value, and not a blank of a form."""
 PROMOTE_ROUNDS = 25
 ROLES = ("triage", "plan", "execute", "judge", "deliver")
 """The roles of models."""
@@ -61,6 +65,14 @@ def _names_moment(text: str) -> str:
     return text
 
 
+def _names_day(text: str) -> str:
+    try:
+        return date.fromisoformat(text).isoformat()
+    except ValueError:
+        raise ValueError(f"{text!r} is no ISO 8601 date, such as 2026-12-01") from None
+
+
+Day = Annotated[str, AfterValidator(_names_day)]
 Moment = Annotated[str, AfterValidator(_names_moment)]
 Role = Annotated[str, AfterValidator(check_role)]
 Zone = Annotated[str, AfterValidator(check_zone)]
@@ -171,6 +183,14 @@ class Settings(Options):
     output_schema: dict[str, Any] | None = Field(
         default=None, description="JSON Schema of the structured result; set it at the start of a run"
     )
+    today: Day | None = Field(
+        default=None, description="ISO 8601 date that models are told is today's; default: the date in `timezone`"
+    )
+    tool_context: dict[str, Any] | None = Field(
+        default=None,
+        description="what tools read as `ToolRuntime.context`, such as who the customer is: JSON, at most 50,000 "
+        "characters, no secrets; no model and no client is shown it",
+    )
     timezone: Zone | None = Field(default=None, description="the user's time zone, such as Europe/Berlin")
     models: dict[Role, str] = Field(default={}, description="role (triage, plan, execute, judge, deliver) → model name")
     model_seconds: float = Field(
@@ -204,10 +224,11 @@ class Settings(Options):
     @model_validator(mode="before")
     @classmethod
     def _drop_blanks(cls, given: Any) -> Any:
-        given = map_texts(dict(given), clean_text) if isinstance(given, Mapping) else given
-        if not isinstance(given, Mapping) or not given.get("output_schema"):
-            return without_blanks(given)
-        return {**without_blanks(given), "output_schema": given["output_schema"]}  # in a schema "" is a value
+        if not isinstance(given, Mapping):
+            return given
+        kept = {key: given[key] for key in WHOLE if given.get(key)}
+        shaped = map_texts({key: value for key, value in given.items() if key not in kept}, clean_text)
+        return {**without_blanks(shaped), **kept}
 
     @field_validator("limits", "step_limits")
     @classmethod
@@ -224,6 +245,20 @@ class Settings(Options):
         if given is not None and (size := len(json.dumps(given))) > SCHEMA_CHARS:
             raise ValueError(f"the schema has {size:,} characters; at most {SCHEMA_CHARS:,}")
         return given or None
+
+    @field_validator("tool_context")
+    @classmethod
+    def _check_context(cls, given: dict[str, Any] | None) -> dict[str, Any] | None:
+        if given is None:
+            return None
+        try:
+            plain: dict[str, Any] = plain_json(given)
+        except ValueError as error:
+            said = "what tools are given (`context=`) cannot be stored as JSON"
+            raise ValueError(f"{said}: {error}; give the names of things, and let the tool open them") from None
+        if (size := len(json.dumps(plain, ensure_ascii=False))) > CONTEXT_CHARS:
+            raise ValueError(f"what tools are given has {size:,} characters as JSON; at most {CONTEXT_CHARS:,}")
+        return plain
 
     @field_validator("done_when")
     @classmethod
@@ -253,10 +288,11 @@ class Settings(Options):
         return self.on_exhausted or ("deliver" if self.unattended else "ask")
 
     @property
-    def today(self) -> str:
-        """The date for prompts, with the user's time zone if it is set; otherwise in UTC."""
+    def today_text(self) -> str:
+        """The date for prompts: `today`, else in the user's time zone if it is set, otherwise in UTC."""
         zone = f" ({self.timezone})" if self.timezone else ""
-        return f"{datetime.now(ZoneInfo(self.timezone or 'UTC')):%A, %Y-%m-%d}{zone}"
+        day = date.fromisoformat(self.today) if self.today else datetime.now(ZoneInfo(self.timezone or "UTC"))
+        return f"{day:%A, %Y-%m-%d}{zone}"
 
     @property
     def promote_after(self) -> int | None:
@@ -286,7 +322,7 @@ def read_settings(given: SettingsLike) -> Settings:
 
 
 def merge_settings(base: Settings, given: SettingsLike) -> Settings:
-    """Return `base` updated with `given`, field by field; limits, profile and models by their own fields.
+    """Return `base` updated with `given`, field by field; limits, profile, models and tool_context by their own fields.
 
     Hard constraints only grow: tools forbidden by `base` stay forbidden, paths stay within its allowed ones, and its
     profile's language is kept. Raises ConfigError like `read_settings`, and for paths outside the allowed ones.
@@ -364,7 +400,8 @@ def confine_settings(pinned: Settings, asked: Mapping[str, Any], *, models: bool
     """Return the settings for a run whose client asked for `asked`, and the names that were not adopted.
 
     Settings in `pinned` are kept, but a client may ask for more care (see `CARE`) and for fewer tools and paths.
-    `models` says whether it may choose models. Raises ConfigError for invalid values.
+    `models` says whether it may choose models; what tools are given is never its choice. Raises ConfigError for invalid
+    values.
     """
     known, refused = known_settings(asked)
     wanted = read_settings({key: value for key, value in known.items() if value not in (None, "")})
@@ -384,7 +421,7 @@ def confine_settings(pinned: Settings, asked: Mapping[str, Any], *, models: bool
             continue
         elif key == "profile":
             given[key] = {name: said for name, said in given[key].items() if not bound or name in HARD}
-        elif bound or (key in ("models", "max_tokens") and not models):
+        elif bound or key == "tool_context" or (key in ("models", "max_tokens") and not models):
             refused.append(key)
             del given[key]
     return merge_settings(pinned, given), refused

@@ -63,6 +63,19 @@ def test_settings_merge_field_by_field() -> None:
     assert merge_settings(base, None) is base
 
 
+async def test_the_day_of_a_run_can_be_set() -> None:
+    """Q33: planner, worker and judge are told the given date, also after a pause; a text that is no date is refused."""
+    model = one_step()
+    async with Agent(model, storage="memory:", settings={"today": "2024-05-15", "timezone": "Asia/Tokyo"}) as agent:
+        run = await agent.resume(await agent.start("do it"), "approve")
+        assert run.status == "answered"
+        asked = [request for request in model.requests if "<today>" in request.text]
+        assert {request.role for request in asked} >= {"triage", "execute"}
+        assert all("Wednesday, 2024-05-15 (Asia/Tokyo)" in request.text for request in asked)
+        with pytest.raises(ConfigError, match="'2024-05-35' is no ISO 8601 date"):
+            await agent.start("do it", settings={"today": "2024-05-35"})
+
+
 def test_what_a_client_may_change() -> None:
     """U8, S5: less, never more; what is no setting is said."""
     pinned = Settings(limits=Limits(rounds=7), verification="judged")
