@@ -163,6 +163,8 @@ class JournalEntry(CallFacts, total=False):
     """The observation with the same result."""
     heard: Json
     """Of an interjection: its key, and the step and time at which it was heard."""
+    images: list[Json]
+    """The images of the result: the `key` of each in the store, its `type` and its `chars`."""
     users_text: bool
     """True if it holds words of the user, such as a skill, which are not framed as untrusted data."""
 

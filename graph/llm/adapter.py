@@ -114,6 +114,8 @@ class ThreadFacts:
     """The context window in tokens, estimated after a longer request was refused."""
     limit: int | None = None
     """The limit of a reply that fits beside the requests; 0 for none."""
+    blind: bool = False
+    """True once a request with images of tools was refused; they are left out then."""
 
 
 class PreparedModel(NamedTuple):

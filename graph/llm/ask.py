@@ -44,10 +44,18 @@ from donewhen.graph.llm.history import (
     has_printed,
     should_print,
     window_of,
+    without_images,
 )
 from donewhen.graph.llm.joining import join_chunks
 from donewhen.graph.llm.openai_wire import ChatWire, wire_of
-from donewhen.graph.llm.outgoing import MADE_BY, History, any_lacks_thoughts, fit_history, printed_history
+from donewhen.graph.llm.outgoing import (
+    MADE_BY,
+    History,
+    any_lacks_thoughts,
+    fit_history,
+    printed_history,
+    refuses_images,
+)
 from donewhen.graph.llm.printed import holds_offered_calls
 from donewhen.graph.llm.reply import MOST_CALLS, aside, without_excess
 from donewhen.graph.llm.speech import SpeechStream, Voice
@@ -209,7 +217,8 @@ class _Request:
         left_out, before = set[str](), (quirks.strict, dict(quirks.left_out))
         short: AIMessage | None = None
         while True:
-            history = fit_history(self.messages, quirks.maker)
+            sent = without_images(self.messages, "the model's server refused it") if facts.blind else self.messages
+            history = fit_history(sent, quirks.maker)
             prepared = await adapter.prepare(
                 self.model,
                 quirks,
@@ -238,6 +247,9 @@ class _Request:
                     continue
                 if lasting and error.code == "quota" and limit.tokens and (paid := _affordable(error, most)):
                     most = facts.limit = min(limit.tokens, paid)
+                    continue
+                if lasting and not facts.blind and refuses_images(sent, error):
+                    facts.blind = True
                     continue
                 if lasting and not quirks.fills_thoughts and any_lacks_thoughts(history, error):
                     quirks.fills_thoughts = True

@@ -1,17 +1,25 @@
-"""Images and files in the conversation: stored once per thread, and shown to models after the brief."""
+"""Images and files of the conversation, and images of tools: stored once per thread, and shown to models.
+
+Those of the conversation stand after the brief, those of tools behind the result that had them.
+"""
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import BaseMessage, HumanMessage
+from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, HumanMessage
 from langgraph.runtime import Runtime
 
 from donewhen.graph.context import Deps
 from donewhen.graph.events import thread_of
 from donewhen.graph.llm.adapter import model_name
+from donewhen.graph.llm.history import image_parts, observations_in, tool_images
+from donewhen.graph.sync import run_in_thread
+from donewhen.graph.tools.call import CallResult
 from donewhen.state.channels import Json, RunState
 from donewhen.state.errors import DoneWhenError
 from donewhen.state.proof.journal import digest
@@ -21,6 +29,10 @@ from donewhen.state.values import store_label
 NAMESPACE = ("donewhen", "attachments")
 MOST, MOST_CHARS = 20, 30_000_000
 """The most attachments of a request, and the most characters of all of them as JSON."""
+TOOL_CHARS = 20_000_000
+"""The most characters of the images of tools in one request to a model."""
+NOT_TAKEN = "this model does not take it"
+NO_STORE = "its images are not shown: this graph was compiled without a store"
 
 
 def blocks_of(message: BaseMessage) -> list[Json]:
@@ -57,13 +69,73 @@ async def attach(messages: Iterable[BaseMessage], runtime: Runtime[Settings]) ->
     """
     blocks = (block for m in messages if isinstance(m.content, list) for block in blocks_of(m))
     found = {digest(said): (block, said) for block in blocks if (said := _as_json(block))}
-    kept = []
-    for key, (block, said) in list(found.items())[-MOST:]:
-        if runtime.store is not None:
-            await runtime.store.aput(_place(runtime), key, {"block": block}, index=False)
-        inline = {} if runtime.store is not None else {"block": block}
-        kept.append({"key": key, "type": block["type"], "chars": len(said), **inline})
-    return kept
+    return [await _keep(key, block, len(said), runtime) for key, (block, said) in list(found.items())[-MOST:]]
+
+
+async def _keep(key: str, block: Json, chars: int, runtime: Runtime[Settings]) -> Json:
+    if runtime.store is not None:
+        await runtime.store.aput(_place(runtime), key, {"block": block}, index=False)
+    inline = {} if runtime.store is not None else {"block": block}
+    return {"key": key, "type": block["type"], "chars": chars, **inline}
+
+
+async def keep_images(result: CallResult, runtime: Runtime[Settings]) -> CallResult:
+    """Return the result of a call with its images in the store; the state has only what names them.
+
+    Without a store its text says that they are not shown.
+    """
+    if runtime.store is None:
+        return replace(result, images=(), text=f"{result.text}\n({NO_STORE})")
+    hashed = [await run_in_thread(partial(digest, each["base64"])) for each in result.images]
+    sizes = [len(each["base64"]) for each in result.images]
+    pairs = zip(hashed, result.images, sizes, strict=True)
+    return replace(result, images=[await _keep(key, block, size, runtime) for key, block, size in pairs])
+
+
+async def with_images(
+    rounds: Sequence[AnyMessage],
+    entries: Iterable[Mapping[str, Any]],
+    fence: str,
+    runtime: Runtime[Settings],
+    model: Callable[[], BaseChatModel],
+) -> Sequence[AnyMessage]:
+    """Return the rounds with the images of these observations behind the messages that show them.
+
+    Each image stands there once, and again where it was recalled. A model that takes no images is told of each, and any model of early ones that are left out.
+    """
+    images = {entry["id"]: entry["images"] for entry in entries if entry.get("images")}
+    if not images:
+        return rounds
+    found, keys = list[tuple[int, str, Json]](), set[str]()
+    for place, message in enumerate(rounds):
+        for id, again in () if isinstance(message, AIMessage) else observations_in(str(message.text)):
+            found += [(place, id, image) for image in images.get(id, ()) if again or image["key"] not in keys]
+            keys |= {image["key"] for image in images.get(id, ())}
+    left_out, why = _too_many([image["chars"] for _, _, image in found]), "it is an early one; recall shows it again"
+    with suppress(DoneWhenError):  # a model that cannot be made is an error of its own, where it is asked
+        if not _takes(model(), {"type": "image"}):
+            left_out, why = len(found), NOT_TAKEN
+    behind: dict[int, list[Any]] = {}
+    for number, (place, id, image) in enumerate(found):
+        block = await _load(image, runtime) if number >= left_out else None
+        behind.setdefault(place, []).extend(image_parts(id, block, fence, why))
+    return [
+        each
+        for place, message in enumerate(rounds)
+        for each in (message, *([tool_images(behind[place])] if place in behind else ()))
+    ]
+
+
+def _too_many(chars: Sequence[int]) -> int:
+    """Return how many images to leave out, the oldest first, so that the others are few and small enough.
+
+    The number grows in steps, so that the beginning of a request is the same from round to round.
+    """
+    fits, room = 0, TOOL_CHARS
+    while fits < min(len(chars), MOST) and (room := room - chars[-1 - fits]) >= 0:
+        fits += 1
+    step = max(fits // 2, 1)
+    return min(-(-(len(chars) - fits) // step) * step, len(chars))
 
 
 async def with_typed_attachments(state: RunState, update: RunState, runtime: Runtime[Settings]) -> RunState:
@@ -87,18 +159,22 @@ async def brief_message(
     with suppress(DoneWhenError):  # a model that cannot be made is an error of its own, where it is asked
         reader = model() if model else None
     for number, each in enumerate(attachments, 1):
-        block = each.get("block")
-        if block is None and runtime.store is not None:
-            item = await runtime.store.aget(_place(runtime), each["key"])
-            block = item.value["block"] if item else None
+        block = await _load(each, runtime)
         named = f'<attachment number="{number}" type="{_plain_kind(each["type"])}">'
         if block is None or (reader is not None and not _takes(reader, block)):
-            parts.append({"type": "text", "text": f"{named}not shown: this model does not take it</attachment>"})
+            parts.append({"type": "text", "text": f"{named}not shown: {NOT_TAKEN}</attachment>"})
         else:
             if block["type"] == "text-plain" and isinstance(block.get("text"), str):
                 block = {"type": "text", "text": block["text"]}
             parts += [{"type": "text", "text": named}, block, {"type": "text", "text": "</attachment>"}]
     return HumanMessage(parts)
+
+
+async def _load(kept: Mapping[str, Any], runtime: Runtime[Settings]) -> Json | None:
+    if (block := kept.get("block")) is None and runtime.store is not None:
+        item = await runtime.store.aget(_place(runtime), kept["key"])
+        block = item.value["block"] if item else None
+    return block
 
 
 def _place(runtime: Runtime[Settings]) -> tuple[str, ...]:

@@ -18,14 +18,15 @@ from donewhen.graph.llm.cost import estimate_tokens
 from donewhen.graph.llm.reply import CALLS_CHARS, MOST_CALLS
 from donewhen.graph.tools.rendering import cut_after, cut_before
 from donewhen.prompts import framed, without_word
-from donewhen.state.channels import EARLIER, is_shortened
+from donewhen.state.channels import EARLIER, Json, is_shortened
 from donewhen.state.errors import DoneWhenError
 from donewhen.state.pattern import pattern
-from donewhen.state.proof.journal import canonical_json, is_tool_call
+from donewhen.state.proof.journal import canonical_json, is_tool_call, result_key
 from donewhen.state.settings import Settings
 from donewhen.state.values import clean_text, json_problem
 
 _HEAD = pattern(r"^\[(?P<id>[^\]\s]+)\] (?P<what>\S.*) (?P<status>ok|error)$", re.MULTILINE)
+_SHOWN = pattern(r"^(?:recall ok: \[([^\]\s]+)\]|\[([^\]\s:]+)\]) ", re.MULTILINE)
 _NAMED = pattern(r"(?:before: |\[)([^\]\s]+)(?: to (\S+)$)?")
 TEXT_CHARS = 50_000
 """The most stored characters of a reply's text; longer texts are never read as decisions."""
@@ -66,6 +67,50 @@ def render_observation(
     foreign = is_tool_call(entry) or entry["source"] in ("check", "result")
     body = framed("tool_output", text, fence) if foreign and not entry.get("users_text") else text
     return "\n".join(part for part in (head, body, hint) if part)
+
+
+OF_TOOLS = "donewhen_images_of_tools"
+"""In the metadata of a message that shows images of tools; it is made for a request and never stored."""
+
+
+def observations_in(text: str) -> Iterator[tuple[str, bool]]:
+    """Yield the id of each observation that a message shows, and whether it was recalled, as of an earlier request."""
+    for found in _SHOWN.finditer(text):
+        yield found[1] or found[2], found[1] is not None
+
+
+def image_parts(id: str, block: Mapping[str, Any] | None, fence: str, why: str) -> list[Json]:
+    """Return an image of an observation between the tags of foreign data; without one, that it is not shown and why."""
+    if block is None:
+        return [{"type": "text", "text": f"[{id}] image: not shown, {why}"}]
+    opening, closing = framed("tool_output", "\0", fence).split("\0")
+    texts = ({"type": "text", "text": text.strip()} for text in (f"[{id}] image:\n{opening}", closing))
+    return [next(texts), dict(block), next(texts)]
+
+
+def tool_images(parts: list[Json]) -> HumanMessage:
+    """Return the message with the images of tools; results themselves can have none at some providers."""
+    return HumanMessage(parts, response_metadata={OF_TOOLS: True})  # type: ignore[arg-type]
+
+
+def without_images(messages: Sequence[BaseMessage], why: str) -> list[BaseMessage]:
+    """Return the messages with a text in place of each image of a tool; the same ones if there is none."""
+    return [
+        message.model_copy(update={"content": [_without_image(part, why) for part in message.content]})
+        if message.response_metadata.get(OF_TOOLS)
+        else message
+        for message in messages
+    ]
+
+
+def _without_image(part: Any, why: str) -> Any:
+    return part if part["type"] == "text" else {"type": "text", "text": f"(not shown: {why})"}
+
+
+def has_images(messages: Sequence[BaseMessage]) -> bool:
+    """Return True if the messages show an image of a tool."""
+    shown = (part for each in messages if each.response_metadata.get(OF_TOOLS) for part in each.content)
+    return any(part["type"] != "text" for part in shown)  # type: ignore[index]
 
 
 def render_earlier_answer(entry: Mapping[str, Any]) -> str:
@@ -334,7 +379,7 @@ def _first_of_each(seen: Sequence[Mapping[str, Any]]) -> dict[str, Mapping[str, 
     """Return, by the id of each observation, the first one of the same call with the same result."""
     results: dict[tuple[Any, ...], list[Mapping[str, Any]]] = {}
     for entry in seen:
-        results.setdefault((entry["tool"], entry["ok"], entry["digest"]), []).append(entry)
+        results.setdefault((entry["tool"], *result_key(entry)), []).append(entry)
     first = {}
     for same in results.values():
         calls: dict[str, Mapping[str, Any]] = {}
@@ -433,7 +478,11 @@ def compact_request(
     last = fit_transcript(rounds, chars // 4, fence)  # type: ignore[arg-type]
     each = max(chars // (len(last) + 1), LEAST_MESSAGE_CHARS)
     shorter = [*head, *(_shorten_message(message, each) for message in last)]
-    return shorter if fits(shorter, tools, window) else None
+    if fits(shorter, tools, window):
+        return shorter
+    if has_images(messages):
+        return compact_request(without_images(messages, "the context window is full"), tools, window, fence)
+    return None
 
 
 def _shorten_message(message: BaseMessage, limit: int) -> BaseMessage:

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 
+from donewhen.graph.llm.history import has_images
 from donewhen.state.pattern import pattern
 from donewhen.state.values import clean_text
 
@@ -29,6 +30,9 @@ _ID = pattern(r"[A-Za-z0-9_-]{1,40}")
 _NAME = pattern(r"[A-Za-z0-9_-]{1,64}")
 """Names that they take."""
 _DEMANDS = pattern(r"reasoning_content|thought_?signature", re.IGNORECASE)
+_ABOUT_IMAGES = pattern(
+    r"image|vision|multi-?modal|content.{0,40}(?:string|text|type)|valid string|mmproj", re.IGNORECASE
+)
 _WORDS_CHARS = 2_000
 """The most characters of a call that stands as text."""
 _CALL_BLOCKS = {"tool_use", "function_call", "tool_call", "tool_call_chunk", "input_json_delta"}
@@ -73,6 +77,11 @@ def any_lacks_thoughts(history: History, error: BaseException) -> bool:
         for message, packet in zip(history.messages, history.packets, strict=True)
     )
     return lacking and _DEMANDS.search(str(error)) is not None
+
+
+def refuses_images(messages: Sequence[BaseMessage], error: BaseException) -> bool:
+    """Return True if a server refused a request for what it may say of the images of tools in it."""
+    return has_images(messages) and _ABOUT_IMAGES.search(str(error)) is not None
 
 
 def printed_history(messages: Sequence[BaseMessage]) -> list[BaseMessage]:

@@ -14,7 +14,7 @@ from donewhen.graph.context import Deps
 from donewhen.graph.events import emit, emit_charge, thread_of
 from donewhen.graph.executors.executor import Card
 from donewhen.graph.llm.ask import ModelReply, Question, ask
-from donewhen.graph.llm.attachments import brief_message
+from donewhen.graph.llm.attachments import brief_message, with_images
 from donewhen.graph.llm.briefs import offer_for_planning, planning_brief, profile_text
 from donewhen.graph.llm.endings import reached_limit
 from donewhen.graph.llm.history import calls_natively, rounds_of, storable_reply
@@ -151,10 +151,11 @@ async def _question(round: PlanningRound, cards: Mapping[str, Card], voice: Voic
     ending = list[HumanMessage]()  # it comes last and is not kept, so that earlier messages never change
     if left <= LAST_ROUNDS < settings.plan_rounds:
         ending = [HumanMessage(f"(Rounds left to decide, this one included: {left}.)")]
+    first = await brief_message(brief, state.get("attachments", ()), round.runtime, model)
+    entries = [*state["brief"].get("before", ()), *state.get("known", ()), *state.get("journal", ())]
     messages = [
         SystemMessage(instructions(f"plan_{phase}", profile)),
-        await brief_message(brief, state.get("attachments", ()), round.runtime, model),
-        *rounds_of(state),
+        *await with_images([first, *rounds_of(state)], entries, facts.get("fence", ""), round.runtime, model),
         *ending,
     ]
     quick = role == "triage"

@@ -15,6 +15,7 @@ from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, SystemM
 from donewhen.graph.context import Deps
 from donewhen.graph.events import emit, thread_of
 from donewhen.graph.llm.ask import Question, ask
+from donewhen.graph.llm.attachments import with_images
 from donewhen.graph.llm.briefs import profile_text, statement_lines
 from donewhen.graph.llm.dialogue import dialogue_text
 from donewhen.graph.llm.history import (
@@ -146,9 +147,11 @@ async def audit(context: CallContext, subject: Subject, *, reserve: int = 0) -> 
             return _report_unaudited(context, problem or "no model call was left for it")
         offered = tools if looks else tools[:1]
         legal = AUDIT if looks else AUDIT[:1]
+        entries = [*(subject.run.get("before") or ()), *subject.journal, *context.noted]
+        seeing = partial(deps.model, "judge", settings)
         question = Question(
             "judge",
-            messages,
+            await with_images(messages, entries, subject.fence, context.runtime, seeing),
             offered,
             allowance=left,
             fence=subject.fence,

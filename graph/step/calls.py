@@ -24,6 +24,7 @@ from donewhen.graph.executors.relay import (
     questions_of,
     resume_values,
 )
+from donewhen.graph.llm.attachments import keep_images
 from donewhen.graph.llm.briefs import FIND_TOOLS, find_tools, offer_for_step
 from donewhen.graph.llm.cost import Meter
 from donewhen.graph.llm.history import observation_limit, render_observation
@@ -589,7 +590,9 @@ async def _ask_after_call(context: CallContext, gated: GatedCall, result: CallRe
     verdict = await policies.ask(policies.hooks.after_call, about, context.runtime)
     if refused := verdict.refused_alone:
         ok = result.ok and about.effect != "read"
-        result = replace(result, ok=ok, text=f"The call was made; its result is withheld: {refused}", artifact=None)
+        result = replace(
+            result, ok=ok, text=f"The call was made; its result is withheld: {refused}", artifact=None, images=()
+        )
     return replace(result, notes=[*result.notes, *verdict.notes])
 
 
@@ -720,6 +723,8 @@ async def _run_call(context: CallContext, gated: GatedCall, said: HookDecision, 
     if not _waits(call, result):
         result = replace(result, notes=said.notes) if said.notes else result
         result = await _ask_after_call(context, gated, result) if context.deps.policies.hooks.after_call else result
+        if result.images:
+            result = await keep_images(result, context.runtime)
     meter.close()
     if gated.tool and gated.tool.effect != "read":
         await store_text(context.runtime, context.state, gated.id, result.text)
@@ -812,6 +817,8 @@ def observe(state: Step, gated: GatedCall, source: Source = "tool") -> JournalEn
         entry["unknown"] = True
     if result and result.ok and tool and tool.users_text:
         entry["users_text"] = True
+    if result and result.images:
+        entry["images"] = [*result.images]
     if result and call.get("delegated"):
         entry["delegated"] = True
         if transcript := gated.artifact.get("transcript"):

@@ -14,7 +14,7 @@ from donewhen.graph.context import Deps
 from donewhen.graph.events import emit, emit_charge, thread_of
 from donewhen.graph.executors.executor import executor_problem
 from donewhen.graph.llm.ask import Question, ask
-from donewhen.graph.llm.attachments import brief_message
+from donewhen.graph.llm.attachments import brief_message, with_images
 from donewhen.graph.llm.briefs import offer_for_step, profile_text
 from donewhen.graph.llm.history import (
     calls_natively,
@@ -163,17 +163,19 @@ class StepRound:
         state, step = self.state, self.state["step"]
         executor, attached = step.get("executor"), state.get("attachments")
         own = self.deps.executors[executor].profile if executor else ""
+        seeing = partial(self.deps.model, "execute", settings, executor)
         profile, brief = profile_text(settings.profile, own, settings.speaks), HumanMessage(state["brief"])
         if attached:
-            model = partial(self.deps.model, "execute", settings, executor)
-            brief = await brief_message(state["brief"], attached, self.runtime, model)
+            brief = await brief_message(state["brief"], attached, self.runtime, seeing)
+        entries = [*state.get("before", ()), *known_entries(state)]
+        shown = await with_images([brief, *self.rounds], entries, state.get("fence", ""), self.runtime, seeing)
         ending, rounds = [], left.get("rounds")
         if rounds is not None and (rounds <= FEW_ROUNDS or rounds == state["allowance"]["rounds"] // 2):
             # It comes last and is not kept, so that earlier messages never change.
             ending = [HumanMessage(f"(Rounds left in this step, this one included: {rounds:g}.)")]
         return Question(
             "execute",
-            [SystemMessage(instructions("execute", profile)), brief, *self.rounds, *ending],
+            [SystemMessage(instructions("execute", profile)), *shown, *ending],
             tools,
             executor,
             left,

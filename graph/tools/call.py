@@ -18,7 +18,7 @@ from functools import partial
 from itertools import islice
 from typing import Any, cast, get_args, get_origin, get_type_hints
 
-from langchain_core.messages import ToolMessage
+from langchain_core.messages import BaseMessage, ToolMessage
 from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import BaseTool, InjectedToolArg, InjectedToolCallId
 from langchain_core.tools.base import get_all_basemodel_annotations
@@ -29,9 +29,11 @@ from pydantic import BaseModel, ValidationError
 
 from donewhen.graph.sync import WorkEnd, run_aside, run_in_thread, start_in_thread
 from donewhen.graph.tools.certain import nothing_happened
+from donewhen.graph.tools.images import NOT_KEPT, images_in
 from donewhen.graph.tools.rendering import cap_text, describe_error, describe_misfit, is_large, render_value
 from donewhen.graph.tools.schema import RUNTIME_ARGUMENT
 from donewhen.graph.tools.validation import ArgumentsModel
+from donewhen.state.channels import Json
 from donewhen.state.secrets import conceal, hide_known
 from donewhen.state.settings import Settings
 
@@ -64,6 +66,8 @@ class _Body:
     """What is awaited there."""
     check: Callable[[Any], None] | None = None
     """Called with the arguments right before the body gets them; raises if it may not."""
+    images: tuple[Sequence[Json], int] = ((), 0)
+    """The images that it returned, and how many others cannot be shown."""
     context: Any = None
     """What a `ToolRuntime` without a class has as its context, which Pydantic would warn of while it validates."""
 
@@ -109,6 +113,8 @@ class CallResult:
     """True if the tool began to work and may have had an effect (X24)."""
     notes: Sequence[str] = ()
     """The hooks' notes on the call."""
+    images: Sequence[Json] = ()
+    """Its images as content blocks; once they are stored, what names them there."""
 
 
 def seconds_for(tool: BaseTool, arguments: Mapping[str, Any], usual: float | None) -> float | None:
@@ -274,10 +280,13 @@ def _read(ended: WorkEnd, body: _Body, tool: BaseTool) -> CallResult:
         return CallResult(False, cap_text(text, body.limit), 0.0, error=type(raised).__name__, unknown=unknown)
     try:
         text = render_value(value, body.limit)
+        images, others = images_in(value) if isinstance(value, BaseMessage | list) else ((), 0)
+        images, others = [*body.images[0], *images], body.images[1] + others
     except BaseException as error:  # a tool class that overrides `ainvoke` may return anything
         return CallResult(False, describe_error(error), 0.0, error=type(error).__name__, unknown=True)
     if not (isinstance(value, ToolMessage) and value.status == "error"):
-        return CallResult(True, text, 0.0, getattr(value, "artifact", None))
+        text = f"{text}\n({NOT_KEPT.format(count=others)})" if others else text
+        return CallResult(True, text, 0.0, getattr(value, "artifact", None), images=images)
     # `handle_tool_error` turned an error of any cause into a result.
     unknown = body.error is not None and not nothing_happened(body.error, tool)
     return CallResult(False, text, 0.0, value.artifact, "error", unknown)
@@ -430,7 +439,11 @@ def _to_text(value: Any, response_format: str) -> Any:
         raise TypeError("the tool returned an async generator; return its items as a list")
     if isinstance(value, BaseException):
         raise value
-    return value if isinstance(value, ToolMessage) else render_value(value, (_body.get() or _Body()).limit)
+    if isinstance(value, ToolMessage):
+        return value
+    body = _body.get() or _Body()
+    body.images = images_in(value)
+    return render_value(value, body.limit)
 
 
 # Arguments that no model fills: the idempotency key, the call's id, LangGraph's store and runtime

@@ -535,6 +535,7 @@ async def _write_outcome(log: EffectLog, effect: Effect, outcome: CallOutcome, e
         "error": result.error,
         "unknown": result.unknown,
         "notes": [*result.notes],
+        **({"images": [*result.images]} if result.images else {}),
     }
     whole = {**entry, "state": "unsure" if result.unknown else "done", "result": stored, "spent": outcome.spent}
     if effect.kind != "write":

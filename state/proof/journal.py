@@ -66,6 +66,11 @@ def call_key(tool: str, arguments: Any) -> str:
     return hashlib.sha256(f"{tool}\n{canonical_json(arguments)}".encode("utf-8", "surrogatepass")).hexdigest()[:24]
 
 
+def result_key(entry: Mapping[str, Any]) -> tuple[Any, ...]:
+    """Return what is equal for equal results: success, text, and images, whose text says only their size."""
+    return entry["ok"], entry["digest"], *(image["key"] for image in entry.get("images") or ())
+
+
 class CallHistory:
     """The calls and changes that steps made. Each observation is read once, because a journal only grows (K8)."""
 
@@ -93,7 +98,7 @@ class CallHistory:
             self._last[entry["step"], call_key(made["tool"], made["arguments"])] = (place, made)
         key = (entry["step"], call_key(entry["tool"], entry["arguments"]))
         place, earlier = self._last.get(key, (-1, None))
-        same = earlier and (earlier["ok"], earlier["digest"]) == (entry["ok"], entry["digest"])
+        same = earlier and result_key(earlier) == result_key(entry)
         return earlier if same else None, self._changed.get(entry["step"], -1) > place
 
 
@@ -105,7 +110,7 @@ def repeated_calls(journal: Sequence[Mapping[str, Any]], step: str) -> list[dict
             seen.setdefault(call_key(entry["tool"], entry["arguments"]), []).append(entry)
     rows = []
     for same in seen.values():
-        runs = [len(list(run)) for _, run in groupby(same, key=lambda entry: (entry["ok"], entry["digest"]))]
+        runs = [len(list(run)) for _, run in groupby(same, key=result_key)]
         if max(runs) > 1:
             rows.append({"tool": same[0]["tool"], "arguments": same[0]["arguments"], "times": max(runs)})
     return rows

@@ -28,11 +28,14 @@ from typing_extensions import TypedDict
 
 from donewhen.graph.llm.history import shorten
 from donewhen.graph.tools.call import CallResult, ToolCall, call_tool
+from donewhen.graph.tools.images import NOT_KEPT
 from donewhen.graph.tools.rendering import render_value
 from donewhen.graph.tools.toolbox import from_function
 from tests.kit.places import ROOT
 
 SECRET = "sk-live_4fJ9xQ2mZ8vB1nT6"
+
+NOT_SHOWN = f"\n({NOT_KEPT.format(count=1)})"
 
 
 async def called(body: Any, arguments: Any = None, *, seconds: float | None = 5, **options: Any) -> CallResult:
@@ -106,8 +109,8 @@ def deep() -> list[Any]:
         ({"x": Unshowable()}, '{"x": "<Unshowable that cannot be printed: ValueError>"}'),
         (["a", "b"], '["a", "b"]'),
         ([{"type": "text", "text": "one"}, {"type": "text", "text": "two"}], "one\ntwo"),
-        ([{"type": "image", "base64": "AAAA", "mime_type": "image/png"}], "[image, image/png, 3 bytes]"),
-        ([{"type": "image_url", "image_url": {"url": "https://x.org/a.png"}}], "[image, https://x.org/a.png]"),
+        ([{"type": "image", "base64": "AAAA", "mime_type": "image/png"}], f"[image, image/png, 3 bytes]{NOT_SHOWN}"),
+        ([{"type": "image_url", "image_url": {"url": "https://x.org/a.png"}}], f"[image, https://x.org/a.png]{NOT_SHOWN}"),
         ([{"type": "file", "path": "a.txt"}], '[{"type": "file", "path": "a.txt"}]'),
         ("a\ud83d\ude00b\ud800c\0", "a😀b�c␀"),
         (AIMessage("said"), "said"),
