@@ -57,8 +57,14 @@ def connect(root: str, scratch: str) -> Any:
 
 def describe(tables: Tables, path: str) -> str:
     """Describe a file: how it was read, its rows, and every column with type, nulls, examples and warning."""
-    names = tables.names(path)
-    lines = [line for name in names for line in _describe_table(tables, name)]
+    names, lines = tables.names(path), list[str]()
+    for name in names:
+        try:
+            lines += _describe_table(tables, name)
+        except Refused as refusal:
+            if len(names) == 1:
+                raise
+            lines.append(str(refusal))
     _write_learned(tables.learned)
     return "\n".join(_bound_lines(lines, "columns" if len(names) == 1 else "lines"))
 

@@ -32,11 +32,9 @@ TYPES = {
     frozenset({time}): "TIME",
     frozenset({timedelta}): "INTERVAL",
 }
-LOST = re.compile(
-    rb"""<(?:\w+:)?c\b[^>]*\bt=["']e["']|"""  # an error, or a formula without a stored result
-    rb"""<(?:\w+:)?c\b(?![^>]*\bt=["']str["'])[^>]*>\s*<(?:\w+:)?f\b[^>]*(?:/>|>[^<]*</(?:\w+:)?f>)"""
-    rb"""\s*(?:<(?:\w+:)?v\s*/>|<(?:\w+:)?v></(?:\w+:)?v>)?\s*</(?:\w+:)?c>"""
-)
+ERROR = re.compile(rb't="e"[^<>]*>')
+UNSOLVED = re.compile(rb"f>\s*(?:<(?:\w+:)?v\s*/>|<(?:\w+:)?v></(?:\w+:)?v>)?\s*</(?:\w+:)?c>")
+"""The end of a cell with a formula that has no stored result; in one of type str that is an empty text."""
 
 
 class NoSheet(Exception):
@@ -71,9 +69,9 @@ def split_sheet(name: str) -> tuple[str, str]:
 
 
 def sheet_names(file: str) -> list[str]:
-    """Return the names of the sheets that have values and are not hidden. Raises NoSheet if it is no workbook."""
+    """Return the names of the sheets that are not hidden. Raises NoSheet if it is no workbook."""
     with _open(file) as book:
-        return _seen_sheets(book)
+        return [name for name, is_hidden in _hidden_sheets(book).items() if not is_hidden]
 
 
 def write_sheet(file: str, name: str, copy: str) -> Sheet:
@@ -83,12 +81,14 @@ def write_sheet(file: str, name: str, copy: str) -> Sheet:
     """
     with _open(file) as book:
         hidden = _hidden_sheets(book)
-        name = name or _only_sheet(file, book)
-        if name not in hidden or not book.get_sheet_by_name(name).height:
-            raise NoSheet(f"{file} has no sheet {name!r} with values; it has {_list(hidden)}.")
-        found = _write_table(book.get_sheet_by_name(name), copy)
-        found.notes.insert(0, f"sheet {name!r}{', which is hidden' if hidden[name] else ''}")
-    lost = _count_lost(file, name)
+        if name and name not in hidden:
+            raise NoSheet(f"{file} has no sheet {name!r}; it has {_list(hidden)}.")
+        sheet = book.get_sheet_by_name(name) if name else _only_sheet(file, book)
+        if not sheet.height:
+            raise NoSheet(f"{file}#{name} has no values.")
+        found = _write_table(sheet, copy)
+        found.notes.insert(0, f"sheet {sheet.name!r}{', which is hidden' if hidden[sheet.name] else ''}")
+    lost = _count_lost(file, sheet.name)
     if lost:
         found.notes.append(f"NOTE: cells with an error, or a formula without a stored result, are null: {lost}")
     return found
@@ -126,34 +126,30 @@ def _disguise(file: str) -> str:
 
 
 def _hidden_sheets(book: Any) -> dict[str, bool]:
-    """Return whether each sheet with cells is hidden, by their names."""
+    """Return whether each sheet of cells is hidden, by their names."""
     import python_calamine
 
     kind, seen = python_calamine.SheetTypeEnum.WorkSheet, python_calamine.SheetVisibleEnum.Visible
     return {each.name: each.visible != seen for each in book.sheets_metadata if each.typ == kind}
 
 
-def _seen_sheets(book: Any) -> list[str]:
-    """Return the names of the sheets that have values and are not hidden."""
-    hidden = _hidden_sheets(book)
-    return [name for name in hidden if not hidden[name] and book.get_sheet_by_name(name).height]
-
-
-def _only_sheet(file: str, book: Any) -> str:
-    """Return the name of the only sheet that can be meant. Raises NoSheet if there is none, or several."""
-    seen = _seen_sheets(book)
+def _only_sheet(file: str, book: Any) -> Any:
+    """Return the only sheet that can be meant. Raises NoSheet if there is none, or several."""
+    names = [name for name, is_hidden in _hidden_sheets(book).items() if not is_hidden]
+    seen = [sheet for sheet in map(book.get_sheet_by_name, names) if sheet.height]
     if not seen:
         raise NoSheet(f"{file} has no values in a sheet that is not hidden.")
     if len(seen) > 1:
-        named = f"{file}#{seen[0]}".replace("'", "''")
-        raise NoSheet(f"{file} has {len(seen)} sheets ({_list(seen)}): name one, as in FROM '{named}'.")
+        named = f"{file}#{seen[0].name}".replace("'", "''")
+        shown = _list(sheet.name for sheet in seen)
+        raise NoSheet(f"{file} has {len(seen)} sheets ({shown}): name one, as in FROM '{named}'.")
     return seen[0]
 
 
 def _write_table(sheet: Any, copy: str) -> Sheet:
     """Write the rows below the header, and return what the columns are."""
-    rows, width = ([_blank(each) for each in row] for row in sheet.iter_rows()), sheet.width
-    first, merged = list(islice(rows, sheet.start[0] + FIRST_ROWS)), list[Merged]()
+    rows, width, merged = sheet.iter_rows(), sheet.width, list[Merged]()
+    first = [[_blank(each) for each in row] for row in islice(rows, sheet.start[0] + FIRST_ROWS)]
     for (top, left), (bottom, right) in sheet.merged_cell_ranges or ():
         left, right = left - sheet.start[1], min(right - sheet.start[1], width - 1)
         value = first[top][left] if top < len(first) and 0 <= left < width else ""
@@ -240,15 +236,23 @@ def _data_rows(rows: Iterable[Sequence[Any]], at: int, kinds: list[set[type]], g
     """Yield the rows with values as text, and note the types of their values, and the empty rows between them."""
     empty, begun = 0, False
     for number, row in enumerate(rows, at):
-        if all(each == "" for each in row):
+        texts = list[str]()
+        for kind, each in zip(kinds, row, strict=True):
+            # Millions of cells come by: nothing is called for most of them.
+            if each.__class__ is str:
+                text = "" if not each or each.isspace() else each
+                if text:
+                    kind.add(str)
+            else:
+                text = _text(each)
+                kind.add(int if each.__class__ is float and text.lstrip("-").isdigit() else each.__class__)
+            texts.append(text)
+        if not any(texts):
             empty = empty or number
             continue
         gaps += [empty] if empty and begun else []
         empty, begun = 0, True
-        for kind, each in zip(kinds, row, strict=True):
-            if each != "":
-                kind.add(int if isinstance(each, float) and each.is_integer() and abs(each) < 2**63 else type(each))
-        yield [_text(each) for each in row]
+        yield texts
 
 
 def _blank(value: Any) -> Any:
@@ -296,8 +300,13 @@ def _count_lost(file: str, name: str) -> int:
         while chunk := xml.read(1 << 20):
             chunk = rest + chunk
             at = max(chunk.rfind(b"<row"), chunk.rfind(b"</row"), 0)
-            lost, rest = lost + len(LOST.findall(chunk[:at])), chunk[at:]
-    return lost + len(LOST.findall(rest))
+            lost, rest = lost + _lost_in(chunk[:at]), chunk[at:]
+    return lost + _lost_in(rest)
+
+
+def _lost_in(rows: bytes) -> int:
+    cells = (rows[rows.rfind(b" r=", 0, found.start()) : found.start()] for found in UNSOLVED.finditer(rows))
+    return sum(1 for _ in ERROR.finditer(rows)) + sum(b't="str"' not in cell.partition(b">")[0] for cell in cells)
 
 
 def _part_of(parts: zipfile.ZipFile, name: str) -> str:

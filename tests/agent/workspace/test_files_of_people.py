@@ -198,7 +198,11 @@ WORKBOOKS: dict[str, tuple[Callable[[Any], None], list[str], str, str]] = {
     ),
     "two sheets": (
         two_sheets,
-        ["a.xlsx#Q1: 2 rows, 2 columns; sheet 'Q1'", "a.xlsx#Q2's new: 1 rows, 2 columns"],
+        [
+            "a.xlsx#Q1: 2 rows, 2 columns; sheet 'Q1'",
+            "a.xlsx#Q2's new: 1 rows, 2 columns",
+            "\na.xlsx#Empty has no values.",
+        ],
         "SELECT x.v, y.v, z.id FROM 'a.xlsx#Q1' x JOIN 'a.xlsx#Q2''s new' y USING (id), 'a.xlsx#Old' z",
         "1.50 | 3 | 9",
     ),
@@ -274,8 +278,8 @@ def test_sheets_are_named_and_never_guessed(tmp_path: Path) -> None:
     assert reader.query("SELECT sum(v) FROM '[ab].xlsx#Q1'") == "7.50"
     for asked, why in {
         "a.xlsx": "a.xlsx has 2 sheets ('Q1', \"Q2's new\"): name one, as in FROM 'a.xlsx#Q1'",
-        "a.xlsx#Q3": "has no sheet 'Q3' with values; it has 'Q1', \"Q2's new\", 'Empty', 'Old'",
-        "a.xlsx#Empty": "has no sheet 'Empty' with values",
+        "a.xlsx#Q3": "has no sheet 'Q3'; it has 'Q1', \"Q2's new\", 'Empty', 'Old'",
+        "a.xlsx#Empty": "a.xlsx#Empty has no values",
         "empty.xlsx": "has no values in a sheet that is not hidden",
         "text.xls": "is no workbook that can be read: it is text",
         "broken.xlsx": "is no workbook that can be read",
