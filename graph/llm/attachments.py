@@ -101,7 +101,8 @@ async def with_images(
 ) -> Sequence[AnyMessage]:
     """Return the rounds with the images of these observations behind the messages that show them.
 
-    Each image stands there once, and again where it was recalled. A model that takes no images is told of each, and any model of early ones that are left out.
+    Each image stands there once, and again where it was recalled. A model that takes no images is told of each, and
+    any model of early ones that are left out.
     """
     images = {entry["id"]: entry["images"] for entry in entries if entry.get("images")}
     if not images:
