@@ -41,16 +41,35 @@ def format_number(amount: float) -> str:
     return f"{amount:,.4f}".rstrip("0").rstrip(".")
 
 
+def example_amount(key: str, amount: float, language: str = "en") -> str:
+    """Return an amount as a person may write it, which is without separators: `rounds 1500`, `$0.5`."""
+    number = format_number(amount).replace(",", "")
+    return f"${number}" if key == "cost_usd" else f"{say(language, 'amounts', key)} {number}"
+
+
 def read_amounts(value: Any, pending: Pause) -> dict[str, float] | Unclear:
     """Return positive amounts by ledger key, or why they are invalid. A bare number is for the exhausted key."""
     if value is True:
         return dict(pending.get("suggested") or {}) or unclear("how_much")
     if isinstance(value, Mapping):
         return _check_amounts(list(value.items()))
-    exhausted = pending.get("exhausted") or []
-    default = exhausted if isinstance(exhausted, str) else exhausted[0] if len(exhausted) == 1 else None
+    exhausted = exhausted_limits(pending)
+    default = exhausted[0] if len(exhausted) == 1 else None
     pairs = _split_amounts(str(value), default)
     return pairs if isinstance(pairs, Unclear) else _check_amounts(pairs)
+
+
+def lifts_limit(amounts: Mapping[str, float], pending: Pause) -> bool:
+    """Return whether an extension by these amounts lifts one of the limits that the pause is about."""
+    over = {row["key"]: row["spent"] - (row["limit"] or 0) for row in pending.get("meter") or ()}
+    keys = exhausted_limits(pending)
+    return not keys or any(amounts.get(key, 0) > max(over.get(key, 0), 0) for key in keys)
+
+
+def exhausted_limits(pending: Pause) -> list[str]:
+    """Return the ledger keys of the limits that the pause is about."""
+    exhausted = pending.get("exhausted") or []
+    return [exhausted] if isinstance(exhausted, str) else list(exhausted)
 
 
 def _split_amounts(text: str, default: str | None) -> list[tuple[str, Any]] | Unclear:

@@ -17,10 +17,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from donewhen.state.language.short_replies import read_word, says_plain_yes
-from donewhen.state.language.texts import Unclear, match_option, option_key, unclear
+from donewhen.state.language.texts import Unclear, match_option, option_key, translate_option, unclear
 from donewhen.state.language.words import fold_words
 from donewhen.state.pattern import pattern
-from donewhen.state.people.amounts import read_amounts
+from donewhen.state.people.amounts import example_amount, exhausted_limits, format_amount, lifts_limit, read_amounts
 from donewhen.state.people.edit import edit_plan, is_plan_text, strip_fence
 from donewhen.state.people.payload import action_name, language_of, options
 from donewhen.state.records import Pause
@@ -478,7 +478,22 @@ def _read_budget_answer(given: AnswerShape, pending: Pause) -> Answer | Unclear:
 
 def _read_extension(value: Any, pending: Pause) -> Answer | Unclear:
     amounts = read_amounts(value, pending)
-    return Answer("extend", amounts=amounts) if isinstance(amounts, dict) else amounts
+    if not isinstance(amounts, dict):
+        return amounts
+    return Answer("extend", amounts=amounts) if lifts_limit(amounts, pending) else _say_not_lifted(amounts, pending)
+
+
+def _say_not_lifted(amounts: Mapping[str, float], pending: Pause) -> Unclear:
+    language, keys = language_of(pending), exhausted_limits(pending)
+    spent = {row["key"]: row["spent"] for row in pending.get("meter") or ()}
+    suggested = (pending.get("suggested") or {}).get(keys[0], 1)
+    return unclear(
+        "not_lifted",
+        amounts=", ".join(format_amount(key, amount, language) for key, amount in amounts.items()),
+        used=", ".join(format_amount(key, spent.get(key, 0), language) for key in keys),
+        extend=translate_option("extend", "budget", language),
+        example=example_amount(keys[0], suggested, language),
+    )
 
 
 def _read_effect_answer(given: AnswerShape, pending: Pause) -> Answer | Unclear | None:

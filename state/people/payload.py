@@ -13,6 +13,7 @@ from typing import Any
 
 from donewhen.state.language.texts import option_texts, say, translate_option
 from donewhen.state.pattern import pattern
+from donewhen.state.people.amounts import example_amount, format_amount
 from donewhen.state.people.edit import plan_document
 from donewhen.state.plan.text import plan_text
 from donewhen.state.records import Pause
@@ -118,10 +119,11 @@ def question_text(pending: Pause, *, choices: bool = True) -> str:
         lines = (" ".join(option.split()) for option in options(pending))
         parts.append("\n".join(f"{mark} {text}" for mark, text in zip(marks, lines, strict=True)))
     if kind == "budget" and pending.get("suggested"):
-        amounts = [f"{key} {amount:,}" for key, amount in pending["suggested"].items()]
-        extend = translate_option("extend", "budget", language_of(pending))
-        said: dict[str, str] = {"extend": extend, "amounts": ", ".join(amounts), "example": amounts[0]}
-        parts.append(say(language_of(pending), "ask", "extend_means", **said))
+        language, suggested = language_of(pending), pending["suggested"]
+        extend = translate_option("extend", "budget", language)
+        amounts = ", ".join(format_amount(key, amount, language) for key, amount in suggested.items())
+        example = example_amount(*next(iter(suggested.items())), language)
+        parts.append(say(language, "ask", "extend_means", extend=extend, amounts=amounts, example=example))
     return "\n\n".join(parts)
 
 

@@ -141,7 +141,7 @@ def test_a_budget_at_a_terminal(tmp_path: Path) -> None:
         session = Session.start("run", "count", "--limit", "rounds=2", "--thread", "mine", env=env, cwd=tmp_path)
         session.reply("a")
         asked = session.asked()
-        for part in ("has used 2 of 2 rounds", "• s1: Count", "• s2: Tell the number", "“extend” means: rounds 2."):
+        for part in ("has used 2 of 2 rounds", "• s1: Count", "• s2: Tell the number", "“extend” means: 2 rounds."):
             assert part in asked
         session.type("lots")
         assert "no amount that can be read" in session.reply("1 round")

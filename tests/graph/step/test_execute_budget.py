@@ -30,6 +30,20 @@ async def test_an_extended_step_goes_on_in_its_own_conversation() -> None:
     assert flow.step("s1")["rounds"] == flow.run.spent["rounds"] == 3
 
 
+@pytest.mark.parametrize("where", ["limits", "step_limits"])
+async def test_an_extension_of_another_limit_says_that_it_lifts_nothing(where: str) -> None:
+    """D03, C02, Q84: the person reads what is used up and what would help, and nothing was granted meanwhile."""
+    desk, model = Desk(), one_step(THREE, tools=["look", "send"])
+    answers = ["extend $5", "extend rounds 3"]
+    flow = await play(model, desk.tools(), settings=limited(**{where: {"rounds": 2}}), answers=answers)
+    model.assert_exhausted()
+    assert flow.status == "completed"
+    first, again = flow.pauses
+    assert (again["id"], again["meter"]) == (first["id"], first["meter"])
+    assert again["problem"].startswith("$5 more does not lift the limit that is reached (2 rounds used)")
+    assert "“extend rounds 1”" in again["problem"]
+
+
 @pytest.mark.parametrize(
     ("answer", "status", "code"), [("deliver", "exhausted", "out_of_budget"), ("stop", "exhausted", "stopped")]
 )

@@ -1,11 +1,15 @@
 """Answers to questions, tool calls, budgets and unknown effects, in every shape of every client."""
 
 import json
+import re
 from typing import Any
 
-from donewhen.state.language.texts import option_texts
+import pytest
+
+from donewhen.state.language.texts import LANGUAGES, option_texts
+from donewhen.state.ledger import KEYS
 from donewhen.state.people.answers import Answer, answers_by_id, read_answer
-from donewhen.state.people.payload import options
+from donewhen.state.people.payload import options, question_text
 from tests.kit.pauses import hitl, pending
 
 QUESTION: list[tuple[str, list[Any]]] = [
@@ -133,7 +137,28 @@ BUDGET: list[tuple[Answer, list[Any]]] = [
 def test_answers_to_a_budget() -> None:
     """C02, D03, Q6: extend by so much (a dollar sign is money), deliver what there is, replan, stop."""
     for answer, values in BUDGET:
-        assert [value for value in values if read_answer(value, pending("budget")) != answer] == []
+        asked = pending("budget", **({"exhausted": list(answer.amounts)} if answer.amounts else {}))
+        assert [value for value in values if read_answer(value, asked) != answer] == []
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_the_example_of_an_extension_can_be_said(language: str) -> None:
+    """C02, Q84: the question's own example is understood in each language, also of amounts with thousands or cents."""
+    for key, amount in {**dict.fromkeys(KEYS, 20_000), "cost_usd": 1234.57}.items():
+        asked = pending("budget", exhausted=key, suggested={key: amount}, language=language)
+        example = re.findall(r"[“„«「](.+?)[”“»」]", question_text(asked))[-1].strip()
+        assert read_answer(example, asked) == Answer("extend", amounts={key: amount}), example
+
+
+def test_an_extension_lifts_the_limit_or_is_given_back() -> None:
+    """C02, D03, Q84: with two limits reached one is enough; another limit, or less than was spent beyond it, is not."""
+    rows = [{"key": "rounds", "spent": 5, "limit": 3}, {"key": "tool_calls", "spent": 2, "limit": 2}]
+    both = pending("budget", exhausted=["rounds", "tool_calls"], meter=rows)
+    assert read_answer("tool_calls 1", both) == Answer("extend", amounts={"tool_calls": 1})
+    said = "$5 more does not lift the limit that is reached (5 rounds, 2 tool calls used)"
+    assert str(read_answer("extend $5", both)).startswith(said)
+    assert "„erweitern Runden 20“" in str(read_answer("extend 2", {**both, "exhausted": "rounds", "language": "de"}))
+    assert read_answer("extend 3", {**both, "exhausted": "rounds"}) == Answer("extend", amounts={"rounds": 3})
 
 
 NO_AMOUNT: list[Any] = [
