@@ -22,7 +22,7 @@ from donewhen.graph.people.interjections import RUN, interjection_entries, mark_
 from donewhen.graph.people.pauses import ask_person, current_pause, make_pause, open_pauses
 from donewhen.graph.people.tasks import checklist, close_tasks, open_tasks
 from donewhen.state.channels import Json, RunState, StateChange, changed_todos, merge_records
-from donewhen.state.language.texts import option_texts, say
+from donewhen.state.language.texts import catalogue, option_texts, say
 from donewhen.state.ledger import add, first_exhausted, meter
 from donewhen.state.people.answers import Answer
 from donewhen.state.plan.next import Move, next_move
@@ -190,8 +190,9 @@ def _handle_failure(values: Json, move: Move, settings: Settings, runtime: Runti
         emit(runtime, "note", text="A step failed; looking for another way.")
         return {"steps": handled, "planning": start_replanning(values, failure), "spent": {"replans": 1}}
     if asks:
-        shown = "\n".join(_describe_failure(values, id) + _last_seen(values, id) for id in move.steps)
-        question = f"{shown}\n\n{say(values.get('language', 'en'), 'ask', 'failure')}"
+        language = values.get("language", "en")
+        shown = "\n".join(_describe_failure(values, id, language) + _last_seen(values, id) for id in move.steps)
+        question = f"{shown}\n\n{say(language, 'ask', 'failure')}"
         granted = {} if free else {"replans": 1}
         return _ask_about(
             values, move, "failure", question, failed=list(move.steps), failure=failure, with_replan=granted
@@ -243,17 +244,20 @@ def _ask_about(values: Json, move: Move, about: Literal["failure", "early"], que
     return {**asked, "spent": {"questions": 1}}
 
 
-def _describe_failure(values: Json, id: str) -> str:
+def _describe_failure(values: Json, id: str, language: str = "en") -> str:
+    """Return what failed and why: in English for models, in their language for people."""
     record = values["steps"][id]
     content = find_step(values["plan"], id)["content"][:200]
-    why = "; ".join(filter(None, (record.get("reason"), standstill(record))))
-    return f"Step {id} ({content}) {record['status']}: {_indent(why)}"
+    status = catalogue(language)["summary"].get(record["status"], record["status"])
+    why = _indent("; ".join(filter(None, (record.get("reason"), standstill(record, language)))))
+    return say(language, "ask", "failed", step=id, content=content, status=status, why=why)
 
 
 def _last_seen(values: Json, id: str) -> str:
     """List the last observations of a step, for a person; the planner has them all."""
     seen = [e for e in values.get("journal") or () if e["step"] == id][-3:]
-    return "".join(f"\n- seen: {e['tool'] or e['source']}: {_indent(e['text'][:300])}" for e in seen)
+    label = say(values.get("language", "en"), "ask", "seen")
+    return "".join(f"\n- {label}: {e['tool'] or e['source']}: {_indent(e['text'][:300])}" for e in seen)
 
 
 def _handle_limit(values: Json, move: Move, settings: Settings, runtime: Runtime[Settings]) -> Json:

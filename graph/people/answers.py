@@ -30,7 +30,7 @@ from donewhen.graph.people.pauses import (
     with_fresh_call,
 )
 from donewhen.state.channels import PLANNING, Json, RunState, StateChange, merge_records
-from donewhen.state.language.texts import catalogue, option_key, say
+from donewhen.state.language.texts import catalogue, option_key, say, translate_option
 from donewhen.state.ledger import add
 from donewhen.state.people.answers import (
     JUDGEMENT,
@@ -42,6 +42,7 @@ from donewhen.state.people.answers import (
     read_answer,
 )
 from donewhen.state.people.edit import add_line_number
+from donewhen.state.people.payload import language_of
 from donewhen.state.plan.plan import read_plan, revision_of
 from donewhen.state.plan.planning import (
     OF_PROPOSAL,
@@ -60,10 +61,6 @@ from donewhen.state.secrets import redact_json
 from donewhen.state.settings import Settings
 from donewhen.state.values import json_problem, same_json
 
-AGAIN = (
-    "“approve” answered the pause before this one; from a second window it would not be meant for this question. "
-    "Answer it, or approve once more to leave it to the agent's judgement"
-)
 ASSUME = "Nobody answers; assume what is most likely, and say in {where} what was assumed."
 NO_ANSWER = "(no answer was given; go on without it, or give up)"
 OVERDUE = {"overdue": True}
@@ -125,7 +122,9 @@ def take_answer(state: RunState, pauses: Sequence[Pause], value: Any, deps: Deps
         by_policy = _is_by_policy(pause, given, settings)
         answer = _answer_by_policy(pause, settings) if by_policy else _read_answer(pause, given)
         if isinstance(answer, Answer):
-            answer = _missing_tools(state, pause, answer, deps.executors, by_policy=by_policy) or answer
+            language = language_of(pause)
+            missing = _missing_tools(state, pause, answer, deps.executors, by_policy=by_policy, language=language)
+            answer = missing or answer
         if isinstance(answer, Answer) and not by_policy:
             answer = _check_answer(state, pause, answer, deps, settings)
         if isinstance(answer, str):
@@ -163,17 +162,21 @@ def missing_tools(
 
 
 def _missing_tools(
-    values: Mapping[str, Any], pause: Pause, answer: Answer, executors: Executors, *, by_policy: bool
+    values: Mapping[str, Any],
+    pause: Pause,
+    answer: Answer,
+    executors: Executors,
+    *,
+    by_policy: bool,
+    language: str = "en",
 ) -> str:
+    """Return which tools the answer needs and are not here, in English for the error of a program."""
     if answer.kind not in ((*NEED_TOOLS, "declined") if by_policy else NEED_TOOLS):
         return ""
     found = (executors.missing(executor, tools) for executor, tools in _tools_after(values, pause, answer))
     if not (missing := dict.fromkeys(name for names in found for name in names)):
         return ""
-    return (
-        f"the answer to {pause['id']} needs {', '.join(missing)}, which this agent does not have: give it the tool (or "
-        "the MCP server, the executor), and answer again; or reject what is asked, or cancel the run"
-    )
+    return say(language, "unclear", "lacks_tools", id=pause["id"], names=", ".join(missing))
 
 
 def _tools_after(values: Mapping[str, Any], pause: Pause, answer: Answer) -> list[tuple[str | None, Sequence[str]]]:
@@ -226,7 +229,8 @@ def _check_answer(state: RunState, pause: Pause, answer: Answer, deps: Deps, set
     last = (state.get("approvals") or [{}])[-1]
     approved = last.get("decision") == "approve" and last.get("by") == "user"
     if answer.text == JUDGEMENT and approved and not pause.get("problem"):
-        return AGAIN
+        language = language_of(pause)
+        return say(language, "unclear", "again", said=translate_option("approve", "plan", language))
     if answer.plan is not None:
         plan = _validate_edited_plan(state, pause, answer, deps, settings)
         return plan if isinstance(plan, str) else replace(answer, plan=plan)
@@ -263,10 +267,11 @@ def _find_problem(pause: Pause, arguments: Json, deps: Deps) -> str:
             key: read.arguments[key] for key, value in arguments.items() if not same_json(read.arguments[key], value)
         }
         if changed and not read.problems:
-            return f"{name} would be called with {canonical_json(changed)[:500]} in their place; edit them so"
+            shown = canonical_json(changed)[:500]
+            return say(language_of(pause), "unclear", "edited_call", tool=name, arguments=shown)
         return "; ".join(read.problems)
     fits = set(arguments) == {"brief"} and isinstance(arguments["brief"], str)
-    return "" if fits else f"{name} takes one argument, brief, a text"
+    return "" if fits else say(language_of(pause), "unclear", "one_brief", tool=name)
 
 
 def _validate_edited_plan(
@@ -276,19 +281,20 @@ def _validate_edited_plan(
 
     Finished steps must stay in the plan unchanged.
     """
-    planning = state.get("planning") or {}
+    planning, language = state.get("planning") or {}, language_of(pending)
     finished = {id: row for id, row in (planning.get("finished") or {}).items() if id not in planning.get("stale", ())}
     done = {step["id"]: step for step in pending["plan"]["steps"] if step["id"] in finished}
     edited = dict(answer.plan or {})
     steps = edited.get("steps") if isinstance(edited.get("steps"), list) else []
     given = {step.get("id"): step for step in steps or () if isinstance(step, Mapping)}
     if touched := [str(id) for id, step in done.items() if id not in given or {**step, **given[id]} != step]:
-        return f"finished steps stay in the plan as they are: {', '.join(touched)}"
+        return say(language, "unclear", "finished_stay", steps=", ".join(touched))
     rules = plan_rules(deps, settings, finished, pending["plan"], unfinished_steps(state))
     most = max(settings.max_steps, len(pending["plan"]["steps"]))
     plan = read_plan(edited, replace(rules, max_steps=most, repeats=deps.repeats and not state.get("approval")))
     if isinstance(plan, list):
-        return "the edited plan cannot be taken: " + "; ".join(add_line_number(each, answer.lines) for each in plan)
+        reasons = "; ".join(add_line_number(each, answer.lines) for each in plan)
+        return say(language, "unclear", "edited_plan", reasons=reasons)
     whole = {**plan, "steps": [done.get(step["id"], step) for step in plan["steps"]]}
     return {**whole, "revision": revision_of(whole)}
 

@@ -62,10 +62,11 @@ def run_account(values: Mapping[str, Any], settings: Settings, **more: Any) -> A
     """Return the account of the whole run."""
     steps, records = (values.get("plan") or {}).get("steps", ()), values.get("steps") or {}
     rows = [(step, records.get(step["id"], {})) for step in steps]
-    done = [_row(step, record) for step, record in rows if record.get("status") == "done"]
-    left = [_row(step, record) for step, record in rows if record.get("status") != "done"]
+    language = values.get("language", "en")
+    done = [_row(step, record, language) for step, record in rows if record.get("status") == "done"]
+    left = [_row(step, record, language) for step, record in rows if record.get("status") != "done"]
     granted, spent = values.get("granted") or {}, values.get("spent") or {}
-    return Account(settings.limits, granted, spent, done=done, left=left, language=values.get("language", "en"), **more)
+    return Account(settings.limits, granted, spent, done=done, left=left, language=language, **more)
 
 
 def step_account(values: Mapping[str, Any], settings: Settings, id: str, needs: tuple[str, ...]) -> Account:
@@ -75,8 +76,8 @@ def step_account(values: Mapping[str, Any], settings: Settings, id: str, needs: 
     return Account(settings.step_limits, granted, spent, id, run.done, run.left, language=run.language, needs=needs)
 
 
-def _row(step: Mapping[str, Any], record: StepRecord) -> Json:
-    stands = standstill(record) if record.get("status") != "done" else ""
+def _row(step: Mapping[str, Any], record: StepRecord, language: str) -> Json:
+    stands = standstill(record, language) if record.get("status") != "done" else ""
     return {"id": step["id"], "content": step["content"], "spent": record.get("spent") or {}, "standstill": stands}
 
 

@@ -110,9 +110,9 @@ def question_text(pending: Pause, *, choices: bool = True) -> str:
     if kind == "plan":
         parts.append(plan_text(pending).strip())
     if kind in ("tool", "effect") and pending.get("arguments") is not None:
-        parts.append(call_text(pending))
+        parts.append(call_text(pending, language_of(pending)))
     if choices and pending.get("schema"):
-        parts.append(form_text(pending["schema"]))
+        parts.append(form_text(pending["schema"], language_of(pending)))
     if choices and kind not in ("plan", "tool") and options(pending):
         # The answer "2" to a budget means two more, so its options carry no numbers.
         marks = ["-" if kind == "budget" else f"{number}." for number in range(1, len(options(pending)) + 1)]
@@ -127,7 +127,7 @@ def question_text(pending: Pause, *, choices: bool = True) -> str:
     return "\n\n".join(parts)
 
 
-def form_text(schema: Mapping[str, Any]) -> str:
+def form_text(schema: Mapping[str, Any], language: str = "en") -> str:
     """Return the fields of a form as lines: `- size (S | M | L, required): what it means`."""
     lines, required = [], schema.get("required") or ()
     for name, field in schema["properties"].items():
@@ -136,19 +136,20 @@ def form_text(schema: Mapping[str, Any]) -> str:
             if isinstance(field.get("enum"), list)
             else str(field.get("type", "any"))
         )
-        notes = [kind, *(["required"] if name in required else [])]
-        notes += [f"default {json.dumps(field['default'], ensure_ascii=False)}"] if "default" in field else []
+        notes = [kind, *([say(language, "page", "required")] if name in required else [])]
+        if "default" in field:
+            notes.append(say(language, "ask", "default", value=json.dumps(field["default"], ensure_ascii=False)))
         about = " ".join(str(field.get("description") or field.get("title") or "").split())
         lines.append(f"- {name} ({', '.join(notes)})" + (f": {about}" if about else ""))
     return escape_unseen("\n".join(lines))
 
 
-def call_text(call: Mapping[str, Any]) -> str:
+def call_text(call: Mapping[str, Any], language: str = "en") -> str:
     """Return a call's arguments for people: short ones as JSON, long texts as text, replaced texts as a diff."""
     arguments = call["arguments"]
     if not isinstance(arguments, Mapping):
         return _fence(arguments_text(arguments))
-    shown = {key: f"({len(arguments[key]):,} characters, below)" for key in _long_arguments(call)}
+    shown = {key: say(language, "ask", "below", number=f"{len(arguments[key]):,}") for key in _long_arguments(call)}
     parts = [_fence(arguments_text({**arguments, **shown}))]
     for change in text_changes(call):
         parts.append(f"{change.name}:\n\n{_fence(change.text, 'diff' if change.is_diff else '')}")

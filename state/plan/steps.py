@@ -3,6 +3,7 @@
 from collections.abc import Collection, Mapping
 from typing import Any
 
+from donewhen.state.language.texts import say
 from donewhen.state.ledger import ROUND
 from donewhen.state.reading.decisions import LOOKUPS
 from donewhen.state.records import StepRecord
@@ -107,10 +108,10 @@ def next_needs(record: StepRecord) -> tuple[str, ...]:
     return ROUND
 
 
-def standstill(record: StepRecord) -> str:
+def standstill(record: StepRecord, language: str = "en") -> str:
     """Return a notice about a step whose last rounds brought nothing new; "" otherwise."""
     rounds = record.get("silent", 0)
-    return f"nothing new in its last {rounds} rounds" if rounds >= SILENT_ROUNDS else ""
+    return say(language, "ask", "standstill", rounds=rounds) if rounds >= SILENT_ROUNDS else ""
 
 
 def transcript_key(id: str, record: StepRecord) -> str:

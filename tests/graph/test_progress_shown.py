@@ -143,6 +143,9 @@ async def test_a_second_approve_answers_no_question() -> None:
     assert "not be meant for this question" in flow.run.problem
     model = steps(PLAN[:1], {"s1": [ask_user("Which apples?"), result("s1", "Seven.")]})
     assert (await play(model, settings={"confirm": "always"}, answers=[approve, approve, approve])).status == "answered"
+    model = steps(PLAN[:1], {"s1": [ask_user("Welche Äpfel?"), result("s1", "Sieben.")]})
+    flow = await play(model, settings={"confirm": "always", "language": "de"}, answers=[approve, approve])
+    assert flow.run.problem.startswith("„genehmigen“ hat die Frage vor dieser beantwortet")  # Q27
 
 
 async def test_a_stale_approve_of_a_call_is_told_by_the_interrupts_id() -> None:

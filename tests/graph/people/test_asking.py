@@ -6,7 +6,7 @@ import pytest
 from langchain_core.tools import StructuredTool
 
 from donewhen import Limits, Settings
-from donewhen.state.people.payload import call_text, message_text, payload
+from donewhen.state.people.payload import call_text, message_text, payload, question_text
 from donewhen.testing import answer, ask_user, call, finish_step, give_up, submit_plan
 from tests.kit.flows import FREE, play, steps
 from tests.kit.pauses import pending
@@ -140,6 +140,38 @@ async def test_the_runtime_speaks_the_language_that_the_plan_declares() -> None:
     assert "Wie soll es weitergehen?\n\n1. neu planen\n2. noch einmal versuchen" in failure
     assert flow.status == "cancelled"
     assert "0 von 1 Schritten erledigt." in flow.run.answer
+
+
+async def test_a_question_about_failures_has_no_english_note_in_it() -> None:
+    """Q11, Q27: of two steps that failed at once; only what models and tools said is in their own words."""
+
+    def look(what: str) -> str:
+        """Look."""
+        return f"{what} ist leer"
+
+    plan = submit_plan([step("s1", tools=["look"], depends_on=[]), step("s2", depends_on=[])], language="de")
+    idle = ["Hm.", "Tja.", "Nun.", "Ach.", "Oh."]
+    scripts = {"s1": [call("look", what="Regal"), give_up("keins da")], "s2": [*idle, give_up("keine Idee")]}
+    flow = await play(
+        steps([], scripts, triage=[plan], deliver=[]),
+        [look],
+        effects={"look": "read"},
+        settings={"confirm": "never", "on_failure": "ask"},
+    )
+    assert flow.run.pending[0]["question"] == (
+        "Schritt s1 (work on s1) gescheitert: keins da\n- gesehen: look: Regal ist leer\n"
+        "Schritt s2 (work on s2) gescheitert: keine Idee; nichts Neues in den letzten 5 Runden\n\n"
+        "Wie soll es weitergehen?"
+    )
+
+
+def test_forms_and_long_arguments_are_explained_in_the_persons_language() -> None:
+    """Q11, Q27: what is required, what is the default, how much of a text is below."""
+    schema = {"properties": {"size": {"type": "string", "default": "M"}}, "required": ["size"]}
+    form = question_text({**pending("question", language="de"), "schema": schema})
+    assert '- size (string, nötig, voreingestellt "M")' in form
+    shown = question_text(pending("tool", arguments={"text": "eins\nzwei"}, language="de"))
+    assert "(9 Zeichen, siehe unten)" in shown
 
 
 async def test_each_question_is_asked_in_the_language_that_it_declares() -> None:

@@ -227,6 +227,10 @@ async def test_a_finished_step_cannot_be_edited_away() -> None:
         again = await agent.resume(run.thread_id, {"type": "edit", "steps": steps})
         assert "finished steps stay" in again.problem
         assert again.plan == run.plan
+    spoken, german = await at_the_difference(replanned(FAX), language="de")
+    assert (await spoken.resume(german.thread_id, {"type": "edit", "steps": rest})).problem == (
+        "fertige Schritte bleiben im Plan, wie sie sind: s1"  # Q27
+    )
     by_hand = [{**step, "content": "by hand"} if step["id"] == "s4" else step for step in rest]
     ended = await agent.resume(run.thread_id, {"type": "edit", "steps": [first, *by_hand]})
     assert [row["content"] for row in (ended.receipt or {})["steps"]] == ["work on s1", "work on s3", "by hand"]
