@@ -49,7 +49,7 @@ async def many(url: str, count: int) -> tuple[int, int, list[str]]:
 
 @pytest.mark.parametrize("kind", DATABASES)
 async def test_thirty_runs_at_once(kind: str, tmp_path: Path) -> None:
-    """R07, L12: all end as if alone; a run costs a descriptor, its lock or one of 16 connections, and no thread of its own."""
+    """R07, L12: all end as if alone; a run costs a descriptor, its lock or one of 16 connections, no thread."""
     count = 30
     descriptors, threads, statuses = await many(fresh_url(kind, tmp_path), count)
     assert statuses == ["completed"] * count
