@@ -54,7 +54,7 @@ SERVER = """
     @server.tool()
     def picture() -> Image:
         "Draw."
-        return Image(data=b"123456", format="png")
+        return Image(data=bytes.fromhex("89504e470d0a1a0a31323334"), format="png")
 
     @server.tool()
     async def die() -> str:
@@ -115,7 +115,8 @@ async def test_the_tools_of_a_server_work_like_any_other(tmp_path: Path, monkeyp
         assert "out of tea" in failed.text
         refused = await called(servers, "price", {})
         assert not refused.ok
-        assert (await called(servers, "picture")).text == "[image, image/png, 6 bytes]"
+        picture = await called(servers, "picture")
+        assert (picture.text, picture.images[0]["mime_type"]) == ("[image, image/png, 12 bytes]", "image/png")
         variables = (await called(servers, "environment")).text
         assert "SHOP_MODE" in variables
         assert "SHOP_SECRET" not in variables
