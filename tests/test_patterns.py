@@ -29,7 +29,10 @@ def _patterns() -> dict[str, re.Pattern[str]]:
 
 def _inside(value: Any, module: str, depth: int = 0) -> Iterator[re.Pattern[str]]:
     if isinstance(value, re.Pattern) or type(value).__name__ == "_Later":
-        yield re.compile(value.pattern, value.flags)
+        if isinstance(value.pattern, bytes):
+            yield re.compile(value.pattern.decode("latin-1"), value.flags & (re.DOTALL | re.MULTILINE | re.IGNORECASE))
+        else:
+            yield re.compile(value.pattern, value.flags)
     elif isinstance(value, dict | list | tuple | frozenset) and depth < 3:
         for each in value.values() if isinstance(value, dict) else value:
             yield from _inside(each, module, depth + 1)

@@ -93,7 +93,7 @@ async def test_what_a_profile_forbids_later_holds_for_runs_from_before(tmp_path:
         run = await begin("Take it", thread_id="t", settings={"confirm": "never" if way == "submitted" else "always"})
         if way == "scheduled":
             await agent.resume(run, "approve")
-            (thread,) = await agent.schedules.start_due(QUEUE, datetime.now(UTC) + timedelta(hours=1.01))
+            (thread,) = await agent.schedules.start_due(QUEUE, datetime.now(UTC) + timedelta(hours=1.1))
     replies = [call("take", what="it"), give_up("I may not take it")]
     model = ScriptedModel(roles={"triage": [plan], "execute": replies}, strict=False)
     later = {"profile": {"forbidden_tools": ["take"]}}

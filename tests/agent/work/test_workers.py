@@ -355,7 +355,7 @@ async def test_what_is_drained_before_it_began_stays_in_the_queue(storage: Any) 
     roles = {"triage": [ask_user("Which month?"), answer("May.")]}
     async with Agent(ScriptedModel(roles=roles), storage=storage) as agent:
         thread = await agent.submit("report")
-        for wanted in ("waiting", "completed"):
+        for wanted in ("waiting", "answered"):
             async with Agent(ScriptedModel(roles={}), storage=storage) as leaving:
                 task = asyncio.create_task(leaving.run_submitted(thread))
                 await asyncio.sleep(0)
