@@ -17,7 +17,7 @@ from xml.etree import ElementTree
 from donewhen.agent.workspace.data.encoding import SAMPLE_BYTES, encoding_of
 
 ENDINGS = (".xlsx", ".xlsm", ".xlsb", ".xls", ".ods")
-NAMED = re.compile(rf"(.*(?:{'|'.join(map(re.escape, ENDINGS))}))#(.+)", re.IGNORECASE | re.DOTALL)
+NAMED = re.compile(rf"(?:{'|'.join(map(re.escape, ENDINGS))})(#)(?=.)", re.IGNORECASE | re.DOTALL)
 FIRST_ROWS = 100
 """The rows among which the header is looked for."""
 MOST_SHOWN = 5
@@ -64,8 +64,8 @@ class Merged:
 
 def split_sheet(name: str) -> tuple[str, str]:
     """Return the file and the sheet of a name such as `sales.xlsx#Q1`; the sheet is empty if it names none."""
-    found = NAMED.fullmatch(name)
-    return (found[1], found[2]) if found else (name, "")
+    found = list(NAMED.finditer(name))
+    return (name[: found[-1].start(1)], name[found[-1].end(1) :]) if found else (name, "")
 
 
 def sheet_names(file: str) -> list[str]:
