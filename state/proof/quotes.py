@@ -72,6 +72,7 @@ PIECE = 32_768
 """The characters that one regular expression reads at a time."""
 _CUT = pattern(r"[^\W\d][ \t,;]{1,9}(?=[^\W\d])")
 _CUT_WITHIN = 2_000
+"""The characters at the end of a piece in which a gap between two words is looked for."""
 _SHORT = 4
 """Fewer characters of a script without spaces may be part of a longer word."""
 PASSAGE_CHARS = 200
