@@ -223,6 +223,7 @@ class PlanningOutput(TypedDict, total=False):
     messages: Messages
     planning: PlanningRecord
     approval: Approval | None
+    approvals: Entries
     plan: Json | None
     pending: Pause | None
     ending: Ending | None

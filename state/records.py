@@ -249,10 +249,11 @@ class PlanningRecord(TypedDict, total=False):
     came_back: list[str]
     """Criteria of a replaced one-step plan that the new plan does not mention."""
     answer_told: bool
-    """True if an answer was sent back once; `repeat_told`, `lost_told` and `language_told` record other corrections."""
+    """True if an answer was sent back once; the other `…_told` record other corrections."""
     repeat_told: bool
     lost_told: bool
     language_told: bool
+    consent_told: bool
 
 
 class Approval(TypedDict, total=False):

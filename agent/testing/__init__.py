@@ -4,11 +4,13 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from donewhen.agent.testing.replies import (
+    accept_plan,
     answer,
     ask_user,
     audit,
     broken_call,
     call,
+    consent,
     criterion,
     decline,
     deliver,
@@ -82,12 +84,14 @@ __all__ = [
     "Trial",
     "WireRequest",
     "WireServer",
+    "accept_plan",
     "answer",
     "ask_user",
     "asked_again",
     "audit",
     "broken_call",
     "call",
+    "consent",
     "crashing",
     "crashing_saver",
     "crashing_tool",

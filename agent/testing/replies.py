@@ -95,6 +95,16 @@ def submit_plan(
     return _sparse("submit_plan", title=title, complexity=complexity, need_thinking=need_thinking, steps=written, **kw)
 
 
+def accept_plan() -> ToolCall:
+    """Say, as the planner, that the user's words agree to exactly the plan that they were shown."""
+    return call("accept_plan")
+
+
+def consent(agrees: bool = True, why: str = "") -> ToolCall:
+    """Say, as the judge, whether a person's words agree to exactly the plan that they were shown."""
+    return call("consent", agrees=agrees, why=why)
+
+
 def decline(reason: str, guidance: str) -> ToolCall:
     """Say, as the planner, that no adequate plan is possible, and what it would need."""
     return call("decline", reason=reason, guidance=guidance)

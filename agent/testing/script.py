@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
 
-from donewhen.agent.testing.replies import Call, audit
+from donewhen.agent.testing.replies import Call, audit, consent
 
 ROLES = ("triage", "plan", "execute", "deliver", "judge")
 _FIRST_WORDS = {
@@ -21,6 +21,7 @@ _FIRST_WORDS = {
     "you are the executor": "execute",
     "you write the answer": "deliver",
     "you are the auditor": "judge",
+    "you are the second reader": "judge",
 }
 
 
@@ -108,8 +109,10 @@ class Queue:
         return self.replies[min(self.used, len(self.replies)) - 1]
 
 
-def passing_audit(request: Request) -> Call:
-    """Return an audit that finds every sentence of the request shown, and the goal met."""
+def passing_verdict(request: Request) -> Call:
+    """Return a judge's reply without a doubt: all sentences are shown and the goal is met, or it is consent."""
+    if [tool["function"]["name"] for tool in request.tools] == ["consent"]:
+        return consent()
     return audit(count=len(re.findall(r"^\d+\. ", claims_of(request.text), re.MULTILINE)))
 
 
@@ -166,7 +169,7 @@ class Script:
             if request.role == "judge" and not self._has_judge(request):
                 self.audits.append(request)
                 number = len(self.audits)
-                return Turn(request, passing_audit(request), f"audit_{number}", f"call_audit_{number}_", 1)
+                return Turn(request, passing_verdict(request), f"audit_{number}", f"call_audit_{number}_", 1)
             self.requests.append(request)
             key, queue = self._queue(request)
             try:

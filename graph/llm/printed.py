@@ -58,7 +58,10 @@ REPLY = "reply"
 SPEAK_WORDS = frozenset({"continue", "speak", "say", "think", "none", ""})
 RENAMED_ARGUMENTS = {"plan_steps": "steps"}
 OWN_DECISIONS = frozenset(
-    {"answer", "ask_user", "decline", "submit_plan", "finish_step", "finish_task", "give_up", "deliver", "audit"}
+    {
+        *("answer", "ask_user", "decline", "submit_plan", "accept_plan"),
+        *("finish_step", "finish_task", "give_up", "deliver", "audit", "consent"),
+    }
 )
 """Decisions, as opposed to calls of tools."""
 GEMMAS_QUOTE = '<|"|>'

@@ -36,7 +36,7 @@ QUESTION = "I need your help to go on. What should I do?"
 
 Kind = Literal[
     "speak", "calls", "answer", "ask_user", "submit_plan", "decline", "finish_step", "finish_task", "give_up",
-    "deliver", "audit",
+    "deliver", "audit", "accept_plan", "consent",
 ]  # fmt: skip
 MOST_CALLS = 32
 """The most calls of one reply; with more, none is made, and the model is told so."""

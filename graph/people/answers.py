@@ -374,7 +374,7 @@ def _apply_to_plan(values: Mapping[str, Any], taken: ResolvedAnswer) -> Json:
         refused = {**planning, "open": False, "refused": True}
         return {"approvals": [row], "plan": (approval or {})["plan"], "planning": refused}
     known = {key: planning[key] for key in OF_REQUEST if planning.get(key)}
-    shown = {key: item for key, item in pending.items() if key not in ("others", "problem", "draft", "reply")}
+    shown = {key: item for key, item in pending.items() if key not in ("others", "problem", "draft")}
     known |= {"shown": shown, "kept": {key: planning[key] for key in OF_PROPOSAL if key in planning}}
     again = fresh_planning(planning["number"] + 1, feedback=answer.text, proposal=pending["plan"], **known)
     if planning.get("failure"):

@@ -20,7 +20,7 @@ from donewhen.graph.people.consent import Proposal, propose_plan
 from donewhen.graph.people.interjections import PLANNING as IN_PLANNING
 from donewhen.graph.people.interjections import heard_entries, new_interjections
 from donewhen.graph.people.pauses import make_pause, new_call_id, pause_message
-from donewhen.graph.step.audit import Subject, audit, is_audit_due, judged
+from donewhen.graph.step.audit import Subject, audit, can_judge, is_audit_due, judged
 from donewhen.graph.step.calls import CallContext, ask_before_end
 from donewhen.graph.step.texts import scope_of, with_whole_text
 from donewhen.graph.tools.hooks import END_OPTIONS, NOT_ASKED
@@ -35,7 +35,7 @@ from donewhen.state.proof.audit import doubts_to_send_back
 from donewhen.state.proof.evidence import EvidenceScope, Grounding, ground_claim, read_references
 from donewhen.state.proof.journal import decision_entries, find_earlier_answer, is_users_word
 from donewhen.state.proof.receipt import AuditRow
-from donewhen.state.reading.decisions import DRAFT, TRIAGE
+from donewhen.state.reading.decisions import ACCEPT, DRAFT, TRIAGE
 from donewhen.state.records import Ending, JournalEntry, Mode, Pause, PlanningRecord
 from donewhen.state.secrets import redact
 from donewhen.state.settings import Settings
@@ -91,7 +91,8 @@ class PlanningRound:
         gone = {"auto": "", "answer": "submit_plan"}.get(self.settings.wanted_mode, "answer")
         recall = ("recall",) if self.state["brief"].get("before") else ()
         if self.planning.get("shown"):  # a question about the plan is answered in every phase and mode
-            return self.offer.legal((*TRIAGE, *recall))
+            accept = ACCEPT if not self.planning.get("consent_told") and can_judge(self.deps, self.settings) else ()
+            return self.offer.legal((*TRIAGE, *accept, *recall))
         return self.offer.legal((*(name for name in LEGAL[self.planning["phase"]] if name != gone), *recall))
 
     def with_record(self, **record: Any) -> "PlanningRound":
@@ -127,7 +128,7 @@ def fail_planning(round: PlanningRound, code: str, reason: str) -> Planning:
         return _propose(round.with_record(fell_back=reason), round.planning["proposal"])
     if shown := round.planning.get("shown"):
         problem = say(_language(round.state), "unclear", "not_answered", why=reason)
-        return _show_again(round, {**shown, "problem": problem, "message_id": None})
+        return _show_again(round, {**shown, "problem": problem, "reply": "", "message_id": None})
     return {"ending": {"code": code, "reason": reason}}
 
 
@@ -261,9 +262,13 @@ def _show_again(round: PlanningRound, pending: Pause) -> Planning:
     planning, pending = round.planning, {**pending, "tool_call_id": new_call_id()}
     asked = pause_message(pending)
     push_rest(asked, str(pending.get("reply") or ""), inside=True)
+    return {"planning": close_words(planning), "plan": pending["plan"], "pending": pending, "messages": [asked]}
+
+
+def close_words(planning: PlanningRecord) -> PlanningRecord:
+    """Return the planning record as it was when the plan was shown: what a person said about it is settled."""
     known = {key: item for key, item in planning.items() if key in OF_REQUEST and item}
-    again = fresh_planning(planning["number"], open=False, rounds=planning["rounds"], **known, **planning["kept"])
-    return {"planning": again, "plan": pending["plan"], "pending": pending, "messages": [asked]}
+    return fresh_planning(planning["number"], open=False, rounds=planning["rounds"], **known, **planning["kept"])
 
 
 async def settle_by_answer(round: PlanningRound, message: AIMessage, decision: Decision) -> Planning:

@@ -24,6 +24,7 @@ from donewhen.graph.llm.reply import Decision, UnusableReply, aside, read_reply
 from donewhen.graph.llm.speech import SpeechStream, Voice
 from donewhen.graph.people.consent import plan_rules
 from donewhen.graph.people.interjections import with_interjections
+from donewhen.graph.planning.agreement import take_consent
 from donewhen.graph.planning.outcomes import (
     PlanningRound,
     ask_question,
@@ -264,6 +265,8 @@ async def _carry_out(
         update = await settle_by_answer(round, message, outcome)
     elif outcome.kind == "ask_user":
         update = await ask_question(round, message, outcome)
+    elif outcome.kind == "accept_plan":
+        update = await take_consent(round, message)
     else:
         update = {"calls": start_looking, "decline": decline}[outcome.kind](round, message, outcome)
     if speech and outcome.kind == "answer" and "ending" not in update:

@@ -110,7 +110,7 @@ async def audit(context: CallContext, subject: Subject, *, reserve: int = 0) -> 
     `reserve` are model calls kept for the end of the run, which an audit may use.
     """
     settings, deps = context.settings, context.deps
-    if not _can_judge(deps, settings):
+    if not can_judge(deps, settings):
         return {**unaudited(""), "nobody": True}
     whole = split_claims(subject.text, subject.output, str(subject.run.get("language") or ""))
     if _is_same_as_before(subject, whole):
@@ -248,7 +248,7 @@ def _instructions(context: CallContext, subject: Subject) -> str:
     return profile_text(settings.profile, "\n".join(filter(None, own)), settings.speaks)
 
 
-def _can_judge(deps: Deps, settings: Settings) -> bool:
+def can_judge(deps: Deps, settings: Settings) -> bool:
     """Return False if the role's model declares that it cannot judge."""
     try:
         return bool(getattr(deps.model("judge", settings), "judges", True))

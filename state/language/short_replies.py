@@ -77,6 +77,11 @@ def read_word(text: str) -> Meaning | None:
     return found.pop() if len(found) == 1 else None
 
 
+def asks_something(text: str) -> bool:
+    """Return whether a text has a question mark."""
+    return bool(_ASKS.search(text))
+
+
 def says_plain_yes(text: str) -> bool:
     """Return whether a text is the word “yes” of a language and nothing else: an answer to any question of fact."""
     words = (catalogue(language)["words"]["yes"].split("|")[0] for language in LANGUAGES)

@@ -101,6 +101,14 @@ _ALL = {
             reason={**_TEXT, "description": "for the log"},
             guidance={**_TEXT, "description": "for the user: what is missing, or what they can do"},
         ),
+        _tool("accept_plan", "The user agrees to the plan exactly as it is shown.", []),
+        _tool(
+            "consent",
+            "Say whether the reply agrees to exactly what is shown.",
+            ["agrees"],
+            agrees={"type": "boolean"},
+            why={**_TEXT, "description": "unless true: short"},
+        ),
         _tool(
             "finish_step",
             "The step is done.",
@@ -177,6 +185,9 @@ _ALL = {
 LOOKUPS = ("recall", "find_tools")
 """Control tools that only look something up."""
 TRIAGE = ("answer", "ask_user", "submit_plan", "decline")
+ACCEPT = ("accept_plan",)
+"""Added while a person speaks about a plan that waits for them."""
+CONSENT = ("consent",)
 DRAFT = ("submit_plan", "ask_user", "decline")
 DELIVER = ("deliver",)
 AUDIT = ("audit", "recall")

@@ -9,7 +9,7 @@ from langchain_core.messages import AIMessage, HumanMessage
 from donewhen import Agent
 from donewhen.hooks import Hooks, Refuse
 from donewhen.state.errors import ModelError
-from donewhen.testing import ScriptedModel, answer, ask_user, decline, give_up, submit_plan
+from donewhen.testing import ScriptedModel, accept_plan, answer, ask_user, consent, decline, give_up, submit_plan
 from tests.kit.runs import Outbox, config, drawn, said, step
 from tests.kit.storage.cases import fresh_url
 
@@ -157,3 +157,56 @@ async def test_the_words_reach_the_steps_and_stream() -> None:
     await agent.resume(events[-1]["pending"] and run.thread_id, "yes")
     work = next(request for request in model.requests if request.role == "execute")
     assert "mind that Ann is on leave" in work.text
+
+
+NATURAL = "great, that's how I want it. Send it off!"
+
+
+@pytest.mark.parametrize("storage", ["memory", "sqlite", "postgres"])
+async def test_consent_in_own_words_counts_where_two_readers_find_it(storage: str, tmp_path: Path) -> None:
+    """Q15, C11, X25: the planner and a judge that sees only the plan and the words. The plan is approved as it was
+    shown, by the user, with their words in the receipt; nobody is asked again."""
+    model = planner(answer("It takes a day."), accept_plan())
+    async with Agent(model, storage=fresh_url(storage, tmp_path)) as agent:
+        first = await agent.start("Send it", thread_id="t")
+        run = await agent.resume(first, "How long does it take?")
+        run = await agent.resume(run, NATURAL)
+        assert (run.status, run.plan) == ("answered", first.plan)
+        (said, row) = (run.receipt or {})["approvals"][-2:]
+        assert (said["decision"], row["decision"], row["by"], row["text"]) == ("say", "approve", "user", NATURAL)
+        judged = model.audits[0].text
+        assert NATURAL in judged
+        assert "Send it by mail" in judged
+        assert "It takes a day." in judged
+    model.assert_exhausted()
+
+
+async def test_no_reader_alone_approves() -> None:
+    """Q15, C11, X25: what the planner takes for consent and the judge does not is sent back once; a question mark is
+    never consent, and asks no judge."""
+    model = planner(
+        *(accept_plan(), accept_plan(), answer("Shall I send it as it stands?")),
+        *(accept_plan(), answer("Tomorrow.")),
+        judge=[consent(False, "only the first page")],
+        execute=[],
+    )
+    agent = Agent(model, storage="memory:")
+    first = await agent.start("Send it")
+    run = await agent.resume(first, "fine with the first page, go for that")
+    assert (run.status, run.plan, run.pending[0]["reply"]) == ("waiting", first.plan, "Shall I send it as it stands?")
+    assert "only the first page" in model.requests[-2].text
+    assert "accept_plan is not legal here" in model.requests[-1].text
+    run = await agent.resume(run, "I agree with all of it, but when does it arrive?")
+    assert (run.status, run.plan, run.pending[0]["reply"]) == ("waiting", first.plan, "Tomorrow.")
+    assert [request.role for request in model.requests].count("judge") == 1
+    model.assert_exhausted()
+
+
+async def test_a_model_that_cannot_judge_accepts_no_plan() -> None:
+    """C11: without a second reader a plain yes is asked for, as `accept_plan` is not offered."""
+    model = planner(answer("Say yes to begin."))
+    model.judges = False
+    agent = Agent(model, storage="memory:")
+    run = await agent.resume(await agent.start("Send it"), NATURAL)
+    assert run.pending[0]["reply"] == "Say yes to begin."
+    assert "accept_plan" not in [tool["function"]["name"] for tool in model.requests[-1].tools]

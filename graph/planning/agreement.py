@@ -1,0 +1,88 @@
+"""Take consent to a plan from a person's own words, where two readers find it: the planner, and then the judge.
+
+Short replies are read by code. All others are said to the planner, which may have read what a stranger wrote; so its
+word alone approves nothing. The judge is shown only what the person was shown, and what they replied.
+"""
+
+from functools import partial
+
+from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
+
+from donewhen.graph.events import emit_charge, now, thread_of
+from donewhen.graph.llm.ask import Question, ask
+from donewhen.graph.llm.reply import Decision, UnusableReply, aside, read_reply
+from donewhen.graph.people.answers import ResolvedAnswer, apply_answer, missing_tools
+from donewhen.graph.people.interjections import PLANNING as IN_PLANNING
+from donewhen.graph.people.interjections import heard_entries, new_interjections
+from donewhen.graph.planning.outcomes import PlanningRound, close_words, planning_cursor, send_correction
+from donewhen.prompts import brief, instructions, section
+from donewhen.state.channels import Json, Planning
+from donewhen.state.language.short_replies import asks_something
+from donewhen.state.ledger import Amounts, add, allowance_left, first_exhausted
+from donewhen.state.people.answers import Answer
+from donewhen.state.people.payload import pause_text
+from donewhen.state.reading.decisions import CONSENT, control_tools
+
+NOT_SURE = (
+    "accept_plan: a second reader does not find consent to exactly this plan in what the user says ({why}). Submit the "
+    "plan as they want it, or `answer` them with one short question that a plain yes settles"
+)
+ASKED = "there is a question in it"
+SAID_MORE = "the user said more meanwhile, which comes next"
+NOBODY = "the second reader gave no usable reply"
+
+
+async def take_consent(round: PlanningRound, message: AIMessage) -> Planning:
+    """Approve the plan that was shown with the person's words, or tell the planner why not, once for these words."""
+    state, planning = round.state, round.planning
+    shown = planning["shown"]
+    cursor = state["run"].get("interjection_cursor") or ""
+    later = await heard_entries(round.runtime, IN_PLANNING, cursor, planning_cursor(state))
+    words = "\n".join([str(planning["feedback"]), *(entry["text"] for entry in later)])
+    spent = Amounts()
+    if asks_something(words):
+        why = ASKED
+    else:
+        why, spent = await _doubt(round, words)
+    if not why and await new_interjections(round.runtime, planning_cursor(state), IN_PLANNING):
+        why = SAID_MORE
+    if not why:
+        why = missing_tools(state["run"], [shown], "yes", round.deps.executors, round.settings)
+    if why:
+        told = UnusableReply([NOT_SURE.format(why=why)])
+        update = send_correction(round.with_record(consent_told=True), message, told)
+        return {**update, "spent": add(spent, update.get("spent"))}
+    taken = ResolvedAnswer(shown, Answer("approve", words), "user", now("milliseconds"))
+    given = apply_answer({**state["run"], "planning": planning}, taken)
+    kept: Json = {key: given[key] for key in ("approvals", "plan", "approval", "ending") if key in given}
+    return {"planning": close_words(planning), **kept, "pending": None, "spent": spent}  # type: ignore[typeddict-item]
+
+
+async def _doubt(round: PlanningRound, words: str) -> tuple[str, Amounts]:
+    """Return why the judge finds no consent in these words, "" if it does; and what asking it cost."""
+    state, settings, shown = round.state, round.settings, round.planning["shown"]
+    fence = state["brief"].get("fence", "")
+    asked = brief(section("shown", pause_text(shown), fence), section("reply", words, fence))
+    left = allowance_left(state)
+    if first_exhausted(left, ("model_calls",)):
+        return NOBODY, {}
+    question = Question(
+        "judge",
+        [SystemMessage(instructions("consent")), HumanMessage(asked)],
+        control_tools(CONSENT),
+        allowance=left,
+        fence=fence,
+        must_call=True,
+        place={"step": "plan", "round": round.planning["rounds"]},
+        thread=thread_of(round.runtime),
+    )
+    reply = await ask(round.deps, settings, question)
+    emit_charge(round.runtime, None, reply.spent)
+    if reply.message is None:
+        return NOBODY, reply.spent
+    found = await aside(reply.message, partial(read_reply, reply.message, CONSENT))
+    if not isinstance(found, Decision) or found.kind != "consent":
+        return NOBODY, reply.spent
+    if found.arguments["agrees"]:
+        return "", reply.spent
+    return str(found.arguments.get("why") or "not exactly this")[:300], reply.spent
