@@ -6,13 +6,16 @@ from typing import Any
 
 import pytest
 
-from donewhen.state.language.short_replies import ELSEWHERE, EVERYWHERE, MEANINGS, read_word
+from donewhen.state.language.short_replies import ELSEWHERE, EVERYWHERE, MEANINGS, asks_something, read_word
 from donewhen.state.language.texts import LANGUAGES, catalogue, option_texts
 from donewhen.state.people.answers import Answer, read_answer
 from tests.kit.pauses import pending
 
 REPLIES = Path(__file__).parents[2] / "data" / "replies.tsv"
 """What people say to a plan, with what it means, written before the lists; half of it only looks like consent."""
+CONSENTS = REPLIES.with_name("consents.tsv")
+"""What people say to three plans that they were shown, written by somebody who did not know the rule, and what a
+language model found in it that was given `prompts/consent.md` and nothing else."""
 FAILED: dict[str, Any] = {"about": "failure", "options": option_texts("en", "failure")}
 EARLY: dict[str, Any] = {"about": "early", "options": option_texts("en", "early")}
 
@@ -39,6 +42,16 @@ def test_replies_written_before_the_lists_do_what_they_mean() -> None:
     assert [row for row in taken if row[1] in decides - does[row[0]]] == []
     assert len([row for row in taken if row[1] not in does[row[0]]]) <= 0.03 * len(taken)
     assert min(Counter(language for language, _, _ in replies).values()) > 50
+
+
+def test_what_code_leaves_open_a_judge_can_read() -> None:
+    """Q15, C11: of consent in people's own words code finds little, and none where there is none; the judge that has the
+    last word finds all of it, and none where there is none. No consent has a question mark."""
+    rows = [line.split("\t") for line in CONSENTS.read_text("utf-8").splitlines()[1:]]
+    alike = {(means, judge) for _, _, means, judge, _ in rows}
+    assert alike == {("yes", "yes"), ("other", "no")}
+    assert {means for _, _, means, _, reply in rows if kind(reply, "plan") == "approve"} == {"yes"}
+    assert not [reply for _, _, means, _, reply in rows if means == "yes" and asks_something(reply)]
 
 
 def test_a_short_reply_means_the_same_at_every_pause_in_every_language() -> None:
