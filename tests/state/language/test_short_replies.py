@@ -45,8 +45,8 @@ def test_replies_written_before_the_lists_do_what_they_mean() -> None:
 
 
 def test_what_code_leaves_open_a_judge_can_read() -> None:
-    """Q15, C11: of consent in people's own words code finds little, and none where there is none; the judge that has the
-    last word finds all of it, and none where there is none. No consent has a question mark."""
+    """Q15, C11: of consent in people's own words code finds little, and none where there is none; the judge
+    that has the last word finds all of it, and none where there is none. No consent has a question mark."""
     rows = [line.split("\t") for line in CONSENTS.read_text("utf-8").splitlines()[1:]]
     alike = {(means, judge) for _, _, means, judge, _ in rows}
     assert alike == {("yes", "yes"), ("other", "no")}
