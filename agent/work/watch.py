@@ -7,6 +7,7 @@ observations.
 
 import asyncio
 import json
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -18,12 +19,14 @@ from donewhen.agent.run import Run
 from donewhen.agent.stream import clean_event, end_event
 from donewhen.graph.events import EventPlace, stamp_event
 from donewhen.state.channels import SAID, TASK, Json
-from donewhen.state.errors import ConfigError
+from donewhen.state.errors import ConfigError, StorageError
 from donewhen.state.plan.order import ancestors
 from donewhen.state.records import FINAL
 
 POLL = 0.5
 """Seconds between two polls."""
+PATIENCE = 60.0
+"""Seconds to wait for a storage that could be read before: its server restarts, say."""
 STARTED = ("running", "waiting", "ready", "done", "failed", "exhausted")
 CURSOR: dict[str, type] = {
     "of": str,
@@ -42,11 +45,18 @@ async def watch_run(
 ) -> AsyncIterator[tuple[Json, str]]:
     """Yield (event, cursor after it) until the outcome, or until workers leave the run to a person.
 
-    Raises ConfigError for an invalid cursor, or one of another thread.
+    Raises ConfigError for an invalid cursor, or one of another thread; StorageError if the storage stays away.
     """
-    seen, place = _read_cursor(cursor), EventPlace()
+    seen, place, patient_until = _read_cursor(cursor), EventPlace(), 0.0
     while True:
-        run, snapshot = await read_run()
+        try:
+            run, snapshot = await read_run()
+        except StorageError:
+            if time.monotonic() > patient_until:
+                raise
+            await asyncio.sleep(poll)
+            continue
+        patient_until = time.monotonic() + PATIENCE
         if (of := seen.get("of", run.thread_id)) != run.thread_id:
             raise ConfigError(
                 f"the cursor is of thread {of!r}, not of {run.thread_id!r}: watch without one, or with its own"

