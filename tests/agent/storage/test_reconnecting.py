@@ -155,31 +155,33 @@ async def test_a_server_that_is_stopped_and_started() -> None:
         plan = submit_plan([step("s1", tools=["pay"])])
         return ScriptedModel(roles={"triage": [plan], "execute": work, "deliver": ["Paid."]})
 
-    shown = {**FREE, "confirm": "always"}
-    async with Agent(model("ann"), [pay], storage=url, settings=FREE) as agent:
-        async with Agent(model("bob"), [pay], storage=url, settings=shown) as other, asyncio.timeout(60):
-            asked = await other.start("Pay bob", thread_id="asked")
-            running = asyncio.create_task(agent.start("Pay ann", thread_id="t"))
-            await entered.wait()
-            events, seen = list[str](), asyncio.Event()
+    async with (
+        Agent(model("ann"), [pay], storage=url, settings=FREE) as agent,
+        Agent(model("bob"), [pay], storage=url, settings={**FREE, "confirm": "always"}) as other,
+        asyncio.timeout(60),
+    ):
+        asked = await other.start("Pay bob", thread_id="asked")
+        running = asyncio.create_task(agent.start("Pay ann", thread_id="t"))
+        await entered.wait()
+        events, seen = list[str](), asyncio.Event()
 
-            async def watch() -> None:
-                async for event, _ in other.watch("t"):
-                    events.append(event["type"])
-                    seen.set()
+        async def watch() -> None:
+            async for event, _ in other.watch("t"):
+                events.append(event["type"])
+                seen.set()
 
-            watching = asyncio.create_task(watch())
-            await seen.wait()
-            with stopped(url):
-                for look_up in (other.pending, other.threads, lambda: other.get("t")):
-                    with pytest.raises(StorageError):
-                        await look_up()
-                go.set()
-                await asyncio.sleep(2 * POLL)  # the watcher looks in vain
-            assert (await running).status == "completed"
-            await watching
-            assert [row["thread_id"] for row in await other.pending()] == ["asked"]
-            assert (await other.resume(asked, "approve")).status == "completed"
+        watching = asyncio.create_task(watch())
+        await seen.wait()
+        with stopped(url):
+            for look_up in (other.pending, other.threads, lambda: other.get("t")):
+                with pytest.raises(StorageError):
+                    await look_up()
+            go.set()
+            await asyncio.sleep(2 * POLL)  # the watcher looks in vain
+        assert (await running).status == "completed"
+        await watching
+        assert [row["thread_id"] for row in await other.pending()] == ["asked"]
+        assert (await other.resume(asked, "approve")).status == "completed"
     assert paid == ["ann", "bob"]
     steps = ["started", "plan", "step_started", "observation", "step_finished", "outcome"]
     assert [each for each in events if each in steps] == steps
