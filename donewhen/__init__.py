@@ -9,7 +9,7 @@ for _folder in ("agent", "graph", "prompts", "state"):
     if find_spec(f"donewhen.{_folder}") is None:
         raise ImportError(
             f"donewhen/{_folder} is no folder: this copy was made without its symbolic links (a zip, or git with "
-            "core.symlinks=false). Install from PyPI or from a clone with links: "
+            "core.symlinks=false). Install it with `pip install` and its path, or make the links: "
             "git config core.symlinks true && git checkout -- donewhen"
         )
 

@@ -3,7 +3,6 @@
 import os
 import re
 import runpy
-import shutil
 import subprocess
 import sys
 import tarfile
@@ -77,10 +76,11 @@ def run_program(python: Path, program: Path, **variables: str) -> str:
     return done.stdout.strip()
 
 
-def build(source: Path, folder: Path, target: str) -> Path:
+def build(source: Path, folder: Path, target: str, **variables: str) -> Path:
     """The sdist or wheel that hatchling, the build backend, makes of a source tree."""
     command = [sys.executable, "-m", "hatchling", "build", "-t", target, "-d", str(folder)]
-    subprocess.run(command, cwd=source, check=True, capture_output=True)
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("GITHUB_")}
+    subprocess.run(command, cwd=source, check=True, capture_output=True, env=kept | variables)
     return next(folder.glob("*.whl" if target == "wheel" else "*.tar.gz"))
 
 
@@ -140,6 +140,17 @@ def test_no_link_of_the_readme_is_dead_on_a_package_index(artifacts: dict[str, P
         "![A run](https://git.example/us/raw/main/docs/a.svg) [Tutorial](https://git.example/us/blob/main/docs/t.md) "
         "[x](https://x.example)"
     )
+
+
+def test_the_page_of_a_release_leads_to_the_repository_whose_workflow_built_it(tmp_path: Path) -> None:
+    """Q62, R10: nobody has to write the address down; the links of its README lead there too."""
+    where = {"GITHUB_SERVER_URL": "https://git.example", "GITHUB_REPOSITORY": "us/donewhen"}
+    with zipfile.ZipFile(build(ROOT, tmp_path, "wheel", **where)) as wheel:
+        (name,) = (name for name in wheel.namelist() if name.endswith("/METADATA"))
+        shown = wheel.read(name).decode()
+    assert "Project-URL: Repository, https://git.example/us/donewhen\n" in shown
+    assert "Project-URL: Issues, https://git.example/us/donewhen/issues\n" in shown
+    assert "](https://git.example/us/donewhen/blob/main/docs/tutorial.md)" in shown
 
 
 def test_what_is_installed_runs_the_readme_beside_modules_of_the_same_names(
@@ -223,21 +234,43 @@ def write_wheel(name: str, folder: Path, *, whole: bool) -> None:
         packed.writestr(f"{title}.dist-info/RECORD", "")
 
 
-@pytest.mark.parametrize("way", ["in the folder", "editable", "sdist"])
+def unzip_without_links(folder: Path) -> Path:
+    """The files of the repository as a zip of it holds them, unpacked by a program that writes text for links."""
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True)
+    with zipfile.ZipFile(folder / "main.zip", "w") as packed:
+        for name in listed.stdout.split("\0")[:-1]:
+            path = ROOT / name
+            if name.startswith(("tests/", "benchmarks/")) or not os.path.lexists(path):
+                continue
+            packed.writestr(f"main/{name}", os.readlink(path) if path.is_symlink() else path.read_bytes())
+    with zipfile.ZipFile(folder / "main.zip") as packed:
+        packed.extractall(folder)
+    return folder / "main"
+
+
+def test_a_zip_without_links_builds_the_whole(tmp_path: Path, artifacts: dict[str, Path]) -> None:
+    """Q62, R10: an sdist and a wheel of a zip of the repository hold what those of a clone hold."""
+    checkout = unzip_without_links(tmp_path)
+    (checkout / "agent" / "node_modules").mkdir()
+    (checkout / "agent" / "node_modules" / "left.js").write_text("what .gitignore names stays out")
+    with (
+        zipfile.ZipFile(build(checkout, tmp_path, "wheel")) as wheel,
+        zipfile.ZipFile(artifacts["wheel of the tree"]) as whole,
+    ):
+        assert sorted(wheel.namelist()) == sorted(whole.namelist())
+    with tarfile.open(build(checkout, tmp_path, "sdist")) as sdist, tarfile.open(artifacts["sdist"]) as whole_sdist:
+        assert {*sdist.getnames()} == {*whole_sdist.getnames()}
+
+
+@pytest.mark.parametrize("way", ["in the folder", "editable"])
 def test_a_checkout_without_links_says_so(tmp_path: Path, way: str) -> None:
     """N25, R10: as a zip unpacked without links, or git with core.symlinks=false, leaves it: files for links."""
-    checkout = tmp_path / "checkout"
-    shutil.copytree(ROOT, checkout, symlinks=True, ignore=shutil.ignore_patterns(".*", "tests", "benchmarks", "docs"))
-    for name in OWN:
-        (checkout / "donewhen" / name).unlink()
-        (checkout / "donewhen" / name).write_text(f"../{name}")
+    checkout = unzip_without_links(tmp_path)
     python, folder = fresh_venv(tmp_path / "venv"), tmp_path
     if way == "in the folder":
         folder = checkout
-    elif way == "editable":
-        install(python, "--editable", str(checkout))
     else:
-        install(python, str(build(checkout, tmp_path / "dist", way)))
+        install(python, "--editable", str(checkout))
     for program in ("import donewhen", "from donewhen.agent.cli import main", "import donewhen.state.errors"):
         done = subprocess.run([str(python), "-c", program], cwd=folder, capture_output=True, text=True)
         said = done.stderr.strip().splitlines()[-1]
