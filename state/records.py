@@ -294,6 +294,41 @@ class Ending(TypedDict, total=False):
     problem: str
 
 
+class Approved(TypedDict):
+    """The call runs without another question."""
+
+    kind: Literal["approved"]
+    by: str
+    """`user` or `policy`."""
+
+
+class Refused(TypedDict):
+    """The call is not made."""
+
+    kind: Literal["refused"]
+    why: str
+
+
+class Answered(TypedDict):
+    """A person's words are the result of the call, which is not made."""
+
+    kind: Literal["answered"]
+    text: str
+
+
+class Known(TypedDict):
+    """What a person knows about the effect of an interrupted call."""
+
+    kind: Literal["known"]
+    effect: str
+    """happened | not_happened | skip."""
+    attempt: str
+    """The attempt to which it applies."""
+
+
+Decided = Approved | Refused | Answered | Known
+
+
 class FrozenCall(TypedDict, total=False):
     """A tool call that is decided but not made yet, exactly as it will run."""
 
@@ -308,20 +343,12 @@ class FrozenCall(TypedDict, total=False):
     """The position in its reply, from 0."""
     native: bool
     """True for a tool call, False for a call printed as text."""
-    attempt: str
-    """The attempt of its effect to which a person's answer applies."""
+    decided: Decided
+    """What a person, or a policy, decided about it last; nothing yet if missing."""
     base: str
     """A digest of the texts that it replaces, to which a difference was shown."""
-    approved: str
-    """Who approved it: `user` or `policy`. It then runs without another question."""
     edited: bool
     """True if a person changed the arguments."""
-    refused: str
-    """Why a person rejected it; it is not made."""
-    response: str
-    """A person's answer, used as its result."""
-    known: str
-    """A person's answer about an interrupted call, such as `happened`."""
     delegated: bool
     """True if an executor that works on its own makes it."""
     first: str
@@ -333,6 +360,11 @@ class FrozenCall(TypedDict, total=False):
     """The number of questions its tool has asked."""
     planned: bool
     """True if the call comes from the plan, not from a reply."""
+
+
+def is_not_made(call: FrozenCall) -> bool:
+    """Return whether a person refused the call, or answered in its place."""
+    return "decided" in call and call["decided"]["kind"] in ("refused", "answered")
 
 
 class StepClaim(TypedDict, total=False):

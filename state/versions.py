@@ -12,6 +12,7 @@ from donewhen.state.channels import VERSION, Json
 from donewhen.state.errors import StorageError
 
 Migration = Callable[[Json], Json]
+_DECIDED = ("approved", "refused", "response", "known", "attempt")
 _VERDICTS = {"passed": "proven", "supported": "cited"}
 
 
@@ -56,7 +57,30 @@ def _verdicts(rows: list[Json] | None) -> list[Json]:
     return [{**row, "verdict": _VERDICTS.get(row.get("verdict", ""), row.get("verdict"))} for row in rows or ()]
 
 
-MIGRATIONS: dict[int, Migration] = {2: _from_2}
+def _from_3(values: Json) -> Json:
+    """Migrate from version 3, in which the keys of a call said what a person decided about it."""
+    steps = {id: _with_decisions(record or {}) for id, record in (values.get("steps") or {}).items()}
+    return {**values, "steps": steps} if steps else values
+
+
+def _with_decisions(record: Json) -> Json:
+    if not record.get("calls"):
+        return record
+    return {**record, "calls": [_with_decision(call) for call in record["calls"]]}
+
+
+def _with_decision(call: Json) -> Json:
+    kept = {key: value for key, value in call.items() if key not in _DECIDED}
+    if "known" in call:
+        return {**kept, "decided": {"kind": "known", "effect": call["known"], "attempt": call.get("attempt", "")}}
+    if "response" in call:
+        return {**kept, "decided": {"kind": "answered", "text": call["response"]}}
+    if "refused" in call:
+        return {**kept, "decided": {"kind": "refused", "why": call["refused"]}}
+    return {**kept, "decided": {"kind": "approved", "by": call["approved"]}} if "approved" in call else kept
+
+
+MIGRATIONS: dict[int, Migration] = {2: _from_2, 3: _from_3}
 """Version → its migration to the next one. Never edit one after its release: threads live for years."""
 
 

@@ -7,7 +7,7 @@ answer is applied whole or not at all; `advance` continues from the new state.
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any, cast
+from typing import Any
 
 from langchain_core.messages import BaseMessage, HumanMessage, ToolMessage
 from langgraph.runtime import Runtime
@@ -56,7 +56,7 @@ from donewhen.state.plan.schedule import next_moments
 from donewhen.state.plan.steps import fresh_records, transcript_key
 from donewhen.state.plan.text import moments_text, schedule_text
 from donewhen.state.proof.journal import call_key, canonical_json, observation
-from donewhen.state.records import FrozenCall, Pause, StepRecord
+from donewhen.state.records import Decided, FrozenCall, Known, Pause, StepRecord, is_not_made
 from donewhen.state.secrets import redact_json
 from donewhen.state.settings import Settings
 from donewhen.state.values import json_problem, same_json
@@ -197,7 +197,7 @@ def _tools_after(values: Mapping[str, Any], pause: Pause, answer: Answer) -> lis
     return [
         (
             step.get("executor"),
-            [call["name"] for call in calls.get(step["id"], ()) if not {"refused", "response"} & call.keys()],
+            [call["name"] for call in calls.get(step["id"], ()) if not is_not_made(call)],
         )
         for step in steps
         if step["id"] == pause["step"]
@@ -431,24 +431,29 @@ def _apply_to_tool(values: Mapping[str, Any], taken: ResolvedAnswer) -> Json:
     if pending.get("relayed"):
         said = review_decision(answer.kind, answer.text, pending["tool"], answer.arguments)
         return _continue_step(taken, calls=_relay(record, said))
-    (first, *rest) = (cast("FrozenCall", {**call}) for call in record["calls"])
+    first, *rest = record["calls"]
     batch = [row["position"] for row in pending.get("batch") or ()]
-    change: FrozenCall = {"approved": taken.by} if answer.kind == "approve" else {"refused": why}
+    decided: Decided = {"kind": "refused", "why": why}
+    if answer.kind in ("approve", "edit"):
+        decided = {"kind": "approved", "by": taken.by}
     if answer.kind == "edit":
-        batch, change = [], {"args": answer.arguments or {}, "approved": taken.by, "edited": True}
+        batch, first = [], {**first, "args": answer.arguments or {}, "edited": True}
         first.pop("given", None)  # they were the model's
     elif answer.kind == "respond":
-        batch, change = [], {"response": answer.text}
-    together = [call for call in rest if call.get("position") in batch]
-    calls = [cast("FrozenCall", {**call, **change}) if call in (first, *together) else call for call in (first, *rest)]
-    gone = {call_key(call["name"], call["args"]): why for call in calls if "refused" in call}
+        batch, decided = [], {"kind": "answered", "text": answer.text}
+    calls: list[FrozenCall] = [
+        {**first, "decided": decided},
+        *({**call, "decided": decided} if call.get("position") in batch else call for call in rest),
+    ]
+    refused = [call for call in calls if "decided" in call and call["decided"]["kind"] == "refused"]
+    gone = {call_key(call["name"], call["args"]): why for call in refused}
     return _continue_step(taken, calls=calls, **({"rejected": {**record.get("rejected", {}), **gone}} if gone else {}))
 
 
 def _apply_to_effect(values: Mapping[str, Any], taken: ResolvedAnswer) -> Json:
     first, *rest = _record(values, taken)["calls"]
-    known: FrozenCall = {"known": taken.answer.kind, "attempt": taken.pause.get("attempt", "")}
-    return _continue_step(taken, calls=[{**first, **known}, *rest])
+    known: Known = {"kind": "known", "effect": taken.answer.kind, "attempt": taken.pause.get("attempt", "")}
+    return _continue_step(taken, calls=[{**first, "decided": known}, *rest])
 
 
 def _apply_to_budget(values: Mapping[str, Any], taken: ResolvedAnswer) -> Json:

@@ -79,8 +79,6 @@ OBSERVATION = "donewhen_observation"
 """Metadata key of a call for the id of the observation that it becomes."""
 MOST_ASKED = 20
 """Times that the tool of one call may ask, also where nobody is asked because a policy answers."""
-DECIDED = {"approved", "refused", "response", "known"}
-"""Keys that a frozen call has once a person decided about it."""
 WAITS = "asks"
 """Error of a call whose tool waits for a person. It is stored, so it keeps its value."""
 
@@ -239,21 +237,22 @@ class CallBatch:
         id = f"{state['step']['id']}.{number}"
         gated = GatedCall(call, tool, id, number, may_ask=True, verdict=HookDecision())
         rejected = {**state.get("rejected", {}), **state["record"].get("rejected", {})}
-        if "response" in call:
-            gated.refusal = f"the user answered instead: {call['response']}"
-        elif "refused" in call:
-            gated.refusal = f"the user rejected this call: {call['refused']}"
+        decided = call.get("decided") or {"kind": "undecided"}
+        if decided["kind"] == "answered":
+            gated.refusal = f"the user answered instead: {decided['text']}"
+        elif decided["kind"] == "refused":
+            gated.refusal = f"the user rejected this call: {decided['why']}"
         elif tool is None:
             gated.refusal = "" if call["name"] in LOOKUPS else f"there is no tool {call['name']} any more"
         elif outside := tool.path_problem(call["args"], self.context.settings.profile.allowed_paths):
             gated.refusal = outside
-        elif rejected and not {"approved", "known"} & call.keys():
+        elif rejected and decided["kind"] == "undecided":
             why = rejected.get(key := call_key(call["name"], call["args"]))
             why = None if has_spoken_since(state["run"], state["asked"], key) else why
             gated.refusal = f"the user rejected this very call before: {why}" if why else ""
-        if tool and not gated.refusal and "known" not in call:
+        if tool and not gated.refusal and decided["kind"] != "known":
             gated.verdict = await ask_before_call(self.context, gated)
-            if gated.verdict.refused or "approved" in call:
+            if gated.verdict.refused or decided["kind"] == "approved":
                 gated.verdict = replace(gated.verdict, question="")
         return gated
 
@@ -317,7 +316,7 @@ class CallBatch:
         """Return why a person must approve the call; `new` applies only if it has targets unknown to people."""
         approvals, delegated = self.context.settings.approvals, call.get("delegated")
         tool = self.context.tools.get(call["name"])
-        if tool is None or DECIDED & call.keys():
+        if tool is None or "decided" in call:
             return None
         if approvals == "each" and (delegated or tool.effect != "read"):
             return "each"
@@ -400,7 +399,7 @@ class CallBatch:
         if gated.waits:
             return
         self.number = gated.number
-        self.acted = self.acted or isinstance(outcome, CallOutcome) or "response" in call
+        self.acted = self.acted or isinstance(outcome, CallOutcome) or _is_answered(call)
         self.files.update(gated.artifact.get("files", {}))
         entry = observe(context.state, gated)
         before, changed = None, False
@@ -559,6 +558,10 @@ def _waits(call: FrozenCall, result: CallResult) -> bool:
     return isinstance(artifact, Mapping) and bool(artifact.get("asks"))
 
 
+def _is_answered(call: FrozenCall) -> bool:
+    return "decided" in call and call["decided"]["kind"] == "answered"
+
+
 def _people_note(call: FrozenCall) -> str:
     """Return a note for the model: a person's changes of the call, and their answers to its tool."""
     if call.get("delegated"):
@@ -674,13 +677,15 @@ async def _run_once(context: CallContext, gated: GatedCall, key: str, run: MakeC
     state, call, tool = context.state, gated.call, gated.tool
     assert tool is not None
     assert tool.effect != "read"
+    decided = call.get("decided")
+    said, attempt = (decided["effect"], decided["attempt"]) if decided and decided["kind"] == "known" else (None, "")
     effect = Effect(
         key,
         tool.tool,
         call["args"],
         tool.effect,
-        known=call.get("known"),
-        attempt=call.get("attempt", ""),
+        known=said,
+        attempt=attempt,
         handoff=bool(call.get("delegated")),
         keyed=tool.keyed,
     )
@@ -805,7 +810,7 @@ def observe(state: Step, gated: GatedCall, source: Source = "tool") -> JournalEn
         state["record"]["rounds"],
         source,
         result.text if result else f"Not run: {gated.refusal}",
-        ok=result.ok if result else "response" in call,
+        ok=result.ok if result else _is_answered(call),
         tool=call["name"],
         arguments=call["args"],
         effect=tool.effect if tool else None,

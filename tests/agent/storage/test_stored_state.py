@@ -6,10 +6,12 @@ from pathlib import Path
 import pytest
 
 from donewhen import Agent
-from tests.kit.runs import Outbox
+from tests.kit.runs import Outbox, config
+from tests.kit.storage.decided import ANSWERS, Post, opened
 from tests.kit.storage.release import DATA, script
 
 RELEASES = sorted(DATA.glob("stored-*.sqlite.gz"))
+DECIDED = sorted(DATA.glob("decided-*.sqlite.gz"))
 
 
 def unpack(release: Path, folder: Path) -> Path:
@@ -39,3 +41,33 @@ async def test_threads_of_a_release_are_read_and_continue(release: Path, tmp_pat
                 run = await agent.resume(run, "approve")
             assert run.status == "completed", thread
     assert len(outbox.sent) == 3
+
+
+@pytest.mark.parametrize(
+    ("thread", "sent", "texts"),
+    [
+        ("approved", ["ann", "bob"], ["sent to ann", "sent to bob"]),
+        ("edited", ["eve", "bob"], ["sent to eve", "sent to bob"]),
+        ("refused", [], ["Not run: the user rejected this call: reject: not today"] * 2),
+        ("answered", ["bob"], ["Not run: the user answered instead: she knows", "sent to bob"]),
+        ("known", [], ["A person confirmed that this call took effect"]),
+        ("unanswered", [], ["A person confirmed that this call took effect"]),
+    ],
+)
+@pytest.mark.parametrize("stored", DECIDED, ids=lambda path: path.name.removesuffix(".sqlite.gz"))
+async def test_what_a_person_decided_about_a_call_outlives_an_update(
+    stored: Path, thread: str, sent: list[str], texts: list[str], tmp_path: Path
+) -> None:
+    """R06, X15, X24: the process died between the answer and the call; the next version does as the person said."""
+    post = Post()
+    async with opened(unpack(stored, tmp_path), post) as agent:
+        answer = [ANSWERS["known"]] if thread == "unanswered" else []
+        run = await agent.resume(thread, *answer)
+        asked = 0
+        while run.status == "waiting":
+            asked += 1
+            run = await agent.resume(run, "approve")
+        values = (await agent.graph.aget_state(config(thread))).values
+    assert (post.sent, asked) == (sent, 1 if thread in ("edited", "answered") else 0)
+    made = [entry["text"] for entry in values["journal"] if entry["source"] == "tool"]
+    assert [text[: len(wanted)] for text, wanted in zip(made[-len(texts) :], texts, strict=True)] == texts
