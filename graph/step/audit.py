@@ -56,6 +56,8 @@ WHOLE_CHARS, ROOM = 4_000, 6_000
 """Observations up to the first length are shown in full while the second lasts: look-ups repeat the request."""
 READS = 8
 """The most read tools that the judge may call."""
+TOOLS, TOOL_CHARS = 16, 200
+"""Of up to so many tools the judge is told what each does, and so many characters of it."""
 CORRECTIONS = 2
 ACCEPTED = "You accepted the sentences under `<accepted>` before; they are delivered as well. They need no item."
 NONE_NEW = "(no other sentences; judge the goal)"
@@ -133,7 +135,8 @@ async def audit(context: CallContext, subject: Subject, *, reserve: int = 0) -> 
                 claims,
                 settings.today_text,
                 _instructions(context, subject),
-                [claim for claim in whole if claim in accepted],
+                _tool_lines(context, subject),
+                accepted=[claim for claim in whole if claim in accepted],
             )
         ),
     ]
@@ -248,6 +251,15 @@ def _instructions(context: CallContext, subject: Subject) -> str:
     return profile_text(settings.profile, "\n".join(filter(None, own)), settings.speaks)
 
 
+def _tool_lines(context: CallContext, subject: Subject) -> str:
+    """Return what the tools say they do, a line each; of many tools only those that were called or planned with."""
+    toolbox = context.deps.all_tools(context.settings)
+    planned = {name for step in (subject.run.get("plan") or {}).get("steps") or () for name in step.get("tools") or ()}
+    used = planned | {entry["tool"] for entry in subject.journal if is_tool_call(entry)}
+    names = [name for name in toolbox if len(toolbox) <= TOOLS or name in used][:TOOLS]
+    return "\n".join(f"- {name}, {toolbox.effect(name)}: {toolbox[name].summary[:TOOL_CHARS]}" for name in names)
+
+
 def can_judge(deps: Deps, settings: Settings) -> bool:
     """Return False if the role's model declares that it cannot judge."""
     try:
@@ -316,11 +328,12 @@ async def _look_up(
 
 
 def audit_brief(
-    subject: Subject, claims: Sequence[str], today: str, rules: str = "", accepted: Sequence[str] = ()
+    subject: Subject, claims: Sequence[str], today: str, rules: str = "", tools: str = "", accepted: Sequence[str] = ()
 ) -> str:
     """Render the judge's brief: the goal, the changes, what was cited and observed, and the claims.
 
-    `rules` are the instructions that the work stood under, `accepted` sentences of the text that need no verdict again.
+    `rules` are the instructions that the work stood under, `tools` what the tools say they do, `accepted` sentences of
+    the text that need no verdict again.
     """
     run, fence = subject.run, subject.fence
     plan: Mapping[str, Any] = run.get("plan") or {}
@@ -335,6 +348,7 @@ def audit_brief(
     numbered = "\n".join(f"{number}. {claim}" for number, claim in enumerate(claims, 1))
     return brief(
         section("instructions", rules),
+        section("tools", tools, fence),
         section("fence", fence),
         section("today", today),
         section("conversation", dialogue_text(conversation_before(run), fence)),

@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from langchain_core.tools import ToolException
+from langchain_core.tools import StructuredTool, ToolException
 
 from donewhen import Executor, Profile
 from donewhen.testing import ScriptedModel, answer, audit, call, finish_step, recall, reply, submit_plan
@@ -259,6 +259,19 @@ async def test_the_judge_reads_the_rules_that_the_work_stood_under() -> None:
         found = brief.text.partition("<instructions>")[2].partition("</instructions>")[0]
         assert (found.count(RULE), "You sell tickets." in found, own in found) == (1, True, True)
         assert RULE not in system.text
+
+
+async def test_the_judge_knows_what_the_tools_say_they_do() -> None:
+    """V11, V12: what can and cannot be done here is shown by the tools, as data of theirs; of many, by those that
+    were used or planned with."""
+    answered = ScriptedModel(roles={"triage": [call("look", where="shop"), answer("I can send mail.", ("p.1", "12"))]})
+    await play(answered, [look, send], effects=EFFECTS)
+    lines = "- look, read: Look somewhere.\n- send, write: Send a mail."
+    assert f"<tools>\n{lines}\n</tools>" in unfenced(answered.audits[0].text)
+    many = [StructuredTool.from_function(look, name=f"look_{number}") for number in range(20)]
+    answered = ScriptedModel(roles={"triage": [call("look_7", where="shop"), answer("12.50 EUR.", ("p.1", "12"))]})
+    await play(answered, many, effects={tool.name: "read" for tool in many})
+    assert "<tools>\n- look_7, read: Look somewhere.\n</tools>" in unfenced(answered.audits[0].text)
 
 
 def book(room: str) -> str:
