@@ -208,9 +208,9 @@ class Adapter:
         self.first_wait: float = first_wait
         self.longest_reply: int = longest_reply
         self._quirks: dict[tuple[str, ...], ModelQuirks] = {}
-        self._with_clients: WeakKeyDictionary[AbstractEventLoop, dict[int, tuple[BaseChatModel, BaseChatModel]]] = (
-            WeakKeyDictionary()
-        )
+        self._with_clients: WeakKeyDictionary[
+            AbstractEventLoop, OrderedDict[int, tuple[BaseChatModel, BaseChatModel]]
+        ] = WeakKeyDictionary()
         self._prepared: WeakKeyDictionary[AbstractEventLoop, OrderedDict[Any, tuple[Any, PreparedModel]]] = (
             WeakKeyDictionary()
         )
@@ -298,9 +298,12 @@ class Adapter:
 
     async def _with_client_of_loop(self, model: BaseChatModel) -> BaseChatModel:
         """Return the model with a client for this event loop; a connection belongs to the loop that opened it."""
-        cache = self._with_clients.setdefault(get_running_loop(), {})
+        cache = self._with_clients.setdefault(get_running_loop(), OrderedDict())
         if id(model) not in cache:
             cache[id(model)] = (model, await _with_own_client(model))
+            while len(cache) > _MOST_PREPARED:
+                cache.popitem(last=False)
+        cache.move_to_end(id(model))
         return cache[id(model)][1]
 
 
@@ -340,15 +343,20 @@ def _stainless_client(client: Any) -> Any:
 
 
 async def _without_retries(client: Any, http: dict[str, Any] | None) -> Any:
-    """Return the client without retries, over a new connection pool; if `http` is None, over the pool it has."""
+    """Return the client without retries, over this loop's pool for its address; if `http` is None, over its own."""
     if http is None:
         return client.with_options(max_retries=0)
     library = import_module(type(client).__module__.partition(".")[0])
-    pool = library.DefaultAsyncHttpxClient(**http)
-    await _close_with_loop(pool.aclose)
-    return client.with_options(max_retries=0, http_client=pool)
+    shared = _shared_pools.setdefault(get_running_loop(), {})
+    key = (library.__name__, str(client.base_url), getattr(client, "api_key", None), *sorted(http.items()))
+    if key not in shared:
+        shared[key] = library.DefaultAsyncHttpxClient(**http)
+        await _close_with_loop(shared[key].aclose)
+    return client.with_options(max_retries=0, http_client=shared[key])
 
 
+_shared_pools: WeakKeyDictionary[AbstractEventLoop, dict[tuple[Any, ...], Any]] = WeakKeyDictionary()
+"""The pools of connections, by library, address, key and options: a pool keeps cookies, which are of one owner."""
 _open_pools: WeakKeyDictionary[AbstractEventLoop, list[AsyncIterator[None]]] = WeakKeyDictionary()
 
 

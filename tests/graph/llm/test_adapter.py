@@ -1,6 +1,7 @@
 """Every provider as the runtime asks it: its own wire form, our retries only, connections kept, refusals remembered."""
 
 import asyncio
+import gc
 import importlib
 import json
 import threading
@@ -381,3 +382,19 @@ async def test_a_client_of_the_owners_own_carries_all_requests(form: str) -> Non
             deps = deps_of(model_of(name))
             assert [(await asked(deps)).error for _ in range(2)] == [None, None]
     assert carried == {"a": 2, "b": 2}
+
+
+async def test_models_made_for_each_request_share_a_pool() -> None:
+    """Q61: a model may be a function that makes one for each request; two at once open no pool of their own either."""
+
+    import httpx2
+
+    def open_pools() -> int:
+        return sum(isinstance(each, httpx2.AsyncClient) and not each.is_closed for each in gc.get_objects())
+
+    with WireServer([reply("ok")] * 12) as server:
+        deps = Deps(lambda *_: wired(server), adapter=Adapter(first_wait=0))
+        await asyncio.gather(asked(deps), asked(deps))
+        before = open_pools()
+        assert [(await asked(deps)).error for _ in range(10)] == [None] * 10
+        assert open_pools() <= before
