@@ -115,7 +115,9 @@ def query(tables: Tables, sql: str) -> str:
     except Exception as error:
         reasons = tables.refused or [f"{brief(error)}{_missing_file_hint(str(error), names)}"]
         raise Refused("\n".join([*reasons, *_warnings(tables, sql, everywhere=True)])) from None
-    return "\n".join([*_format_rows(tables.con), *_warnings(tables, sql, everywhere=False)])
+    return "\n".join(
+        [*_format_rows(tables.con), *sorted(tables.left_out)[:10], *_warnings(tables, sql, everywhere=False)]
+    )
 
 
 def _format_rows(con: Any) -> list[str]:

@@ -32,6 +32,9 @@ HINT = (
     " Say how to read it: read_csv('file', delim = ';', skip = 2, header = true, null_padding = true, "
     "all_varchar = true, ...)."
 )
+ELSEWHERE = "{} leads out of the workspace or through a symbolic link; neither is followed."
+_NO_ACCESS = re.compile(r'\APermission Error: Cannot access (?:file|directory) "([^"]*)"')
+"""What DuckDB says of a path that its settings, which it names, do not let it read."""
 MAX_FILES = 200
 MOST_COLUMNS = 40
 """The most columns that are measured at once."""
@@ -119,6 +122,8 @@ class Tables:
         self.scratch = scratch
         self.known: dict[str, Table] = {}
         self.refused: list[str] = []
+        self.left_out = set[str]()
+        """What fits a pattern and is not read, in words for the model."""
         self.remembered: Mapping[str, Any] = remembered or {}
         self.learned: dict[str, Any] = {}
         """New facts to remember, by path."""
@@ -305,7 +310,9 @@ class Tables:
             found = self.con.execute(f"SELECT file FROM glob({quote_text(pattern)}) ORDER BY file").fetchall()
         except Exception as error:
             raise Refused(f"{pattern!r} cannot be looked for: {brief(error).splitlines()[0]}") from None
-        paths = [os.path.relpath(path) for (path,) in found if not os.path.islink(path)]
+        links = [path for (path,) in found if os.path.islink(path)]
+        self.left_out |= {f"NOTE {pattern}: {ELSEWHERE.format(each)}" for each in links if _leads_out(each)}
+        paths = [os.path.relpath(path) for (path,) in found if path not in links]
         paths = [path for path in paths if not any(name.startswith(".") for name in path.split(os.sep))]
         if not paths or len(paths) > MAX_FILES:
             raise Refused(f"{len(paths) or 'No'} files fit {pattern!r}; 1 to {MAX_FILES} can be read together.")
@@ -447,8 +454,13 @@ def _check_path(path: str, file: str) -> str:
     """Return the normal path of a file. Raises Refused if it leads elsewhere."""
     plain = os.path.normpath(file)
     if os.path.realpath(plain) != os.path.join(os.getcwd(), plain):
-        raise Refused(f"{path} leads out of the workspace or through a symbolic link; neither is followed.")
+        raise Refused(ELSEWHERE.format(path))
     return plain
+
+
+def _leads_out(path: str) -> bool:
+    """Return whether what a link names is not in the workspace, so that no other name of it is read."""
+    return not os.path.realpath(path).startswith(os.getcwd() + os.sep)
 
 
 def _file_state(path: str) -> list[int]:
@@ -476,6 +488,8 @@ def _encoding_note(codec: str) -> str:
 
 def brief(error: Exception) -> str:
     """Return DuckDB's message without hints about its settings."""
+    if elsewhere := _NO_ACCESS.search(str(error)):
+        return ELSEWHERE.format(elsewhere[1])
     message = str(error).split("\n\tCandidate functions")[0].split("Possible fixes:")[0].split("\n  file = ")[0]
     return message.replace(os.getcwd() + "/", "").strip()[:1_000]
 

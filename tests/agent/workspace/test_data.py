@@ -367,6 +367,29 @@ def test_a_file_that_has_changed_is_read_anew(tmp_path: Path, tools: Tools) -> N
         tools["describe_data"].invoke({"path": "a.csv"})
 
 
+def test_links_in_a_pattern(tmp_path: Path) -> None:
+    """R17: what leads out is named in the words of this runtime, whoever finds the files, and two of them are; the
+    other files of a pattern are read.
+    """
+    root = tmp_path / "ws"
+    root.mkdir()
+    query = {tool.name: tool for tool in workspace_tools(root)}["query_data"]
+    (tmp_path / "out.csv").write_text("v\n7\n")
+    (root / "a.csv").write_text("v\n1\n")
+    (root / "same.csv").symlink_to("a.csv")
+    for name in ("b.csv", "c.csv"):
+        (root / name).symlink_to(tmp_path / "out.csv")
+    said = "leads out of the workspace or through a symbolic link; neither is followed."
+    assert query.invoke({"sql": "SELECT sum(v) FROM '*.csv'"}).splitlines() == [
+        "1",
+        f"NOTE *.csv: b.csv {said}",
+        f"NOTE *.csv: c.csv {said}",
+    ]
+    for file, named in (("*.csv", "[bc].csv"), ("../out.csv", "../out.csv"), ("/etc/passwd", "/etc/passwd")):
+        with pytest.raises(ToolException, match=f"\\A{named} {said}\\Z"):
+            query.invoke({"sql": f"SELECT sum(v) FROM read_csv('{file}')"})
+
+
 LATE = {
     "a leading zero": ("1", "007", "leading zeros"),
     "decimals": ("1", "1.5", '"v" DECIMAL(18,1)'),
