@@ -33,7 +33,8 @@ from donewhen.state.channels import Json, conversation_before
 from donewhen.state.criteria import criteria_of
 from donewhen.state.errors import DoneWhenError
 from donewhen.state.ledger import add, first_exhausted
-from donewhen.state.proof.audit import read_audit, split_claims, unaudited, unexplained
+from donewhen.state.proof.audit import read_audit, unaudited, unexplained
+from donewhen.state.proof.claims import split_claims
 from donewhen.state.proof.evidence import passages
 from donewhen.state.proof.journal import call_key, is_tool_call, is_users_word, user_statements
 from donewhen.state.proof.receipt import AuditRow, SentenceRow, denials

@@ -1,22 +1,15 @@
-"""The audit of a run: the delivered text split into claims, and a judge's findings on each. Pure.
+"""The audit of a run: a judge's findings on each claim of the delivered text. Pure.
 
 A judge only doubts: it cannot make anything count as done that structure does not allow. If it fails, the run is
 unaudited, which is never `completed`.
 """
 
-import json
-import unicodedata
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, cast
 
-from donewhen.state.proof.output import leaf_values
 from donewhen.state.proof.receipt import AuditRow, SentenceRow, SettledRow, Status
 
-MOST_CLAIMS = 150
-"""The most claims of one delivery; a longer text has several sentences per claim."""
-SHORTEST = 12
-"""In columns: a shorter sentence, such as “Done.”, forms one claim with the next one on its line."""
 SHOWN = ("yes", "no", "contradicted")
 DOUBTFUL = ("no", "contradicted")
 MET = ("yes", "part", "no", "declined")
@@ -24,41 +17,6 @@ MOST_MISSING = 20
 NO_DOUBT = "a judge found nothing to doubt"
 CANNOT_JUDGE = "the model of the role judge says that it cannot judge"
 WHY_CHARS = 500
-
-
-def split_claims(text: str, output: Any = None, language: str = "") -> list[str]:
-    """Return the sentences of a text, in any script, and the values of the structured result."""
-    lines = [] if _is_json(text, output) else text.splitlines()
-    claims = [sentence for line in lines for sentence in _sentences(line.strip(), language)]
-    claims += [f"{path or 'output'} = {value}" for path, _, value in leaf_values(output)]
-    each = -(-len(claims) // MOST_CLAIMS)
-    return claims if each <= 1 else [" ".join(claims[at : at + each]) for at in range(0, len(claims), each)]
-
-
-def _is_json(text: str, output: Any) -> bool:
-    """Return True if the text is the structured result itself, whose values are claims already."""
-    try:
-        return isinstance(output, dict | list) and bool(output == json.loads(text))
-    except (ValueError, RecursionError):
-        return False
-
-
-def _sentences(line: str, language: str) -> Iterator[str]:
-    import sentencex  # type: ignore[import-untyped] # some milliseconds that only a delivery needs
-
-    before = ""
-    for sentence in sentencex.segment(language or "en", line) if line else ():
-        before = f"{before} {sentence.strip()}".strip()
-        if _columns(before) >= SHORTEST and any(map(str.isalnum, before)):
-            yield before
-            before = ""
-    if any(map(str.isalnum, before)):
-        yield before
-
-
-def _columns(text: str) -> int:
-    """Return the width of a text: a Chinese or Japanese character counts as two."""
-    return sum(2 if unicodedata.east_asian_width(character) in "WF" else 1 for character in text)
 
 
 def read_audit(

@@ -1,4 +1,4 @@
-"""The audit as data: the claims of a delivery, what a judge may say of them, and what that does to a status."""
+"""The audit as data: what a judge may say of the claims of a delivery, and what that does to a status."""
 
 from typing import Any, get_args
 
@@ -9,73 +9,17 @@ from pydantic import TypeAdapter
 
 from donewhen.state.proof.audit import (
     DOUBTFUL,
-    MOST_CLAIMS,
     MOST_MISSING,
     WHY_CHARS,
     audited_status,
     findings,
     read_audit,
-    split_claims,
     unaudited,
 )
 from donewhen.state.proof.outcome import CODES
 from donewhen.state.proof.receipt import AuditRow, Status
 
 SHAPE = TypeAdapter(AuditRow)
-
-# Claims -------------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("text", "language", "claims"),
-    [
-        ("The total is 5 kg. Ann was told.", "en", ["The total is 5 kg.", "Ann was told."]),
-        ("Dr. Smith paid $3.50 at 9 a.m. today. It was late.", "en", 2),
-        ("Die Summe ist 1.234,56 €. Frau Dr. Maier weiß davon.", "de", 2),
-        ("Le total est de 5 kg. Anne le sait déjà.", "fr", 2),
-        ("¿Cuánto es el total? El total es 5 kg.", "es", 2),
-        ("合計は五千円でした。アンさんには伝えました。", "ja", 2),
-        ("完了。合計は五千円でした。", "ja", ["完了。 合計は五千円でした。"]),
-        ("第三季度的总收入为一万八千元整。所有相关的客户都已经收到了邮件通知。", "zh", 2),
-        ("कुल योग पाँच किलो है। ऐन को बता दिया गया है।", "hi", 2),
-        ("المجموع خمسة كيلوغرامات. تم إبلاغ آن بذلك.", "ar", 2),
-        ("# Report\n\n- read: 3 files\n- deleted: none", "en", ["# Report", "- read: 3 files", "- deleted: none"]),
-        ("| North | 5 |\n|---|---|\n| South | 7 |", "en", ["| North | 5 |", "| South | 7 |"]),
-        ("", "en", []),
-        ("\n \n---\n", "", []),
-        ("Whatever it is. It has no such language.", "xx-none", 2),
-    ],
-)
-def test_a_text_is_cut_into_its_sentences_in_any_script(text: str, language: str, claims: list[str] | int) -> None:
-    """V07: by a library's segmentation; what has neither letter nor digit claims nothing."""
-    found = split_claims(text, None, language)
-    assert (found if isinstance(claims, list) else len(found)) == claims, found
-
-
-@given(st.text(max_size=400), st.sampled_from(["", "en", "de", "ja", "zh", "ar", "und", "x"]))
-def test_nothing_that_is_said_is_left_out_of_the_claims(text: str, language: str) -> None:
-    """V07: whatever the text, every letter and digit of it stands in a claim, in order; none is empty."""
-    claims = split_claims(text, None, language)
-    assert all(claim.strip() for claim in claims)
-    wanted = [character for character in text if character.isalnum()]
-    assert [character for claim in claims for character in claim if character.isalnum()] == wanted
-
-
-def test_a_long_delivery_has_several_sentences_in_a_claim() -> None:
-    """V07: a bound on what a judge must answer, and still nothing left out."""
-    claims = split_claims("\n".join(f"Row number {n} was checked." for n in range(1000)))
-    assert len(claims) <= MOST_CLAIMS
-    assert all(f"number {n} " in " ".join(claims) for n in range(1000))
-
-
-def test_data_is_a_set_of_claims_as_well() -> None:
-    """N06, V07: every value by its path."""
-    claims = split_claims("Acme is the cheapest.", {"vendor": "Acme", "offers": [{"price": 18.4}], "note": None})
-    assert claims == ["Acme is the cheapest.", "vendor = Acme", "offers[0].price = 18.4"]
-    assert split_claims("", "Acme") == ["output = Acme"]
-    said_once = split_claims('{"vendor": "Acme", "price": 18.4}', {"vendor": "Acme", "price": 18.4})
-    assert said_once == ["vendor = Acme", "price = 18.4"]
-
 
 # What a judge says --------------------------------------------------------------------------------------------------
 
