@@ -8,10 +8,14 @@ from typing import Any
 from langchain_core.runnables import RunnableConfig
 from langgraph._internal._constants import CONFIG_KEY_SCRATCHPAD, CONFIG_KEY_SEND
 from langgraph._internal._scratchpad import PregelScratchpad
+from langgraph._internal._serde import collect_allowlist_from_schemas
 from langgraph.checkpoint.base import id as checkpoint_ids
+from langgraph.checkpoint.serde._msgpack import SAFE_MSGPACK_TYPES
 from langgraph.checkpoint.serde.jsonplus import _msgpack_ext_hook as revive
 from langgraph.checkpoint.serde.types import _DeltaSnapshot as DeltaSnapshot
+from langgraph.graph import StateGraph
 from langgraph.graph.message import _messages_delta_reducer as messages_delta_reducer
+from langgraph.graph.state import CompiledStateGraph
 from langgraph.pregel._messages import StreamMessagesHandler, StreamMessagesHandlerV2, graph_namespace
 
 __all__ = [
@@ -21,6 +25,7 @@ __all__ = [
     "graph_namespace",
     "let_ids_follow",
     "messages_delta_reducer",
+    "named_types",
     "revive",
     "with_resume_values",
 ]
@@ -61,6 +66,19 @@ def let_ids_follow(id: str) -> int | None:
     ids: Any = checkpoint_ids
     ids._last_v6_timestamp = max(ids._last_v6_timestamp or 0, read.time)
     return (read.time - _BEFORE_1970) * 100
+
+
+def named_types(graph: CompiledStateGraph[Any, Any, Any, Any]) -> frozenset[tuple[str, ...]]:
+    """Return module and name of each type that the schemas of a graph, and of the graphs within it, name, beyond those
+    that are read everywhere: dataclasses, enums and Pydantic models, as LangGraph collects them.
+    """
+    named = set[tuple[str, ...]]()
+    for each in (graph, *(inner for _, inner in graph.get_subgraphs(recurse=True))):
+        if isinstance(builder := getattr(each, "builder", None), StateGraph):
+            schemas = [builder.state_schema, builder.input_schema, builder.output_schema]
+            schemas += [node.input_schema for node in builder.nodes.values()]
+            named |= collect_allowlist_from_schemas(schemas=schemas, channels=builder.channels)
+    return frozenset(named - SAFE_MSGPACK_TYPES)
 
 
 class _ResumeValues:

@@ -1,6 +1,6 @@
 """Serialize values without code, whether there is a key or not."""
 
-from collections.abc import Set
+from collections.abc import Iterable, Set
 from typing import Any
 
 import ormsgpack
@@ -43,18 +43,24 @@ def _unpack(data: bytes) -> Any:
 class StrictSerializer(JsonPlusSerializer):
     """Revives LangChain messages, LangGraph's own records and plain values, whatever the environment says.
 
-    Everything else is returned as the stored data. Pickle and the old JSON constructors are refused. A value that
-    cannot be read raises StorageError.
+    Everything else is returned as the stored data, but for the types in `named`, each by module and name. Pickle and
+    the old JSON constructors are refused. A value that cannot be read raises StorageError.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, named: Set[tuple[str, ...]] = frozenset()) -> None:
         # None is LangGraph's strict mode; its default lets any importable callable run (CVE-2026-28277).
         super().__init__(
             pickle_fallback=False,
             allowed_json_modules=None,
-            allowed_msgpack_modules=None,
-            __unpack_ext_hook__=_revive,
+            allowed_msgpack_modules=[*named] or None,
+            __unpack_ext_hook__=None if named else _revive,
         )
+        self._named = named
+
+    def with_msgpack_allowlist(self, extra_allowlist: Iterable[tuple[str, ...] | type]) -> "StrictSerializer":
+        """Return a serializer that revives these types as well; itself if there is none."""
+        more = {(each.__module__, each.__name__) if isinstance(each, type) else each for each in extra_allowlist}
+        return StrictSerializer(self._named | more) if more - self._named else self
 
     def loads_typed(self, data: tuple[str, bytes]) -> Any:
         kind = data[0]

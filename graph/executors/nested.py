@@ -16,8 +16,11 @@ from langgraph.checkpoint.base import (
     Checkpoint,
     CheckpointMetadata,
     CheckpointTuple,
+    DeltaChannelHistory,
+    PendingWrite,
 )
 from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.checkpoint.serde.base import SerializerProtocol
 from langgraph.errors import GraphBubbleUp
 from langgraph.graph.state import CompiledStateGraph
 from langgraph.types import Command, StateSnapshot
@@ -28,10 +31,13 @@ from donewhen.graph.executors.relay import interrupt_value
 from donewhen.graph.tools.call import RunError
 from donewhen.graph.tools.effects import WITHIN
 from donewhen.graph.tools.rendering import describe_error
+from donewhen.state.private_langgraph import DeltaSnapshot, named_types
 from donewhen.state.settings import Settings
 
 HANDOFF = "donewhen_handoff"
 """Metadata key of a sub-agent's checkpoints; the value is the handoff that made them."""
+
+_PACKED = "donewhen_packed"
 
 
 def is_durable(graph: Runnable[Any, Any], saver: BaseCheckpointSaver[Any] | None) -> bool:
@@ -128,7 +134,7 @@ def _with_checkpointer(
     change: dict[str, Any] = {"store": graph.store or handoff.store}
     if graph.checkpointer in (None, True):
         inside = f"executor {handoff.name} {handoff.conversation}".replace("|", "/").strip()
-        change["checkpointer"] = NestedSaver(handoff.saver, inside) if handoff.saver else None
+        change["checkpointer"] = NestedSaver(handoff.saver, inside, graph) if handoff.saver else None
     return graph.copy(change)
 
 
@@ -182,11 +188,48 @@ def output_of(output: Any, messages: Sequence[BaseMessage]) -> Any:
     return {k: v for k, v in output.items() if k not in hidden} if isinstance(output, Mapping) else output
 
 
+class OwnTypes:
+    """Keeps the objects of a graph's state in checkpoints that return plain data.
+
+    A value that holds an object of a type which the schemas of the graph name is stored as bytes, and only these types
+    are revived. Where the checkpointer revives every type, values are stored as they are.
+    """
+
+    def __init__(self, graph: CompiledStateGraph[Any, Any, Any, Any], serde: SerializerProtocol) -> None:
+        named = named_types(graph)
+        widen: Any = getattr(serde, "with_msgpack_allowlist", None)
+        self._serde: SerializerProtocol = widen(named) if widen else serde
+        self._names = [name[-1].encode() for name in named] if self._serde is not serde else []
+
+    def pack(self, value: Any) -> Any:
+        """Return what is stored of a value."""
+        if isinstance(value, DeltaSnapshot):
+            return DeltaSnapshot(self.pack(value.value))
+        if not self._names and not _is_packed(value):
+            return value
+        kind, data = self._serde.dumps_typed(value)
+        holds_own = any(name in data for name in self._names)  # or something that is spelled so, which does no harm
+        return {_PACKED: [kind, data]} if holds_own or _is_packed(value) else value
+
+    def unpack(self, stored: Any) -> Any:
+        """Return the value."""
+        if isinstance(stored, DeltaSnapshot):
+            return DeltaSnapshot(self.unpack(stored.value))
+        return self._serde.loads_typed(tuple(stored[_PACKED])) if _is_packed(stored) else stored
+
+
+def _is_packed(value: Any) -> bool:
+    return isinstance(value, dict) and value.keys() == {_PACKED}
+
+
 class NestedSaver(BaseCheckpointSaver[Any]):
     """A namespace of another checkpointer, with the same threads. Async only, like our nodes."""
 
-    def __init__(self, whole: BaseCheckpointSaver[Any], namespace: str) -> None:
+    def __init__(
+        self, whole: BaseCheckpointSaver[Any], namespace: str, graph: CompiledStateGraph[Any, Any, Any, Any]
+    ) -> None:
         super().__init__(serde=whole.serde)
+        self._types = OwnTypes(graph, whole.serde)
         self._whole = whole
         self._namespace = namespace
         self._fault: Exception | None = None
@@ -233,19 +276,23 @@ class NestedSaver(BaseCheckpointSaver[Any]):
         new_versions: ChannelVersions,
     ) -> RunnableConfig:
         with self._note_faults():
+            values = {name: self._types.pack(value) for name, value in checkpoint["channel_values"].items()}
+            packed: Checkpoint = {**checkpoint, "channel_values": values}
             return self._outer_config(
-                await self._whole.aput(self._inner_config(config), checkpoint, metadata, new_versions)
+                await self._whole.aput(self._inner_config(config), packed, metadata, new_versions)
             )
 
     async def aput_writes(
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
     ) -> None:
         with self._note_faults():
-            await self._whole.aput_writes(self._inner_config(config), writes, task_id, task_path)
+            packed = [(channel, self._types.pack(value)) for channel, value in writes]
+            await self._whole.aput_writes(self._inner_config(config), packed, task_id, task_path)
 
     async def aget_delta_channel_history(self, *, config: RunnableConfig, **options: Any) -> Any:
         with self._note_faults():
-            return await self._whole.aget_delta_channel_history(config=self._inner_config(config), **options)
+            found = await self._whole.aget_delta_channel_history(config=self._inner_config(config), **options)
+        return {name: self._unpack_history(history) for name, history in found.items()}
 
     def _inner_config(self, config: RunnableConfig) -> RunnableConfig:
         configurable = config.get("configurable") or {}
@@ -260,4 +307,16 @@ class NestedSaver(BaseCheckpointSaver[Any]):
 
     def _outer_tuple(self, found: CheckpointTuple) -> CheckpointTuple:
         parent = self._outer_config(found.parent_config) if found.parent_config else None
-        return found._replace(config=self._outer_config(found.config), parent_config=parent)
+        values = {name: self._types.unpack(value) for name, value in found.checkpoint["channel_values"].items()}
+        checkpoint: Checkpoint = {**found.checkpoint, "channel_values": values}
+        writes = self._unpack_writes(found.pending_writes or ())
+        return CheckpointTuple(self._outer_config(found.config), checkpoint, found.metadata, parent, writes)
+
+    def _unpack_history(self, history: DeltaChannelHistory) -> DeltaChannelHistory:
+        unpacked: DeltaChannelHistory = {"writes": self._unpack_writes(history["writes"])}
+        if "seed" in history:
+            unpacked["seed"] = self._types.unpack(history["seed"])
+        return unpacked
+
+    def _unpack_writes(self, writes: Sequence[PendingWrite]) -> list[PendingWrite]:
+        return [(task, channel, self._types.unpack(value)) for task, channel, value in writes]
