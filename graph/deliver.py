@@ -31,7 +31,8 @@ from donewhen.graph.people.interjections import (
 from donewhen.graph.people.pauses import close_pause
 from donewhen.graph.people.tasks import checklist, close_tasks
 from donewhen.graph.step.audit import Subject, audit, is_audit_due, judged
-from donewhen.graph.step.calls import CallContext, ask_before_end
+from donewhen.graph.step.calls import ask_before_end
+from donewhen.graph.step.gates import CallContext
 from donewhen.graph.step.prove import OTHER_LANGUAGE, Proof, check_criteria, evidence_scope
 from donewhen.graph.step.texts import scope_of, with_whole_text
 from donewhen.graph.sync import run_in_thread

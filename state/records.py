@@ -189,7 +189,7 @@ class PlanningRecord(TypedDict, total=False):
     texts: int
     """Consecutive replies that were only text."""
     questions: int
-    calls: list["FrozenCall"]
+    calls: list["Call"]
     """Read-only calls to make next."""
     held: list[str]
     """Answers to printed calls that are not made; they are sent with the results of the others."""
@@ -329,7 +329,7 @@ class Known(TypedDict):
 Decided = Approved | Refused | Answered | Known
 
 
-class FrozenCall(TypedDict, total=False):
+class Call(TypedDict, total=False):
     """A tool call that is decided but not made yet, exactly as it will run."""
 
     id: str
@@ -362,7 +362,12 @@ class FrozenCall(TypedDict, total=False):
     """True if the call comes from the plan, not from a reply."""
 
 
-def is_not_made(call: FrozenCall) -> bool:
+def is_answered(call: Call) -> bool:
+    """Return whether a person answered in place of the call."""
+    return "decided" in call and call["decided"]["kind"] == "answered"
+
+
+def is_not_made(call: Call) -> bool:
     """Return whether a person refused the call, or answered in its place."""
     return "decided" in call and call["decided"]["kind"] in ("refused", "answered")
 
@@ -438,7 +443,7 @@ class StepRecord(TypedDict, total=False):
     """Tools found in addition to the offered ones."""
     recalled: dict[str, list[list[int]]]
     """Observation → the ranges of characters that were recalled."""
-    calls: list[FrozenCall]
+    calls: list[Call]
     """Calls to make next, in order."""
     held: list[str]
     """Results of printed calls, sent back in one message once all calls are made."""

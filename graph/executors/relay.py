@@ -32,7 +32,7 @@ from donewhen.state.people.answers import (
     read_shape,
     scalar_text,
 )
-from donewhen.state.records import FrozenCall, Pause
+from donewhen.state.records import Call, Pause
 from donewhen.state.secrets import conceal
 from donewhen.state.values import json_problem, map_texts
 
@@ -72,7 +72,7 @@ def _digest(interrupt: Any) -> str:
     return hashlib.sha256(asked.encode()).hexdigest()[:16]
 
 
-def questions_of(call: FrozenCall, interrupts: Sequence[Any]) -> Json:
+def questions_of(call: Call, interrupts: Sequence[Any]) -> Json:
     """Return the asks and answers of a call whose tool asks: those of before, and the new ones."""
     answers, number = [*(call.get("answers") or ())], len(resume_values(call))
     if (first := str(interrupts[0].id)).isdecimal() and len(first) < 5:  # of `ask_again`, which voids later answers
@@ -83,7 +83,7 @@ def questions_of(call: FrozenCall, interrupts: Sequence[Any]) -> Json:
     return {"asks": asks, "answers": answers}
 
 
-def asks_in_vain(call: FrozenCall, asked: Json) -> bool:
+def asks_in_vain(call: Call, asked: Json) -> bool:
     """Return whether a tool asks its last question again, which nobody answered.
 
     In a graph within the tool, LangGraph takes None for no answer yet.
@@ -155,7 +155,7 @@ def review_decision(kind: str, text: str, tool: str, arguments: Json | None) -> 
     return {"type": "respond" if kind == "respond" else "reject", "message": text}
 
 
-def resume_values(call: FrozenCall) -> dict[str, Any]:
+def resume_values(call: Call) -> dict[str, Any]:
     """Return the value to resume each interrupt with, by interrupt id."""
     found: dict[str, Any] = {}
     for ask, answer in zip(call.get("asks") or (), call.get("answers") or (), strict=False):

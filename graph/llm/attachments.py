@@ -19,7 +19,7 @@ from donewhen.graph.events import thread_of
 from donewhen.graph.llm.adapter import model_name
 from donewhen.graph.llm.history import image_parts, observations_in, tool_images
 from donewhen.graph.sync import run_in_thread
-from donewhen.graph.tools.call import CallResult
+from donewhen.graph.tools.call import CallOutcome
 from donewhen.state.channels import Json, RunState
 from donewhen.state.errors import DoneWhenError
 from donewhen.state.proof.journal import digest
@@ -79,7 +79,7 @@ async def _keep(key: str, block: Json, chars: int, runtime: Runtime[Settings]) -
     return {"key": key, "type": block["type"], "chars": chars, **inline}
 
 
-async def keep_images(result: CallResult, runtime: Runtime[Settings]) -> CallResult:
+async def keep_images(result: CallOutcome, runtime: Runtime[Settings]) -> CallOutcome:
     """Return the result of a call with its images in the store; the state has only what names them.
 
     Without a store its text says that they are not shown.

@@ -25,7 +25,7 @@ from donewhen.state.plan.steps import transcript_key
 from donewhen.state.plan.text import check_text
 from donewhen.state.proof.journal import APPROVED, user_statements
 from donewhen.state.reading.decisions import answering_finish_tool, control_tools
-from donewhen.state.records import FrozenCall
+from donewhen.state.records import Call
 from donewhen.state.settings import Profile, Settings
 
 LEAST_SEEN_CHARS = 4_000
@@ -159,7 +159,7 @@ async def offer_for_step(deps: Deps, settings: Settings, toolbox: Toolbox, state
     return Offer(fit, others[: settings.tool_selection], more)
 
 
-async def find_tools(deps: Deps, toolbox: Toolbox, call: FrozenCall, known: Collection[str], fence: str) -> Json:
+async def find_tools(deps: Deps, toolbox: Toolbox, call: Call, known: Collection[str], fence: str) -> Json:
     """Answer a `find_tools` call: return `text` for the model, and the `names` of tools to offer from now on."""
     rest = toolbox.subset([name for name in toolbox if name not in known and not toolbox[name].is_check])
     names = (await deps.finder.best(str(call["args"]["query"]), rest))[:MOST_FOUND]

@@ -21,7 +21,7 @@ from donewhen.graph.tools.rendering import is_large
 from donewhen.graph.tools.toolbox import Toolbox
 from donewhen.state.reading.decisions import LOOKUPS, NAMES, arguments_schema
 from donewhen.state.reading.extraction import prose
-from donewhen.state.records import FrozenCall
+from donewhen.state.records import Call
 from donewhen.state.values import clean_text, json_problem, name_hint, texts_in
 
 if TYPE_CHECKING:
@@ -53,8 +53,8 @@ class Decision:
 
     kind: Kind
     arguments: dict[str, Any] = field(default_factory=dict)
-    calls: list[dict[str, Any]] = field(default_factory=list)
-    """`{id, name, args}`, with the arguments as they will run; `recall` counts as a call."""
+    calls: list[Call] = field(default_factory=list)
+    """The calls to make, with the arguments as they will run; `recall` counts as one."""
     speech: str = ""
     id: str = ""
     """The id of the control tool's call, which has to be answered; "" if the decision was printed."""
@@ -211,7 +211,7 @@ def _choose(calls: Sequence[_Call], toolbox: Toolbox | None, speech: str, native
     if len(calls) == 1 and deciding and not calls[0].problems:
         return Decision(calls[0].name, calls[0].args, speech=speech, id=calls[0].id if native else "")  # type: ignore[arg-type]
     reads = any(call.name not in CLAIMS for call in deciding)
-    run, refused = [], {}
+    run, refused = list[Call](), dict[str, str]()
     for call in calls:
         if call.problems:
             refused[call.id] = f"Correction: this call was not made.\n{_as_list(call.problems)}"
@@ -220,8 +220,8 @@ def _choose(calls: Sequence[_Call], toolbox: Toolbox | None, speech: str, native
         elif reads and call.name not in LOOKUPS and (toolbox is None or toolbox.effect(call.name) != "read"):
             refused[call.id] = f"Not made, because {deciding[0].name} stood beside it; decide one of them."
         else:
-            given = {} if call.given is None else {"given": call.given}
-            run.append({"id": call.id, "name": call.name, "args": call.args, **given})
+            made: Call = {"id": call.id, "name": call.name, "args": call.args, "native": native, "position": len(run)}
+            run.append(made if call.given is None else {**made, "given": call.given})
     if run:
         others = [call.name for call in calls if call.name not in DECIDING]
         changes = toolbox is not None and all(n not in LOOKUPS and toolbox.effect(n) != "read" for n in others)
@@ -238,19 +238,14 @@ def _choose(calls: Sequence[_Call], toolbox: Toolbox | None, speech: str, native
     return UnusableReply(problems, speech, printed=not native, by_call=by_call)
 
 
-def freeze_calls(message: AIMessage, decision: Decision) -> tuple[list[FrozenCall], list[AnyMessage], list[str]]:
-    """Return a decision's calls as they are stored until they are made, and the answers to the refused ones.
+def answer_refused(decision: Decision) -> tuple[list[AnyMessage], list[str]]:
+    """Return the answers to a decision's refused calls: messages, or texts.
 
-    Native calls are answered by messages. Printed ones have no id to answer, so their answers are texts, which the
-    model is sent with the results of the others.
+    Printed calls have no id to answer, so the model is sent these texts with the results of the others.
     """
-    native = bool(message.tool_calls or message.invalid_tool_calls)
-    calls = [
-        cast("FrozenCall", {**call, "native": native, "position": number}) for number, call in enumerate(decision.calls)
-    ]
-    if not native:
-        return calls, [], list(decision.refused.values())
-    return calls, [ToolMessage(text, tool_call_id=id) for id, text in decision.refused.items()], []
+    if not decision.calls[0]["native"]:
+        return [], list(decision.refused.values())
+    return [ToolMessage(text, tool_call_id=id) for id, text in decision.refused.items()], []
 
 
 def _as_list(problems: Sequence[str]) -> str:

@@ -56,7 +56,7 @@ from donewhen.state.plan.schedule import next_moments
 from donewhen.state.plan.steps import fresh_records, transcript_key
 from donewhen.state.plan.text import moments_text, schedule_text
 from donewhen.state.proof.journal import call_key, canonical_json, observation
-from donewhen.state.records import Decided, FrozenCall, Known, Pause, StepRecord, is_not_made
+from donewhen.state.records import Call, Decided, Known, Pause, StepRecord, is_not_made
 from donewhen.state.secrets import redact_json
 from donewhen.state.settings import Settings
 from donewhen.state.values import json_problem, same_json
@@ -441,10 +441,9 @@ def _apply_to_tool(values: Mapping[str, Any], taken: ResolvedAnswer) -> Json:
         first.pop("given", None)  # they were the model's
     elif answer.kind == "respond":
         batch, decided = [], {"kind": "answered", "text": answer.text}
-    calls: list[FrozenCall] = [
-        {**first, "decided": decided},
-        *({**call, "decided": decided} if call.get("position") in batch else call for call in rest),
-    ]
+    calls: list[Call] = [{**first, "decided": decided}]
+    for call in rest:
+        calls.append({**call, "decided": decided} if call.get("position") in batch else call)
     refused = [call for call in calls if "decided" in call and call["decided"]["kind"] == "refused"]
     gone = {call_key(call["name"], call["args"]): why for call in refused}
     return _continue_step(taken, calls=calls, **({"rejected": {**record.get("rejected", {}), **gone}} if gone else {}))
@@ -512,7 +511,7 @@ def _continue_step(taken: ResolvedAnswer, **change: Any) -> Json:
     return {"steps": {taken.step: {"status": "ready", "waiting": None, **change}}}
 
 
-def _relay(record: StepRecord, answer: Any) -> list[FrozenCall]:
+def _relay(record: StepRecord, answer: Any) -> list[Call]:
     """Add an answer for the executor or tool that asked; it gets all of them once every question is answered."""
     first, *rest = record["calls"]
     return [{**first, "answers": [*(first.get("answers") or ()), answer]}, *rest]

@@ -13,12 +13,13 @@ from donewhen.graph.llm.briefs import FIND_TOOLS, find_tools, offer_for_planning
 from donewhen.graph.llm.history import observation_limit, render_observation
 from donewhen.graph.llm.reply import LOOK_FIRST
 from donewhen.graph.planning.outcomes import PlanningRound, out_of_budget, planning_as_step
-from donewhen.graph.step.calls import CallContext, GatedCall, make_call, observe, store_notes
+from donewhen.graph.step.calls import make_call, observe, store_notes
+from donewhen.graph.step.gates import GATES_OF_LOOKS, CallContext, No, Wait, rule
 from donewhen.graph.step.texts import recall, store_entry
-from donewhen.graph.tools.effects import CallOutcome
+from donewhen.graph.tools.call import CallOutcome
 from donewhen.state.channels import PLANNING, Planning
 from donewhen.state.ledger import add, allowance_left, first_exhausted
-from donewhen.state.records import FrozenCall, JournalEntry, PlanningRecord
+from donewhen.state.records import Call, JournalEntry, PlanningRecord
 from donewhen.state.secrets import redact_json
 from donewhen.state.settings import Settings
 
@@ -26,7 +27,7 @@ from donewhen.state.settings import Settings
 async def look(state: Planning, runtime: Runtime[Settings], config: RunnableConfig, *, deps: Deps) -> Planning:
     """Make the read calls of the last reply in parallel, as far as the budget allows."""
     settings, planning = runtime.context, state["planning"]
-    asked: list[FrozenCall] = planning["calls"]
+    asked: list[Call] = planning["calls"]
     told, names = await _find_tools(asked, state, settings, deps)
     recalled = [call for call in asked if call["name"] == "recall"]
     calls = [call for call in asked if call["name"] not in (FIND_TOOLS, "recall")]
@@ -37,20 +38,19 @@ async def look(state: Planning, runtime: Runtime[Settings], config: RunnableConf
     first = len(state.get("known", ())) + len(state.get("journal", ())) + 1
     made = await asyncio.gather(*(_make_call(call, first + n, context) for n, call in enumerate(calls[:room])))
     context.meters.clear()  # what they counted is in the outcomes
-    entries = [entry for _, entry in made]
-    spent = context.spent
-    for each, _ in made:
-        spent = add(spent, each.outcome.spent if isinstance(each.outcome, CallOutcome) else {})
+    entries, spent = [entry for _, entry in made], context.spent
+    for outcome, _ in made:
+        spent = add(spent, outcome.spent)
     seconds = max((entry["seconds"] for entry in entries), default=0.0)
     spent = add(spent, {"tool_calls": len(entries), "active_seconds": seconds})
     emit_charge(runtime, None, spent)
     pieces = [await recall(call, context.state, [], runtime) for call in recalled]
-    told |= {call["position"]: piece.text for call, piece in zip(recalled, pieces, strict=True)}
+    told |= {call["position"]: text for call, (text, _) in zip(recalled, pieces, strict=True)}
     limit = observation_limit(deps, settings, "triage" if planning["phase"] == "triage" else "plan")
     fence, once = state["brief"].get("fence", ""), not state["brief"].get("before")
     render = partial(render_observation, limit=limit, fence=fence, planning=once)
     texts = [render(entry) for entry in entries]
-    observed = [note for each, _ in made if each.result for note in each.result.notes]
+    observed = [note for outcome, _ in made for note in outcome.notes]
     notes = await store_notes(context, first + len(entries), observed)
     if notes:
         texts[-1] = "\n".join([texts[-1], *map(render, notes)])
@@ -66,7 +66,7 @@ async def look(state: Planning, runtime: Runtime[Settings], config: RunnableConf
         after["then"] = None
     if names:
         after["found"] = [*(planning.get("found") or ()), *names]
-    if read := [piece.id for piece in pieces if piece.id]:
+    if read := [span[0] for _, span in pieces if span]:
         after["recalled"] = [*(planning.get("recalled") or ()), *read]
     return {
         "planning": after,
@@ -77,7 +77,7 @@ async def look(state: Planning, runtime: Runtime[Settings], config: RunnableConf
 
 
 async def _find_tools(
-    calls: list[FrozenCall], state: Planning, settings: Settings, deps: Deps
+    calls: list[Call], state: Planning, settings: Settings, deps: Deps
 ) -> tuple[dict[int, str], list[str]]:
     """Answer the `find_tools` calls; return the answers by position, and all names found."""
     finds, told, names = [call for call in calls if call["name"] == FIND_TOOLS], dict[int, str](), list[str]()
@@ -91,19 +91,17 @@ async def _find_tools(
     return told, names
 
 
-async def _make_call(call: FrozenCall, number: int, context: CallContext) -> tuple[GatedCall, JournalEntry]:
-    """Make one call, or refuse it; return it and its observation."""
-    made = GatedCall(call, tool := context.tools.get(call["name"]), f"{PLANNING}.{number}")
-    if tool is None:
-        made.refusal = f"there is no tool {call['name']} to look with any more"
-    else:
-        made.refusal = tool.path_problem(call["args"], context.settings.profile.allowed_paths) or ""
-    if made.refusal:
-        return made, observe(context.state, made)
+async def _make_call(call: Call, number: int, context: CallContext) -> tuple[CallOutcome, JournalEntry]:
+    """Make one call, or refuse it; return what came of it, and its observation."""
+    id, ruling = f"{PLANNING}.{number}", await rule(call, context, GATES_OF_LOOKS)
+    assert not isinstance(ruling, Wait), "planning leaves nothing for a call"
+    if isinstance(ruling, No) and not ruling.unless_made:
+        refused = CallOutcome(False, f"Not run: {ruling.why}", made=False)
+        return refused, observe(context, call, id, refused)
     given = redact_json(call["args"])
-    emit(context.runtime, "tool_started", id=made.id, step=None, tool=call["name"], arguments=given)
-    await make_call(context, made)
-    assert isinstance(made.outcome, CallOutcome), "the outcome of a read is never unknown"
-    entry = observe(context.state, made)
+    emit(context.runtime, "tool_started", id=id, step=None, tool=call["name"], arguments=given)
+    outcome = await make_call(context, call, id, ruling)
+    assert isinstance(outcome, CallOutcome), "the outcome of a read is never unknown"
+    entry = observe(context, call, id, outcome)
     emit_observation(context.runtime, entry)
-    return made, entry
+    return outcome, entry

@@ -13,7 +13,7 @@ from donewhen.graph.events import emit, emit_charge
 from donewhen.graph.llm.briefs import Offer
 from donewhen.graph.llm.history import render_earlier_answer, reply_messages
 from donewhen.graph.llm.output import OutputForm
-from donewhen.graph.llm.reply import Decision, UnusableReply, freeze_calls
+from donewhen.graph.llm.reply import Decision, UnusableReply, answer_refused
 from donewhen.graph.llm.speech import Voice, push_rest
 from donewhen.graph.people.budget import Account, budget_pause
 from donewhen.graph.people.consent import Proposal, propose_plan
@@ -21,7 +21,8 @@ from donewhen.graph.people.interjections import PLANNING as IN_PLANNING
 from donewhen.graph.people.interjections import heard_entries, new_interjections
 from donewhen.graph.people.pauses import make_pause, new_call_id, pause_message
 from donewhen.graph.step.audit import Subject, audit, can_judge, is_audit_due, judged
-from donewhen.graph.step.calls import CallContext, ask_before_end
+from donewhen.graph.step.calls import ask_before_end
+from donewhen.graph.step.gates import CallContext
 from donewhen.graph.step.texts import scope_of, with_whole_text
 from donewhen.graph.tools.hooks import END_OPTIONS, NOT_ASKED
 from donewhen.state.channels import PLANNING, Json, Planning, Step
@@ -233,8 +234,8 @@ def _record_mode(round: PlanningRound, mode: Mode, reason: str) -> Planning:
 
 def start_looking(round: PlanningRound, message: AIMessage, decision: Decision) -> Planning:
     """Leave the read calls to the next node, and answer the refused ones."""
-    calls, answers, held = freeze_calls(message, decision)
-    planning: PlanningRecord = {**round.planning, "corrections": 0, "texts": 0, "calls": calls, "held": held}
+    answers, held = answer_refused(decision)
+    planning: PlanningRecord = {**round.planning, "corrections": 0, "texts": 0, "calls": decision.calls, "held": held}
     if then := decision.claim:
         planning["then"] = {"id": then.id, "arguments": then.arguments}
     return {"planning": planning, "transcript": [message, *answers]}

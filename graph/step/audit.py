@@ -26,7 +26,8 @@ from donewhen.graph.llm.history import (
     storable_reply,
 )
 from donewhen.graph.llm.reply import Decision, UnusableReply, aside, read_reply
-from donewhen.graph.step.calls import CallContext, make_reading
+from donewhen.graph.step.calls import make_reading
+from donewhen.graph.step.gates import CallContext
 from donewhen.graph.step.texts import recall, with_whole_text
 from donewhen.prompts import brief, framed, instructions, section
 from donewhen.state.channels import Json, conversation_before
@@ -39,7 +40,7 @@ from donewhen.state.proof.evidence import passages
 from donewhen.state.proof.journal import call_key, is_tool_call, is_users_word, user_statements
 from donewhen.state.proof.receipt import AuditRow, SentenceRow, denials
 from donewhen.state.reading.decisions import AUDIT, control_tools, settling_audit_tool
-from donewhen.state.records import WRITES, FrozenCall
+from donewhen.state.records import WRITES
 from donewhen.state.settings import Settings
 
 CHANGE_CHARS = 3_000
@@ -311,8 +312,7 @@ async def _look_up(
         looks -= 1
         if call["name"] == "recall":
             seen = cast("Any", {**context.state, "known": list(subject.journal), "journal": []})
-            piece = await recall(cast("FrozenCall", call), seen, list(context.noted), context.runtime)
-            told[call["id"]] = piece.text
+            told[call["id"]], _ = await recall(call, seen, list(context.noted), context.runtime)
             continue
         if first_exhausted(context.amounts_left(), ("tool_calls",)):
             told[call["id"]] = "Not made: the limit of tool calls is reached."

@@ -1,12 +1,18 @@
-"""Make the calls of one decision in order: each passes the gates, is made once, and becomes an observation.
+"""Make calls: each passes the gates, is made once, and becomes an observation.
 
-Planning, checks and the judge make their calls here too; only steps ask a person for approval.
+A call has five shapes. A `Call` is what a model, a plan or a step wants, with what a person decided about it
+(`state/records.py`); it is stored until it is made. A `Ruling` is what the gates say of it (`graph/step/gates.py`). A
+`CallOutcome` is what came of it (`graph/tools/call.py`), a `JournalEntry` the observation that it becomes, and a `Row`,
+with the entry that it names, what the store knows of its effect (`graph/tools/effects.py`). What a plan says of calls,
+what hooks and people are shown of one, and what the receipt says of effects are views of these.
+
+Planning, checks and the judge make their calls here too; only steps ask a person.
 """
 
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import partial
 from typing import Any, cast
 
 from langchain_core.messages import AnyMessage, HumanMessage, ToolMessage
@@ -15,7 +21,7 @@ from langgraph.errors import GraphInterrupt, ParentCommand
 from langgraph.runtime import Runtime
 
 from donewhen.graph.context import Deps
-from donewhen.graph.events import emit, emit_charge, emit_observation, now, thread_of
+from donewhen.graph.events import emit, emit_charge, emit_observation, now
 from donewhen.graph.executors.relay import (
     answered_asks,
     asks_in_vain,
@@ -30,18 +36,16 @@ from donewhen.graph.llm.cost import Meter
 from donewhen.graph.llm.history import observation_limit, render_observation
 from donewhen.graph.llm.reply import LOOK_FIRST
 from donewhen.graph.llm.speech import without_listeners
-from donewhen.graph.people.interjections import new_interjections
-from donewhen.graph.step.leave import NewTargets, Reason, approval_pause, leave, relay_pause, unknown_effect_pause
-from donewhen.graph.step.texts import RecallResult, known_entries, load_text, recall, store_entry, store_text
+from donewhen.graph.step.gates import CallContext, Go, No, Wait, call_for_hooks, hooks, rule
+from donewhen.graph.step.leave import leave, relay_pause, unknown_effect_pause
+from donewhen.graph.step.texts import Span, known_entries, load_text, recall, store_entry, store_text
 from donewhen.graph.sync import run_in_thread
-from donewhen.graph.tools.call import CallResult, ToolCall, call_tool, seconds_for
+from donewhen.graph.tools.call import CallOutcome, ToolCall, call_tool, seconds_for
 from donewhen.graph.tools.changes import keep_changes
 from donewhen.graph.tools.effects import (
-    CallOutcome,
     Effect,
     EffectLog,
     MakeCall,
-    Place,
     UnknownEffect,
     base_of,
     differences,
@@ -51,26 +55,16 @@ from donewhen.graph.tools.effects import (
     shorten_text,
     storable_artifact,
 )
-from donewhen.graph.tools.hooks import END_OPTIONS, Call, End, HookDecision
+from donewhen.graph.tools.hooks import END_OPTIONS, End, HookDecision
 from donewhen.graph.tools.rendering import is_large
-from donewhen.graph.tools.toolbox import KnownTool
 from donewhen.state.channels import Json, Step
-from donewhen.state.consent import KnownTargets
-from donewhen.state.ledger import Amounts, add, first_exhausted, subtract
-from donewhen.state.plan.planning import PROMOTED
+from donewhen.state.ledger import Amounts, add
 from donewhen.state.plan.steps import SILENT_ROUNDS
 from donewhen.state.private_langgraph import with_resume_values
-from donewhen.state.proof.journal import (
-    Source,
-    call_key,
-    canonical_json,
-    has_spoken_since,
-    is_tool_call,
-    observation,
-)
+from donewhen.state.proof.journal import Source, call_key, canonical_json, is_tool_call, observation
 from donewhen.state.reading.decisions import LOOKUPS
-from donewhen.state.records import FrozenCall, JournalEntry, Pause, StepClaim, StepRecord
-from donewhen.state.secrets import conceal_json, redact_json
+from donewhen.state.records import Call, JournalEntry, Pause, StepClaim, StepRecord, is_answered
+from donewhen.state.secrets import redact_json
 from donewhen.state.settings import Settings
 
 EFFECT = "donewhen_effect"
@@ -86,102 +80,24 @@ WAITS = "asks"
 async def act(state: Step, runtime: Runtime[Settings], config: RunnableConfig, *, deps: Deps) -> Step:
     """Make the calls in the step's record; stop at the first that needs a person or more budget."""
     tools = deps.tools_for(state["step"].get("executor"), runtime.context)
-    return await CallBatch(CallContext(state, runtime, config, deps, tools)).run()
+    return await StepCalls(state, runtime, config, deps, tools).run()
 
 
 @dataclass
-class CallContext:
-    """The surroundings of calls: the step that makes them, its tools, and what was spent and observed so far."""
+class StepCalls(CallContext):
+    """The calls of a step: those still to be made, and what came of the others."""
 
-    state: Step
-    runtime: Runtime[Settings]
-    config: RunnableConfig
-    deps: Deps
-    tools: Mapping[str, KnownTool]
-    """The tools that may be called, which the node looks up once."""
-    spent: Amounts = field(default_factory=dict)
-    meters: list[Meter] = field(default_factory=list)
-    """The meters of calls in progress."""
-    wrote: list[str] = field(default_factory=list)
-    """Short keys of the writes made here whose outcome is known."""
-    observed: int = 0
-    """The number of observations that the step had before; for the reads of checks and judges, see `noted`."""
-    noted: list[JournalEntry] = field(default_factory=list)
-    """Observations made by checks and by a judge."""
-    settings: Settings = field(init=False)
-    """The settings of the run."""
-    seconds: float | None = field(init=False)
-    """The time limit of one call, unless its tool declares a longer one."""
-    thread: str = field(init=False)
-    """The id of the thread."""
-
-    def __post_init__(self) -> None:
-        self.settings = self.runtime.context
-        self.seconds = self.settings.tool_seconds
-        self.thread = thread_of(self.runtime)
-
-    @cached_property
-    def place(self) -> Place:
-        """The place of the run on its thread, which is part of every effect's key."""
-        return Place.of(self.config, depth=2)
-
-    def amounts_left(self) -> Amounts:
-        """Return what the step may still spend, minus the spending of these calls."""
-        running = add(self.state.get("spent"), self.spent)
-        for meter in self.meters:
-            running = add(running, meter.least_spent)
-        return subtract(self.state.get("allowance") or {}, running)
-
-
-@dataclass
-class GatedCall:
-    """A call on its way: what people and policies decide about it, then its outcome."""
-
-    call: FrozenCall
-    tool: KnownTool | None
-    """None for a look-up, which is no tool."""
-    id: str
-    """The id of its observation. A call that waits for a person gets another one when it is made again."""
-    number: int = 0
-    """The number in its id, for calls of steps."""
-    may_ask: bool = False
-    """True if hooks and the tool may ask a person about it, which only calls of steps may."""
-    refusal: str = ""
-    """Why it is not made, in words for the model."""
-    verdict: HookDecision | None = None
-    """The decision of the hooks. They are asked at the gate, and only about a call that nothing else refuses; None for
-    calls that pass no gate: `make_call` asks about those.
-    """
-    outcome: CallOutcome | RecallResult | UnknownEffect | None = None
-    """The outcome, the text of a look-up, or why a person must say whether it took effect; None if it was not made."""
-    result: CallResult | None = None
-    """The result, if there is one."""
-    artifact: Json = field(default_factory=dict)
-    """The stored parts of the result's artifact."""
-    waits: bool = False
-    """True if its executor or its tool waits for a person's answer."""
-
-
-@dataclass
-class CallBatch:
-    """The calls of one decision that are still to be made, and the results of the others."""
-
-    context: CallContext
-    calls: Sequence[FrozenCall] = ()
-    number: int = 0
-    """The number of the last observation."""
+    may_ask: bool = True
     limit: int = 0
     """The most characters of an observation that the step's model is shown."""
     held: list[str] = field(default_factory=list)
     """Results of printed calls, which are sent back in one message when all are there."""
-    entries: list[JournalEntry] = field(default_factory=list)
-    """The observations as journal entries."""
     results: list[AnyMessage] = field(default_factory=list)
     """The messages for the model."""
     files: dict[str, str] = field(default_factory=dict)
     found: list[str] = field(default_factory=list)
     """Tools that `find_tools` found."""
-    recalled: list[RecallResult] = field(default_factory=list)
+    recalled: list[Span] = field(default_factory=list)
     acted: bool = False
     """True once a call was made or answered, and not only refused."""
     learned: bool = False
@@ -189,223 +105,137 @@ class CallBatch:
 
     async def run(self) -> Step:
         """Make the calls in the step's record; leave the step at the first call that may not be made now."""
-        context, state = self.context, self.context.state
-        self.calls, self.number = list(state["record"]["calls"]), state["record"]["observed"]
-        self.held = list(state["record"].get("held") or ())
-        self.limit = observation_limit(context.deps, context.settings, "execute", state["step"].get("executor"))
+        record = self.state["record"]
+        self.calls, self.observed, self.held = record["calls"], record["observed"], list(record.get("held") or ())
+        self.limit = observation_limit(self.deps, self.settings, "execute", self.state["step"].get("executor"))
         while self.calls:
-            if question := open_question(self.calls[0]):
-                return self._halt(relay_pause(self.calls[0], question, state))
-            group = [await self._gate(n, call) for n, call in enumerate(self._next_group(), self.number + 1)]
-            first = group[0]
-            if change := await self._stop_before(first):
-                return self._halt(change)
-            # A call that hooks ask about begins the next group, because a step can only stop before a first call.
-            asked_about = (n for n, each in enumerate(group) if n and each.verdict and each.verdict.question)
-            group = group[: next(asked_about, len(group))]
-            await self._make(group)
-            if isinstance(first.outcome, UnknownEffect):
-                return self._halt(await self._ask_about_effect(first.call, first.outcome))
-            waiting = [cast("FrozenCall", {**each.call, **each.artifact}) for each in group if each.waits]
-            for each in group:
-                await self._record(each)
-            for each in group:
-                if each.result and each.result.notes:
-                    await self._record_notes(each.call, each.result.notes)
-            seconds = max((each.result.seconds for each in group if each.result), default=0.0)
-            context.spent = add(context.spent, {"active_seconds": seconds})
+            first = self.calls[0]
+            if question := open_question(first):
+                return self._halt(relay_pause(first, question, self.state))
+            if first["name"] in LOOKUPS:
+                await self._look_up(first)
+                self.calls = self.calls[1:]
+                continue
+            rulings: list[Go | No] = []
+            for call in self._next_group():
+                ruling = await rule(call, self)
+                if isinstance(ruling, Wait) and rulings:
+                    break  # it begins the next group, because a step can only leave before a first call
+                if isinstance(ruling, Wait):
+                    if not (refused := await self._refused_question(ruling.change)):
+                        return self._halt(ruling.change)
+                    ruling = No(refused)
+                rulings.append(ruling)
+            group = {self.observed + n: call for n, call in enumerate(self.calls[: len(rulings)], 1)}
+            outcomes = await self._make(group, rulings)
+            if isinstance(outcomes, UnknownEffect):
+                return self._halt(await self._ask_about_effect(first, outcomes))
+            waiting = [
+                cast("Call", {**call, **outcome.artifact})
+                for call, outcome in zip(group.values(), outcomes, strict=True)
+                if waits(call, outcome)
+            ]
+            for (number, call), outcome in zip(group.items(), outcomes, strict=True):
+                await self._record(call, number, outcome)
+            for call, outcome in zip(group.values(), outcomes, strict=True):
+                if outcome.notes:
+                    await self._record_notes(call, outcome.notes)
+            self.spent = add(self.spent, {"active_seconds": max(outcome.seconds for outcome in outcomes)})
             self.calls = [*waiting, *self.calls[len(group) :]]
-            if waiting and (question := open_question(waiting[0])):
-                return self._halt(relay_pause(waiting[0], question, state))
         return self._finish()
 
-    def _next_group(self) -> Sequence[FrozenCall]:
+    def _next_group(self) -> Sequence[Call]:
         """Return the calls to make together: consecutive different reads within the budget, or one other call."""
         keys: set[str] = set()
-        room = self.context.amounts_left().get("tool_calls", len(self.calls))
+        room = self.amounts_left().get("tool_calls", len(self.calls))
         for call in self.calls:
-            key, tool = call_key(call["name"], call["args"]), self.context.tools.get(call["name"])
+            key, tool = call_key(call["name"], call["args"]), self.tools.get(call["name"])
             reads = tool is not None and tool.effect == "read"
             if not reads or key in keys or len(keys) >= room or open_question(call):
                 break
             keys.add(key)
         return self.calls[: max(len(keys), 1)]
 
-    async def _gate(self, number: int, call: FrozenCall) -> GatedCall:
-        """Return the call with what people, the profile and the hooks decide about it."""
-        state, tool = self.context.state, self.context.tools.get(call["name"])
-        id = f"{state['step']['id']}.{number}"
-        gated = GatedCall(call, tool, id, number, may_ask=True, verdict=HookDecision())
-        rejected = {**state.get("rejected", {}), **state["record"].get("rejected", {})}
-        decided = call.get("decided") or {"kind": "undecided"}
-        if decided["kind"] == "answered":
-            gated.refusal = f"the user answered instead: {decided['text']}"
-        elif decided["kind"] == "refused":
-            gated.refusal = f"the user rejected this call: {decided['why']}"
-        elif tool is None:
-            gated.refusal = "" if call["name"] in LOOKUPS else f"there is no tool {call['name']} any more"
-        elif outside := tool.path_problem(call["args"], self.context.settings.profile.allowed_paths):
-            gated.refusal = outside
-        elif rejected and decided["kind"] == "undecided":
-            why = rejected.get(key := call_key(call["name"], call["args"]))
-            why = None if has_spoken_since(state["run"], state["asked"], key) else why
-            gated.refusal = f"the user rejected this very call before: {why}" if why else ""
-        if tool and not gated.refusal and decided["kind"] != "known":
-            gated.verdict = await ask_before_call(self.context, gated)
-            if gated.verdict.refused or decided["kind"] == "approved":
-                gated.verdict = replace(gated.verdict, question="")
-        return gated
+    async def _refused_question(self, change: StepRecord) -> str:
+        """Return why hooks refuse to ask people what the step would wait for; "" if they agree or it does not wait."""
+        waiting = change.get("waiting")
+        return await self.deps.policies.refusal_of(waiting, self.state["goal"], self.runtime) if waiting else ""
 
-    async def _stop_before(self, first: GatedCall) -> StepRecord | None:
-        """Return the record's change if the step must leave before this call; None if it is made now, or refused.
-
-        If hooks do not let people be asked about the call, it is refused.
-        """
-        if first.refusal or (first.verdict and first.verdict.refused):
-            return None
-        change = await self._reason_to_leave(first)
-        first.refusal = await self._refused_question(change) if change else ""
-        return None if first.refusal else change
-
-    async def _ask_about_effect(self, call: FrozenCall, unknown: UnknownEffect) -> StepRecord:
+    async def _ask_about_effect(self, call: Call, unknown: UnknownEffect) -> StepRecord:
         """Return the record's change with which people are asked whether the call took effect.
 
         If hooks do not let them be asked, the step fails.
         """
-        change = unknown_effect_pause(call, self.context.state, unknown)
+        change = unknown_effect_pause(call, self.state, unknown)
         if refused := await self._refused_question(change):
             return {"status": "failed", "code": "not_asked", "reason": refused}
         return change
 
-    async def _reason_to_leave(self, gated: GatedCall) -> StepRecord | None:
-        """Return the record's change if the call lacks budget or approval; None if it has both."""
-        call, state, hooked = gated.call, self.context.state, gated.verdict.question if gated.verdict else ""
-        if gated.tool is None:
-            return None
-        if key := first_exhausted(self.context.amounts_left(), ("tool_calls",)):
-            return {"status": "ready", "code": f"allowance:{key}"}
-        reason = self._approval_reason(call)
-        new = await self._new_targets(gated) if reason == "new" else {}
-        if reason is None or (reason == "new" and not new.get(call.get("position", 0))):
-            if not hooked:
-                return None
-            reason = "hook"
-        if reason == "unlisted" and "write" in state.get("promotable", ()):
-            wanted = f"{call['name']}({canonical_json(conceal_json(call['args']))[:500]})"
-            why = f"it takes {wanted}, which its plan, that nobody was shown, does not list"
-            return {"status": "failed", "code": f"{PROMOTED}write", "reason": why, "calls": []}
-        covered = reason in ("by_tool", "new")  # covered by the plan: ask once for all such calls
-        others = [other for other in self.calls[1:] if covered and self._needs_approval_too(other, new)]
-        conditions = gated.tool.conditions(state.get("language", "en"))
-        waiting = approval_pause([call, *others], state, reason, new, hooked, conditions)
-        change: StepRecord = {"status": "waiting", "waiting": waiting}
-        if (replaced := await replaced_texts(gated.tool.tool, call["args"])) is not None:
-            change["calls"] = [{**call, "base": base_of(replaced)}, *self.calls[1:]]
-            if diffs := differences(replaced, call["args"]):
-                waiting["diffs"] = diffs
-        return change
+    async def _make(self, group: Mapping[int, Call], rulings: Sequence[Go | No]) -> list[CallOutcome] | UnknownEffect:
+        """Make the calls that go, in parallel; return the outcomes of all, or why one of them must be asked about."""
+        outcomes: dict[int, CallOutcome] = {}
+        going: dict[int, Go | No] = {}
+        for (number, call), ruling in zip(group.items(), rulings, strict=True):
+            if isinstance(ruling, No) and not ruling.unless_made:
+                outcomes[number] = CallOutcome(is_answered(call), f"Not run: {ruling.why}", made=False)
+                continue
+            going[number] = ruling
+            await self._announce(call, self._id_of(number))
+        making = [make_call(self, group[number], self._id_of(number), ruling) for number, ruling in going.items()]
+        made = [await making[0]] if len(making) == 1 else await asyncio.gather(*making)
+        self.meters.clear()
+        for number, outcome in zip(going, made, strict=True):
+            if isinstance(outcome, UnknownEffect):  # of a write, which is alone
+                return outcome
+            outcomes[number] = outcome
+        return [outcomes[number] for number in group]
 
-    async def _refused_question(self, change: StepRecord) -> str:
-        """Return why hooks refuse to ask people what the step would wait for; "" if they agree or it does not wait."""
-        if not (waiting := change.get("waiting")):
-            return ""
-        context = self.context
-        return await context.deps.policies.refusal_of(waiting, context.state["goal"], context.runtime)
+    def _id_of(self, number: int) -> str:
+        return f"{self.state['step']['id']}.{number}"
 
-    def _approval_reason(self, call: FrozenCall) -> Reason | None:
-        """Return why a person must approve the call; `new` applies only if it has targets unknown to people."""
-        approvals, delegated = self.context.settings.approvals, call.get("delegated")
-        tool = self.context.tools.get(call["name"])
-        if tool is None or "decided" in call:
-            return None
-        if approvals == "each" and (delegated or tool.effect != "read"):
-            return "each"
-        if delegated or approvals == "never" or tool.effect == "read":
-            return None  # The approved plan names the executor.
-        if call["name"] not in self.context.state.get("granted_tools", ()):
-            return "unlisted"
-        if approvals != "shown" or (approval := tool.approval(call["args"])) == "free":
-            return None
-        return "by_tool" if approval == "ask" else "new"
+    async def _announce(self, call: Call, id: str) -> None:
+        """Tell people that the call begins."""
+        hide = partial(redact_json, call["args"])
+        shown: Json = {"arguments": await run_in_thread(hide) if is_large(call["args"]) else hide()}
+        replaced = await replaced_texts(self.tools[call["name"]].tool, call["args"])
+        if diffs := differences(replaced, call["args"]):
+            shown["diffs"] = diffs
+        emit(self.runtime, "tool_started", id=id, step=self.state["step"]["id"], tool=call["name"], **shown)
 
-    def _needs_approval_too(self, call: FrozenCall, new: NewTargets) -> bool:
-        reason = self._approval_reason(call)
-        return reason == "by_tool" or (reason == "new" and bool(new.get(call.get("position", 0))))
-
-    async def _new_targets(self, gated: GatedCall) -> NewTargets:
-        """Return, by position, the targets of calls that no person knows of; {} if this call has none."""
-        context, state, tool = self.context, self.context.state, gated.tool
-
-        def look() -> tuple[KnownTargets, bool]:
-            known = state["known_targets"]() if "known_targets" in state else KnownTargets()
-            for entry in [*known_entries(state), *self.entries]:
-                known.observe(entry)
-            return known, tool is not None and bool(tool.new_targets(gated.call["args"], known))
-
-        known, new = await run_in_thread(look)  # seconds for megabytes of results
-        if not new:
-            return {}
-        for id in known.long:
-            known.read(id, await load_text(context.runtime, state, id) or "")
-        cursor, place = state.get("interjection_cursor") or "", state["step"]["id"]
-        for said in await new_interjections(context.runtime, cursor, place):
-            known.answer(said["text"])
-        asked = [each for each in self.calls if self._approval_reason(each) == "new"]
-        find = (partial(context.tools[each["name"]].new_targets, each["args"], known) for each in asked)
-        found = [await run_in_thread(each) for each in find]
-        return {each.get("position", 0): new for each, new in zip(asked, found, strict=True) if new}
-
-    async def _make(self, group: Sequence[GatedCall]) -> None:
-        """Make the calls that are not refused, in parallel."""
-        context = self.context
-        if group[0].call["name"] in LOOKUPS:
-            group[0].outcome = await self._look_up(group[0].call)
-            return
-        running = [each for each in group if not each.refusal]
-        for each in running:
-            hide = partial(redact_json, each.call["args"])
-            hidden = await run_in_thread(hide) if is_large(each.call["args"]) else hide()
-            shown: Json = {"tool": each.call["name"], "arguments": hidden}
-            replaced = await replaced_texts(each.tool.tool, each.call["args"]) if each.tool else None
-            if diffs := differences(replaced, each.call["args"]):
-                shown["diffs"] = diffs
-            emit(context.runtime, "tool_started", id=each.id, step=context.state["step"]["id"], **shown)
-        if len(running) == 1:
-            await make_call(context, running[0])
+    async def _look_up(self, call: Call) -> None:
+        """Show the model what it looked up, which is no observation; it is told if it read this before."""
+        state, again = self.state, False
+        if call["name"] == FIND_TOOLS:
+            toolbox = self.deps.tools_for(state["step"].get("executor"), self.settings)
+            offer = await offer_for_step(self.deps, self.settings, toolbox, state)
+            came = await find_tools(self.deps, toolbox, call, {*offer.bound, *self.found}, state.get("fence", ""))
+            self.found += came["names"]
+            text, new = str(came["text"]), bool(came["names"])
         else:
-            await asyncio.gather(*(make_call(context, each) for each in running))
-        context.meters.clear()
+            text, span = await recall(call, state, self.noted, self.runtime)
+            again = span is not None and [*span[1:]] in self._lookup_changes().get("recalled", {}).get(span[0], ())
+            new = span is not None and not again
+            self.recalled += [span] if span and new else []
+        self.learned = self.learned or new
+        self.acted = True
+        self._show(call, f"{text}\nNote: you read this before." if again else text)
 
-    async def _look_up(self, call: FrozenCall) -> RecallResult:
-        context, state = self.context, self.context.state
-        if call["name"] != FIND_TOOLS:
-            return await recall(call, state, self.entries, context.runtime)
-        toolbox = context.deps.tools_for(state["step"].get("executor"), context.settings)
-        offer = await offer_for_step(context.deps, context.settings, toolbox, state)
-        came = await find_tools(context.deps, toolbox, call, {*offer.bound, *self.found}, state.get("fence", ""))
-        self.found += came["names"]
-        self.learned = self.learned or bool(came["names"])
-        return RecallResult(str(came["text"]))
-
-    async def _record(self, gated: GatedCall) -> None:
+    async def _record(self, call: Call, number: int, outcome: CallOutcome) -> None:
         """Charge the call, store its observation, and add the model's message; a call that waits is only charged."""
-        context, call, outcome = self.context, gated.call, gated.outcome
-        if isinstance(outcome, CallOutcome):
-            charge: Amounts = {} if gated.waits and call.get("delegated") else {"tool_calls": 1}
-            context.spent = add(add(context.spent, outcome.spent), charge)
-        if isinstance(outcome, RecallResult):
-            self._show_look_up(call, outcome)
+        waiting = waits(call, outcome)
+        if outcome.made:
+            charge: Amounts = {} if waiting and call.get("delegated") else {"tool_calls": 1}
+            self.spent = add(add(self.spent, outcome.spent), charge)
+        if waiting:
             return
-        if gated.waits:
-            return
-        self.number = gated.number
-        self.acted = self.acted or isinstance(outcome, CallOutcome) or _is_answered(call)
-        self.files.update(gated.artifact.get("files", {}))
-        entry = observe(context.state, gated)
+        self.observed = number
+        self.acted = self.acted or outcome.made or is_answered(call)
+        self.files.update((outcome.artifact or {}).get("files", {}))
+        entry = observe(self, call, self._id_of(number), outcome)
         before, changed = None, False
         if called := is_tool_call(entry):
-            journal = [*known_entries(context.state), *self.entries]
-            before, changed = context.state["call_history"].before(entry, journal)
+            journal = [*known_entries(self.state), *self.noted]
+            before, changed = self.state["call_history"].before(entry, journal)
         self.learned = self.learned or (before is None if called else entry["ok"])
         hint = _people_note(call)
         if before is None or changed or (entry["effect"] != "read" and entry["ok"]):
@@ -413,24 +243,15 @@ class CallBatch:
         else:
             entry["same_as"] = before.get("same_as") or before["id"]
             self._show(call, self._render_repetition(entry, hint, again="same_as" in before))
-        entry = await store_entry(context.runtime, context.state, entry)
-        self.entries.append(entry)
-        emit_observation(context.runtime, entry)
+        entry = await store_entry(self.runtime, self.state, entry)
+        self.noted.append(entry)
+        emit_observation(self.runtime, entry)
 
-    def _show_look_up(self, call: FrozenCall, found: RecallResult) -> None:
-        """Show the model what it looked up, which is no observation; it is told if it read this before."""
-        again = [*found.span] in self._lookup_changes().get("recalled", {}).get(found.id, ())
-        if found.id and not again:
-            self.learned = True
-            self.recalled.append(found)
-        self.acted = True
-        self._show(call, f"{found.text}\nNote: you read this before." if again else found.text)
-
-    async def _record_notes(self, call: FrozenCall, notes: Sequence[str]) -> None:
+    async def _record_notes(self, call: Call, notes: Sequence[str]) -> None:
         """Store the hooks' notes on a call, and show them beside its result."""
-        for entry in await store_notes(self.context, self.number + 1, notes):
-            self.number += 1
-            self.entries.append(entry)
+        for entry in await store_notes(self, self.observed + 1, notes):
+            self.observed += 1
+            self.noted.append(entry)
             shown = self._render(entry, "")
             if not call.get("native"):
                 self.held.append(shown)
@@ -441,7 +262,7 @@ class CallBatch:
             self.results[place] = message.model_copy(update={"content": f"{message.text}\n{shown}"})
 
     def _render(self, entry: JournalEntry, hint: str) -> str:
-        return render_observation(entry, self.limit, hint, self.context.state.get("fence", ""))
+        return render_observation(entry, self.limit, hint, self.state.get("fence", ""))
 
     def _render_repetition(self, entry: JournalEntry, hint: str, *, again: bool) -> str:
         """Render an unchanged result: in full the second time, later in one line if that is shorter (X11)."""
@@ -450,7 +271,7 @@ class CallBatch:
             return self._render(entry, f"{hint} {said}".strip())
         return f"[{entry['id']}] {entry['tool']} {'ok' if entry['ok'] else 'error'}\n{said} {hint}".rstrip()
 
-    def _show(self, call: FrozenCall, text: str) -> None:
+    def _show(self, call: Call, text: str) -> None:
         if call.get("native"):
             self.results.append(ToolMessage(text, tool_call_id=call["id"]))
         else:
@@ -458,12 +279,12 @@ class CallBatch:
 
     def _lookup_changes(self) -> StepRecord:
         """Return the record's change: tools that were found, and what was recalled."""
-        record, change = self.context.state["record"], StepRecord()
+        record, change = self.state["record"], StepRecord()
         if self.found:
             change["found"] = [*(record.get("found") or ()), *self.found]
         spans = dict(record.get("recalled") or {})
-        for result in self.recalled:
-            spans[result.id] = [*spans.get(result.id, ()), [*result.span]]
+        for id, *span in self.recalled:
+            spans[id] = [*spans.get(id, ()), span]
         return {**change, "recalled": spans} if spans else change
 
     def _send_back(self, claim: StepClaim) -> None:
@@ -471,37 +292,36 @@ class CallBatch:
         self.results.append(ToolMessage(LOOK_FIRST.format(name=claim["kind"]), tool_call_id=claim["id"]))
 
     def _update(self) -> Step:
-        context = self.context
-        emit_charge(context.runtime, context.state["step"]["id"], context.spent)
+        emit_charge(self.runtime, self.state["step"]["id"], self.spent)
         update: Step = {
-            "journal": self.entries,
+            "journal": self.noted,
             "transcript": self.results,
-            "spent": context.spent,
+            "spent": self.spent,
             "files": self.files,
         }
-        return {**update, "wrote": context.wrote} if context.wrote else update
+        return {**update, "wrote": self.wrote} if self.wrote else update
 
     def _finish(self) -> Step:
         """Return the update after all calls; a claim that came with them goes to goal_check if all succeeded."""
-        context, record, update = self.context, self.context.state["record"], self._update()
+        record, update = self.state["record"], self._update()
         silence = count_silence(record, self.learned)
         if self.held:
             self.results.append(HumanMessage("\n\n".join(self.held)))
-        if self.results and (hint := silence_hint(context.state, context.runtime, silence)):
+        if self.results and (hint := silence_hint(self.state, self.runtime, silence)):
             last = self.results[-1]
             self.results[-1] = last.model_copy(update={"content": f"{last.text}\n{hint}"})
         after: StepRecord = {
             **record,
             "calls": [],
             "held": [],
-            "observed": self.number,
+            "observed": self.observed,
             **silence,
             **self._lookup_changes(),
         }
         after = {**after, "corrections": 0} if self.acted else after
         if claim := record.get("then"):
             after["then"] = None
-            called = [entry for entry in self.entries if entry["source"] == "tool"]
+            called = [entry for entry in self.noted if entry["source"] == "tool"]
             if called and all(entry["ok"] and is_tool_call(entry) for entry in called):
                 return {**update, "record": after, "decision": dict(claim)}
             self._send_back(claim)
@@ -512,21 +332,17 @@ class CallBatch:
 
         If the step failed, they are answered now instead, and its model decides anew if the step is told to go on.
         """
-        context = self.context
         if change["status"] == "failed":
             for call in self.calls:
                 self._show(call, f"Not run: {change['reason']}")
             self.calls = ()
         update = self._update()
-        if claim := context.state["record"].get("then"):
+        if claim := self.state["record"].get("then"):
             self._send_back(claim)
             change = {**change, "then": None}
-        frozen: StepRecord = {"calls": list(self.calls), **change, "held": self.held, "observed": self.number}
+        frozen: StepRecord = {"calls": list(self.calls), **change, "held": self.held, "observed": self.observed}
         frozen = {**frozen, **self._lookup_changes()}
-        return {
-            **update,
-            **leave(context.state, context.runtime, frozen, self.results, context.spent, context.wrote),
-        }
+        return {**update, **leave(self.state, self.runtime, frozen, self.results, self.spent, self.wrote)}
 
 
 def count_silence(record: StepRecord, new: bool) -> StepRecord:
@@ -546,23 +362,19 @@ def silence_hint(state: Step, runtime: Runtime[Settings], record: StepRecord) ->
     return f"{said} Unless you wait for something: do something else, finish, ask, or give up."
 
 
-def open_question(call: FrozenCall) -> Pause | None:
+def open_question(call: Call) -> Pause | None:
     """Return the first unanswered question of a call."""
     asks, answers = call.get("asks") or [], call.get("answers") or []
     return asks[len(answers)] if len(answers) < len(asks) else None
 
 
-def _waits(call: FrozenCall, result: CallResult) -> bool:
+def waits(call: Call, outcome: CallOutcome) -> bool:
     """Return whether an executor or a tool waits for a person's answer; a tool's own artifact never says so."""
-    artifact = result.artifact if call.get("delegated") or result.error == WAITS else None
+    artifact = outcome.artifact if call.get("delegated") or outcome.error == WAITS else None
     return isinstance(artifact, Mapping) and bool(artifact.get("asks"))
 
 
-def _is_answered(call: FrozenCall) -> bool:
-    return "decided" in call and call["decided"]["kind"] == "answered"
-
-
-def _people_note(call: FrozenCall) -> str:
+def _people_note(call: Call) -> str:
     """Return a note for the model: a person's changes of the call, and their answers to its tool."""
     if call.get("delegated"):
         return ""
@@ -573,41 +385,25 @@ def _people_note(call: FrozenCall) -> str:
     return " ".join(f"Note: {note}." for note in notes)
 
 
-def _call_for_hooks(context: CallContext, gated: GatedCall) -> Call:
-    state, name, effect = context.state, gated.call["name"], gated.tool.effect if gated.tool else "write"
-    place = (context.thread, state["step"]["id"], state["goal"])
-    return Call(*place, name, gated.call["args"], effect)
-
-
-async def ask_before_call(context: CallContext, gated: GatedCall) -> HookDecision:
-    """Return the verdict of the hooks on a call that is about to be made."""
-    policies = context.deps.policies
-    if not (hooks := policies.hooks.before_call):
-        return HookDecision()
-    return await policies.ask(hooks, _call_for_hooks(context, gated), context.runtime)
-
-
-async def _ask_after_call(context: CallContext, gated: GatedCall, result: CallResult) -> CallResult:
-    """Return the result after the hooks; a withheld result is stored nowhere, and the call's effect remains."""
-    about, policies = replace(_call_for_hooks(context, gated), ok=result.ok, text=result.text), context.deps.policies
+async def _ask_after_call(call: Call, context: CallContext, outcome: CallOutcome) -> CallOutcome:
+    """Return the outcome after the hooks; a withheld result is stored nowhere, and the call's effect remains."""
+    about, policies = call_for_hooks(call, context, ok=outcome.ok, text=outcome.text), context.deps.policies
     verdict = await policies.ask(policies.hooks.after_call, about, context.runtime)
     if refused := verdict.refused_alone:
-        ok = result.ok and about.effect != "read"
-        result = replace(
-            result, ok=ok, text=f"The call was made; its result is withheld: {refused}", artifact=None, images=()
-        )
-    return replace(result, notes=[*result.notes, *verdict.notes])
+        ok, text = outcome.ok and about.effect != "read", f"The call was made; its result is withheld: {refused}"
+        outcome = replace(outcome, ok=ok, text=text, artifact=None, images=())
+    return replace(outcome, notes=[*outcome.notes, *verdict.notes])
 
 
-async def _ask_before_questions(context: CallContext, result: CallResult) -> CallResult:
-    """Return the result of a call whose executor or tool asks people, or a failed one if hooks refuse a question."""
-    asked: Mapping[str, Any] = result.artifact
+async def _ask_before_questions(context: CallContext, outcome: CallOutcome) -> CallOutcome:
+    """Return the outcome of a call whose executor or tool asks people, or a failed one if hooks refuse a question."""
+    asked: Mapping[str, Any] = outcome.artifact
     for ask in asked["asks"][len(asked.get("answers") or ()) :]:
         pending = cast("Pause", {**ask, "step": context.state["step"]["id"]})
         if refused := await context.deps.policies.refusal_of(pending, context.state["goal"], context.runtime):
             text = f"It wanted to ask a person “{ask['question'][:500]}”, and {refused}"
-            return replace(result, ok=False, text=text, artifact=None, error="interrupt")
-    return result
+            return replace(outcome, ok=False, text=text, artifact=None, error="interrupt")
+    return outcome
 
 
 async def ask_before_end(
@@ -650,42 +446,37 @@ async def store_notes(context: CallContext, first: int, notes: Sequence[str]) ->
     return [await store_entry(context.runtime, state, entry) for entry in said]
 
 
-async def make_call(context: CallContext, gated: GatedCall) -> None:
+async def make_call(context: CallContext, call: Call, id: str, ruling: Go | No) -> CallOutcome | UnknownEffect:
     """Make the call; one with effects is made once, and its outcome is replayed if it was made before a crash.
 
-    The outcome is an UnknownEffect if a person must decide whether to make it. Hooks are asked here unless they were
-    asked before.
+    `id` is that of its observation; if it waits for a person, it gets another one when it is made again. What is
+    returned is an UnknownEffect if a person must decide whether to make it.
     """
-    state, call, tool = context.state, gated.call, gated.tool
-    assert tool is not None, call["name"]
-    said = gated.verdict or await ask_before_call(context, gated)
-    record, id, turn = state["record"], state["step"]["id"], state.get("turn", 1)
+    state, tool = context.state, context.tools[call["name"]]
+    record, step, turn = state["record"], state["step"]["id"], state.get("turn", 1)
     again = (call["asked"],) if call.get("asked") else ()
-    where = (context.thread, turn, id, record["attempt"], record["rounds"], call.get("position", 0), *again)
+    where = (context.thread, turn, step, record["attempt"], record["rounds"], call.get("position", 0), *again)
     key = effect_key(context.place.scope, *where, tool=call["name"], arguments=call["args"])
-    run = partial(_run_call, context, gated, said)
-    outcome = await run(key) if tool.effect == "read" else await _run_once(context, gated, key, run)
-    gated.outcome = outcome
-    if isinstance(outcome, CallOutcome):
-        gated.result = outcome.result
-        if gated.result.artifact is not None:
-            gated.artifact, gated.waits = storable_artifact(gated.result) or {}, _waits(call, gated.result)
+    run = partial(_run_call, context, call, id, ruling)
+    outcome = await run(key) if tool.effect == "read" else await _run_once(context, call, id, key, run)
+    if isinstance(outcome, UnknownEffect) or outcome.artifact is None:
+        return outcome
+    return replace(outcome, artifact=storable_artifact(outcome))
 
 
-async def _run_once(context: CallContext, gated: GatedCall, key: str, run: MakeCall) -> CallOutcome | UnknownEffect:
+async def _run_once(context: CallContext, call: Call, id: str, key: str, run: MakeCall) -> CallOutcome | UnknownEffect:
     """Make a call with effects, or return the outcome that it had before a crash."""
-    state, call, tool = context.state, gated.call, gated.tool
-    assert tool is not None
+    state, tool = context.state, context.tools[call["name"]]
     assert tool.effect != "read"
     decided = call.get("decided")
-    said, attempt = (decided["effect"], decided["attempt"]) if decided and decided["kind"] == "known" else (None, "")
+    known = decided if decided and decided["kind"] == "known" else None
     effect = Effect(
         key,
         tool.tool,
         call["args"],
         tool.effect,
-        known=said,
-        attempt=attempt,
+        known=known["effect"] if known else None,
+        attempt=known["attempt"] if known else "",
         handoff=bool(call.get("delegated")),
         keyed=tool.keyed,
     )
@@ -704,152 +495,143 @@ async def _run_once(context: CallContext, gated: GatedCall, key: str, run: MakeC
     if outcome.key:
         context.wrote.append(outcome.key)
     # The id may belong to another text, from another branch of the history.
-    whole = None if outcome.whole else await load_text(context.runtime, state, gated.id)
-    if whole and shorten_text(whole) == outcome.result.text:
-        outcome = replace(outcome, result=replace(outcome.result, text=whole))
-    return outcome
+    whole = None if outcome.whole else await load_text(context.runtime, state, id)
+    return replace(outcome, text=whole) if whole and shorten_text(whole) == outcome.text else outcome
 
 
-async def _run_call(context: CallContext, gated: GatedCall, said: HookDecision, key: str) -> CallOutcome:
+async def _run_call(context: CallContext, call: Call, id: str, ruling: Go | No, key: str) -> CallOutcome:
     """Call the tool unless hooks refuse that, and let hooks see the result; return it with the cost of its models."""
-    call, refused = gated.call, said.refused
-    if not refused and "base" in call:
-        refused = await _outdated(gated)
-    if said.question and not gated.may_ask:
-        refused = f"a person would have to agree, in a step: {said.question}"
+    tool, hooked = context.tools[call["name"]], context.deps.policies.hooks.after_call
+    refused = ruling.why if isinstance(ruling, No) else await _outdated(call, context)
     meter = Meter(context.amounts_left, context.deps.prices)
     context.meters.append(meter)
     if refused:
-        result = CallResult(False, f"Not run: {refused}", 0.0, error="refused")
+        outcome = CallOutcome(False, f"Not run: {refused}", error="refused")
     else:
-        result = await _call_tool(context, gated, meter, key)
-        if _waits(call, result):
-            result = await _ask_before_questions(context, result)
-    if not _waits(call, result):
-        result = replace(result, notes=said.notes) if said.notes else result
-        result = await _ask_after_call(context, gated, result) if context.deps.policies.hooks.after_call else result
-        if result.images:
-            result = await keep_images(result, context.runtime)
+        outcome = await _call_tool(context, call, id, meter, key)
+    if waits(call, outcome):
+        outcome = await _ask_before_questions(context, outcome)
+    if not waits(call, outcome):
+        outcome = replace(outcome, notes=ruling.notes) if ruling.notes else outcome
+        outcome = await _ask_after_call(call, context, outcome) if hooked else outcome
+        outcome = await keep_images(outcome, context.runtime) if outcome.images else outcome
     meter.close()
-    if gated.tool and gated.tool.effect != "read":
-        await store_text(context.runtime, context.state, gated.id, result.text)
-    return CallOutcome(result, meter.spent)
+    if tool.effect != "read":
+        await store_text(context.runtime, context.state, id, outcome.text)
+    return replace(outcome, spent=meter.spent)
 
 
-async def _outdated(gated: GatedCall) -> str:
+async def _outdated(call: Call, context: CallContext) -> str:
     """Return that what a call replaces is no longer what its difference was shown to; "" if it is."""
-    assert gated.tool is not None
-    replaced = await replaced_texts(gated.tool.tool, gated.call["args"])
-    if replaced is None or base_of(replaced) == gated.call["base"]:
+    replaced = await replaced_texts(context.tools[call["name"]].tool, call["args"]) if "base" in call else None
+    if replaced is None or base_of(replaced) == call["base"]:
         return ""
     return (
         "what it replaces has changed since the difference was shown, so look at it again; the call is asked about anew"
     )
 
 
-async def _call_tool(context: CallContext, gated: GatedCall, meter: Meter, key: str) -> CallResult:
+async def _call_tool(context: CallContext, call: Call, id: str, meter: Meter, key: str) -> CallOutcome:
     """Call the tool with the answers that people gave it so far. Pauses of the graph happen at the top level."""
-    assert gated.tool is not None
-    state, call, tool, secrets = context.state, gated.call, gated.tool.tool, context.deps.secrets
-    id, attempt = state["step"]["id"], state["record"]["attempt"]
+    state, known, secrets = context.state, context.tools[call["name"]], context.deps.secrets
+    step, attempt = state["step"]["id"], state["record"]["attempt"]
     config = without_listeners(context.config, meter)
-    about = {**config["metadata"], "step": id, "attempt": attempt, EFFECT: key, OBSERVATION: gated.id}
+    about = {**config["metadata"], "step": step, "attempt": attempt, EFFECT: key, OBSERVATION: id}
     config = {**config, "metadata": about}
     if call.get("answers"):
         config = with_resume_values(config, [*resume_values(call).values()])
     answered_asks.set((call.get("asks") or [])[: len(call.get("answers") or ())])
-    seconds = seconds_for(tool, call["args"], context.seconds)
     made = ToolCall(
-        tool,
+        known.tool,
         {**call["args"], **call["given"]} if "given" in call else call["args"],
-        seconds,
+        seconds_for(known.tool, call["args"], context.seconds),
         config,
         key,
         call["id"] or None,
         secrets=secrets,
-        callee=gated.tool.callee,
+        callee=known.callee,
         shown=call["args"],
-        model=gated.tool.model,
+        model=known.model,
         context=context.settings.tool_context,
     )
-    changed = {"turn": state.get("turn", 1), "step": id, "id": gated.id, "tool": call["name"]}
+    changed = {"turn": state.get("turn", 1), "step": step, "id": id, "tool": call["name"]}
     try:
         with keep_changes(context.runtime.store, context.thread, changed, secrets):
             return await call_tool(made)
     except GraphInterrupt as pause:
-        return _result_of_pause(gated, pause.args[0] if pause.args else (), secrets)
+        return _outcome_of_pause(call, context, pause.args[0] if pause.args else ())
     except ParentCommand:
         text = "The tool wanted to take over the graph, which tools cannot do here."
-        return CallResult(False, text, 0.0, error="command")
+        return CallOutcome(False, text, error="command")
 
 
-def _result_of_pause(gated: GatedCall, interrupts: Sequence[Any], secrets: Sequence[str]) -> CallResult:
-    """Return the result of a call whose tool stopped to ask: its questions if a person may be asked, else a failure."""
-    call, tool = gated.call, gated.tool
-    if not (gated.may_ask and interrupts):
+def _outcome_of_pause(call: Call, context: CallContext, interrupts: Sequence[Any]) -> CallOutcome:
+    """Return the outcome of a call whose tool stopped to ask: its questions if people may be asked, else a failure."""
+    tool, secrets = context.tools[call["name"]].tool, context.deps.secrets
+    if not (context.may_ask and interrupts):
         asked = "; ".join(str(interrupt_value(one))[:500] for one in interrupts)
         text = f"The tool stopped to ask a person, which only tools of a step can do: {asked}"
-        return CallResult(False, text, 0.0, error="interrupt")
+        return CallOutcome(False, text, error="interrupt")
     if call.get("asked", 0) >= MOST_ASKED:
-        return CallResult(False, f"The tool asked {MOST_ASKED} times and was given up.", 0.0, error="interrupt")
+        return CallOutcome(False, f"The tool asked {MOST_ASKED} times and was given up.", error="interrupt")
     asks = questions_of(call, interrupts)
     if asks_in_vain(call, asks):
-        return CallResult(False, "It asked again what nobody answered.", 0.0, error="interrupt")
-    if tool is None or (tool.tool.metadata or {}).get("secrets") is not True:
+        return CallOutcome(False, "It asked again what nobody answered.", error="interrupt")
+    if (tool.metadata or {}).get("secrets") is not True:
         asks = {**asks, "asks": [conceal_ask(ask, secrets) for ask in asks["asks"]]}
     asks["asked"] = call.get("asked", 0) + 1
-    return CallResult(False, "It asks.", 0.0, asks, error=WAITS)
+    return CallOutcome(False, "It asks.", artifact=asks, error=WAITS)
 
 
-def observe(state: Step, gated: GatedCall, source: Source = "tool") -> JournalEntry:
-    """Return the observation of a call of this step: its result, or why it was not made."""
-    call, result, tool = gated.call, gated.result, gated.tool if gated.result else None
+def observe(context: CallContext, call: Call, id: str, outcome: CallOutcome, source: Source = "tool") -> JournalEntry:
+    """Return the observation of a call: its result, or why it was not made."""
+    state, tool = context.state, context.tools[call["name"]] if outcome.made else None
     entry = observation(
-        gated.id,
+        id,
         state["step"]["id"],
         state["record"]["rounds"],
         source,
-        result.text if result else f"Not run: {gated.refusal}",
-        ok=result.ok if result else _is_answered(call),
+        outcome.text,
+        ok=outcome.ok,
         tool=call["name"],
         arguments=call["args"],
         effect=tool.effect if tool else None,
-        seconds=result.seconds if result else 0.0,
+        seconds=outcome.seconds,
         at=now(),
         targets=[*tool.targets(call["args"])] if tool else [],
     )
-    if result and result.unknown and entry["effect"] == "write":
+    if outcome.unknown and entry["effect"] == "write":
         entry["unknown"] = True
-    if result and result.ok and tool and tool.users_text:
+    if outcome.ok and tool and tool.users_text:
         entry["users_text"] = True
-    if result and result.images:
-        entry["images"] = [*result.images]
-    if result and call.get("delegated"):
+    if outcome.images:
+        entry["images"] = [*outcome.images]
+    if tool and call.get("delegated"):
         entry["delegated"] = True
-        if transcript := gated.artifact.get("transcript"):
+        if transcript := (outcome.artifact or {}).get("transcript"):
             entry["transcript"] = transcript
     return entry
 
 
-async def make_reading(context: CallContext, name: str, arguments: Json) -> tuple[JournalEntry, CallResult] | str:
+async def make_reading(context: CallContext, name: str, arguments: Json) -> tuple[JournalEntry, CallOutcome] | str:
     """Make one of the runtime's own read calls; return its observation and result, or why it may not be made.
 
     The caller checks that the budget allows a tool call.
     """
-    state, number = context.state, context.observed + len(context.noted) + 1
+    number = context.observed + len(context.noted) + 1
     if (tool := context.tools.get(name)) is None or tool.effect != "read":
         return f"the check's tool {name} is not available as a read-only tool"
     if outside := tool.path_problem(arguments, context.settings.profile.allowed_paths):
         return f"the check may not run: {outside}"
-    gated = GatedCall({"id": "", "name": name, "args": arguments}, tool, f"{state['step']['id']}.{number}")
-    await make_call(context, gated)
+    call, id = Call(id="", name=name, args=arguments), f"{context.state['step']['id']}.{number}"
+    ruling = await hooks(call, context, Go())
+    assert not isinstance(ruling, Wait), "hooks leave no step"
+    outcome = await make_call(context, call, id, ruling)
     context.meters.clear()
-    assert isinstance(gated.outcome, CallOutcome), "the outcome of a read is never unknown"
-    assert gated.result is not None
-    result = gated.result
-    spent: Amounts = {"tool_calls": 1, "active_seconds": result.seconds}
-    context.spent = add(add(context.spent, gated.outcome.spent), spent)
-    entry = await store_entry(context.runtime, state, observe(state, gated, "check"))
+    assert isinstance(outcome, CallOutcome), "the outcome of a read is never unknown"
+    spent: Amounts = {"tool_calls": 1, "active_seconds": outcome.seconds}
+    context.spent = add(add(context.spent, outcome.spent), spent)
+    entry = await store_entry(context.runtime, context.state, observe(context, call, id, outcome, "check"))
     emit_observation(context.runtime, entry)
-    context.noted += [entry, *await store_notes(context, number + 1, result.notes)]
-    return entry, result
+    context.noted += [entry, *await store_notes(context, number + 1, outcome.notes)]
+    return entry, outcome

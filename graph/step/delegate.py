@@ -35,7 +35,7 @@ from donewhen.graph.llm.attachments import brief_message
 from donewhen.graph.llm.briefs import handover_text
 from donewhen.graph.llm.cost import meter_of
 from donewhen.graph.llm.speech import Voice
-from donewhen.graph.step.calls import EFFECT, CallBatch, CallContext
+from donewhen.graph.step.calls import EFFECT, StepCalls
 from donewhen.graph.step.leave import leave
 from donewhen.graph.step.texts import with_whole_text
 from donewhen.graph.sync import is_async, run_in_thread
@@ -43,7 +43,7 @@ from donewhen.graph.tools.toolbox import KnownTool
 from donewhen.state.channels import Json, Step, conversation_before
 from donewhen.state.ledger import allowance_left
 from donewhen.state.private_langgraph import CHECKPOINTER_KEY
-from donewhen.state.records import FrozenCall, StepRecord
+from donewhen.state.records import Call, StepRecord
 from donewhen.state.settings import Settings
 
 NOT_SHOWN = "(The request has images or files attached, which are not shown here.)"
@@ -61,7 +61,7 @@ async def delegate(state: Step, runtime: Runtime[Settings], config: RunnableConf
         run, today = state["run"], str(record.get("today") or runtime.context.today_text)
         forgets = executor.work is not None and bool(conversation_before(run) or run.get("background"))
         text = handover_text(run, state["step"], today, whole=whole and not forgets)
-    first: FrozenCall = {"id": "", "name": name, "args": {"brief": text}, "delegated": True}
+    first: Call = {"id": "", "name": name, "args": {"brief": text}, "delegated": True}
     calls = [call for call in record.get("calls") or () if not call.get("planned")] or [first]
     now: Step = {**state, "record": {**record, "calls": calls, "delegated": True}}
     beside = (await brief_message("", state.get("attachments", ()), runtime)).content
@@ -69,15 +69,15 @@ async def delegate(state: Step, runtime: Runtime[Settings], config: RunnableConf
         _make_handoff(now, calls[0], runtime, config), attached=beside[1:] if isinstance(beside, list) else ()
     )
     worker = ExecutorAsTool(executor, handoff, calls[0], deps.secrets)
-    context = CallContext(now, runtime, config, deps, {name: worker.as_tool()})
+    handover = StepCalls(now, runtime, config, deps, {name: worker.as_tool()})
     left = allowance_left(state).get("active_seconds")
     longest = runtime.context.executor_seconds
-    context.seconds = executor.seconds or (longest if left is None else min(longest, left))
-    update = await CallBatch(context).run()
+    handover.seconds = executor.seconds or (longest if left is None else min(longest, left))
+    update = await handover.run()
     return await _take_output(now, update, runtime) if whole else update
 
 
-def _make_handoff(state: Step, call: FrozenCall, runtime: Runtime[Settings], config: RunnableConfig) -> Handoff:
+def _make_handoff(state: Step, call: Call, runtime: Runtime[Settings], config: RunnableConfig) -> Handoff:
     """Return the executor's input; the keys are added when the call is made."""
     saver = (config.get("configurable") or {}).get(CHECKPOINTER_KEY)
     voice, here = Voice(runtime, state["step"]["id"], inside=True), copy_context()
@@ -121,7 +121,7 @@ class ExecutorAsTool:
 
     executor: Executor
     handoff: Handoff
-    call: FrozenCall
+    call: Call
     secrets: Sequence[str] = ()
 
     def as_tool(self) -> KnownTool:

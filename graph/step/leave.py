@@ -17,7 +17,7 @@ from donewhen.state.people.amounts import format_count
 from donewhen.state.people.payload import escape_unseen
 from donewhen.state.plan.steps import MALFORMED, transcript_key
 from donewhen.state.proof.journal import call_key, canonical_json
-from donewhen.state.records import FINAL, FrozenCall, Pause, StepRecord
+from donewhen.state.records import FINAL, Call, Pause, StepRecord
 from donewhen.state.secrets import conceal_json, redact
 from donewhen.state.settings import Settings
 
@@ -93,7 +93,7 @@ def send_correction(
 
 
 def approval_pause(
-    calls: Sequence[FrozenCall],
+    calls: Sequence[Call],
     state: Step,
     reason: Reason,
     new: NewTargets,
@@ -126,7 +126,7 @@ def question_pause(state: Step, question: str, options: Sequence[str], **more: A
     return make_pause("question", name, question, step=id, options=options, **more)
 
 
-def relay_pause(call: FrozenCall, asked: Pause, state: Step) -> StepRecord:
+def relay_pause(call: Call, asked: Pause, state: Step) -> StepRecord:
     """Return the record's change with which a step waits for an answer to its executor or tool, in its words."""
     said = asked["question"]
     if asked["kind"] == "tool":
@@ -135,14 +135,14 @@ def relay_pause(call: FrozenCall, asked: Pause, state: Step) -> StepRecord:
         said += f"\n\n{say(state.get('language', 'en'), 'call', 'unreached', name=call['name'], why=why)}"
     if asked["kind"] == "tool":
         position = 100 * call.get("position", 0) + len(call.get("answers") or ())
-        its: FrozenCall = {"name": asked["tool"], "args": asked["arguments"], "position": position}
+        its: Call = {"name": asked["tool"], "args": asked["arguments"], "position": position}
         pause: Pause = {**asked, **_call_pause("tool", its, state, said, options=asked["options"], relayed=True)}
         return {"status": "waiting", "waiting": pause}
     pause = {**asked, **question_pause(state, said, asked["options"], relayed=True)}
     return {"status": "waiting", "waiting": pause}
 
 
-def unknown_effect_pause(call: FrozenCall, state: Step, unknown: UnknownEffect) -> StepRecord:
+def unknown_effect_pause(call: Call, state: Step, unknown: UnknownEffect) -> StepRecord:
     """Return the record's change with which a step waits until a person says whether a write took effect."""
     language, about = state.get("language", "en"), conceal_json(unknown.arguments or call["args"])
     happened, not_happened, _ = option_texts(language, "effect")
@@ -153,7 +153,7 @@ def unknown_effect_pause(call: FrozenCall, state: Step, unknown: UnknownEffect) 
     return {"status": "waiting", "waiting": {**waiting, "arguments": conceal_json(call["args"])}}
 
 
-def _call_pause(kind: Literal["tool", "effect"], call: FrozenCall, state: Step, question: str, **more: Any) -> Pause:
+def _call_pause(kind: Literal["tool", "effect"], call: Call, state: Step, question: str, **more: Any) -> Pause:
     """Return a pause about a call. Its id contains the attempt, round, content and position of the call."""
     step, record, what = state["step"]["id"], state["record"], "call" if kind == "tool" else kind
     digest, position = call_key(call["name"], call["args"])[:8], call.get("position", 0)
@@ -167,7 +167,7 @@ def _permission_question(tool: str, state: Step) -> str:
     return say(state.get("language", "en"), "call", "may", step=state["step"]["id"], purpose=purpose, tool=tool)
 
 
-def _describe_call(call: FrozenCall, new: NewTargets, state: Step) -> str:
+def _describe_call(call: Call, new: NewTargets, state: Step) -> str:
     said, targets = f"{call['name']} {canonical_json(call['args'])}", new.get(call.get("position", 0))
     return f"{said} {say(state.get('language', 'en'), 'call', 'new', new=_targets_text(targets))}" if targets else said
 

@@ -15,7 +15,8 @@ from donewhen.graph.llm.history import observation_limit, omitted_span
 from donewhen.graph.llm.output import form_of
 from donewhen.graph.people.interjections import heard_entries, new_interjections
 from donewhen.graph.step.audit import Subject, audit, is_audit_due, judged
-from donewhen.graph.step.calls import CallContext, ask_before_end, make_reading
+from donewhen.graph.step.calls import ask_before_end, make_reading
+from donewhen.graph.step.gates import CallContext
 from donewhen.graph.step.leave import leave, question_pause, send_correction
 from donewhen.graph.step.texts import known_entries, store_entry, with_whole_text
 from donewhen.graph.sync import run_aside, run_in_thread

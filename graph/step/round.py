@@ -25,10 +25,10 @@ from donewhen.graph.llm.history import (
     storable_reply,
 )
 from donewhen.graph.llm.printed import read_printed
-from donewhen.graph.llm.reply import CLAIMS, Decision, UnusableReply, aside, freeze_calls, read_reply
+from donewhen.graph.llm.reply import CLAIMS, Decision, UnusableReply, answer_refused, aside, read_reply
 from donewhen.graph.llm.speech import Voice
 from donewhen.graph.people.interjections import with_interjections
-from donewhen.graph.step.calls import CallBatch, CallContext, count_silence, silence_hint
+from donewhen.graph.step.calls import StepCalls, count_silence, silence_hint
 from donewhen.graph.step.leave import leave, question_pause, send_correction
 from donewhen.graph.step.texts import known_entries, scope_of
 from donewhen.graph.tools.hooks import NOT_ASKED
@@ -76,7 +76,7 @@ async def decide(state: Step, runtime: Runtime[Settings], config: RunnableConfig
     after: Step = apply_update(before, update)  # type: ignore[assignment]
     calls = after["record"]["status"] == "running" and after["record"].get("calls")
     if calls and (saved or await _save_reply(before, runtime, update)):
-        update = combine_updates(update, await CallBatch(CallContext(after, runtime, config, deps, toolbox)).run())  # type: ignore[assignment]
+        update = combine_updates(update, await StepCalls(after, runtime, config, deps, toolbox).run())  # type: ignore[assignment]
     # A transcript in an update is added to the stored one; one that begins with the note of a cut replaces it.
     return {**update, "transcript": [*shown, *update.get("transcript", ())]} if cut else update
 
@@ -140,8 +140,8 @@ class StepRound:
             finishes = bool(called) and called <= {*CLAIMS}
             sent = send_correction(self.state, self.runtime, said, messages, self.spent, finishes=finishes)
             return {**common, **sent}
-        tools = [call["name"] for call in outcome.calls]
-        emit(self.runtime, "decision", step=id, kind=outcome.kind, tools=tools)
+        called_tools = [call["name"] for call in outcome.calls]
+        emit(self.runtime, "decision", step=id, kind=outcome.kind, tools=called_tools)
         return {**common, **await self._act_on(message, outcome)}
 
     def _obstacle(self, settings: Settings, left: Amounts) -> StepRecord | None:
@@ -207,9 +207,9 @@ class StepRound:
         if decision.kind == "ask_user":
             return await self._ask_user(message, decision)
         if decision.kind == "calls":
-            calls, answers, held = freeze_calls(message, decision)
+            answers, held = answer_refused(decision)
             claim = self._claim(decision.claim) if decision.claim else None
-            change: StepRecord = {"calls": calls, "held": held, "then": claim}
+            change: StepRecord = {"calls": decision.calls, "held": held, "then": claim}
             return {"record": {**record, **change}, "transcript": [message, *answers], "decision": None}
         if decision.kind == "give_up":
             status: StepStatus = "blocked" if arguments["kind"] == "blocked" else "failed"

@@ -1,7 +1,6 @@
 """The texts of observations: in full in the store, shortened in the journal, and read further by `recall`."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from langgraph.runtime import Runtime
@@ -12,7 +11,7 @@ from donewhen.graph.tools.rendering import cut_before
 from donewhen.prompts import framed
 from donewhen.state.channels import Json, Step
 from donewhen.state.proof.journal import INLINE_CHARS, shorten_entry
-from donewhen.state.records import FrozenCall, JournalEntry
+from donewhen.state.records import Call, JournalEntry
 from donewhen.state.settings import Settings
 from donewhen.state.values import store_label
 
@@ -20,15 +19,8 @@ OBSERVATIONS = ("donewhen", "observations")
 """Namespace of the full texts of observations in the store."""
 HEADER_CHARS = 200
 """Characters that `recall` reserves for its header."""
-
-
-@dataclass(frozen=True)
-class RecallResult:
-    """The text of a look-up for the model, and the range of the observation it shows, if any."""
-
-    text: str
-    id: str = ""
-    span: tuple[int, int] = (0, 0)
+Span = tuple[str, int, int]
+"""An observation's id, and the range of its characters that was recalled."""
 
 
 async def store_text(runtime: Runtime[Settings], state: Step, id: str, text: str) -> None:
@@ -78,22 +70,28 @@ async def with_whole_text(runtime: Runtime[Settings], state: Step, entry: Mappin
     return dict(entry) if text is None else {**entry, "text": text}
 
 
-async def recall(call: FrozenCall, state: Step, new: list[JournalEntry], runtime: Runtime[Settings]) -> RecallResult:
-    """Return a piece of an observation's full text, framed as data, with the offset of the next piece."""
+async def recall(
+    call: Call, state: Step, new: list[JournalEntry], runtime: Runtime[Settings]
+) -> tuple[str, Span | None]:
+    """Return a piece of an observation's full text, framed as data, with the offset of the next piece; and its range.
+
+    For an observation that is not there, the text says so.
+    """
     wanted = str(call["args"]["observation"]).strip().strip("[]")
     offset = call["args"].get("offset") or 0
     entries = {e["id"]: e for e in [*state.get("before", ()), *known_entries(state), *new] if not e.get("outside")}
     if wanted not in entries:
         known = ", ".join(list(entries)[-15:]) or "none"
-        return RecallResult(f"recall error\nThere is no observation {wanted[:40]!r} here; there are: {known}.")
+        return f"recall error\nThere is no observation {wanted[:40]!r} here; there are: {known}.", None
     entry = await with_whole_text(runtime, state, entries[wanted])
     text = entry["text"]
     room = max(runtime.context.observation_chars - HEADER_CHARS, HEADER_CHARS)
     end = max(cut_before(text, offset + room), min(offset + 1, len(text)))
     more = f"; it goes on at offset={end}" if end < len(text) else "; this is the end"
-    span = (offset, max(end, offset))
-    head = f"recall ok: [{wanted}] characters {span[0]} to {span[1]} of {len(text)}{more}"
-    return RecallResult(f"{head}\n{framed('tool_output', text[offset:end], state.get('fence', ''))}", wanted, span)
+    end = max(end, offset)
+    head = f"recall ok: [{wanted}] characters {offset} to {end} of {len(text)}{more}"
+    piece = framed("tool_output", text[offset:end], state.get("fence", ""))
+    return f"{head}\n{piece}", (wanted, offset, end)
 
 
 def known_entries(state: Step) -> list[JournalEntry]:

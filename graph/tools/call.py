@@ -13,7 +13,7 @@ import uuid
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from contextvars import ContextVar
-from dataclasses import dataclass, is_dataclass, replace
+from dataclasses import dataclass, field, is_dataclass, replace
 from functools import partial
 from itertools import islice
 from typing import Any, cast, get_args, get_origin, get_type_hints
@@ -34,6 +34,7 @@ from donewhen.graph.tools.rendering import cap_text, describe_error, describe_mi
 from donewhen.graph.tools.schema import RUNTIME_ARGUMENT
 from donewhen.graph.tools.validation import ArgumentsModel
 from donewhen.state.channels import Json
+from donewhen.state.ledger import Amounts
 from donewhen.state.secrets import conceal, hide_known
 from donewhen.state.settings import Settings
 
@@ -97,16 +98,16 @@ class RunError(Exception):
 
 
 @dataclass(frozen=True)
-class CallResult:
-    """The result of a call."""
+class CallOutcome:
+    """What came of a call."""
 
     ok: bool
     """False if the tool raised, timed out, or reported a failure."""
     text: str
     """The text for the model, within the limit and without secrets."""
-    seconds: float
+    seconds: float = 0.0
     artifact: Any = None
-    """The tool's artifact, unchanged; not suitable for a checkpoint."""
+    """The tool's artifact, unchanged; once the call is saved, the parts of it that are suitable for a checkpoint."""
     error: str | None = None
     """None if ok; else `timeout`, `cancelled`, `refused`, `error` (reported by the tool), or the exception's type."""
     unknown: bool = False
@@ -115,6 +116,14 @@ class CallResult:
     """The hooks' notes on the call."""
     images: Sequence[Json] = ()
     """Its images as content blocks; once they are stored, what names them there."""
+    spent: Amounts = field(default_factory=dict)
+    """The cost of the models that it called."""
+    whole: bool = True
+    """False if the text was replayed and only its head and tail were stored."""
+    key: str = ""
+    """The short key of a write with a known outcome; the run keeps it to account for the write."""
+    made: bool = True
+    """False if a gate refused the call."""
 
 
 def seconds_for(tool: BaseTool, arguments: Mapping[str, Any], usual: float | None) -> float | None:
@@ -194,7 +203,7 @@ class ToolCall:
             )
 
 
-async def call_tool(call: ToolCall) -> CallResult:
+async def call_tool(call: ToolCall) -> CallOutcome:
     """Call the tool and return its result as text.
 
     Raises only LangGraph's interrupts, the cancellation of the caller, and errors that a `RunError` carries.
@@ -207,7 +216,7 @@ async def call_tool(call: ToolCall) -> CallResult:
     try:
         arguments = _with_injected(call, callee, id)
     except Exception as error:
-        result = CallResult(False, cap_text(str(error), call.limit), 0.0, error="refused")
+        result = CallOutcome(False, cap_text(str(error), call.limit), error="refused")
     else:
         result = await _run(call, callee, {"type": "tool_call", "id": id, "name": call.tool.name, "args": arguments})
     result = _bound_files(replace(result, seconds=time.perf_counter() - started), call.limit)
@@ -218,7 +227,7 @@ async def call_tool(call: ToolCall) -> CallResult:
     return await run_aside(size, partial(_conceal, result, files, call.secrets))
 
 
-async def _run(call: ToolCall, callee: Callee, message: dict[str, Any]) -> CallResult:
+async def _run(call: ToolCall, callee: Callee, message: dict[str, Any]) -> CallOutcome:
     """Pass the tool its call as LangChain's message, wait for the end, and read what came of it.
 
     It runs in a thread or in a task of its own, so that nothing in it can end ours.
@@ -246,7 +255,7 @@ async def _run(call: ToolCall, callee: Callee, message: dict[str, Any]) -> CallR
         if run.done():
             ended = run.result()
             if is_large(ended.value):
-                return cast("CallResult", await run_in_thread(partial(_read, ended, body, call.tool)))
+                return cast("CallOutcome", await run_in_thread(partial(_read, ended, body, call.tool)))
             return _read(ended, body, call.tool)
         why = TIMED_OUT
     finally:
@@ -257,10 +266,10 @@ async def _run(call: ToolCall, callee: Callee, message: dict[str, Any]) -> CallR
             await asyncio.wait({run}, timeout=GRACE)
     late = f"no result after {call.timeout:g} seconds; the "
     late += "tool runs in a thread that cannot be stopped" if callee.in_thread else "call was cancelled"
-    return CallResult(False, late, 0.0, error="timeout", unknown=True)
+    return CallOutcome(False, late, error="timeout", unknown=True)
 
 
-def _read(ended: WorkEnd, body: _Body, tool: BaseTool) -> CallResult:
+def _read(ended: WorkEnd, body: _Body, tool: BaseTool) -> CallOutcome:
     """Return what came of a call: a message, or anything a tool class returns; a command is treated as data.
 
     Raises LangGraph's interrupts, and the error that a `RunError` carries.
@@ -272,24 +281,24 @@ def _read(ended: WorkEnd, body: _Body, tool: BaseTool) -> CallResult:
         raise raised.error
     if isinstance(raised, asyncio.CancelledError):
         text, unknown = "the call was cancelled from within the tool", _is_unknown(raised, body, tool)
-        return CallResult(False, text, 0.0, error="cancelled", unknown=unknown)
+        return CallOutcome(False, text, error="cancelled", unknown=unknown)
     if raised is not None:
         text, unknown = describe_error(raised), _is_unknown(raised, body, tool)
         if isinstance(raised, ValidationError) and not body.entered and not unknown:
             text = f"the tool refused its arguments: {describe_misfit(raised)}"
-        return CallResult(False, cap_text(text, body.limit), 0.0, error=type(raised).__name__, unknown=unknown)
+        return CallOutcome(False, cap_text(text, body.limit), error=type(raised).__name__, unknown=unknown)
     try:
         text = render_value(value, body.limit)
         images, others = images_in(value) if isinstance(value, BaseMessage | list) else ((), 0)
         images, others = [*body.images[0], *images], body.images[1] + others
     except BaseException as error:  # a tool class that overrides `ainvoke` may return anything
-        return CallResult(False, describe_error(error), 0.0, error=type(error).__name__, unknown=True)
+        return CallOutcome(False, describe_error(error), error=type(error).__name__, unknown=True)
     if not (isinstance(value, ToolMessage) and value.status == "error"):
         text = f"{text}\n({NOT_KEPT.format(count=others)})" if others else text
-        return CallResult(True, text, 0.0, getattr(value, "artifact", None), images=images)
+        return CallOutcome(True, text, 0.0, getattr(value, "artifact", None), images=images)
     # `handle_tool_error` turned an error of any cause into a result.
     unknown = body.error is not None and not nothing_happened(body.error, tool)
-    return CallResult(False, text, 0.0, value.artifact, "error", unknown)
+    return CallOutcome(False, text, 0.0, value.artifact, "error", unknown)
 
 
 def _is_unknown(raised: BaseException, body: _Body, tool: BaseTool) -> bool:
@@ -308,7 +317,7 @@ def _files_of(artifact: Any) -> Mapping[str, Any]:
     return files if isinstance(files, Mapping) else {}
 
 
-def _bound_files(result: CallResult, limit: int) -> CallResult:
+def _bound_files(result: CallOutcome, limit: int) -> CallOutcome:
     """Return the result with at most `limit` characters of files, and MOST_FILES of them; its text says what is cut."""
     files, room, kept = _files_of(result.artifact), limit, dict[str, Any]()
     for path, content in islice(files.items(), MOST_FILES):
@@ -325,7 +334,7 @@ def _bound_files(result: CallResult, limit: int) -> CallResult:
     return replace(result, text=text, artifact={**result.artifact, "files": kept})
 
 
-def _conceal(result: CallResult, files: Mapping[str, Any], secrets: Sequence[str]) -> CallResult:
+def _conceal(result: CallOutcome, files: Mapping[str, Any], secrets: Sequence[str]) -> CallOutcome:
     """Return the result with credentials removed from its text and files."""
     text, artifact = conceal(result.text, secrets), result.artifact
     if files:

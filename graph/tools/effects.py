@@ -32,10 +32,9 @@ from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.store.base import BaseStore, GetOp, Item, PutOp, SearchOp
 
 from donewhen.graph.sync import run_in_thread
-from donewhen.graph.tools.call import LIMIT, CallResult, ToolCall, call_tool
+from donewhen.graph.tools.call import LIMIT, CallOutcome, ToolCall, call_tool
 from donewhen.graph.tools.rendering import cap_text, print_value, render_value
 from donewhen.state.channels import Json
-from donewhen.state.ledger import Amounts
 from donewhen.state.people.payload import text_difference
 from donewhen.state.private_langgraph import CHECKPOINTER_KEY
 from donewhen.state.proof.journal import INLINE_CHARS, call_key, canonical_json, digest, shorten_entry
@@ -138,18 +137,6 @@ class Place:
             if id <= earlier:
                 return found is not None and id == earlier and found.metadata.get("source") == "loop"
         return True
-
-
-@dataclass(frozen=True)
-class CallOutcome:
-    """The result of a call, and the cost of the models that it called."""
-
-    result: CallResult
-    spent: Amounts = field(default_factory=dict)
-    whole: bool = True
-    """False if the text was replayed and only its head and tail were stored."""
-    key: str = ""
-    """The short key of a write with a known outcome; the run keeps it to account for the write."""
 
 
 @dataclass(frozen=True)
@@ -414,8 +401,8 @@ async def _account_or_make(
         probed = None if entry.get("confirmed") else await ask_probe(effect.tool, effect.arguments, effect.key)
         if probed is None:
             return UnknownEffect(_attempt_id(effect.key, entry), _reason_to_ask(entry), entry["step"])
-        if isinstance(probed, CallResult):
-            return await _save_end(log, effect, CallOutcome(probed), seen)
+        if isinstance(probed, CallOutcome):
+            return await _save_end(log, effect, probed, seen)
     mine, racing = await log.intend(effect, seen.rows)
     seen = replace(seen, mine=mine)
     if racing:
@@ -437,24 +424,24 @@ async def _resolve_handoff(
         return await _follow_answer(log, effect, entry, seen)
     probed = None if said == "not_happened" else await ask_probe(effect.tool, entry.get("about") or {}, effect.key)
     if said == "happened":
-        if isinstance(probed, CallResult):
-            return await _save_end(log, effect, CallOutcome(probed), seen)
+        if isinstance(probed, CallOutcome):
+            return await _save_end(log, effect, probed, seen)
         return await _follow_answer(log, effect, entry, seen)
     if said is None and probed is not False:
         why: Literal["made", "unsure"] = "made" if probed else "unsure"
         return UnknownEffect(attempt, why, entry["step"], entry["arguments"])
     gone = "A person said that this did not happen." if said else "The agent never got it, or ended it without success."
-    await _write_outcome(log, effect, CallOutcome(CallResult(False, gone, 0.0, error="refuted")), entry, seen)
+    await _write_outcome(log, effect, CallOutcome(False, gone, error="refuted"), entry, seen)
     return None
 
 
 async def _follow_answer(log: EffectLog, effect: Effect, entry: Json | None, seen: Seen) -> CallOutcome:
     """Return the outcome of a call that a person said had happened, or is not to be made."""
     if effect.known == "skip":
-        return CallOutcome(CallResult(False, "Skipped: a person decided not to make this call again.", 0.0))
+        return CallOutcome(False, "Skipped: a person decided not to make this call again.")
     if entry and entry["state"] == "done":
         return _replay(effect, entry)
-    return await _save_end(log, effect, CallOutcome(CallResult(True, CONFIRMED, 0.0)), seen, confirmed=True)
+    return await _save_end(log, effect, CallOutcome(True, CONFIRMED), seen, confirmed=True)
 
 
 async def _make_call(log: EffectLog, effect: Effect, run: MakeCall, seen: Seen, *, once_more: bool) -> CallOutcome:
@@ -478,15 +465,15 @@ async def _make_call(log: EffectLog, effect: Effect, run: MakeCall, seen: Seen, 
 
 async def _resolve_unknown(effect: Effect, outcome: CallOutcome, *, once_more: bool) -> CallOutcome:
     """Return the outcome, with the probe's result if it is unknown; the model reads which outcomes stay unknown."""
-    result = replace(outcome.result, unknown=not outcome.result.ok and (outcome.result.unknown or once_more))
-    if not result.unknown or effect.kind != "write":
-        return replace(outcome, result=result)
+    outcome = replace(outcome, unknown=not outcome.ok and (outcome.unknown or once_more))
+    if not outcome.unknown or effect.kind != "write":
+        return outcome
     probed = None if effect.handoff else await ask_probe(effect.tool, effect.arguments, effect.key)
-    if isinstance(probed, CallResult):
-        return replace(outcome, result=probed)
+    if isinstance(probed, CallOutcome):
+        return replace(probed, spent=outcome.spent)
     if probed is False:
-        return replace(outcome, result=replace(result, unknown=False))
-    return replace(outcome, result=replace(result, text=f"{result.text}\n{IS_UNKNOWN}"))
+        return replace(outcome, unknown=False)
+    return replace(outcome, text=f"{outcome.text}\n{IS_UNKNOWN}")
 
 
 def _is_open(entry: Mapping[str, Any]) -> bool:
@@ -505,12 +492,12 @@ def _reason_to_ask(entry: Mapping[str, Any]) -> Literal["unsure", "made", "confi
 def _replay(effect: Effect, entry: Mapping[str, Any]) -> CallOutcome:
     stored = dict(entry["result"])
     whole = stored.pop("length") == len(stored["text"])
-    return _with_key(effect, CallOutcome(CallResult(**stored), dict(entry["spent"]), whole))
+    return _with_key(effect, CallOutcome(**stored, spent=dict(entry["spent"]), whole=whole))
 
 
 def _with_key(effect: Effect, outcome: CallOutcome) -> CallOutcome:
     """Return the outcome of a write with its short key, if it is known."""
-    known = effect.kind == "write" and not outcome.result.unknown
+    known = effect.kind == "write" and not outcome.unknown
     return replace(outcome, key=short_key(effect.key)) if known else outcome
 
 
@@ -518,34 +505,33 @@ async def _save_end(
     log: EffectLog, effect: Effect, outcome: CallOutcome, seen: Seen, *, confirmed: bool = False
 ) -> CallOutcome:
     """Store the outcome of the call. `confirmed` means that a person said it happened."""
-    entry = _make_entry(log, effect, "unsure" if outcome.result.unknown else "done")
+    entry = _make_entry(log, effect, "unsure" if outcome.unknown else "done")
     await _write_outcome(log, effect, outcome, {**entry, "confirmed": True} if confirmed else entry, seen)
     return _with_key(effect, outcome)
 
 
 async def _write_outcome(log: EffectLog, effect: Effect, outcome: CallOutcome, entry: Json, seen: Seen) -> None:
     """Store the entry with the outcome. One row remains of a write that may have happened, and none of others."""
-    result = outcome.result
     stored = {
-        "ok": result.ok,
-        "text": shorten_text(result.text),
-        "length": len(result.text),
-        "seconds": result.seconds,
-        "artifact": storable_artifact(result),
-        "error": result.error,
-        "unknown": result.unknown,
-        "notes": [*result.notes],
-        **({"images": [*result.images]} if result.images else {}),
+        "ok": outcome.ok,
+        "text": shorten_text(outcome.text),
+        "length": len(outcome.text),
+        "seconds": outcome.seconds,
+        "artifact": storable_artifact(outcome),
+        "error": outcome.error,
+        "unknown": outcome.unknown,
+        "notes": [*outcome.notes],
+        **({"images": [*outcome.images]} if outcome.images else {}),
     }
-    whole = {**entry, "state": "unsure" if result.unknown else "done", "result": stored, "spent": outcome.spent}
+    whole = {**entry, "state": "unsure" if outcome.unknown else "done", "result": stored, "spent": outcome.spent}
     if effect.kind != "write":
         await log.write({effect.key: whole})
         return
     own = [row for row in (*seen.rows, seen.mine) if row and row.id and row.key == effect.key]
-    kept = [replace(seen.mine or Row("", effect.key, effect.key, log.turn), content=effect.words)] if result.ok else []
-    if result.unknown:
+    kept = [replace(seen.mine or Row("", effect.key, effect.key, log.turn), content=effect.words)] if outcome.ok else []
+    if outcome.unknown:
         kept = own or [Row(effect.content, effect.key, effect.key, log.turn)]
-    if covered := seen.covered if result.ok else ():
+    if covered := seen.covered if outcome.ok else ():
         whole["covers"] = [[each.key, each.turn] for each in covered]
     put, drop = [row for row in kept if row not in own], [row for row in (*own, *covered) if row not in kept]
     await log.write({effect.key: whole}, put=put, drop=drop)
@@ -605,9 +591,9 @@ async def read_all(store: BaseStore, namespace: tuple[str, ...], **options: Any)
     return [*found.values()]
 
 
-def storable_artifact(result: CallResult) -> dict[str, Any] | None:
+def storable_artifact(outcome: CallOutcome) -> dict[str, Any] | None:
     """Return the stored parts of an artifact: `files` (path → content), and an executor's `transcript` and `asks`."""
-    artifact = result.artifact if isinstance(result.artifact, Mapping) else {}
+    artifact = outcome.artifact if isinstance(outcome.artifact, Mapping) else {}
     kept = {
         key: artifact[key] for key in ("asks", "answers", "asked", "first", "position", "transcript") if key in artifact
     }
@@ -635,7 +621,7 @@ def _storable_files(files: Mapping[Any, Any]) -> dict[str, str]:
 
 async def ask_probe(
     tool: BaseTool, arguments: Mapping[str, Any], key: str, seconds: float = PROBE_SECONDS
-) -> CallResult | Literal[False] | None:
+) -> CallOutcome | Literal[False] | None:
     """Ask the tool's probe about a call; return its result if it took effect, False if not, None if that is unknown.
 
     A probe is `tool.metadata["probe"]`, a sync or async function of the arguments (and of `idempotency_key`, if it
@@ -647,10 +633,10 @@ async def ask_probe(
         return None
     found = await _ask_tool(probe, arguments, key, seconds)
     if found is True:
-        return CallResult(True, HAPPENED, 0.0)
+        return CallOutcome(True, HAPPENED)
     if found is False:
         return False
-    return CallResult(True, render_value(found, LIMIT), 0.0) if _says_something(found) else None
+    return CallOutcome(True, render_value(found, LIMIT)) if _says_something(found) else None
 
 
 async def replaced_texts(tool: BaseTool, arguments: Mapping[str, Any]) -> dict[str, str] | None:

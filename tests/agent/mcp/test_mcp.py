@@ -14,7 +14,7 @@ import pytest
 from donewhen import Agent, ConfigError, McpServers, wait
 from donewhen.agent.config import read_servers
 from donewhen.graph.sync import run_in_shared_loop
-from donewhen.graph.tools.call import CallResult, ToolCall, call_tool
+from donewhen.graph.tools.call import CallOutcome, ToolCall, call_tool
 from donewhen.graph.tools.toolbox import Toolbox
 from donewhen.testing import ScriptedModel, call, finish_step, submit_plan
 from tests.kit.serving import free_port
@@ -90,7 +90,7 @@ def python(folder: Path, code: str, **more: Any) -> dict[str, Any]:
     return {"command": sys.executable, "args": [str(file)], **more}
 
 
-async def called(servers: McpServers, name: str, arguments: Any = None, seconds: float = 20) -> CallResult:
+async def called(servers: McpServers, name: str, arguments: Any = None, seconds: float = 20) -> CallOutcome:
     tool = next(tool for tool in servers.tools if tool.name == name)
     return await call_tool(ToolCall(tool, arguments or {}, timeout=seconds))
 

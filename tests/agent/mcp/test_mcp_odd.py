@@ -11,7 +11,7 @@ import pytest
 
 from donewhen import Agent, ConfigError, McpServers
 from donewhen.agent.mcp import line
-from donewhen.graph.tools.call import CallResult, ToolCall, call_tool
+from donewhen.graph.tools.call import CallOutcome, ToolCall, call_tool
 from donewhen.graph.tools.toolbox import Toolbox
 
 CODE = r"""
@@ -59,7 +59,7 @@ def config(folder: Path, mode: str = "well", tools: Any = None, name: str = "odd
     return {"mcpServers": {name: {"command": sys.executable, "args": arguments, **more}}}
 
 
-async def called(servers: McpServers, name: str, **arguments: Any) -> CallResult:
+async def called(servers: McpServers, name: str, **arguments: Any) -> CallOutcome:
     tool = next(tool for tool in servers.tools if tool.name == name)
     return await call_tool(ToolCall(tool, arguments, timeout=20))
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from donewhen import McpServers
-from donewhen.graph.tools.call import CallResult, ToolCall, call_tool
+from donewhen.graph.tools.call import CallOutcome, ToolCall, call_tool
 from donewhen.testing import call, finish_step
 from tests.kit.flows import FREE, one_step, play
 from tests.kit.mcp_replies import over_http, over_stdio
@@ -62,11 +62,11 @@ OUTCOMES = {
 }
 
 
-def outcome_of(result: CallResult) -> str:
+def outcome_of(result: CallOutcome) -> str:
     return DONE if result.ok else UNKNOWN if result.unknown else REFUSED
 
 
-async def paid(servers: McpServers, how: str) -> CallResult:
+async def paid(servers: McpServers, how: str) -> CallOutcome:
     return await call_tool(ToolCall(servers.tools[0], {"how": how}, timeout=20))
 
 

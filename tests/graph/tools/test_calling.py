@@ -27,7 +27,7 @@ from pydantic import BaseModel
 from typing_extensions import TypedDict
 
 from donewhen.graph.llm.history import shorten
-from donewhen.graph.tools.call import CallResult, ToolCall, call_tool
+from donewhen.graph.tools.call import CallOutcome, ToolCall, call_tool
 from donewhen.graph.tools.images import NOT_KEPT
 from donewhen.graph.tools.rendering import render_value
 from donewhen.graph.tools.toolbox import from_function
@@ -38,7 +38,7 @@ SECRET = "sk-live_4fJ9xQ2mZ8vB1nT6"
 NOT_SHOWN = f"\n({NOT_KEPT.format(count=1)})"
 
 
-async def called(body: Any, arguments: Any = None, *, seconds: float | None = 5, **options: Any) -> CallResult:
+async def called(body: Any, arguments: Any = None, *, seconds: float | None = 5, **options: Any) -> CallOutcome:
     """Call a function as a tool."""
     coroutine = asyncio.iscoroutinefunction(body)
     made = StructuredTool.from_function(**{"coroutine" if coroutine else "func": body}, name="t", description="d")

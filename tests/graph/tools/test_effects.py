@@ -15,10 +15,9 @@ from langgraph.store.postgres.aio import AsyncPostgresStore
 from langgraph.store.sqlite.aio import AsyncSqliteStore
 
 from donewhen import Agent, build_graph
-from donewhen.graph.tools.call import CallResult
+from donewhen.graph.tools.call import CallOutcome
 from donewhen.graph.tools.effects import (
     FRESH,
-    CallOutcome,
     Effect,
     EffectLog,
     Place,
@@ -66,7 +65,7 @@ class World:
         self.count += 1
         if self.dies >= self.count:
             raise Died
-        return CallOutcome(CallResult(True, "done", 0.0))
+        return CallOutcome(True, "done")
 
 
 async def begun(ledger: EffectLog) -> None:
@@ -117,7 +116,7 @@ async def test_what_was_denied_once_is_not_denied_for_ever() -> None:
     assert world.count == 1
     once_more = await perform(ledger, replace(denied, attempt=second.attempt), world.run)
     assert isinstance(once_more, CallOutcome)
-    assert once_more.result.text == "done"
+    assert once_more.text == "done"
     assert world.count == 2
 
 
@@ -194,7 +193,7 @@ class Attempt:
 
 async def lost(_: str) -> CallOutcome:
     """A call whose outcome nobody knows."""
-    return CallOutcome(CallResult(False, "no answer", 0.0, error="timeout", unknown=True))
+    return CallOutcome(False, "no answer", error="timeout", unknown=True)
 
 
 class Counting(InMemoryStore):

@@ -11,8 +11,8 @@ from multiprocessing.process import BaseProcess
 from langchain_core.tools import StructuredTool
 
 from donewhen.agent.storage import open_storage
-from donewhen.graph.tools.call import CallResult
-from donewhen.graph.tools.effects import CallOutcome, Effect, EffectLog, Place, perform
+from donewhen.graph.tools.call import CallOutcome
+from donewhen.graph.tools.effects import Effect, EffectLog, Place, perform
 from donewhen.state.errors import ThreadBusy
 from tests.kit.forking import forks
 
@@ -104,7 +104,7 @@ async def _write_once(url: str, run: str, pipe: Connection) -> None:
 
     async def pay(key: str) -> CallOutcome:
         paid.append(key)
-        return CallOutcome(CallResult(False, "no answer", 0.0, error="timeout", unknown=True))
+        return CallOutcome(False, "no answer", error="timeout", unknown=True)
 
     async with open_storage(url).writer() as (_, store):
         log = EffectLog(store, "t", Place((run,), (run,), f"c{run}"), "s1")

@@ -1,0 +1,262 @@
+"""Decide whether a call may be made: the gates that it passes in order; the first that does not agree decides.
+
+What an earlier call means for a write is decided as it is made (`graph/tools/effects.py`): only then two writers see
+each other.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property, partial
+from typing import Any
+
+from langchain_core.runnables import RunnableConfig
+from langgraph.runtime import Runtime
+
+from donewhen.graph.context import Deps
+from donewhen.graph.events import thread_of
+from donewhen.graph.llm.cost import Meter
+from donewhen.graph.people.interjections import new_interjections
+from donewhen.graph.step.leave import NewTargets, Reason, approval_pause
+from donewhen.graph.step.texts import known_entries, load_text
+from donewhen.graph.sync import run_in_thread
+from donewhen.graph.tools import hooks as policies
+from donewhen.graph.tools.effects import Place, base_of, differences, replaced_texts
+from donewhen.graph.tools.toolbox import KnownTool
+from donewhen.state.channels import Step
+from donewhen.state.consent import KnownTargets
+from donewhen.state.ledger import Amounts, add, first_exhausted, subtract
+from donewhen.state.plan.planning import PROMOTED
+from donewhen.state.proof.journal import call_key, canonical_json, has_spoken_since
+from donewhen.state.records import Call, JournalEntry, StepRecord
+from donewhen.state.secrets import conceal_json
+from donewhen.state.settings import Settings
+
+
+@dataclass
+class CallContext:
+    """The surroundings of calls: who makes them, the tools, and what was spent and observed so far."""
+
+    state: Step
+    runtime: Runtime[Settings]
+    config: RunnableConfig
+    deps: Deps
+    tools: Mapping[str, KnownTool]
+    """The tools that may be called, which the node looks up once."""
+    spent: Amounts = field(default_factory=dict)
+    meters: list[Meter] = field(default_factory=list)
+    """The meters of calls in progress."""
+    wrote: list[str] = field(default_factory=list)
+    """Short keys of the writes made here whose outcome is known."""
+    observed: int = 0
+    """The number of observations before these; a step at work counts on."""
+    noted: list[JournalEntry] = field(default_factory=list)
+    """The observations made here."""
+    calls: Sequence[Call] = ()
+    """The calls that are still to be made, in order."""
+    may_ask: bool = False
+    """True if a person may be asked about these calls, and by their tools: only in a step."""
+    settings: Settings = field(init=False)
+    """The settings of the run."""
+    seconds: float | None = field(init=False)
+    """The time limit of one call, unless its tool declares a longer one."""
+    thread: str = field(init=False)
+    """The id of the thread."""
+
+    def __post_init__(self) -> None:
+        self.settings = self.runtime.context
+        self.seconds = self.settings.tool_seconds
+        self.thread = thread_of(self.runtime)
+
+    @cached_property
+    def place(self) -> Place:
+        """The place of the run on its thread, which is part of every effect's key."""
+        return Place.of(self.config, depth=2)
+
+    def amounts_left(self) -> Amounts:
+        """Return what the step may still spend, minus the spending of these calls."""
+        running = add(self.state.get("spent"), self.spent)
+        for meter in self.meters:
+            running = add(running, meter.least_spent)
+        return subtract(self.state.get("allowance") or {}, running)
+
+
+@dataclass(frozen=True)
+class Go:
+    """The call may be made."""
+
+    notes: Sequence[str] = ()
+    """What hooks note about it."""
+    question: str = ""
+    """What a hook wants a person to agree to first."""
+
+
+@dataclass(frozen=True)
+class No:
+    """The call is not made, and the model is told why."""
+
+    why: str
+    unless_made: bool = False
+    """True if a known outcome of this very call counts all the same, as after a crash."""
+    notes: Sequence[str] = ()
+
+
+@dataclass(frozen=True)
+class Wait:
+    """The step leaves before the call: to ask a person, for a larger budget, or for a plan."""
+
+    change: StepRecord
+
+
+Ruling = Go | No | Wait
+Gate = Callable[[Call, CallContext, Go], Awaitable[Ruling]]
+"""(call, its surroundings, what the gates before agreed to) → the ruling."""
+
+
+async def answered_by_person(call: Call, context: CallContext, go: Go) -> Ruling:
+    """Refuse a call that a person refused, or answered in place of its tool."""
+    match call.get("decided"):
+        case {"kind": "answered", "text": text}:
+            return No(f"the user answered instead: {text}")
+        case {"kind": "refused", "why": why}:
+            return No(f"the user rejected this call: {why}")
+    return go
+
+
+async def exists(call: Call, context: CallContext, go: Go) -> Ruling:
+    """Refuse a call of a tool that is gone."""
+    if call["name"] in context.tools:
+        return go
+    return No(f"there is no tool {call['name']} {'' if context.may_ask else 'to look with '}any more")
+
+
+async def inside_paths(call: Call, context: CallContext, go: Go) -> Ruling:
+    """Refuse a call with a path outside of `Profile.allowed_paths`."""
+    outside = context.tools[call["name"]].path_problem(call["args"], context.settings.profile.allowed_paths)
+    return No(outside) if outside else go
+
+
+async def refused_before(call: Call, context: CallContext, go: Go) -> Ruling:
+    """Refuse an equal call of one that a person rejected in this request, unless they said more since."""
+    state = context.state
+    rejected = {**state.get("rejected", {}), **state["record"].get("rejected", {})}
+    if not rejected or "decided" in call:
+        return go
+    why = rejected.get(key := call_key(call["name"], call["args"]))
+    if not why or has_spoken_since(state["run"], state["asked"], key):
+        return go
+    return No(f"the user rejected this very call before: {why}")
+
+
+async def hooks(call: Call, context: CallContext, go: Go) -> Ruling:
+    """Ask the hooks, unless a person knows what became of the call; their question was answered by an approval."""
+    decided = call["decided"]["kind"] if "decided" in call else ""
+    asked = context.deps.policies.hooks.before_call
+    if not asked or decided == "known":
+        return go
+    verdict = await context.deps.policies.ask(asked, call_for_hooks(call, context), context.runtime)
+    refused, question = verdict.refused, "" if decided == "approved" else verdict.question
+    if question and not refused and not context.may_ask:
+        refused = f"a person would have to agree, in a step: {question}"
+    return No(refused, unless_made=True, notes=verdict.notes) if refused else Go(verdict.notes, question)
+
+
+async def budget(call: Call, context: CallContext, go: Go) -> Ruling:
+    """Leave the step if no call may be made any more."""
+    key = first_exhausted(context.amounts_left(), ("tool_calls",))
+    return Wait({"status": "ready", "code": f"allowance:{key}"}) if key else go
+
+
+async def consent(call: Call, context: CallContext, go: Go) -> Ruling:
+    """Ask a person about a call that neither they nor the approved plan allow, or about which a hook asks."""
+    state, reason = context.state, _approval_reason(call, context)
+    new = await _new_targets(call, context) if reason == "new" else {}
+    if reason is None or (reason == "new" and not new.get(call.get("position", 0))):
+        if not go.question:
+            return go
+        reason = "hook"
+    if reason == "unlisted" and "write" in state.get("promotable", ()):
+        wanted = f"{call['name']}({canonical_json(conceal_json(call['args']))[:500]})"
+        why = f"it takes {wanted}, which its plan, that nobody was shown, does not list"
+        return Wait({"status": "failed", "code": f"{PROMOTED}write", "reason": why, "calls": []})
+    others: list[Call] = []
+    if reason in ("by_tool", "new"):  # covered by the plan: ask once for all such calls
+        others = [other for other in context.calls[1:] if _needs_approval_too(other, context, new)]
+    tool = context.tools[call["name"]]
+    conditions = tool.conditions(state.get("language", "en"))
+    waiting = approval_pause([call, *others], state, reason, new, go.question, conditions)
+    change: StepRecord = {"status": "waiting", "waiting": waiting}
+    if (replaced := await replaced_texts(tool.tool, call["args"])) is not None:
+        change["calls"] = [{**call, "base": base_of(replaced)}, *context.calls[1:]]
+        if diffs := differences(replaced, call["args"]):
+            waiting["diffs"] = diffs
+    return Wait(change)
+
+
+GATES: Sequence[Gate] = (answered_by_person, exists, inside_paths, refused_before, hooks, budget, consent)
+"""The gates of a step's calls."""
+GATES_OF_LOOKS: Sequence[Gate] = (exists, inside_paths, hooks)
+"""The gates of reads for which nobody is asked, and whose budget was looked at."""
+
+
+async def rule(call: Call, context: CallContext, gates: Sequence[Gate] = GATES) -> Ruling:
+    """Return the ruling on a call: that of the first gate that does not let it go."""
+    agreed = Go()
+    for gate in gates:
+        ruling = await gate(call, context, agreed)
+        if not isinstance(ruling, Go):
+            return ruling
+        agreed = ruling
+    return agreed
+
+
+def call_for_hooks(call: Call, context: CallContext, **result: Any) -> policies.Call:
+    """Return the call as hooks see it; after it was made, with its result."""
+    state, tool = context.state, context.tools.get(call["name"])
+    place = (context.thread, state["step"]["id"], state["goal"])
+    return policies.Call(*place, call["name"], call["args"], tool.effect if tool else "write", **result)
+
+
+def _approval_reason(call: Call, context: CallContext) -> Reason | None:
+    """Return why a person must approve the call; `new` applies only if it has targets unknown to people."""
+    approvals, delegated = context.settings.approvals, call.get("delegated")
+    tool = context.tools.get(call["name"])
+    if tool is None or "decided" in call:
+        return None
+    if approvals == "each" and (delegated or tool.effect != "read"):
+        return "each"
+    if delegated or approvals == "never" or tool.effect == "read":
+        return None  # The approved plan names the executor.
+    if call["name"] not in context.state.get("granted_tools", ()):
+        return "unlisted"
+    if approvals != "shown" or (approval := tool.approval(call["args"])) == "free":
+        return None
+    return "by_tool" if approval == "ask" else "new"
+
+
+def _needs_approval_too(call: Call, context: CallContext, new: NewTargets) -> bool:
+    reason = _approval_reason(call, context)
+    return reason == "by_tool" or (reason == "new" and bool(new.get(call.get("position", 0))))
+
+
+async def _new_targets(call: Call, context: CallContext) -> NewTargets:
+    """Return, by position, the targets of calls that no person knows of; {} if this call has none."""
+    state, tool = context.state, context.tools[call["name"]]
+
+    def look() -> tuple[KnownTargets, bool]:
+        known = state["known_targets"]() if "known_targets" in state else KnownTargets()
+        for entry in [*known_entries(state), *context.noted]:
+            known.observe(entry)
+        return known, bool(tool.new_targets(call["args"], known))
+
+    known, new = await run_in_thread(look)  # seconds for megabytes of results
+    if not new:
+        return {}
+    for id in known.long:
+        known.read(id, await load_text(context.runtime, state, id) or "")
+    cursor, place = state.get("interjection_cursor") or "", state["step"]["id"]
+    for said in await new_interjections(context.runtime, cursor, place):
+        known.answer(said["text"])
+    asked = [each for each in context.calls if _approval_reason(each, context) == "new"]
+    find = (partial(context.tools[each["name"]].new_targets, each["args"], known) for each in asked)
+    found = [await run_in_thread(each) for each in find]
+    return {each.get("position", 0): new for each, new in zip(asked, found, strict=True) if new}
