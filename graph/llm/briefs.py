@@ -54,9 +54,9 @@ NOTES = {
     "feedback": "Change what the user says under `<feedback>`, and keep the rest of the plan.",
     "words": "The user was shown the plan under `<proposal>` and says what is under `<feedback>`. If they ask "
     "something, `answer` it: the plan stays before them as it is. If something should be different, submit the plan "
-    "so, and keep the rest. If they agree to exactly this plan, in whatever words, and ask nothing, `accept_plan`; without "
-    "such a tool, `answer` that a plain yes starts it. You cannot end it for them: if they no longer want it, `answer` "
-    "that “cancel” ends it.",
+    "so, and keep the rest. If they agree to exactly this plan, in whatever words, and ask nothing, `accept_plan`; "
+    "without such a tool, `answer` that a plain yes starts it. You cannot end it for them: if they no longer want it, "
+    "`answer` that “cancel” ends it.",
     "output_schema": "The result is wanted as data of `<output_schema>`: let the steps find out what it needs. It is "
     "made from their results at the end, without a step of its own.",
 }
