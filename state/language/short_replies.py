@@ -89,6 +89,12 @@ def says_plain_yes(text: str) -> bool:
     return not _ASKS.search(text) and folded in map(_fold, (*map(fold_words, words), *ELSEWHERE["yes"].split(" | ")))
 
 
+def ending_words(text: str) -> list[str]:
+    """Return the single words of a text that mean the end of a run, such as “cancel” and “stop”, folded."""
+    ends = {word for each in _phrases() if each.meaning == "cancel" for word in each.main}
+    return [word for word in _fold(fold_words(text)).split() if word in ends]
+
+
 def _end_of(text: str, start: int, length: int) -> int | None:
     """Return where the text goes on after a phrase; None if the phrase is only a part of a word there.
 

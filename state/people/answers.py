@@ -16,7 +16,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from donewhen.state.language.short_replies import read_word, says_plain_yes
+from donewhen.state.language.short_replies import ending_words, read_word, says_plain_yes
 from donewhen.state.language.texts import Unclear, match_option, option_key, translate_option, unclear
 from donewhen.state.language.words import fold_words
 from donewhen.state.pattern import pattern
@@ -576,8 +576,18 @@ def _read_short_reply(text: str, pending: Pause) -> Answer | Unclear | None:
     said = option if option and not rest else read_word(text)
     if said == "edit" or (said == "no" and pending["kind"] == "plan"):
         return unclear("what_instead")
+    if said == "cancel" and _is_planned(text, pending):
+        return unclear("carry_out_or_cancel", text)
     kinds: dict[str | None, AnswerKind] = {"yes": "approve", "no": "reject"}
     return Answer(kinds.get(said) or said) if said else None  # type: ignore[arg-type]
+
+
+def _is_planned(text: str, pending: Pause) -> bool:
+    """Return whether the word for the end stands in the plan or the call as well: “cancel” at “Cancel order 17”."""
+    plan = pending.get("plan") or {}
+    steps = [str(step.get("content")) for step in plan.get("steps") or ()]
+    shown = fold_words(" ".join([str(plan.get("title") or ""), *steps, str(pending.get("tool") or "")]))
+    return not text.startswith("/") and any(word in shown for word in ending_words(text))
 
 
 def _read_ending(text: str) -> Answer | None:

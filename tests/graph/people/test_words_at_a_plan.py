@@ -210,3 +210,17 @@ async def test_a_model_that_cannot_judge_accepts_no_plan() -> None:
     run = await agent.resume(await agent.start("Send it"), NATURAL)
     assert run.pending[0]["reply"] == "Say yes to begin."
     assert "accept_plan" not in [tool["function"]["name"] for tool in model.requests[-1].tools]
+
+
+@pytest.mark.parametrize("said", ["cancel", "Stop, please", "never mind"])
+async def test_a_word_that_ends_and_is_planned_is_asked_about(said: str) -> None:
+    """Q15, C09: “cancel” at a plan that cancels an order may mean either, so neither is done before the person says
+    which; words that the plan does not have end it, and “/cancel” always does."""
+    plan = submit_plan([step("s1", "Cancel order 17 and stop its delivery")], title="Order 17")
+    agent = Agent(ScriptedModel(roles={"triage": [plan], "execute": []}), storage="memory:")
+    run = await agent.resume(await agent.start("Cancel order 17"), said)
+    if said == "never mind":
+        assert run.status == "cancelled"
+        return
+    assert (run.status, said in (run.problem or "")) == ("waiting", True)
+    assert (await agent.resume(run, "/cancel")).status == "cancelled"
