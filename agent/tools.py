@@ -9,7 +9,7 @@ from langchain_core.tools import BaseTool
 from pydantic import ConfigDict, Field
 
 from donewhen.graph.executors.executor import Executors
-from donewhen.graph.tools.toolbox import EffectKind, check_effects, from_function, is_async
+from donewhen.graph.tools.toolbox import EffectKind, check_effects, from_function, is_async, legal_name
 from donewhen.state.errors import ToolError
 
 Caller = Callable[[str, dict[str, Any]], Any]
@@ -79,7 +79,7 @@ class AgentTools(Collection[BaseTool]):
 
     def __contains__(self, tool: object) -> bool:
         """Return whether a tool, or a tool with this name, is there."""
-        return any(tool in (each, each.name) for each in self)
+        return any(tool in (each, each.name, legal_name(each.name)) for each in self)
 
     def add(self, *tools: Any, caller: Caller | None = None, effects: Mapping[str, EffectKind] | None = None) -> None:
         """Add tools as `Agent(tools=…)` takes them. What `McpServers` offer later is added too.
@@ -100,7 +100,7 @@ class AgentTools(Collection[BaseTool]):
         """Remove tools, given as objects or by name, and `McpServers`. Raises ToolError for one that is not there."""
         with self._lock:
             names = [getattr(each, "name", each) for each in tools if not isinstance(each, ToolSource)]
-            known = {tool.name for tool in self._fixed}
+            known = {name for tool in self._fixed for name in (tool.name, legal_name(tool.name))}
             removed = [each for each in tools if isinstance(each, ToolSource)]
             missing = [name for name in names if name not in known] + [
                 each for each in removed if each not in self._sources
@@ -108,7 +108,7 @@ class AgentTools(Collection[BaseTool]):
             if missing:
                 raise ToolError(f"the agent was not given {missing[0]!r}; it has {', '.join(sorted(known)) or 'none'}")
             self._set(
-                [tool for tool in self._fixed if tool.name not in names],
+                [tool for tool in self._fixed if not {tool.name, legal_name(tool.name)} & {*names}],
                 [source for source in self._sources if source not in removed],
             )
 
@@ -174,7 +174,7 @@ class AsyncDescribedTool(DescribedTool):
 
 
 def as_tools(tools: Tools, *, caller: Caller | None = None) -> list[BaseTool]:
-    """Return LangChain tools for any mixture of inputs.
+    """Return LangChain tools for any mixture of inputs; one that is given twice is there once.
 
     LangChain tools are kept. Functions, sync or async, get their schema from signature and docstring. Dicts `{name:
     {description, input_schema, annotations?}}`, items of an MCP tool list and OpenAI-style function dicts are carried
@@ -185,7 +185,7 @@ def as_tools(tools: Tools, *, caller: Caller | None = None) -> list[BaseTool]:
         return list(tools.tools)
     if isinstance(tools, (str, bytes)) or not isinstance(tools, (Sequence, Mapping)):
         raise ToolError(f"tools must be a list, not {type(tools).__name__}: {_WHAT_TO_PASS}")
-    made: list[BaseTool] = []
+    made, functions = list[BaseTool](), list[Any]()
     for entry in [tools] if isinstance(tools, Mapping) else tools:
         if isinstance(entry, BaseTool):
             made.append(entry)
@@ -194,7 +194,9 @@ def as_tools(tools: Tools, *, caller: Caller | None = None) -> list[BaseTool]:
         elif isinstance(entry, Mapping) or hasattr(entry, "input_schema") or hasattr(entry, "inputSchema"):
             made.extend(described_tool(name, about, caller) for name, about in _descriptions(entry))
         elif callable(entry) and not isinstance(entry, type):
-            made.append(from_function(entry))
+            if not any(entry is earlier for earlier in functions):
+                made.append(from_function(entry))
+            functions.append(entry)
         else:
             raise ToolError(f"{str(entry)[:80]!r} cannot be used as a tool: {_WHAT_TO_PASS}")
     return made

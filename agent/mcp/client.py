@@ -2,12 +2,11 @@
 
 import asyncio
 import collections
-import hashlib
+import functools
 import itertools
 import json
 import logging
 import os
-import re
 from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
@@ -25,7 +24,7 @@ from donewhen.graph.executors.relay import ask_again, is_form
 from donewhen.graph.sync import run_in_shared_loop
 from donewhen.graph.tools.certain import Unanswered, was_never_sent
 from donewhen.graph.tools.rendering import describe_error
-from donewhen.graph.tools.toolbox import Toolbox, fits_any
+from donewhen.graph.tools.toolbox import Toolbox, fits_any, legal_name
 from donewhen.state.errors import ConfigError, DoneWhenError, ToolError
 from donewhen.state.reading.decisions import NAMES
 from donewhen.state.secrets import redact
@@ -51,7 +50,7 @@ SLOW_SECONDS = 2.0
 MOST_PAGES = 100
 """The most pages of a list of tools."""
 log: logging.Logger = logging.getLogger("donewhen.tools")
-_NOT_IN_NAMES = re.compile(r"[^a-zA-Z0-9_-]")
+_plain_name = functools.partial(legal_name, distinct=False)
 
 
 class ServerLost(Unanswered):
@@ -189,16 +188,16 @@ class McpServers:
     def _choose_names(self) -> "list[tuple[_Server, Tool, str]]":
         """Return each tool with its name for models; where changed names clash, they get a hash."""
         listed = [(server, tool) for server in self._servers for tool in server.listed]
-        plain = {(server.name, _as_tool_name(tool.name)) for server, tool in listed}
+        plain = {(server.name, _plain_name(tool.name)) for server, tool in listed}
         servers_with = collections.Counter(name for _, name in plain)
         wanted = []
         for server, tool in listed:
-            name = _as_tool_name(tool.name)
+            name = _plain_name(tool.name)
             long = servers_with[name] > 1 or name in self._reserved
             wanted.append(f"{server.name}_{tool.name}" if long else tool.name)
-        count = collections.Counter(map(_as_tool_name, wanted))
+        count = collections.Counter(map(_plain_name, wanted))
         return [
-            (server, tool, _as_tool_name(name, distinct=count[_as_tool_name(name)] > 1))
+            (server, tool, legal_name(name, distinct=count[_plain_name(name)] > 1))
             for (server, tool), name in zip(listed, wanted, strict=True)
         ]
 
@@ -747,14 +746,6 @@ def _block(block: "ContentBlock") -> dict[str, Any]:
     if hasattr(resource, "text"):
         return {"type": "text", "text": resource.text}
     return {"type": "file", "base64": resource.blob, "mime_type": resource.mime_type or ""}
-
-
-def _as_tool_name(name: str, *, distinct: bool = False) -> str:
-    """Return the name in a form that models accept; a changed one ends in a hash of the name if it must be distinct."""
-    made = _NOT_IN_NAMES.sub("_", name)[:64]
-    if made == name or not distinct:
-        return made
-    return f"{made[:57]}_{hashlib.sha256(name.encode()).hexdigest()[:6]}"
 
 
 class _Tail:

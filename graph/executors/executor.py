@@ -15,7 +15,7 @@ from langchain_core.tools import BaseTool
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.store.base import BaseStore
 
-from donewhen.graph.tools.toolbox import EffectKind, Toolbox, check_effects, fits_any, from_function
+from donewhen.graph.tools.toolbox import EffectKind, Toolbox, check_effects, fits_any, from_function, legal_name
 from donewhen.state.channels import Json
 from donewhen.state.errors import ConfigError, ToolError
 from donewhen.state.reading.decisions import LOOKUPS, NAMES
@@ -182,7 +182,9 @@ class Executors(MutableMapping[str, Executor]):
         complete: bool = True,
     ) -> None:
         """`complete`: all tools are there, so that each of `effects` has to fit one."""
-        self._common, self._connect = tuple(tools), connect
+        self._renamed: dict[int, tuple[BaseTool, BaseTool]] = {}
+        """By id, tools whose names no model accepts, and their copies with one that models do."""
+        self._common, self._connect = tuple(map(self._with_legal_name, tools)), connect
         self._removed: frozenset[str] = frozenset()
         """Names of tools and executors that the owner of the agent took away."""
         self.elsewhere: frozenset[str] = frozenset(elsewhere)
@@ -260,7 +262,8 @@ class Executors(MutableMapping[str, Executor]):
         `by_owner`: the agent's owner wants it; False if a server's list of tools changed.
         """
         before = self._common, self._effects
-        self._common, self._effects = tuple(tools), {**self._effects, **(effects or {})}
+        self._common = tuple(map(self._with_legal_name, tools))
+        self._effects = {**self._effects, **(effects or {})}
         try:
             self._change(self._all, by_owner=by_owner)
         except Exception:
@@ -301,15 +304,23 @@ class Executors(MutableMapping[str, Executor]):
     def _as_tool(self, given: BaseTool | Callable[..., Any]) -> BaseTool:
         """Return a function as a tool: the common one if that was made of it."""
         if isinstance(given, BaseTool):
-            return given
+            return self._with_legal_name(given)
         if not callable(given):
             raise ToolError(f"{given!r} cannot be used as a tool: pass a LangChain tool or a function")
         if given not in self._made:
             same = (
                 tool for tool in self._common if given in (getattr(tool, key, None) for key in ("func", "coroutine"))
             )
-            self._made[given] = next(same, None) or from_function(given)
+            self._made[given] = next(same, None) or self._with_legal_name(from_function(given))
         return self._made[given]
+
+    def _with_legal_name(self, tool: BaseTool) -> BaseTool:
+        """Return the tool, or a copy of it if no model accepts its name, such as one with spaces."""
+        if not isinstance(tool, BaseTool) or (name := legal_name(tool.name)) == tool.name:
+            return tool
+        if id(tool) not in self._renamed:
+            self._renamed[id(tool)] = tool, tool.model_copy(update={"name": name})
+        return self._renamed[id(tool)][1]
 
     def _open_address(self, name: str, address: str) -> Executor:
         if self._connect is None:

@@ -3,6 +3,7 @@
 import asyncio
 import copy
 import functools
+import hashlib
 import inspect
 import logging
 import math
@@ -54,6 +55,8 @@ EMBEDDING_SECONDS = 20.0
 REMEMBERED = 256
 """The number of query vectors kept."""
 _NAME = pattern(r"[a-zA-Z0-9_-]{1,64}", re.ASCII)
+_NOT_IN_NAMES = pattern(r"[^a-zA-Z0-9_-]")
+_NOT_IN_PATTERNS = pattern(r"[^a-zA-Z0-9_*?!\[\]-]")
 _LANGCHAINS = ("self", "config", "run_manager")
 """Parameter names that LangChain fills, so that no model could."""
 _SENTENCE_END = pattern(r"(?<=[.!?])\s|(?<=[。！？])|\n\s*\n")
@@ -310,21 +313,41 @@ def check_effects(effects: Mapping[str, EffectKind], names: Collection[str]) -> 
 
 def fits_any(pattern: str, names: Collection[str]) -> bool:
     """Return whether a name, or a pattern with `*`, `?` and `[…]`, fits one of the names."""
-    return pattern in names or any(fnmatchcase(name, str(pattern)) for name in names)
+    return pattern in names or any(_fits(str(pattern), name) for name in names)
 
 
 def _find_effect(effects: Mapping[str, EffectKind], name: str) -> EffectKind | None:
     """Return the effect that is declared for a tool: by its name, or else by the first pattern that fits."""
     if name in effects:
         return effects[name]
-    return next((effect for pattern, effect in effects.items() if fnmatchcase(name, str(pattern))), None)
+    return next((effect for pattern, effect in effects.items() if _fits(str(pattern), name)), None)
+
+
+def _fits(pattern: str, name: str) -> bool:
+    """Return whether a pattern fits a name; the name that a tool was given fits that which models see."""
+    return name == legal_name(pattern) or any(
+        fnmatchcase(name, each) for each in {pattern, _NOT_IN_PATTERNS.sub("_", pattern)}
+    )
+
+
+def legal_name(name: str, *, distinct: bool | None = None) -> str:
+    """Return a name in a form that models accept, always the same; a changed one that is `distinct` ends in a hash.
+
+    By default it is if letters or digits were lost.
+    """
+    made = _NOT_IN_NAMES.sub("_", name)[:64]
+    if distinct is None:
+        distinct = sum(map(str.isalnum, name)) != sum(map(str.isalnum, made))
+    if made == name or not distinct:
+        return made
+    return f"{made[:57]}_{hashlib.sha256(name.encode()).hexdigest()[:6]}"
 
 
 def _check_name(name: str, taken: Collection[str], reserved: Collection[str]) -> None:
     if not _NAME.fullmatch(name):
         raise ToolError(f"{name[:80]!r} is no name for a tool: use 1 to 64 letters, digits, underscores or hyphens")
     if name in taken:
-        raise ToolError(f"two tools are called {name!r}: rename one of them")
+        raise ToolError(f"two tools are called {name!r}: give one of them another name (`tool.name = …`)")
     if name in reserved:
         raise ToolError(f"the name {name!r} belongs to the runtime: rename the tool")
 
