@@ -58,9 +58,20 @@ def _verdicts(rows: list[Json] | None) -> list[Json]:
 
 
 def _from_3(values: Json) -> Json:
-    """Migrate from version 3, in which the keys of a call said what a person decided about it."""
-    steps = {id: _with_decisions(record or {}) for id, record in (values.get("steps") or {}).items()}
-    return {**values, "steps": steps} if steps else values
+    """Migrate from version 3, in which the keys of a call said what a person decided about it.
+
+    What was handed to an executor was known by its only argument.
+    """
+    filled = dict(values)
+    if values.get("steps"):
+        filled["steps"] = {id: _with_decisions(record or {}) for id, record in values["steps"].items()}
+    if receipt := (values.get("outcome") or {}).get("receipt"):
+        effects = [
+            {**row, "delegated": True} if {*row["arguments"]} == {"brief"} else row
+            for row in receipt.get("effects") or ()
+        ]
+        filled["outcome"] = {**values["outcome"], "receipt": {**receipt, "effects": effects}}
+    return filled
 
 
 def _with_decisions(record: Json) -> Json:

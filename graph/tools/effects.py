@@ -2,13 +2,11 @@
 
 When a node runs again after a crash, a known outcome is replayed. One rule holds for writes: while an equal write
 (same tool and arguments) is not accounted for, the next one is decided by its idempotency key, else by the tool's
-probe, else by a person.
-
-Accounted for are the writes of finished steps, and those that a working step made itself. Not accounted for are
-writes that began without a normal result, unless the error proves that nothing happened (`certain`); writes that a
-person said had happened; and writes of an attempt that did not end `done`, of another branch of the thread's history,
-or of rounds that a crash lost. Handoffs to an agent never have the same words twice, so every earlier handoff to that
-agent with an unknown outcome counts as equal.
+probe, else by a person. `account_for` is the table of who accounts for what: the writes of finished steps, and those
+that a working step made itself, are accounted for; not so writes that began without a normal result, unless the error
+proves that nothing happened (`certain`), writes that a person said had happened, and writes of an attempt that did not
+end `done`, of another branch of the thread's history, or of rounds that a crash lost. Handoffs to an agent never have
+the same words twice, so every earlier handoff to that agent with an unknown outcome counts as equal.
 
 Each write has an entry under its key, and a row under its content. A writer first writes its row and then looks for
 others, so of two writers at the same time each sees the other. A write that succeeded takes the rows of those that
@@ -153,6 +151,45 @@ class UnknownEffect:
     """The arguments of a handoff with other words."""
 
 
+Maker = Literal[
+    "this call", "this call before", "this attempt", "this step", "another step", "this run", "a run beside",
+    "a run before", "another branch",
+]  # fmt: skip
+"""Who made a write, as the call that comes now sees it. The first five made it in this dispatch of steps, but for `this
+call before`; `this step` in rounds that a crash lost, `this run` in an earlier dispatch or another branch of it. The
+last three are other runs of an outer graph: in the same step of it, on the way here, or not.
+"""
+Account = Literal["replay", "ask", "make"]
+"""What an earlier write means for the call: its outcome is the call's, it is not accounted for, or it is."""
+
+
+def account_for(
+    state: str, maker: Maker, *, ok: bool = True, confirmed: bool = False, other_words: bool = False
+) -> Account:
+    """Return what an earlier write means for an equal call.
+
+    `state` is that of its entry, `ok` whether it succeeded, `confirmed` that a person said it happened, `other_words`
+    that it is a handoff with another brief.
+    """
+    if maker == "this call":
+        return "ask" if state == "intent" else "replay"
+    if maker == "this call before":
+        return "ask"
+    if maker == "this attempt":
+        return "ask" if confirmed else "make"
+    if state == "done" and other_words:
+        return "make"
+    if maker == "this step":
+        return "replay" if state == "done" and not confirmed else "ask"
+    if state == "unsure":
+        return "ask"
+    if maker == "another step":  # which accounts for its own
+        return "make"
+    if state == "intent":
+        return "make" if maker == "a run beside" else "ask"
+    return "ask" if ok and maker in ("this run", "another branch") else "make"
+
+
 MakeCall = Callable[[str], Awaitable[CallOutcome]]
 """Makes the call with an idempotency key."""
 
@@ -249,9 +286,11 @@ class EffectLog:
         new = [row for row in _read_rows(found) if row.id not in seen]
         twins = [(row.key, entry) for row in new if row.key == effect.key]
         others, _ = await self.find_unaccounted([row for row in new if row.key != effect.key], effect)
-        return mine, [*twins, *others]
+        return mine, [*twins, *((key, entry) for key, entry, _ in others)]
 
-    async def find_unaccounted(self, rows: Sequence[Row], effect: "Effect") -> tuple[list[tuple[str, Json]], list[Row]]:
+    async def find_unaccounted(
+        self, rows: Sequence[Row], effect: "Effect"
+    ) -> tuple[list[tuple[str, Json, Account]], list[Row]]:
         """Return those of these writes that are not accounted for, and the rows of those that share the call's fate.
 
         The first is the one that a person answered about, then come those of this dispatch. The rows are of writes
@@ -262,14 +301,14 @@ class EffectLog:
         for row in rows:
             (settled if short_key(row.key) in self.settled else others).append(row)
         entries = zip(others, await self.read(*(row.key for row in others)), strict=True)
-        found, covered = list[tuple[str, Json]](), [row for row in settled if row.id and row.turn < self.turn]
+        found, covered = list[tuple[str, Json, Account]](), [row for row in settled if row.id and row.turn < self.turn]
         for row, entry in entries:
-            if entry and await self._is_unaccounted(row.key, entry, effect):
-                found.append((row.key, entry))
+            if entry and (account := await self.account(row.key, entry, effect)) != "make":
+                found.append((row.key, entry, account))
             elif entry and row.id and entry["state"] == "done" and not self._may_change(row, entry):
                 covered.append(row)
         order = {True: 0, False: 1}
-        found.sort(key=lambda each: (order[_attempt_id(*each) == effect.attempt], order[self.is_here(each[1])]))
+        found.sort(key=lambda each: (order[_attempt_id(*each[:2]) == effect.attempt], order[self.is_here(each[1])]))
         return found, covered
 
     def _may_change(self, row: Row, entry: Json) -> bool:
@@ -283,19 +322,26 @@ class EffectLog:
             await self.write({}, put=rows)
         return rows
 
-    async def _is_unaccounted(self, key: str, entry: Json, effect: "Effect") -> bool:
+    async def account(self, key: str, entry: Json, effect: "Effect") -> Account:
+        """Return what an earlier write, or an earlier attempt of this very call, means for the call."""
+        ok = entry["state"] != "done" or bool(entry["result"]["ok"])
+        maker, confirmed = await self._maker(key, entry, effect), bool(entry.get("confirmed"))
+        return account_for(entry["state"], maker, ok=ok, confirmed=confirmed, other_words=effect.has_other_words(entry))
+
+    async def _maker(self, key: str, entry: Json, effect: "Effect") -> Maker:
+        if key == effect.key:
+            return "this call" if self.is_here(entry) else "this call before"
         if short_key(key) in self.own:
-            return bool(entry.get("confirmed"))
-        if entry["state"] == "done" and effect.has_other_words(entry):
-            return False
-        if self.is_here(entry):  # another working step accounts for its own writes
-            return entry["state"] == "unsure" or bool(entry["step"] == self.step)
-        if entry["state"] == "unsure" or entry.get("scope", "") == self.place.scope:
-            return entry["state"] != "done" or bool(entry["result"]["ok"])  # otherwise it failed without effect
+            return "this attempt"
+        if self.is_here(entry):
+            return "this step" if entry["step"] == self.step else "another step"
+        if entry.get("scope", "") == self.place.scope:
+            return "this run"
         its = str(entry.get("scope", "")).split("|"), list(entry.get("around", ()))
-        if entry["state"] == "intent":
-            return not self.place.is_beside(*its)
-        return bool(entry["result"]["ok"]) and not await self.place.follows(*its)
+        if self.place.is_beside(*its):
+            return "a run beside"
+        follows = entry["state"] == "done" and await self.place.follows(*its)  # it reads checkpoints
+        return "a run before" if follows else "another branch"
 
     def is_here(self, entry: Json) -> bool:
         """Return whether the call was made in this dispatch of steps."""
@@ -374,26 +420,30 @@ async def perform(log: EffectLog, effect: Effect, run: MakeCall) -> CallOutcome 
     """Make the call once and return its outcome, or an UnknownEffect if only a person can decide whether to make it."""
     entry, rows = await log.look(effect)
     if entry is not None:
-        return await _account_or_make(log, effect, entry, Seen(rows), run)
+        account = await log.account(effect.key, entry, effect)
+        return _replay(effect, entry) if account == "replay" else await _decide(log, effect, entry, Seen(rows), run)
     unaccounted, covered = await log.find_unaccounted(rows, effect)
-    for key, other in unaccounted:
+    for key, other, account in unaccounted:
         earlier = replace(effect, key=key)
+        if account == "replay":
+            await log.uncover(earlier, other)
+            return _replay(earlier, other)
         if not effect.has_other_words(other):
-            return await _account_or_make(log, earlier, other, Seen(rows), run, again=True)
+            return await _decide(log, earlier, other, Seen(rows), run)
         if (outcome := await _resolve_handoff(log, earlier, other, Seen(rows))) is not None:
             return outcome
-    return await _account_or_make(log, effect, None, Seen(rows, covered), run)
+    return await _decide(log, effect, None, Seen(rows, covered), run)
 
 
-async def _account_or_make(
-    log: EffectLog, effect: Effect, entry: Json | None, seen: Seen, run: MakeCall, *, again: bool = False
+async def _decide(
+    log: EffectLog, effect: Effect, entry: Json | None, seen: Seen, run: MakeCall
 ) -> CallOutcome | UnknownEffect:
-    """Make the call, or account for it by its entry. With `again`, the entry is that of an earlier equal call."""
-    replays = bool(entry and entry["state"] != "intent" and log.is_here(entry) and not (again and _is_open(entry)))
-    if entry and (again or not replays):
+    """Make the call unless a write that is not accounted for stands against it; `entry` is that of such a write.
+
+    A person's answer about it decides, else the call's key, else the tool's probe; else a person is asked.
+    """
+    if entry:
         seen = replace(seen, rows=[*seen.rows, *await log.uncover(effect, entry)])
-    if entry and replays:
-        return _replay(effect, entry)
     if effect.known in ("happened", "skip"):
         return await _follow_answer(log, effect, entry, seen)
     refuted = entry is not None and effect.known == "not_happened" and effect.attempt == _attempt_id(effect.key, entry)
@@ -474,13 +524,6 @@ async def _resolve_unknown(effect: Effect, outcome: CallOutcome, *, once_more: b
     if probed is False:
         return replace(outcome, unknown=False)
     return replace(outcome, text=f"{outcome.text}\n{IS_UNKNOWN}")
-
-
-def _is_open(entry: Mapping[str, Any]) -> bool:
-    """Return whether an equal call in the same rounds must ask a person: the entry's outcome is unknown, or a person
-    said that it happened.
-    """
-    return entry["state"] == "unsure" or bool(entry.get("confirmed"))
 
 
 def _reason_to_ask(entry: Mapping[str, Any]) -> Literal["unsure", "made", "confirmed"]:
@@ -564,7 +607,7 @@ def _shorten_value(value: Any) -> Any:
 async def unknown_writes(
     store: BaseStore, thread_id: str, scope: str, turn: int, observed: Collection[tuple[str, str]]
 ) -> list[Json]:
-    """Return `{step, tool, arguments, kind}` of a request's calls that began and whose outcome is unknown.
+    """Return `{step, tool, arguments, kind, delegated}` of a request's calls that began and whose outcome is unknown.
 
     `observed` are pairs of step and `call_key` whose unknown outcome is in the journal already; they are left out.
     Long arguments are cut and marked.
@@ -575,7 +618,8 @@ async def unknown_writes(
             entry = item.value
             known = state == "unsure" and (entry["step"], entry.get("call")) in observed
             if entry.get("turn") == turn and entry.get("scope", "") == scope and not known:
-                found.append({key: entry[key] for key in ("step", "tool", "arguments", "kind")})
+                row = {key: entry[key] for key in ("step", "tool", "arguments", "kind")}
+                found.append({**row, "delegated": "about" in entry})
     return found
 
 

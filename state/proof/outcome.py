@@ -168,7 +168,7 @@ def unfinished_lines(receipt: Mapping[str, Any], language: str = "en") -> list[s
 
 def _named_call(row: Mapping[str, Any]) -> str:
     """Return a call for people; what an executor was given is named by its step, for it is written for a model."""
-    if set(row["arguments"]) == {"brief"}:
+    if row.get("delegated"):
         return f"{row['tool']} ({row['id']})"
     return f"{row['tool']}({canonical_json(row['arguments'])})"
 

@@ -171,6 +171,8 @@ class EffectRow(TypedDict):
     """True if it began and its outcome is unknown; then `ok` is false, and `id` may be only the step's."""
     settled: NotRequired[list[str]]
     """Ids of the later observations that show whether it took effect, which nobody knew when it was made."""
+    delegated: NotRequired[bool]
+    """True if it handed the step to an executor that works on its own."""
 
 
 class UndoneRow(TypedDict):
@@ -405,6 +407,8 @@ def _effect_rows(calls: Sequence[Mapping[str, Any]]) -> list[EffectRow]:
             "ok": call["ok"],
             "effect": call["effect"],
         }
+        if call.get("delegated"):
+            row["delegated"] = True
         key = call_key(call["tool"], call["arguments"])
         rows.append({**row, "unknown": True} if call.get("unknown") and key not in succeeded else row)
         if call["ok"]:

@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from donewhen import Agent, Limits, Settings
+from donewhen import Agent, Executor, Limits, Settings
 from donewhen.state.errors import ModelError
 from donewhen.testing import ScriptedModel, call, finish_step, give_up, reply
-from tests.kit.flows import FREE, Flow, play, steps
+from tests.kit.flows import FREE, Flow, one_step, play, steps
 
 TWO = [{"content": "look", "tools": ["look"]}, {"content": "write"}]
 LOOKED = [call("look"), finish_step("three apples", "s1.1")]
@@ -149,3 +149,22 @@ async def test_many_long_results_fit_into_one_brief() -> None:
     assert (await agent.start("go")).status == "answered"
     assert len(model.requests[-1].text) < 50_000
     assert all(f">\npart {n} " in model.requests[-1].text for n in range(1, 21))
+
+
+@pytest.mark.parametrize("made_by", ["a tool", "an executor"])
+async def test_what_may_have_happened_is_named_by_who_made_it(made_by: str) -> None:
+    """Q85, D04: a tool's call with its arguments, even one named `brief`; a hand-over by its step."""
+
+    def order(brief: str) -> str:
+        """Order what the brief says."""
+        raise RuntimeError("no answer")
+
+    alone = made_by == "an executor"
+    replies = [give_up("nobody answered")] if alone else [call("order", brief="milk"), give_up("nobody answered")]
+    given: Any = {"executors": {"order": Executor("orders", work=order)}} if alone else {"tools": [order]}
+    model = one_step(replies, **({"executor": "order"} if alone else {"tools": ["order"]}))
+    flow = await play(model, settings={**FREE, "on_failure": "deliver"}, **given)
+    (row,) = flow.run.receipt["effects"]
+    assert (row["unknown"], row.get("delegated", False)) == (True, alone)
+    named = "order (s1.1)" if alone else 'order({"brief":"milk"})'
+    assert named in str(flow.run.answer)

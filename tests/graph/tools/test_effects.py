@@ -20,8 +20,10 @@ from donewhen.graph.tools.effects import (
     FRESH,
     Effect,
     EffectLog,
+    Maker,
     Place,
     UnknownEffect,
+    account_for,
     effect_key,
     perform,
     unknown_writes,
@@ -281,6 +283,31 @@ async def test_each_write_of_a_failed_attempt_is_asked_about_once(kind: str, tmp
             assert isinstance(await again.write(number, known="not_happened", attempt=doubt.attempt), CallOutcome)
         assert len(asked) == 4
         assert isinstance(await again.write(8), CallOutcome)
+
+
+STATES = [("intent", {}), ("unsure", {}), ("done", {}), ("done", {"ok": False}), ("done", {"confirmed": True})]
+EARLIER: dict[Maker, str] = {
+    #                   begun  unsure done   failed confirmed
+    "this call":        "ask   replay replay replay replay",
+    "this call before": "ask   ask    ask    ask    ask",
+    "this attempt":     "make  make   make   make   ask",
+    "this step":        "ask   ask    replay replay ask",
+    "another step":     "make  ask    make   make   make",
+    "this run":         "ask   ask    ask    make   ask",
+    "a run beside":     "make  ask    make   make   make",
+    "a run before":     "ask   ask    make   make   make",
+    "another branch":   "ask   ask    ask    make   ask",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("maker", EARLIER)
+def test_who_accounts_for_an_earlier_write(maker: Maker) -> None:
+    """X20, X24, Q85: what an earlier write means for an equal call, by who made it and how it ended."""
+    assert [account_for(state, maker, **known) for state, known in STATES] == EARLIER[maker].split()
+    other_brief = [account_for(state, maker, other_words=True) for state in ("intent", "unsure", "done")]
+    expected = EARLIER[maker].split()[:3]
+    assert other_brief[:2] == expected[:2]
+    assert other_brief[2] == (expected[2] if maker in ("this call", "this call before") else "make")
 
 
 async def test_the_list_of_an_earlier_version_still_counts() -> None:
