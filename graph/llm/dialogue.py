@@ -63,21 +63,26 @@ def _saying(messages: Sequence[BaseMessage], place: int, asked: set[str]) -> Say
     message = messages[place]
     text = message.text.strip()
     if isinstance(message, HumanMessage):
-        return Saying(True, text[:SAID_CHARS])
+        return Saying(True, _cut(text, SAID_CHARS))
     if isinstance(message, ToolMessage):
         if message.additional_kwargs.get(OWN_WORDS) or not text:
             return None
         if message.name == TASK:
-            return Saying(False, f"(a step) {text[:RESULT_CHARS]}")
+            return Saying(False, f"(a step) {_cut(text, RESULT_CHARS)}")
         typed = place > 0 and isinstance(messages[place - 1], HumanMessage)  # it says the same in their words
-        return None if typed else Saying(True, text[:SAID_CHARS])
+        return None if typed else Saying(True, _cut(text, SAID_CHARS))
     if not isinstance(message, AIMessage) or str(message.id).startswith(SAID):
         return None
     if not message.tool_calls:
-        return Saying(False, text[:SAID_CHARS]) if text else None
+        return Saying(False, _cut(text, SAID_CHARS)) if text else None
     name = message.tool_calls[0]["name"]
     if name == TASK or text in asked:
         return None
     asked.add(text)
-    plan = f"(a plan) {' '.join(text.split())[:PLAN_CHARS]}" if name == action_name("plan") else ""
-    return Saying(False, plan or text[:QUESTION_CHARS])
+    plan = f"(a plan) {_cut(' '.join(text.split()), PLAN_CHARS)}" if name == action_name("plan") else ""
+    return Saying(False, plan or _cut(text, QUESTION_CHARS))
+
+
+def _cut(text: str, most: int) -> str:
+    """Return at most the first `most` characters; the cut is marked."""
+    return text if len(text) <= most else f"{text[: most - 2]} …"

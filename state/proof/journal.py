@@ -308,7 +308,7 @@ def _question_of(row: Mapping[str, Any]) -> str:
     """Return what a decision with words was about; "" if they say so."""
     if row["kind"] == "tool":
         return f"may {row.get('tool')} be called with {canonical_json(row.get('arguments') or {})[:300]}? No"
-    return str(row.get("reply") or "")
+    return str(row.get("reply") or "") if row["decision"] == "say" else ""
 
 
 def _asker(arguments: Mapping[str, Any]) -> str:
