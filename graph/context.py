@@ -57,9 +57,16 @@ class Deps:
         tools = self.executors.tools_of(executor) if executor else self.executors.shared
         return tools.without(settings.profile.forbidden_tools)
 
-    def reads(self, settings: Settings) -> Toolbox:
-        """Return the tools that planning may call: those without an executor that only read and are not checks."""
-        tools = self.tools_for(None, settings)
+    def step_tools(self, settings: Settings, state: Mapping[str, Any]) -> Toolbox:
+        """Return the tools of a step; those of its plan count as no less than what they were when it was shown."""
+        return self.tools_for(state["step"].get("executor"), settings).at_least(state.get("approved_effects") or {})
+
+    def reads(self, settings: Settings, approval: Mapping[str, Any] | None = None) -> Toolbox:
+        """Return the tools that planning may call: those without an executor that only read and are not checks.
+
+        What was more than that when a plan was approved is none of them.
+        """
+        tools = self.tools_for(None, settings).at_least((approval or {}).get("effects") or {})
         return tools.subset([name for name, tool in tools.items() if tool.effect == "read" and not tool.is_check])
 
     def all_tools(self, settings: Settings) -> Toolbox:

@@ -16,7 +16,7 @@ from donewhen.graph.executors.executor import executor_problem, profile_problem
 from donewhen.graph.llm.attachments import attach, attachment_problem, blocks_of
 from donewhen.graph.llm.cost import find_unpriced
 from donewhen.graph.llm.output import schema_form
-from donewhen.graph.people.consent import Proposal, approval_record, plan_rules, propose_plan
+from donewhen.graph.people.consent import Proposal, approval_record, plan_effects, plan_rules, propose_plan
 from donewhen.graph.people.interjections import delete_interjections
 from donewhen.graph.people.pauses import PUT_AWAY, typed_reply
 from donewhen.graph.people.tasks import close_tasks
@@ -138,7 +138,11 @@ def _use_given_plan(saved: Json, goal: str, runtime: Runtime[Settings], deps: De
     emit(runtime, "plan", plan=plan)
     planned: Json = {"planning": fresh_planning(1, open=False)}
     if saved.get("approved") == plan["revision"]:
-        return {**planned, "plan": plan, "approval": approval_record(plan, "user")}
+        return {
+            **planned,
+            "plan": plan,
+            "approval": approval_record(plan, "user", plan_effects(plan, deps, settings).kinds),
+        }
     return {**planned, **propose_plan(Proposal(plan, known_language(settings.speaks)), settings, deps)}
 
 

@@ -306,6 +306,8 @@ class Step(StepStored, total=False):
     language: str
     granted_tools: list[str]
     """Tools that the approved plan allows without asking."""
+    approved_effects: dict[str, str]
+    """The effects that tools had when the plan was shown."""
     promotable: list[str]
     """Reasons for which the step leaves so that the run gets a plan; see `state/plan/planning.py`."""
     interjection_cursor: str

@@ -63,6 +63,8 @@ class Pause(TypedDict, total=False):
     """plan: tools with effects that the approval allows with any arguments."""
     writes_known: list[str]
     """plan: tools with effects that the approval allows for known targets."""
+    effects: dict[str, str]
+    """plan: what its tools with effects are, idempotent or write; the approval is for them as this."""
     next_runs: list[str]
     """plan: the next three times of a recurring plan, ISO 8601 with offset."""
     tool: str
@@ -265,6 +267,8 @@ class Approval(TypedDict, total=False):
     plan: Json
     tools: dict[str, list[str]]
     """Step → its granted tools."""
+    effects: dict[str, str]
+    """The effects of its tools that are more than reading, as they were when it was shown."""
     before: Json | None
     """The plan it replaces, until it is active."""
     at_work: bool

@@ -356,7 +356,10 @@ def _apply_to_plan(values: Mapping[str, Any], taken: ResolvedAnswer) -> Json:
     if answer.kind in ("approve", "edit"):
         plan = pending["plan"] if answer.kind == "approve" else answer.plan
         assert plan is not None
-        given = {**approval_record(plan, taken.by), "before": approval["plan"] if approval else None}
+        given = {
+            **approval_record(plan, taken.by, pending.get("effects") or {}),
+            "before": approval["plan"] if approval else None,
+        }
         row |= {"approved_revision": plan["revision"]}
         row |= {"changes": difference(pending["plan"], plan)} if answer.kind == "edit" else {}
         ending = {"ending": _scheduled_ending(plan, values, taken.at)} if plan.get("schedule") else {}

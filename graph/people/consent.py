@@ -59,10 +59,10 @@ def _check_problems(tool: KnownTool, paths: Sequence[str], arguments: Any) -> li
     return [*tool.arguments.problems(arguments), *([outside] if outside else [])]
 
 
-def approval_record(plan: Json, by: str) -> Approval:
-    """Return the record of an approval: the plan's revision and the tools granted to each step."""
+def approval_record(plan: Json, by: str, effects: Mapping[str, str]) -> Approval:
+    """Return the record of an approval: the plan's revision, the tools granted to each step, and what they were."""
     tools = {step["id"]: list(step.get("tools") or ()) for step in plan["steps"]}
-    return {"revision": plan["revision"], "by": by, "tools": tools, "plan": plan}
+    return {"revision": plan["revision"], "by": by, "tools": tools, "effects": {**effects}, "plan": plan}
 
 
 @dataclass(frozen=True)
@@ -73,6 +73,8 @@ class PlanEffects:
     """Tools that the plan's approval allows with any arguments."""
     known: list[str]
     """Tools that the plan's approval allows for known targets."""
+    kinds: Mapping[str, str]
+    """The effect of each of its tools that has one."""
     any: bool
     """True if the plan can have effects, by a tool or by an executor that works on its own."""
 
@@ -88,6 +90,7 @@ def plan_effects(plan: Json, deps: Deps, settings: Settings) -> PlanEffects:
     return PlanEffects(
         [name for name in changes if free or (shown and toolbox[name].approval() == "free")],
         [name for name in changes if shown and toolbox[name].approval() == "by_targets"],
+        {name: toolbox.effect(name) for name in changes},
         bool(changes) or alone,
     )
 
@@ -123,7 +126,9 @@ def propose_plan(proposal: Proposal, settings: Settings, deps: Deps) -> Json:
     if approval and not changes:
         by = str(approval.get("by"))
     if by is not None:
-        return {"plan": plan, "approval": {**approval_record(plan, by), "before": before}, "pending": None}
+        kept = (approval or {}).get("effects") or {}  # nobody is shown what they are now
+        given = approval_record(plan, by, {**effects.kinds, **kept})
+        return {"plan": plan, "approval": {**given, "before": before}, "pending": None}
     pending = make_pause(
         "plan",
         f"confirm.{plan['revision']}",
@@ -134,6 +139,7 @@ def propose_plan(proposal: Proposal, settings: Settings, deps: Deps) -> Json:
         limits=with_granted(settings.limits, proposal.granted),
         writes=effects.free,
         writes_known=effects.known,
+        effects=effects.kinds,
         language=language,
     )
     if plan.get("schedule"):

@@ -195,7 +195,9 @@ async def _act_on(round: PlanningRound, reply: ModelReply) -> Planning:
         return fail_planning(round, "model_error", str(reply.error))
     message = await aside(reply.message, partial(storable_reply, reply.message))
     native = calls_natively(rounds_of(round.state))
-    read = partial(read_reply, reply.message, legal, round.deps.reads(settings), printed=not native)
+    read = partial(
+        read_reply, reply.message, legal, round.deps.reads(settings, round.state.get("approval")), printed=not native
+    )
     outcome = await aside(reply.message, read)
     alone = isinstance(outcome, Decision) and outcome.kind == "speak"
     if alone and outcome.arguments:  # type: ignore[union-attr]  # it says something and goes on, which is a round

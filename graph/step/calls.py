@@ -79,7 +79,7 @@ WAITS = "asks"
 
 async def act(state: Step, runtime: Runtime[Settings], config: RunnableConfig, *, deps: Deps) -> Step:
     """Make the calls in the step's record; stop at the first that needs a person or more budget."""
-    tools = deps.tools_for(state["step"].get("executor"), runtime.context)
+    tools = deps.step_tools(runtime.context, state)
     return await StepCalls(state, runtime, config, deps, tools).run()
 
 
@@ -206,7 +206,7 @@ class StepCalls(CallContext):
         """Show the model what it looked up, which is no observation; it is told if it read this before."""
         state, again = self.state, False
         if call["name"] == FIND_TOOLS:
-            toolbox = self.deps.tools_for(state["step"].get("executor"), self.settings)
+            toolbox = self.deps.step_tools(self.settings, state)
             offer = await offer_for_step(self.deps, self.settings, toolbox, state)
             came = await find_tools(self.deps, toolbox, call, {*offer.bound, *self.found}, state.get("fence", ""))
             self.found += came["names"]

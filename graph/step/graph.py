@@ -106,6 +106,7 @@ def step_input(run: Json, sent: Json, settings: Settings, deps: Deps) -> Json:
         "turn": run.get("turn", 1),
         "language": run.get("language", "en"),
         "granted_tools": ((run.get("approval") or {}).get("tools") or {}).get(id, []),
+        "approved_effects": (run.get("approval") or {}).get("effects") or {},
         "brief": step_brief(run, step, needed, replaced, today=today, missing=missing),
         "attachments": list(run.get("attachments") or ()),
         "promotable": promotion_reasons(run, id, settings),

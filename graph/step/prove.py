@@ -364,7 +364,7 @@ async def evidence_scope(context: CallContext, claim: StepClaim, claims: dict[in
             if not claim.get("whole"):  # else the model did not choose what it saw
                 found["unread"] = omitted_span(found["text"], limit, found["id"])
         entries.append(found)
-    toolbox = context.deps.tools_for(step.get("executor"), context.settings)
+    toolbox = context.deps.step_tools(context.settings, state)
     own = [e for e in entries if e["step"] == step["id"] and not e.get("outside")]
     granted = step.get("tools")
     writing = [name for name in granted or () if toolbox.effect(name) != "read"]

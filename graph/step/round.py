@@ -60,7 +60,7 @@ _SERDE = JsonPlusSerializer(pickle_fallback=False, allowed_json_modules=None, al
 async def decide(state: Step, runtime: Runtime[Settings], config: RunnableConfig, *, deps: Deps) -> Step:
     """Ask the model for the next action of the step and carry it out; without a store the next node does that."""
     settings, rounds = runtime.context, rounds_of(state)
-    toolbox = deps.tools_for(state["step"].get("executor"), settings)  # once a round: tools may change between rounds
+    toolbox = deps.step_tools(settings, state)  # once a round: tools may change between rounds
     shown = fit_transcript(rounds, settings.transcript_chars, state.get("fence", ""), state["length"])
     cut = shown is not rounds
     before: Step = {**state, "transcript": shown} if cut else state

@@ -14,7 +14,7 @@ from collections import Counter, OrderedDict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, Any, Literal, get_type_hints
+from typing import TYPE_CHECKING, Any, Literal, get_args, get_type_hints
 from urllib.parse import unquote, urlsplit
 
 from langchain_core.embeddings import Embeddings
@@ -107,6 +107,20 @@ class Toolbox(dict[str, "KnownTool"]):
             return self
         chosen = Toolbox(())
         chosen.update((name, tool) for name, tool in self.items() if name not in names)
+        return chosen
+
+    def at_least(self, effects: Mapping[str, EffectKind]) -> "Toolbox":
+        """Return a toolbox in which these tools count as no less than this, whatever they say of themselves now."""
+        order = get_args(EffectKind)
+        kept = {
+            name: KnownTool(self[name].tool, effect)
+            for name, effect in effects.items()
+            if name in self and order.index(effect) > order.index(self[name].effect)
+        }
+        if not kept:
+            return self
+        chosen = Toolbox(())
+        chosen.update({**self, **kept})
         return chosen
 
 
