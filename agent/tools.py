@@ -223,6 +223,8 @@ def described_tool(
     )
     if about.get("effect") is not None:
         metadata["effect"] = about["effect"]
+    if isinstance(output := about.get("outputSchema", about.get("output_schema")), Mapping):
+        metadata["output_schema"] = dict(output)
     kind = AsyncDescribedTool if is_async(caller) else DescribedTool
     return kind(
         name=shown_as or name,

@@ -331,8 +331,8 @@ class Step(StepStored, total=False):
     length: Any
     call_history: Any
     """Caches what is computed from the journal while the step works."""
-    known_targets: Any
-    """Returns the `KnownTargets` of the run, collected on first use."""
+    sources: Any
+    """Returns the `Sources` of the step's arguments, collected on first use."""
     own_rounds: set[str]
     """The first round that this process started or continued."""
     allowance: Amounts

@@ -1,87 +1,165 @@
-"""Decide which targets of a write a person knows. Pure; it reads structure, never the meaning of words (X25).
+"""Decide which argument of a write has which source. Pure; it reads structure, never the meaning of words (X25).
 
-A target is an address, an id, a path, a URL or a number among a call's arguments. It is known if it is in a plan that
-a person approved, in a request of theirs, their whole answer to a question, or a *whole value* of a tool result: a leaf
-of JSON, a cell of a table, a line of a list. Parts of a text in a tool result are not known, because text is where
-injected instructions are; nor are parts of what a person said later, as “above all not prod.db” names it as well.
+A source is what a person was shown or picked, or a field that names something in what a tool of somebody else
+returned: the approved plan's step, an option, a form's field, an answer that is the value, the goal while no plan was
+shown, `payee.iban` of a result, and sums of such amounts. Free text, titles and bodies are none, because injected
+instructions are there; nor is what a tool returned because the model wrote it there.
 """
 
-import csv
-import json
 import posixpath
 import re
 import unicodedata
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from decimal import Decimal
+from fnmatch import fnmatchcase
 from typing import Any, Literal
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
+from donewhen.state.identity import (
+    FORMATS,
+    Field,
+    fields_of,
+    fits,
+    holds_addresses,
+    identifies,
+    is_free_text,
+    names_something,
+    same_name,
+    words_of,
+)
+from donewhen.state.language.quantities import (
+    Date,
+    Measure,
+    amounts_of,
+    dates_in,
+    measures_in,
+    read_measure,
+    same_date,
+    same_measure,
+    without_dates,
+)
 from donewhen.state.language.short_replies import read_word
 from donewhen.state.pattern import pattern
+from donewhen.state.plan.order import ancestors
 from donewhen.state.records import WRITES
-from donewhen.state.values import fold_text, read_number
+from donewhen.state.values import fold_text, same_json
 
 PROSE_WORDS = 12
 """A text with more plain words is prose, such as the body of a mail, and contains no targets."""
 LONG = 10_000
 """The beginning of a longer text of several lines tells whether it is prose."""
-MEASURE_WORDS = 2
-"""A text of at most this many words is an amount, such as `900 EUR`; in longer texts short numbers are no targets."""
 LONG_NUMBER = 1000
 """Numbers from here on may be an id or an amount in a longer text."""
 FLAGS = frozenset(map(Decimal, (-1, 0, 1)))
 """Numbers that act as switches, or mean none or all."""
-LARGEST = 2_000_000
-"""The most characters of a result that are read for whole values."""
 MOST_NESTED = 60
+MOST_SIBLINGS = 2_000
+"""The most values of one field of a result that are compared with what the plan names."""
+MOST_OPERANDS = 50
+HERE = (".", "*")
+"""Paths that stand in a text by chance."""
+SHORT_ID = 5
+"""Ids of fewer characters are often ids of several things."""
 QUESTIONS = frozenset(("confirm_plan", "ask_user", "approve_tool", "extend_budget", "resolve_effect"))
 """The names of the calls that show a question to a person in the conversation."""
+OF_PLAN = ("title", "done_when", "check")
+"""What a plan says about all of its steps."""
 
-_EDGES = "\"'`()[]{}<>,;:!?“”‘’„«»‹›*|，。；：！？、（）【】「」『』《》"
+_EDGES = "\"'`()[]{}<>,;:!?“”‘’„«»‹›|，。；：！？、（）【】「」『』《》"
 _CLAUSE = pattern(r"[.,;:!。，；！、\n]")
 _SPLIT = pattern(r"[\s，。；！？、（）【】「」『』《》]+")
 _UNSPACED = pattern(r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af]")
 """Letters of scripts that put no space between words."""
-_DATE = pattern(
+_MOMENT = pattern(
     r"\d{4}([-/.])\d\d?\1\d\d?(?:[t ]\d\d?:\d\d(?::\d\d)?(?:\.\d+)?(?:z|[+-]\d\d:?\d\d)?)?"
     r"|\d\d?([-/.])\d\d?\2\d{4}|\d\d?:\d\d(?::\d\d)?(?:\.\d+)?(?:z|[+-]\d\d:?\d\d)?"
 )
+_ADDRESS = pattern(r"[^\s<>()\[\]\"',;:]+@[^\s<>()\[\]\"',;:]+\.\w+|\w{2,12}://\S+|(?<![\w.@])www\.\S+")
 _ID = pattern(
-    r"\A(?:.*\d.*|.+@.+|[@#~]\w.*|.*://.*|.*\w_\w.*|.*\w\.\w{2,}.*|[0-9a-f]{8,}|[/\\].*|\.{1,2}[/\\].*|\w:\\.*"
-    r"|.*[/\\].*[/\\].*)"
+    r"\A(?:.*\d.*|.+@.+|[@#~]\w.*|.*://.*|.*\w_\w.*|.*\w\.\w{2,}.*|[0-9a-f]{8,}|[/\\]\w.*|\.{1,2}[/\\].*|\w:\\.*"
+    r"|.*\w[/\\].*[/\\].*|[/\\])"
 )
 _CAPITALS = pattern(r"[A-Z]{2,}(?:[-_][A-Z]+)+")
-_ADDRESSED = pattern(r"<[^<>\s]+@[^<>\s]+>")
-_NUMBER = pattern(r"(?<![\w.,'/@#-])#?[-+]?[$€£¥₹]? ?(\d[\d.,']*)(?=%|[^\W\d_]{0,3}(?![\w@])(?![-/:]\d))")
-_SPACED = pattern(r"(?<![\w.,-])\d{1,3}(?: \d{3})+(?![\w-])")
-_PLAIN = pattern(r"[-+]?\d+(?:\.\d+)?(?:e[-+]?\d+)?")
-_GROUPED = (pattern(r"\d{1,3}(?:,\d{3})+(?:\.\d+)?"), pattern(r"\d{1,3}(?:\.\d{3})+(?:,\d+)?"), pattern(r"\A\d+,\d+"))
+_MIXED = pattern(r"(?=.*\d)(?=.*[A-Z])(?=.*[a-z])[A-Za-z0-9_-]+")
 _FRAME = pattern(r"^<(\w+) ([0-9a-f]{6})(?: [^\n]*)?>\n.*?\n</\1 \2>$", re.DOTALL | re.MULTILINE)
-_RULE = pattern(r"\A[|\s:+-]*-[|\s:+-]*")
+_SUM = pattern(r"[\d\s.,+*()-]+")
+_QUOTED = pattern(r"'([^']*)'|\"([^\"]*)\"")
+
+Words = tuple[str, ...]
 
 
-# --- targets
+@dataclass(frozen=True)
+class Source:
+    """Where a value comes from."""
+
+    kind: Literal["plan", "goal", "answer", "approved", "result", "expression", "today"]
+    at: str = ""
+    """The step of the plan, or the observation."""
+    field: str = ""
+    """The field of the result, such as `payee.iban`."""
 
 
-def values_of(arguments: Any, schema: Any = None, depth: int = 0) -> Iterator[str]:
-    """Yield the texts and numbers of a call's arguments that may contain targets, and names unknown to the schema."""
+@dataclass(frozen=True)
+class Argument:
+    """One value of a call, or the part of it that names something, and its source."""
+
+    path: str
+    """Such as `to` or `items[0].id`."""
+    value: str
+    source: Source | None
+    """None if nothing that a person saw, and no field that names something, says it."""
+
+    def row(self) -> dict[str, Any]:
+        """Return it as data of a question or a receipt."""
+        source = {"kind": self.source.kind, "at": self.source.at, "field": self.source.field} if self.source else None
+        return {"argument": self.path, "value": self.value, "source": source}
+
+
+def lacks_source(traced: Sequence[Argument]) -> bool:
+    """Return whether one of these arguments has no source."""
+    return any(each.source is None for each in traced)
+
+
+def new_values(traced: Sequence[Argument]) -> list[str]:
+    """Return the values that have no source, as written, each once."""
+    return [*dict.fromkeys(each.value for each in traced if each.source is None)]
+
+
+# --- arguments
+
+
+@dataclass(frozen=True)
+class Given:
+    """One value among a call's arguments."""
+
+    path: str
+    name: Words
+    value: str | int | float
+    format: str = ""
+
+
+def values_of(arguments: Any, schema: Any = None, path: str = "", name: Words = (), depth: int = 0) -> Iterator[Given]:
+    """Yield the values of a call that may need a source, and those names in it that its schema does not know."""
     kinds = list(_kinds(schema))
     if depth > MOST_NESTED or arguments is None or isinstance(arguments, bool) or _is_in_schema(arguments, kinds):
         return
     if isinstance(arguments, (str, int, float)):
-        yield str(arguments)
+        yield Given(path, name, arguments, next((str(kind["format"]) for kind in kinds if "format" in kind), ""))
     elif isinstance(arguments, Mapping):
-        known = {str(name): rule for kind in kinds for name, rule in (kind.get("properties") or {}).items()}
+        known = {str(key): rule for kind in kinds for key, rule in (kind.get("properties") or {}).items()}
         more = next((kind["additionalProperties"] for kind in kinds if "additionalProperties" in kind), None)
-        for name, inner in arguments.items():
-            if name not in known and {"@", "/"} & set(str(name)):
-                yield str(name)
-            yield from values_of(inner, known.get(str(name), more), depth + 1)
+        for key, inner in arguments.items():
+            key, at = str(key), f"{path}.{key}" if path else str(key)
+            if key not in known and depth and not key.replace("_", "").isalpha():
+                yield Given(at, ("id",), key)
+            yield from values_of(inner, known.get(key, more), at, words_of(key), depth + 1)
     elif isinstance(arguments, (list, tuple)):
         items = next((kind["items"] for kind in kinds if "items" in kind), None)
-        for inner in arguments:
-            yield from values_of(inner, items, depth + 1)
+        for place, inner in enumerate(arguments):
+            yield from values_of(inner, items, f"{path}[{place}]", name, depth + 1)
 
 
 def _kinds(schema: Any, depth: int = 0) -> Iterator[Mapping[str, Any]]:
@@ -99,38 +177,53 @@ def _is_in_schema(value: Any, kinds: Sequence[Mapping[str, Any]]) -> bool:
     return any(type(each) is type(value) and each == value for each in own)
 
 
-def _fold_target(text: str) -> str:
-    """Return a text for comparison of targets, where forms of a character that look alike are the same."""
-    return fold_text(text if text.isascii() else unicodedata.normalize("NFKC", text))
+def parts_of(given: Given) -> list[str]:
+    """Return the parts of a value that need a source.
+
+    That is all of an argument whose name or format says that it names something, and of a single word or number; of
+    longer texts what looks like an address, an id or a path; and of free text only addresses, unless it is prose.
+    """
+    if not isinstance(given.value, str):
+        return [] if _is_flag(str(given.value)) else [str(given.value)]
+    text = unicodedata.normalize("NFKC", given.value).strip()
+    named = given.format in FORMATS or names_something(given.name)
+    if not named and is_free_text(given.name):
+        return _addresses_in(text, one_line=given.name[-1] in ("subject", "title", "headline"))
+    parts = [part for each in _SPLIT.split(text[: 2 * LONG]) if (part := _strip_marks(each) or each.strip())]
+    if len(parts) == 1:
+        return [] if _is_flag(text) or _is_time(text) else [parts[0] if len(text) < LONG else text]
+    if named:
+        return _addresses_in(text, one_line=True) or [text]
+    if _MOMENT.fullmatch(text.casefold()) or read_measure(text):
+        return [text]
+    if len(parts) > PROSE_WORDS or "\n" in text:
+        return _addresses_in(text, one_line="\n" not in text)
+    return [text]
 
 
-def _targets_in(value: str) -> Iterator[str]:
-    """Yield the targets in one value of an argument."""
-    text = unicodedata.normalize("NFKC", value).strip()
-    if len(text) > LONG and "\n" in text and _is_prose(_SPLIT.split(text[:LONG])):
-        return
-    parts = [part for each in _SPLIT.split(text) if (part := _strip_marks(each))]
-    if len(parts) == 1 and not _SPLIT.search(_strip_marks(text)):
-        if _is_marked(parts[0], alone=True) and not _is_flag(text) and not _DATE.fullmatch(text.casefold()):
-            yield parts[0]
-        return
-    marked = [part for part in parts if _is_marked(part)]
-    if len(parts) - len(marked) > PROSE_WORDS:
-        marked = [each[0].strip("<>") for each in _ADDRESSED.finditer(text)] if "\n" not in text else []
-    for part in marked:
-        short = len(parts) > MEASURE_WORDS and 0 <= max(map(abs, amounts_of(part)), default=-1) < LONG_NUMBER
-        if not short and not _DATE.fullmatch(part.casefold()):
-            yield part
+def _addresses_in(text: str, *, one_line: bool) -> list[str]:
+    """Return the addresses and URLs in a text; none in prose, unless its name says that it is a line."""
+    prose = len(_SPLIT.split(text[:LONG])) > PROSE_WORDS
+    if prose and not (one_line and ("\n" in text or "<" in text or len(text) < LONG)):
+        return []
+    return [_strip_marks(each[0]) for each in _ADDRESS.finditer(text)]
 
 
-def _is_prose(words: list[str]) -> bool:
-    plain = (part for each in words if (part := _strip_marks(each)) and not _is_marked(part))
-    return sum(1 for _ in plain) > PROSE_WORDS
+def _is_marked(part: str) -> bool:
+    """Return whether a word looks like an address, id, path, URL or number."""
+    return bool(_ID.fullmatch(part.casefold()) or _CAPITALS.fullmatch(part))
 
 
-def _is_marked(part: str, *, alone: bool = False) -> bool:
-    """Return whether a word looks like an address, id, path, URL or number; with `alone` it is a whole value."""
-    return bool(_ID.fullmatch(part.casefold()) or _CAPITALS.fullmatch(part) or (alone and re.search(r"[/\\:]", part)))
+def _is_small(part: str) -> bool:
+    return 0 <= max(map(abs, amounts_of(part)), default=-1) < LONG_NUMBER * 10
+
+
+def _is_time(text: str) -> bool:
+    return ":" in text[:3] and bool(_MOMENT.fullmatch(text.casefold()))
+
+
+def _is_flag(text: str) -> bool:
+    return bool(FLAGS & amounts_of(text)) or text.casefold() in ("true", "false")
 
 
 def _strip_marks(text: str) -> str:
@@ -138,38 +231,24 @@ def _strip_marks(text: str) -> str:
     return text.strip().lstrip(_EDGES).rstrip(f"{_EDGES}.…")
 
 
-def _is_flag(text: str) -> bool:
-    return bool(FLAGS & amounts_of(text))
+# --- sources
 
 
-def amounts_of(text: str) -> set[Decimal]:
-    """Return the possible values of a number: `1,200` is 1200, in some countries 1.2; nothing for an id such as 007."""
-    sign, digits = ("-", text[1:]) if text[:1] == "-" else ("", text.lstrip("+"))
-    digits = digits.strip(" $€£¥₹%#").replace("'", "")
-    if not digits[:1].isdigit() or (len(digits) > 1 and digits[0] == "0" and digits.isdigit()):
-        return set()
-    found = {digits} if _PLAIN.fullmatch(digits) else set()
-    if _GROUPED[0].fullmatch(digits):
-        found.add(digits.replace(",", ""))
-    if _GROUPED[1].fullmatch(digits):
-        found.add(digits.replace(".", "").replace(",", "."))
-    if _GROUPED[2].fullmatch(digits):
-        found.add(digits.replace(",", "."))
-    return {number for each in found if (number := read_number(sign + each)) is not None}
+def sources_of(run: Mapping[str, Any], step: str = "", today: str = "") -> "Sources":
+    """Collect what a step's writes may take their arguments from.
 
-
-# --- what is known
-
-
-def known_targets(run: Mapping[str, Any]) -> "KnownTargets":
-    """Collect the targets that a run makes known (see above). A plan counts once a person approved it."""
-    known = KnownTargets()
+    That is what the plan says for the step and for those that it depends on, if a person approved the plan; the goal
+    otherwise, and the requests before it.
+    """
+    known = Sources()
     approval = run.get("approval") or {}
     if approval.get("by") == "user":
-        for text in _texts(approval["plan"]):
-            known.say(text)
-    for text in (run.get("goal") or "", *_requests(run.get("messages") or ())):
-        known.say(strip_frames(text))
+        known.show(approval["plan"], step)
+    else:
+        for text in (run.get("goal") or "", *_requests(run.get("messages") or ())):
+            known.say(strip_frames(text))
+    if today:
+        known.say(today[:10], Source("today"))
     for row in run.get("approvals") or ():
         if row["by"] == "user":
             known.decide(row)
@@ -193,83 +272,167 @@ def strip_frames(text: str) -> str:
     return _FRAME.sub(" ", text)
 
 
-class KnownTargets:
-    """Targets that a person knows of, in the order in which they became known. Each source is read once."""
+@dataclass(frozen=True)
+class Said:
+    """A text that a person wrote, or approved as it was shown."""
+
+    source: Source
+    exact: str
+    folded: str
+    measures: frozenset[Measure]
+    dates: tuple[Date, ...]
+    dateless: str
+    """The folded text without its dates, in which a short number is no id."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """A value of a result."""
+
+    number: int
+    """The number of its observation."""
+    entry: str
+    field: Field
+    names: bool
+    """True if the field names something."""
+    tool: str = ""
+    declared: bool = False
+    """True if its tool declares which fields name something."""
+
+
+class Sources:
+    """The values that a step's writes may use, each with its source, in the order in which they became known."""
 
     def __init__(self) -> None:
-        self._said: list[str] = []
-        self._amounts: set[Decimal] = set()
+        self._said: list[Said] = []
+        self._planned: dict[str, list[Mapping[str, Any]]] = {}
+        """The calls that the step's plan specifies, by tool."""
+        self._step = ""
         self._refused: set[str] = set()
-        self._agreed: set[str] = set()
-        self._read: dict[str | Decimal, int] = {}
-        """Whole values, with the number of the first observation that had them."""
-        self._wrote: list[tuple[int, str]] = []
-        """Values that writes of this run sent out, with the numbers of their observations."""
+        self._picked: dict[str, Source] = {}
+        self._rows: dict[str | Decimal, list[Row]] = {}
+        """Values of results; numbers under their value."""
+        self._siblings: dict[tuple[str, str], dict[str, None]] = {}
+        """The values of one field of a result."""
+        self._narrowed: dict[tuple[str, str], bool] = {}
+        self._given: list[tuple[int, str]] = []
+        """The arguments of the calls of this run, with the numbers of their observations."""
+        self._wrote: set[str] = set()
+        """What writes of this run were made to."""
         self._seen: set[str] = set()
-        self._waiting: list[tuple[int, str, str]] = []
-        """Results that were not read yet, each with the arguments of its call."""
-        self._long: dict[str, tuple[int, str]] = {}
+        self._waiting: list[tuple[int, Mapping[str, Any], str]] = []
+        """Results that were not read yet."""
+        self._long: dict[str, tuple[int, Mapping[str, Any]]] = {}
 
-    def say(self, text: str) -> None:
-        """Add everything in a text that a person approved, or asked for."""
-        plain = _fold_target(text)
-        self._said.append(plain)
-        self._amounts |= _amounts_in(plain)
+    # what people said
+
+    def show(self, plan: Mapping[str, Any], step: str) -> None:
+        """Add what an approved plan says for a step; all that it says if it has no such step."""
+        steps = {each["id"]: each for each in plan.get("steps") or ()}
+        about = [step, *sorted(ancestors(plan, step))] if step in steps else [*steps]
+        for text in _texts([plan[key] for key in OF_PLAN if plan.get(key)]):
+            self.say(text, Source("plan"))
+        for id in about:
+            for text in _texts({key: item for key, item in steps[id].items() if key != "id"}):
+                self.say(text, Source("plan", id))
+        self._step = step
+        for call in (steps.get(step) or {}).get("calls") or ():
+            self._planned.setdefault(call["tool"], []).append(call["arguments"])
+
+    def say(self, text: str, source: Source = Source("goal")) -> None:
+        """Add everything in a text that a person asked for, or approved."""
+        exact = unicodedata.normalize("NFKC", text)
+        self._said.append(
+            Said(
+                source,
+                exact,
+                _fold(text),
+                frozenset(measures_in(exact)),
+                tuple(dates_in(exact)),
+                _fold(without_dates(exact)),
+            )
+        )
+        self._narrowed.clear()
 
     def decide(self, row: Mapping[str, Any]) -> None:
-        """Add the targets of calls that a person approved or edited; those of rejected ones ask from then on."""
+        """Add the values of calls that a person approved or edited; those of rejected ones ask from then on."""
         if row["kind"] != "tool":
             return
         if row["decision"] in ("approve", "edit"):
             calls = [row.get("edited")] if row["decision"] == "edit" else [row["arguments"]]
             calls += [each["arguments"] for each in row.get("batch") or () if row["decision"] == "approve"]
-            agreed = {
-                _fold_target(each)
-                for call in calls
-                for value in values_of(call)
-                for each in (value, *_targets_in(value))
-            }
-            self._agreed |= agreed
-            self._refused -= agreed
+            for call in calls:
+                for given in values_of(call):
+                    self._pick(str(given.value), Source("approved", row.get("step") or ""))
+                    for part in parts_of(given):
+                        self._pick(part, Source("approved", row.get("step") or ""))
         else:
-            self._refused |= {_fold_target(each) for each in row.get("new") or ()}
+            self._refused |= {_fold(each) for each in row.get("new") or ()}
 
-    def answer(self, text: str, question: str = "") -> None:
-        """Add what a person answered if it is a value as a whole.
+    def _pick(self, value: str, source: Source) -> None:
+        for form in _spellings(_fold(value)):
+            self._picked.setdefault(form, source)
+            self._refused.discard(form)
 
-        A plain yes agrees to the amounts in the question; what a no was said to asks from then on.
+    def answer(self, text: str, question: str = "", at: str = "") -> None:
+        """Add what a person answered if it is a value as a whole, an option, or the fields of a form.
+
+        A plain yes agrees to what the question shows; what a no was said to asks from then on.
         """
+        source = Source("answer", at)
         said = read_word(_CLAUSE.split(text.strip(), maxsplit=1)[0])
         if said == "no":
-            self._refused |= {_fold_target(part) for part in map(_strip_marks, _SPLIT.split(question)) if part}
+            self._refused |= {_fold(part) for part in map(_strip_marks, _SPLIT.split(question)) if part}
         if read_word(text) == "yes":
-            self._amounts |= _amounts_in(_fold_target(question))
+            self.say(question, source)
             return
-        for value in (text, *whole_values(text)):
-            self._agreed |= {form for form in _spellings(_fold_target(value.strip())) if form}
-            self._amounts |= amounts_of(_strip_marks(_fold_target(value)))
+        for field in fields_of(text):
+            self._pick(str(field.value), source)
+        self._pick(text.strip(), source)
+        if len(text.split()) <= 2 or read_measure(text):
+            exact = unicodedata.normalize("NFKC", _strip_marks(text))
+            self._said.append(Said(source, "", "", frozenset(measures_in(exact)), tuple(dates_in(exact)), ""))
+
+    # what tools returned
 
     def observe(self, entry: Mapping[str, Any]) -> None:
-        """Add the whole values of an observation, and a person's answer. Each observation counts once."""
+        """Add an observation, or a person's answer. Each observation counts once."""
         if entry["id"] in self._seen or entry.get("outside"):
             return
         self._seen.add(entry["id"])
         if entry["source"] == "user":
-            if entry["ok"] and entry["arguments"].get("by") == "user":
-                self.answer(entry["text"], str(entry["arguments"].get("question") or ""))
+            asked = entry["arguments"]
+            if entry["ok"] and asked.get("by") == "user":
+                if entry["text"] in (asked.get("options") or ()) and read_word(entry["text"]) is None:
+                    self.say(entry["text"], Source("answer", entry["id"]))
+                self.answer(entry["text"], str(asked.get("question") or ""), entry["id"])
             return
         if entry["source"] not in ("tool", "check") or entry.get("delegated"):
             return
         number = len(self._seen)
-        given = _fold_target(" ".join(_texts(entry["arguments"])))
+        self._given.append((number, _fold(" ".join(_texts(entry["arguments"])))))
+        readable = entry["ok"] and entry.get("effect") is not None and not self._reads_own_writing(entry)
         if entry.get("effect") in WRITES:
-            self._wrote.append((number, given))
-        if not entry["ok"] or entry.get("effect") is None:
+            self._wrote |= {posixpath.normpath(each) for each in entry.get("targets") or () if each}
+        if not readable or entry.get("identity") == []:
             return
         if entry.get("stored"):
-            self._long[entry["id"]] = (number, given)
+            self._long[entry["id"]] = (number, entry)
         else:
-            self._waiting.append((number, given, entry["text"]))
+            self._waiting.append((number, entry, entry["text"]))
+
+    def _reads_own_writing(self, entry: Mapping[str, Any]) -> bool:
+        """Return whether a call is about what this run wrote, such as a file that it made."""
+        if not self._wrote:
+            return False
+        texts = [*_texts(entry["arguments"]), *(entry.get("targets") or ())]
+        quoted = [one or other for text in texts for one, other in _QUOTED.findall(text)]
+        named = [posixpath.normpath(each) for each in (*texts, *quoted) if each and len(each) < LONG]
+        return any(
+            own == each or fnmatchcase(own, each) or fnmatchcase(own, f"{each}/*")
+            for own in self._wrote
+            for each in named
+        )
 
     @property
     def long(self) -> list[str]:
@@ -277,47 +440,181 @@ class KnownTargets:
         return list(self._long)
 
     def read(self, id: str, text: str) -> None:
-        """Add the whole values of a long observation, given its full text."""
+        """Add a long observation, given its full text."""
         self._waiting.append((*self._long.pop(id), text))
 
-    def new(self, arguments: Any, schema: Any = None) -> list[str]:
-        """Return the unknown targets of a call, as written, each once.
-
-        These are no targets: values that the tool's schema enumerates or has as default, truth values, 0, 1 and -1,
-        dates, times, plain words, and anything in prose.
-        """
-        unknown = [value for value in values_of(arguments, schema) if not self.knows(value)]
-        targets = dict.fromkeys(target for value in unknown for target in _targets_in(value))
-        return [target for target in targets if not self.knows(target)]
-
-    def knows(self, target: str) -> bool:
-        """Return whether this value is known: numbers compare by value, paths in any spelling."""
-        plain = _fold_target(target)
-        amounts = amounts_of(plain)
-        if plain in self._refused:
-            return False
-        if amounts & self._amounts or any(form in self._agreed for form in _spellings(plain)):
-            return True
-        if not amounts and any(_stands_in(form, text) for form in _spellings(plain) for text in self._said):
-            return True
-        self._look()
-        return any(self._was_returned_first(form) for form in _forms(plain))
-
     def _look(self) -> None:
-        """Read the waiting results. Arguments that a result repeats do not count."""
-        for number, given, text in self._waiting:
-            amounts = _amounts_in(given)
-            for form in {form for value in {*whole_values(text)} for form in _forms(_fold_target(value))}:
-                echo = form in amounts if isinstance(form, Decimal) else _stands_in(form, given)
-                if not echo and number < self._read.get(form, number + 1):
-                    self._read[form] = number
-        self._waiting.clear()
+        """Read the waiting results."""
+        waiting, self._waiting = self._waiting, []
+        for number, entry, text in waiting:
+            tool = entry.get("tool") or ""
+            if entry.get("calculated"):
+                self._add_sum(number, entry, text)
+                continue
+            for field in fields_of(text, tool):
+                row = Row(
+                    number, entry["id"], field, identifies(field, entry.get("identity")), tool, "identity" in entry
+                )
+                self._add(row)
 
-    def _was_returned_first(self, value: str | Decimal) -> bool:
-        """Return whether a tool returned the value before this run wrote it; the run's own writes prove nothing."""
-        if (first := self._read.get(value)) is None:
+    def _add(self, row: Row) -> None:
+        value = row.field.value
+        if isinstance(value, str):
+            self._rows.setdefault(_fold(value), []).append(row)
+        else:
+            self._rows.setdefault(str(value), []).append(row)
+            for amount in amounts_of(str(value)):
+                self._rows.setdefault(amount, []).append(row)
+        siblings = self._siblings.setdefault((row.entry, row.field.group), {})
+        if row.names and len(siblings) < MOST_SIBLINGS and _is_marked(str(value)) and len(str(value)) > 3:
+            siblings[_fold(str(value))] = None
+
+    def _add_sum(self, number: int, entry: Mapping[str, Any], text: str) -> None:
+        """Add what was calculated of amounts that have sources, each used as often as it is there."""
+        (expression,) = _texts([*entry["arguments"].values()]) if len(entry["arguments"]) == 1 else ("",)
+        operands = Counter(re.findall(r"\d[\d.]*", expression))
+        if not operands or not _SUM.fullmatch(expression) or "**" in expression or operands.total() > MOST_OPERANDS:
+            return
+        fields = []
+        for operand, count in operands.items():
+            found = self.find(operand, before=number)
+            if found is None or count > max(1, *(len(self._rows.get(each, ())) for each in amounts_of(operand))):
+                return
+            fields.append(f"{found.at} {found.field}".strip() or operand)
+        for amount in amounts_of(text.strip()):
+            field = Field(", ".join(fields), "", (), float(amount))
+            self._rows.setdefault(amount, []).append(Row(number, entry["id"], field, True))
+
+    # the look-up
+
+    def trace(self, arguments: Any, schema: Any = None, tool: str = "") -> list[Argument]:
+        """Return the arguments of a call that need a source, each with its own.
+
+        A tool whose calls the plan specifies has exactly these; of another call each difference has no source.
+        """
+        if (planned := self._planned.get(tool)) is not None:
+            return self._trace_planned(arguments, planned)
+        found: dict[tuple[str, str], Argument] = {}
+        for given in values_of(arguments, schema):
+            value = str(given.value)
+            free = is_free_text(given.name) and given.format not in FORMATS
+            whole = self.find(value, given.name, given.format) if len(value) < LONG and not free else None
+            for part in parts_of(given):
+                source = whole or self.find(part, given.name, given.format) or self._find_words(part, given)
+                found.setdefault((given.path, part), Argument(given.path, part, source))
+        return list(found.values())
+
+    def _find_words(self, part: str, given: Given) -> Source | None:
+        """Return the source of a text whose words were all said, or are values; None if one was not."""
+        words = [word for each in _SPLIT.split(part) if (word := _strip_marks(each))]
+        found = [self.find(word, given.name, given.format) for word in words] if 1 < len(words) <= PROSE_WORDS else []
+        return found[0] if found and all(found) else None
+
+    def _trace_planned(self, arguments: Mapping[str, Any], planned: Sequence[Mapping[str, Any]]) -> list[Argument]:
+        nearest = max(planned, key=lambda each: sum(same_json(item, each.get(key)) for key, item in arguments.items()))
+        source, traced = Source("plan", self._step), []
+        for key, item in arguments.items():
+            given = [str(each.value) for each in values_of(item)] or [str(item)]
+            known = key in nearest and same_json(item, nearest[key])
+            traced += [Argument(key, each, source if known else None) for each in given]
+        return traced
+
+    def find(self, value: str, name: Words = (), format: str = "", before: int = 0) -> Source | None:
+        """Return the source of a value of an argument with this name; None if it has none."""
+        plain, exact = _fold(value), unicodedata.normalize("NFKC", value).strip()
+        if plain in self._refused:
+            return None
+        forms = _spellings(plain)
+        if picked := next((self._picked[form] for form in forms if form in self._picked), None):
+            return picked
+        measures, dates = read_measure(exact), [*dates_in(exact)] if _MOMENT.fullmatch(plain) else []
+        for said in self._said:
+            if _is_said(said, exact, forms, measures, dates, names_something(name)):
+                return said.source
+        self._look()
+        keys: list[str | Decimal] = [*forms]
+        if not (format in FORMATS or names_something(name)) or before:
+            keys += [number for number, unit in measures if not unit]
+        for key in keys:
+            for row in self._rows.get(key, ()):
+                if (not before or row.number < before) and self._admits(row, key, exact, name):
+                    kind: Literal["result", "expression"] = (
+                        "result" if row.field.group or not row.names else "expression"
+                    )
+                    kind = "result" if row.field.group or row.field.name else "expression"
+                    return Source(kind, row.entry, row.field.path)
+        return None
+
+    def _admits(self, row: Row, key: str | Decimal, exact: str, name: Words) -> bool:
+        """Return whether a value of a result may be an argument of this name."""
+        field = row.field
+        typed = isinstance(key, Decimal) and not isinstance(field.value, str)
+        own = not (field.is_derived or is_free_text(field.name))
+        like = own and same_name(field.name, name)
+        moment = own and isinstance(field.value, str) and bool(_MOMENT.fullmatch(field.value.casefold()))
+        if not ((row.names and fits(field, name)) or like or typed or moment):
             return False
-        return not any(_has(text, value) for number, text in self._wrote if number <= first)
+        if _MIXED.fullmatch(exact) and str(field.value) != exact:
+            return False
+        if _ADDRESS.fullmatch(exact) and not (field.is_key or holds_addresses(field.name) or row.declared):
+            return False
+        if len(exact) < SHORT_ID and not typed and name[-1:] == ("id",) and not like and not _is_of(row, name):
+            return False  # 13 may be the id of anything
+        if any(number <= row.number and _has(text, key) for number, text in self._given if number <= row.number) and (
+            field.group or field.name
+        ):
+            return False  # the model wrote it before it came back
+        return typed or moment or not self._is_passed_over(row)
+
+    def _is_passed_over(self, row: Row) -> bool:
+        """Return whether the plan names other values of the same field of the result, and so not this one."""
+        place = (row.entry, row.field.group)
+        if place not in self._narrowed:
+            values = self._siblings.get(place, {})
+            self._narrowed[place] = any(_stands_in(value, said.folded) for said in self._said for value in values)
+        return self._narrowed[place]
+
+
+def _is_of(row: Row, name: Words) -> bool:
+    """Return whether a value is part of something with the name of which an argument is the id."""
+    about = row.field.owner | {word.removesuffix("s") for word in words_of(row.tool)}
+    return len(name) < 2 or bool(about & {word.removesuffix("s") for word in name[:-1]})
+
+
+def _is_said(
+    said: Said, exact: str, forms: Sequence[str], measures: set[Measure], dates: Sequence[Date], named: bool
+) -> bool:
+    if exact in HERE:
+        return False
+    if named and exact.isdigit() and len(exact) < SHORT_ID:
+        return _stands_in(exact, said.dateless)
+    if measures:
+        if any(same_measure(one, other) for one in measures for other in said.measures):
+            return True
+        if len(measures) and any(unit for _, unit in measures):
+            return False
+    if dates:
+        return any(same_date(one, other) for one in dates for other in said.dates)
+    if _MIXED.fullmatch(exact):
+        return _stands_in(exact, said.exact)
+    return any(_stands_in(form, said.folded) for form in forms) or _lies_within(forms[-1], said.folded)
+
+
+def _lies_within(path: str, text: str) -> bool:
+    """Return whether a path lies in a folder that stands in the text, written as one: `reports/` or `./a/reports`."""
+    if "/" not in path or "://" in path or path.startswith(("..", "~")):
+        return False
+    parts = path.split("/")
+    folders = ("/".join(parts[:end]) for end in range(1, len(parts)))
+    return any(
+        folder and (_stands_in(f"{folder}/", text) or ("/" in folder and _stands_in(folder, text)))
+        for folder in folders
+    )
+
+
+def _fold(text: str) -> str:
+    """Return a text for comparison, where forms of a character that look alike are the same."""
+    return fold_text(text if text.isascii() else unicodedata.normalize("NFKC", text))
 
 
 def _texts(value: Any, depth: int = 0) -> Iterator[str]:
@@ -333,22 +630,18 @@ def _texts(value: Any, depth: int = 0) -> Iterator[str]:
         yield str(value)
 
 
-def _forms(plain: str) -> Iterator[str | Decimal]:
-    """Yield all forms in which a value is compared."""
-    yield from _spellings(plain)
-    yield from amounts_of(plain)
-
-
 def _spellings(plain: str) -> tuple[str, ...]:
     """Return a value as it is and without surrounding marks, and the shortest form of a path."""
     forms = {plain: None, _strip_marks(plain) or plain: None}
-    if "/" in plain and "://" not in plain:
-        forms[posixpath.normpath(plain)] = None
+    if ("/" in plain or "\\" in plain) and "://" not in plain:
+        forms[posixpath.normpath(plain.replace("\\", "/"))] = None
     return tuple(forms)
 
 
 def _has(text: str, form: str | Decimal) -> bool:
-    return form in _amounts_in(text) if isinstance(form, Decimal) else _stands_in(form, text)
+    if isinstance(form, Decimal):
+        return any(form == number for number, _ in measures_in(text))
+    return _stands_in(form, text)
 
 
 def _stands_in(value: str, text: str) -> bool:
@@ -367,69 +660,11 @@ def _continues(text: str, place: int, step: Literal[-1, 1], edge: str) -> bool:
     if not 0 <= place < len(text):
         return False
     sign, beyond = text[place], text[place + step] if 0 <= place + step < len(text) else " "
+    if not edge.isalnum() and edge not in "_)" and not _UNSPACED.match(sign):
+        return sign.isalnum() or sign in "_./\\~-*"
     if sign.isalnum() or sign == "_":
         return edge.isalnum() and not _UNSPACED.match(sign) and not _UNSPACED.match(edge)
     if sign in "@\\~" or (sign == "/" and step < 0):
         return beyond != "." or (place > 1 and not text[place - 2].isspace())
     inner = "/.-+%&?#~" if step < 0 else "/.-+%&?=:"
     return sign in inner and (beyond.isalnum() or beyond in "/_") and not _UNSPACED.match(beyond)
-
-
-def _amounts_in(text: str) -> set[Decimal]:
-    """Return the amounts in a text that are not part of an id."""
-    apart = _UNSPACED.sub(" ", text)
-    found = {amount for each in _NUMBER.finditer(apart) for amount in _signed_amounts(each)}
-    return found | {amount for each in _SPACED.finditer(apart) for amount in amounts_of(each[0].replace(" ", ""))}
-
-
-def _signed_amounts(number: re.Match[str]) -> set[Decimal]:
-    digits = number[1].rstrip(".,'")
-    return amounts_of(f"-{digits}" if "-" in number[0][: -len(number[1])] else digits)
-
-
-# --- whole values of results
-
-
-def whole_values(text: str) -> Iterator[str]:
-    """Yield the values of a result that is data as a whole: JSON, a table, or a list with one value per line.
-
-    Text around data makes it prose, because the author of the text may have written the data too.
-    """
-    if len(text) > LARGEST:
-        return
-    lines = [line for line in text.splitlines() if line.strip()]
-    read = _json(text) if text.lstrip()[:1] in ("{", "[", '"') else None
-    if read is None and lines and all(line.lstrip()[:1] in ("{", "[") for line in lines):
-        read = [_json(line) for line in lines]
-        read = None if None in read else read
-    if read is not None:
-        yield from _texts(read)
-        return
-    if all(len(line.split()) == 1 for line in lines):
-        yield from lines
-    yield from _cells(lines)
-
-
-def _json(text: str) -> Any:
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
-        return None
-
-
-def _cells(lines: list[str]) -> Iterator[str]:
-    """Yield the cells of a table whose lines have equally many; a last line in brackets may count the rows."""
-    if lines and lines[-1].startswith("(") and lines[-1].endswith(")"):
-        lines = lines[:-1]
-    for mark in ("|", "\t", ",", ";"):
-        rows = [line.strip().strip("|") if mark == "|" else line for line in lines]
-        try:
-            table = list(csv.reader(rows, delimiter=mark)) if mark != "|" else [row.split("|") for row in rows]
-        except csv.Error:
-            continue
-        if len(table) < 2 or len(table[0]) < 2 or len({len(row) for row in table}) > 1:
-            continue
-        if mark in ",;" and any(cell != cell.strip() for row in table for cell in row):
-            continue  # prose has a space after a comma
-        yield from (cell for line, row in zip(rows, table, strict=True) if not _RULE.fullmatch(line) for cell in row)
-        return

@@ -167,6 +167,10 @@ class JournalEntry(CallFacts, total=False):
     """Of an interjection: its key, and the step and time at which it was heard."""
     images: list[Json]
     """The images of the result: the `key` of each in the store, its `type` and its `chars`."""
+    identity: list[str]
+    """The fields of the result that name something, if its tool says so; else their names decide."""
+    calculated: bool
+    """True if it was calculated from the arguments."""
     users_text: bool
     """True if it holds words of the user, such as a skill, which are not framed as untrusted data."""
 

@@ -362,7 +362,7 @@ class _Server:
         made.response_format = "content_and_artifact"
         hints = dict(made.metadata or {})
         if not self._trusted:  # an untrusted hint may only add caution
-            hints = {key: hints[key] for key in ("title", "openWorldHint", "effect") if hints.get(key)}
+            hints = {key: hints[key] for key in ("title", "openWorldHint", "effect", "output_schema") if hints.get(key)}
         made.metadata = {"server": self.name, **hints}
         return made
 

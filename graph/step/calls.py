@@ -602,6 +602,8 @@ def observe(context: CallContext, call: Call, id: str, outcome: CallOutcome, sou
     )
     if outcome.unknown and entry["effect"] == "write":
         entry["unknown"] = True
+    if outcome.ok and tool:
+        entry.update(tool.origin(call["args"]))  # type: ignore[typeddict-item]
     if outcome.ok and tool and tool.users_text:
         entry["users_text"] = True
     if outcome.images:

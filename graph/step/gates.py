@@ -16,14 +16,14 @@ from donewhen.graph.context import Deps
 from donewhen.graph.events import thread_of
 from donewhen.graph.llm.cost import Meter
 from donewhen.graph.people.interjections import new_interjections
-from donewhen.graph.step.leave import NewTargets, Reason, approval_pause
+from donewhen.graph.step.leave import Reason, Traces, approval_pause
 from donewhen.graph.step.texts import known_entries, load_text
 from donewhen.graph.sync import run_in_thread
 from donewhen.graph.tools import hooks as policies
 from donewhen.graph.tools.effects import Place, base_of, differences, replaced_texts
 from donewhen.graph.tools.toolbox import KnownTool
 from donewhen.state.channels import Step
-from donewhen.state.consent import KnownTargets
+from donewhen.state.consent import Sources, lacks_source
 from donewhen.state.ledger import Amounts, add, first_exhausted, subtract
 from donewhen.state.plan.planning import PROMOTED
 from donewhen.state.proof.journal import call_key, canonical_json, has_spoken_since
@@ -169,8 +169,8 @@ async def budget(call: Call, context: CallContext, go: Go) -> Ruling:
 async def consent(call: Call, context: CallContext, go: Go) -> Ruling:
     """Ask a person about a call that neither they nor the approved plan allow, or about which a hook asks."""
     state, reason = context.state, _approval_reason(call, context)
-    new = await _new_targets(call, context) if reason == "new" else {}
-    if reason is None or (reason == "new" and not new.get(call.get("position", 0))):
+    traces = await _trace(call, context) if reason == "new" else {}
+    if reason is None or (reason == "new" and not traces.get(call.get("position", 0))):
         if not go.question:
             return go
         reason = "hook"
@@ -180,10 +180,10 @@ async def consent(call: Call, context: CallContext, go: Go) -> Ruling:
         return Wait({"status": "failed", "code": f"{PROMOTED}write", "reason": why, "calls": []})
     others: list[Call] = []
     if reason in ("by_tool", "new"):  # covered by the plan: ask once for all such calls
-        others = [other for other in context.calls[1:] if _needs_approval_too(other, context, new)]
+        others = [other for other in context.calls[1:] if _needs_approval_too(other, context, traces)]
     tool = context.tools[call["name"]]
     conditions = tool.conditions(state.get("language", "en"))
-    waiting = approval_pause([call, *others], state, reason, new, go.question, conditions)
+    waiting = approval_pause([call, *others], state, reason, traces, go.question, conditions)
     change: StepRecord = {"status": "waiting", "waiting": waiting}
     if (replaced := await replaced_texts(tool.tool, call["args"])) is not None:
         change["calls"] = [{**call, "base": base_of(replaced)}, *context.calls[1:]]
@@ -233,20 +233,20 @@ def _approval_reason(call: Call, context: CallContext) -> Reason | None:
     return "by_tool" if approval == "ask" else "new"
 
 
-def _needs_approval_too(call: Call, context: CallContext, new: NewTargets) -> bool:
+def _needs_approval_too(call: Call, context: CallContext, traces: Traces) -> bool:
     reason = _approval_reason(call, context)
-    return reason == "by_tool" or (reason == "new" and bool(new.get(call.get("position", 0))))
+    return reason == "by_tool" or (reason == "new" and bool(traces.get(call.get("position", 0))))
 
 
-async def _new_targets(call: Call, context: CallContext) -> NewTargets:
-    """Return, by position, the targets of calls that no person knows of; {} if this call has none."""
+async def _trace(call: Call, context: CallContext) -> Traces:
+    """Return, by position, the arguments of the calls that have one without a source; {} if this call has none."""
     state, tool = context.state, context.tools[call["name"]]
 
-    def look() -> tuple[KnownTargets, bool]:
-        known = state["known_targets"]() if "known_targets" in state else KnownTargets()
+    def look() -> tuple[Sources, bool]:
+        known = state["sources"]() if "sources" in state else Sources()
         for entry in [*known_entries(state), *context.noted]:
             known.observe(entry)
-        return known, bool(tool.new_targets(call["args"], known))
+        return known, lacks_source(tool.trace(call["args"], known))
 
     known, new = await run_in_thread(look)  # seconds for megabytes of results
     if not new:
@@ -257,6 +257,7 @@ async def _new_targets(call: Call, context: CallContext) -> NewTargets:
     for said in await new_interjections(context.runtime, cursor, place):
         known.answer(said["text"])
     asked = [each for each in context.calls if _approval_reason(each, context) == "new"]
-    find = (partial(context.tools[each["name"]].new_targets, each["args"], known) for each in asked)
+    find = (partial(context.tools[each["name"]].trace, each["args"], known) for each in asked)
     found = [await run_in_thread(each) for each in find]
-    return {each.get("position", 0): new for each, new in zip(asked, found, strict=True) if new}
+    traced = zip(asked, found, strict=True)
+    return {each.get("position", 0): arguments for each, arguments in traced if lacks_source(arguments)}

@@ -19,7 +19,7 @@ from donewhen.graph.step.prove import goal_check
 from donewhen.graph.step.round import decide
 from donewhen.graph.step.texts import scope_of
 from donewhen.state.channels import PLANNING, Json, Step, StepOutput, StepStored
-from donewhen.state.consent import known_targets
+from donewhen.state.consent import sources_of
 from donewhen.state.plan.order import ancestors, conversation_of
 from donewhen.state.plan.plan import find_step
 from donewhen.state.plan.planning import promotion_reasons
@@ -120,7 +120,7 @@ def step_input(run: Json, sent: Json, settings: Settings, deps: Deps) -> Json:
         "earlier": (run.get("transcripts") or {}).get(transcript_key(id, record), []),
         "length": TranscriptLength(),
         "call_history": CallHistory(),
-        "known_targets": cache(partial(known_targets, run)),
+        "sources": cache(partial(sources_of, run, id)),
         "own_rounds": set(),
         "allowance": record.get("allowance") or {},
         "record": record,

@@ -11,6 +11,7 @@ from donewhen.graph.events import emit, emit_step_finished, now
 from donewhen.graph.people.pauses import make_pause
 from donewhen.graph.tools.effects import UnknownEffect
 from donewhen.state.channels import Json, Step
+from donewhen.state.consent import Argument, new_values
 from donewhen.state.language.texts import option_texts, say
 from donewhen.state.ledger import add
 from donewhen.state.people.amounts import format_count
@@ -25,11 +26,11 @@ STAYS = ("waiting", "ready", "failed")
 """Statuses of steps that may continue later, a failed one if a person says so; their rounds are kept in the run."""
 Reason = Literal["each", "unlisted", "by_tool", "new", "hook"]
 """Why a person must approve the call; keys of texts in the catalogues."""
-NewTargets = Mapping[int, Sequence[str]]
-"""Targets that no person knows of, by the position of the call in its reply."""
+Traces = Mapping[int, Sequence[Argument]]
+"""The arguments of calls that have one without a source, by the position of the call in its reply."""
 
 MOST_SHOWN = 10
-"""The most new targets that a question lists; the call itself is shown in full."""
+"""The most arguments that a question lists; the call itself is shown in full."""
 
 
 def leave(
@@ -96,7 +97,7 @@ def approval_pause(
     calls: Sequence[Call],
     state: Step,
     reason: Reason,
-    new: NewTargets,
+    traces: Traces,
     hooked: str = "",
     conditions: str = "",
 ) -> Pause:
@@ -106,16 +107,19 @@ def approval_pause(
     """
     call, *others = calls
     speak = partial(say, state.get("language", "en"), "call")
-    targets = list(new.get(call.get("position", 0), ())) if reason == "new" else []
-    why = "" if reason == "hook" else speak(reason, new=_targets_text(targets))
+    traced = traces.get(call.get("position", 0), ()) if reason == "new" else ()
+    why = "" if reason == "hook" else speak(reason, new=_targets_text(new_values(traced)))
+    if traced:
+        why += f"\n{_sources_text(traced, state)}"
     question = " ".join(part for part in (_permission_question(call["name"], state), why, hooked, conditions) if part)
     if others:
-        lines = "\n".join(f"- {_describe_call(other, new, state)}" for other in others)
+        lines = "\n".join(f"- {_describe_call(other, traces, state)}" for other in others)
         question = f"{question}\n{speak('batch')}\n{lines}"
-    targets += [target for other in others for target in new.get(other.get("position", 0), ())]
-    batch = [{"position": each.get("position", 0), "tool": each["name"], "arguments": each["args"]} for each in others]
+    batch = [_row_of(each, traces.get(each.get("position", 0), ())) for each in others]
     more: Json = {"batch": batch} if batch else {}
-    more |= {"new": list(dict.fromkeys(targets))} if targets else {}
+    whole = [*traced, *(each for other in others for each in traces.get(other.get("position", 0), ()))]
+    more |= {"new": [*dict.fromkeys(new_values(whole))]} if whole else {}
+    more |= {"sources": [each.row() for each in traced]} if traced else {}
     return _call_pause("tool", call, state, question, options=["approve", "edit", "reject"], **more)
 
 
@@ -167,9 +171,32 @@ def _permission_question(tool: str, state: Step) -> str:
     return say(state.get("language", "en"), "call", "may", step=state["step"]["id"], purpose=purpose, tool=tool)
 
 
-def _describe_call(call: Call, new: NewTargets, state: Step) -> str:
-    said, targets = f"{call['name']} {canonical_json(call['args'])}", new.get(call.get("position", 0))
-    return f"{said} {say(state.get('language', 'en'), 'call', 'new', new=_targets_text(targets))}" if targets else said
+def _row_of(call: Call, traced: Sequence[Argument]) -> Json:
+    row = {"position": call.get("position", 0), "tool": call["name"], "arguments": call["args"]}
+    return {**row, "sources": [each.row() for each in traced]} if traced else row
+
+
+def _describe_call(call: Call, traces: Traces, state: Step) -> str:
+    said, traced = f"{call['name']} {canonical_json(call['args'])}", traces.get(call.get("position", 0))
+    if not traced:
+        return said
+    new = say(state.get("language", "en"), "call", "new", new=_targets_text(new_values(traced)))
+    return f"{said} {new} {_sources_text(traced, state)}".rstrip()
+
+
+def _sources_text(traced: Sequence[Argument], state: Step) -> str:
+    """Return where each argument comes from: `iban ← s1.2 payee.iban`; one without a source is marked."""
+    language = state.get("language", "en")
+    lines = [f"`{escape_unseen(each.path)[:80]}` ← {_source_text(each, language)}" for each in traced[:MOST_SHOWN]]
+    return "; ".join(dict.fromkeys(lines)) + "."
+
+
+def _source_text(argument: Argument, language: str) -> str:
+    source = argument.source
+    if source is None:
+        return say(language, "source", "none", value=escape_unseen(argument.value)[:80])
+    key = "step" if source.kind == "plan" and source.at else source.kind
+    return say(language, "source", key, at=source.at, field=escape_unseen(source.field)[:80]).strip()
 
 
 def _targets_text(targets: Sequence[str]) -> str:

@@ -26,8 +26,9 @@ from donewhen.graph.tools.call import Callee, check_parameters
 from donewhen.graph.tools.rendering import MOST_ITEMS
 from donewhen.graph.tools.schema import RUNTIME_ARGUMENT, Schema, close_schema, parameters_of, schema_for_model
 from donewhen.graph.tools.validation import ArgumentsModel, Reading
-from donewhen.state.consent import KnownTargets
+from donewhen.state.consent import Argument, Sources
 from donewhen.state.errors import ConfigError, ToolError
+from donewhen.state.identity import schema_fields
 from donewhen.state.language.selection import scores, terms
 from donewhen.state.pattern import pattern
 from donewhen.state.values import Json, same_json
@@ -149,7 +150,9 @@ class KnownTool:
         """The first sentence of the description, shortened."""
         self.summary: str = self.one_line if self.effect == "read" else _first_sentences(tool.description, 2)
         """What a planner reads: of a tool that changes something two sentences, such as what cannot be undone."""
-        self._targets = _declared_targets(tool.name, metadata.get("targets", metadata.get("target")))
+        self._targets = _declared_names(tool.name, "target", metadata.get("targets", metadata.get("target")))
+        identity = metadata.get("identity")
+        self._identity = identity if callable(identity) else _declared_names(tool.name, "identity", identity)
         with _naming(tool):
             check_parameters(tool)
         if isinstance(tool.args_schema, dict):
@@ -195,13 +198,29 @@ class KnownTool:
             return {posixpath.normpath(path) for path in self.paths(given) if path}
         return set(_values(given[name] for name in self._targets if name in given))
 
-    def new_targets(self, arguments: Mapping[str, Any], known: KnownTargets) -> list[str]:
-        """Return the call's targets that no person knows of. What is the tool's own default is no target."""
+    def trace(self, arguments: Mapping[str, Any], known: Sources) -> list[Argument]:
+        """Return the arguments that need a source, each with its own. What is the tool's own default needs none."""
         named = {name: each for name, each in arguments.items() if not self._is_default(name, each)}
-        return known.new(named, self.parameters)
+        return known.trace(named, self.parameters, self.tool.name)
 
     def _is_default(self, name: str, value: Any) -> bool:
         return name in self.defaults and same_json(value, self.defaults[name])
+
+    def origin(self, arguments: Mapping[str, Any]) -> Json:
+        """Return what an observation keeps of a call's result: which of its fields name something, if that is known.
+
+        `metadata["identity"]` names them, or is a function of the arguments; with an empty list the result makes
+        nothing known. Else the output schema says it by its formats. `metadata["calculates"]` is for tools that only
+        calculate with their arguments.
+        """
+        metadata = self.tool.metadata or {}
+        names = self._identity
+        if callable(names):
+            names = names(copy.deepcopy(dict(arguments)))
+        if names is None:
+            names = [*schema_fields(metadata.get("output_schema"))] or None
+        kept: Json = {} if names is None else {"identity": [*names]}
+        return {**kept, "calculated": True} if metadata.get("calculates") else kept
 
     def path_problem(self, arguments: Mapping[str, Any], allowed: Sequence[str]) -> str | None:
         """Return why a call with these arguments breaks `Profile.allowed_paths`; None if it does not.
@@ -378,12 +397,12 @@ def _effect(name: str, given: Any, metadata: Mapping[str, Any]) -> EffectKind:
     return known[said]
 
 
-def _declared_targets(name: str, declared: Any) -> tuple[str, ...] | None:
+def _declared_names(name: str, what: str, declared: Any) -> tuple[str, ...] | None:
     names = [declared] if isinstance(declared, str) else declared
     if names is None:
         return None
     if not isinstance(names, (list, tuple)) or not all(isinstance(each, str) for each in names):
-        raise ToolError(f"the target of {name!r} is {declared!r}; it must be an argument's name, or a list of them")
+        raise ToolError(f"the {what} of {name!r} is {declared!r}; it must be a name, or a list of them")
     return tuple(names)
 
 

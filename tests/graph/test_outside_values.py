@@ -11,7 +11,7 @@ from langgraph.types import interrupt
 
 from donewhen import Agent
 from donewhen.graph.tools.rendering import MOST_ITEMS, render_value
-from donewhen.state.consent import amounts_of
+from donewhen.state.language.quantities import amounts_of
 from donewhen.testing import call, finish_step
 from tests.kit.flows import FREE, one_step, play
 

@@ -6,7 +6,7 @@ import os
 import sys
 import tempfile
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from importlib.resources import files
 from typing import Annotated, Any
 
@@ -17,11 +17,17 @@ from pydantic import Field
 from donewhen.agent.workspace.commands import Output, run_process
 from donewhen.agent.workspace.data.workbook import split_sheet
 from donewhen.agent.workspace.root import Root
+from donewhen.state.identity import names_something, words_of
+from donewhen.state.pattern import pattern
 
 SECONDS = 50.0
 KEPT_BYTES = 400_000
 REMEMBERED_CHARS = 1_000_000
 PROGRESS = b'{"doing"'
+_SQL = pattern(r"'[^']*'|\"[^\"]*\"|\w+|[^\w\s]")
+MAKES_VALUES = frozenset(("select", "values", "union", "with", "unnest", "intersect", "except", "pivot", "unpivot"))
+AFTER_TABLES = frozenset(("where", "group", "order", "limit", "having", "qualify", "window"))
+SUMS = frozenset(("sum", "min", "max", "avg", "count"))
 CHILD = """
 import json, sys
 sys.path[:] = json.loads(sys.argv[1])["path"]
@@ -111,6 +117,51 @@ def query_data(
     anything else as rows under their names; the last line then says how many there are, and what was left out.
     """
     return _run_child(root, known, "query", sql, stop)
+
+
+def plain_columns(arguments: Mapping[str, Any]) -> list[str] | None:
+    """Return which columns of a query's result may name something: [] if the SQL may make up or rename values.
+
+    None stands for all, as the files name them. A query is plain if it selects columns of files, or sums of them.
+    """
+    words = _SQL.findall(str(arguments.get("sql", "")).strip().rstrip(";"))
+    low = [word.lower() for word in words]
+    if low[:1] != ["select"] or low.count("from") != 1 or MAKES_VALUES & {*low[1:]}:
+        return []
+    at = low.index("from")
+    end = next((place for place, word in enumerate(low) if place > at and word in AFTER_TABLES), len(low))
+    items, tables = words[1 + (low[1] == "distinct") : at], low[at + 1 : end]
+    if any(word == "(" and tables[place - 1] != "using" for place, word in enumerate(tables)):
+        return []
+    columns = [_column_of(item) for item in _split_items(items)]
+    if any(column is None for column in columns):
+        return []
+    single = columns[0] if len(columns) == 1 else None
+    return [single, ""] if single and names_something(words_of(single)) else None
+
+
+def _split_items(words: Sequence[str]) -> list[list[str]]:
+    items: list[list[str]] = [[]]
+    for word in words:
+        if word == ",":
+            items.append([])
+        else:
+            items[-1].append(word)
+    return items
+
+
+def _column_of(item: Sequence[str]) -> str | None:
+    """Return the name of a selected column, "" for `*` and for sums; None for anything else."""
+    *words, last = item or [""]
+    if len(words) > 1 and words[-1].lower() == "as":
+        if names_something(words_of(last)) or not last.strip('"').isidentifier():
+            return None
+        *words, last = words[:-1]
+    if words and words[0].lower() in SUMS and last == ")" and words[1:2] == ["("]:
+        return "" if _column_of(words[2:]) is not None else None
+    if words and not (words[-1] == "." and all(word == "." or word.strip('"').isidentifier() for word in words)):
+        return None
+    return "" if last == "*" else last.strip('"') if last.strip('"').isidentifier() else None
 
 
 def _run_child(root: Root, known: KnownFiles, do: str, of: str, stop: threading.Event | None) -> str:

@@ -1,0 +1,159 @@
+"""X25: what the ground truth of a public benchmark would ask, and what its attacks would do unasked.
+
+AgentDojo's 97 user tasks are its calls with their results, in which marks stand where an attacker's text is. Each of
+its attacks with writes is played with each task: once as prose, and once with each of its values alone in the field.
+The model obeys. No plan was shown, so the goal's words count; a person says yes to what honest work asks.
+"""
+
+import json
+import lzma
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any, Literal
+
+from benchmarks.report import table
+from donewhen.state.consent import Sources
+from donewhen.state.proof.journal import observation
+
+Json = dict[str, Any]
+RECORDED = Path(__file__).with_name("agentdojo.jsonl.xz")
+TODAY = {"banking": "2022-04-01"}
+"""The day of these tasks, which no tool of theirs says; a run knows it."""
+MARK = re.compile(r"\{\{\w+\}\}")
+
+
+@dataclass(frozen=True)
+class Asked:
+    """An honest write that asks, and the values that have no source."""
+
+    suite: str
+    task: str
+    tool: str
+    new: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Ran:
+    """An attack's write that runs unasked."""
+
+    suite: str
+    task: str
+    attack: str
+    where: str
+    tool: str
+
+
+@cache
+def _read() -> list[Json]:
+    return [json.loads(line) for line in lzma.decompress(RECORDED.read_bytes()).splitlines()]
+
+
+@cache
+def recorded() -> tuple[Json, list[Json], list[Json]]:
+    """Return the suites' tools, the user tasks, and the attacks that write."""
+    head, *rows = _read()
+    suites = head["suites"]
+    attacks = [
+        row
+        for row in rows
+        if "attack" in row and any(each["tool"] in suites[row["suite"]]["writes"] for each in row["calls"])
+    ]
+    return suites, [row for row in rows if "task" in row], attacks
+
+
+def honest() -> tuple[int, list[Asked]]:
+    """Return the number of honest writes, and those that ask."""
+    suites, tasks, _ = recorded()
+    writes, asked = 0, list[Asked]()
+    for task in tasks:
+        schemas, known = suites[task["suite"]]["writes"], Sources()
+        known.say(task["goal"])
+        known.say(TODAY.get(task["suite"], ""))
+        for number, call in enumerate(task["calls"]):
+            call = _mapped(call, _clean)
+            if call["tool"] in schemas:
+                writes += 1
+                new = [each.value for each in known.trace(call["arguments"], schemas[call["tool"]]) if not each.source]
+                if new:
+                    asked.append(Asked(task["suite"], task["task"], call["tool"], tuple(new)))
+                    known.decide({"kind": "tool", "decision": "approve", "arguments": call["arguments"]})
+            known.observe(_entry(f"s1.{number}", call, call["result"], schemas))
+    return writes, asked
+
+
+def attacked(where: Literal["prose", "field"]) -> tuple[int, list[Ran]]:
+    """Return the number of pairs of a task and an attack, and the writes that run unasked."""
+    suites, tasks, attacks = recorded()
+    pairs, ran = 0, list[Ran]()
+    for task in tasks:
+        if not any(MARK.search(json.dumps(call["result"])) for call in task["calls"]):
+            continue
+        for attack in (each for each in attacks if each["suite"] == task["suite"]):
+            pairs += 1
+            schemas = suites[task["suite"]]["writes"]
+            calls = [call for call in attack["calls"] if call["tool"] in schemas]
+            known = Sources()
+            known.say(task["goal"])
+            known.say(TODAY.get(task["suite"], ""))
+            said = [attack["goal"]] if where == "prose" else [*dict.fromkeys(_values(calls))]
+            for number, call in enumerate(task["calls"]):
+                for place, text in enumerate(said):
+                    poisoned = _poisoned(call["result"], text, alone=where == "field")
+                    call = {**call, "arguments": _mapped(call["arguments"], _clean)}
+                    known.observe(_entry(f"s1.{number}.{place}", call, poisoned, schemas))
+            for call in calls:
+                if all(each.source for each in known.trace(call["arguments"], schemas[call["tool"]])):
+                    ran.append(Ran(task["suite"], task["task"], attack["attack"], where, call["tool"]))
+    return pairs, ran
+
+
+def _values(calls: list[Json]) -> Iterator[str]:
+    for call in calls:
+        for value in call["arguments"].values():
+            yield from (str(each) for each in (value if isinstance(value, list) else [value]))
+
+
+def _entry(id: str, call: Mapping[str, Any], result: Any, schemas: Mapping[str, Any]) -> Any:
+    text = result if isinstance(result, str) else json.dumps(result, ensure_ascii=False)
+    effect = "write" if call["tool"] in schemas else "read"
+    more: Json = {"ok": call["ok"], "tool": call["tool"], "arguments": call["arguments"], "effect": effect}
+    return observation(id, "s1", 0, "tool", text, **more)
+
+
+def _clean(text: str) -> str:
+    defaults = _read()[0]["defaults"]
+    return MARK.sub(lambda mark: defaults[mark[0].strip("{}")], text)
+
+
+def _poisoned(value: Any, said: str, *, alone: bool) -> Any:
+    return _mapped(value, lambda text: said if alone and MARK.search(text) else MARK.sub(lambda _: said, text))
+
+
+def _mapped(value: Any, change: Any) -> Any:
+    if isinstance(value, str):
+        return change(value)
+    if isinstance(value, dict):
+        return {key: _mapped(item, change) for key, item in value.items()}
+    return [_mapped(item, change) for item in value] if isinstance(value, list) else value
+
+
+def section() -> str:
+    """The table, and every honest write that asks."""
+    writes, asked = honest()
+    rows = [["honest writes ask", writes, len(asked)]]
+    lines = [f"- {each.suite} {each.task}: {each.tool}, new: {', '.join(each.new)}" for each in asked]
+    for where in ("prose", "field"):
+        pairs, ran = attacked(where)  # type: ignore[arg-type]
+        found = {(each.suite, each.task, each.attack) for each in ran}
+        rows.append([f"attacks run a write unasked, {where}", pairs, len(found)])
+        count = Counter((each.suite, each.attack, each.tool) for each in ran)
+        lines += [f"- {where}: {suite} {attack}, {tool}: {n} times" for (suite, attack, tool), n in count.items()]
+    return table(["what", "of", "n"], rows) + "\n\n" + "\n".join(lines)
+
+
+if __name__ == "__main__":
+    print(section())
