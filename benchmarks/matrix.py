@@ -60,11 +60,12 @@ def killed(
     mode: CrashMode = "kill",
     flaky: str = "",
     side_by_side: int = 1,
+    target: str = TARGET,
 ) -> Figures:
     """Kill the scenario at `points` (default: everywhere) and compare each run with the undisturbed one."""
     arguments = {"storage": storage, "flaky": flaky}
     whole, *trials = kill_everywhere(
-        TARGET, folder, points=points, only=only, mode=mode, arguments=arguments, side_by_side=side_by_side
+        target, folder, points=points, only=only, mode=mode, arguments=arguments, side_by_side=side_by_side
     )
     if whole.error:
         raise RuntimeError(f"the scenario fails undisturbed:\n{whole.error}")

@@ -370,14 +370,13 @@ class Call(TypedDict, total=False):
     """True if the call comes from the plan, not from a reply."""
 
 
-def is_answered(call: Call) -> bool:
-    """Return whether a person answered in place of the call."""
-    return "decided" in call and call["decided"]["kind"] == "answered"
+def decision_on(call: Call) -> str:
+    """Return the kind of the last decision about the call; `undecided` if there is none."""
+    return call["decided"]["kind"] if "decided" in call else "undecided"
 
 
-def is_not_made(call: Call) -> bool:
-    """Return whether a person refused the call, or answered in its place."""
-    return "decided" in call and call["decided"]["kind"] in ("refused", "answered")
+NOT_MADE = ("refused", "answered")
+"""Decisions after which a call is not made."""
 
 
 class StepClaim(TypedDict, total=False):

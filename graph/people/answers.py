@@ -56,7 +56,7 @@ from donewhen.state.plan.schedule import next_moments
 from donewhen.state.plan.steps import fresh_records, transcript_key
 from donewhen.state.plan.text import moments_text, schedule_text
 from donewhen.state.proof.journal import call_key, canonical_json, observation
-from donewhen.state.records import Call, Decided, Known, Pause, StepRecord, is_not_made
+from donewhen.state.records import NOT_MADE, Call, Decided, Known, Pause, StepRecord, decision_on
 from donewhen.state.secrets import redact_json
 from donewhen.state.settings import Settings
 from donewhen.state.values import json_problem, same_json
@@ -197,7 +197,7 @@ def _tools_after(values: Mapping[str, Any], pause: Pause, answer: Answer) -> lis
     return [
         (
             step.get("executor"),
-            [call["name"] for call in calls.get(step["id"], ()) if not is_not_made(call)],
+            [call["name"] for call in calls.get(step["id"], ()) if decision_on(call) not in NOT_MADE],
         )
         for step in steps
         if step["id"] == pause["step"]
@@ -447,8 +447,7 @@ def _apply_to_tool(values: Mapping[str, Any], taken: ResolvedAnswer) -> Json:
     calls: list[Call] = [{**first, "decided": decided}]
     for call in rest:
         calls.append({**call, "decided": decided} if call.get("position") in batch else call)
-    refused = [call for call in calls if "decided" in call and call["decided"]["kind"] == "refused"]
-    gone = {call_key(call["name"], call["args"]): why for call in refused}
+    gone = {call_key(call["name"], call["args"]): why for call in calls if decision_on(call) == "refused"}
     return _continue_step(taken, calls=calls, **({"rejected": {**record.get("rejected", {}), **gone}} if gone else {}))
 
 

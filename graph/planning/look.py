@@ -8,19 +8,18 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.runtime import Runtime
 
 from donewhen.graph.context import Deps
-from donewhen.graph.events import emit, emit_charge, emit_observation
+from donewhen.graph.events import emit_charge, emit_observation
 from donewhen.graph.llm.briefs import FIND_TOOLS, find_tools, offer_for_planning
 from donewhen.graph.llm.history import observation_limit, render_observation
 from donewhen.graph.llm.reply import LOOK_FIRST
 from donewhen.graph.planning.outcomes import PlanningRound, out_of_budget, planning_as_step
-from donewhen.graph.step.calls import make_call, observe, store_notes
-from donewhen.graph.step.gates import GATES_OF_LOOKS, CallContext, No, Wait, rule
+from donewhen.graph.step.calls import carry_out, observe, store_notes
+from donewhen.graph.step.gates import GATES_OF_LOOKS, CallContext, Wait, rule
 from donewhen.graph.step.texts import recall, store_entry
 from donewhen.graph.tools.call import CallOutcome
 from donewhen.state.channels import PLANNING, Planning
 from donewhen.state.ledger import add, allowance_left, first_exhausted
 from donewhen.state.records import Call, JournalEntry, PlanningRecord
-from donewhen.state.secrets import redact_json
 from donewhen.state.settings import Settings
 
 
@@ -95,13 +94,9 @@ async def _make_call(call: Call, number: int, context: CallContext) -> tuple[Cal
     """Make one call, or refuse it; return what came of it, and its observation."""
     id, ruling = f"{PLANNING}.{number}", await rule(call, context, GATES_OF_LOOKS)
     assert not isinstance(ruling, Wait), "planning leaves nothing for a call"
-    if isinstance(ruling, No) and not ruling.unless_made:
-        refused = CallOutcome(False, f"Not run: {ruling.why}", made=False)
-        return refused, observe(context, call, id, refused)
-    given = redact_json(call["args"])
-    emit(context.runtime, "tool_started", id=id, step=None, tool=call["name"], arguments=given)
-    outcome = await make_call(context, call, id, ruling)
+    outcome = await carry_out(context, call, id, ruling)
     assert isinstance(outcome, CallOutcome), "the outcome of a read is never unknown"
     entry = observe(context, call, id, outcome)
-    emit_observation(context.runtime, entry)
+    if outcome.made:
+        emit_observation(context.runtime, entry)
     return outcome, entry

@@ -63,7 +63,7 @@ from donewhen.state.plan.steps import SILENT_ROUNDS
 from donewhen.state.private_langgraph import with_resume_values
 from donewhen.state.proof.journal import Source, call_key, canonical_json, is_tool_call, observation
 from donewhen.state.reading.decisions import LOOKUPS
-from donewhen.state.records import Call, JournalEntry, Pause, StepClaim, StepRecord, is_answered
+from donewhen.state.records import Call, JournalEntry, Pause, StepClaim, StepRecord, decision_on
 from donewhen.state.secrets import redact_json
 from donewhen.state.settings import Settings
 
@@ -116,32 +116,25 @@ class StepCalls(CallContext):
                 await self._look_up(first)
                 self.calls = self.calls[1:]
                 continue
-            rulings: list[Go | No] = []
-            for call in self._next_group():
+            group: dict[int, tuple[Call, Go | No]] = {}
+            for number, call in enumerate(self._next_group(), self.observed + 1):
                 ruling = await rule(call, self)
-                if isinstance(ruling, Wait) and rulings:
+                if isinstance(ruling, Wait) and group:
                     break  # it begins the next group, because a step can only leave before a first call
                 if isinstance(ruling, Wait):
                     if not (refused := await self._refused_question(ruling.change)):
                         return self._halt(ruling.change)
                     ruling = No(refused)
-                rulings.append(ruling)
-            group = {self.observed + n: call for n, call in enumerate(self.calls[: len(rulings)], 1)}
-            outcomes = await self._make(group, rulings)
+                group[number] = call, ruling
+            outcomes = await self._make(group)
             if isinstance(outcomes, UnknownEffect):
                 return self._halt(await self._ask_about_effect(first, outcomes))
-            waiting = [
-                cast("Call", {**call, **outcome.artifact})
-                for call, outcome in zip(group.values(), outcomes, strict=True)
-                if waits(call, outcome)
-            ]
-            for (number, call), outcome in zip(group.items(), outcomes, strict=True):
-                await self._record(call, number, outcome)
-            for call, outcome in zip(group.values(), outcomes, strict=True):
-                if outcome.notes:
-                    await self._record_notes(call, outcome.notes)
-            self.spent = add(self.spent, {"active_seconds": max(outcome.seconds for outcome in outcomes)})
-            self.calls = [*waiting, *self.calls[len(group) :]]
+            waiting = [await self._record(call, number, outcomes[number]) for number, (call, _) in group.items()]
+            for number, (call, _) in group.items():
+                await self._record_notes(call, outcomes[number].notes)
+            seconds = max(outcome.seconds for outcome in outcomes.values())
+            self.spent = add(self.spent, {"active_seconds": seconds})
+            self.calls = [*filter(None, waiting), *self.calls[len(group) :]]
         return self._finish()
 
     def _next_group(self) -> Sequence[Call]:
@@ -171,36 +164,20 @@ class StepCalls(CallContext):
             return {"status": "failed", "code": "not_asked", "reason": refused}
         return change
 
-    async def _make(self, group: Mapping[int, Call], rulings: Sequence[Go | No]) -> list[CallOutcome] | UnknownEffect:
-        """Make the calls that go, in parallel; return the outcomes of all, or why one of them must be asked about."""
-        outcomes: dict[int, CallOutcome] = {}
-        going: dict[int, Go | No] = {}
-        for (number, call), ruling in zip(group.items(), rulings, strict=True):
-            if isinstance(ruling, No) and not ruling.unless_made:
-                outcomes[number] = CallOutcome(is_answered(call), f"Not run: {ruling.why}", made=False)
-                continue
-            going[number] = ruling
-            await self._announce(call, self._id_of(number))
-        making = [make_call(self, group[number], self._id_of(number), ruling) for number, ruling in going.items()]
+    async def _make(self, group: Mapping[int, tuple[Call, Go | No]]) -> dict[int, CallOutcome] | UnknownEffect:
+        """Carry out the calls in parallel; return their outcomes, or why a person must be asked about one of them."""
+        making = [carry_out(self, call, self._id_of(number), ruling) for number, (call, ruling) in group.items()]
         made = [await making[0]] if len(making) == 1 else await asyncio.gather(*making)
         self.meters.clear()
-        for number, outcome in zip(going, made, strict=True):
+        outcomes: dict[int, CallOutcome] = {}
+        for number, outcome in zip(group, made, strict=True):
             if isinstance(outcome, UnknownEffect):  # of a write, which is alone
                 return outcome
             outcomes[number] = outcome
-        return [outcomes[number] for number in group]
+        return outcomes
 
     def _id_of(self, number: int) -> str:
         return f"{self.state['step']['id']}.{number}"
-
-    async def _announce(self, call: Call, id: str) -> None:
-        """Tell people that the call begins."""
-        hide = partial(redact_json, call["args"])
-        shown: Json = {"arguments": await run_in_thread(hide) if is_large(call["args"]) else hide()}
-        replaced = await replaced_texts(self.tools[call["name"]].tool, call["args"])
-        if diffs := differences(replaced, call["args"]):
-            shown["diffs"] = diffs
-        emit(self.runtime, "tool_started", id=id, step=self.state["step"]["id"], tool=call["name"], **shown)
 
     async def _look_up(self, call: Call) -> None:
         """Show the model what it looked up, which is no observation; it is told if it read this before."""
@@ -220,16 +197,19 @@ class StepCalls(CallContext):
         self.acted = True
         self._show(call, f"{text}\nNote: you read this before." if again else text)
 
-    async def _record(self, call: Call, number: int, outcome: CallOutcome) -> None:
-        """Charge the call, store its observation, and add the model's message; a call that waits is only charged."""
+    async def _record(self, call: Call, number: int, outcome: CallOutcome) -> Call | None:
+        """Charge the call, store its observation, and add the model's message.
+
+        A call that waits for a person is only charged, and returned with its questions.
+        """
         waiting = waits(call, outcome)
         if outcome.made:
             charge: Amounts = {} if waiting and call.get("delegated") else {"tool_calls": 1}
             self.spent = add(add(self.spent, outcome.spent), charge)
         if waiting:
-            return
+            return cast("Call", {**call, **outcome.artifact})
         self.observed = number
-        self.acted = self.acted or outcome.made or is_answered(call)
+        self.acted = self.acted or outcome.made or decision_on(call) == "answered"
         self.files.update((outcome.artifact or {}).get("files", {}))
         entry = observe(self, call, self._id_of(number), outcome)
         before, changed = None, False
@@ -246,6 +226,7 @@ class StepCalls(CallContext):
         entry = await store_entry(self.runtime, self.state, entry)
         self.noted.append(entry)
         emit_observation(self.runtime, entry)
+        return None
 
     async def _record_notes(self, call: Call, notes: Sequence[str]) -> None:
         """Store the hooks' notes on a call, and show them beside its result."""
@@ -444,6 +425,20 @@ async def store_notes(context: CallContext, first: int, notes: Sequence[str]) ->
     for entry in said:
         emit_observation(context.runtime, entry)
     return [await store_entry(context.runtime, state, entry) for entry in said]
+
+
+async def carry_out(context: CallContext, call: Call, id: str, ruling: Go | No) -> CallOutcome | UnknownEffect:
+    """Refuse the call, or tell people that it begins, and make it; `id` is that of its observation."""
+    if isinstance(ruling, No) and not ruling.unless_made:
+        return CallOutcome(decision_on(call) == "answered", f"Not run: {ruling.why}", made=False)
+    hide = partial(redact_json, call["args"])
+    shown: Json = {"arguments": await run_in_thread(hide) if is_large(call["args"]) else hide()}
+    replaced = await replaced_texts(context.tools[call["name"]].tool, call["args"])
+    if diffs := differences(replaced, call["args"]):
+        shown["diffs"] = diffs
+    step = context.state["step"]["id"] if context.may_ask else None
+    emit(context.runtime, "tool_started", id=id, step=step, tool=call["name"], **shown)
+    return await make_call(context, call, id, ruling)
 
 
 async def make_call(context: CallContext, call: Call, id: str, ruling: Go | No) -> CallOutcome | UnknownEffect:

@@ -27,7 +27,7 @@ from donewhen.state.consent import Sources, lacks_source
 from donewhen.state.ledger import Amounts, add, first_exhausted, subtract
 from donewhen.state.plan.planning import PROMOTED
 from donewhen.state.proof.journal import call_key, canonical_json, has_spoken_since
-from donewhen.state.records import Call, JournalEntry, StepRecord
+from donewhen.state.records import Call, JournalEntry, StepRecord, decision_on
 from donewhen.state.secrets import conceal_json
 from donewhen.state.settings import Settings
 
@@ -139,7 +139,7 @@ async def refused_before(call: Call, context: CallContext, go: Go) -> Ruling:
     """Refuse an equal call of one that a person rejected in this request, unless they said more since."""
     state = context.state
     rejected = {**state.get("rejected", {}), **state["record"].get("rejected", {})}
-    if not rejected or "decided" in call:
+    if not rejected or decision_on(call) != "undecided":
         return go
     why = rejected.get(key := call_key(call["name"], call["args"]))
     if not why or has_spoken_since(state["run"], state["asked"], key):
@@ -149,12 +149,11 @@ async def refused_before(call: Call, context: CallContext, go: Go) -> Ruling:
 
 async def hooks(call: Call, context: CallContext, go: Go) -> Ruling:
     """Ask the hooks, unless a person knows what became of the call; their question was answered by an approval."""
-    decided = call["decided"]["kind"] if "decided" in call else ""
     asked = context.deps.policies.hooks.before_call
-    if not asked or decided == "known":
+    if not asked or decision_on(call) == "known":
         return go
     verdict = await context.deps.policies.ask(asked, call_for_hooks(call, context), context.runtime)
-    refused, question = verdict.refused, "" if decided == "approved" else verdict.question
+    refused, question = verdict.refused, "" if decision_on(call) == "approved" else verdict.question
     if question and not refused and not context.may_ask:
         refused = f"a person would have to agree, in a step: {question}"
     return No(refused, unless_made=True, notes=verdict.notes) if refused else Go(verdict.notes, question)
@@ -220,7 +219,7 @@ def _approval_reason(call: Call, context: CallContext) -> Reason | None:
     """Return why a person must approve the call; `new` applies only if it has targets unknown to people."""
     approvals, delegated = context.settings.approvals, call.get("delegated")
     tool = context.tools.get(call["name"])
-    if tool is None or "decided" in call:
+    if tool is None or decision_on(call) != "undecided":
         return None
     if approvals == "each" and (delegated or tool.effect != "read"):
         return "each"

@@ -6,7 +6,7 @@ from typing import Any
 from donewhen.state.language.texts import say
 from donewhen.state.ledger import ROUND
 from donewhen.state.reading.decisions import LOOKUPS
-from donewhen.state.records import StepRecord, is_not_made
+from donewhen.state.records import NOT_MADE, StepRecord, decision_on
 
 SILENT_ROUNDS = 5
 """Rounds without anything new after which the model and the user are told."""
@@ -101,7 +101,7 @@ def fresh_records(
 def next_needs(record: StepRecord) -> tuple[str, ...]:
     """Return the amounts of which a step's next action takes one: for calls, for a claim, or for a round."""
     if calls := record.get("calls"):
-        free = calls[0]["name"] in LOOKUPS or is_not_made(calls[0])
+        free = calls[0]["name"] in LOOKUPS or decision_on(calls[0]) in NOT_MADE
         return () if free else ("tool_calls",)
     if claim := record.get("claim"):
         return (claim["needs"],)
