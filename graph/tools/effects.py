@@ -6,8 +6,8 @@ probe, else by a person. `account_for` is the table of who accounts for what: th
 that a working step made itself, are accounted for; not so writes that began without a normal result, unless the error
 proves that nothing happened (`certain`), writes that a person said had happened, and writes of an attempt that did not
 end `done`, of another branch of the thread's history, or of rounds that a crash lost. Handoffs to an agent never have
-the same words twice, so every earlier handoff to that agent with an unknown outcome counts as equal; so does a call that
-was given another time limit, as a model does after one that ran out.
+the same words twice, so every earlier handoff to that agent with an unknown outcome counts as equal; so does a call
+with another time limit, as a model makes it after one that ran out.
 
 Each write has an entry under its key, and a row under its content. A writer first writes its row and then looks for
 others, so of two writers at the same time each sees the other. A write that succeeded takes the rows of those that
@@ -373,7 +373,7 @@ class Effect:
 
     @property
     def content(self) -> str:
-        """The key that equal writes have in common while their outcome is unknown; how long they may take is no part."""
+        """The key that equal writes have in common while their outcome is unknown, whatever their time limit is."""
         seconds = (self.tool.metadata or {}).get("seconds")
         arguments = {} if self.handoff else {name: said for name, said in self.arguments.items() if name != seconds}
         return call_key(self.tool.name, arguments)
