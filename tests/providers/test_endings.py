@@ -1,5 +1,8 @@
 """Whether a reply is whole: what each provider says where one ends, and what follows if it says anything else."""
 
+import json
+import re
+from collections import Counter
 from typing import Any
 
 import pytest
@@ -12,7 +15,18 @@ from donewhen.graph.llm.adapter import Adapter
 from donewhen.graph.llm.ask import ModelReply, Question, ask
 from donewhen.graph.llm.endings import ending_of
 from donewhen.state.settings import Settings
-from tests.kit.providers.forms import CUT, FORMS, Said, chat_chunk, chat_model, event, names_in, write_chat
+from tests.kit.providers.forms import (
+    CUT,
+    FORMS,
+    Said,
+    chat_call,
+    chat_chunk,
+    chat_model,
+    event,
+    names_in,
+    told,
+    write_chat,
+)
 from tests.kit.providers.server import Answer, Handler, ProviderServer
 
 HALF = "The capital of Australia is Canberra. Do not wire the deposit before the"
@@ -170,3 +184,42 @@ async def test_an_answer_that_was_cut_off_is_not_delivered(end: str) -> None:
         assert "Count lamps — 12" in run.answer
     else:
         assert run.answer.startswith("There are 12 of each.")
+
+
+async def test_two_steps_whose_replies_break_off_or_repeat_themselves_pay_once_each() -> None:
+    """Q09, Q06, X30: of two steps at once, what broke off is not acted on, and a call that the server sends twice under
+    the id that both steps have is one call in each.
+    """
+    paid, requests = list[str](), Counter[str]()
+
+    def pay(to: str) -> str:
+        """Pay somebody."""
+        paid.append(to)
+        return f"paid {to}"
+
+    def work(body: Any) -> Answer:
+        to = next(name for name in ("ann", "bob") if f"Pay {name}." in told(body))
+        requests[to] += 1
+        if seen := re.findall(r"\[(s[12]\.\d+)\] pay ok", told(body)):
+            cited = {"criterion": 1, "met": True, "evidence": [{"observation": seen[-1], "quote": f"paid {to}"}]}
+            return write_chat(Said(calls=[("finish_step", {"result": "Paid.", "goal_check": [cited]})]))
+        sent = [event(chat_chunk(chat_call(n, "pay", json.dumps({"to": to}), "call_0"))) for n in (0, 1)]
+        end = [] if requests[to] == 1 else [event(chat_chunk({}, "tool_calls")), event("[DONE]")]
+        return Answer([*sent, *end])
+
+    def think(body: Any) -> Answer:
+        names = names_in(body)
+        if "submit_plan" in names:
+            steps = [
+                {"content": f"Pay {to}.", "done_when": [f"{to} is paid"], "tools": ["pay"]} for to in ("ann", "bob")
+            ]
+            return write_chat(Said(calls=[("submit_plan", {"title": "Pay", "steps": steps})]))
+        return work(body) if "finish_step" in names else write_chat(Said("Both are paid."))
+
+    settings = {"verification": "grounded", "confirm": "never", "approvals": "never"}
+    with ProviderServer(think) as server:
+        async with Agent(chat_model(server.url), [pay], storage="memory:", settings=settings) as agent:
+            run = await agent.start("Pay ann and bob")
+    assert run.status == "completed", run
+    assert sorted(paid) == ["ann", "bob"]
+    assert requests == {"ann": 3, "bob": 3}

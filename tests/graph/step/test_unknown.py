@@ -30,8 +30,8 @@ from mcp.types import CONNECTION_CLOSED
 from pydantic import BaseModel
 
 from donewhen.testing import call, finish_step, give_up
-from tests.kit.flows import FREE, Flow, one_step, play
-from tests.kit.runs import last_seen
+from tests.kit.flows import FREE, Flow, one_step, play, steps
+from tests.kit.runs import last_seen, step
 
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 """The clients leave sockets to the garbage collector when they raise."""
@@ -316,6 +316,38 @@ async def test_a_mistake_of_the_tool_proves_nothing(kind: str) -> None:
     LEDGER["ann"] = 0
     flow, calls = await tried(mistaken(kind))
     assert (flow.status, [pause["kind"] for pause in flow.pauses], calls) == ("completed", ["effect"], 1)
+
+
+async def test_two_mistakes_at_once_are_asked_about_one_by_one() -> None:
+    """Q04, X24: of two steps side by side; what a person says of one call says nothing of the other."""
+    paid, tried_before = list[str](), set[str]()
+
+    def pay(order: str) -> str:
+        """Pay an order."""
+        paid.append(order)
+        if order not in tried_before:
+            tried_before.add(order)
+            raise KeyError("receipt")
+        return "paid"
+
+    def work(id: str) -> Callable[[Any, Any], Any]:
+        def decide(messages: Any, _: Any) -> Any:
+            seen = [message.text for message in messages if message.type == "tool"]
+            return (
+                finish_step("paid", last_seen(messages)) if seen and "] pay ok" in seen[-1] else call("pay", order=id)
+            )
+
+        return decide
+
+    def say(pause: Any) -> str:
+        return "it happened" if pause["arguments"]["order"] == "s1" else "it did not"
+
+    model = steps(
+        [step(id, tools=["pay"], depends_on=[]) for id in ("s1", "s2")], {id: work(id) for id in ("s1", "s2")}
+    )
+    flow = await play(model, [StructuredTool.from_function(pay)], answers=[say] * 2, settings=FREE)
+    assert (flow.status, [pause["kind"] for pause in flow.pauses]) == ("completed", ["effect", "effect"])
+    assert sorted(paid) == ["s1", "s2", "s2"]
 
 
 @pytest.mark.parametrize("kind", CERTAIN)
