@@ -10,6 +10,7 @@ import psycopg
 import pytest
 
 from donewhen import Agent
+from donewhen.graph.sync import MOST_IDLE
 from donewhen.testing import ScriptedModel, answer, call, finish_step, submit_plan
 from tests.kit.runs import sending
 from tests.kit.storage.cases import DATABASES, fresh_url
@@ -54,7 +55,7 @@ async def test_thirty_runs_at_once(kind: str, tmp_path: Path) -> None:
     descriptors, threads, statuses = await many(fresh_url(kind, tmp_path), count)
     assert statuses == ["completed"] * count
     assert descriptors <= count + 8
-    assert threads <= count / 2
+    assert threads < MOST_IDLE + count / 4  # those of the process, which all share; a few more where it is slow
 
 
 @pytest.mark.parametrize("kind", DATABASES)
