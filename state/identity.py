@@ -32,8 +32,9 @@ FORMATS = _set(
 """Formats of JSON Schema whose values name something."""
 NAMES_SOMETHING = _set(
     "id uid uuid guid key email mail iban bic path file filename folder directory url uri href link phone tel "
-    "telephone mobile number no nr sku account handle login username sender from recipient participant to cc bcc address "
-    "address1 address2 street zip postcode host hostname domain ip branch commit sha hash ref slug user payee channel owner"
+    "telephone mobile number no nr sku account handle login username sender from recipient participant to cc bcc "
+    "address address1 address2 street zip postcode host hostname domain ip branch commit sha hash ref slug user payee "
+    "channel owner"
 )
 """Last words of the names of such fields in the singular, where no schema says it."""
 FREE_TEXT = _set(

@@ -74,6 +74,8 @@ class Pause(TypedDict, total=False):
     """tool: by argument, the diff to the text that it replaces."""
     batch: list[Json]
     """tool: calls of the same reply that are approved with it, `{position, tool, arguments}`."""
+    sources: list[Json]
+    """tool: the arguments that need a source, `{argument, value, source}`; the source is None if there is none."""
     new: list[str]
     """tool: targets of these calls that no person approved or mentioned, and no tool returned as a whole value."""
     relayed: bool
@@ -161,6 +163,8 @@ class JournalEntry(CallFacts, total=False):
     """The messages and calls of such an executor, in short form."""
     unknown: bool
     """True if it is unknown whether the write took effect."""
+    refused: bool
+    """True if a write was certainly refused, and may not succeed by itself later."""
     same_as: str
     """The observation with the same result."""
     heard: Json

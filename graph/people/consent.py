@@ -174,7 +174,7 @@ def decision_row(pending: Pause, decision: str, text: str, by: str, at: str) -> 
     row: Json = {"kind": pending["kind"], "id": pending["id"], "decision": decision, "text": text, "by": by, "at": at}
     if pending["kind"] in ("tool", "effect"):
         row |= {"step": pending["step"], "tool": pending["tool"], "arguments": redact_json(pending["arguments"])}
-        row |= {key: redact_json(pending[key]) for key in ("batch", "new") if pending.get(key)}
+        row |= {key: redact_json(pending[key]) for key in ("batch", "new", "sources") if pending.get(key)}
     return row
 
 

@@ -597,6 +597,8 @@ def observe(context: CallContext, call: Call, id: str, outcome: CallOutcome, sou
     )
     if outcome.unknown and entry["effect"] == "write":
         entry["unknown"] = True
+    elif entry["effect"] == "write" and not (entry["ok"] or outcome.passing):
+        entry["refused"] = True
     if outcome.ok and tool:
         entry.update(tool.origin(call["args"]))  # type: ignore[typeddict-item]
     if outcome.ok and tool and tool.users_text:

@@ -27,7 +27,7 @@ from donewhen.state.consent import Sources, lacks_source
 from donewhen.state.ledger import Amounts, add, first_exhausted, subtract
 from donewhen.state.plan.planning import PROMOTED
 from donewhen.state.proof.journal import call_key, canonical_json, has_spoken_since
-from donewhen.state.records import Call, JournalEntry, StepRecord, decision_on
+from donewhen.state.records import WRITES, Call, JournalEntry, StepRecord, decision_on
 from donewhen.state.secrets import conceal_json
 from donewhen.state.settings import Settings
 
@@ -147,6 +147,36 @@ async def refused_before(call: Call, context: CallContext, go: Go) -> Ruling:
     return No(f"the user rejected this very call before: {why}")
 
 
+async def declined_before(call: Call, context: CallContext, go: Go) -> Ruling:
+    """Refuse an equal call of a write that its service refused, until something was written or a person spoke (Q69)."""
+    entries = [*known_entries(context.state), *context.noted]
+    key = call_key(call["name"], call["args"])
+    places = [place for place, entry in enumerate(entries) if _is_write(entry, key)]
+    if decision_on(call) != "undecided" or not places or not (last := entries[places[-1]]).get("refused"):
+        return go
+    later = entries[places[-1] + 1 :]
+    if any(entry.get("effect") in WRITES and entry["ok"] for entry in later) or await _spoke_since(last["at"], context):
+        return go
+    said = " ".join(last["text"].split())[:300]
+    return No(
+        f"this very call was refused before ({last['id']}: {said}), and nothing was written since. Change it, do what "
+        "it needs first, or ask the user"
+    )
+
+
+async def _spoke_since(at: str, context: CallContext) -> bool:
+    """Return whether a person answered, decided or said something after this time."""
+    state, place = context.state, context.state["step"]["id"]
+    rows = [*state["asked"], *(row for row in state["run"].get("approvals") or () if row["by"] == "user")]
+    said = await new_interjections(context.runtime, state.get("interjection_cursor") or "", place)
+    return any(row["at"] > at for row in (*rows, *said))
+
+
+def _is_write(entry: Mapping[str, Any], key: str) -> bool:
+    made = entry.get("effect") == "write" and entry["source"] == "tool"
+    return made and call_key(str(entry["tool"]), entry["arguments"]) == key
+
+
 async def hooks(call: Call, context: CallContext, go: Go) -> Ruling:
     """Ask the hooks, unless a person knows what became of the call; their question was answered by an approval."""
     asked = context.deps.policies.hooks.before_call
@@ -169,7 +199,9 @@ async def consent(call: Call, context: CallContext, go: Go) -> Ruling:
     """Ask a person about a call that neither they nor the approved plan allow, or about which a hook asks."""
     state, reason = context.state, _approval_reason(call, context)
     traces = await _trace(call, context) if reason == "new" else {}
-    if reason is None or (reason == "new" and not traces.get(call.get("position", 0))):
+    if reason == "new" and not traces.get(call.get("position", 0)):
+        reason = "again" if _was_made(call, context) else None
+    if reason is None:
         if not go.question:
             return go
         reason = "hook"
@@ -191,7 +223,16 @@ async def consent(call: Call, context: CallContext, go: Go) -> Ruling:
     return Wait(change)
 
 
-GATES: Sequence[Gate] = (answered_by_person, exists, inside_paths, refused_before, hooks, budget, consent)
+GATES: Sequence[Gate] = (
+    answered_by_person,
+    exists,
+    inside_paths,
+    refused_before,
+    declined_before,
+    hooks,
+    budget,
+    consent,
+)
 """The gates of a step's calls."""
 GATES_OF_LOOKS: Sequence[Gate] = (exists, inside_paths, hooks)
 """The gates of reads for which nobody is asked, and whose budget was looked at."""
@@ -230,6 +271,18 @@ def _approval_reason(call: Call, context: CallContext) -> Reason | None:
     if approvals != "shown" or (approval := tool.approval(call["args"])) == "free":
         return None
     return "by_tool" if approval == "ask" else "new"
+
+
+def _was_made(call: Call, context: CallContext) -> bool:
+    """Return whether an equal write of this step, or of one that it replaces, succeeded as often as the plan says."""
+    if context.tools[call["name"]].repeatable:
+        return False
+    state, key = context.state, call_key(call["name"], call["args"])
+    others = {each["id"] for each in (state["run"].get("plan") or {}).get("steps") or ()} - {state["step"]["id"]}
+    entries = [entry for entry in (*known_entries(state), *context.noted) if entry["step"] not in others]
+    made = {entry["id"] for entry in entries if entry["ok"] and _is_write(entry, key)}
+    planned = sum(call_key(each["tool"], each["arguments"]) == key for each in state["step"].get("calls") or ())
+    return len(made) >= max(planned, 1)
 
 
 def _needs_approval_too(call: Call, context: CallContext, traces: Traces) -> bool:

@@ -28,7 +28,7 @@ from langgraph.runtime import Runtime, get_runtime
 from pydantic import BaseModel, ValidationError
 
 from donewhen.graph.sync import WorkEnd, run_aside, run_in_thread, start_in_thread
-from donewhen.graph.tools.certain import nothing_happened
+from donewhen.graph.tools.certain import may_pass, nothing_happened
 from donewhen.graph.tools.images import NOT_KEPT, images_in
 from donewhen.graph.tools.rendering import cap_text, describe_error, describe_misfit, is_large, render_value
 from donewhen.graph.tools.schema import RUNTIME_ARGUMENT
@@ -112,6 +112,8 @@ class CallOutcome:
     """None if ok; else `timeout`, `cancelled`, `refused`, `error` (reported by the tool), or the exception's type."""
     unknown: bool = False
     """True if the tool began to work and may have had an effect (X24)."""
+    passing: bool = False
+    """True if the error only says that the same call may succeed later."""
     notes: Sequence[str] = ()
     """The hooks' notes on the call."""
     images: Sequence[Json] = ()
@@ -286,7 +288,8 @@ def _read(ended: WorkEnd, body: _Body, tool: BaseTool) -> CallOutcome:
         text, unknown = describe_error(raised), _is_unknown(raised, body, tool)
         if isinstance(raised, ValidationError) and not body.entered and not unknown:
             text = f"the tool refused its arguments: {describe_misfit(raised)}"
-        return CallOutcome(False, cap_text(text, body.limit), error=type(raised).__name__, unknown=unknown)
+        failed = CallOutcome(False, cap_text(text, body.limit), error=type(raised).__name__, unknown=unknown)
+        return replace(failed, passing=may_pass(raised))
     try:
         text = render_value(value, body.limit)
         images, others = images_in(value) if isinstance(value, BaseMessage | list) else ((), 0)
@@ -298,7 +301,8 @@ def _read(ended: WorkEnd, body: _Body, tool: BaseTool) -> CallOutcome:
         return CallOutcome(True, text, 0.0, getattr(value, "artifact", None), images=images)
     # `handle_tool_error` turned an error of any cause into a result.
     unknown = body.error is not None and not nothing_happened(body.error, tool)
-    return CallOutcome(False, text, 0.0, value.artifact, "error", unknown)
+    passing = body.error is not None and may_pass(body.error)
+    return CallOutcome(False, text, 0.0, value.artifact, "error", unknown, passing)
 
 
 def _is_unknown(raised: BaseException, body: _Body, tool: BaseTool) -> bool:

@@ -53,6 +53,8 @@ NOT_THE_APPLICATIONS = {*range(-32768, -31999), 0}
 application's own, with which it refuses deliberately."""
 MCP_REFUSALS = (-32601, -32602, 32600)
 """Those with which no MCP client names a reply that it cannot read; the last one is the SDK's for a closed session."""
+MAY_PASS = (423, 425, 429, 503)
+"""HTTP statuses that only say “not now”."""
 NO_REFUSALS = (408, 499)
 """HTTP statuses among the 4xx that do not exclude an effect: somebody stopped waiting."""
 
@@ -149,6 +151,13 @@ def was_never_sent(error: BaseException) -> bool:
         return all(map(was_never_sent, error.exceptions))
     return isinstance(error, NEVER_CONNECTED) or any(
         kind.__name__ in NEVER_SENT.get(_library(kind), ()) for kind in type(error).__mro__
+    )
+
+
+def may_pass(error: BaseException) -> bool:
+    """Return whether an error only says that the same call may succeed later, as when there was no connection."""
+    return any(
+        was_never_sent(each) or _http_status(each) in MAY_PASS for failure in _failures(error) for each in failure
     )
 
 

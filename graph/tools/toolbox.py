@@ -144,6 +144,8 @@ class KnownTool:
             raise ToolError(f"asks of {tool.name!r} is {self._asks!r}; it must be a bool or a function")
         self.is_check: bool = bool(metadata.get("check"))
         """True if the tool is only for checks of criteria, not for work."""
+        self.repeatable: bool = self.effect != "write" or metadata.get("repeatable") is True
+        """True if an equal call that succeeded may be made again without a question."""
         self.users_text: bool = metadata.get("users_text") is USERS_TEXT
         """True if what it returns are words of the user, which are not framed as foreign."""
         self.one_line: str = _first_sentences(tool.description, 1)

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator
 from decimal import Decimal
+from functools import partial
 
 from donewhen.state.pattern import pattern
 from donewhen.state.values import read_number
@@ -129,8 +130,8 @@ def measures_in(text: str) -> set[Measure]:
         found |= _with_unit(numbers, text, each.start(3) + len(digits), before)
     for spaced in _SPACED.finditer(text):
         found |= _with_unit(amounts_of(spaced[0].replace(" ", "")), text, spaced.end(), "")
-    found |= {(NUMBERS[word], "") for each in _WORD.finditer(text) if (word := each[0].casefold()) in NUMBERS}
-    return found
+    written = (each[0].casefold() for each in _WORD.finditer(text))
+    return found | {(NUMBERS[each], "") for each in written if each in NUMBERS}
 
 
 def _with_unit(numbers: set[Decimal], text: str, end: int, before: str) -> set[Measure]:
@@ -195,6 +196,10 @@ def without_dates(text: str) -> str:
     """Return the text without its dates."""
     for each in (_ISO, _LOCAL, _SHORT, _CJK):
         text = each.sub(" ", text)
-    for pattern_, month in ((_DAY_MONTH, 2), (_MONTH_DAY, 1)):
-        text = pattern_.sub(lambda found, month=month: " " if found[month].casefold() in MONTHS else found[0], text)
+    for each, month in ((_DAY_MONTH, 2), (_MONTH_DAY, 1)):
+        text = each.sub(partial(_without_month, month), text)
     return text
+
+
+def _without_month(month: int, found: re.Match[str]) -> str:
+    return " " if found[month].casefold() in MONTHS else found[0]

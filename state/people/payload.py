@@ -35,8 +35,8 @@ REPLACING_ARGUMENTS = (("old", "new"), ("old_text", "new_text"), ("old_string", 
 LINE_CHARS = 120
 """The most characters of an argument that is shown on a line."""
 OPTIONAL_KEYS = (
-    "plan", "reply", "limits", "next_runs", "draft", "schema", "tool", "arguments", "new", "diffs", "exhausted",
-    "suggested", "done", "left", "meter",
+    "plan", "reply", "limits", "next_runs", "draft", "schema", "tool", "arguments", "new", "sources", "diffs",
+    "exhausted", "suggested", "done", "left", "meter",
 )  # fmt: skip
 """The keys of a pause that only some kinds have, shown as they are."""
 OTHER_KEYS = ("id", "kind", "question", "options", "step")

@@ -124,7 +124,9 @@ class ApprovalRow(TypedDict):
     batch: NotRequired[list[dict[str, Any]]]
     """Calls of the same reply, decided together with it."""
     new: NotRequired[list[str]]
-    """Targets of these calls that were unknown before."""
+    """Values of these calls that had no source."""
+    sources: NotRequired[list[dict[str, Any]]]
+    """The arguments of the call that need a source, `{argument, value, source}`."""
 
 
 class QuestionRow(TypedDict):
