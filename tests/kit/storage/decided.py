@@ -4,9 +4,7 @@
 """
 
 import asyncio
-import gzip
 import shutil
-import tempfile
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -19,7 +17,7 @@ from donewhen.agent.storage import open_storage
 from donewhen.state.channels import VERSION
 from donewhen.testing import Crash, ScriptedModel, call, crashing, finish_step, submit_plan
 from tests.kit.runs import last_seen, scripted, step
-from tests.kit.storage.release import DATA
+from tests.kit.storage.release import keep
 
 ANSWERS: dict[str, Any] = {
     "approved": "approve",
@@ -102,15 +100,5 @@ async def _dies(path: Path, attempt: Path, thread: str, answer: Any, number: int
     return stored
 
 
-async def main() -> None:
-    """Write the database of this version, compressed."""
-    with tempfile.TemporaryDirectory() as folder:
-        path = await write(Path(folder))
-        target = DATA / f"decided-{VERSION}.sqlite.gz"
-        with path.open("rb") as plain, gzip.GzipFile(target, "wb", mtime=0) as packed:
-            shutil.copyfileobj(plain, packed)
-    print(target, target.stat().st_size)
-
-
 if __name__ == "__main__":
-    asyncio.run(main())
+    asyncio.run(keep(write, f"decided-{VERSION}"))

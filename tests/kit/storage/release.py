@@ -4,7 +4,7 @@ import asyncio
 import gzip
 import shutil
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -41,15 +41,15 @@ async def write(folder: Path) -> Path:
     return path
 
 
-async def main() -> None:
-    """Write the database of this version, compressed."""
+async def keep(write: Callable[[Path], Awaitable[Path]], name: str) -> None:
+    """Keep a database that `write` makes in a folder, compressed, with the data of tests."""
     with tempfile.TemporaryDirectory() as folder:
         path = await write(Path(folder))
-        target = DATA / f"stored-{version('donewhen')}.sqlite.gz"
+        target = DATA / f"{name}.sqlite.gz"
         with path.open("rb") as plain, gzip.GzipFile(target, "wb", mtime=0) as packed:
             shutil.copyfileobj(plain, packed)
     print(target, target.stat().st_size)
 
 
 if __name__ == "__main__":
-    asyncio.run(main())
+    asyncio.run(keep(write, f"stored-{version('donewhen')}"))
