@@ -49,6 +49,8 @@ class Pause(TypedDict, total=False):
     """plan, tool: the text of a rejected edit, shown again to be corrected."""
     reply: str
     """plan: what the planner answered to the person's last words about it."""
+    before: Json
+    """plan: the plan that the person had spoken about, if this is another one."""
     language: str
     """The language of the pause; English if missing."""
     others: "list[Pause]"

@@ -50,6 +50,7 @@ class TerminalRun:
     """What further requests on the thread keep; None if there is only one request."""
     progress: Progress = field(default_factory=Progress)
     drafts: dict[str, str] = field(default_factory=dict)
+    seen: set[str] = field(default_factory=set)
     """Unsent edits of plans, by the pause's id."""
     agent: Agent = field(init=False)
     stopping: "Stopping" = field(init=False)
@@ -158,7 +159,7 @@ class TerminalRun:
             return None
         self._discard_typed()
         self.progress.plan = None  # the person sees it now
-        person = Person(self.terminal, self.terminal.read, self.output.view.config.editor, self.drafts)
+        person = Person(self.terminal, self.terminal.read, self.output.view.config.editor, self.drafts, self.seen)
         try:
             return {run.pending[0]["id"]: person.ask(run.pending[0])}
         except Later:

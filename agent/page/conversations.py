@@ -21,13 +21,14 @@ from donewhen.state.channels import Json
 from donewhen.state.errors import DoneWhenError, StaleAnswer, ThreadBusy, UnknownThread
 from donewhen.state.people.answers import decode_json, fills_form
 from donewhen.state.people.payload import (
+    closing_question,
     editable_plan,
     options,
-    question_of,
     question_text,
     shown_arguments,
     text_changes,
 )
+from donewhen.state.plan.text import chosen_limits
 from donewhen.state.records import Pause
 from donewhen.state.values import store_label
 
@@ -398,9 +399,9 @@ def observation_view(entry: Mapping[str, Any]) -> Json:
 
 def pause_view(pause: Pause) -> Json:
     """Return a pause with its texts: the question, the options, the plan as text, a call's arguments."""
-    more: Json = {"question": question_of(pause), "options": options(pause)}
+    more: Json = {"question": closing_question(pause), "options": options(pause)}
     if pause["kind"] == "plan":
-        more["written"] = editable_plan(pause)
+        more |= {"written": editable_plan(pause), "chosen": [*chosen_limits(pause)]}
     if pause.get("schema"):
         more["fields"] = form_fields(pause["schema"])
     if pause.get("suggested"):

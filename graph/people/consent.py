@@ -110,6 +110,8 @@ class Proposal:
     """True if a person must approve it, under every policy except `never`."""
     reasons: Mapping[str, str] = field(default_factory=dict)
     """Why steps and criteria were dropped."""
+    before: Json | None = None
+    """The plan that the person was shown last and spoke about."""
 
 
 def propose_plan(proposal: Proposal, settings: Settings, deps: Deps) -> Json:
@@ -119,7 +121,7 @@ def propose_plan(proposal: Proposal, settings: Settings, deps: Deps) -> Json:
     it: only a person can confirm the time (P18).
     """
     plan, approval, language = proposal.plan, proposal.approval, proposal.language
-    changes = difference(approval["plan"], plan, language, proposal.reasons) if approval else None
+    changes = difference(approval["plan"], plan, language, proposal.reasons, numbered=True) if approval else None
     effects, before = plan_effects(plan, deps, settings), approval["plan"] if approval else None
     asks = proposal.ask and settings.confirm != "never"
     by = "policy" if not asks and _is_waived(plan, approval, settings, effects) else None
@@ -146,6 +148,8 @@ def propose_plan(proposal: Proposal, settings: Settings, deps: Deps) -> Json:
         pending["next_runs"] = next_moments(plan["schedule"], datetime.now(UTC))
     if changes:
         pending["changes"] = changes
+    if proposal.before:
+        pending["before"] = proposal.before
     return {"plan": plan, "pending": pending, "messages": [pause_message(pending)]}
 
 

@@ -62,7 +62,7 @@ async def _doubt(round: PlanningRound, words: str) -> tuple[str, Amounts]:
     """Return why the judge finds no consent in these words, "" if it does; and what asking it cost."""
     state, settings, shown = round.state, round.settings, round.planning["shown"]
     fence = state["brief"].get("fence", "")
-    asked = brief(section("shown", pause_text(shown), fence), section("reply", words, fence))
+    asked = brief(section("shown", pause_text(shown, whole=True), fence), section("reply", words, fence))
     left = allowance_left(state)
     if first_exhausted(left, ("model_calls",)):
         return NOBODY, {}

@@ -216,6 +216,7 @@ def _propose(round: PlanningRound, plan: Json) -> Planning:
         granted=(state.get("account") or {}).get("granted"),
         ask=bool(planning.get("let_go")) or planning.get("promoted") == f"{PROMOTED}write",
         reasons=planning.get("dropped") or {},
+        before=(planning.get("shown") or {}).get("plan"),
     )
     update = propose_plan(proposal, round.settings, round.deps)
     after = {key: item for key, item in planning.items() if key not in ("shown", "kept")}

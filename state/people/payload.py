@@ -30,6 +30,7 @@ _UNSEEN = pattern(
     "|(?<=[\x20-\x7e])[\u200c\u200d]"
 )
 """Characters that are invisible or change the reading order. Joiners are visible between letters that they join."""
+_ENDS_ASKING = pattern(r"[?？؟][^\w?？؟]{0,9}\Z")
 REPLACING_ARGUMENTS = (("old", "new"), ("old_text", "new_text"), ("old_string", "new_string"), ("oldText", "newText"))
 """Argument names of tools that replace one text by another."""
 LINE_CHARS = 120
@@ -233,25 +234,42 @@ def question_of(pending: Pause) -> str:
     return say(language_of(pending), "ask", pending["kind"], tool=tool)
 
 
-def message_text(pending: Pause, *, choices: bool = True, speak: str = "") -> str:
+def closing_question(pending: Pause) -> str:
+    """Return what is asked at the end of a pause: its question, unless what is said at a plan ends with one already."""
+    spoken = str(pending.get("reply") or (pending.get("plan") or {}).get("speak") or "")
+    if pending["kind"] != "plan" or not _ENDS_ASKING.search(spoken):
+        return question_of(pending)
+    if not (changes := pending.get("changes")):
+        return ""
+    return "\n".join([say(language_of(pending), "ask", "differs"), *(f"- {line}" for line in changes)])
+
+
+def message_text(pending: Pause, *, choices: bool = True, speak: str = "", whole: bool = False) -> str:
     """Return the text of a pause's message in the conversation; a plan begins with its title, or with `speak`.
 
-    Without `choices`, the options and the fields of a form are left out, for somebody who draws them.
+    Without `choices`, the options and the fields of a form are left out, for somebody who draws them. A plan that the
+    person has seen is not written again, and of a changed one only the changes, except in the `whole` text.
     """
     if pending["kind"] != "plan":
         return _with_problem(pending, question_text(pending, choices=choices))
-    parts = [speak, plan_text(pending).strip(), question_of(pending)]
+    seen = not whole and (pending.get("reply") or pending.get("problem"))
+    if seen:
+        parts = [f"{say(language_of(pending), 'plan', 'unchanged')} {closing_question(pending)}".strip()]
+    else:
+        before = None if whole else pending.get("before")
+        parts = [speak, plan_text(pending, before).strip(), closing_question(pending)]
     return _with_problem(pending, "\n\n".join(part for part in parts if part))
 
 
-def pause_text(pending: Pause) -> str:
+def pause_text(pending: Pause, *, whole: bool = False) -> str:
     """Return all that a person needs to answer a pause, as markdown in their language.
 
     At a plan that is, in this order: what is wrong with the last answer or was answered to it, what the planner says to
-    the plan, the plan with its criteria, what it may change, its schedule and limits, and the question.
+    the plan, the plan with its criteria, what it may change, its schedule and chosen limits, and the question. Who has
+    read the plan already reads that it is unchanged, or only what changed, except in the `whole` text.
     """
     speak = str((pending.get("plan") or {}).get("speak") or "").strip() if pending["kind"] == "plan" else ""
-    return message_text(pending, speak=speak)
+    return message_text(pending, speak=speak, whole=whole)
 
 
 def short_arguments(pending: Pause) -> dict[str, str]:

@@ -16,6 +16,7 @@ from donewhen.state.errors import PlanError
 from donewhen.state.language.texts import say
 from donewhen.state.plan.order import avoid_circles, dependants, find_circle, needs_of
 from donewhen.state.plan.rules import Rules
+from donewhen.state.plan.text import step_numbers
 from donewhen.state.values import Json, fold_text, name_hint
 
 Speak = Callable[..., str]
@@ -174,13 +175,24 @@ def difference(
     plan: Mapping[str, Any],
     language: str = "en",
     reasons: Mapping[str, str] = MappingProxyType({}),
+    *,
+    numbered: bool = False,
 ) -> list[str]:
     """Return a line for everything that is new, gone, weaker, granted or reordered; [] if nothing needs consent.
 
     No consent is needed for the words of title and speech, the order of tools, fewer tools, or more criteria.
-    `reasons` say why steps and criteria were dropped, if known.
+    `reasons` say why steps and criteria were dropped, if known. With `numbered`, steps are named as people see them, by
+    number, and those that are gone by their number in the approved plan; otherwise by id.
     """
-    speak: Speak = partial(say, language, "changed")
+    names = {**step_numbers(approved), **step_numbers(plan)} if numbered else {}
+
+    def speak(key: str, **values: Any) -> str:
+        if "id" in values:
+            values["id"] = names.get(values["id"], values["id"])
+        if isinstance(steps := values.get("steps"), list):
+            values["steps"] = ", ".join(names.get(id, id) for id in steps)
+        return say(language, "changed", key, **values)
+
     old = {step["id"]: step for step in approved["steps"]}
     new = {step["id"]: step for step in plan["steps"]}
     said = {what: f" ({why})" for what, why in reasons.items()}
@@ -222,7 +234,7 @@ def _describe_changed(before: Mapping[str, Any], after: Mapping[str, Any], speak
         yield speak("executor", name=after.get("executor") or speak("default"))
     if _declared_needs(before) != _declared_needs(after):
         needs = after.get("depends_on")
-        yield speak("depends", steps=speak("all") if needs is None else ", ".join(needs) or speak("nothing"))
+        yield speak("depends", steps=speak("all") if needs is None else needs or speak("nothing"))
     yield from _describe_weaker(criteria_of(before), criteria_of(after), partial(speak, whose=speak("step")))
 
 
@@ -252,7 +264,7 @@ def _describe_reordered(
         if step["id"] in both and step.get("depends_on") is None:
             now = set(needs[step["id"]])
             if lost := [id for id in needed[step["id"]] if id in both and id not in now]:
-                yield speak("order", id=step["id"], steps=", ".join(lost))
+                yield speak("order", id=step["id"], steps=lost)
 
 
 def hash_work(plan: Mapping[str, Any], finished: Collection[str]) -> str:

@@ -7,30 +7,69 @@ from typing import Any
 from donewhen.state.language.texts import catalogue
 from donewhen.state.plan.schedule import DAYS
 from donewhen.state.records import Pause
+from donewhen.state.settings import LIMITS
+from donewhen.state.values import Json
 
 
-def plan_text(pending: Pause) -> str:
-    """Return the full pending plan: criteria, steps, executors, granted tools, dependencies, schedule, limits.
+def plan_text(pending: Pause, before: Mapping[str, Any] | None = None) -> str:
+    """Return the pending plan for people: criteria, steps by number, tools, what it may change, schedule, limits.
 
-    Tools with effects are marked with what the plan's approval covers.
+    Tools with effects are marked with what the plan's approval covers. Against `before`, the plan that was shown last,
+    steps and criteria that are the same are named and not written again.
     """
     plan, writes = pending.get("plan") or {}, pending.get("writes") or ()
-    say = catalogue(str(pending.get("language") or "en"))["plan"]
-    steps = plan.get("steps") or []
-    head = say["one_step"] if len(steps) == 1 else say["steps"].format(number=len(steps))
-    if plan.get("complexity"):
-        head += f", {say.get(plan['complexity'], plan['complexity'])}"
-    lines = [f"# {_one_line(plan.get('title') or say['title'])}", "", f"_{head}_", ""]
-    if goal := [*_criteria_lines(plan.get("done_when") or [], "- ", say)]:
-        lines += [*goal, ""]
-    for number, step in enumerate(steps, 1):
-        lines += _step_lines(number, step, say, writes)
-    lines += ["", *_changes_line(pending, say)]
+    language = str(pending.get("language") or "en")
+    say = catalogue(language)["plan"]
+    lines = [f"# {_one_line(plan.get('title') or say['title'])}", ""]
+    goal, earlier = plan.get("done_when") or [], (before or {}).get("done_when") or []
+    if goal != earlier:
+        lines += [*_criteria_lines(goal or [say["nothing"]], "- ", say), ""]
+    numbers, same = step_numbers(plan), unchanged_steps(plan, before)
+    for number, step in enumerate(plan.get("steps") or [], 1):
+        as_before = number in same
+        lines += [f"{number}. _{say['as_before']}_"] if as_before else _step_lines(number, step, say, writes, numbers)
+    lines += [*_gone_lines(plan, before, language), "", *_changes_line(pending, say)]
     if plan.get("schedule"):
         lines.append(f"**{say['schedule']}:** {schedule_text(plan['schedule'], say)}")
-    if known := {key: amount for key, amount in (pending.get("limits") or {}).items() if amount is not None}:
-        lines.append(f"**{say['limits']}:** {', '.join(f'{key} {_one_line(amount)}' for key, amount in known.items())}")
+    if chosen := chosen_limits(pending):
+        names = catalogue(language)["amounts"]
+        told = (f"${amount:g}" if key == "cost_usd" else f"{names[key]} {amount:g}" for key, amount in chosen.items())
+        lines.append(f"**{say['limits']}:** {', '.join(told)}")
     return "\n".join([*lines, *schedule_lines(pending)]).rstrip() + "\n"
+
+
+def step_numbers(plan: Mapping[str, Any]) -> dict[str, str]:
+    """Return what people call the steps of a plan, by id: their number."""
+    return {str(step.get("id")): str(number) for number, step in enumerate(plan.get("steps") or (), 1)}
+
+
+def unchanged_steps(plan: Mapping[str, Any], before: Mapping[str, Any] | None) -> set[int]:
+    """Return the numbers of the steps that were shown under the same number in the plan before, word for word."""
+    pairs = zip(plan.get("steps") or (), (before or {}).get("steps") or (), strict=False)
+    numbers, earlier = step_numbers(plan), step_numbers(before or {})
+    return {at for at, (new, old) in enumerate(pairs, 1) if _shown(new, numbers) == _shown(old, earlier)}
+
+
+def _gone_lines(plan: Mapping[str, Any], before: Mapping[str, Any] | None, language: str) -> Iterator[str]:
+    """Yield the steps of the plan before that are not there any more."""
+    steps, earlier = plan.get("steps") or [], (before or {}).get("steps") or []
+    gone = catalogue(language)["changed"]["dropped"]
+    kept = [step.get("content") for step in steps]
+    for number, step in enumerate(earlier if len(steps) < len(earlier) else [], 1):
+        if step.get("content") not in kept:
+            yield f"- {gone.format(id=number, content=_one_line(step.get('content')))}"
+
+
+def _shown(step: Mapping[str, Any], numbers: Mapping[str, str]) -> Json:
+    needs = step.get("depends_on")
+    after = None if needs is None else [numbers.get(str(need), need) for need in needs]
+    return {**{key: step[key] for key in step if key != "id"}, "depends_on": after}
+
+
+def chosen_limits(pending: Pause) -> dict[str, float]:
+    """Return the limits that somebody chose: those that are not the defaults."""
+    given = (pending.get("limits") or {}).items()
+    return {key: amount for key, amount in given if amount is not None and amount != getattr(LIMITS, key, None)}
 
 
 def _changes_line(pending: Pause, say: Mapping[str, str]) -> Iterator[str]:
@@ -43,9 +82,10 @@ def _changes_line(pending: Pause, say: Mapping[str, str]) -> Iterator[str]:
         yield f"**{say['changes']}:** {', '.join([*known, *free]) or say['nothing']}"
 
 
-def _step_lines(number: int, step: Mapping[str, Any], say: Mapping[str, str], writes: Collection[str]) -> Iterator[str]:
-    name = f"[{step['id']}] " if step.get("id") else ""
-    yield from _block(f"{number}. {name}", step.get("content"))
+def _step_lines(
+    number: int, step: Mapping[str, Any], say: Mapping[str, str], writes: Collection[str], numbers: Mapping[str, str]
+) -> Iterator[str]:
+    yield from _block(f"{number}. ", step.get("content"))
     yield from _criteria_lines(step.get("done_when") or [], "   - ", say)
     if step.get("executor"):
         yield f"   - {say['executor']}: {step['executor']}"
@@ -54,17 +94,19 @@ def _step_lines(number: int, step: Mapping[str, Any], say: Mapping[str, str], wr
         yield f"   - {say['tools']}: {', '.join(names)}"
     depends_on = step.get("depends_on")
     if depends_on is not None:
-        yield f"   - {say['after']}: {', '.join(map(str, depends_on)) or say['nothing']}"
+        names = (numbers.get(str(each), str(each)) for each in depends_on)
+        yield f"   - {say['after']}: {', '.join(names) or say['nothing']}"
 
 
 def _criteria_lines(criteria: Iterable[Any], lead: str, say: Mapping[str, str]) -> Iterator[str]:
+    """Yield the criteria in their words. The call of a check is data of the plan, and shown only without words."""
     for criterion in criteria:
         entry = criterion if isinstance(criterion, Mapping) else {"text": criterion}
-        yield from _block(f"{lead}{say['done_when']}: ", entry.get("text"))
-        if entry.get("check"):
-            yield f"{lead}{say['check']}: {check_text(entry['check'])}"
-        if entry.get("judge"):
-            yield f"{lead}{say['judge']}: {say['second_model']}"
+        check, text = entry.get("check"), str(entry.get("text") or "").strip()
+        notes = [*([say["checked"]] if check else []), *([say["second_model"]] if entry.get("judge") else [])]
+        if not text and check:
+            text = check_text(check)
+        yield from _block(f"{lead}{say['done_when']}: ", f"{text} ({', '.join(notes)})" if notes else text)
 
 
 def _block(lead: str, text: Any) -> Iterator[str]:

@@ -23,7 +23,7 @@ SHOWN = {
     "replay_a_run.py": ["completed, without the files: True", "the prompt is another one: message 1"],
     "policies.py": ["asked: May step s1", "is the invoice checked?", "cited: 1200 EUR booked", "— the office"],
     "traced.py": ["completed: It rains", " execute_tool weather", "goal audit: yes", "s1 criterion: cited"],
-    "replanned.py": ["new step s3", "s1 done: 49.90 EUR", "s2 failed: sold out; instead: s3"],
+    "replanned.py": ["new step 2", "s1 done: 49.90 EUR", "s2 failed: sold out; instead: s3"],
 }
 
 

@@ -199,7 +199,7 @@ async def test_an_editor_shows_the_plan_the_calls_and_what_they_change(tmp_path:
     assert started.locations[0].path == str(tmp_path / "a.txt")
     assert (read.status, texts(read)) == ("completed", ["one\ntwo\n"])
     assert (writing.kind, written.content[0].new_text) == ("edit", "one\n2")
-    assert "1. [s1] change" in told.text
+    assert "1. change" in told.text
     assert told.text.endswith("It is *changed*.")
     assert told.text.count("It is *changed*.") == 1
     assert [content for content, _ in told.plans[-1]] == ["change", "note", "Write the answer"]

@@ -82,7 +82,7 @@ async def test_the_conversation_stays() -> None:
     brief = unfenced(model.requests[-1].messages[1].text)
     said = brief.split("<conversation>\n")[1].split("\n</conversation>")[0].splitlines()
     assert [line for line in said if line[0] != "<"][:3] == ["Send hello", "To whom?", "Ann"]
-    assert "[s1] send it" in said[10]
+    assert "1. send it" in said[10]
     assert said[12:] == ["<user>", "Approved.", "</user>", "<assistant>", "sent", "</assistant>"]
     assert "<goal>\nWho got it?\n</goal>" in brief
     assert "<conversation>" not in model.requests[0].text

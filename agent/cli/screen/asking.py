@@ -53,12 +53,15 @@ class Person:
     editor: str | None = None
     drafts: dict[str, str] = field(default_factory=dict)
     """Unsent edits, by the pause's id."""
+    seen: set[str] = field(default_factory=set)
+    """The ids of the plans that were shown."""
 
     def ask(self, pending: Pause) -> Any:
         """Show the pause and ask until an answer is understood. Raises Later (also at Ctrl-D)."""
         self.terminal.line("")
         shown = {name: value for name, value in pending.items() if name != "schema"}  # its fields are asked one by one
-        self.terminal.show(draw_pause(cast(Pause, shown), self.terminal))
+        self.terminal.show(draw_pause(cast(Pause, shown), self.terminal, seen=pending["id"] in self.seen))
+        self.seen.add(pending["id"])
         if pending.get("problem"):
             self.terminal.line(pending["problem"], "yellow")
         self.terminal.discard_typed()  # typed before it was drawn whole

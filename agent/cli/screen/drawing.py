@@ -13,8 +13,15 @@ from rich.table import Table
 
 from donewhen.agent.cli.screen.terminal import Terminal, Text, clean
 from donewhen.state.people.amounts import format_amount
-from donewhen.state.people.payload import options, question_of, question_text, shown_arguments, text_changes
-from donewhen.state.plan.text import schedule_lines, schedule_text
+from donewhen.state.people.payload import (
+    closing_question,
+    options,
+    question_of,
+    question_text,
+    shown_arguments,
+    text_changes,
+)
+from donewhen.state.plan.text import chosen_limits, schedule_lines, schedule_text, step_numbers
 from donewhen.state.records import Pause
 
 DIFF = {"+": "green", "-": "red", "@": "cyan"}
@@ -22,13 +29,17 @@ FOLDED = 12
 """The lines shown of a text that needs no decision."""
 
 
-def draw_pause(pending: Pause, terminal: Terminal) -> RenderableType:
-    """Draw a whole pause: a plan or a call, and the options by number."""
+def draw_pause(pending: Pause, terminal: Terminal, *, seen: bool = False) -> RenderableType:
+    """Draw a pause: a plan or a call, and the options by number; of a plan that was seen only what was said since."""
     kind = pending["kind"]
     if kind == "plan":
-        spoken = [str(each) for each in (pending.get("reply"), (pending.get("plan") or {}).get("speak")) if each]
+        speak = "" if seen else (pending.get("plan") or {}).get("speak")
+        spoken = [str(each) for each in (pending.get("reply"), speak) if each]
         said: list[RenderableType] = [part for each in spoken for part in (AnswerText(each), Text(""))]
-        return Group(*said, Text(clean(question_of(pending))), draw_plan(pending, terminal))
+        asked = closing_question(pending)
+        if seen:
+            return Group(*said, Text(clean(f"{terminal.texts('plan')['unchanged']} {asked}".strip())))
+        return Group(*said, *([Text(clean(asked))] if asked else []), draw_plan(pending, terminal))
     if kind in ("tool", "effect"):
         marked = (
             [f"{number}. {option}" for number, option in enumerate(options(pending), 1)] if kind == "effect" else []
@@ -53,10 +64,11 @@ def draw_plan(pending: Pause, terminal: Terminal) -> RenderableType:
     plan, say, words = pending.get("plan") or {}, terminal.say, terminal.texts("plan")
     writes = set(pending.get("writes") or ())
     rows: list[RenderableType] = [Text(""), Text(clean(str(plan.get("title") or say("plan"))), style="bold")]
-    for step in plan.get("steps") or []:
+    numbers = step_numbers(plan)
+    for number, step in enumerate(plan.get("steps") or [], 1):
         grid = _grid(1)
-        grid.add_row(Text(f"{step.get('id')}.", style="cyan"), Text(_without_blank_lines(step["content"])))
-        grid.add_row("", _draw_details(step, writes, terminal))
+        grid.add_row(Text(f"{number}.", style="cyan"), Text(_without_blank_lines(step["content"])))
+        grid.add_row("", _draw_details(step, writes, numbers, terminal))
         rows += [Text(""), grid]
     ends = _grid(2)
     for number, criterion in enumerate(plan.get("done_when") or []):
@@ -66,11 +78,7 @@ def draw_plan(pending: Pause, terminal: Terminal) -> RenderableType:
     for line in schedule_lines({**pending, "language": terminal.language}):
         name, _, text = line.partition(":** ")
         ends.add_row(Text(name.lstrip("*"), style="dim"), Text(text))
-    amounts = [
-        format_amount(key, amount, terminal.language)
-        for key, amount in (pending.get("limits") or {}).items()
-        if amount is not None
-    ]
+    amounts = [format_amount(key, amount, terminal.language) for key, amount in chosen_limits(pending).items()]
     if amounts:
         ends.add_row(Text(say("at_most"), style="dim"), Text(", ".join(amounts), style="dim"))
     if ends.rows:
@@ -78,13 +86,14 @@ def draw_plan(pending: Pause, terminal: Terminal) -> RenderableType:
     return Group(*rows)
 
 
-def _draw_details(step: Mapping[str, Any], writes: set[str], terminal: Terminal) -> Table:
+def _draw_details(step: Mapping[str, Any], writes: set[str], numbers: Mapping[str, str], terminal: Terminal) -> Table:
     grid, say = _grid(2), terminal.texts("plan")
     for number, criterion in enumerate(step.get("done_when") or []):
         grid.add_row(Text("" if number else say["done_when"], style="dim"), Text(criterion_text(criterion, terminal)))
     tools = [f"{tool} ({say['any_arguments']})" if tool in writes else str(tool) for tool in step.get("tools") or []]
     by = [str(step["executor"])] if step.get("executor") else []
-    for name, values in (("tools", tools), ("after", step.get("depends_on") or []), ("executor", by)):
+    after = [numbers.get(str(each), str(each)) for each in step.get("depends_on") or []]
+    for name, values in (("tools", tools), ("after", after), ("executor", by)):
         if values:
             grid.add_row(Text(say[name], style="dim"), Text(", ".join(map(str, values)), style="dim"))
     return grid

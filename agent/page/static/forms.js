@@ -59,7 +59,7 @@ function planForm(pending, { send, reply, draft, planText }) {
   };
   const below = () => el("div", {},
     el("div", { className: "buttons" }, button(`+ ${words.add_step}`, () => { now.plan.steps.push({ content: "", done_when: [] }); redraw(`.row:nth-child(${now.plan.steps.length}) > textarea`); }, "plain")),
-    limitFields(now.limits, changed));
+    limitFields(now.limits, pending.chosen ?? [], changed));
   // Until it is edited, Tab goes past its many fields to the buttons; a pointer edits any field at once.
   let editing = Boolean(draft.read());
   const reach = () => rows.querySelectorAll("textarea, input, button, summary").forEach((each) => { each.tabIndex = editing ? 0 : -1; });
@@ -90,12 +90,14 @@ function withoutBlanks(plan) {
 
 const PEOPLES = { rounds: "turns", replans: "new_plans" }; // what people call these amounts
 
-function limitFields(limits, changed) {
+function limitFields(limits, chosen, changed) {
   const field = ([key, amount]) => el("label", {},
     el("input", { type: "number", min: 0, step: "any", value: amount, oninput: ({ target }) => { if (target.value !== "") limits[key] = Number(target.value); changed(); } }),
     ` ${key === "cost_usd" ? "$" : name(PEOPLES[key] ?? key, 2)}`);
-  const fields = Object.entries(limits).map(field);
-  return el("div", { className: "limits" }, fields.length ? words.at_most : "", ...fields);
+  const fields = (known) => Object.entries(limits).filter(([key]) => chosen.includes(key) === known).map(field);
+  const shown = fields(true), others = fields(false); // what nobody chose is folded away
+  return el("div", { className: "limits" }, shown.length ? words.at_most : "", ...shown,
+    others.length ? el("details", {}, el("summary", {}, words.limits), ...others) : "");
 }
 
 function stepRow(steps, at, pending, redraw, changed) {
@@ -107,7 +109,7 @@ function stepRow(steps, at, pending, redraw, changed) {
   const criteria = step.done_when.map((each, number) => el("div", { className: "crit" },
     el("span", { className: "tick", "aria-hidden": "true" }, "•"),
     area(each.text, words.done_when, ({ target }) => { each.text = target.value; changed(); }),
-    each.check ? el("span", { className: "about" }, `${words.check}: ${each.check.tool}`) : null,
+    each.check ? el("span", { className: "about" }, words.checked) : null,
     sign("✕", words.remove, () => { step.done_when.splice(number, 1); redraw(`${row(at)} .add`); })));
   const add = button(`+ ${words.add_criterion}`, () => { step.done_when.push({ text: "" }); redraw(`${row(at)} .crit:nth-child(${step.done_when.length}) textarea`); }, "plain add");
   return el("div", { className: "row", role: "group", "aria-label": label },

@@ -230,7 +230,7 @@ async def test_a_loaded_session_asks_what_it_waits_for(tmp_path: Path) -> None:
     async with editor(model, tmp_path, ["approve"]) as again:
         await loaded(again, told.session)
         await again.finished("written")
-        assert again.text.count("1. [s1] write") == 1
+        assert again.text.count("1. write") == 1
     assert (tmp_path / "a.txt").read_text() == "x"
 
 

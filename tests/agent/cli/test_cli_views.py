@@ -163,6 +163,20 @@ def test_what_is_asked_is_shown_whole_and_safe() -> None:
         assert part in shown
 
 
+def test_a_plan_is_drawn_once_in_a_conversation() -> None:
+    """Issue 36: two questions about a plan are answered without the plan; another plan is drawn whole."""
+    where, first = screen(), pending("plan")
+    person, said = Person(where, typing("y", "y", "y", "y")), list[str]()
+    for shown in (first, {**first, "reply": "A day."}, {**first, "reply": "Free."}, {**first, "id": "confirm.2"}):
+        at = len(written(where))
+        person.ask(shown)
+        said.append(written(where)[at:])
+    title = first["plan"]["title"]
+    assert [title in text for text in said] == [True, False, False, True]
+    assert ["The plan is unchanged." in text for text in said] == [False, True, True, False]
+    assert "A day." in said[1]
+
+
 def test_what_is_not_possible_is_not_offered() -> None:
     """D03: while nothing is planned, no key plans anew."""
     prompts: list[str] = []
@@ -194,7 +208,7 @@ def test_the_editor(tmp_path: Path) -> None:
     assert isinstance(answer, Answer)
     assert answer.plan is not None
     assert answer.plan["steps"][2]["content"] == "Tell everybody"
-    assert "s3. Tell everybody" in shown.partition("Your edit is kept")[0]
+    assert "3. Tell everybody" in shown.partition("Your edit is kept")[0]
     assert "Your edit is kept" in shown
     assert asked("plan", "e", "n", "a", editor=changed)[0] == Answer("approve")
     assert "Nothing was changed" in asked("plan", "e", "a", editor=script(tmp_path, "true"))[1]

@@ -116,6 +116,7 @@ async def test_open_questions_are_answered_in_any_order() -> None:
     asking = agent(triage=[submit_plan(steps)], execute=execute, deliver=["Both are told."])
     async with served(asking) as page, browser(page) as tab:
         await say(tab, "ask both")
+        await tab.locator(".limits summary").click()
         await tab.locator(".limits input").first.fill("4")
         await tab.click("text=Run it as edited")
         assert "Which a?" in await tab.inner_text("#use-text")

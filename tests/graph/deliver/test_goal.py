@@ -107,5 +107,5 @@ async def test_a_person_sees_and_edits_the_goal_s_criteria() -> None:
     edit = lambda pause: {"plan": shown(pause).replace("- the time is stated\n", "")}  # noqa: E731
     flow = await play(model, [clock], effects={"clock": "read"}, settings={}, answers=[edit])
     text = message_text(flow.pauses[0])
-    assert "- done when: the time is stated\n- done when: it is right\n- check: clock {} expects" in text
+    assert "- done when: the time is stated\n- done when: it is right (checked automatically)\n" in text
     assert [row["text"] for row in (flow.run.receipt or {})["criteria"]] == ["it is right"]

@@ -271,7 +271,7 @@ async def test_a_criterion_goes_only_by_a_person() -> None:
     ended: Any = {"deliver": ["Sunny."], "s4": [finish_step("sunny", "s4.result")]}
     flow = await play(reporting(dropping, **ended), answers=["approve", "approve"], settings={}, **REPLANNED)
     assert f"the goal no longer has to prove: {GOAL} (nobody reads it)" in flow.pauses[1]["changes"]
-    assert "step s3 is dropped: write report.md (nobody reads it)" in flow.pauses[1]["changes"]
+    assert "step 3 is dropped: write report.md (nobody reads it)" in flow.pauses[1]["changes"]
     assert (flow.status, (flow.run.receipt or {})["criteria"]) == ("completed", [])
     for policy, before in {"writes": ["approve"], "complex": []}.items():
         flow = await play(reporting(dropping, **ended), answers=before, settings={"confirm": policy}, **REPLANNED)
@@ -335,6 +335,6 @@ async def test_a_steered_planner_sees_the_plan_as_it_was_edited() -> None:
     text = model.requests[-1].text
     assert "never mention Bob" in text
     assert "The user edited this plan" in text
-    assert run.pending[0]["changes"] == ["step s3 now says: write report.md, bold"]
+    assert run.pending[0]["changes"] == ["step 3 now says: write report.md, bold"]
     assert [step["id"] for step in run.pending[0]["plan"]["steps"]] == ["s1", "s2", "s3"]
     await agent.aclose()

@@ -170,7 +170,7 @@ async def test_only_the_difference_is_asked() -> None:
     """C04, P17: lines for what changed, the whole plan beside it; finished steps stay and do not run again."""
     model = replanned(FAX)
     agent, run = await at_the_difference(model)
-    assert run.pending[0]["changes"] == ["new step s4: by fax", "step s2 is dropped: work on s2"]
+    assert run.pending[0]["changes"] == ["new step 3: by fax", "step 2 is dropped: work on s2"]
     ended = await agent.resume(run.thread_id, "approve")
     assert ended.status == "answered"
     assert [row["id"] for row in (ended.receipt or {})["steps"]] == ["s1", "s3", "s4"]
@@ -183,7 +183,7 @@ async def test_the_difference_is_told_in_the_language_of_the_settings() -> None:
     agent = Agent(replanned(FAX), storage="memory:", settings={"language": "de"})
     run = await agent.start("Prüfe bitte die Rechnungen und melde mir das Ergebnis")
     run = await agent.resume(run.thread_id, "ja")
-    assert run.pending[0]["changes"] == ["neuer Schritt s4: by fax", "Schritt s2 entfällt: work on s2"]
+    assert run.pending[0]["changes"] == ["neuer Schritt 3: by fax", "Schritt 2 entfällt: work on s2"]
     assert run.pending[0]["question"].startswith("Der Plan hat sich geändert.")
 
 
@@ -213,7 +213,7 @@ async def test_a_difference_rejected_with_words_is_planned_again() -> None:
     again = await agent.resume(run.thread_id, "change: no fax, use a pigeon")
     assert "no fax, use a pigeon" in model.requests[-1].text
     assert "by fax" in model.requests[-1].text
-    assert again.pending[0]["changes"] == ["new step s4: by pigeon", "step s2 is dropped: work on s2"]
+    assert again.pending[0]["changes"] == ["new step 3: by pigeon", "step 2 is dropped: work on s2"]
     ended = await agent.resume(run.thread_id, "yes")
     assert ended.status == "answered"
     assert [row["decision"] for row in (ended.receipt or {})["approvals"]] == ["approve", "say", "approve"]
@@ -257,7 +257,7 @@ async def test_what_a_person_approved_is_not_changed_by_calling_it_simple() -> N
         "execute": {"s1": [said("s1")], "s2": [give_up("locked")]},
     }
     _, run = await at_the_difference(ScriptedModel(roles=roles), confirm="complex")
-    assert "new step s4: by fax" in run.pending[0]["changes"]
+    assert "new step 2: by fax" in run.pending[0]["changes"]
 
 
 async def test_a_plan_changed_from_outside_asks() -> None:
@@ -281,7 +281,7 @@ async def test_a_plan_changed_from_outside_asks() -> None:
     run = await agent.resume(run.thread_id, {"s1.q1": "this"})
     assert run.pending[0]["kind"] == "plan"
     await drawn(agent, run)
-    assert run.pending[0]["changes"] == ["step s2 also needs: send"]
+    assert run.pending[0]["changes"] == ["step 2 also needs: send"]
     assert outbox.sent == []
     run = await agent.resume(run.thread_id, {"type": "reject"})
     assert (run.status, run.pending[0]["kind"]) == ("waiting", "tool")
