@@ -190,7 +190,7 @@ def difference(
         if "id" in values:
             values["id"] = names.get(values["id"], values["id"])
         if isinstance(steps := values.get("steps"), list):
-            values["steps"] = ", ".join(names.get(id, id) for id in steps)
+            values["steps"] = ", ".join(str(names.get(id, id)) for id in steps)
         return say(language, "changed", key, **values)
 
     old = {step["id"]: step for step in approved["steps"]}
