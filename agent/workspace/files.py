@@ -22,6 +22,8 @@ SKIP_CHARS = 65_536
 PAGE = 19_500
 TRASH = ".trash"
 UTF_8 = Encoding("utf-8")
+_QUOTES = {ord(each): plain for plain, odd in (("'", "‘’‚‛"), ('"', "“”„‟"), ("-", "‐‑–—−")) for each in odd}
+"""Quotes and dashes that look like those of a keyboard."""
 
 FilePath = Annotated[str, Field(description="relative to the workspace")]
 Content = Annotated[str, Field(description="the text", max_length=MAX_EDIT_BYTES)]
@@ -217,10 +219,13 @@ def _check_occurs_once(content: str, old: str, path: str) -> None:
             f"The passage occurs more than once in {path} (lines {', '.join(map(str, lines))}); "
             "give more text around it."
         )
-    loose = re.search(r"\s+".join(re.escape(word) for word in old.split()[:200]), content, re.IGNORECASE)
-    if old.split() and loose:
+    words = [re.escape(word) for word in old.translate(_QUOTES).split()[:200]]
+    loose = re.search(r"\s+".join(words), content.translate(_QUOTES), re.IGNORECASE)
+    if words and loose:
         line = content[: loose.start()].count("\n") + 1
-        raise ToolException(f"Not found in {path} as written; line {line} differs in spacing or case. Copy it exactly.")
+        raise ToolException(
+            f"Not found in {path} as written; line {line} differs in spacing, case, quotes or dashes. Copy it exactly."
+        )
     raise ToolException(f"The passage does not occur in {path}; read_file shows what is there.")
 
 

@@ -13,6 +13,7 @@ import secrets
 import shutil
 import stat
 import threading
+import unicodedata
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, NoReturn
@@ -24,7 +25,6 @@ from donewhen.state.errors import ConfigError
 MAX_NAME_BYTES = 255
 MAX_PATH_BYTES = 4000
 TEMPORARY = ".donewhen-"
-REPLACED = "\ufffd"
 HISTORY_FOLDERS = frozenset({".git", ".hg", ".svn"})
 
 Parts = tuple[str, ...]
@@ -76,14 +76,20 @@ class Root:
         return self._as_named(split_file_path(path, self.path))
 
     def _as_named(self, parts: Parts) -> Parts:
-        """Return the names as they are on disk: those that are not UTF-8 are shown with U+FFFD."""
-        for index, name in enumerate(parts):
-            if REPLACED in name and self.kind(parts[: index + 1]) is None:
-                with contextlib.suppress(OSError), self.folder(parts[:index]) as parent:
-                    found = [each for each in os.listdir(parent) if each != name and _shown(each) == name]
-                    if len(found) > 1:
-                        raise ToolException(f"Several names are shown as {name!r}; rename them outside of here.")
-                    parts = (*parts[:index], *found, *parts[index + len(found) :])
+        """Return the names as they are on disk: what is not there may be shown like another name that is."""
+        with contextlib.suppress(OSError):
+            if self.kind(parts) is not None:
+                return parts
+            for index, name in enumerate(parts):
+                if self.kind(parts[: index + 1]) is not None:
+                    continue
+                with self.folder(parts[:index]) as parent:
+                    found = [each for each in os.listdir(parent) if _alike(each) == _alike(name)]
+                if len(found) > 1:
+                    raise ToolException(f"Several names are shown as {name!r}; rename them outside of here.")
+                if not found:
+                    break
+                parts = (*parts[:index], *found, *parts[index + 1 :])
         return parts
 
     def check_writable(self, parts: Parts) -> None:
@@ -327,6 +333,13 @@ def display_path(parts: Parts) -> str:
 
 def _shown(name: str) -> str:
     return os.fsencode(name).decode(errors="replace")
+
+
+def _alike(name: str) -> str:
+    """Return the form of a name that looks the same: bytes that are not UTF-8 are U+FFFD, as macOS some letters are
+    composed of several characters, and some spaces, such as those in its names of screenshots, are special.
+    """
+    return "".join(" " if char.isspace() else char for char in unicodedata.normalize("NFC", _shown(name)))
 
 
 def _relative_form(path: str, root: str) -> str:

@@ -314,7 +314,7 @@ class Executors(MutableMapping[str, Executor]):
             self._made[given] = next(same, None) or self._with_legal_name(from_function(given))
         return self._made[given]
 
-    def _with_legal_name(self, tool: BaseTool) -> BaseTool:
+    def _with_legal_name(self, tool: Any) -> Any:
         """Return the tool, or a copy of it if no model accepts its name, such as one with spaces."""
         if not isinstance(tool, BaseTool) or (name := legal_name(tool.name)) == tool.name:
             return tool

@@ -47,9 +47,16 @@ _MOST_THREADS = 1_000
 _MOST_PREPARED = 128
 """The most prepared models in the cache."""
 _REFUSALS = {
+    "streaming": r"to stream\b|streaming mode|stream(?:ing)? (?:is |are )?(?:not |un)(?:supported|available|allowed)"
+    r"|not support stream(?:ing)?\b(?!_)|'stream'",
+    "system": r"(?:system|developer) (?:role|message|prompt|instruction)s? (?:is |are )?not (?:support|allow|enabl)ed"
+    r"|does not support '(?:system|developer)'|only user(?: and|,) (?:assistant|model)",
+    "free_turns": r"unexpected role|expected last role|roles? must alternate|should alternate"
+    r"|successive (?:user|assistant)|immediately after a user turn",
     "prompt_cache_key": r"prompt_cache_key",
     "cache_marks": r"cache_?control|cache_?point|prompt caching",
-    "tools": r"not support (?:the )?(?:tool|function)|support tool use|tools? (?:is|are) not support|enable-auto-tool",
+    "tools": r"not support (?:the )?(?:tool|function)|support tool use|tools? (?:is|are) not support|enable-auto-tool"
+    r"|only user(?: and|,) (?:assistant|model)",
     "tool_choice": r"tool[ _]?choice|forces? tool",
     "response_format": r"response_format|json_schema|grammar|structured output",
     "stream_options": r"stream_options|include_usage",
@@ -57,6 +64,8 @@ _REFUSALS = {
     "max_tokens": r"max_(?:new_|completion_|output_)?tokens|completion tokens|in the completion",
 }
 """Parameters that a server may refuse, and the words of such a refusal; the most specific first."""
+FORMS_OF_HISTORY = ("system", "free_turns")
+"""Refusable forms of a history: instructions as a system message, and turns in any order."""
 _ABOUT_SCHEMA = re.compile(
     r"input_?schema|invalid schema|json schema|schema for function|tool (?:schema|param)|function_?declarations"
     r"|\btools[.\[]\d",
@@ -387,7 +396,9 @@ def _prepare(
     printing: bool,
 ) -> PreparedModel:
     change: dict[str, Any] = {}
-    sent = set[str]()
+    sent = {"streaming", *FORMS_OF_HISTORY} - quirks.unsupported
+    if "streaming" in quirks.unsupported:
+        change["disable_streaming"] = True
     if getattr(model, "stream_usage", False) is None:
         change["stream_usage"] = True
     if change.get("stream_usage", getattr(model, "stream_usage", False)):

@@ -17,7 +17,7 @@ from uuid import uuid4
 
 from langchain_core.callbacks import AsyncCallbackManager
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, SystemMessage
+from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
 from langchain_core.runnables import RunnableConfig, ensure_config
 
 from donewhen.graph.context import Deps
@@ -34,7 +34,7 @@ from donewhen.graph.llm.caching import key_options, mark_kind, mark_messages
 from donewhen.graph.llm.calls import settle_calls
 from donewhen.graph.llm.cost import cost_of, is_priced, missing_price_text, usage_of
 from donewhen.graph.llm.endings import ending_of, reached_limit, refusal_in, reports_parts
-from donewhen.graph.llm.errors import classify
+from donewhen.graph.llm.errors import classify, text_in_refusal
 from donewhen.graph.llm.history import (
     PRINTED,
     calls_natively,
@@ -53,8 +53,11 @@ from donewhen.graph.llm.outgoing import (
     History,
     any_lacks_thoughts,
     fit_history,
+    in_turns,
     printed_history,
     refuses_images,
+    with_instruction,
+    without_system,
 )
 from donewhen.graph.llm.printed import holds_offered_calls
 from donewhen.graph.llm.reply import MOST_CALLS, aside, without_excess
@@ -219,6 +222,8 @@ class _Request:
         while True:
             sent = without_images(self.messages, "the model's server refused it") if facts.blind else self.messages
             history = fit_history(sent, quirks.maker)
+            history = in_turns(history) if "free_turns" in quirks.unsupported else history
+            history = without_system(history) if "system" in quirks.unsupported else history
             prepared = await adapter.prepare(
                 self.model,
                 quirks,
@@ -333,6 +338,8 @@ class _Request:
             message = await run_in_thread(partial(self._join, chunks))
         except Exception as error:
             self.speech.restart()
+            if written := text_in_refusal(error):
+                return await self._settle_text(written)
             if chunks:
                 with suppress(Exception):  # the last chunk may be the one that cannot be joined
                     begun = await run_in_thread(partial(self._join, chunks))
@@ -346,6 +353,12 @@ class _Request:
         message = await aside(whole, partial(without_excess, whole, self.deps.adapter.longest_reply))
         self.stopped |= message is not whole
         return await aside(message, partial(self._settle, prepared.renamed.put_back(message), wire))
+
+    async def _settle_text(self, written: str) -> AIMessage:
+        """Return the reply that a model wrote and its server could not read."""
+        message = AIMessage(written, id=f"lc_run--{uuid4()}", response_metadata={"finish_reason": "stop"})
+        await aside(message, partial(self._charge, message))
+        return await aside(message, partial(self._settle, message, None))
 
     def _settle(self, message: AIMessage, wire: ChatWire | None) -> AIMessage:
         """Return the reply with its calls as they are read, its maker, and what goes back with it."""
@@ -399,8 +412,7 @@ class _Request:
         messages, seconds, size = history.messages, self.settings.model_seconds, 0
         calls = set[tuple[Any, Any]]()
         if prepared.printing:
-            messages = printed_history(messages)
-            messages[0] = SystemMessage(f"{messages[0].text}\n\n{prepared.printing}")
+            messages = with_instruction(printed_history(messages), prepared.printing)
         else:
             messages = prepared.renamed.shown(messages)
         options = prepared.options

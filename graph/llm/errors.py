@@ -67,6 +67,16 @@ def classify(error: BaseException) -> ModelError:
     return ModelError(f"{happened}{status}.{advice} {quoted}", code=code, retryable=retryable, retry_after=wait)
 
 
+def text_in_refusal(error: BaseException) -> str:
+    """Return what a model wrote if its server refuses it because it could not read a call in it, as Groq's does."""
+    for link in _causes(error):
+        body = _get_field(link, "body")
+        for said in (body, _get_field(body, "error")):
+            if isinstance(written := _get_field(said, "failed_generation"), str) and written.strip():
+                return written
+    return ""
+
+
 def _causes(error: BaseException) -> Iterator[BaseException]:
     """Yield the exception, the members of a group and the explicit causes, outermost first, each once."""
     queue, seen = [error], set[int]()
@@ -207,6 +217,10 @@ _RULES = (
         (*_OPEN, 429),
     ),
     _Rule("auth", (401,)),
+    # A template of a model that cannot be filled stays so; servers of local models call that an error of theirs.
+    _Rule("bad_request", said=r"\bjinja\b|template_?error|roles? must alternate|role not supported", among=(500,)),
+    # What the model wrote cannot be read, and its text is not there: the next reply may be better.
+    _Rule("server_error", said=r"tool_use_failed|output_parse_failed|json_validate_failed", among=_OPEN),
     _Rule(
         "context_too_long",
         (413,),

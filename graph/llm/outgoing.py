@@ -12,7 +12,7 @@ from hashlib import sha256
 from itertools import groupby
 from typing import Any, NamedTuple
 
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 
 from donewhen.graph.llm.history import has_images
 from donewhen.state.pattern import pattern
@@ -25,6 +25,8 @@ THOUGHTS = ("reasoning_content", "reasoning_details", "extra_content")
 NO_TEXT = "…"
 """Stands for a reply without text and calls, which some providers refuse."""
 NO_RESULT = "This call has no result."
+HAVING_READ = "I have read the results."
+"""Stands between results and a message of the user, where roles have to take turns."""
 _ID = pattern(r"[A-Za-z0-9_-]{1,40}")
 """Ids that OpenAI and Anthropic take."""
 _NAME = pattern(r"[A-Za-z0-9_-]{1,64}")
@@ -68,6 +70,49 @@ def fit_history(messages: Sequence[BaseMessage], maker: str) -> History:
         sent += fitted
         packets += [packet, *[None] * (len(fitted) - 1)]
     return History(sent, packets, foreign)
+
+
+def in_turns(history: History) -> History:
+    """Return the history for a server whose roles take turns: user, assistant with its results, assistant, user, …"""
+    messages, packets = list[BaseMessage](), list[Mapping[str, Any] | None]()
+    for message, packet in zip(history.messages, history.packets, strict=True):
+        last = messages[-1] if messages else None
+        if isinstance(message, HumanMessage) and isinstance(last, HumanMessage):
+            messages[-1] = _joined(last, message)
+            continue
+        if isinstance(message, HumanMessage) and isinstance(last, ToolMessage):
+            messages.append(AIMessage(HAVING_READ))
+            packets.append(None)
+        messages.append(message)
+        packets.append(packet)
+    return history._replace(messages=messages, packets=packets)
+
+
+def without_system(history: History) -> History:
+    """Return the history for a server that takes no system message: the instructions begin what the user says first."""
+    first, *others = history.messages
+    if not isinstance(first, SystemMessage):
+        return history
+    if others and isinstance(others[0], HumanMessage):
+        return history._replace(messages=[_joined(first, others[0]), *others[1:]], packets=history.packets[1:])
+    return history._replace(messages=[HumanMessage(first.content), *others])
+
+
+def _joined(first: BaseMessage, second: BaseMessage) -> HumanMessage:
+    if isinstance(first.content, str) and isinstance(second.content, str):
+        return HumanMessage(f"{first.content}\n\n{second.content}", id=second.id)
+    blocks = [
+        [{"type": "text", "text": each}] if isinstance(each, str) else each for each in (first.content, second.content)
+    ]
+    return HumanMessage([*blocks[0], *blocks[1]], id=second.id)
+
+
+def with_instruction(messages: Sequence[BaseMessage], text: str) -> list[BaseMessage]:
+    """Return the messages with another instruction behind those that come first."""
+    first, *others = messages
+    if isinstance(first, SystemMessage):
+        return [SystemMessage(f"{first.text}\n\n{text}"), *others]
+    return [_joined(HumanMessage(text), first), *others]
 
 
 def any_lacks_thoughts(history: History, error: BaseException) -> bool:

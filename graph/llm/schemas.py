@@ -31,6 +31,8 @@ class Dialect:
     """Names of properties; None: any."""
     typed: bool = False
     """Every schema has one type, and enums only texts; without references, and with few other keywords."""
+    chars: int | None = None
+    """The most characters of a tool's description; None: any number."""
 
 
 _PLAIN, _LETTER_FIRST = pattern(r"[A-Za-z0-9_-]{1,64}"), pattern(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
@@ -39,7 +41,7 @@ OPENAI = Dialect(_PLAIN)
 """Also for every provider that is not in the table."""
 CLAUDE = Dialect(_PLAIN, keys=_SHORT_KEYS)
 GEMINI = Dialect(_LETTER_FIRST, typed=True)
-STRICTEST = Dialect(_LETTER_FIRST, keys=_SHORT_KEYS, typed=True)
+STRICTEST = Dialect(_LETTER_FIRST, keys=_SHORT_KEYS, typed=True, chars=1_000)
 """For a server that refused a schema in the dialect that it should know."""
 _DIALECTS = {
     "ChatAnthropic": CLAUDE,
@@ -138,7 +140,7 @@ def fit_tools(tools: Sequence[Mapping[str, Any]], dialect: Dialect) -> tuple[lis
         fitting = _Fitting(dialect, function.get("parameters") or {})
         parameters = fitting.top()
         described = "\n".join([str(function.get("description") or own), *fitting.said])
-        changed = {"name": shown, "description": described, "parameters": parameters}
+        changed = {"name": shown, "description": described[: dialect.chars], "parameters": parameters}
         fitted.append({**tool, "function": {**function, **changed}})
         if fitting.keys:
             keys[own] = fitting.keys

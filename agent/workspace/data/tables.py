@@ -1,5 +1,6 @@
 """Read the data files of a folder as tables, and refuse those that cannot be read reliably."""
 
+import codecs
 import contextlib
 import csv
 import os
@@ -74,6 +75,8 @@ class Table:
     """The keys of a JSON file by the names of their columns, where DuckDB would take two keys for one."""
     is_sheet: bool = False
     """True for a sheet of a workbook."""
+    mixed: bool = False
+    """True for a text whose lines end in different ways: its copy has one."""
 
     @property
     def native(self) -> bool:
@@ -188,8 +191,8 @@ class Tables:
         table.columns = [Column(**column) for column in kept["table"]["columns"]]
         if table.is_sheet:
             table.file, _ = self._copy_sheet(plain)
-        elif table.encoding != "utf-8":
-            table.file = self._copy_as_utf8(plain, table.encoding)
+        elif table.encoding != "utf-8" or table.mixed:
+            table.file = self._copy_as_utf8(plain, table.encoding, mixed=table.mixed)
         return table
 
     def _read(self, path: str, plain: str) -> Table:
@@ -330,9 +333,12 @@ class Tables:
 
     def _read_json(self, path: str, plain: str) -> Table:
         options = "dateformat = '%Y-%m-%d', timestampformat = 'iso'"
-        table = Table(path, plain, "read_json", ["JSON"], options, proven=True)
+        encoding = self._encoding_of_json(path, plain)
+        notes = ["JSON", *([] if encoding.startswith("utf-8") else [_encoding_note(encoding)])]
+        file = plain if encoding == "utf-8" else self._copy_as_utf8(plain, encoding)
+        table = Table(path, file, "read_json", notes, options, encoding=encoding, proven=True)
         try:
-            source = f"read_json({quote_text(plain)}, sample_size = -1, {options})"
+            source = f"read_json({quote_text(file)}, sample_size = -1, {options})"
             table.columns = self._describe_columns(table, source)
         except Refused:  # for keys below others that differ only in case, too
             with contextlib.suppress(Refused):
@@ -343,6 +349,16 @@ class Tables:
         if any(re.sub(r"_\d+$", "", name) in names - {name} for name in names):  # DuckDB may have numbered them
             table.columns = self._columns_by_key(table)
         return table
+
+    def _encoding_of_json(self, path: str, plain: str) -> str:
+        """Return the encoding of a JSON file, which DuckDB reads as UTF-8 without a mark."""
+        if plain.endswith(PACKED):
+            return "utf-8"
+        with open(plain, "rb") as file:
+            if file.read(3) == codecs.BOM_UTF8:
+                return "utf-8-sig"
+        encoding = _encoding_of(path, plain, SAMPLE_BYTES)
+        return encoding if encoding == "utf-8" else _encoding_of(path, plain, os.path.getsize(plain))
 
     def _columns_by_key(self, table: Table) -> list[Column]:
         """Return the columns of a JSON file, one for each key in whatever case, with types by the values."""
@@ -378,7 +394,15 @@ class Tables:
         if file == plain and not plain.endswith(PACKED):  # what comes late in a large file
             encoding = _encoding_of(table.path, plain, os.path.getsize(plain))
             file = plain if encoding == "utf-8" else self._copy_as_utf8(plain, encoding)
-        return self._sniff(Table(table.path, file, "read_csv", [], encoding=encoding), -1)
+        try:
+            return self._sniff(Table(table.path, file, "read_csv", [], encoding=encoding), -1)
+        except Refused:
+            if not _mixes_line_ends(file):
+                raise
+            file = self._copy_as_utf8(plain, encoding, mixed=True)
+        mended = self._sniff(Table(table.path, file, "read_csv", [], encoding=encoding, mixed=True), -1)
+        mended.notes.append("its lines end in different ways")
+        return mended
 
     def _sniff(self, table: Table, rows: int) -> Table:
         """Return the table with its format and columns, sniffed by so many rows; -1 for all."""
@@ -438,11 +462,11 @@ class Tables:
     def _new_copy(self) -> str:
         return os.path.join(self.scratch, f"{len(os.listdir(self.scratch))}.csv")
 
-    def _copy_as_utf8(self, path: str, encoding: str) -> str:
-        """Return a copy of the file in UTF-8."""
-        copy = self._new_copy()
+    def _copy_as_utf8(self, path: str, encoding: str, *, mixed: bool = False) -> str:
+        """Return a copy of the file in UTF-8; if its line ends are `mixed`, with one kind of them."""
+        copy, encoding = self._new_copy(), "utf-8-sig" if encoding == "utf-8" else encoding
         with (
-            open(path, encoding=encoding, errors="replace", newline="") as old,
+            open(path, encoding=encoding, errors="replace", newline=None if mixed else "") as old,
             open(copy, "w", encoding="utf-8", newline="") as new,
         ):
             while chunk := old.read(SAMPLE_BYTES):
@@ -518,6 +542,17 @@ def _first_lines(file: str) -> tuple[str, str]:
         return "packed", ""
     with open(file, encoding="utf-8-sig", errors="replace") as lines:
         return lines.readline(SAMPLE_BYTES), lines.readline(SAMPLE_BYTES)
+
+
+def _mixes_line_ends(file: str) -> bool:
+    """Return whether a file has lines that end with and without a carriage return, or with nothing but one."""
+    if file.endswith(PACKED):
+        return False
+    with open(file, encoding="utf-8", errors="replace") as lines:
+        while lines.read(SAMPLE_BYTES):
+            if isinstance(lines.newlines, tuple):
+                return True
+    return False
 
 
 def _field_counts(file: str, delimiter: str, rows: int) -> dict[int, int]:

@@ -148,7 +148,7 @@ def test_editing_needs_exactly_one_match(tools: Tools, tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("one\ntwo  words\none\n")
     edit = tools["edit_file"]
     assert "more than once in a.txt (lines 1, 3)" in said(edit, path="a.txt", old="one", new="1")
-    assert "line 2 differs in spacing or case" in said(edit, path="a.txt", old="Two words", new="2")
+    assert "line 2 differs in spacing, case, quotes or dashes" in said(edit, path="a.txt", old="Two words", new="2")
     assert "does not occur in a.txt" in said(edit, path="a.txt", old="three", new="3")
     assert "same text" in said(edit, path="a.txt", old="two", new="two")
     assert "more than once" in said(edit, path="a.txt", old="o", new="0")

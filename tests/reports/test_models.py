@@ -1,0 +1,220 @@
+"""Reports about adapters of models, each played as a whole run: plan, a look, a question, an order, the answer.
+
+Every row is a public report of another project, tried here on a server that speaks as reported.
+"""
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+from donewhen import Agent
+from tests.kit.providers.forms import (
+    RefusedRequest,
+    Said,
+    check_chat,
+    names_in,
+    own_chat_model,
+    refuse_chat,
+    told,
+    write_chat,
+)
+from tests.kit.providers.server import Answer, Handler, ProviderServer
+
+STEP = {"content": "Look, ask how many, and order", "done_when": ["they are ordered"], "tools": ["look", "order"]}
+SETTINGS = {"verification": "grounded", "confirm": "never", "approvals": "plan", "when_busy": "next_round"}
+ORDERS: list[tuple[str, int]] = []
+
+
+TOLD: dict[str, Any] = {}
+
+
+async def look(item: str) -> str:
+    """Return the stock of an item."""
+    if agent := TOLD.pop("agent", None):  # what a person says while it works stands behind the results
+        await agent.tell("t", "Take the cheap ones.")
+    return f"{item}: 12 in stock"
+
+
+def order(item: str, count: int) -> str:
+    """Order an item."""
+    ORDERS.append((item, count))
+    return f"ordered {count} {item}, order A-17"
+
+
+def think(body: Mapping[str, Any]) -> Said:
+    """Look before the plan, look twice at once, ask a person, order, and finish."""
+    names, seen = names_in(body), told(body)
+    if "submit_plan" in names:
+        return Said(calls=[("submit_plan", {"title": "Order", "steps": [STEP]})])
+    if "finish_step" not in names:
+        return Said("3 lamps were ordered.")
+    if made := re.search(r"\[(s1\.\d+)\] order ok", seen):
+        proof = {"criterion": 1, "met": True, "evidence": [{"observation": made[1], "quote": "ordered 3 lamp"}]}
+        return Said(calls=[("finish_step", {"result": "3 lamps were ordered.", "goal_check": [proof]})])
+    if "three please" in seen:
+        return Said("Well then.", [("order", {"item": "lamp", "count": 3})])
+    if "12 in stock" in seen:
+        return Said("One question.", [("ask_user", {"question": "How many lamps?"})])
+    return Said("I look.", [("look", {"item": "lamp"}), ("look", {"item": "desk"})])
+
+
+def printed(said: Said) -> Answer:
+    """The reply of a model that cannot call tools: its calls stand in its text."""
+    calls = "\n".join(json.dumps({"action": name, "arguments": given}) for name, given in said.calls)
+    return write_chat(Said(f"{said.text}\n{calls}".strip()))
+
+
+def refusing(why: Callable[[Mapping[str, Any]], str | None], status: int = 400) -> Handler:
+    """A server of OpenAI's protocol that refuses what `why` names."""
+
+    def handle(body: Mapping[str, Any]) -> Answer:
+        try:
+            check_chat(body)
+        except RefusedRequest as refused:
+            return refuse_chat(str(refused))
+        if problem := why(body):
+            said = {"message": problem, "type": "invalid_request_error", "code": None}
+            return Answer.of_json({"error": said}, status)
+        said = think(body)
+        if not body.get("stream"):
+            return whole(said)
+        return write_chat(said) if body.get("tools") or not said.calls else printed(said)
+
+    return handle
+
+
+def whole(said: Said) -> Answer:
+    """A reply that is not streamed."""
+    calls = [
+        {"id": f"w{n}", "type": "function", "function": {"name": name, "arguments": json.dumps(given)}}
+        for n, (name, given) in enumerate(said.calls)
+    ]
+    message = {"role": "assistant", "content": said.text or None, **({"tool_calls": calls} if calls else {})}
+    choice = {"index": 0, "message": message, "finish_reason": "tool_calls" if calls else "stop"}
+    return Answer.of_json({"id": "x", "object": "chat.completion", "created": 1, "model": "m", "choices": [choice]})
+
+
+def roles(body: Mapping[str, Any]) -> list[str]:
+    return [message["role"] for message in body["messages"]]
+
+
+def after(body: Mapping[str, Any], second: str, first: str) -> bool:
+    """Whether a role stands directly behind another one."""
+    found = roles(body)
+    return (first, second) in pairwise(found)
+
+
+def mistral(body: Mapping[str, Any]) -> str | None:
+    return "Unexpected role 'user' after role 'tool'" if after(body, "user", "tool") else None
+
+
+def successive(body: Mapping[str, Any]) -> str | None:
+    many = after(body, "user", "user") or after(body, "assistant", "assistant")
+    return "m does not support successive user or assistant messages (messages[1] and messages[2])" if many else None
+
+
+def template(body: Mapping[str, Any]) -> str | None:
+    """As the templates of Gemma and older models of Mistral, which llama.cpp, vLLM and LM Studio fill."""
+    turns = [role for role in roles(body) if role != "system"]
+    broken = [a for a, b in pairwise(turns) if a == b and a != "tool"]
+    broken = broken or ["tool"] * after(body, "user", "tool")
+    said = "Jinja Exception: After the optional system message, conversation roles must alternate user/assistant/…"
+    return said if broken else None
+
+
+def no_system(body: Mapping[str, Any]) -> str | None:
+    return "System role not supported" if "system" in roles(body) else None
+
+
+def no_system_of_o1(body: Mapping[str, Any]) -> str | None:
+    said = "Unsupported value: 'messages[0].role' does not support 'system' with this model."
+    return said if "system" in roles(body) else None
+
+
+def two_roles(body: Mapping[str, Any]) -> str | None:
+    other = {*roles(body)} - {"user", "assistant"} or body.get("tools")
+    return "Only user and assistant roles are supported!" if other else None
+
+
+def unverified(body: Mapping[str, Any]) -> str | None:
+    said = "Your organization must be verified to stream this model. Please go to: https://platform.openai.com/settings"
+    return said if body.get("stream") else None
+
+
+def no_tools_in_streams(body: Mapping[str, Any]) -> str | None:
+    said = "This model doesn't support tool use in streaming mode."
+    return said if body.get("stream") and body.get("tools") else None
+
+
+def groq(written: str) -> Handler:
+    """A server that refuses what its model wrote for a call, once in each round."""
+
+    def handle(body: Mapping[str, Any]) -> Answer:
+        said = think(body)
+        if body.get("tools") and said.calls:
+            name, given = said.calls[0]
+            wrote = written.format(name=name, given=json.dumps(given))
+            about = "Failed to call a function. Please adjust your prompt. See 'failed_generation' for more details."
+            error = {"message": about, "type": "invalid_request_error", "code": "tool_use_failed"}
+            return Answer.of_json({"error": {**error, "failed_generation": wrote}}, 400)
+        return write_chat(said) if not said.calls else printed(said)
+
+    return handle
+
+
+def groq_without_words() -> Handler:
+    refused = list[str]()
+
+    def handle(body: Mapping[str, Any]) -> Answer:
+        if not refused:
+            refused.append("once")
+            error = {"message": "Failed to call a function.", "code": "tool_use_failed", "failed_generation": ""}
+            return Answer.of_json({"error": error}, 400)
+        return write_chat(think(body))
+
+    return handle
+
+
+GROQ_LIST = """```
+{{"tool_calls": [{{"id": "x", "type": "function", "function": {{"name": "{name}"}}, "parameters": {given}}}]}}
+```"""
+REPORTS: dict[str, Handler] = {
+    "aaif-goose/goose#5998": refusing(mistral),
+    "zed-industries/zed#37021": refusing(mistral, 422),
+    "deepseek": refusing(successive),
+    "llama.cpp": refusing(template, 500),
+    "sgl-project/sglang#1342": refusing(no_system, 500),
+    "huggingface/chat-ui#1386": refusing(no_system),
+    "o1": refusing(no_system_of_o1),
+    "two roles": refusing(two_roles),
+    "continuedev/continue#7129": refusing(unverified),
+    "bedrock": refusing(no_tools_in_streams),
+    "huggingface/smolagents#1119": groq("{name}{given}</function>"),
+    "tashfeenahmed/freellmapi#291": groq("<function={name}={given}</function>"),
+    "groq 3": groq('{{"name": "{name}", "arguments": {given}}}'),
+    "groq 4": groq(GROQ_LIST),
+    "groq 5": groq_without_words(),
+}
+
+
+@pytest.mark.parametrize("report", REPORTS)
+async def test_a_report_about_a_model_holds(report: str) -> None:
+    """R13, R14: the run is carried out as if the server took everything, and each order is made once."""
+    ORDERS.clear()
+    with ProviderServer(REPORTS[report]) as server:
+        more: Any = {"effects": {"look": "read", "order": "write"}, "settings": SETTINGS, "storage": "memory:"}
+        async with Agent(own_chat_model(server.url), [look, order], **more) as agent:
+            TOLD["agent"] = agent
+            run = await agent.start("Order lamps", thread_id="t")
+            assert run.pending, run.answer
+            assert run.pending[0]["question"] == "How many lamps?", run.pending
+            run = await agent.resume(run, "three please")
+            if run.status == "waiting":
+                run = await agent.resume(run, "approve")
+    assert (run.status, run.answer, ORDERS) == ("completed", "3 lamps were ordered.", [("lamp", 3)])
+    assert len(server.bodies) < 16
+    assert "Take the cheap ones." in json.dumps(server.bodies)
