@@ -165,8 +165,8 @@ class JournalEntry(CallFacts, total=False):
     """The messages and calls of such an executor, in short form."""
     unknown: bool
     """True if it is unknown whether the write took effect."""
-    refused: bool
-    """True if a write was certainly refused, and may not succeed by itself later."""
+    refused: int
+    """Of a write that was certainly refused, and may not succeed by itself later: how often people had spoken."""
     same_as: str
     """The observation with the same result."""
     heard: Json
@@ -445,6 +445,8 @@ class StepRecord(TypedDict, total=False):
     """What the next audit needs of the last one: its verdict, and the ids of what it rested on."""
     doubted: bool
     """True if a judge's objections were sent back to the model."""
+    replaced: int
+    """The number of observations of a step with this id that this one replaced."""
     wrote: list[str]
     """Short keys of the step's writes."""
     spent: dict[str, float]

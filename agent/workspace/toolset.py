@@ -77,7 +77,9 @@ def workspace_tools(
         if "git" not in allowed.programs:
             run = functools.partial(run, repository_programs=())
         conditions = functools.partial(describe_box, around)
-        tools.append(_tool(run, folder, "write", seconds="timeout", asks=allowed.asks, conditions=conditions))
+        tools.append(
+            _tool(run, folder, "write", seconds="timeout", repeatable=True, asks=allowed.asks, conditions=conditions)
+        )
         first, rest = tools[-1].description.split(". ", 1)  # planners see the first sentence
         tools[-1].description = f"{first}; allowed: {allowed.describe()}. {f'{conditions()} ' if around else ''}{rest}"
     return tools

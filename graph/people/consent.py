@@ -225,11 +225,15 @@ def activate_plan(values: Mapping[str, Any], at: str) -> Json:
         "steps": merge_records({**fresh, **gone}, _replaced_steps(approval, known, change)),
         "approval": {**approval, "before": None, "at_work": True},
     }
+    # What replaced steps did is done; an equal call asks before it is made again.
+    over = {id for id in known if id not in stale and (id not in ids or id in fresh)}
+    done = [key for id in sorted(over) for key in known[id].get("wrote") or ()]
+    update |= {"settled_writes": done} if done else {}
     if stale:  # no step accounts for their writes now, so repeating them needs a person
         wrote = {key for id in stale for key in records.get(id, {}).get("wrote") or ()}
         left = [key for key in values.get("settled_writes") or () if key not in wrote]
         update["planning"] = {**values["planning"], "stale": []}
-        update |= {"settled_writes": Overwrite(left)} if wrote else {}
+        update |= {"settled_writes": Overwrite([*left, *done])} if wrote else {}
     if approval["revision"] not in [row.get("approved_revision") for row in values.get("approvals") or ()]:
         shown: Pause = {"kind": "plan", "id": f"confirm.{approval['revision']}"}
         decision = "approve" if approval["by"] == "policy" else "carried over"

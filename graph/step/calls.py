@@ -36,7 +36,7 @@ from donewhen.graph.llm.cost import Meter
 from donewhen.graph.llm.history import observation_limit, render_observation
 from donewhen.graph.llm.reply import LOOK_FIRST
 from donewhen.graph.llm.speech import without_listeners
-from donewhen.graph.step.gates import CallContext, Go, No, Wait, call_for_hooks, hooks, rule
+from donewhen.graph.step.gates import CallContext, Go, No, Wait, call_for_hooks, hooks, rule, times_spoken
 from donewhen.graph.step.leave import leave, relay_pause, unknown_effect_pause
 from donewhen.graph.step.texts import Span, known_entries, load_text, recall, store_entry, store_text
 from donewhen.graph.sync import run_in_thread
@@ -598,7 +598,7 @@ def observe(context: CallContext, call: Call, id: str, outcome: CallOutcome, sou
     if outcome.unknown and entry["effect"] == "write":
         entry["unknown"] = True
     elif entry["effect"] == "write" and not (entry["ok"] or outcome.passing):
-        entry["refused"] = True
+        entry["refused"] = times_spoken(state)
     if outcome.ok and tool:
         entry.update(tool.origin(call["args"]))  # type: ignore[typeddict-item]
     if outcome.ok and tool and tool.users_text:

@@ -152,10 +152,11 @@ async def declined_before(call: Call, context: CallContext, go: Go) -> Ruling:
     entries = [*known_entries(context.state), *context.noted]
     key = call_key(call["name"], call["args"])
     places = [place for place, entry in enumerate(entries) if _is_write(entry, key)]
-    if decision_on(call) != "undecided" or not places or not (last := entries[places[-1]]).get("refused"):
+    if decision_on(call) != "undecided" or not places or "refused" not in (last := entries[places[-1]]):
         return go
     later = entries[places[-1] + 1 :]
-    if any(entry.get("effect") in WRITES and entry["ok"] for entry in later) or await _spoke_since(last["at"], context):
+    wrote = any(entry.get("effect") in WRITES and entry["ok"] for entry in later)
+    if wrote or times_spoken(context.state) > last["refused"] or any(entry["source"] == "user" for entry in later):
         return go
     said = " ".join(last["text"].split())[:300]
     return No(
@@ -164,12 +165,10 @@ async def declined_before(call: Call, context: CallContext, go: Go) -> Ruling:
     )
 
 
-async def _spoke_since(at: str, context: CallContext) -> bool:
-    """Return whether a person answered, decided or said something after this time."""
-    state, place = context.state, context.state["step"]["id"]
-    rows = [*state["asked"], *(row for row in state["run"].get("approvals") or () if row["by"] == "user")]
-    said = await new_interjections(context.runtime, state.get("interjection_cursor") or "", place)
-    return any(row["at"] > at for row in (*rows, *said))
+def times_spoken(state: Step) -> int:
+    """Return how often people have answered, decided or said something that the step knows of."""
+    decided = [row for row in state["run"].get("approvals") or () if row["by"] == "user"]
+    return len(decided) + len(state["asked"]) + len(state["record"].get("heard") or ())
 
 
 def _is_write(entry: Mapping[str, Any], key: str) -> bool:
@@ -201,6 +200,8 @@ async def consent(call: Call, context: CallContext, go: Go) -> Ruling:
     traces = await _trace(call, context) if reason == "new" else {}
     if reason == "new" and not traces.get(call.get("position", 0)):
         reason = "again" if _was_made(call, context) else None
+    elif reason is None and _was_made(call, context, replaced=True):
+        reason = "again"
     if reason is None:
         if not go.question:
             return go
@@ -273,16 +274,25 @@ def _approval_reason(call: Call, context: CallContext) -> Reason | None:
     return "by_tool" if approval == "ask" else "new"
 
 
-def _was_made(call: Call, context: CallContext) -> bool:
-    """Return whether an equal write of this step, or of one that it replaces, succeeded as often as the plan says."""
-    if context.tools[call["name"]].repeatable:
+def _was_made(call: Call, context: CallContext, *, replaced: bool = False) -> bool:
+    """Return whether an equal write succeeded as often as the plan says: in this step, or in steps that it replaces.
+
+    With `replaced` only the latter count.
+    """
+    state, tool = context.state, context.tools[call["name"]]
+    if tool.repeatable or decision_on(call) != "undecided":
         return False
-    state, key = context.state, call_key(call["name"], call["args"])
-    others = {each["id"] for each in (state["run"].get("plan") or {}).get("steps") or ()} - {state["step"]["id"]}
-    entries = [entry for entry in (*known_entries(state), *context.noted) if entry["step"] not in others]
-    made = {entry["id"] for entry in entries if entry["ok"] and _is_write(entry, key)}
+    key, id, since = call_key(call["name"], call["args"]), state["step"]["id"], state["record"].get("replaced", 0)
+    others = {each["id"] for each in (state["run"].get("plan") or {}).get("steps") or ()} - {id}
+    equal = [entry for entry in (*known_entries(state), *context.noted) if entry["ok"] and _is_write(entry, key)]
+    own = {entry["id"] for entry in equal if entry["step"] == id and _number_of(entry) > since}
+    made = {entry["id"] for entry in equal if entry["step"] not in others} - (own if replaced else set())
     planned = sum(call_key(each["tool"], each["arguments"]) == key for each in state["step"].get("calls") or ())
     return len(made) >= max(planned, 1)
+
+
+def _number_of(entry: Mapping[str, Any]) -> int:
+    return int(str(entry["id"]).rpartition(".")[2])
 
 
 def _needs_approval_too(call: Call, context: CallContext, traces: Traces) -> bool:

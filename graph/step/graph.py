@@ -92,9 +92,7 @@ def step_input(run: Json, sent: Json, settings: Settings, deps: Deps) -> Json:
     replaced = records.keys() - {each["id"] for each in plan["steps"]}
     today, missing = record.get("today") or settings.today_text, deps.missing_tools(step)
     others = [other for key, other in records.items() if key != id]
-    over = [records[key] for key in replaced]  # what they did is done; an equal call asks as a call made again
-    at_work = [other for other in others if other.get("status") in MAY_END_WELL]
-    wrote = [key for other in (*at_work, *over) for key in other.get("wrote") or ()]
+    wrote = [key for other in others if other.get("status") in MAY_END_WELL for key in other.get("wrote") or ()]
     name = step.get("executor")
     executor = deps.executors.active.get(name) if name else None
     return {

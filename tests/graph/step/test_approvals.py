@@ -147,7 +147,8 @@ async def test_what_was_rejected_in_one_step_is_rejected_in_all() -> None:
     model = scripted(plan, {"s1": [HI, *rounds["s1"]], "s2": [call("send", text="hi", to="ann"), *rounds["s2"]]})
     agent, run = await at_the_call(model, outbox)
     run = await agent.resume(run, {"type": "reject", "message": "she is on leave"})
-    run = await agent.resume(run, "approve")
+    for _ in range(2):  # the plan names neither bob nor carl
+        run = await agent.resume(run, "approve")
     assert run.status == "completed"
     assert [sent["to"] for sent in outbox.sent] == ["bob", "carl"]
     told = [request.messages[-1].text for request in model.requests if "s2.1" in request.messages[-1].text]
