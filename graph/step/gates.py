@@ -31,6 +31,9 @@ from donewhen.state.records import WRITES, Call, JournalEntry, StepRecord, decis
 from donewhen.state.secrets import conceal_json
 from donewhen.state.settings import Settings
 
+MOST_REFUSED = 2
+"""Times that an equal write is sent although its service refuses it; once may be a passing fault."""
+
 
 @dataclass
 class CallContext:
@@ -148,20 +151,23 @@ async def refused_before(call: Call, context: CallContext, go: Go) -> Ruling:
 
 
 async def declined_before(call: Call, context: CallContext, go: Go) -> Ruling:
-    """Refuse an equal call of a write that its service refused, until something was written or a person spoke (Q69)."""
-    entries = [*known_entries(context.state), *context.noted]
-    key = call_key(call["name"], call["args"])
-    places = [place for place, entry in enumerate(entries) if _is_write(entry, key)]
-    if decision_on(call) != "undecided" or not places or "refused" not in (last := entries[places[-1]]):
+    """Refuse a write that its service refused twice, until something else was written or a person spoke (Q69)."""
+    if decision_on(call) != "undecided" or context.tools[call["name"]].effect != "write":
         return go
-    later = entries[places[-1] + 1 :]
-    wrote = any(entry.get("effect") in WRITES and entry["ok"] for entry in later)
-    if wrote or times_spoken(context.state) > last["refused"] or any(entry["source"] == "user" for entry in later):
+    key, refused = call_key(call["name"], call["args"]), list[JournalEntry]()
+    for entry in (*known_entries(context.state), *context.noted):
+        if _is_write(entry, key) and "refused" in entry:
+            refused.append(entry)
+        elif entry["source"] == "user" or (entry.get("effect") in WRITES and entry["ok"]):
+            refused.clear()
+    spoken = times_spoken(context.state)
+    refused = [entry for entry in refused if entry["refused"] == spoken]
+    if len(refused) < MOST_REFUSED:
         return go
-    said = " ".join(last["text"].split())[:300]
+    said = " ".join(refused[-1]["text"].split())[:300]
     return No(
-        f"this very call was refused before ({last['id']}: {said}), and nothing was written since. Change it, do what "
-        "it needs first, or ask the user"
+        f"this very call was refused before ({refused[-1]['id']}: {said}), and nothing was written since. Change it, "
+        "do what it needs first, or ask the user"
     )
 
 
