@@ -461,20 +461,7 @@ async def make_call(context: CallContext, call: Call, id: str, ruling: Go | No) 
 
 async def _run_once(context: CallContext, call: Call, id: str, key: str, run: MakeCall) -> CallOutcome | UnknownEffect:
     """Make a call with effects, or return the outcome that it had before a crash."""
-    state, tool = context.state, context.tools[call["name"]]
-    assert tool.effect != "read"
-    decided = call.get("decided")
-    known = decided if decided and decided["kind"] == "known" else None
-    effect = Effect(
-        key,
-        tool.tool,
-        call["args"],
-        tool.effect,
-        known=known["effect"] if known else None,
-        attempt=known["attempt"] if known else "",
-        handoff=bool(call.get("delegated")),
-        keyed=tool.keyed,
-    )
+    state = context.state
     log = EffectLog(
         context.runtime.store,
         context.thread,
@@ -484,7 +471,7 @@ async def _run_once(context: CallContext, call: Call, id: str, key: str, run: Ma
         own={*state["record"].get("wrote", ()), *state.get("wrote", ()), *context.wrote},
         turn=state.get("turn", 1),
     )
-    outcome = await perform(log, effect, run)
+    outcome = await perform(log, Effect(key, call, context.tools[call["name"]]), run)
     if isinstance(outcome, UnknownEffect):
         return outcome
     if outcome.key:

@@ -33,10 +33,12 @@ from langgraph.store.base import BaseStore, GetOp, Item, PutOp, SearchOp
 from donewhen.graph.sync import run_in_thread
 from donewhen.graph.tools.call import LIMIT, CallOutcome, ToolCall, call_tool
 from donewhen.graph.tools.rendering import cap_text, print_value, render_value
+from donewhen.graph.tools.toolbox import KnownTool
 from donewhen.state.channels import Json
 from donewhen.state.people.payload import text_difference
 from donewhen.state.private_langgraph import CHECKPOINTER_KEY
 from donewhen.state.proof.journal import INLINE_CHARS, call_key, canonical_json, digest, shorten_entry
+from donewhen.state.records import Call
 from donewhen.state.secrets import redact_json
 from donewhen.state.values import store_label
 
@@ -251,7 +253,7 @@ class EffectLog:
 
     async def look(self, effect: "Effect") -> tuple[Json | None, list[Row]]:
         """Return the entry of the call, None if it was never intended, and the rows of equal writes."""
-        if self.store is None or effect.kind != "write":
+        if self.store is None or effect.tool.effect != "write":
             return (await self.read(effect.key))[0], []
         own = [GetOp(self.namespace, effect.key), GetOp(self.namespace, f"like.{effect.content}")]
         entry, before, *found = await self.store.abatch([*own, *self._searches(effect)])
@@ -273,7 +275,7 @@ class EffectLog:
         answer took so long that the worker may have been suspended since.
         """
         entry = _make_entry(self, effect, "intent")
-        if effect.kind != "write":
+        if effect.tool.effect != "write":
             await self.write({effect.key: entry})
             return None, []
         mine = Row(effect.content, f"{effect.key}.{uuid.uuid4().hex[:8]}", effect.key, self.turn)
@@ -308,8 +310,7 @@ class EffectLog:
                 found.append((row.key, entry, account))
             elif entry and row.id and entry["state"] == "done" and not self._may_change(row, entry):
                 covered.append(row)
-        order = {True: 0, False: 1}
-        found.sort(key=lambda each: (order[_attempt_id(*each[:2]) == effect.attempt], order[self.is_here(each[1])]))
+        found.sort(key=lambda each: (not effect.answer(_attempt_id(*each[:2])), not self.is_here(each[1])))
         return found, covered
 
     def _may_change(self, row: Row, entry: Json) -> bool:
@@ -354,29 +355,32 @@ class Effect:
     """A call with effects that is about to be made."""
 
     key: str
-    tool: BaseTool
-    arguments: Mapping[str, Any]
-    kind: Literal["idempotent", "write"]
-    known: str | None = None
-    """A person's answer about an unknown outcome: happened | not_happened | skip."""
-    attempt: str = ""
-    """The attempt that the answer applies to."""
-    handoff: bool = False
-    """True if the call hands work to an agent; the words differ each time."""
-    keyed: bool = False
-    """True if a second call with the same key has no second effect."""
+    call: Call
+    tool: KnownTool
+
+    @property
+    def handoff(self) -> bool:
+        """True if the call hands work to an agent; the words differ each time."""
+        return bool(self.call.get("delegated"))
 
     @property
     def words(self) -> str:
         """The key of tool and arguments, regardless of when and where the call is made."""
-        return call_key(self.tool.name, self.arguments)
+        return call_key(self.call["name"], self.call["args"])
 
     @property
     def content(self) -> str:
         """The key that equal writes have in common while their outcome is unknown, whatever their time limit is."""
-        seconds = (self.tool.metadata or {}).get("seconds")
-        arguments = {} if self.handoff else {name: said for name, said in self.arguments.items() if name != seconds}
-        return call_key(self.tool.name, arguments)
+        seconds = (self.tool.tool.metadata or {}).get("seconds")
+        arguments = {} if self.handoff else {name: said for name, said in self.call["args"].items() if name != seconds}
+        return call_key(self.call["name"], arguments)
+
+    def answer(self, attempt: str = "") -> str:
+        """Return a person's answer about an unknown outcome, or about that of one attempt; "" if there is none."""
+        decided = self.call.get("decided")
+        if not decided or decided["kind"] != "known" or attempt not in ("", decided["attempt"]):
+            return ""
+        return decided["effect"]
 
     def has_other_words(self, entry: Mapping[str, Any]) -> bool:
         """Return whether this is a handoff, and the entry one to the same agent with another brief."""
@@ -447,11 +451,11 @@ async def _decide(
     """
     if entry:
         seen = replace(seen, rows=[*seen.rows, *await log.uncover(effect, entry)])
-    if effect.known in ("happened", "skip"):
+    if effect.answer() in ("happened", "skip"):
         return await _follow_answer(log, effect, entry, seen)
-    refuted = entry is not None and effect.known == "not_happened" and effect.attempt == _attempt_id(effect.key, entry)
-    if entry and effect.kind == "write" and not refuted and not effect.keyed:
-        probed = None if entry.get("confirmed") else await ask_probe(effect.tool, effect.arguments, effect.key)
+    refuted = entry is not None and effect.answer(_attempt_id(effect.key, entry)) == "not_happened"
+    if entry and effect.tool.effect == "write" and not refuted and not effect.tool.keyed:
+        probed = None if entry.get("confirmed") else await _probe(effect, effect.call["args"])
         if probed is None:
             return UnknownEffect(_attempt_id(effect.key, entry), _reason_to_ask(entry), entry["step"])
         if isinstance(probed, CallOutcome):
@@ -463,7 +467,7 @@ async def _decide(
         before = {} if key == effect.key else {effect.key: entry}
         await log.write(before, drop=[mine] if mine else ())
         return UnknownEffect(_attempt_id(key, other), _reason_to_ask(other), other["step"])
-    once_more = entry is not None and effect.keyed and not refuted
+    once_more = entry is not None and effect.tool.keyed and not refuted
     return await _make_call(log, effect, run, seen, once_more=once_more)
 
 
@@ -472,15 +476,15 @@ async def _resolve_handoff(
 ) -> CallOutcome | UnknownEffect | None:
     """Resolve an earlier handoff with other words; return None if it did not happen."""
     attempt = _attempt_id(effect.key, entry)
-    said = effect.known if effect.attempt == attempt else None
+    said = effect.answer(attempt)
     if said == "skip":
         return await _follow_answer(log, effect, entry, seen)
-    probed = None if said == "not_happened" else await ask_probe(effect.tool, entry.get("about") or {}, effect.key)
+    probed = None if said == "not_happened" else await _probe(effect, entry.get("about") or {})
     if said == "happened":
         if isinstance(probed, CallOutcome):
             return await _save_end(log, effect, probed, seen)
         return await _follow_answer(log, effect, entry, seen)
-    if said is None and probed is not False:
+    if not said and probed is not False:
         why: Literal["made", "unsure"] = "made" if probed else "unsure"
         return UnknownEffect(attempt, why, entry["step"], entry["arguments"])
     gone = "A person said that this did not happen." if said else "The agent never got it, or ended it without success."
@@ -490,7 +494,7 @@ async def _resolve_handoff(
 
 async def _follow_answer(log: EffectLog, effect: Effect, entry: Json | None, seen: Seen) -> CallOutcome:
     """Return the outcome of a call that a person said had happened, or is not to be made."""
-    if effect.known == "skip":
+    if effect.answer() == "skip":
         return CallOutcome(False, "Skipped: a person decided not to make this call again.")
     if entry and entry["state"] == "done":
         return _replay(effect, entry)
@@ -519,9 +523,9 @@ async def _make_call(log: EffectLog, effect: Effect, run: MakeCall, seen: Seen, 
 async def _resolve_unknown(effect: Effect, outcome: CallOutcome, *, once_more: bool) -> CallOutcome:
     """Return the outcome, with the probe's result if it is unknown; the model reads which outcomes stay unknown."""
     outcome = replace(outcome, unknown=not outcome.ok and (outcome.unknown or once_more))
-    if not outcome.unknown or effect.kind != "write":
+    if not outcome.unknown or effect.tool.effect != "write":
         return outcome
-    probed = None if effect.handoff else await ask_probe(effect.tool, effect.arguments, effect.key)
+    probed = None if effect.handoff else await _probe(effect, effect.call["args"])
     if isinstance(probed, CallOutcome):
         return replace(probed, spent=outcome.spent)
     if probed is False:
@@ -543,7 +547,7 @@ def _replay(effect: Effect, entry: Mapping[str, Any]) -> CallOutcome:
 
 def _with_key(effect: Effect, outcome: CallOutcome) -> CallOutcome:
     """Return the outcome of a write with its short key, if it is known."""
-    known = effect.kind == "write" and not outcome.unknown
+    known = effect.tool.effect == "write" and not outcome.unknown
     return replace(outcome, key=short_key(effect.key)) if known else outcome
 
 
@@ -570,7 +574,7 @@ async def _write_outcome(log: EffectLog, effect: Effect, outcome: CallOutcome, e
         **({"images": [*outcome.images]} if outcome.images else {}),
     }
     whole = {**entry, "state": "unsure" if outcome.unknown else "done", "result": stored, "spent": outcome.spent}
-    if effect.kind != "write":
+    if effect.tool.effect != "write":
         await log.write({effect.key: whole})
         return
     own = [row for row in (*seen.rows, seen.mine) if row and row.id and row.key == effect.key]
@@ -589,16 +593,16 @@ def shorten_text(text: str) -> str:
 
 
 def _make_entry(log: EffectLog, effect: Effect, state: Literal["intent", "unsure", "done"]) -> Json:
-    entry: Json = {"state": state, "tool": effect.tool.name, "branch": log.place.dispatch, "step": log.step}
+    entry: Json = {"state": state, "tool": effect.call["name"], "branch": log.place.dispatch, "step": log.step}
     if log.place.scope:
         entry |= {"scope": log.place.scope, "around": [*log.place.checkpoints]}
     if effect.handoff:
-        entry["about"] = (effect.tool.metadata or {}).get("about") or {}
+        entry["about"] = (effect.tool.tool.metadata or {}).get("about") or {}
     if effect.handoff or state != "done":
         entry["call"] = effect.words
     if state != "done":  # to name the call in questions and receipts
-        arguments = {name: _shorten_value(value) for name, value in effect.arguments.items()}
-        entry |= {"turn": log.turn, "kind": effect.kind, "arguments": arguments}
+        arguments = {name: _shorten_value(value) for name, value in effect.call["args"].items()}
+        entry |= {"turn": log.turn, "kind": effect.tool.effect, "arguments": arguments}
     return entry
 
 
@@ -664,6 +668,10 @@ def _storable_files(files: Mapping[Any, Any]) -> dict[str, str]:
 
 
 # What a tool itself says of a call ---------------------------------------------------------------------------------
+
+
+async def _probe(effect: Effect, arguments: Mapping[str, Any]) -> CallOutcome | Literal[False] | None:
+    return await ask_probe(effect.tool.tool, arguments, effect.key)
 
 
 async def ask_probe(

@@ -3,12 +3,11 @@
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from langchain_core.tools import BaseTool, StructuredTool
+from langchain_core.tools import StructuredTool
 from langgraph.store.base import BaseStore, PutOp
 from langgraph.store.memory import InMemoryStore
 from langgraph.store.postgres.aio import AsyncPostgresStore
@@ -28,8 +27,10 @@ from donewhen.graph.tools.effects import (
     perform,
     unknown_writes,
 )
+from donewhen.graph.tools.toolbox import EffectKind, KnownTool
 from donewhen.state.errors import ConfigError, StorageError
 from donewhen.state.proof.journal import call_key
+from donewhen.state.records import Call
 from donewhen.testing import ScriptedModel
 from tests.kit.storage.cases import DATABASES, fresh_url, open_storage
 from tests.kit.storage.servers import fresh_postgres_url
@@ -45,11 +46,15 @@ def send(to: str) -> str:
     return to
 
 
-SEND: BaseTool = StructuredTool.from_function(send)
+SEND = StructuredTool.from_function(send)
 
 
-def effect_of(key: str = "key", **more: Any) -> Effect:
-    return Effect(key, SEND, {}, "write", **more)
+def effect_of(key: str = "key", known: str = "", attempt: str = "", kind: EffectKind = "write") -> Effect:
+    """A call of a tool of this kind, perhaps with what a person knows of an attempt."""
+    call: Call = {"id": "", "name": "send", "args": {}}
+    if known:
+        call["decided"] = {"kind": "known", "effect": known, "attempt": attempt}
+    return Effect(key, call, KnownTool(SEND, kind))
 
 
 def log_of(store: Any, thread: str, dispatch: str, step: str, settled: Any = ()) -> EffectLog:
@@ -116,7 +121,7 @@ async def test_what_was_denied_once_is_not_denied_for_ever() -> None:
     second = await perform(ledger, denied, world.run)
     assert second == UnknownEffect("key@execute:1", "unsure", "s1")
     assert world.count == 1
-    once_more = await perform(ledger, replace(denied, attempt=second.attempt), world.run)
+    once_more = await perform(ledger, effect_of(known="not_happened", attempt=second.attempt), world.run)
     assert isinstance(once_more, CallOutcome)
     assert once_more.text == "done"
     assert world.count == 2
@@ -136,7 +141,7 @@ async def test_a_denial_does_not_outlive_the_outcome_in_a_fork() -> None:
 async def test_what_is_harmless_is_done_again_in_a_fork() -> None:
     """R03: writing what may be written twice asks nobody."""
     store, world = InMemoryStore(), World()
-    effect = replace(effect_of(), kind="idempotent")
+    effect = effect_of(kind="idempotent")
     for branch in ("execute:0", "execute:1"):
         assert isinstance(await perform(log_of(store, "t", branch, "s1"), effect, world.run), CallOutcome)
     assert world.count == 2

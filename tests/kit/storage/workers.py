@@ -13,7 +13,9 @@ from langchain_core.tools import StructuredTool
 from donewhen.agent.storage import open_storage
 from donewhen.graph.tools.call import CallOutcome
 from donewhen.graph.tools.effects import Effect, EffectLog, Place, perform
+from donewhen.graph.tools.toolbox import KnownTool
 from donewhen.state.errors import ThreadBusy
+from donewhen.state.records import Call
 from tests.kit.forking import forks
 
 Worker = tuple[BaseProcess, Connection]
@@ -99,7 +101,7 @@ def _race(url: str, run: str, pipe: Connection) -> None:
 
 async def _write_once(url: str, run: str, pipe: Connection) -> None:
     tool = StructuredTool.from_function(lambda: "paid", name="pay", description="Pay.")
-
+    call: Call = {"id": "", "name": "pay", "args": {}}
     paid: list[str] = []
 
     async def pay(key: str) -> CallOutcome:
@@ -110,5 +112,5 @@ async def _write_once(url: str, run: str, pipe: Connection) -> None:
         log = EffectLog(store, "t", Place((run,), (run,), f"c{run}"), "s1")
         pipe.send("ready")
         pipe.recv()
-        outcome = await perform(log, Effect(f"key-{run}", tool, {}, "write"), pay)
+        outcome = await perform(log, Effect(f"key-{run}", call, KnownTool(tool, "write")), pay)
         pipe.send("made" if paid else "knows" if isinstance(outcome, CallOutcome) else "asked")
