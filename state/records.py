@@ -445,8 +445,8 @@ class StepRecord(TypedDict, total=False):
     """What the next audit needs of the last one: its verdict, and the ids of what it rested on."""
     doubted: bool
     """True if a judge's objections were sent back to the model."""
-    replaced: int
-    """The number of observations of a step with this id that this one replaced."""
+    before: int
+    """The number of observations of earlier steps with this id, which this one replaced."""
     wrote: list[str]
     """Short keys of the step's writes."""
     spent: dict[str, float]

@@ -314,9 +314,9 @@ class Executors(MutableMapping[str, Executor]):
             self._made[given] = next(same, None) or self._with_legal_name(from_function(given))
         return self._made[given]
 
-    def _with_legal_name(self, tool: Any) -> Any:
+    def _with_legal_name(self, tool: BaseTool) -> BaseTool:
         """Return the tool, or a copy of it if no model accepts its name, such as one with spaces."""
-        if not isinstance(tool, BaseTool) or (name := legal_name(tool.name)) == tool.name:
+        if (name := legal_name(tool.name)) == tool.name:
             return tool
         if id(tool) not in self._renamed:
             self._renamed[id(tool)] = tool, tool.model_copy(update={"name": name})

@@ -226,8 +226,8 @@ def activate_plan(values: Mapping[str, Any], at: str) -> Json:
         "approval": {**approval, "before": None, "at_work": True},
     }
     # What replaced steps did is done; an equal call asks before it is made again.
-    over = {id for id in known if id not in stale and (id not in ids or id in fresh)}
-    done = [key for id in sorted(over) for key in known[id].get("wrote") or ()]
+    ended = sorted(id for id in known if id not in stale and (id not in ids or id in fresh))
+    done = [key for id in ended for key in known[id].get("wrote") or ()]
     update |= {"settled_writes": done} if done else {}
     if stale:  # no step accounts for their writes now, so repeating them needs a person
         wrote = {key for id in stale for key in records.get(id, {}).get("wrote") or ()}

@@ -288,7 +288,7 @@ def _was_made(call: Call, context: CallContext, *, replaced: bool = False) -> bo
     state, tool = context.state, context.tools[call["name"]]
     if tool.repeatable or decision_on(call) != "undecided":
         return False
-    key, id, since = call_key(call["name"], call["args"]), state["step"]["id"], state["record"].get("replaced", 0)
+    key, id, since = call_key(call["name"], call["args"]), state["step"]["id"], state["record"].get("before", 0)
     others = {each["id"] for each in (state["run"].get("plan") or {}).get("steps") or ()} - {id}
     equal = [entry for entry in (*known_entries(state), *context.noted) if entry["ok"] and _is_write(entry, key)]
     own = {entry["id"] for entry in equal if entry["step"] == id and _number_of(entry) > since}

@@ -83,7 +83,7 @@ def fresh_records(
         if stays and step["id"] not in stale:
             continue
         record = fresh[step["id"]] = fresh_record(earlier)
-        record["replaced"] = record["observed"]
+        record["before"] = record["observed"]
         if step.get("calls") and not (earlier and (earlier["rounds"] or earlier["observed"])):
             record["calls"] = [  # the plan specifies them
                 {
