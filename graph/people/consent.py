@@ -6,8 +6,6 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
-from langgraph.types import Overwrite
-
 from donewhen.graph.context import Deps
 from donewhen.graph.people.pauses import make_pause, pause_message
 from donewhen.graph.tools.toolbox import KnownTool
@@ -225,15 +223,11 @@ def activate_plan(values: Mapping[str, Any], at: str) -> Json:
         "steps": merge_records({**fresh, **gone}, _replaced_steps(approval, known, change)),
         "approval": {**approval, "before": None, "at_work": True},
     }
-    # What replaced steps did is done; an equal call asks before it is made again.
-    ended = sorted(id for id in known if id not in stale and (id not in ids or id in fresh))
+    # What replaced and stale steps did is done; an equal call asks before it is made again.
+    ended = sorted(id for id in known if id in stale or id not in ids or id in fresh)
     done = [key for id in ended for key in known[id].get("wrote") or ()]
     update |= {"settled_writes": done} if done else {}
-    if stale:  # no step accounts for their writes now, so repeating them needs a person
-        wrote = {key for id in stale for key in records.get(id, {}).get("wrote") or ()}
-        left = [key for key in values.get("settled_writes") or () if key not in wrote]
-        update["planning"] = {**values["planning"], "stale": []}
-        update |= {"settled_writes": Overwrite([*left, *done])} if wrote else {}
+    update |= {"planning": {**values["planning"], "stale": []}} if stale else {}
     if approval["revision"] not in [row.get("approved_revision") for row in values.get("approvals") or ()]:
         shown: Pause = {"kind": "plan", "id": f"confirm.{approval['revision']}"}
         decision = "approve" if approval["by"] == "policy" else "carried over"

@@ -130,9 +130,9 @@ async def test_an_answer_that_corrects_an_earlier_one_reopens_what_was_built_on_
     s2 = [call("send", text="report"), lambda m, _: finish_step("sent again", observed(m)[-1])]
     model = corrected_year(redo, s1b=s1b, s2=s2, s4=[finish_step("right", "s4.result")])
     tools, effects = [look, send], {"look": "read", "send": "write"}
-    flow = await play(model, tools, effects=effects, answers=["2024", "No, 2025!", "it did not happen"])
+    flow = await play(model, tools, effects=effects, answers=["2024", "No, 2025!", "yes"])
     model.assert_exhausted()
-    assert [pause["kind"] for pause in flow.pauses] == ["question", "question", "effect"]
+    assert [pause["kind"] for pause in flow.pauses] == ["question", "question", "tool"]
     assert flow.run.plan is not None
     order = [(step["id"], step["depends_on"]) for step in flow.run.plan["steps"]]
     assert order == [("s3", []), ("s1b", []), ("s2", ["s1b"]), ("s4", ["s1b", "s2", "s3"])]
