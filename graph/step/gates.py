@@ -20,7 +20,7 @@ from donewhen.graph.step.leave import Reason, Traces, approval_pause
 from donewhen.graph.step.texts import known_entries, load_text
 from donewhen.graph.sync import run_in_thread
 from donewhen.graph.tools import hooks as policies
-from donewhen.graph.tools.effects import Place, base_of, differences, replaced_texts
+from donewhen.graph.tools.effects import Place, base_of, content_key, differences, replaced_texts
 from donewhen.graph.tools.toolbox import KnownTool
 from donewhen.state.channels import Step
 from donewhen.state.consent import Sources, lacks_source
@@ -205,7 +205,7 @@ async def consent(call: Call, context: CallContext, go: Go) -> Ruling:
     state, reason = context.state, _approval_reason(call, context)
     traces = await _trace(call, context) if reason == "new" else {}
     if reason == "new" and not traces.get(call.get("position", 0)):
-        reason = "again" if _was_made(call, context) else None
+        reason = "again" if _was_made(call, context) else "alike" if _is_like_unknown(call, context) else None
     elif reason is None and _was_made(call, context, replaced=True):
         reason = "again"
     if reason is None:
@@ -295,6 +295,24 @@ def _was_made(call: Call, context: CallContext, *, replaced: bool = False) -> bo
     made = {entry["id"] for entry in equal if entry["step"] not in others} - (own if replaced else set())
     planned = sum(call_key(each["tool"], each["arguments"]) == key for each in state["step"].get("calls") or ())
     return len(made) >= max(planned, 1)
+
+
+def _is_like_unknown(call: Call, context: CallContext) -> bool:
+    """Return whether a write of this step with the same required arguments may have happened; of equal ones another
+    question asks.
+    """
+    tool, id = context.tools[call["name"]], context.state["step"]["id"]
+    if tool.repeatable or not (required := tool.parameters.get("required")):
+        return False
+    outcomes = {
+        content_key(tool.tool, entry["arguments"]): entry
+        for entry in (*known_entries(context.state), *context.noted)
+        if entry["step"] == id and entry["source"] == "tool" and entry["tool"] == call["name"]
+    }
+    outcomes.pop(content_key(tool.tool, call["args"]), None)
+    unknown = (entry["arguments"] for entry in outcomes.values() if entry.get("unknown"))
+    wanted = canonical_json([call["args"].get(name) for name in required])
+    return any(canonical_json([each.get(name) for name in required]) == wanted for each in unknown)
 
 
 def _number_of(entry: Mapping[str, Any]) -> int:

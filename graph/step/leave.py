@@ -24,7 +24,7 @@ from donewhen.state.settings import Settings
 
 STAYS = ("waiting", "ready", "failed")
 """Statuses of steps that may continue later, a failed one if a person says so; their rounds are kept in the run."""
-Reason = Literal["each", "unlisted", "by_tool", "new", "again", "hook"]
+Reason = Literal["each", "unlisted", "by_tool", "new", "again", "alike", "hook"]
 """Why a person must approve the call; keys of texts in the catalogues."""
 Traces = Mapping[int, Sequence[Argument]]
 """The arguments of calls that have one without a source, by the position of the call in its reply."""

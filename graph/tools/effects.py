@@ -371,9 +371,7 @@ class Effect:
     @property
     def content(self) -> str:
         """The key that equal writes have in common while their outcome is unknown, whatever their time limit is."""
-        seconds = (self.tool.tool.metadata or {}).get("seconds")
-        arguments = {} if self.handoff else {name: said for name, said in self.call["args"].items() if name != seconds}
-        return call_key(self.call["name"], arguments)
+        return call_key(self.call["name"], {}) if self.handoff else content_key(self.tool.tool, self.call["args"])
 
     def answer(self, attempt: str = "") -> str:
         """Return a person's answer about an unknown outcome, or about that of one attempt; "" if there is none."""
@@ -385,6 +383,12 @@ class Effect:
     def has_other_words(self, entry: Mapping[str, Any]) -> bool:
         """Return whether this is a handoff, and the entry one to the same agent with another brief."""
         return self.handoff and entry.get("call") != self.words
+
+
+def content_key(tool: BaseTool, arguments: Mapping[str, Any]) -> str:
+    """Return the key of what a call does, which is the same with another time limit."""
+    seconds = (tool.metadata or {}).get("seconds")
+    return call_key(tool.name, {name: said for name, said in arguments.items() if name != seconds})
 
 
 def _read_rows(found: Iterable[Any]) -> list[Row]:

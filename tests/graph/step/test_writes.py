@@ -10,7 +10,7 @@ from langchain_core.tools import InjectedToolCallId, StructuredTool, ToolExcepti
 
 from donewhen.testing import call, finish_step, give_up, submit_plan
 from tests.kit.flows import FREE, one_step, play, steps
-from tests.kit.runs import Outbox, last_seen
+from tests.kit.runs import Outbox, last_seen, step
 from tests.kit.storage.cases import DATABASES, fresh_url
 
 HELLO = call("send", to="ann", text="hello")
@@ -146,3 +146,34 @@ async def test_a_write_whose_status_is_an_error_proves_no_change(how: str) -> No
     flow = await play(model, [send], effects={"send": "write"}, settings={**FREE, "on_failure": "deliver"})
     assert flow.status == "failed"
     assert not flow.journal[0]["ok"]
+
+
+async def test_a_call_like_one_of_unknown_outcome_asks() -> None:
+    """Q03, X24: in two steps at once, a model that is not told whether it paid pays again with a remark; another amount
+    for somebody else is nobody's question.
+    """
+    paid: list[tuple[str, int, str]] = []
+
+    def pay(to: str, amount: int, remark: str = "") -> str:
+        """Pay somebody."""
+        paid.append((to, amount, remark))
+        if len([one for one in paid if one[0] == to]) == 1 and to != "cid":
+            raise TimeoutError
+        return f"paid {to}"
+
+    def work(to: str) -> list[Any]:
+        first, again = call("pay", to=to, amount=10), call("pay", to=to, amount=10, remark="corrected")
+        return [first, call("pay", to="cid", amount=len(to)), again, done]
+
+    model = steps([step(id, f"Pay {id} and cid", tools=["pay"], depends_on=[]) for id in ("ann", "bobby")], {
+        id: work(id) for id in ("ann", "bobby")
+    })  # fmt: skip
+    settings = {**FREE, "approvals": "shown"}
+    goal = "Pay ann 10, bobby 10, and cid 3 and 5"
+    flow = await play(
+        model, [pay], answers=["approve", {"type": "reject", "message": "no"}], settings=settings, goal=goal
+    )
+    assert [pause["kind"] for pause in flow.pauses] == ["tool", "tool"]
+    assert all("unknown whether it took effect" in pause["question"] for pause in flow.pauses)
+    assert sorted(one for one in paid if one[2]) == [("ann", 10, "corrected")]
+    assert len(paid) == 5
