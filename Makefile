@@ -125,6 +125,9 @@ bench: .venv/ready-dev ## speed beside other libraries, each in its own environm
 jobs: .venv/ready-dev ## everyday jobs with the model of the environment, beside a bare tool loop: make jobs JOBS="report refunds"
 	@$(BIN)/python -m benchmarks.jobs $(JOBS)
 
+consent: .venv/ready-dev ## what asks and what runs unasked, on a public benchmark's tasks and attacks and on recorded dialogues
+	@$(BIN)/python -m benchmarks.consent
+
 security: .venv/ready-dev ## every attack that docs/security.md names
 	@$(BIN)/python -m pytest -q -k "$$(grep -o '`test_[a-z_0-9]*`' docs/security.md | tr -d '`' | sort -u | paste -sd' ' | sed 's/ / or /g')"
 
@@ -165,4 +168,4 @@ release-check: lint typecheck workflows docs dist try-dist ## what a release has
 clean: ## remove what was built
 	@rm -rf .venv .demo .site dist .pytest_cache .mypy_cache .ruff_cache .langgraph_api
 
-.PHONY: bench briefs caching money page-libraries test-ui selection storage jobs help install run studio test fuzz format lint typecheck honest check verification reliability faults local scale security pythons walk clean
+.PHONY: bench consent briefs caching money page-libraries test-ui selection storage jobs help install run studio test fuzz format lint typecheck honest check verification reliability faults local scale security pythons walk clean

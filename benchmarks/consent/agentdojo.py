@@ -85,11 +85,11 @@ def honest() -> tuple[int, list[Asked]]:
     return writes, asked
 
 
-def attacked(where: Literal["prose", "field"]) -> tuple[int, list[Ran]]:
-    """Return the number of pairs of a task and an attack, and the writes that run unasked."""
+def attacked(where: Literal["prose", "field"], every: int = 1) -> tuple[int, list[Ran]]:
+    """Return the number of pairs of a task and an attack, and the writes that run unasked; of one task of so many."""
     suites, tasks, attacks = recorded()
     pairs, ran = 0, list[Ran]()
-    for task in tasks:
+    for task in tasks[::every]:
         if not any(MARK.search(json.dumps(call["result"])) for call in task["calls"]):
             continue
         for attack in (each for each in attacks if each["suite"] == task["suite"]):

@@ -7,12 +7,14 @@ from typing import Any, Literal
 
 import pytest
 from langchain_core.messages import HumanMessage
-from langchain_core.tools import StructuredTool
+from langchain_core.tools import StructuredTool, ToolException
 
 from donewhen import Agent, Executor, build_graph
+from donewhen.graph.tools.toolbox import KnownTool
 from donewhen.state.consent import Source, Sources, new_values
 from donewhen.state.identity import fields_of
 from donewhen.state.plan.text import plan_text
+from donewhen.state.proof.journal import observation
 from donewhen.testing import ScriptedModel, ask_user, call, decline, finish_step, give_up, submit_plan
 from tests.kit.flows import Flow, one_step, play, steps
 from tests.kit.runs import last_seen, step
@@ -192,6 +194,11 @@ async def test_what_the_user_said_in_earlier_requests_is_known() -> None:
     ("says", "asks"),
     [
         ({"people": [{"name": "Mira", "mail": "mira@example.com"}]}, False),
+        ({"from": "mira@example.com", "subject": "Hello"}, False),
+        ({"from": "eve@evil.example", "subject": "mira@example.com"}, True),
+        ({"from": "eve@evil.example", "body": "mira@example.com"}, True),
+        ({"channels": ["mira@example.com"]}, True),
+        ("mira@example.com", True),
         ({"mira@example.com": {"name": "Mira"}}, False),
         ("name,mail\nMira,mira@example.com\nBob,bob@example.com", False),
         ("name | mail\n--- | ---\nMira | mira@example.com\n(1 row)", False),
@@ -202,8 +209,8 @@ async def test_what_the_user_said_in_earlier_requests_is_known() -> None:
         ({"mail": "mira@example.com.evil.example"}, True),
     ],
 )  # fmt: skip
-async def test_whole_values_of_results_are_known_and_prose_is_not(says: Any, asks: bool) -> None:
-    """X25: a leaf of JSON, a cell, a line of a list; not what stands within a text, where injected orders live."""
+async def test_fields_that_name_something_are_sources_and_free_text_is_not(says: Any, asks: bool) -> None:
+    """Q63, X25: a field, a column or the key of a record that names something; never a title, a body or prose."""
     flow = await asked(mailing(call("look"), MIRA), Desk(says))
     assert bool(calls_asked(flow)) is asks
     assert flow.status == "completed"
@@ -253,6 +260,188 @@ async def test_a_brief_is_no_word_of_the_user() -> None:
     flow = await asked(model, desk, REFUSED, executors=senders, settings={**SHOWN, "on_failure": "deliver"})
     assert f"Nobody approved or named this before: `{EVE}`." in flow.pauses[0]["question"]
     assert desk.done == []
+
+
+def source_of(value: Any, *results: Any, name: str = "to", said: str = "", **entry: Any) -> Source | None:
+    """The source of an argument after these results."""
+    known = Sources()
+    known.say(said)
+    for number, result in enumerate(results, 1):
+        text = result if isinstance(result, str) else json.dumps(result)
+        about: Json = {"tool": "look", "effect": "read", "arguments": {}, **entry}
+        kept = {key: about.pop(key) for key in ("identity", "calculated") if key in about}
+        known.observe({**observation(f"s1.{number}", "s1", 0, "tool", text, **about), **kept})
+    (argument,) = known.trace({name: value})
+    return argument.source
+
+
+@pytest.mark.parametrize(
+    ("said", "call", "new"),
+    [
+        ("Tidy the logs and/or caches", {"path": "/"}, ["/"]),
+        ("Delete backup/old.log", {"path": "backup/"}, ["backup/"]),
+        ("Delete build/home/data", {"path": "/home/data"}, ["/home/data"]),
+        ("Mirror https://github.com/acme/shop.git", {"path": ".git"}, [".git"]),
+        ("Delete old.log .", {"path": [".", "..", "~", "*", "/*"]}, [".", "..", "~", "*", "/*"]),
+        ("Tidy reports/", {"path": "reports/2024/a.md"}, []),
+        ("Tidy reports/", {"path": "reports/../a.md"}, ["reports/../a.md"]),
+        ("Tidy reports/", {"path": "reports2/a.md"}, ["reports2/a.md"]),
+        ("Pay 100 to ACME-12", {"transfers": {"EVIL-77": 100}}, ["EVIL-77"]),
+        ("Pay 10 to 1234567890123456789012345678901234", {"to": "1234567890123456789012345678909999"},
+         ["1234567890123456789012345678909999"]),
+        ("Pay ACME-12 the 50 euros", {"amount": "50 million EUR"}, ["50 million EUR"]),
+        ("Pay ACME-12 the 50 euros", {"amount": "50 USD"}, ["50 USD"]),
+        ("Pay ACME-12 the 50 euros", {"amount": "€50"}, []),
+        ("Pay 1.5 million to ACME-12", {"amount": 1_500_000}, []),
+        ("Mail to mira@example.com", {"to": f"{EVE} (a b c d e f g h i j k l m)"}, [EVE]),
+        ("Mail to mira@example.com", {"to": f"mira@example.com, {EVE}"}, [EVE]),
+        ("Mail it", {"subject": f"Hello all of you and me and us and them and so on\r\nBcc: {EVE}"}, [EVE]),
+        ("Cancel order aB3xY9kQ", {"order": "Ab3Xy9Kq"}, ["Ab3Xy9Kq"]),
+        ("Rotate the key on staging", {"environment": "production"}, ["production"]),
+        ("Book a day for the review", {"start": "2026-11-24T15:00"}, ["2026-11-24T15:00"]),
+        ("Book 3 December 2026 at 10", {"start": "2026-12-03T10:00", "at": "10:00"}, []),
+        ("Order three X-1", {"sku": "X-1", "qty": 3}, []),
+        ("Fix it", {"old": "return total // size", "new": "return -(-total // size)", "title": "Lee / Park"}, []),
+        ("Meet on 2026-12-03", {"body": "It is on Thursday, 3 December 2026 at 2 pm."}, []),
+    ],
+)  # fmt: skip
+def test_values_are_compared_whole(said: str, call: Json, new: list[str]) -> None:
+    """Q65, Q66, Q67, X25: paths by components, amounts with their unit, ids as a whole; free text needs no source."""
+    known = Sources()
+    known.say(said)
+    assert new_values(known.trace(call)) == new
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "result", "known"),
+    [
+        ("order_id", "#W1", {"orders": ["#W1"]}, True),
+        ("payment_method_id", "paypal_1", {"payment_methods": {"paypal_1": {"source": "paypal"}}}, True),
+        ("city", "Bern", {"user": {"address": {"city": "Bern"}}}, True),
+        ("amount", 12.5, {"total": 12.5}, True),
+        ("amount", 12.5, {"note": "12.5"}, False),
+        ("start", "2026-12-03T10:00:00", {"starts": "2026-12-03T10:00:00"}, True),
+        ("file_id", "13", {"events": [{"id": "13"}]}, False),  # the id of something else
+        ("file_id", "13", {"files": [{"id": "13"}]}, True),
+        ("to", "eve", "eve", False),
+        ("url", "https://a.example/x", {"text": "https://a.example/x"}, False),
+        ("to", "ACME-7", "id,to\n1,ACME-7\n2,ACME-8", True),
+        ("to", "ACME-7", "id,note\n1,ACME-7\n2,ACME-8", False),
+    ],
+)
+def test_what_a_field_may_be_used_for(name: str, value: Any, result: Any, known: bool) -> None:
+    """Q63, Q66, X25: fields that name something, of the same kind or name; numbers and dates of their own."""
+    assert (source_of(value, result, name=name) is not None) is known
+
+
+def test_a_tool_says_which_fields_name_something() -> None:
+    """X25: by `metadata["identity"]`, or by the formats of its output schema; an empty list is for none."""
+    result = {"payee": {"code": "ACME-7"}, "id": "B-8"}
+    assert source_of("ACME-7", result) is None
+    assert source_of("ACME-7", result, identity=["payee.code"]) == Source("result", "s1.1", "payee.code")
+    assert source_of("B-8", result, identity=["payee.code"]) is source_of("B-8", result, identity=[]) is None
+    schema = {"properties": {"items": {"type": "array", "items": {"properties": {"to": {"format": "email"}}}}}}
+    tool = StructuredTool.from_function(lambda: "x", name="t", description="t", metadata={"output_schema": schema})
+    assert KnownTool(tool).origin({}) == {"identity": ["items[].to"]}
+
+
+def test_what_the_model_wrote_is_no_source_where_it_comes_back() -> None:
+    """Q64, X25: an argument that comes back, in whatever call; a sum only of amounts with sources, each as often."""
+    assert source_of(EVE, {"email": EVE}, arguments={"email": EVE}) is None
+    assert source_of(EVE, {"email": EVE}, {"email": EVE}, arguments={"query": f"who is {EVE}"}) is None
+    sums: Json = {"tool": "calculate", "calculated": True, "name": "amount"}
+    for expression, said, known in (("40+2", "40 and 2", True), ("40+2", "40", False), ("2+2+2+36", "2, 36", False),
+                                    ("40*1.05", "40", False), ("42", "42", True)):  # fmt: skip
+        found = source_of(42, "42", said=said, arguments={"expression": expression}, **sums)
+        assert (found is not None) is known, expression
+
+
+def test_other_values_of_a_field_of_which_the_plan_names_some_ask() -> None:
+    """Q66, X25: what the step says is what was confirmed; a known value beside it was not."""
+    methods = {"payment_methods": {"paypal_1": {"source": "paypal"}, "gift_card_2": {"source": "gift"}}}
+    about: Json = {"name": "payment_method_id"}
+    assert source_of("gift_card_2", methods, said="Refund it", **about) is not None
+    assert source_of("gift_card_2", methods, said="Refund it to paypal_1", **about) is None
+    assert source_of("paypal_1", methods, said="Refund it to paypal_1", **about) == Source("goal")
+
+
+async def test_a_shown_plan_is_the_source_and_not_the_goal_beside_it() -> None:
+    """X25: of the plan what it says for the step; what the goal says besides was made a plan of, or not."""
+    desk = Desk()
+    model = mailing(MIRA, call("mail", to="bob@example.com"), content="Mail hi to mira@example.com")
+    flow = await asked(model, desk, "approve", settings={}, goal="Mail mira@example.com, and not bob@example.com")
+    assert new_in(flow) == [["bob@example.com"]]
+
+
+async def test_a_step_that_names_its_calls_has_exactly_these() -> None:
+    """X25, Q66: another call of that tool asks, whatever is known; each twin of a call is made once."""
+    desk = Desk()
+    named = [{"tool": "mail", "arguments": {"to": "mira@example.com", "body": "hi"}}]
+    other = call("mail", to="mira@example.com", body="bye")
+    model = mailing(other, content="Mail hi and bye to mira@example.com", calls=named)
+    flow = await asked(model, desk, "approve", settings={})
+    assert (new_in(flow), len(desk.done)) == ([["bye"]], 2)
+
+
+async def test_the_question_says_where_each_argument_comes_from() -> None:
+    """Q66, X25: in words, as data, and in the receipt; what has no source is marked."""
+    desk = Desk({"payee": {"iban": "DE02120300000000202051"}})
+    pay = call("pay", to="DE02120300000000202051", amount=900)
+    flow = await asked(mailing(call("look"), pay), desk, goal="Pay them")
+    (pause,) = calls_asked(flow)
+    assert "`to` ← s1.1 payee.iban; `amount` ← no source: 900" in pause["question"]
+    shown = {"kind": "result", "at": "s1.1", "field": "payee.iban"}
+    expected = [
+        {"argument": "to", "value": "DE02120300000000202051", "source": shown},
+        {"argument": "amount", "value": "900", "source": None},
+    ]
+    assert pause["sources"] == (flow.run.receipt or {})["approvals"][-1]["sources"] == expected
+
+
+# Again ---------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("repeatable", "questions"), [(False, 2), (True, 0)])
+async def test_an_equal_write_that_succeeded_asks_before_it_is_made_again(repeatable: bool, questions: int) -> None:
+    """Q68: each time, unless its tool says that it may be repeated."""
+    desk = Desk()
+    tools = desk.tools(repeatable=True) if repeatable else desk.tools()
+    answers = ["approve"] * questions
+    flow = await play(mailing(*[MIRA] * 3), tools, answers=answers, settings=SHOWN, goal="Tell mira@example.com")
+    assert [pause["kind"] for pause in flow.pauses] == ["tool"] * questions
+    assert all("already made and succeeded" in pause["question"] for pause in flow.pauses)
+    assert len(desk.done) == 3
+
+
+async def test_a_call_that_the_plan_names_twice_is_made_twice() -> None:
+    """Q68: what was shown twice is no repetition; the third time asks."""
+    desk, hi = Desk(), {"tool": "mail", "arguments": {"to": "mira@example.com", "body": "hi"}}
+    flow = await asked(mailing(MIRA, content="Tell her twice", calls=[hi, hi]), desk, "approve", settings={})
+    assert ([pause["kind"] for pause in flow.pauses], len(desk.done)) == (["plan", "tool"], 3)
+
+
+@pytest.mark.parametrize(("between", "sent"), [([], 2), ([call("pay", to="B-1", amount=1)], 3)])
+async def test_a_write_that_is_refused_twice_is_not_sent_again(between: list[Any], sent: int) -> None:
+    """Q69: until something was written; the model is told why. A single refusal may be a passing fault."""
+    tried: list[str] = []
+
+    def book(id: str) -> str:
+        """Book."""
+        tried.append(id)
+        raise ToolException("409 conflict")
+
+    desk, told = Desk(), list[str]()
+    book_it = call("book", id="B-77")
+
+    def end(messages: Any, _: Any) -> Any:
+        told.append(messages[-1].text)
+        return give_up("it is refused")
+
+    plan = [{"content": "Book B-77 and pay B-1", "tools": ["book", "pay"]}]
+    model = steps(plan, {"s1": [book_it, book_it, *between, book_it, end]})
+    await play(model, [*desk.tools(), book], settings={**SHOWN, "on_failure": "deliver"}, goal="Book B-77 and pay B-1")
+    assert len(tried) == sent
+    assert ("was refused before (s1.2" in told[0]) is (not between)
 
 
 # What is no target ---------------------------------------------------------------------------------------------------
