@@ -31,7 +31,7 @@ from donewhen.state.secrets import redact
 
 if TYPE_CHECKING:
     import httpx2
-    from mcp import Client
+    from mcp import Client, MCPError
     from mcp.client import ClientRequestContext
     from mcp.types import CallToolResult, ContentBlock, ElicitRequestParams, ElicitResult, ErrorData, Tool
 
@@ -50,6 +50,8 @@ SLOW_SECONDS = 2.0
 MOST_PAGES = 100
 """The most pages of a list of tools."""
 log: logging.Logger = logging.getLogger("donewhen.tools")
+MOST_BESIDE = 500
+"""The most characters of the data beside an error."""
 _plain_name = functools.partial(legal_name, distinct=False)
 
 
@@ -462,12 +464,12 @@ class _Server:
             return _NotSent() if gone else ToolException(f"it could not be sent: {describe_error(error)}")
         if call.has_lost_its_session:
             return _NotSent()
+        said = _words_of(error) if isinstance(error, MCPError) else describe_error(error)
         if call.was_refused:
-            return ToolException(error.message if isinstance(error, MCPError) else describe_error(error))
+            self._lost |= call.may_have_lost_its_session  # the next call begins another one
+            return ToolException(said)
         if isinstance(error, MCPError):
-            return (
-                None if gone else Unanswered(f"{error.message or 'no message'} (error {error.code} of {self.name!r})")
-            )
+            return None if gone else Unanswered(f"{said or 'no message'} (error {error.code} of {self.name!r})")
         return None if gone else Unanswered(f"the answer of {self.name!r} cannot be read: {describe_error(error)}")
 
     async def _give_up(self, call: "_Call") -> None:
@@ -526,6 +528,12 @@ class _Server:
         self._lost = True
         why = f" ({self._problem})" if self._problem else ""
         return f"the MCP server {self.name!r} is not there any more{why}"
+
+
+def _words_of(error: "MCPError") -> str:
+    """Return the message of a server's error with what it says beside it, such as which value is wrong."""
+    beside = json.dumps(error.data, ensure_ascii=False, default=str)[:MOST_BESIDE] if error.data else ""
+    return f"{error.message}: {beside}" if beside and error.message else error.message or beside
 
 
 def _check_extra() -> None:

@@ -50,6 +50,18 @@ class Exchange:
         return reply is not None and reply.status_code == 404 and "mcp-session-id" in reply.request.headers
 
     @property
+    def may_have_lost_its_session(self) -> bool:
+        """True if a remote server refused the request before it knew whose it was, as some do after a restart."""
+        reply = self.reply
+        if reply is None or reply.status_code not in (400, 401, 410) or "mcp-session-id" not in reply.request.headers:
+            return False
+        try:
+            said = reply.json()
+        except Exception:  # not JSON, or not read
+            return True
+        return not isinstance(said, dict) or said.get("id") is None
+
+    @property
     def was_refused(self) -> bool:
         """True if the server said, in its own words, that it did not do it."""
         if self.error is None or (reply := self.reply) is None:
@@ -184,8 +196,13 @@ class Line:
             self._until = math.inf
         if exchange and isinstance(message, JSONRPCError):
             exchange.error = message.error
-        if method == "tools/list" and isinstance(message, JSONRPCResponse):
-            message.result = mend_tools(message.result, self._leave_out)
+        if isinstance(message, JSONRPCResponse):
+            if method == "tools/list":
+                message.result = mend_tools(message.result, self._leave_out)
+            elif method == "initialize":
+                message.result = mend_start(message.result)
+            elif method == "tools/call":
+                message.result = mend_result(message.result)
         return item
 
     def _reread(self, fault: Exception) -> "SessionMessage | None":
@@ -277,6 +294,27 @@ def _error(id: Any, code: int, message: str) -> "SessionMessage":
 def _shorten(value: Any) -> str:
     text = " ".join(str(value).split())
     return repr(text if len(text) <= 200 else f"{text[:200]}…")
+
+
+# What servers leave out ----------------------------------------------------------------------------------------------
+
+
+def mend_start(result: dict[str, Any]) -> dict[str, Any]:
+    """Return the answer to `initialize` with a name and a version of the server, and what it can do."""
+    given = result.get("serverInfo")
+    about = _given(given) if isinstance(given, dict) else {}
+    named = {key: about[key] if isinstance(about.get(key), str) else "" for key in ("name", "version")}
+    return {**_given(result), "capabilities": result.get("capabilities") or {}, "serverInfo": {**about, **named}}
+
+
+def mend_result(result: dict[str, Any]) -> dict[str, Any]:
+    """Return the result of a call without what is null; one that is only data has no content."""
+    mended = _given(result)
+    return {"content": [], **mended} if "structuredContent" in mended else mended
+
+
+def _given(fields: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in fields.items() if value is not None}
 
 
 # Lists of tools -------------------------------------------------------------------------------------------------------

@@ -22,6 +22,7 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.runnables import RunnableBinding
 
 from donewhen.graph.llm.caching import mark_kind, takes_key
+from donewhen.graph.llm.errors import words_of
 from donewhen.graph.llm.openai_wire import wire_of
 from donewhen.graph.llm.printed import decision_schema
 from donewhen.graph.llm.schemas import STRICTEST, Dialect, Renamed, dialect_of, fit_tools
@@ -49,14 +50,14 @@ _MOST_PREPARED = 128
 _REFUSALS = {
     "streaming": r"to stream\b|streaming mode|stream(?:ing)? (?:is |are )?(?:not |un)(?:supported|available|allowed)"
     r"|not support stream(?:ing)?\b(?!_)|'stream'",
-    "system": r"(?:system|developer) (?:role|message|prompt|instruction)s? (?:is |are )?not (?:support|allow|enabl)ed"
-    r"|does not support '(?:system|developer)'|only user(?: and|,) (?:assistant|model)",
     "free_turns": r"unexpected role|expected last role|roles? must alternate|should alternate"
     r"|successive (?:user|assistant)|immediately after a user turn",
+    "system": r"(?:system|developer) (?:role|message|prompt|instruction)s? (?:is |are )?not (?:support|allow|enabl)ed"
+    r"|does not support '(?:system|developer)'|only user(?: and|,) (?:assistant|model)|roles? must alternate",
     "prompt_cache_key": r"prompt_cache_key",
     "cache_marks": r"cache_?control|cache_?point|prompt caching",
     "tools": r"not support (?:the )?(?:tool|function)|support tool use|tools? (?:is|are) not support|enable-auto-tool"
-    r"|only user(?: and|,) (?:assistant|model)",
+    r"|only user(?: and|,) (?:assistant|model)|roles? must alternate",
     "tool_choice": r"tool[ _]?choice|forces? tool",
     "response_format": r"response_format|json_schema|grammar|structured output",
     "stream_options": r"stream_options|include_usage",
@@ -278,7 +279,7 @@ class Adapter:
 
     def note_refusal(self, quirks: ModelQuirks, prepared: PreparedModel, error: BaseException) -> str | None:
         """Remember and return the optional parameter that the server refused, or None if the error is about none."""
-        said = str(error).lower()
+        said = words_of(error)
         for name, words in _REFUSALS.items():
             if name in prepared.sent - quirks.unsupported and re.search(words, said):
                 quirks.unsupported.add(name)

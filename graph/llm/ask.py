@@ -413,6 +413,8 @@ class _Request:
         calls = set[tuple[Any, Any]]()
         if prepared.printing:
             messages = with_instruction(printed_history(messages), prepared.printing)
+            if "free_turns" not in prepared.sent:
+                messages = in_turns(History(messages, [None] * len(messages), foreign=False)).messages
         else:
             messages = prepared.renamed.shown(messages)
         options = prepared.options

@@ -67,6 +67,11 @@ def classify(error: BaseException) -> ModelError:
     return ModelError(f"{happened}{status}.{advice} {quoted}", code=code, retryable=retryable, retry_after=wait)
 
 
+def words_of(error: BaseException) -> str:
+    """Return all that a server says in an error, in lower case, also what a router hands on."""
+    return f"{error} {_ErrorFacts(error).said}".lower()
+
+
 def text_in_refusal(error: BaseException) -> str:
     """Return what a model wrote if its server refuses it because it could not read a call in it, as Groq's does."""
     for link in _causes(error):

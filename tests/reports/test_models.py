@@ -10,6 +10,7 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
+from langchain_core.tools import StructuredTool
 
 from donewhen import Agent
 from tests.kit.providers.forms import (
@@ -179,35 +180,94 @@ def groq_without_words() -> Handler:
     return handle
 
 
+def takes_turns(body: Mapping[str, Any]) -> str | None:
+    """As the template of Devstral: calls and results are not counted."""
+    counted = [m["role"] for m in body["messages"] if m["role"] not in ("system", "tool") and not m.get("tool_calls")]
+    said = "Jinja Exception: After the optional system message, conversation roles must alternate user and assistant"
+    return f"{said} roles except for tool calls and results." if any(a == b for a, b in pairwise(counted)) else None
+
+
+def strictly_in_turns(body: Mapping[str, Any]) -> str | None:
+    """As the templates of Gemma and of the first Mistral, which count every message, whatever its role."""
+    expected = ["assistant" if place % 2 else "user" for place in range(len(body["messages"]))]
+    said = "Conversation roles must alternate user/assistant/user/assistant/..."
+    return said if roles(body) != expected else None
+
+
+def in_turns_behind_a_system_message(body: Mapping[str, Any]) -> str | None:
+    found = {**body, "messages": [m for m in body["messages"] if m["role"] != "system"]}
+    said = strictly_in_turns(found)
+    return f"Template error: syntax error: {said}" if said else None
+
+
+def no_choice_without_tools(body: Mapping[str, Any]) -> str | None:
+    said = "Invalid request content: A tool_choice was set on the request but no tools were specified."
+    return said if body.get("tool_choice") and not body.get("tools") else None
+
+
+def few_tools(body: Mapping[str, Any]) -> str | None:
+    tools = body.get("tools") or ()
+    said = f"Invalid 'tools': array too long. Expected an array with maximum length 128, but got {len(tools)} instead."
+    return said if len(tools) > 128 else None
+
+
+def through_a_router(why: Callable[[Mapping[str, Any]], str | None]) -> Handler:
+    """The same refusal, as OpenRouter hands it on."""
+
+    def handle(body: Mapping[str, Any]) -> Answer:
+        if problem := why(body):
+            raw = json.dumps({"error": {"message": problem, "param": "stream", "code": "unsupported_value"}})
+            error = {"message": "Provider returned error", "code": 400, "metadata": {"raw": raw}}
+            return Answer.of_json({"error": error}, 400)
+        return whole(think(body))
+
+    return handle
+
+
 GROQ_LIST = """```
 {{"tool_calls": [{{"id": "x", "type": "function", "function": {{"name": "{name}"}}, "parameters": {given}}}]}}
 ```"""
 REPORTS: dict[str, Handler] = {
     "aaif-goose/goose#5998": refusing(mistral),
     "zed-industries/zed#37021": refusing(mistral, 422),
-    "deepseek": refusing(successive),
-    "llama.cpp": refusing(template, 500),
+    "NousResearch/hermes-agent#20154": refusing(mistral),
+    "SWE-agent/mini-swe-agent#759": refusing(takes_turns, 500),
+    "huggingface/text-generation-inference#3198": refusing(in_turns_behind_a_system_message, 422),
+    "microsoft/autogen#1037": refusing(strictly_in_turns),
     "sgl-project/sglang#1342": refusing(no_system, 500),
     "huggingface/chat-ui#1386": refusing(no_system),
-    "o1": refusing(no_system_of_o1),
-    "two roles": refusing(two_roles),
     "continuedev/continue#7129": refusing(unverified),
-    "bedrock": refusing(no_tools_in_streams),
+    "BeehiveInnovations/pal-mcp-server#134": through_a_router(unverified),
     "huggingface/smolagents#1119": groq("{name}{given}</function>"),
     "tashfeenahmed/freellmapi#291": groq("<function={name}={given}</function>"),
-    "groq 3": groq('{{"name": "{name}", "arguments": {given}}}'),
-    "groq 4": groq(GROQ_LIST),
-    "groq 5": groq_without_words(),
+    "groq/groq-typescript#28": groq(GROQ_LIST),
+    "agno-agi/agno#4090": groq_without_words(),
+    "livekit/agents#3114": refusing(no_choice_without_tools),
+    "anomalyco/opencode#4909": refusing(few_tools),
+}
+ALSO: dict[str, Handler] = {
+    "a reasoner of DeepSeek": refusing(successive),
+    "a template that counts every turn": refusing(template, 500),
+    "o1": refusing(no_system_of_o1),
+    "two roles": refusing(two_roles),
+    "Bedrock without streams of calls": refusing(no_tools_in_streams),
+    "one object of Groq": groq('{{"name": "{name}", "arguments": {given}}}'),
 }
 
 
-@pytest.mark.parametrize("report", REPORTS)
+def many_tools() -> list[Any]:
+    """As many tools as a few MCP servers have together."""
+    return [StructuredTool.from_function(lambda: "", name=f"tool_{n}", description="Does it.") for n in range(150)]
+
+
+@pytest.mark.parametrize("report", [*REPORTS, *ALSO])
 async def test_a_report_about_a_model_holds(report: str) -> None:
     """R13, R14: the run is carried out as if the server took everything, and each order is made once."""
     ORDERS.clear()
-    with ProviderServer(REPORTS[report]) as server:
+    with ProviderServer({**REPORTS, **ALSO}[report]) as server:
         more: Any = {"effects": {"look": "read", "order": "write"}, "settings": SETTINGS, "storage": "memory:"}
-        async with Agent(own_chat_model(server.url), [look, order], **more) as agent:
+        tools = [look, order, *(many_tools() if "opencode" in report else ())]
+        async with Agent(own_chat_model(server.url), tools, **more) as agent:
             TOLD["agent"] = agent
             run = await agent.start("Order lamps", thread_id="t")
             assert run.pending, run.answer
