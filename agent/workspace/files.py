@@ -130,6 +130,8 @@ def edit_file(
             ) from None
         if "\r\n" in before and old not in before:
             old, new = _as_crlf(old), _as_crlf(new)
+        elif "\r" not in before:
+            old, new = old.replace("\r\n", "\n"), new.replace("\r\n", "\n") if "\r\n" in old else new
         _check_occurs_once(before, old, path)
         after = before.replace(old, new)
         written = _encode_edit(after, new, encoding, path)
