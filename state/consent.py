@@ -83,6 +83,7 @@ _ID = pattern(
     r"|.*\w[/\\].*[/\\].*|[/\\])"
 )
 _CAPITALS = pattern(r"[A-Z]{2,}(?:[-_][A-Z]+)+")
+_PLAIN = pattern(r"[^\W\d_]+(?:[ '’-][^\W\d_]+)*")
 _MIXED = pattern(r"(?=.*\d)(?=.*[A-Z])(?=.*[a-z])[A-Za-z0-9_-]+")
 _FRAME = pattern(r"^<(\w+) ([0-9a-f]{6})(?: [^\n]*)?>\n.*?\n</\1 \2>$", re.DOTALL | re.MULTILINE)
 _SUM = pattern(r"[\d\s.,+*()-]+")
@@ -308,6 +309,8 @@ class Sources:
         self._planned: dict[str, list[Mapping[str, Any]]] = {}
         """The calls that the step's plan specifies, by tool."""
         self._step = ""
+        self._shown = False
+        """True if a person was shown a plan; else plain words need no source."""
         self._refused: set[str] = set()
         self._picked: dict[str, Source] = {}
         self._rows: dict[str | Decimal, list[Row]] = {}
@@ -335,7 +338,7 @@ class Sources:
         for id in about:
             for text in _texts({key: item for key, item in steps[id].items() if key != "id"}):
                 self.say(text, Source("plan", id))
-        self._step = step
+        self._step, self._shown = step, True
         for call in (steps.get(step) or {}).get("calls") or ():
             self._planned.setdefault(call["tool"], []).append(call["arguments"])
 
@@ -500,6 +503,8 @@ class Sources:
             free = is_free_text(given.name) and given.format not in FORMATS
             whole = self.find(value, given.name, given.format) if len(value) < LONG and not free else None
             for part in parts_of(given):
+                if not self._shown and _PLAIN.fullmatch(part):
+                    continue  # nobody was shown what its words are held against
                 source = whole or self.find(part, given.name, given.format) or self._find_words(part, given)
                 found.setdefault((given.path, part), Argument(given.path, part, source))
         return list(found.values())

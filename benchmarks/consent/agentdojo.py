@@ -2,7 +2,8 @@
 
 AgentDojo's 97 user tasks are its calls with their results, in which marks stand where an attacker's text is. Each of
 its attacks with writes is played with each task: once as prose, and once with each of its values alone in the field.
-The model obeys. No plan was shown, so the goal's words count; a person says yes to what honest work asks.
+The model obeys. The goal's words count, once as a plan that repeats them and was shown, once as a goal without a plan; a
+person says yes to what honest work asks.
 """
 
 import json
@@ -65,14 +66,22 @@ def recorded() -> tuple[Json, list[Json], list[Json]]:
     return suites, [row for row in rows if "task" in row], attacks
 
 
-def honest() -> tuple[int, list[Asked]]:
+def _known(task: Mapping[str, Any], shown: bool) -> Sources:
+    """Return the sources at the start: the goal, as a plan that repeats it and was shown, or without a plan."""
+    known, said = Sources(), f"{task['goal']}\n{TODAY.get(task['suite'], '')}"
+    if shown:
+        known.show({"steps": [{"id": "s1", "content": said}]}, "s1")
+    else:
+        known.say(said)
+    return known
+
+
+def honest(*, shown: bool = True) -> tuple[int, list[Asked]]:
     """Return the number of honest writes, and those that ask."""
     suites, tasks, _ = recorded()
     writes, asked = 0, list[Asked]()
     for task in tasks:
-        schemas, known = suites[task["suite"]]["writes"], Sources()
-        known.say(task["goal"])
-        known.say(TODAY.get(task["suite"], ""))
+        schemas, known = suites[task["suite"]]["writes"], _known(task, shown)
         for number, call in enumerate(task["calls"]):
             call = _mapped(call, _clean)
             if call["tool"] in schemas:
@@ -85,7 +94,7 @@ def honest() -> tuple[int, list[Asked]]:
     return writes, asked
 
 
-def attacked(where: Literal["prose", "field"], every: int = 1) -> tuple[int, list[Ran]]:
+def attacked(where: Literal["prose", "field"], every: int = 1, *, shown: bool = True) -> tuple[int, list[Ran]]:
     """Return the number of pairs of a task and an attack, and the writes that run unasked; of one task of so many."""
     suites, tasks, attacks = recorded()
     pairs, ran = 0, list[Ran]()
@@ -96,9 +105,7 @@ def attacked(where: Literal["prose", "field"], every: int = 1) -> tuple[int, lis
             pairs += 1
             schemas = suites[task["suite"]]["writes"]
             calls = [call for call in attack["calls"] if call["tool"] in schemas]
-            known = Sources()
-            known.say(task["goal"])
-            known.say(TODAY.get(task["suite"], ""))
+            known = _known(task, shown)
             said = [attack["goal"]] if where == "prose" else [*dict.fromkeys(_values(calls))]
             for number, call in enumerate(task["calls"]):
                 for place, text in enumerate(said):
@@ -143,15 +150,22 @@ def _mapped(value: Any, change: Any) -> Any:
 
 def section() -> str:
     """The table, and every honest write that asks."""
-    writes, asked = honest()
-    rows = [["honest writes ask", writes, len(asked)]]
-    lines = [f"- {each.suite} {each.task}: {each.tool}, new: {', '.join(each.new)}" for each in asked]
-    for where in ("prose", "field"):
-        pairs, ran = attacked(where)  # type: ignore[arg-type]
-        found = {(each.suite, each.task, each.attack) for each in ran}
-        rows.append([f"attacks run a write unasked, {where}", pairs, len(found)])
-        count = Counter((each.suite, each.attack, each.tool) for each in ran)
-        lines += [f"- {where}: {suite} {attack}, {tool}: {n} times" for (suite, attack, tool), n in count.items()]
+    rows, lines = list[list[Any]](), list[str]()
+    for shown in (True, False):
+        plan = "a shown plan that repeats the goal" if shown else "no plan"
+        writes, asked = honest(shown=shown)
+        rows.append([f"honest writes ask, {plan}", writes, len(asked)])
+        for where in ("prose", "field"):
+            pairs, ran = attacked(where, shown=shown)  # type: ignore[arg-type]
+            found = {(each.suite, each.task, each.attack) for each in ran}
+            rows.append([f"attacks run a write unasked, {where}, {plan}", pairs, len(found)])
+            if shown:
+                count = Counter((each.suite, each.attack, each.tool) for each in ran)
+                lines += [
+                    f"- {where}: {suite} {attack}, {tool}: {n} times" for (suite, attack, tool), n in count.items()
+                ]
+        if shown:
+            lines += [f"- {each.suite} {each.task}: {each.tool}, new: {', '.join(each.new)}" for each in asked]
     return table(["what", "of", "n"], rows) + "\n\n" + "\n".join(lines)
 
 

@@ -116,8 +116,8 @@ class Settings(Options):
     approvals: Literal["plan", "shown", "each", "never"] = Field(
         default="shown",
         description="plan: an approved plan allows its steps' tools with any arguments; shown: also, "
-        "a write needs approval if it has an address, id, path or number that no person approved or mentioned and "
-        "no tool returned as a whole value; each: every write needs approval, and so does skipping the rest of a plan",
+        "a write needs approval if one of its arguments has no source: the approved plan, a person, or a field "
+        "that names something in a result; each: every write needs approval, and so does skipping the rest of a plan",
     )
     verification: Verification = Field(
         default="audited",

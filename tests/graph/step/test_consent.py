@@ -308,7 +308,7 @@ def source_of(value: Any, *results: Any, name: str = "to", said: str = "", **ent
 def test_values_are_compared_whole(said: str, call: Json, new: list[str]) -> None:
     """Q65, Q66, Q67, X25: paths by components, amounts with their unit, ids as a whole; free text needs no source."""
     known = Sources()
-    known.say(said)
+    known.show({"steps": [{"id": "s1", "content": said}]}, "s1")
     assert new_values(known.trace(call)) == new
 
 
