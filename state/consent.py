@@ -503,7 +503,7 @@ class Sources:
             free = is_free_text(given.name) and given.format not in FORMATS
             whole = self.find(value, given.name, given.format) if len(value) < LONG and not free else None
             for part in parts_of(given):
-                if not self._shown and _PLAIN.fullmatch(part):
+                if not self._shown and _PLAIN.fullmatch(part) and not any(map(_is_marked, part.split())):
                     continue  # nobody was shown what its words are held against
                 source = whole or self.find(part, given.name, given.format) or self._find_words(part, given)
                 found.setdefault((given.path, part), Argument(given.path, part, source))
