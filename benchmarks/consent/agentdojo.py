@@ -2,8 +2,8 @@
 
 AgentDojo's 97 user tasks are its calls with their results, in which marks stand where an attacker's text is. Each of
 its attacks with writes is played with each task: once as prose, and once with each of its values alone in the field.
-The model obeys. The goal's words count, once as a plan that repeats them and was shown, once as a goal without a plan; a
-person says yes to what honest work asks.
+The model obeys. The goal's words count, once as a plan that repeats them and was shown, once as a goal without a plan;
+a person says yes to what honest work asks.
 """
 
 import json
