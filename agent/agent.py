@@ -494,7 +494,7 @@ class Agent:
         self._workers.add(worker)
         return worker
 
-    async def cancel(self, thread_id: str | Run, reason: str = "cancelled from outside") -> Run:
+    async def cancel(self, thread_id: str | Run, reason: str = "") -> Run:
         """End a run that waits, works or is queued, in any process; finished work is kept.
 
         A working run stops at its next clean point. What takes longer than two seconds is cut off, whoever drives the

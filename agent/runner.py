@@ -82,6 +82,7 @@ from donewhen.graph.receive import end_at_once, plan_key
 from donewhen.graph.sync import finish
 from donewhen.state.channels import Json
 from donewhen.state.errors import ConfigError, DoneWhenError, GoalError, StaleAnswer, StorageError, ThreadBusy
+from donewhen.state.language.texts import say_why
 from donewhen.state.ledger import with_granted
 from donewhen.state.private_langgraph import STRICT_RESUME_KEY
 from donewhen.state.proof.receipt import UndoneRow
@@ -817,6 +818,7 @@ class Runner:
         row, snapshot = await store.threads.get(thread_id) or {}, await held.read()
         settings = settings_in(row) or self.settings
         run, unbegun = read_run(thread_id, snapshot, settings, self.form), is_not_begun(row, snapshot.values)
+        reason = reason or say_why(snapshot.values.get("language", "en"), "outside")
         if unbegun or (snapshot.created_at and run.status in ("waiting", "running")):
             await update_row(store, thread_id, row)
             if self.record and not unbegun:

@@ -22,13 +22,14 @@ from donewhen.graph.people.interjections import RUN, interjection_entries, mark_
 from donewhen.graph.people.pauses import ask_person, current_pause, make_pause, open_pauses
 from donewhen.graph.people.tasks import checklist, close_tasks, open_tasks
 from donewhen.state.channels import Json, RunState, StateChange, changed_todos, merge_records
-from donewhen.state.language.texts import catalogue, option_texts, say
+from donewhen.state.language.texts import amount_name, catalogue, option_texts, say, say_why
 from donewhen.state.ledger import add, first_exhausted, meter
 from donewhen.state.people.answers import Answer
 from donewhen.state.plan.next import Move, next_move
 from donewhen.state.plan.plan import find_step
 from donewhen.state.plan.planning import PROMOTED, mode_row, promotion_reasons, start_replanning
 from donewhen.state.plan.steps import fresh_attempts, next_needs, standstill
+from donewhen.state.plan.text import step_numbers
 from donewhen.state.records import FINAL
 from donewhen.state.settings import Settings
 
@@ -191,14 +192,18 @@ def _handle_failure(values: Json, move: Move, settings: Settings, runtime: Runti
         return {"steps": handled, "planning": start_replanning(values, failure), "spent": {"replans": 1}}
     if asks:
         language = values.get("language", "en")
-        shown = "\n".join(_describe_failure(values, id, language) + _last_seen(values, id) for id in move.steps)
+        shown = "\n".join(
+            _describe_failure(values, id, language, numbered=True) + _last_seen(values, id) for id in move.steps
+        )
         question = f"{shown}\n\n{say(language, 'ask', 'failure')}"
         granted = {} if free else {"replans": 1}
         return _ask_about(
             values, move, "failure", question, failed=list(move.steps), failure=failure, with_replan=granted
         )
     code = next((code for code in FINAL_CODES if code in codes), "worked")
-    return {"steps": handled, "ending": {"code": code, "reason": failure}}
+    language = values.get("language", "en")
+    shown = "\n".join(_describe_failure(values, id, language, numbered=True) for id in move.steps)
+    return {"steps": handled, "ending": {"code": code, "reason": shown}}
 
 
 def _promotion_code(values: Json, move: Move, settings: Settings) -> str:
@@ -244,13 +249,14 @@ def _ask_about(values: Json, move: Move, about: Literal["failure", "early"], que
     return {**asked, "spent": {"questions": 1}}
 
 
-def _describe_failure(values: Json, id: str, language: str = "en") -> str:
-    """Return what failed and why: in English for models, in their language for people."""
+def _describe_failure(values: Json, id: str, language: str = "en", *, numbered: bool = False) -> str:
+    """Return what failed and why: in English with the step's id for models, in their language by number for people."""
     record = values["steps"][id]
     content = find_step(values["plan"], id)["content"][:200]
     status = catalogue(language)["summary"].get(record["status"], record["status"])
-    why = _indent("; ".join(filter(None, (record.get("reason"), standstill(record, language)))))
-    return say(language, "ask", "failed", step=id, content=content, status=status, why=why)
+    said = _indent("; ".join(filter(None, (record.get("reason"), standstill(record, language)))))
+    step = step_numbers(values["plan"])[id] if numbered else id
+    return say(language, "ask", "failed", step=step, content=content, status=status, why=said)
 
 
 def _last_seen(values: Json, id: str) -> str:
@@ -263,9 +269,11 @@ def _last_seen(values: Json, id: str) -> str:
 def _handle_limit(values: Json, move: Move, settings: Settings, runtime: Runtime[Settings]) -> Json:
     """Ask for more budget at a limit, or end the run; a deadline always ends it."""
     scope = move.scope
-    reason = f"the limit of {move.key} for {f'step {scope}' if scope else 'the run'} was reached"
+    language = values.get("language", "en")
     if move.key == "deadline":
-        reason = f"the deadline, {settings.deadline}, has passed"
+        reason = say_why(language, "deadline", deadline=settings.deadline)
+    else:
+        reason = say_why(language, "limit_of_step" if scope else "limit_of_run", key=amount_name(language, move.key))
     if settings.at_limit == "ask" and move.key != "deadline":
         needs = next_needs(values["steps"][move.steps[0]])
         account = step_account(values, settings, scope, needs) if scope else run_account(values, settings, needs=needs)
@@ -273,8 +281,8 @@ def _handle_limit(values: Json, move: Move, settings: Settings, runtime: Runtime
         pause = budget_pause(account, move.key, id, replans_left=has_left(values, settings, "replans"))
         return ask_person(values, pause)
     emit(runtime, "note", text=f"Out of budget: {reason}.")
-    why = {id: "; ".join(filter(None, (reason, standstill(values["steps"][id])))) for id in move.steps}
-    ended = _with_end({id: {"status": "exhausted", "reason": why[id], "handled": True} for id in move.steps})
+    said = {id: "; ".join(filter(None, (reason, standstill(values["steps"][id], language)))) for id in move.steps}
+    ended = _with_end({id: {"status": "exhausted", "reason": said[id], "handled": True} for id in move.steps})
     for id, record in ended.items():
         emit_step_finished(runtime, id, record)
     if scope and settings.at_limit != "stop":

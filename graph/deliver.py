@@ -40,7 +40,7 @@ from donewhen.graph.tools.effects import Place, unknown_writes
 from donewhen.graph.tools.hooks import REFUSES
 from donewhen.prompts import instructions
 from donewhen.state.channels import GOAL, Json, RunState, Step, changed_todos, merge_records
-from donewhen.state.language.texts import catalogue, other_language
+from donewhen.state.language.texts import catalogue, other_language, say, say_why
 from donewhen.state.ledger import add, first_exhausted, meter, remaining
 from donewhen.state.proof.audit import NO_DOUBT, audited_status, doubts_to_send_back, reasons, status_of_words
 from donewhen.state.proof.evidence import enough, read_goal_check
@@ -98,7 +98,6 @@ NO_CALLS = (
     "Correction: the answer was not delivered; it holds a tool call as text, and none is made any more. "
     "Deliver the answer from what was found."
 )
-NO_DATA = "nothing was delivered as data"
 SOURCE_CHARS = 2_000_000
 """The most characters of observations that are searched for the values of a result."""
 
@@ -206,23 +205,23 @@ async def deliver(state: RunState, runtime: Runtime[Settings], config: RunnableC
     form = None if code == "scheduled" else form_of(state.get("output_schema"))
     draft = await run_in_thread(partial(receipt, values, settings, status, code))  # it hides what calls were given
     delivery = Delivery(values, ending, draft, context, words, form=form)
-    delivery.flaw = NO_DATA if form else ""
+    delivery.flaw = say_why(delivery.language, "no_data") if form else ""
     text = await _write_text(delivery)
     if refused := await _ask_hooks(delivery, text):
         text = delivery.say(f"{catalogue(delivery.language)['why']['refused']}: {refused.removeprefix(REFUSES)}")
         delivery.read_data({})
-        delivery.flaw = NO_DATA if form else ""
+        delivery.flaw = say_why(delivery.language, "no_data") if form else ""
     text = await _audit_if_due(delivery, "failed" if refused else status, text)
     text = await _tell_late(delivery, text)
     status = _status_with_goal(delivery, status, code, settings.verification)
     reason = ending["reason"]
     if code == "answered" and status == "partial":
-        reason = "the plan that was approved was not carried out"
+        reason = say_why(delivery.language, "not_carried_out")
     if delivery.flaw and status == "completed":
-        status, reason = "partial", f"the result could not be given as the data asked for: {delivery.flaw}"
+        status, reason = "partial", say(delivery.language, "summary", "no_output", problem=delivery.flaw)
     status, code = audited_status(status, code, delivery.audit)
     if code in BY_AUDIT:
-        reason = reasons(delivery.audit or {})
+        reason = reasons(delivery.audit or {}, delivery.language)
     if refused and ending["code"] != "cancelled":
         status, code, reason = ("partial" if status == "completed" else status), "refused", refused
     row = delivery.draft["output"] or await delivery.row()
@@ -342,7 +341,7 @@ async def _audit(delivery: Delivery, text: str) -> list[str]:
     subject, noted = replace(subject, before=delivery.judged), len(context.noted)
     found = await audit(context, subject)
     delivery.audit, delivery.judged = dict(found), judged(subject, found, context.noted[noted:])
-    doubts = reasons(delivery.audit)
+    doubts = reasons(delivery.audit, delivery.language)
     level, goal = context.settings.verification, (values.get("plan") or {}).get("done_when") or []
     for verdict in delivery.verdicts:
         if verdict["verdict"] == "cited" and not enough("cited", goal[verdict["criterion"] - 1], level):
@@ -384,7 +383,7 @@ async def _audit_again(state: RunState, runtime: Runtime[Settings], config: Runn
     kept = {**kept, "spent": spent, "meter": meter(spent, settings.limits, state.get("granted"))}
     common: RunState = {"ending": ending, "journal": context.noted, "spent": context.spent}
     emit(runtime, "spent", meter=kept["meter"])
-    if problem := reasons(audited) if audited["problem"] or audited.get("nobody") else "":
+    if problem := reasons(audited, language) if audited["problem"] or audited.get("nobody") else "":
         emit(runtime, "outcome", status=before["status"], code=before["code"], text=before["text"])
         outcome: Json = hide_known({**before, "receipt": kept}, deps.secrets)
         return {**common, "ending": {**ending, "problem": problem}, "outcome": outcome}
@@ -408,7 +407,7 @@ async def _audit_again(state: RunState, runtime: Runtime[Settings], config: Runn
         emit(runtime, "speech", step=None, text=text, id=answer[0].id, answer=True)
         common["messages"] = answer
     emit(runtime, "outcome", status=status, code=code, text=text)
-    reason = reasons(audited) if code in BY_AUDIT else reason
+    reason = reasons(audited, language) if code in BY_AUDIT else reason
     more: Json = {"status": status, "code": code, "text": text, "reason": reason, "missing": audited["missing"]}
     outcome = hide_known({**before, **more, "receipt": kept}, deps.secrets)
     return {**common, "outcome": outcome}

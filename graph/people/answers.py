@@ -30,7 +30,7 @@ from donewhen.graph.people.pauses import (
     with_fresh_call,
 )
 from donewhen.state.channels import PLANNING, Json, RunState, StateChange, merge_records
-from donewhen.state.language.texts import catalogue, option_key, say, translate_option
+from donewhen.state.language.texts import amount_name, catalogue, option_key, say, say_why, translate_option
 from donewhen.state.ledger import add
 from donewhen.state.people.answers import (
     JUDGEMENT,
@@ -329,7 +329,9 @@ def apply_answer(values: Mapping[str, Any], taken: ResolvedAnswer) -> Json:
     if pending["kind"] == "tool" and answer.kind == "edit":
         row["edited"] = redact_json(answer.arguments or {})
     if answer.kind == "cancel":
-        reason = f"nobody answered: {pending.get('question')}" if taken.by == "policy" else _cancel_reason(pending)
+        language = values.get("language", "en")
+        unanswered = say_why(language, "unanswered", question=pending.get("question"))
+        reason = unanswered if taken.by == "policy" else _cancel_reason(pending, language)
         return {
             "ending": {"code": "unanswered" if taken.by == "policy" else "cancelled", "reason": reason},
             "approvals": [row],
@@ -339,11 +341,10 @@ def apply_answer(values: Mapping[str, Any], taken: ResolvedAnswer) -> Json:
     return update if about == "question" else {**update, "approvals": [row]}
 
 
-def _cancel_reason(pending: Pause) -> str:
-    step = f" in step {pending['step']}" if pending.get("step") else ""
+def _cancel_reason(pending: Pause, language: str) -> str:
     if pending["kind"] in ("tool", "effect"):
-        return f"cancelled when asked about {pending.get('tool')}{step}"
-    return f"cancelled when {'the budget was used up' if pending['kind'] == 'budget' else 'asked a question'}{step}"
+        return say_why(language, "at_call", tool=pending.get("tool"))
+    return say_why(language, "at_budget" if pending["kind"] == "budget" else "at_question")
 
 
 def _apply_to_plan(values: Mapping[str, Any], taken: ResolvedAnswer) -> Json:
@@ -369,7 +370,7 @@ def _apply_to_plan(values: Mapping[str, Any], taken: ResolvedAnswer) -> Json:
         kept = {"plan": approval["plan"]} if approval else {"steps": fresh_records(pending["plan"], {}, None)}
         return {
             "approvals": [row],
-            "ending": {"code": "cancelled", "reason": "the plan was not approved"},
+            "ending": {"code": "cancelled", "reason": say_why(values.get("language", "en"), "not_approved")},
             **kept,
         }
     planning = values["planning"]
@@ -460,7 +461,8 @@ def _apply_to_effect(values: Mapping[str, Any], taken: ResolvedAnswer) -> Json:
 def _apply_to_budget(values: Mapping[str, Any], taken: ResolvedAnswer) -> Json:
     pending, answer, step = taken.pause, taken.answer, taken.step
     keys = pending["exhausted"] if isinstance(pending["exhausted"], list) else [pending["exhausted"]]
-    why = f"the limit of {' and '.join(keys)} was reached"
+    language = values.get("language", "en")
+    reached = say_why(language, "limit", key=", ".join(amount_name(language, key) for key in keys))
     if answer.kind == "extend" and step:
         record = _record(values, taken)
         granted = add(record.get("granted"), answer.amounts)
@@ -474,11 +476,11 @@ def _apply_to_budget(values: Mapping[str, Any], taken: ResolvedAnswer) -> Json:
     if answer.kind == "extend":
         return {"granted": answer.amounts}
     if answer.kind == "replan":
-        steps: Json = {step: {"status": "exhausted", "reason": why, "handled": True}} if step else {}
+        steps: Json = {step: {"status": "exhausted", "reason": reached, "handled": True}} if step else {}
         records = {**values, "steps": merge_records(values.get("steps") or {}, steps)}
-        planning = start_replanning(records, f"{why}; find a cheaper way", answer.text or None)
+        planning = start_replanning(records, f"{reached}; find a cheaper way", answer.text or None)
         return {"planning": planning, "steps": steps, **_grant_replan(pending)}
-    return {"ending": {"code": "out_of_budget" if answer.kind == "deliver" else "stopped", "reason": why}}
+    return {"ending": {"code": "out_of_budget" if answer.kind == "deliver" else "stopped", "reason": reached}}
 
 
 def _apply_to_early(values: Mapping[str, Any], taken: ResolvedAnswer) -> Json:
@@ -494,14 +496,14 @@ def _apply_to_failure(values: Mapping[str, Any], taken: ResolvedAnswer) -> Json:
         blocked = [id for id, record in records.items() if record.get("status") == "blocked"]
         unblocked = {id: {"status": "pending", "reason": ""} for id in blocked}
         return {"steps": {**dict.fromkeys(pending["failed"], again), **unblocked}}
-    failed = {id: {"handled": True} for id in pending["failed"]}
+    failed, language = {id: {"handled": True} for id in pending["failed"]}, values.get("language", "en")
     if answer.kind == "replan":
         feedback = None if option_key(answer.text) else answer.text
         planning = start_replanning(values, pending["failure"], feedback)
         return {"steps": failed, "planning": planning, **_grant_replan(pending)}
     if answer.kind == "deliver":
-        return {"steps": failed, "ending": {"code": "delivered_early", "reason": "delivered after a failed step"}}
-    return {"steps": failed, "ending": {"code": "cancelled", "reason": "stopped after a failed step"}}
+        return {"steps": failed, "ending": {"code": "delivered_early", "reason": say_why(language, "delivered_early")}}
+    return {"steps": failed, "ending": {"code": "cancelled", "reason": say_why(language, "stopped_failed")}}
 
 
 def _record(values: Mapping[str, Any], taken: ResolvedAnswer) -> StepRecord:

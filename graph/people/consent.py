@@ -10,7 +10,7 @@ from donewhen.graph.context import Deps
 from donewhen.graph.people.pauses import make_pause, pause_message
 from donewhen.graph.tools.toolbox import KnownTool
 from donewhen.state.channels import Json, merge_records
-from donewhen.state.language.texts import option_texts, say
+from donewhen.state.language.texts import option_texts, say, say_why
 from donewhen.state.ledger import with_granted
 from donewhen.state.plan.plan import Rules, read_plan, revision_of
 from donewhen.state.plan.revise import difference
@@ -211,16 +211,17 @@ def activate_plan(values: Mapping[str, Any], at: str) -> Json:
     before = (approval.get("before") or {}).get("steps") or ()
     # An approved plan that never became active, as after a kill, left no records.
     known = {**{step["id"]: fresh_record() for step in before}, **records}
-    ids, why = {step["id"] for step in plan["steps"]}, change.get("dropped") or {}
+    ids, said = {step["id"] for step in plan["steps"]}, change.get("dropped") or {}
+    language = values.get("language", "en")
     over: Json = {"status": "skipped", "waiting": None, "calls": []}
     gone = {
-        id: {**record, **over, "reason": why.get(id, "not in the plan any more")}
+        id: {**record, **over, "reason": said.get(id) or say_why(language, "left_plan")}
         for id, record in known.items()
         if id not in ids and record.get("status") in UNFINISHED
     }
     fresh = fresh_records(plan, records, approval.get("before"), stale)
     update: Json = {
-        "steps": merge_records({**fresh, **gone}, _replaced_steps(approval, known, change)),
+        "steps": merge_records({**fresh, **gone}, _replaced_steps(approval, known, change, language)),
         "approval": {**approval, "before": None, "at_work": True},
     }
     # What replaced and stale steps did is done; an equal call asks before it is made again.
@@ -236,7 +237,9 @@ def activate_plan(values: Mapping[str, Any], at: str) -> Json:
     return update
 
 
-def _replaced_steps(approval: Mapping[str, Any], records: Mapping[str, Any], change: Mapping[str, Any]) -> Json:
+def _replaced_steps(
+    approval: Mapping[str, Any], records: Mapping[str, Any], change: Mapping[str, Any], language: str
+) -> Json:
     """Return what the records say about replaced steps: their content, and the steps that replace them.
 
     The receipt keeps a failed step that left the plan, and a finished one whose result no longer holds.
@@ -250,5 +253,5 @@ def _replaced_steps(approval: Mapping[str, Any], records: Mapping[str, Any], cha
         new = [other for other in instead.get(id, ()) if other in ids]
         rows[id] = {"replaced": {"content": step["content"], "by": approval["by"], "instead": new}}
         if done:
-            rows[id] |= {"status": "stale", "reason": "what it rests on no longer holds"}
+            rows[id] |= {"status": "stale", "reason": say_why(language, "stale")}
     return rows

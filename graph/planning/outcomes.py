@@ -27,9 +27,8 @@ from donewhen.graph.step.texts import scope_of, with_whole_text
 from donewhen.graph.tools.hooks import END_OPTIONS, NOT_ASKED
 from donewhen.state.channels import PLANNING, Json, Planning, Step
 from donewhen.state.errors import ModelError
-from donewhen.state.language.texts import say
+from donewhen.state.language.texts import amount_name, say, say_why
 from donewhen.state.ledger import Limits, add, allowance_left
-from donewhen.state.people.amounts import format_count
 from donewhen.state.plan.planning import OF_REQUEST, PROMOTED, fresh_planning, mode_row
 from donewhen.state.plan.revise import hash_work
 from donewhen.state.proof.audit import doubts_to_send_back
@@ -82,6 +81,11 @@ class PlanningRound:
         return self.state["planning"]
 
     @property
+    def language(self) -> str:
+        """The language of the runtime's texts."""
+        return _language(self.state)
+
+    @property
     def entries(self) -> list[JournalEntry]:
         """The observations that can be cited: of earlier plannings of the request and of this one."""
         return [*self.state.get("known", ()), *self.state.get("journal", ())]
@@ -114,7 +118,7 @@ def send_correction(
     said = redact("; ".join(correction.problems)[:1000])
     emit(round.runtime, "correction", step=None, text=said[:500])
     if count >= most:
-        return fail_planning(round, code, f"{format_count(count, 'unusable reply')} in a row; the last: {said[:300]}")
+        return fail_planning(round, code, say_why(round.language, "unusable", count, said=said[:300]))
     correction = replace(correction, hint=EXAMPLE) if count == most - 1 else correction
     told = reply_messages(message, partial(correction.text, round.legal))
     return {"planning": {**round.planning, "corrections": count}, "transcript": [message, *told]}
@@ -138,7 +142,8 @@ def out_of_budget(round: PlanningRound, key: str) -> Planning:
     settings, planning, state = round.settings, round.planning, round.state
     if planning.get("sketched") or settings.at_limit != "ask":
         code = "stopped" if settings.at_limit == "stop" else "out_of_budget"
-        return fail_planning(round, code, f"the limit of {key} was reached while planning")
+        name = amount_name(round.language, key)
+        return fail_planning(round, code, say_why(round.language, "limit_in_planning", key=name))
     before = state["account"]
     spent = add(before["spent"], state.get("spent"))
     needs = (key,) if key in ("questions", "tool_calls") else ("model_calls",)
@@ -157,7 +162,7 @@ def out_of_rounds(round: PlanningRound) -> Planning:
     """Continue with the quick plan when planning has used its rounds; else ask for more, or end, by policy."""
     settings, planning, state = round.settings, round.planning, round.state
     if planning.get("sketched") or settings.at_limit != "ask":
-        return fail_planning(round, "no_plan", f"planning used all its {format_count(settings.plan_rounds, 'round')}")
+        return fail_planning(round, "no_plan", say_why(round.language, "planning_rounds", settings.plan_rounds))
     used = {"rounds": planning["rounds"] - planning.get("since", 0)}
     limits, granted = Limits(rounds=settings.plan_rounds), planning.get("granted") or {}
     more: Json = {"done": state["account"]["done"], "unplanned": True, "planning": True, "language": _language(state)}
@@ -195,7 +200,7 @@ async def _send_back_repeated(round: PlanningRound, message: AIMessage, decision
         return send_correction(round.with_record(repeat_told=True), message, UnusableReply([REPEATED]))
     emit(round.runtime, "note", text="The planner proposes again what failed already.")
     if round.settings.unattended:
-        return fail_planning(round, "no_plan", "what failed already was planned again")
+        return fail_planning(round, "no_plan", say_why(round.language, "planned_again"))
     steps = "; ".join(step["content"] for step in decision.arguments.get("steps") or () if isinstance(step, dict))
     question = say(_language(round.state), "ask", "repeated", steps=steps[:500])
     return await ask_question(

@@ -42,7 +42,7 @@ from donewhen.graph.planning.outcomes import (
 )
 from donewhen.prompts import instructions
 from donewhen.state.channels import Json, Planning
-from donewhen.state.language.texts import known_language, other_language, primary_language
+from donewhen.state.language.texts import known_language, other_language, primary_language, say_why
 from donewhen.state.ledger import add, allowance_left, first_exhausted
 from donewhen.state.pattern import pattern
 from donewhen.state.plan.elsewhere import in_our_form, lines_of_steps
@@ -107,7 +107,7 @@ async def _ask_and_act(state: Planning, runtime: Runtime[Settings], config: Runn
     if rounds_left(planning, settings) < 1:
         return out_of_rounds(round)
     if settings.is_late():
-        return fail_planning(round, "out_of_budget", f"the deadline, {settings.deadline}, has passed")
+        return fail_planning(round, "out_of_budget", say_why(round.language, "deadline", deadline=settings.deadline))
     if key := first_exhausted(allowance_left(state), ("model_calls",)):
         return out_of_budget(round, key)
     round = replace(round, offer=await offer_for_planning(deps, settings, state["brief"]["goal"], planning))

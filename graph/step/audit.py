@@ -33,6 +33,7 @@ from donewhen.prompts import brief, framed, instructions, section
 from donewhen.state.channels import Json, conversation_before
 from donewhen.state.criteria import criteria_of
 from donewhen.state.errors import DoneWhenError
+from donewhen.state.language.texts import say_why
 from donewhen.state.ledger import add, first_exhausted
 from donewhen.state.proof.audit import read_audit, unaudited, unexplained
 from donewhen.state.proof.claims import split_claims
@@ -116,7 +117,8 @@ async def audit(context: CallContext, subject: Subject, *, reserve: int = 0) -> 
     settings, deps = context.settings, context.deps
     if not can_judge(deps, settings):
         return {**unaudited(""), "nobody": True}
-    whole = split_claims(subject.text, subject.output, str(subject.run.get("language") or ""))
+    language = str(subject.run.get("language") or "en")
+    whole = split_claims(subject.text, subject.output, language)
     if _is_same_as_before(subject, whole):
         assert subject.before is not None
         return cast("AuditRow", subject.before["audit"])
@@ -149,7 +151,7 @@ async def audit(context: CallContext, subject: Subject, *, reserve: int = 0) -> 
         if "model_calls" in left:
             left = {**left, "model_calls": left["model_calls"] + reserve}
         if first_exhausted(left, ("model_calls",)):
-            return _report_unaudited(context, problem or "no model call was left for it")
+            return _report_unaudited(context, problem or say_why(language, "no_call_for_judge"))
         offered = tools if looks else tools[:1]
         legal = AUDIT if looks else AUDIT[:1]
         entries = [*(subject.run.get("before") or ()), *subject.journal, *context.noted]
@@ -167,7 +169,7 @@ async def audit(context: CallContext, subject: Subject, *, reserve: int = 0) -> 
         reply = await ask(deps, settings, question)
         context.spent = add(context.spent, reply.spent)
         if reply.message is None:
-            return _report_unaudited(context, f"the judge could not be asked: {reply.error}")
+            return _report_unaudited(context, say_why(language, "no_judge", error=reply.error))
         outcome = await aside(reply.message, partial(read_reply, reply.message, legal, reads if looks else None))
         if isinstance(outcome, Decision) and outcome.kind == "calls":
             told, looks = await _look_up(outcome, reads, context, subject, looks)
@@ -183,7 +185,7 @@ async def audit(context: CallContext, subject: Subject, *, reserve: int = 0) -> 
             found["sentences"] = [{**row, "n": n} for n, row in enumerate(rows, 1)]
             emit(context.runtime, "audit", step=subject.step, **found)
             return found
-        problem, corrections = f"the judge said nothing usable: {'; '.join(found)[:300]}", corrections + 1
+        problem, corrections = say_why(language, "unusable_verdict", said="; ".join(found)[:300]), corrections + 1
         if corrections > CORRECTIONS:
             return _report_unaudited(context, problem)
         lines = "\n".join(f"- {each}" for each in found[:20])

@@ -12,9 +12,8 @@ from donewhen.graph.people.pauses import make_pause
 from donewhen.graph.tools.effects import UnknownEffect
 from donewhen.state.channels import Json, Step
 from donewhen.state.consent import Argument, new_values
-from donewhen.state.language.texts import option_texts, say
+from donewhen.state.language.texts import option_texts, say, say_why
 from donewhen.state.ledger import add
-from donewhen.state.people.amounts import format_count
 from donewhen.state.people.payload import escape_unseen
 from donewhen.state.plan.steps import MALFORMED, transcript_key
 from donewhen.state.proof.journal import call_key, canonical_json
@@ -86,7 +85,7 @@ def send_correction(
     emit(runtime, "correction", step=state["step"]["id"], text=said[:500])
     count = record["corrections"]
     if count >= runtime.context.max_corrections:
-        reason = f"{format_count(count, 'unusable reply')} in a row; the last: {said[:600]}"
+        reason = say_why(state.get("language", "en"), "unusable", count, said=said[:600])
         code = MALFORMED if finishes else "unusable"
         failed: StepRecord = {**record, "status": "failed", "code": code, "reason": reason}
         return leave(state, runtime, failed, messages, spent)

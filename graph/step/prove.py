@@ -23,9 +23,8 @@ from donewhen.graph.sync import run_aside, run_in_thread
 from donewhen.graph.tools.hooks import END_OPTIONS
 from donewhen.state.channels import Json, Step
 from donewhen.state.criteria import criteria_of, meets
-from donewhen.state.language.texts import other_language
+from donewhen.state.language.texts import other_language, say_why
 from donewhen.state.ledger import first_exhausted
-from donewhen.state.people.amounts import format_count
 from donewhen.state.plan.next import RESERVE
 from donewhen.state.proof.audit import NO_DOUBT, doubts_to_send_back, findings, reasons
 from donewhen.state.proof.evidence import (
@@ -304,7 +303,7 @@ def _refuse(proof: Proof, bad: Sequence[Json], objections: list[str], doubted: l
     if refused < context.settings.max_refusals:
         return {**common, **send_correction(context.state, context.runtime, said, messages, context.spent, change)}
     emit(context.runtime, "correction", step=context.state["step"]["id"], text=said[:500])
-    reason = f"{format_count(refused, 'refused goal_check')}; the last: {said[:600]}"
+    reason = say_why(context.state.get("language", "en"), "refused_checks", refused, said=said[:600])
     code = "refused" if proof.by_policy else "unproven"
     failed: StepRecord = {**change, "status": "failed", "code": code, "reason": reason}
     return {**common, **leave(context.state, context.runtime, failed, messages, context.spent)}

@@ -36,7 +36,7 @@ from donewhen.graph.tools.toolbox import Toolbox
 from donewhen.prompts import instructions
 from donewhen.state.channels import REPLIES, Json, Step, apply_update, combine_updates
 from donewhen.state.errors import ModelError
-from donewhen.state.language.texts import known_language, primary_language
+from donewhen.state.language.texts import known_language, primary_language, say_why
 from donewhen.state.ledger import Amounts, add, allowance_left, first_exhausted
 from donewhen.state.plan.planning import PROMOTED
 from donewhen.state.proof.journal import find_earlier_answer
@@ -155,7 +155,8 @@ class StepRound:
             return {"status": "ready", "code": f"allowance:{key}"}
         most = settings.promote_after if "rounds" in state.get("promotable", ()) else None
         if most is not None and state["record"]["rounds"] >= most:
-            return {"status": "failed", "code": f"{PROMOTED}rounds", "reason": f"not done after {most} rounds"}
+            reason = say_why(state.get("language", "en"), "rounds", most)
+            return {"status": "failed", "code": f"{PROMOTED}rounds", "reason": reason}
         return None
 
     async def _question(self, settings: Settings, tools: list[Json], left: Amounts) -> Question:

@@ -51,6 +51,17 @@ def say(language: str, section: str, key: str, **values: Any) -> str:
     return str(catalogue(language)[section][key]).format_map(values)
 
 
+def say_why(language: str, name: str, count: int | None = None, /, **values: Any) -> str:
+    """Return a reason that the runtime gives, of the section `reason`, in the form for this `count` of things."""
+    one, _, more = str(catalogue(language)["reason"][name]).partition("|")
+    return (more if more and count != 1 else one).format_map({"count": count, **values})
+
+
+def amount_name(language: str, key: str) -> str:
+    """Return the name of an amount of the ledger: “model calls”, “money”."""
+    return str(catalogue(language)["meter"][key]).rpartition("|")[2]
+
+
 @dataclass(frozen=True)
 class Unclear:
     """Why an answer was not accepted: a text of the section `unclear`, formatted when it is shown."""

@@ -8,6 +8,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from donewhen.state.language.texts import catalogue, say_why
 from donewhen.state.ledger import Amounts, add, estimate_in_flight, first_exhausted, remaining, share, tightest
 from donewhen.state.plan.order import needs_of, steps_after
 from donewhen.state.plan.steps import next_needs
@@ -59,7 +60,7 @@ class Situation:
 def next_move(values: Mapping[str, Any], settings: Settings, writers: Collection[str] = ()) -> Move:
     """Decide the next move of a run. `writers` are the ids of steps that may write."""
     plan, records, late = values["plan"], values["steps"], settings.is_late()
-    changes = block_unreachable(plan, records)
+    changes = block_unreachable(plan, records, values.get("language", "en"))
     now: dict[str, StepRecord] = {
         step["id"]: {**records.get(step["id"], {}), **changes.get(step["id"], {})} for step in plan["steps"]
     }
@@ -91,7 +92,7 @@ def has_failed(record: StepRecord) -> bool:
     return ended and record.get("status") in ENDED_BADLY
 
 
-def block_unreachable(plan: Mapping[str, Any], records: Records) -> dict[str, StepRecord]:
+def block_unreachable(plan: Mapping[str, Any], records: Records, language: str = "en") -> dict[str, StepRecord]:
     """Block steps whose needs ended badly, are missing or circular, and their dependants."""
     status = {step["id"]: records.get(step["id"], {}).get("status", "pending") for step in plan["steps"]}
     possible = {id for id in status if status[id] not in (*OPEN, *ENDED_BADLY)}
@@ -104,13 +105,15 @@ def block_unreachable(plan: Mapping[str, Any], records: Records) -> dict[str, St
         more = len(possible) > before
     blocked = [id for id in status if status[id] in OPEN and id not in possible]
     needs = needs_of(plan) if blocked else {}
-    return {id: {"status": "blocked", "reason": _why_blocked(needs[id], status, possible)} for id in blocked}
+    return {id: {"status": "blocked", "reason": _why_blocked(needs[id], status, possible, language)} for id in blocked}
 
 
-def _why_blocked(needs: Sequence[str], status: Mapping[str, str], possible: Collection[str]) -> str:
+def _why_blocked(needs: Sequence[str], status: Mapping[str, str], possible: Collection[str], language: str) -> str:
     other = next(id for id in needs if id not in possible)
-    said = status.get(other, "not in the plan")
-    return f"needs {other}, which is {'blocked' if said in OPEN else said}"
+    if other not in status:
+        return say_why(language, "needs_missing", step=other)
+    said = catalogue(language)["summary"]["blocked" if status[other] in OPEN else status[other]]
+    return say_why(language, "needs", step=[*status].index(other) + 1, status=said)
 
 
 def _skip_open_steps(records: Records) -> dict[str, StepRecord]:

@@ -8,6 +8,7 @@ from collections.abc import Collection, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, cast
 
+from donewhen.state.language.texts import say_why
 from donewhen.state.proof.receipt import AuditRow, SentenceRow, SettledRow, Status
 
 SHOWN = ("yes", "no", "contradicted")
@@ -15,7 +16,6 @@ DOUBTFUL = ("no", "contradicted")
 MET = ("yes", "part", "no", "declined")
 MOST_MISSING = 20
 NO_DOUBT = "a judge found nothing to doubt"
-CANNOT_JUDGE = "the model of the role judge says that it cannot judge"
 WHY_CHARS = 500
 
 
@@ -149,12 +149,13 @@ def doubts_to_send_back(audit: Mapping[str, Any], *, works: bool = True) -> list
     return [] if shown and (audit["met"] == "no" or not works) else findings(audit)
 
 
-def reasons(audit: Mapping[str, Any]) -> str:
+def reasons(audit: Mapping[str, Any], language: str = "en") -> str:
     """Return why the audit lets nothing count as shown, in the judge's words; "" if nothing was doubted."""
     if audit.get("nobody"):
-        return CANNOT_JUDGE
+        return say_why(language, "cannot_judge")
     doubted = [f"“{row['text'][:200]}”: {row['why']}" for row in audit["sentences"] if row["shown"] in DOUBTFUL]
-    not_met = {"no": "the goal is not met", "part": "part of the goal is not met"}.get(audit["met"], "")
+    key = {"no": "goal_not_met", "part": "goal_met_in_part"}.get(audit["met"], "")
+    not_met = say_why(language, key) if key else ""
     return str(audit["problem"]) or "; ".join([*audit["missing"], *doubted])[:1000] or not_met
 
 

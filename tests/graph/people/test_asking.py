@@ -159,8 +159,8 @@ async def test_a_question_about_failures_has_no_english_note_in_it() -> None:
         settings={"confirm": "never", "on_failure": "ask"},
     )
     assert flow.run.pending[0]["question"] == (
-        "Schritt s1 (work on s1) gescheitert: keins da\n- gesehen: look: Regal ist leer\n"
-        "Schritt s2 (work on s2) gescheitert: keine Idee; nichts Neues in den letzten 5 Runden\n\n"
+        "Schritt 1 (work on s1) gescheitert: keins da\n- gesehen: look: Regal ist leer\n"
+        "Schritt 2 (work on s2) gescheitert: keine Idee; nichts Neues in den letzten 5 Runden\n\n"
         "Wie soll es weitergehen?"
     )
 

@@ -97,4 +97,4 @@ async def test_a_draft_out_of_rounds_or_budget_keeps_the_quick_plan() -> None:
     flow = await play(model, settings=Settings(limits=Limits(model_calls=1)))
     model.assert_exhausted()
     assert flow.run.pending[0]["kind"] == "plan"
-    assert any("model_calls was reached" in event["text"] for event in flow.told("note"))
+    assert any("model calls was reached" in event["text"] for event in flow.told("note"))
