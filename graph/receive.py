@@ -30,7 +30,7 @@ from donewhen.state.plan.planning import fresh_planning, mode_row, start_replann
 from donewhen.state.plan.rules import broken_rules
 from donewhen.state.proof.journal import earlier_requests
 from donewhen.state.settings import Settings
-from donewhen.state.values import clean_text, storable, store_label
+from donewhen.state.values import FENCE_BYTES, clean_text, storable, store_label
 
 GOAL_CHARS = 100_000
 BACKGROUND_CHARS = 8_000
@@ -41,8 +41,6 @@ GIVEN = "donewhen_plan_given"
 """Marks, in `additional_kwargs`, a message that comes with a plan."""
 NOT_TAKEN = "donewhen_not_taken"
 """The key of `configurable` with the names of settings that a client of a server asked for and did not get."""
-FENCE_BYTES = 3
-"""The length of the random word that frames foreign text: guessing it takes 16 million tries."""
 
 
 async def receive(state: RunState, runtime: Runtime[Settings], config: RunnableConfig, *, deps: Deps) -> Json:

@@ -49,9 +49,14 @@ def without_word(text: str, fence: str) -> str:
 
 
 def _between_tags(tag: str, text: str, fence: str, **attributes: str) -> str:
-    word = f" {fence}" if fence else ""
     named = "".join(f' {key}="{value}"' for key, value in attributes.items())
-    return f"<{tag}{word}{named}>\n{text}\n</{tag}{word}>"
+    word = f" {fence}" if fence else ""
+    return f"<{tag}{word}{named}>\n{text}\n{closing(tag, fence)}"
+
+
+def closing(tag: str, fence: str = "") -> str:
+    """Return what a section ends with."""
+    return f"</{tag} {fence}>" if fence else f"</{tag}>"
 
 
 def brief(*sections: str) -> str:

@@ -45,7 +45,7 @@ from donewhen.state.language.short_replies import read_word
 from donewhen.state.pattern import pattern
 from donewhen.state.plan.order import ancestors
 from donewhen.state.records import WRITES
-from donewhen.state.values import fold_text, same_json
+from donewhen.state.values import FENCE_BYTES, fold_text, same_json
 
 PROSE_WORDS = 12
 """A text with more plain words is prose, such as the body of a mail, and contains no targets."""
@@ -85,7 +85,7 @@ _ID = pattern(
 _CAPITALS = pattern(r"[A-Z]{2,}(?:[-_][A-Z]+)+")
 _PLAIN = pattern(r"[^\W\d_]+(?:[ '’-][^\W\d_]+)*")
 _MIXED = pattern(r"(?=.*\d)(?=.*[A-Z])(?=.*[a-z])[A-Za-z0-9_-]+")
-_FRAME = pattern(r"^<(\w+) ([0-9a-f]{6})(?: [^\n]*)?>\n.*?\n</\1 \2>$", re.DOTALL | re.MULTILINE)
+_FRAME = pattern(rf"^<(\w+) ([0-9a-f]{{{2 * FENCE_BYTES}}})(?: [^\n]*)?>\n.*?\n</\1 \2>$", re.DOTALL | re.MULTILINE)
 _SUM = pattern(r"[\d\s.,+*()-]+")
 _QUOTED = pattern(r"'([^']*)'|\"([^\"]*)\"")
 

@@ -10,6 +10,8 @@ from zoneinfo import ZoneInfo
 
 Json = dict[str, Any]
 """A JSON object."""
+FENCE_BYTES = 3
+"""The length of the random word that frames foreign text: guessing it takes 16 million tries."""
 DEEPEST = 64
 """The most nested levels of objects and lists, because later code recurses."""
 MOST_ITEMS = 100_000

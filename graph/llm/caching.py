@@ -12,6 +12,8 @@ from typing import Any
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 
+from donewhen.prompts import closing
+
 CACHE_CONTROL, CACHE_POINT, ON_RESULTS = "cache_control", "cachePoint", "cache_control on results"
 """Forms of marks: on a block of text; a block of its own; on a text, and on a tool's result as a whole."""
 _MARKS = {
@@ -21,7 +23,7 @@ _MARKS = {
     "ChatBedrockConverse": CACHE_POINT,
 }
 """By LangChain class, subclasses included: the form of a mark."""
-SHARED_END = "</goal>\n"
+SHARED_END = f"{closing('goal')}\n"
 """The end of what the briefs of all steps of a run begin with."""
 _KEYED_HOSTS = ("openai.com", "azure.com", "x.ai", "mistral.ai", "fireworks.ai", "openrouter.ai")
 """Servers that take `prompt_cache_key`; others might refuse a request with it."""
