@@ -22,7 +22,8 @@ from tests.kit.providers.forms import (
 from tests.kit.providers.server import Answer, ProviderServer
 
 STEP = {"content": "Order lamps if there are enough", "done_when": ["they are ordered"], "tools": ["look", "order"]}
-SETTINGS = {"verification": "grounded", "model_retries": 0}
+SHOWN = {"sentences": [{"n": 1, "shown": "yes", "by": ["s1.result"]}], "goal": {"met": "yes", "missing": []}}
+SETTINGS = {"model_retries": 0}
 ORDERS: list[tuple[str, int]] = []
 
 
@@ -40,6 +41,8 @@ def order(item: str, count: int) -> str:
 def think(body: Mapping[str, Any]) -> Said:
     """Look twice at once, order, and finish."""
     names, seen = names_in(body), told(body)
+    if "audit" in names:
+        return Said(calls=[("audit", SHOWN)])
     if "submit_plan" in names:
         return Said(calls=[("submit_plan", {"title": "Order", "steps": [{**STEP, "content": "Order 3 lamp"}]})])
     if "finish_step" not in names:
@@ -154,7 +157,7 @@ async def test_a_reply_is_read_in_every_form(form: str) -> None:
             while run.status == "waiting":
                 run = await agent.resume(run, "approve")
     assert (run.status, run.answer, ORDERS) == ("completed", "3 lamps were ordered. 😀", [("lamp", 3)])
-    assert len(server.bodies) == 4
+    assert len(server.bodies) == 5
 
 
 REPORTS = {

@@ -26,7 +26,8 @@ from tests.kit.providers.forms import (
 from tests.kit.providers.server import Answer, Handler, ProviderServer
 
 STEP = {"content": "Look, ask how many, and order", "done_when": ["they are ordered"], "tools": ["look", "order"]}
-SETTINGS = {"verification": "grounded", "confirm": "never", "approvals": "plan", "when_busy": "next_round"}
+SHOWN = {"sentences": [{"n": 1, "shown": "yes", "by": ["s1.result"]}], "goal": {"met": "yes", "missing": []}}
+SETTINGS = {"confirm": "never", "approvals": "plan", "when_busy": "next_round"}
 ORDERS: list[tuple[str, int]] = []
 
 
@@ -49,6 +50,8 @@ def order(item: str, count: int) -> str:
 def think(body: Mapping[str, Any]) -> Said:
     """Look before the plan, look twice at once, ask a person, order, and finish."""
     names, seen = names_in(body), told(body)
+    if "audit" in names:
+        return Said(calls=[("audit", SHOWN)])
     if "submit_plan" in names:
         return Said(calls=[("submit_plan", {"title": "Order", "steps": [STEP]})])
     if "finish_step" not in names:

@@ -9,6 +9,7 @@ import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 from jsonschema import Draft202012Validator
@@ -511,10 +512,13 @@ def _check_google(body: Mapping[str, Any]) -> None:
     contents = body["contents"]
     placeholder = "skip_thought_signature_validator"  # documented for calls that Gemini did not make
     known = (SIGNATURE, placeholder, base64.b64encode(placeholder.encode()).decode())
+    asked = [
+        n for n, each in enumerate(contents) if each["role"] == "user" and "functionResponse" not in each["parts"][0]
+    ]
     for place, content in enumerate(contents):
         calls = [part for part in content["parts"] if "functionCall" in part]
         if calls:
-            signed = calls[0].get("thoughtSignature", "")
+            signed = calls[0].get("thoughtSignature", "" if place > asked[-1] else SIGNATURE)  # of this turn alone
             _demand(signed, f"Function call is missing a thought_signature in position {place}")
             _demand({signed, signed.replace("-", "+").replace("_", "/")} & {*known}, "Corrupted thought signature.")
             after = contents[place + 1]["parts"] if place + 1 < len(contents) else ()
@@ -579,3 +583,42 @@ FORMS = {
     "OpenRouter": Form(own_chat_model, write_openrouter, _check_openrouter, refuse_chat),
 }
 """By name. Anthropic's model thinks, Google's and OpenRouter's sign their calls."""
+
+
+# Others that speak as OpenAI does, and refuse more ----------------------------------------------------------------
+
+
+def write_mistral(said: Said) -> Answer:
+    """Write a reply as Mistral does: ids are nine letters and digits."""
+    answer = write_chat(said)
+    numbered = (re.sub(rb'"call_(\d+)"', lambda found: b'"%09d"' % int(found[1]), piece) for piece in answer.pieces)
+    return Answer([*numbered])
+
+
+def check_mistral(body: Mapping[str, Any]) -> None:
+    """Refuse as Mistral does: other ids, a user behind results, an assistant at the end."""
+    check_chat(body)
+    roles = [message["role"] for message in body["messages"]]
+    for before, after in pairwise(roles):
+        _demand((before, after) != ("tool", "user"), "Unexpected role 'user' after role 'tool'")
+    _demand(roles[-1] in ("user", "tool"), "Expected last role User or Tool for serving but got assistant")
+    for call in (call for message in body["messages"] for call in message.get("tool_calls") or ()):
+        said = f"Tool call id was {call['id']} but must be a-z, A-Z, 0-9, with a length of 9."
+        _demand(re.fullmatch("[a-zA-Z0-9]{9}", call["id"]), said)
+
+
+def check_groq(body: Mapping[str, Any]) -> None:
+    """Refuse as Groq does: results that are no text, and fields that it does not know."""
+    check_chat(body)
+    for place, message in enumerate(body["messages"]):
+        text = message["role"] != "tool" or isinstance(message["content"], str)
+        _demand(text, f"'messages.{place}.content' : value must be a string")
+        odd = {*message} - {"role", "content", "name", "tool_calls", "tool_call_id"}
+        _demand(not odd, f"'messages.{place}' : for 'role:{message['role']}' property {sorted(odd)} is unsupported")
+
+
+STRICTER = {
+    "Mistral": Form(own_chat_model, write_mistral, check_mistral, refuse_chat),
+    "Groq": Form(own_chat_model, write_chat, check_groq, refuse_chat),
+}
+"""By name."""
