@@ -94,6 +94,10 @@ reliability: .venv/ready-dev ## SIGKILL at every boundary: regenerates docs/reli
 faults: .venv/ready-dev ## storages, models, providers and tools that fail: regenerates docs/faults.md
 	@$(BIN)/python -m benchmarks.faults
 
+providers: .venv/ready-dev ## recorded wires, replies and reports of providers, without a network: regenerates a table of docs/models.md
+	@$(BIN)/python -m benchmarks.providers
+	@$(BIN)/python -m pytest tests/providers tests/reports tests/benchmarks/test_faults_models.py tests/state/reading/test_extraction.py
+
 conformance: .venv/ready-dev ## MCP's own suite against our client and server (Node 22, from npm)
 	@$(BIN)/python -m benchmarks.conformance
 
@@ -168,4 +172,4 @@ release-check: lint typecheck workflows docs dist try-dist ## what a release has
 clean: ## remove what was built
 	@rm -rf .venv .demo .site dist .pytest_cache .mypy_cache .ruff_cache .langgraph_api
 
-.PHONY: bench consent briefs caching money page-libraries test-ui selection storage jobs help install run studio test fuzz format lint typecheck honest check verification reliability faults local scale security pythons walk clean
+.PHONY: bench consent briefs caching money page-libraries test-ui selection storage jobs help install run studio test fuzz format lint typecheck honest check verification reliability faults providers local scale security pythons walk clean

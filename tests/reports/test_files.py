@@ -20,6 +20,9 @@ NAMES: dict[str, tuple[str, str]] = {
 }
 
 
+TWO_FILES = "mpfaffenberger/code_puppy#911"
+
+
 @pytest.mark.parametrize("folder", ["", "Größe des Lagers/"])
 @pytest.mark.parametrize("report", NAMES)
 def test_a_file_is_found_by_its_name_as_people_read_it(report: str, folder: str, tmp_path: Path) -> None:

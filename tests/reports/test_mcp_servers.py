@@ -151,16 +151,17 @@ async def test_a_report_about_a_server_holds(report: str) -> None:
     assert server.calls == 2
 
 
-@pytest.mark.parametrize(
-    ("report", "lost", "said"),
-    [
-        ("as an example of the SDK for TypeScript", (400, NO_SESSION), "Bad Request: No valid session ID provided"),
-        ("modelcontextprotocol/rust-sdk#559", (401, "Unauthorized: Session not found"), ""),
-    ],
-)
-async def test_a_session_that_is_refused_in_other_words_is_begun_again(report: str, lost: Any, said: str) -> None:
+SESSIONS: dict[str, tuple[tuple[int, Any], str]] = {
+    "as an example of the SDK for TypeScript": ((400, NO_SESSION), "Bad Request: No valid session ID provided"),
+    "modelcontextprotocol/rust-sdk#559": ((401, "Unauthorized: Session not found"), ""),
+}
+
+
+@pytest.mark.parametrize("report", SESSIONS)
+async def test_a_session_that_is_refused_in_other_words_is_begun_again(report: str) -> None:
     """Q49: a server that forgot its session may say so with other statuses than 404. The call was refused, which is
     told; the next one begins another session."""
+    lost, said = SESSIONS[report]
     server = Server(lost=lost)
     with server as url:
         async with McpServers({"mcpServers": {"s": {"url": url}}}) as servers:

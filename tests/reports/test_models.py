@@ -170,13 +170,14 @@ def groq(written: str) -> Handler:
     return handle
 
 
-def groq_without_words() -> Handler:
+def groq_once(wrote: str) -> Handler:
+    """A server that refuses what its model wrote in a step, which is no call, once."""
     refused = list[str]()
 
     def handle(body: Mapping[str, Any]) -> Answer:
-        if not refused:
+        if "finish_step" in names_in(body) and not refused:
             refused.append("once")
-            error = {"message": "Failed to call a function.", "code": "tool_use_failed", "failed_generation": ""}
+            error = {"message": "Failed to call a function.", "code": "tool_use_failed", "failed_generation": wrote}
             return Answer.of_json({"error": error}, 400)
         return write_chat(think(body))
 
@@ -244,7 +245,7 @@ REPORTS: dict[str, Handler] = {
     "huggingface/smolagents#1119": groq("{name}{given}</function>"),
     "tashfeenahmed/freellmapi#291": groq("<function={name}={given}</function>"),
     "groq/groq-typescript#28": groq(GROQ_LIST),
-    "agno-agi/agno#4090": groq_without_words(),
+    "agno-agi/agno#4090": groq_once("### Lamps\nHere is what I would do next."),
     "livekit/agents#3114": refusing(no_choice_without_tools),
     "anomalyco/opencode#4909": refusing(few_tools),
 }
@@ -254,6 +255,7 @@ ALSO: dict[str, Handler] = {
     "o1": refusing(no_system_of_o1),
     "two roles": refusing(two_roles),
     "Bedrock without streams of calls": refusing(no_tools_in_streams),
+    "nothing of Groq": groq_once(""),
     "one object of Groq": groq('{{"name": "{name}", "arguments": {given}}}'),
 }
 
