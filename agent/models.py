@@ -7,6 +7,7 @@ from importlib.util import find_spec
 from typing import Any, Literal, get_args
 
 from langchain_core.language_models import BaseChatModel
+from langchain_core.runnables import RunnableBinding
 from pydantic.fields import FieldInfo
 
 from donewhen.agent.config import DEFAULT_MODEL, DEMO, Config
@@ -111,6 +112,8 @@ class ModelSource:
             if not (wraps or isinstance(given, str | None)):
                 kind = f"the class {given.__name__}" if isinstance(given, type) else f"of type {type(given).__name__}"
                 raise ConfigError(f"a model is 'provider:model' or a LangChain chat model, not {kind}")
+        self._model = model = _with_bound_fields(model)
+        self._roles = {role: _with_bound_fields(given) for role, given in self._roles.items()}
         named = [*every, *([] if model else [self._config.model])]
         self.check(name for name in named if isinstance(name, str))
         for role, asked in self._thinking.items():
@@ -155,6 +158,27 @@ class ModelSource:
         if chosen not in self._named:
             self._named[chosen] = make_model(chosen, self._config)
         return _fit(self._named[chosen], role, asked, keep=False)
+
+
+def _with_bound_fields(given: Any) -> Any:
+    """Return a model in whose fields the arguments stand that were bound to it, because requests bind arguments anew.
+
+    Raises ConfigError for an argument without a field, and for a model that is only chosen by each call.
+    """
+    if type(given).__name__ == "_ConfigurableModel":
+        raise ConfigError(
+            "a model of init_chat_model(configurable_fields=…) is chosen by each call, and a run makes many: give "
+            "'provider:model', one for each role in models=…, or for a run in Settings.models"
+        )
+    if not isinstance(given, RunnableBinding) or not given.kwargs:
+        return given
+    model: Any = _with_bound_fields(given.bound)
+    names = {key: name for name, field in type(model).model_fields.items() for key in (name, field.alias) if key}
+    if unknown := [name for name in given.kwargs if name not in names]:
+        told = "pass them as Agent(model, tools)" if unknown[0] == "tools" else f"set it on {type(model).__name__}"
+        raise ConfigError(f"the model has bound {unknown[0]!r}, which is no field of {type(model).__name__}: {told}")
+    own = model.model_copy(update={names[name]: value for name, value in given.kwargs.items()})
+    return given.model_copy(update={"bound": own, "kwargs": {}}) if given.config or given.config_factories else own
 
 
 def _fit(model: BaseChatModel, role: str, asked: Thinking | None, *, keep: bool) -> BaseChatModel:

@@ -241,3 +241,23 @@ def test_other_providers_are_made_by_langchain(tmp_path: Path, monkeypatch: pyte
     assert "secret123" not in str(caught.value)
     monkeypatch.delitem(sys.modules, "langchain.chat_models")
     monkeypatch.delitem(sys.modules, "langchain")
+
+
+def test_arguments_that_were_bound_to_a_model_are_its_own() -> None:
+    """Q47: requests bind tools, and what was bound before would be lost; what has no field is refused by its name."""
+    pytest.importorskip("langchain_openai")
+    from langchain.chat_models import init_chat_model
+    from langchain_openai import ChatOpenAI
+
+    model = ChatOpenAI(model="m", api_key="k")  # type: ignore[arg-type]
+    bound: Any = model.bind(temperature=0.1, seed=7).bind(stop=["ZZ"])
+    made: Any = ModelSource(bound, {"judge": bound.with_config(tags=["ours"])})("plan")
+    assert (made.temperature, made.seed, made.stop) == (0.1, 7, ["ZZ"])
+    assert model.temperature != 0.1
+    for given, said in (
+        (model.bind(lucky=1), "has bound 'lucky', which is no field of ChatOpenAI: set it on ChatOpenAI"),
+        (model.bind_tools([]), "pass them as Agent"),
+        (init_chat_model(configurable_fields=("model",), model="openai:m"), "give 'provider:model', one for each role"),
+    ):
+        with pytest.raises(ConfigError, match=said):
+            ModelSource(given)  # type: ignore[arg-type]
