@@ -77,14 +77,15 @@ _MOMENT = pattern(
     r"\d{4}([-/.])\d\d?\1\d\d?(?:[t ]\d\d?:\d\d(?::\d\d)?(?:\.\d+)?(?:z|[+-]\d\d:?\d\d)?)?"
     r"|\d\d?([-/.])\d\d?\2\d{4}|\d\d?:\d\d(?::\d\d)?(?:\.\d+)?(?:z|[+-]\d\d:?\d\d)?"
 )
-_ADDRESS = pattern(r"[^\s<>()\[\]\"',;:]+@[^\s<>()\[\]\"',;:]+\.\w+|\w{2,12}://\S+|(?<![\w.@])www\.\S+")
+_ADDRESS = pattern(r"\A(?:mailto:)?(?:[^@]+@[^@]+\.\w+|\w{2,12}://\S+|www\.\S+)")
+_APART = pattern(r"[\s<>()\[\]\"',;]+")
 _ID = pattern(
     r"\A(?:.*\d.*|.+@.+|[@#~]\w.*|.*://.*|.*\w_\w.*|.*\w\.\w{2,}.*|[0-9a-f]{8,}|[/\\]\w.*|\.{1,2}[/\\].*|\w:\\.*"
     r"|.*\w[/\\].*[/\\].*|[/\\])"
 )
-_CAPITALS = pattern(r"[A-Z]{2,}(?:[-_][A-Z]+)+")
+_CAPITALS = pattern(r"\A[A-Z]{2,}(?:[-_][A-Z]+)+")
 _PLAIN = pattern(r"[^\W\d_]+(?:[ '’-][^\W\d_]+)*")
-_MIXED = pattern(r"(?=.*\d)(?=.*[A-Z])(?=.*[a-z])[A-Za-z0-9_-]+")
+_MIXED = pattern(r"\A(?=.*\d)(?=.*[A-Z])(?=.*[a-z])[A-Za-z0-9_-]+")
 _FRAME = pattern(rf"^<(\w+) ([0-9a-f]{{{2 * FENCE_BYTES}}})(?: [^\n]*)?>\n.*?\n</\1 \2>$", re.DOTALL | re.MULTILINE)
 _SUM = pattern(r"[\d\s.,+*()-]+")
 _QUOTED = pattern(r"'([^']*)'|\"([^\"]*)\"")
@@ -207,7 +208,7 @@ def _addresses_in(text: str, *, one_line: bool) -> list[str]:
     prose = len(_SPLIT.split(text[:LONG])) > PROSE_WORDS
     if prose and not (one_line and ("\n" in text or "<" in text or len(text) < LONG)):
         return []
-    return [_strip_marks(each[0]) for each in _ADDRESS.finditer(text)]
+    return [part for each in _APART.split(text) if _ADDRESS.fullmatch(part := _strip_marks(each))]
 
 
 def _is_marked(part: str) -> bool:
