@@ -1,5 +1,6 @@
 """Small scripted runs to pause, answer and resume; shared by the tests about people."""
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -100,7 +101,10 @@ def sending(*calls: Call | list[Call], tools: Sequence[str] = ()) -> ScriptedMod
     """One step that makes these calls, one decision each, and finishes on its last observation."""
     rounds: list[Any] = list(calls) or [call("send", to="ann", text="hello")]
     policy: Callable[..., Any] = lambda messages, _: finish_step("handled", evidence=last_seen(messages))  # noqa: E731
-    return scripted(submit_plan([step("s1", tools=tools)], title="Send"), {"s1": [*rounds, policy]})
+    # The title names what is sent: an approved plan is the source of its calls' arguments.
+    named = [each["args"] for each in rounds if isinstance(each, dict) and "args" in each]
+    plan = submit_plan([step("s1", tools=tools)], title=f"Send {json.dumps(named)}" if tools else "Send")
+    return scripted(plan, {"s1": [*rounds, policy]})
 
 
 def last_seen(messages: Sequence[Any]) -> str:

@@ -38,7 +38,8 @@ def choose(what: str) -> str:
 
 def taking() -> ScriptedModel:
     """Takes an apple."""
-    return one_step([call("take", what="an apple"), finish_step("taken", ("s1.1", "took an apple"))], tools=["take"])
+    rounds = [call("take", what="an apple"), finish_step("taken", ("s1.1", "took an apple"))]
+    return one_step(rounds, content="take an apple", tools=["take"])
 
 
 async def ask_to_take(storage: str) -> str:
