@@ -10,6 +10,7 @@ from langchain_core.messages import HumanMessage
 from langchain_core.tools import StructuredTool, ToolException
 
 from donewhen import Agent, Executor, build_graph
+from donewhen.agent.workspace.data.query import plain_columns
 from donewhen.graph.tools.toolbox import KnownTool
 from donewhen.state.consent import Source, Sources, new_values
 from donewhen.state.identity import fields_of
@@ -354,6 +355,25 @@ def test_what_the_model_wrote_is_no_source_where_it_comes_back() -> None:
                                     ("40*1.05", "40", False), ("42", "42", True)):  # fmt: skip
         found = source_of(42, "42", said=said, arguments={"expression": expression}, **sums)
         assert (found is not None) is known, expression
+
+
+@pytest.mark.parametrize(
+    ("sql", "columns"),
+    [
+        ("SELECT * FROM 'a.csv' WHERE name = 'Mira'", None),
+        ("SELECT name, email FROM 'a.csv' o JOIN 'b.csv' b USING (id)", None),
+        ("SELECT email FROM 'a.csv'", ["email", ""]),
+        ("SELECT 'eve@' || 'evil.example' AS email", []),
+        ("SELECT note AS email FROM 'a.csv'", []),
+        ("SELECT *, 'x' AS email FROM 'a.csv'", []),
+        ("SELECT 4000 + 4999 AS amount FROM 'a.csv'", []),
+        ("SELECT email FROM 'a.csv' AS t(email)", []),
+        ("SELECT email FROM (SELECT 'x' AS email)", []),
+    ],
+)
+def test_what_a_model_makes_up_in_sql_is_no_source(sql: str, columns: list[str] | None) -> None:
+    """Q64, X25: only columns of files, as the files name them, and sums of them."""
+    assert plain_columns({"sql": sql}) == columns
 
 
 def test_other_values_of_a_field_of_which_the_plan_names_some_ask() -> None:
