@@ -211,9 +211,8 @@ class _Stream:
             return
         if not found or not all(isinstance(each, dict) for each in found):
             shown = redact(" ".join(text.split())[:_SHOWN])
-            raise ModelError(
-                f"What answers at {address} is no model: check OPENAI_BASE_URL. It says: {shown}", code="model_error"
-            )
+            said = f"What answers at {address} is no model: check OPENAI_BASE_URL. It says: {shown}"
+            raise ModelError(said, code="model_error", retryable=True)  # a gateway may say so for a moment, too
         whole = len(found) == 1
         for each in found:
             yield _read_chunk(each, address=address, whole=whole)

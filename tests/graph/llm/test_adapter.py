@@ -398,3 +398,16 @@ async def test_models_made_for_each_request_share_a_pool() -> None:
         before = open_pools()
         assert [(await asked(deps)).error for _ in range(10)] == [None] * 10
         assert open_pools() <= before
+
+
+async def test_a_page_of_a_gateway_is_asked_past() -> None:
+    """R01: HTML with the status 200 in place of a reply, to two requests at once; if it stays, its words are shown."""
+    page = fault(garbage=b"<html>Bad gateway</html>")
+    with WireServer([page, page, reply("ok"), reply("ok")]) as server:
+        deps = deps_of(wired(server))
+        assert [each.error for each in await asyncio.gather(asked(deps), asked(deps))] == [None, None]
+    with WireServer([page] * 3) as server:
+        got = await asked(deps_of(wired(server)), model_retries=2)
+        assert got.error is not None
+        assert "<html>Bad gateway</html>" in str(got.error)
+        assert len(server.requests) == 3
