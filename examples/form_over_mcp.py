@@ -23,7 +23,8 @@ def fill_in(field: str, value: str) -> str:
 
 def model() -> ScriptedModel:
     """Ask for what the goal does not say, then fill the form in."""
-    plan = submit_plan([{"content": "Fill in name and size", "done_when": "Both are filled in", "tools": ["fill_in"]}])
+    step = {"content": "Fill in the name Mira, and the size", "done_when": "Both are filled in", "tools": ["fill_in"]}
+    plan = submit_plan([step])
     work = [
         ask_user("Which size?", ["S", "M", "L"]),
         [call("fill_in", field="name", value="Mira"), call("fill_in", field="size", value="M")],

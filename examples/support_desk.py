@@ -34,7 +34,7 @@ def model() -> ScriptedModel:
         [
             {"content": "Find out what is broken in A-17", "done_when": "Item and price", "tools": ["find_order"]},
             {
-                "content": "Refund the broken item of A-17 and tell the customer",
+                "content": "Refund 40.00 EUR for the broken lamp of A-17 and tell mira@example.com",
                 "done_when": ["The price is refunded", "The customer is told"],
                 "tools": ["refund", "send_mail"],
             },

@@ -133,10 +133,14 @@ async def always(status: int, headers: dict[str, str], body: Any, first: int = 0
 
 
 def recorded() -> list[dict[str, Any]]:
-    """Errors of real providers; empty where the recordings are not beside this repository."""
+    """Errors of real providers; empty where the recordings are not beside this repository.
+
+    One that holds what the model said, such as a call that the server cannot read, is a reply and no error.
+    """
     if not RECORDED.exists():
         return []
-    return [json.loads(line) for line in RECORDED.read_text().splitlines()]
+    rows = [json.loads(line) for line in RECORDED.read_text().splitlines()]
+    return [row for row in rows if "failed_generation" not in json.dumps(row["body"])]
 
 
 async def replayed(row: dict[str, Any], first: int = 0) -> Met:
@@ -152,10 +156,8 @@ def honest(met: Met, status: int) -> bool:
     outcome = met.run.outcome or {}
     told = outcome.get("text", "")
     clear = f"HTTP {status}" in told and "It says:" in told and "sk-test" not in told
-    again = (
-        status in TRANSIENT or "tool choice" in told.lower()
-    )  # what a server refuses is left out, and asked once more
-    often = met.requests == (2 if again else 1)
+    # What a server refuses of a request may be left out, and is asked once more.
+    often = met.requests == 2 if status in TRANSIENT else met.requests <= (2 if status == 400 else 1)
     return met.run.status == "failed" and clear and met.charged and often
 
 

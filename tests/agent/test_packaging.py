@@ -292,8 +292,9 @@ def test_the_public_names() -> None:
     assert testing.__all__ == [
         "Crash", "Crashed", "CrashingStore", "EffectLedger", "Fault", "Policy", "Recording",
         "ReplayDifference", "Reply", "Request", "ScriptError",
-        "ScriptExhausted", "ScriptUnfinished", "ScriptedModel", "Trial", "WireRequest", "WireServer", "answer",
-        "ask_user", "asked_again", "audit", "broken_call", "call", "crashing", "crashing_saver", "crashing_tool",
+        "ScriptExhausted", "ScriptUnfinished", "ScriptedModel", "Trial", "WireRequest", "WireServer",
+        "accept_plan", "answer", "ask_user", "asked_again", "audit", "broken_call", "call", "consent",
+        "crashing", "crashing_saver", "crashing_tool",
         "criterion", "decline", "deliver", "drive", "effects_at_most_once", "ending", "fault", "finish_step",
         "finish_task", "give_up", "kill_everywhere", "midway", "nothing_lost", "observed", "playing", "recall", "reply",
         "resume_equals_uninterrupted", "submit_plan",

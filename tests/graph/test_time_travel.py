@@ -23,7 +23,7 @@ def sender() -> ScriptedModel:
             return finish_step("sent", evidence=last_seen(messages))
         return call("send", to="ann", text="hi")
 
-    plan = submit_plan([step("s1", tools=["send"])])
+    plan = submit_plan([step("s1", "Send hi to ann", tools=["send"])])
     return ScriptedModel(roles={"triage": lambda *_: plan, "execute": execute, "deliver": lambda *_: "Done."})
 
 
@@ -111,7 +111,11 @@ def look() -> str:
 async def at_work(whim: Whim, outbox: Outbox) -> tuple[Agent, Any]:
     """An agent that has worked by the whim on thread t, and where its first step was sent off."""
     agent = Agent(
-        whim.model(), [outbox.tool(), look], storage="memory:", effects={"look": "read"}, settings={"confirm": "never"}
+        whim.model(),
+        [outbox.tool(repeatable=True), look],
+        storage="memory:",
+        effects={"look": "read"},
+        settings={"confirm": "never"},
     )
     run = await agent.start("do it", thread_id="t")
     assert run.status == "completed"
@@ -122,7 +126,7 @@ async def at_work(whim: Whim, outbox: Outbox) -> tuple[Agent, Any]:
 @pytest.mark.parametrize(("said", "sent"), [("it happened", 1), ("skip", 1), ("it did not", 2)])
 async def test_the_same_write_in_another_round_is_the_same_write(said: str, sent: int) -> None:
     """R03: the fork looks first and sends then; it is asked about what the other branch sent in its first round."""
-    whim, outbox = Whim(step("s1", tools=["send", "look"])), Outbox()
+    whim, outbox = Whim(step("s1", "Send hi to ann", tools=["send", "look"])), Outbox()
     whim.rounds = {"s1": [SEND]}
     agent, where = await at_work(whim, outbox)
     whim.rounds = {"s1": [LOOK, SEND]}
@@ -142,7 +146,7 @@ async def test_the_same_write_in_another_round_is_the_same_write(said: str, sent
 
 async def test_the_same_write_of_another_step_or_request_is_the_same_write() -> None:
     """R03: a fork with another plan, and the next request in it, are asked as well; each time it was sent, once."""
-    whim, outbox = Whim(step("s1", tools=["send", "look"])), Outbox()
+    whim, outbox = Whim(step("s1", "Send hi to ann", tools=["send", "look"])), Outbox()
     whim.rounds = {"s1": [SEND, LOOK, SEND], "other": [LOOK], "third": [SEND, LOOK, SEND, LOOK, SEND]}
     agent, _ = await at_work(whim, outbox)
     assert len(outbox.sent) == 2
@@ -151,7 +155,7 @@ async def test_the_same_write_of_another_step_or_request_is_the_same_write() -> 
     before = next(snapshot for snapshot in reversed(history) if snapshot.next == ("plan",))
     await agent.graph.ainvoke(None, before.config)
     assert (await agent.get("t")).status == "completed"
-    whim.plan = submit_plan([step("third", tools=["send", "look"])])
+    whim.plan = submit_plan([step("third", "Send hi to ann", tools=["send", "look"])])
     run = await agent.start("now send it", thread_id="t")
     kinds = []
     while run.status == "waiting":
@@ -164,7 +168,8 @@ async def test_the_same_write_of_another_step_or_request_is_the_same_write() -> 
 
 async def test_without_a_fork_nobody_is_asked_about_a_second_time() -> None:
     """R03, X20, X23: twice in a step, in two steps side by side, in the next request: all of it was decided here."""
-    whim, outbox = Whim(*(step(id, tools=["send", "look"], depends_on=[]) for id in ("s1", "s2"))), Outbox()
+    both = (step(id, "Send hi to ann", tools=["send", "look"], depends_on=[]) for id in ("s1", "s2"))
+    whim, outbox = Whim(*both), Outbox()
     whim.rounds = {"s1": [SEND, LOOK, SEND], "s2": [[SEND, SEND]]}
     agent, _ = await at_work(whim, outbox)
     assert len(outbox.sent) == 4

@@ -55,7 +55,7 @@ def test_a_plan_waits_and_is_approved_in_another_process(shell: Shell) -> None:
         first = shell.run()
         assert first.exit_code == Exit.WAITING
         assert first.stdout == ""
-        assert "s1. Count the files" in first.stderr
+        assert "1. Count the files" in first.stderr
         assert f"donewhen resume {shell.waiting()[:8]} --id confirm." in first.stderr
         second = shell("resume", "--approve")
         assert second.exit_code == Exit.COMPLETED, second.stderr
@@ -126,7 +126,7 @@ def test_rejecting_plans_again_and_cancelling_ends(shell: Shell) -> None:
         shell.run()
         result = shell("resume", "--reject", "look only")
         assert result.exit_code == Exit.WAITING
-        assert "s1. Only look" in result.stderr
+        assert "1. Only look" in result.stderr
         assert "look only" in str(model.requests[-1].messages[-1].content)
         ended = shell("resume", "--cancel")
     assert ended.exit_code == Exit.FAILED
@@ -178,7 +178,7 @@ def test_the_command_that_is_printed_answers_one_question_only(shell: Shell) -> 
         assert (twice.exit_code, "nothing waits under confirm." in twice.stderr) == (Exit.USAGE, True)
         ended = shell("resume", "--cancel")
     assert (ended.exit_code, "call1" in ended.stderr) == (Exit.FAILED, False)
-    assert "cancelled when asked about write_file in step s1" in ended.stderr
+    assert "cancelled when asked about write_file" in ended.stderr
     assert not (shell.work / "out.txt").exists()
 
 

@@ -45,7 +45,7 @@ def test_a_whole_run_at_a_terminal(tmp_path: Path) -> None:
     with scripted(tmp_path, triage=[submit_plan([COUNT])], execute=execute) as env:
         session = Session.start("run", "count", env=env, cwd=tmp_path)
         shown = session.asked()
-        assert "s1. Count the [bold]files" in shown
+        assert "1. Count the [bold]files" in shown
         session.type("x")
         session.reply("a")
         asked = session.asked()
@@ -201,7 +201,7 @@ def test_a_run_that_refuses_to_be_told_says_so(tmp_path: Path) -> None:
         session.type("y")
         session.expect("Not sent: y")
         held.go.set()
-        assert "s1. Count the [bold]files" in session.reply("y")
+        assert "1. Count the [bold]files" in session.reply("y")
         assert session.end() == (0, "3 files\n")
 
 

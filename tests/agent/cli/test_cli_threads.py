@@ -40,7 +40,7 @@ def test_ctrl_c_in_the_editor_is_the_editors(tmp_path: Path) -> None:
         assert time.monotonic() < until, "the editor did not start"
         session.process.poll()
     os.killpg(session.process.pid, signal.SIGINT)  # as a terminal does
-    assert "s1. Count the *.txt files" in session.reply("y")
+    assert "1. Count the *.txt files" in session.reply("y")
     assert session.end() == (0, "1 *.txt file:\n- a.txt\n")
 
 
@@ -109,10 +109,10 @@ def test_a_plan_is_drawn_in_words() -> None:
     where = screen()
     where.show(draw_pause({"kind": "plan", "plan": plan, "limits": {"rounds": 9, "cost_usd": 0.5}}, where))
     assert [line.rstrip() for line in written(where).splitlines()][-6:] == [
-        "s2. Write it",
-        "    done when  It is there (checked: file_exists path a.md; expected: contains 12)",
-        "    tools      write_file",
-        "    after      s1",
+        "2. Write it",
+        "   done when  It is there (checked: file_exists path a.md; expected: contains 12)",
+        "   tools      write_file",
+        "   after      1",
         "",
         "at most  9 rounds, $0.5",
     ]

@@ -188,10 +188,11 @@ BOLD = """
 
 
 async def test_a_server_says_hints_and_nothing_else(tmp_path: Path) -> None:
-    """S4: `effect`, `check`, `secrets`, `probe` are not for a server to say; that it only reads, a local one may."""
+    """S4: `effect`, `check`, `secrets`, `probe` are not for a server to say; that it only reads, a local one may. The
+    form of its results is no word about it."""
     async with McpServers({"mcpServers": {"bold": python(tmp_path, BOLD % ("stdio", {}))}}) as servers:
         (tool,) = servers.tools
-        assert tool.metadata == {"server": "bold", "readOnlyHint": True}
+        assert {**tool.metadata, "output_schema": {}} == {"server": "bold", "readOnlyHint": True, "output_schema": {}}
 
 
 async def test_a_remote_server_is_believed_where_it_is_trusted(tmp_path: Path) -> None:

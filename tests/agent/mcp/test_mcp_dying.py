@@ -118,10 +118,10 @@ async def test_a_server_that_dies_in_the_middle_of_a_write(kind: str, tmp_path: 
 
 @pytest.mark.parametrize("kind", ["stdio", "streamable-http"])
 async def test_an_error_that_a_server_answers_is_certain(kind: str, tmp_path: Path) -> None:
-    """N14, X24, honest: MCP's `isError` is an answer; nobody is asked."""
+    """N14, X24, X27, honest: MCP's `isError` is an answer; nobody is asked. Refused twice, it is not sent again."""
     async with bank(kind, tmp_path) as connection, tools_of(connection) as tools:
         flow = await paying(tools, "nobody", limits={"rounds": 3}, on_exhausted="deliver")
-    assert (flow.pauses, (tmp_path / "paid.log").read_text().split()) == ([], ["nobody"] * 3)
+    assert (flow.pauses, (tmp_path / "paid.log").read_text().split()) == ([], ["nobody"] * 2)
 
 
 async def test_a_server_that_is_not_there_got_nothing(tmp_path: Path) -> None:
