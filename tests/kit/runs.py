@@ -102,7 +102,8 @@ def sending(*calls: Call | list[Call], tools: Sequence[str] = ()) -> ScriptedMod
     rounds: list[Any] = list(calls) or [call("send", to="ann", text="hello")]
     policy: Callable[..., Any] = lambda messages, _: finish_step("handled", evidence=last_seen(messages))  # noqa: E731
     # The title names what is sent: an approved plan is the source of its calls' arguments.
-    named = [each["args"] for each in rounds if isinstance(each, dict) and "args" in each]
+    made = [each["args"] for each in rounds if isinstance(each, dict) and "args" in each]
+    named = [{name: said for name, said in args.items() if not isinstance(said, dict)} for args in made]
     plan = submit_plan([step("s1", tools=tools)], title=f"Send {json.dumps(named)}" if tools else "Send")
     return scripted(plan, {"s1": [*rounds, policy]})
 
