@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from langgraph.checkpoint.base import id as ids
 
 from donewhen import Agent
 from donewhen.workspace import workspace_tools
@@ -14,6 +15,12 @@ from tests.kit.storage.cases import fresh_url, open_storage
 
 AHEAD, BEHIND = HOUR / 2, -HOUR / 2
 KINDS = ["memory", "sqlite", "postgres"]
+
+
+@pytest.fixture(autouse=True)
+def own_time_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """LangGraph's ids of checkpoints never go back in a process; after a clock that was ahead they would stay there."""
+    monkeypatch.setattr(ids, "_last_v6_timestamp", ids._last_v6_timestamp)
 
 
 def storage_of(kind: str, folder: Path) -> Any:
