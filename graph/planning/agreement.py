@@ -50,7 +50,9 @@ async def take_consent(round: PlanningRound, message: AIMessage) -> Planning:
         why = missing_tools(state["run"], [shown], "yes", round.deps.executors, round.settings)
     if why:
         told = UnusableReply([NOT_SURE.format(why=why)])
-        update = send_correction(round.with_record(consent_told=True), message, told)
+        # Later words may be the consent, so it can be taken with them.
+        round = round if why == SAID_MORE else round.with_record(consent_told=True)
+        update = send_correction(round, message, told)
         return {**update, "spent": add(spent, update.get("spent"))}
     taken = ResolvedAnswer(shown, Answer("approve", words), "user", now("milliseconds"))
     given = apply_answer({**state["run"], "planning": planning}, taken)
@@ -83,6 +85,6 @@ async def _doubt(round: PlanningRound, words: str) -> tuple[str, Amounts]:
     found = await aside(reply.message, partial(read_reply, reply.message, CONSENT))
     if not isinstance(found, Decision) or found.kind != "consent":
         return NOBODY, reply.spent
-    if found.arguments["agrees"]:
+    if found.arguments["agrees"] is True:
         return "", reply.spent
     return str(found.arguments.get("why") or "not exactly this")[:300], reply.spent

@@ -9,7 +9,7 @@ from langchain_core.messages import AIMessage, HumanMessage
 from donewhen import Agent
 from donewhen.hooks import Hooks, Refuse
 from donewhen.state.errors import ModelError
-from donewhen.testing import ScriptedModel, accept_plan, answer, ask_user, consent, decline, give_up, submit_plan
+from donewhen.testing import ScriptedModel, accept_plan, answer, ask_user, audit, consent, decline, give_up, submit_plan
 from tests.kit.runs import Outbox, config, drawn, said, step
 from tests.kit.storage.cases import fresh_url
 
@@ -223,3 +223,44 @@ async def test_a_word_that_ends_and_is_planned_is_asked_about(said: str) -> None
         return
     assert (run.status, said in (run.problem or "")) == ("waiting", True)
     assert (await agent.resume(run, "/cancel")).status == "cancelled"
+
+
+@pytest.mark.parametrize("said", ["false", {"agrees": "no"}, None])
+async def test_a_judge_that_is_not_understood_approves_nothing(said: Any) -> None:
+    """Q15, C11: only a plain true is consent, neither a text nor a missing word."""
+    unclear = {"name": "consent", "args": {} if said is None else {"agrees": said}, "id": "j", "type": "tool_call"}
+    judge = AIMessage("", tool_calls=[unclear])
+    model = planner(accept_plan(), answer("Shall I?"), judge=[judge], execute=[])
+    agent = Agent(model, storage="memory:")
+    first = await agent.start("Send it")
+    run = await agent.resume(first, NATURAL)
+    assert (run.status, run.plan, run.pending[0]["reply"]) == ("waiting", first.plan, "Shall I?")
+
+
+@pytest.mark.parametrize("more", ["and use the blue paper", "go on, then"])
+async def test_what_is_said_while_consent_is_read_counts(more: str) -> None:
+    """Q15, C10, P22: of two messages neither is left out. The one that comes while the judge reads goes to the planner,
+    which may still find consent in both, and the judge reads both."""
+    agent: Agent
+
+    async def meanwhile(messages: Any, tools: Any) -> Any:
+        await agent.tell("t", more)
+        return consent()
+
+    model = planner(accept_plan(), accept_plan(), judge=[meanwhile, consent(), audit(met="yes")])
+    agent = Agent(model, storage="memory:", settings={"when_busy": "next_round"})
+    run = await agent.resume(await agent.start("Send it", thread_id="t"), NATURAL)
+    assert run.status == "answered"
+    asked = [request.text for request in model.requests if request.role == "judge"]
+    assert (more in asked[0], more in asked[1]) == (False, True)
+    assert more in (run.receipt or {})["approvals"][-1]["text"]
+
+
+async def test_consent_in_own_words_starts_a_schedule() -> None:
+    """Q15, P18: as a plain yes does; nothing runs now."""
+    plan = submit_plan([step("s1", "Send it by mail")], schedule={"every_minutes": 60})
+    model = ScriptedModel(roles={"triage": [plan, accept_plan()]})
+    async with Agent(model, storage="memory:") as agent:
+        run = await agent.resume(await agent.start("Send it every hour"), NATURAL)
+        assert (run.outcome or {})["code"] == "scheduled"
+        assert len(await agent.schedules.list()) == 1
