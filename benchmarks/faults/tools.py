@@ -42,10 +42,9 @@ class Case:
     kind: Literal["raises", "returns", "hangs"]
     body: Body
 
-    @property
-    def fails(self) -> bool:
-        """True if the call fails, and so changes nothing."""
-        return self.kind != "returns" or self.name in BROKEN
+    def fails(self, awaited: bool) -> bool:
+        """Return True if the call of the function, async or not, fails, and so changes nothing."""
+        return self.kind != "returns" or self.name in BROKEN or (awaited and self.name in AWAITED_TWICE)
 
 
 class Unprintable(Exception):
@@ -75,7 +74,7 @@ def cases() -> Iterator[Case]:
     for name, value in _values().items():
         yield Case(name, "returns", lambda value=value: value)
     yield Case("an endless generator", "returns", _endless)
-    yield Case("a coroutine that nobody awaits", "returns", lambda: asyncio.sleep(0))
+    yield Case("a coroutine to await", "returns", lambda: asyncio.sleep(0))
     yield Case("for ever", "hangs", lambda: RELEASE.wait() and None)
     for name, text in _leaks().items():
         yield Case(f"a secret: {name}", "returns", lambda text=text: text)
@@ -131,8 +130,10 @@ def _leaks() -> dict[str, Any]:
 
 SETTINGS: dict[str, Any] = {"confirm": "never", "approvals": "plan", "tool_seconds": 2.0}
 CONFIG: Any = {"configurable": {"thread_id": "t"}}
-BROKEN = ("an exception", "a coroutine that nobody awaits")
+BROKEN = ("an exception",)
 """Return values that are failures."""
+AWAITED_TWICE = ("a coroutine to await",)
+"""Return values that a plain function may return, as a `lambda` around an async one does; an async one may not."""
 LARGE = ("10 MB", "3,000,000 items", "100,000 levels")
 """Values above the cap, in plain letters: a character is a byte."""
 
@@ -158,21 +159,21 @@ async def strike(case: Case, awaited: bool, folder: Path, tally: Tally) -> None:
     name = f"{case.name}, {'async' if awaited else 'sync'}"
     tally.runs += 1
     config = Config(storage=f"sqlite:///{folder}/runs.db", variables=VARIABLES)
-    agent = Agent(_model(case), [_bad(case, awaited), _good()], settings=SETTINGS, config=config)
+    agent = Agent(_model(case, awaited), [_bad(case, awaited), _good()], settings=SETTINGS, config=config)
     try:
         run = await agent.start("goal", thread_id="t")
-        state = await Agent(_model(case), storage=config.storage, config=config).graph.aget_state(CONFIG)
+        state = await Agent(_model(case, awaited), storage=config.storage, config=config).graph.aget_state(CONFIG)
     except BaseException as error:
         tally.killed.append(f"{name}: {type(error).__name__}")
         return
-    _judge(name, case, run, state.values["journal"], tally)
+    _judge(name, case.fails(awaited), run, state.values["journal"], tally)
     raw = _bytes(folder)
     tally.leaks += [f"{name}: {secret}" for secret in SECRETS if secret.encode() in raw]
     if case.name in LARGE:
         tally.sizes[name] = len(raw)
 
 
-def _judge(name: str, case: Case, run: Run, journal: Sequence[Any], tally: Tally) -> None:
+def _judge(name: str, fails: bool, run: Run, journal: Sequence[Any], tally: Tally) -> None:
     outcome = run.outcome or {}
     tally.ends[f"{run.status} {outcome.get('code')}"] += 1
     if run.status not in ("completed", "answered"):
@@ -180,7 +181,7 @@ def _judge(name: str, case: Case, run: Run, journal: Sequence[Any], tally: Tally
         return
     tally.right += 1
     seen = next(entry for entry in journal if entry["tool"] == "bad")
-    if seen["ok"] is case.fails:
+    if seen["ok"] is fails:
         tally.misread.append(f"{name}: {seen['text'][:200]}")
 
 
@@ -212,8 +213,8 @@ def _good() -> BaseTool:
     return StructuredTool.from_function(good, metadata={"effect": "read"})
 
 
-def _model(case: Case) -> ScriptedModel:
-    why = "the tool for it fails" if case.fails else None
+def _model(case: Case, awaited: bool) -> ScriptedModel:
+    why = "the tool for it fails" if case.fails(awaited) else None
 
     def execute(messages: Any, tools: Any) -> Any:
         made = sum(isinstance(message, ToolMessage) for message in messages)

@@ -6,6 +6,7 @@ The conversation keeps what was read, and never the raw words. What is not certa
 import json
 import re
 from collections.abc import Collection, Iterator, Mapping
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from langchain_core.messages import AIMessage, InvalidToolCall, ToolCall
@@ -72,11 +73,12 @@ def meant_name(name: str, offered: Collection[str]) -> str:
     """
     if name in offered or name in NAMES:
         return name
+    alike = _by_plain_name(tuple(offered))
     for form in dict.fromkeys(_forms(name)):
         if form in offered:
             return form
-        if len(alike := [each for each in offered if _plain(each) == _plain(form)]) == 1 and _plain(form):
-            return alike[0]
+        if (plain := _plain(form)) and len(named := alike.get(plain, [])) == 1:
+            return named[0]
     return name
 
 
@@ -89,6 +91,15 @@ def _forms(name: str) -> Iterator[str]:
     half = len(bare) // 2
     if bare[:half] == bare[half:]:
         yield bare[:half]
+
+
+@lru_cache(maxsize=64)
+def _by_plain_name(offered: tuple[str, ...]) -> dict[str, list[str]]:
+    """Return the names that are written alike; a broken reply asks for thousands of names."""
+    alike: dict[str, list[str]] = {}
+    for name in offered:
+        alike.setdefault(_plain(name), []).append(name)
+    return alike
 
 
 def _plain(name: str) -> str:

@@ -101,9 +101,10 @@ def read_printed(text: str, legal: Sequence[str], tools: Collection[str] = ()) -
     if marked and (found is None or marked[0].start <= found.start):
         return _read_marked(said, marked, names)
     if found is None:
-        plan = names.yaml_plan(prose(said, None))
+        speech = prose(said, None)
+        plan = names.yaml_plan(speech)
         calls = [{"id": "text_0", "name": "submit_plan", "args": plan}] if plan else []
-        return PrintedDecision(calls, "" if plan else prose(said, None), whole=bool(plan))
+        return PrintedDecision(calls, "" if plan else speech, whole=bool(plan))
     return _read_plain(said, found, names)
 
 

@@ -63,19 +63,20 @@ def render_value(value: Any, limit: int) -> str:
 def is_large(value: Any) -> bool:
     """Return whether rendering a value takes more than a few milliseconds."""
     try:
-        return _weight(value) > FEW
+        return _weigh(value)[0] > FEW
     except BaseException:  # iterating foreign objects is foreign code
         return False
 
 
-def _weight(value: Any) -> int:
-    """Return how many values there are in a value, and no more than a little above FEW."""
+def _weigh(value: Any) -> tuple[int, int]:
+    """Return how many values there are in a value, no more than a little above FEW, and how deep these are nested."""
     if type(value) in _SINGLE:
-        return 1
+        return 1, 0
     if isinstance(value, (str, bytes)):
-        return 1 + len(value) // 50
-    count, stack = 0, [iter((value,))]
+        return 1 + len(value) // 50, 0
+    count, deepest, stack = 0, 0, [iter((value,))]
     while stack and count <= FEW:
+        deepest = max(deepest, len(stack))
         for each in stack[-1]:
             count += 1
             if isinstance(each, (str, bytes)):
@@ -91,7 +92,7 @@ def _weight(value: Any) -> int:
                 break
         else:
             stack.pop()
-    return count
+    return count, deepest
 
 
 def _has_few_parts(value: Any) -> bool:
@@ -126,6 +127,8 @@ def _of_large_data(value: Any, limit: int) -> tuple[str, bool]:
     for bytes_as in _BYTES_AS:
         pieces, room = list[str](), limit
         try:
+            if _weigh(value)[1] > DEEPEST + 1:
+                break  # each level would be weighed again before the last one is refused
             for piece in _pieces(value, bytes_as, limit):
                 pieces.append(piece)
                 if (room := room - len(piece)) < 0:

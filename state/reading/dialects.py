@@ -44,11 +44,18 @@ _BEFORE_JSON = pattern(
     |<(?:\|tool_call|start_function_call)>call:(?P<gemma>{_NAME})
     |<\|recipient\|>(?P<functionary>{_NAME})\s*<\|content\|>
     |✿FUNCTION✿:\s*(?P<qwen2>{_NAME})\s*✿ARGS✿:
-    |(?:<\|start\|>\w{{0,20}})?(?:<\|channel\|>)?(?:\b(?:commentary|analysis)\s)?\s?\bto=(?P<harmony>{_NAME})
-        (?:\s|<\|(?:channel|constrain|message)\|>|\b(?:commentary|analysis|json)\b){{0,9}}(?=\s*\{{)
-    |(?:\A|\n)[ ]*+(?:Thought:[^\n]*+\n++[ ]*+)?Action:[ ]*(?P<react>{_NAME})[ ]*\n+[ ]*Action[ ]Input:
-    |(?:<(?:tool_calls?|TOOLCALL|function_?call|longcat_tool_call)>|\[TOOL_CALLS\]|\bfunctools
+    |(?:<(?:tool_calls?|TOOLCALL|function_?call|longcat_tool_call)>|\[TOOL_CALLS\]|f(?<!\wf)unctools
         |<\|(?:tool_call(?:_start)?|python_tag|START_ACTION|plugin|tools_prefix)\|>)(?=\s*[\[{{])""",
+    re.VERBOSE,
+)
+# The same, where the mark may begin with anything: looked for only behind the word that it has.
+_HARMONY = pattern(
+    rf"""(?:<\|start\|>\w{{0,20}})?(?:<\|channel\|>)?(?:\b(?:commentary|analysis)\s)?\s?\bto=(?P<harmony>{_NAME})
+        (?:\s|<\|(?:channel|constrain|message)\|>|\b(?:commentary|analysis|json)\b){{0,9}}(?=\s*\{{)""",
+    re.VERBOSE,
+)
+_REACT = pattern(
+    rf"""(?:\A|\n)[ ]*+(?:Thought:[^\n]*+\n++[ ]*+)?Action:[ ]*(?P<react>{_NAME})[ ]*\n+[ ]*Action[ ]Input:""",
     re.VERBOSE,
 )
 _PREFIX = rf"(?:[a-z]{{1,12}}:|{_BAR}\w{{1,12}}{_BAR})?"
@@ -113,7 +120,7 @@ def before_wrapping(text: str) -> str:
 
 
 def _next_printed(text: str, position: int, is_tool: Callable[[str], bool], effort: Effort) -> Printed | None:
-    tags, before = _BEFORE_TAGS.search(text, position), _BEFORE_JSON.search(text, position)
+    tags, before = _BEFORE_TAGS.search(text, position), _search_before_json(text, position)
     direct = next((found for found in _DIRECT.finditer(text, position) if is_tool(found[1])), None)
     starts = [found.start() for found in (tags, before, direct) if found]
     if tags and tags.start() == min(starts):
@@ -126,6 +133,14 @@ def _next_printed(text: str, position: int, is_tool: Callable[[str], bool], effo
     if direct:
         return _read_tags(text, direct, direct[1], _CHILD, None, re.compile(rf"</{re.escape(direct[1])}>"))
     return None
+
+
+def _search_before_json(text: str, position: int) -> re.Match[str] | None:
+    """Return the first mark behind which JSON follows."""
+    found = [_BEFORE_JSON.search(text, position)]
+    found += [_HARMONY.search(text, position)] if text.find("to=", position) >= 0 else []
+    found += [_REACT.search(text, position)] if text.find("Action:", position) >= 0 else []
+    return min(filter(None, found), key=lambda each: each.start(), default=None)
 
 
 def _read_tags(

@@ -64,7 +64,7 @@ def extract(
 
     Takes milliseconds for any text: reading stops, with None, when the text is too broken for its size.
     """
-    effort, position = Effort(), 0
+    effort, position, plain_keys = Effort(), 0, {_plain(key) for key in keys}
     named = re.compile(rf"(?<!\w)(?:{'|'.join(map(re.escape, (*keys, *hints)))})(?!\w)")
     try:
         while len(text) <= LONGEST and (found := _START.search(text, position)):
@@ -75,9 +75,11 @@ def extract(
             candidate = read_candidate(text, start, effort)
             position = candidate.end
             effort.charge(8 + (position - start) // 64)
+            if not _stands_apart(text, start, candidate):
+                continue
             fitting = _accepted_part(candidate.value, accepts)
-            meant = named.search(candidate.broken) if candidate.broken else _has(candidate.value, keys)
-            if (fitting or ((keys or hints) and meant)) and _stands_apart(text, start, candidate):
+            meant = named.search(candidate.broken) if candidate.broken else _has(candidate.value, plain_keys)
+            if fitting or ((keys or hints) and meant):
                 if not (after := _end_of_orphan_close(text, position)):
                     return _locate(text, start, candidate, fitting[0] if fitting else None)
                 position = after
@@ -105,9 +107,9 @@ def _accepted_part(value: Any, accepts: Callable[[Any], bool]) -> list[Any]:
     return [offer for offer in offers if accepts(offer)][:1]
 
 
-def _has(value: Any, keys: Collection[str]) -> bool:
+def _has(value: Any, plain_keys: Collection[str]) -> bool:
     first = value[0] if isinstance(value, list) and value else value
-    return isinstance(first, dict) and not {_plain(key) for key in keys}.isdisjoint(map(_plain, first))
+    return isinstance(first, dict) and any(_plain(key) in plain_keys for key in first)
 
 
 def _plain(key: str) -> str:
@@ -116,11 +118,12 @@ def _plain(key: str) -> str:
 
 def _stands_apart(text: str, start: int, candidate: Candidate) -> bool:
     """Return whether no sentence continues before or after it on its line; half an object ends with its text."""
+    if not (candidate.broken or not candidate.complete or _TAIL.match(text, candidate.end)):
+        return False
     line = max(text.rfind("\n", max(0, start - 200), start) + 1, start - 200, 0)
     closing = CLOSE_THOUGHT.search(text, line, start)
     before = text[closing.end() if closing else line : start]
-    behind = candidate.broken or not candidate.complete or _TAIL.match(text, candidate.end)
-    return bool(behind and (_LEAD.fullmatch(before) or _SENTENCE_END.search(before)))
+    return bool(_LEAD.fullmatch(before) or _SENTENCE_END.search(before))
 
 
 def _locate(text: str, start: int, candidate: Candidate, value: Any) -> Extracted:

@@ -15,7 +15,7 @@ OPEN_THOUGHT = pattern(
     |<\|(?:begin_of_thought|START_THINKING|inner_prefix|thinking)\|>  # Sky-T1; Command; Apertus
     |<unused94>                                                      # Gemma 3
     |<\|channel>thought\b                                            # Gemma 4
-    |(?:<\|start\|>\w{{0,20}})?<\|channel\|>analysis(?!\ to=)        # gpt-oss""",
+    |<\|(?:start\|>\w{{0,20}}<\|)?channel\|>analysis(?!\ to=)        # gpt-oss""",
     re.VERBOSE,
 )
 CLOSE_THOUGHT = pattern(
@@ -29,17 +29,18 @@ CLOSE_THOUGHT = pattern(
 _ANY_CLOSE = pattern(
     rf"{CLOSE_THOUGHT.pattern}|<\|end\|>|(?=<\|start\|>)|(?=<\|channel\|>(?!analysis))|(?=<\|call\|>)", re.VERBOSE
 )
-_QUOTED = r"(?<![`'\"“])"
+_NOT_QUOTED = r"(?<![`'\"“].)"
+"""Behind the first character of a mark: a pattern that begins with a letter finds its places many times faster."""
 _TURN_END = pattern(
-    rf"{_QUOTED}(?:<\|(?:im_end|eot_id|eom_id|endoftext|end_of_text|return|END_OF_TURN_TOKEN|user|observation)\|>"
-    r"|<｜(?:end▁of▁sentence|User)｜>|<end_of_turn>|<turn\|>|</s>|\[e~\[)(?![`'\"”])"
+    rf"(?:<{_NOT_QUOTED}(?:\|(?:im_end|eot_id|eom_id|endoftext|end_of_text|return|END_OF_TURN_TOKEN|user|observation)\|>"
+    rf"|｜(?:end▁of▁sentence|User)｜>|end_of_turn>|turn\|>|/s>)|\[{_NOT_QUOTED}e~\[)(?![`'\"”])"
 )
 """The end of a reply; what a model writes behind it, it makes up."""
 _MARK = pattern(
-    rf"{_QUOTED}(?:<\|start\|>\w{{0,20}}|<\|channel\|>\w{{0,20}}|<\|(?:constrain|message|end|im_start|call)\|>(?:json\b)?"
-    r"|<\|(?:assistant|begin_of_solution|end_of_solution|START_RESPONSE|END_RESPONSE|START_TEXT|END_TEXT)\|>"
-    r"|<\|(?:begin_of_text|start_header_id\|>\w{0,20}<\|end_header_id|python_tag|python_start|python_end)\|>"
-    r"|<｜(?:Assistant|begin▁of▁sentence)｜>|<start_of_turn>(?:model\b)?|<s>|\[/?INST\])(?![`'\"”])"
+    rf"(?:<{_NOT_QUOTED}(?:\|(?:start\|>\w{{0,20}}|channel\|>\w{{0,20}}|(?:constrain|message|end|im_start|call)\|>(?:json\b)?"
+    r"|(?:assistant|begin_of_solution|end_of_solution|START_RESPONSE|END_RESPONSE|START_TEXT|END_TEXT)\|>"
+    r"|(?:begin_of_text|start_header_id\|>\w{0,20}<\|end_header_id|python_tag|python_start|python_end)\|>)"
+    rf"|｜(?:Assistant|begin▁of▁sentence)｜>|start_of_turn>(?:model\b)?|s>)|\[{_NOT_QUOTED}/?INST\])(?![`'\"”])"
 )
 """Marks within a reply that say nothing to a person."""
 
