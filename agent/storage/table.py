@@ -15,7 +15,7 @@ from typing import Any
 from langgraph.store.base import BaseStore
 
 from donewhen.agent.storage.cipher import Cipher
-from donewhen.graph.clock import SECOND, Clock, moment_of, text_of
+from donewhen.graph.clock import SECOND, Clock, current_clock, moment_of, text_of
 from donewhen.state.channels import Json
 from donewhen.state.errors import StorageError
 from donewhen.state.values import storable
@@ -121,8 +121,11 @@ class ThreadTable:
         return text_of(self.clock().now() + int(seconds * SECOND), "milliseconds")
 
     async def next_update(self) -> str:
-        """Return the time of a row that is written now: later than that of every other row, also by another clock."""
-        now, ((latest,),) = self.now(), await self.store.read_rows("SELECT max(updated) FROM donewhen_threads", [])
+        """Return the time of a row that is written now: later than that of every other row, also by another clock, and
+        not before what was read in this context: who continues the thread then goes on from there.
+        """
+        read = text_of(current_clock().now(), "milliseconds") if self.store.ahead is None else ""
+        now, ((latest,),) = max(self.now(), read), await self.store.read_rows("SELECT max(updated) FROM donewhen_threads", [])
         return now if not latest or latest < now else text_of(moment_of(latest) + SECOND // 1000, "milliseconds")
 
     async def get(self, thread_id: str) -> Json | None:

@@ -5,6 +5,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from langgraph.checkpoint.base import id as ids
+from langgraph.checkpoint.base.id import uuid6
 
 from donewhen import Agent, ConfigError, Run
 from donewhen.testing import (
@@ -17,6 +19,7 @@ from donewhen.testing import (
     finish_step,
     submit_plan,
 )
+from tests.kit.clocks import HOUR
 
 pytest_plugins = ["donewhen.pytest_plugin"]
 EFFECTS: Any = {"look": "read", "send": "write"}
@@ -70,6 +73,14 @@ async def test_a_run_replays_without_its_tools_and_its_model(tmp_path: Path) -> 
     assert (run.status, run.answer.splitlines()[0]) == ("completed", "Ann knows of 3 lamps.")
     assert SENT == ["ann@example.com"]
     assert [entry["ok"] for entry in run.receipt["effects"]] == [True]
+
+
+async def test_a_recording_is_in_order_after_the_clock_was_set_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Q14, R02: the ids of a process's checkpoints stay ahead of a clock that was set back by half an hour; the rows of
+    a recording go on with them, and it replays."""
+    monkeypatch.setattr(ids, "_last_v6_timestamp", uuid6(clock_seq=-1).time + int(HOUR / 2 * 10_000_000))
+    run = await (await recorded()).replay()
+    assert run.status == "completed"
 
 
 async def test_tools_of_ones_own_are_really_called() -> None:
