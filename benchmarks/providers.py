@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 
-from donewhen.graph.llm.provider_texts import NO_CREDIT, RATE_LIMITED, TOO_LONG
+from donewhen.graph.llm.provider_texts import NO_CREDIT, RATE_LIMITED, TOO_LONG, TOO_MANY_TOOLS
 from tests.kit.providers.dialects import DIALECTS
 from tests.kit.providers.forms import FORMS, STRICTER
 from tests.providers import test_endings, test_incoming, test_limits, test_schemas, test_slips
@@ -64,7 +64,9 @@ def section() -> str:
 
 
 def _rows() -> dict[str, list[str]]:
-    texts = (name for text in (*TOO_LONG, *NO_CREDIT, *RATE_LIMITED) for name in text.provider.split(", "))
+    texts = (
+        name for text in (*TOO_LONG, *NO_CREDIT, *RATE_LIMITED, *TOO_MANY_TOOLS) for name in text.provider.split(", ")
+    )
     ends = {**test_endings.ENDS, **{name: of[-1] for name, of in test_endings.RECORDED.items()}}
     goes_on, refused, said = _count((*FORMS, *STRICTER)), _count(test_limits.SERVERS), _count(texts)
     ended = Counter[str]()

@@ -88,6 +88,19 @@ class Deps:
             return chosen
         return self.models if isinstance(self.models, BaseChatModel) else self.models(role, name)
 
+    def most_tools(self, count: int, role: str, settings: Settings, executor: str | None = None) -> int | None:
+        """Return how many of `count` tools a request of a role may have; None: all of them.
+
+        The model is only looked up if they might be too many.
+        """
+        if count <= self.adapter.fewest_tools:
+            return None
+        try:
+            most = self.adapter.most_tools(self.model(role, settings, executor))
+        except Exception:  # asking it says what is wrong
+            return None
+        return None if most is None or count <= most else most
+
     def chosen(self, role: str, settings: Settings) -> object:
         """Return what is set for a role, a name or a model, without making it: equal for roles with the same model."""
         name = settings.models.get(role)

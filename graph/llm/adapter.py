@@ -25,7 +25,8 @@ from donewhen.graph.llm.caching import mark_kind, takes_key
 from donewhen.graph.llm.errors import words_of
 from donewhen.graph.llm.openai_wire import wire_of
 from donewhen.graph.llm.printed import decision_schema
-from donewhen.graph.llm.schemas import STRICTEST, Dialect, Renamed, dialect_of, fit_tools
+from donewhen.graph.llm.provider_texts import TOO_MANY_TOOLS, any_of
+from donewhen.graph.llm.schemas import OPENAI, STRICTEST, Dialect, Renamed, dialect_of, fit_tools
 from donewhen.prompts import render
 from donewhen.state.reading.decisions import NAMES
 
@@ -90,6 +91,8 @@ class ModelQuirks:
     """True once it refused the schema of a tool in the form that its provider should take."""
     left_out: dict[str, str] = field(default_factory=dict)
     """Tools that it takes in no form, with the reason."""
+    most_tools: int | None = None
+    """The most tools of one request, once it refused more."""
     calls_tools: bool = False
     """True once the model called a tool; it is never told to print calls then."""
     names_end: bool = False
@@ -217,6 +220,8 @@ class Adapter:
     def __init__(self, *, first_wait: float = 0.5, longest_reply: int = 1_000_000) -> None:
         self.first_wait: float = first_wait
         self.longest_reply: int = longest_reply
+        self.fewest_tools: int = OPENAI.most or 0
+        """No model is known to take fewer tools in one request."""
         self._quirks: dict[tuple[str, ...], ModelQuirks] = {}
         self._with_clients: WeakKeyDictionary[
             AbstractEventLoop, OrderedDict[int, tuple[BaseChatModel, BaseChatModel]]
@@ -233,6 +238,12 @@ class Adapter:
         if key not in self._quirks:
             self._quirks[key] = ModelQuirks(name, sha256(repr(key).encode()).hexdigest()[:12])
         return self._quirks[key]
+
+    def most_tools(self, model: BaseChatModel) -> int | None:
+        """Return the most tools of one request to a model; None: any number."""
+        quirks = self.quirks_of(model)
+        known = (dialect_of(model, quirks.name).most, quirks.most_tools)
+        return min((each for each in known if each is not None), default=None)
 
     async def prepare(
         self,
@@ -285,6 +296,18 @@ class Adapter:
                 quirks.unsupported.add(name)
                 return name
         return None
+
+    def note_too_many_tools(self, quirks: ModelQuirks, prepared: PreparedModel, error: BaseException) -> bool:
+        """Remember how many tools a server takes if it refused more; return False if the error is about something else.
+
+        A request is to be made with fewer then, whose author knows which.
+        """
+        found = re.search(any_of(*TOO_MANY_TOOLS), words_of(error))
+        most = int(next(filter(None, found.groups()))) if found else 0
+        if not most or not most < min(len(prepared.shown), quirks.most_tools or len(prepared.shown)):
+            return False
+        quirks.most_tools, self.fewest_tools = most, min(most, self.fewest_tools)
+        return True
 
     def note_refused_schema(self, quirks: ModelQuirks, prepared: PreparedModel, error: BaseException) -> bool:
         """Remember what a server refused about the tools; return False if that is unknown.

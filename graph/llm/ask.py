@@ -129,6 +129,11 @@ class ModelReply:
     error: ModelError | None = None
     speech: SpeechStream | None = None
 
+    @property
+    def needs_fewer_tools(self) -> bool:
+        """True if the server said how many tools it takes; the next offer keeps to that."""
+        return isinstance(self.error, _TooManyTools)
+
 
 async def ask(deps: Deps, settings: Settings, question: Question) -> ModelReply:
     """Ask a model. Never raises for anything a model, a provider or a network does."""
@@ -154,6 +159,10 @@ def _wait_before_retry(error: ModelError, number: int, first: float) -> float:
     if asked > LONGEST_RETRY_AFTER:
         raise ModelError(f"{error} It asks to wait {asked:.0f} seconds.", code=error.code, retry_after=asked)
     return max(asked, 0.0)
+
+
+class _TooManyTools(ModelError):
+    """A server takes fewer tools than a request had; how many is known now."""
 
 
 class _FilledWindow(ModelError):
@@ -259,6 +268,12 @@ class _Request:
                 if lasting and not quirks.fills_thoughts and any_lacks_thoughts(history, error):
                     quirks.fills_thoughts = True
                     continue
+                if (
+                    lasting
+                    and error.code == "too_many_tools"
+                    and adapter.note_too_many_tools(quirks, prepared, error.__cause__ or error)
+                ):
+                    raise _TooManyTools(str(error), code=error.code) from error
                 if lasting and (name := adapter.note_refusal(quirks, prepared, error.__cause__ or error)):
                     left_out.add(name)
                     continue

@@ -1,7 +1,7 @@
 """Render what a model is given first: the brief of its role, in tagged sections, and the tools that it is offered.
 
 Equal states give equal texts and tools. `find_tools` finds the tools that are not offered; tools that a plan or step
-names always are.
+names always are, as far as the provider takes so many.
 """
 
 import copy
@@ -81,6 +81,8 @@ MISSING_TOOLS = (
 FIND_TOOLS = "find_tools"
 MOST_FOUND = 8
 """The most tools that one call of `find_tools` returns."""
+MOST_CONTROLS = 8
+"""The most control tools of one request."""
 
 
 @dataclass(frozen=True)
@@ -119,12 +121,16 @@ def _find_tools_among(lines: str) -> Json:
 
 async def offer_for_planning(deps: Deps, settings: Settings, goal: str, planning: Mapping[str, Any]) -> Offer:
     """Offer tools to planning: `Settings.tool_selection` less two for `find_tools`; nearly half of them for looking."""
-    toolbox, seen = deps.all_tools(settings), planning.get("found") or ()
+    toolbox, seen = deps.all_tools(settings), _newest_last(planning.get("found") or ())
     named = {name for step in (planning.get("proposal") or {}).get("steps", ()) for name in step.get("tools") or ()}
     reads, most = deps.reads(settings), settings.tool_selection
-    if len(toolbox) <= most:
+    quick = planning["phase"] == "triage" and not planning.get("stand_in")
+    room = _room(deps, min(len(reads), most) + len(seen), "triage" if quick else "plan", settings)
+    if len(toolbox) <= most and room is None:
         return Offer([*reads], [name for name in toolbox if name not in reads])
-    bound = await deps.finder.choose(goal, reads, max(most // 2 - 2, 1), _users_words(reads))
+    seen = _newest(seen, room)
+    left = None if room is None else room - len(seen)
+    bound = await deps.finder.choose(goal, reads, max(most // 2 - 2, 1), _users_words(reads), left)
     shown = await deps.finder.choose(goal, toolbox, max(most - 2, 1), {*bound, *named})
     new = [name for name in seen if name in toolbox and name not in shown]
     listed = [name for name in [*shown, *new] if name not in bound and name not in (set(new) & {*reads})]
@@ -150,13 +156,32 @@ async def offer_for_step(deps: Deps, settings: Settings, toolbox: Toolbox, state
     useful = [name for name in work if name in (listed or ()) or toolbox.effect(name) == "read"]
     others = [name for name in work if name not in useful] if listed is None else []
     fit, more = useful, len(others)
-    if len(useful) > settings.tool_selection:
+    found = _newest_last(name for name in record.get("found") or () if name in toolbox)
+    room = _room(deps, len({*useful, *found}), "execute", settings, step.get("executor"))
+    found = _newest(found, room)
+    if len(useful) > settings.tool_selection or room is not None:
         wanted = " ".join([step["content"], *(criterion["text"] for criterion in step.get("done_when") or ())])
         needed = {*(listed or ()), *_users_words(toolbox)}
-        fit = await deps.finder.choose(wanted, toolbox.subset(useful), settings.tool_selection - 1, needed)
+        left = None if room is None else room - len(found)
+        fit = await deps.finder.choose(wanted, toolbox.subset(useful), settings.tool_selection - 1, needed, left)
         more = len(work) - len(fit)
-    fit = [*fit, *(name for name in record.get("found") or () if name in toolbox and name not in fit)]
-    return Offer(fit, others[: settings.tool_selection], more)
+    return Offer([*fit, *(name for name in found if name not in fit)], others[: settings.tool_selection], more)
+
+
+def _room(deps: Deps, count: int, role: str, settings: Settings, executor: str | None = None) -> int | None:
+    """Return how many tools a request may have beside the control tools; None if `count` of them are not too many."""
+    most = deps.most_tools(count + MOST_CONTROLS, role, settings, executor)
+    return None if most is None else max(most - MOST_CONTROLS, 2)
+
+
+def _newest_last(found: Iterable[str]) -> list[str]:
+    """Return what `find_tools` found, each once, where it was found last."""
+    return [*dict.fromkeys(reversed([*found]))][::-1]
+
+
+def _newest(found: list[str], room: int | None) -> list[str]:
+    """Return the newest of what was found, for half of the room, or one search; all if there is no end of room."""
+    return found if room is None else found[-min(max(room // 2, MOST_FOUND), room) :]
 
 
 async def find_tools(deps: Deps, toolbox: Toolbox, call: Call, known: Collection[str], fence: str) -> Json:

@@ -14,7 +14,7 @@ from email.utils import parsedate_to_datetime
 from itertools import product
 from typing import Any, NamedTuple
 
-from donewhen.graph.llm.provider_texts import NO_CREDIT, RATE_LIMITED, TOO_LONG, any_of
+from donewhen.graph.llm.provider_texts import NO_CREDIT, RATE_LIMITED, TOO_LONG, TOO_MANY_TOOLS, any_of
 from donewhen.state.errors import DoneWhenError, ModelError
 from donewhen.state.pattern import pattern
 from donewhen.state.secrets import redact
@@ -33,6 +33,7 @@ _ADVICE = {
     "model_not_found": "The provider does not offer this model to this key. Set DONEWHEN_MODEL to one that it offers.",
     "wrong_path": "The server has nothing at this address. Check OPENAI_BASE_URL, or the address of the model: {url}.",
     "context_too_long": "The request is longer than the model accepts. Lower `observation_chars`, or change the model.",
+    "too_many_tools": "The request has more tools than the model's server takes. Lower `tool_selection`.",
     "content_filter": "The provider's content filter refused the request. Rephrase the goal or the material.",
     "bad_request": "The model provider rejected the request. Check what is set for it (`thinking`, `max_tokens`).",
     "model_error": "The model call failed.",
@@ -46,8 +47,9 @@ def classify(error: BaseException) -> ModelError:
     """Return the ModelError for an exception raised by a model call; a ModelError is returned unchanged.
 
     `code` is one of rate_limited, overloaded, server_error, timeout, connection (these are `retryable`), auth,
-    quota, model_not_found, wrong_path, context_too_long, content_filter, bad_request, model_error. `retry_after` is in
-    seconds, only for retryable errors. The message says what happened and what to do; it holds no secrets.
+    quota, model_not_found, wrong_path, context_too_long, too_many_tools, content_filter, bad_request, model_error.
+    `retry_after` is in seconds, only for retryable errors. The message says what happened and what to do; it holds no
+    secrets.
     """
     for link in _causes(error):
         if isinstance(link, ModelError):
@@ -226,6 +228,7 @@ _RULES = (
     _Rule("bad_request", said=r"\bjinja\b|template_?error|roles? must alternate|role not supported", among=(500,)),
     # What the model wrote cannot be read, and its text is not there: the next reply may be better.
     _Rule("server_error", said=r"tool_use_failed|output_parse_failed|json_validate_failed", among=_OPEN),
+    _Rule("too_many_tools", said=any_of(*TOO_MANY_TOOLS), among=_OPEN),
     _Rule(
         "context_too_long",
         (413,),

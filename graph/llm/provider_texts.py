@@ -187,6 +187,28 @@ RATE_LIMITED = (
     Text("Together, Fireworks", r"rate limit", 429, "You have reached the rate limit specific to this model m."),
 )  # fmt: skip
 """Too many requests or tokens for now, which a wait changes. Most say so by status 429 alone."""
+TOO_MANY_TOOLS = (
+    Text(
+        "OpenAI, Azure, DeepSeek",
+        r"'tools'?: array too long[^0-9]{0,60}(\d+)", 400,
+        "Invalid 'tools': array too long. Expected an array with maximum length 128, but got an array with length 217 "
+        "instead.",
+    ),
+    Text("Groq", r"'tools'? ?: maximum number of items is (\d+)", 400, "'tools' : maximum number of items is 128"),
+    Text(
+        "Google", r"at most (\d+) function declarations", 400,
+        "* tools[0].function_declarations: [FIELD_INVALID] At most 512 function declarations can be specified.",
+    ),
+    Text(
+        "xAI", r"tools have been provided but the maximum is (\d+)", 400,
+        "Maximum tools limit reached. 219 tools have been provided but the maximum is 200.",
+    ),
+    Text(
+        "GitHub Copilot", r"more than (\d+) tools", 400, "You may not include more than 128 tools in your request."
+    ),
+    Text("Antigravity", r"number of tools exceeds (\d+)", 400, "agent executor error: number of tools exceeds 128"),
+)  # fmt: skip
+"""A request has more tools than the server takes; the group is how many it takes."""
 
 
 def any_of(*texts: Text) -> str:

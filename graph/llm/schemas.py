@@ -33,13 +33,15 @@ class Dialect:
     """Every schema has one type, and enums only texts; without references, and with few other keywords."""
     chars: int | None = None
     """The most characters of a tool's description; None: any number."""
+    most: int | None = 128
+    """The most tools of one request; None: any number. A server that takes fewer says so, and that is remembered."""
 
 
 _PLAIN, _LETTER_FIRST = pattern(r"[A-Za-z0-9_-]{1,64}"), pattern(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
 _SHORT_KEYS = pattern(r"[A-Za-z0-9_.-]{1,64}")
 OPENAI = Dialect(_PLAIN)
 """Also for every provider that is not in the table."""
-CLAUDE = Dialect(_PLAIN, keys=_SHORT_KEYS)
+CLAUDE = Dialect(_PLAIN, keys=_SHORT_KEYS, most=None)
 GEMINI = Dialect(_LETTER_FIRST, typed=True)
 STRICTEST = Dialect(_LETTER_FIRST, keys=_SHORT_KEYS, typed=True, chars=1_000)
 """For a server that refused a schema in the dialect that it should know."""

@@ -110,8 +110,7 @@ async def _ask_and_act(state: Planning, runtime: Runtime[Settings], config: Runn
         return fail_planning(round, "out_of_budget", say_why(round.language, "deadline", deadline=settings.deadline))
     if key := first_exhausted(allowance_left(state), ("model_calls",)):
         return out_of_budget(round, key)
-    round = replace(round, offer=await offer_for_planning(deps, settings, state["brief"]["goal"], planning))
-    reply = await ask(deps, settings, await _question(round, await deps.executors.cards(), voice))
+    round, reply = await _ask_with_tools(round, voice)
     emit_charge(runtime, None, reply.spent)
     after: PlanningRecord = {**planning, "rounds": planning["rounds"] + 1}
     round = replace(round, state={**state, "planning": after, "spent": add(state.get("spent"), reply.spent)})
@@ -129,6 +128,19 @@ async def _ask_and_act(state: Planning, runtime: Runtime[Settings], config: Runn
         "messages": messages,
         "spent": add(reply.spent, update.get("spent")),
     }
+
+
+async def _ask_with_tools(round: PlanningRound, voice: Voice) -> tuple[PlanningRound, ModelReply]:
+    """Ask with an offer of tools, and again with fewer if the server says how many it takes."""
+    state, deps, settings = round.state, round.deps, round.settings
+    offer = await offer_for_planning(deps, settings, state["brief"]["goal"], round.planning)
+    offered = replace(round, offer=offer)
+    reply = await ask(deps, settings, await _question(offered, await deps.executors.cards(), voice))
+    if not reply.needs_fewer_tools:
+        return offered, reply
+    paid = {**state, "spent": add(state.get("spent"), reply.spent)}
+    last, again = await _ask_with_tools(replace(round, state=cast(Planning, paid)), voice)
+    return last, replace(again, spent=add(reply.spent, again.spent))
 
 
 def _spoken(update: Planning) -> Planning:

@@ -100,16 +100,20 @@ class StepRound:
         left = allowance_left(self.state)
         if change := self._obstacle(settings, left):
             return leave(self.state, self.runtime, change)
-        offer = await offer_for_step(deps, settings, toolbox, self.state)
-        legal = offer.legal(EXECUTE)
-        recalls = offer.bound or offer.more or self.state.get("known") or self.state.get("before")
-        offered = [name for name in legal if name != "finish_task" and (recalls or name != "recall")]
-        if not self.state.get("last"):  # for the last step it equals finish_step (K1); it stays legal
-            offered.append("finish_task")
-        tools = offer.definitions(offered, toolbox, answers=bool(self.state["record"].get("answers")))
-        question = await self._question(settings, tools, left)
-        reply = await ask(deps, settings, question)
-        self.spent = add(reply.spent, {"rounds": 1})
+        while True:
+            offer = await offer_for_step(deps, settings, toolbox, self.state)
+            legal = offer.legal(EXECUTE)
+            recalls = offer.bound or offer.more or self.state.get("known") or self.state.get("before")
+            offered = [name for name in legal if name != "finish_task" and (recalls or name != "recall")]
+            if not self.state.get("last"):  # for the last step it equals finish_step (K1); it stays legal
+                offered.append("finish_task")
+            tools = offer.definitions(offered, toolbox, answers=bool(self.state["record"].get("answers")))
+            left = {key: amount - self.spent.get(key, 0) for key, amount in left.items()}
+            reply = await ask(deps, settings, await self._question(settings, tools, left))
+            self.spent = add(self.spent, reply.spent)
+            if not reply.needs_fewer_tools:
+                break
+        self.spent = add(self.spent, {"rounds": 1})
         emit_charge(self.runtime, id, self.spent)
         record: StepRecord = {**self.state["record"], "rounds": self.state["record"]["rounds"] + 1}
         self.state = {**self.state, "record": record}

@@ -678,12 +678,18 @@ class ToolFinder:
         wanted = self._queries[query]
         return {name: _cosine(wanted, self._texts[text]) for name, text in texts.items()}
 
-    async def choose(self, query: str, toolbox: Toolbox, top: int, always: Collection[str] = ()) -> list[str]:
-        """Return the `top` best names, those in `always` first, in the toolbox's order; all if there are few."""
+    async def choose(
+        self, query: str, toolbox: Toolbox, top: int, always: Collection[str] = (), most: int | None = None
+    ) -> list[str]:
+        """Return the `top` best names, those in `always` first, in the toolbox's order; all if there are few.
+
+        `most`: as many, also of those in `always`.
+        """
+        top = top if most is None else min(top, most)
         if len(toolbox) <= top:
             return list(toolbox)
         order = await self.best(query, toolbox)
-        first = [name for name in order if name in always]
+        first = [name for name in order if name in always][:most]
         best = {*first, *[name for name in order if name not in always][: max(top - len(first), 0)]}
         return [name for name in toolbox if name in best]
 

@@ -9,12 +9,17 @@ from langchain_core.messages import HumanMessage
 from donewhen.graph.context import Deps
 from donewhen.graph.llm.adapter import Adapter
 from donewhen.graph.llm.ask import ModelReply, Question, ask
-from donewhen.graph.llm.provider_texts import NO_CREDIT, RATE_LIMITED, TOO_LONG, Text
+from donewhen.graph.llm.provider_texts import NO_CREDIT, RATE_LIMITED, TOO_LONG, TOO_MANY_TOOLS, Text
 from donewhen.state.settings import Settings
 from tests.kit.providers.forms import FORMS, chat_chunk, chat_model, event
 from tests.kit.providers.server import Answer, ProviderServer
 
-TABLES = {"context_too_long": TOO_LONG, "quota": NO_CREDIT, "rate_limited": RATE_LIMITED}
+TABLES = {
+    "context_too_long": TOO_LONG,
+    "quota": NO_CREDIT,
+    "rate_limited": RATE_LIMITED,
+    "too_many_tools": TOO_MANY_TOOLS,
+}
 ROWS = [(code, text) for code, texts in TABLES.items() for text in texts]
 FORM = ("openai", "openrouter", "plain")
 
