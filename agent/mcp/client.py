@@ -648,6 +648,7 @@ async def _open_client(connection: McpServer, errors: TextIO, server: _Server) -
     from mcp.client.stdio import stdio_client
     from mcp.client.streamable_http import streamable_http_client
 
+    line = Line(server.name, server.left_out)
     async with AsyncExitStack() as stack:
         if "command" in connection:
             parameters: Any = {**connection, "encoding_error_handler": "replace"}
@@ -657,11 +658,11 @@ async def _open_client(connection: McpServer, errors: TextIO, server: _Server) -
         else:
             seconds = httpx2.Timeout(30, read=READ_SECONDS)
             options: Any = {"headers": connection.get("headers"), "auth": _choose_auth(connection)}
-            http = httpx2.AsyncClient(timeout=seconds, event_hooks={"response": [server.on_response]}, **options)
+            hooks = [server.on_response, line.on_response]
+            http = httpx2.AsyncClient(timeout=seconds, event_hooks={"response": hooks}, **options)
             await stack.enter_async_context(http)
             transport = streamable_http_client(connection["url"], http_client=http)
         callbacks: Any = {"elicitation_callback": server.on_question, "message_handler": server.on_message}
-        line = Line(server.name, server.left_out)
         client = Client(line.carry(transport), mode=server.mode, cache=None, **callbacks)
         async with client:
             # A result is used even if it does not fit the schema that the server declared for it.

@@ -7,7 +7,9 @@ sent, whether an error is the server's own, and what the server printed that is 
 import json
 import logging
 import math
-from collections.abc import AsyncIterator, Callable
+import re
+from collections import deque
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -29,6 +31,8 @@ MOST_CHARS = 10_000_000
 """The most characters of a message over several lines."""
 READABLE = ("application/json", "text/event-stream")
 """The content types in which a server can say something."""
+_ODD = re.compile(rb"""\A\s*\[|"error"\s*:\s*"|"code"\s*:\s*(?:"|-?\d+[.eE])|\\u[dD][89a-fA-F]""")
+"""What a message has that the SDK may not be able to read: others beside it, a code that is text, half a character."""
 log: logging.Logger = logging.getLogger("donewhen.tools")
 
 
@@ -90,6 +94,7 @@ class Line:
     def __init__(self, server: str, left_out: dict[str, str]) -> None:
         """`left_out` gets the tools that the server lists so that nobody can use them, with the reason."""
         import anyio
+        from mcp.shared.message import SessionMessage
 
         self._server, self._left_out = server, left_out
         self._reading: Any = None
@@ -103,6 +108,8 @@ class Line:
         """The time until which it waits for the answer to that."""
         self._begun, self._dirt = "", 0
         """A message over several lines, as far as it came."""
+        self._more = deque[SessionMessage]()
+        """Messages that came together with another one."""
 
     @asynccontextmanager
     async def carry(self, transport: Any) -> AsyncIterator[tuple[Self, "_Writing"]]:
@@ -152,6 +159,8 @@ class Line:
         import anyio
 
         while True:
+            if self._more:
+                return self._note(self._more.popleft())
             with anyio.CancelScope(deadline=self._until) as self._waiting:  # `send` may set an earlier one
                 item = await self._reading.__anext__()
             if self._waiting.cancelled_caught:
@@ -207,22 +216,46 @@ class Line:
 
     def _reread(self, fault: Exception) -> "SessionMessage | None":
         """Return the message of a line that the SDK could not read, or an error in its place; None if it is none."""
+        value: Any = _input(fault)
+        if isinstance(value, str):
+            value = self._read_line(value)
+        self._take(value)
+        if self._more:
+            return self._more.popleft()
+        if not self._begun:
+            self._report(str(_input(fault)) if _input(fault) is not None else f"{type(fault).__name__}: {fault}")
+        return None
+
+    def _take(self, value: Any) -> None:
+        """Keep the messages of a value for the SDK: it is one, or several in a list, as until June 2025."""
         from mcp.shared.message import SessionMessage
         from mcp.types import PARSE_ERROR, jsonrpc_message_adapter
         from pydantic import ValidationError
 
-        value: Any = _input(fault)
-        if isinstance(value, str):
-            value = self._read_line(value)
-        if isinstance(value, dict):
-            with suppress(ValidationError, RecursionError):
-                return SessionMessage(jsonrpc_message_adapter.validate_python(map_texts(value, clean_text)))
-            if str(id := value.get("id")) in self._open and "method" not in value:
-                self._open.pop(str(id))
-                return _error(id, PARSE_ERROR, f"its answer cannot be read: {_shorten(_input(fault))}")
-        if not self._begun:
-            self._report(str(_input(fault)) if _input(fault) is not None else f"{type(fault).__name__}: {fault}")
-        return None
+        for each in value if isinstance(value, list) else [value]:
+            if not isinstance(each, dict):
+                continue
+            try:
+                self._more.append(SessionMessage(jsonrpc_message_adapter.validate_python(mend_message(each))))
+            except (ValidationError, RecursionError):
+                if str(id := each.get("id")) in self._open and "method" not in each:
+                    self._open.pop(str(id))
+                    self._more.append(_error(id, PARSE_ERROR, f"its answer cannot be read: {_shorten(each)}"))
+
+    async def on_response(self, response: "httpx2.Response") -> None:
+        """Have the body of an HTTP response read as what it means. Of a body, the SDK takes one message."""
+        kind, read = response.headers.get("content-type", "").lower(), response.aiter_bytes
+        if response.request.method == "POST" and kind.startswith(READABLE):
+            mended = self._mend_body if kind.startswith(READABLE[0]) else _mend_events
+            response.aiter_bytes = lambda *size, **sizes: mended(read(*size, **sizes))  # type: ignore[method-assign]
+
+    async def _mend_body(self, parts: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
+        """Yield the answer in a body; what came with it is read next."""
+        body = b"".join([part async for part in parts])
+        messages = _messages_in(body)
+        answer = next((each for each in messages if "method" not in each), None)
+        self._take([each for each in messages if each is not answer])
+        yield body if answer is None else json.dumps(answer).encode()
 
     def _read_line(self, line: str) -> Any:
         """Return the JSON value that a line, perhaps with those before it, holds, as far as it can be read."""
@@ -296,7 +329,54 @@ def _shorten(value: Any) -> str:
     return repr(text if len(text) <= 200 else f"{text[:200]}…")
 
 
+async def _mend_events(parts: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
+    """Yield a stream of events with one message in each, answers last, because the SDK reads no further."""
+    begun = list[bytes]()
+    async for part in parts:
+        *lines, rest = part.split(b"\n")
+        for line in lines:
+            yield _mend_event(b"".join([*begun, line])) + b"\n"
+            begun = []
+        begun.append(rest)
+    yield _mend_event(b"".join(begun))
+
+
+def _mend_event(line: bytes) -> bytes:
+    if not line.startswith(b"data:") or not (messages := _messages_in(line[5:])):
+        return line
+    messages.sort(key=lambda each: "method" not in each)
+    return b"\n\n".join(b"data: " + json.dumps(each).encode() for each in messages)
+
+
+def _messages_in(text: bytes) -> list[dict[str, Any]]:
+    """Return the messages of a text that the SDK could not read as it is; none if it can, or if nobody can."""
+    if _ODD.search(text):
+        with suppress(ValueError, RecursionError):
+            value = json.loads(text)
+            return [
+                mend_message(each) for each in (value if isinstance(value, list) else [value]) if isinstance(each, dict)
+            ]
+    return []
+
+
 # What servers leave out ----------------------------------------------------------------------------------------------
+
+
+def mend_message(message: dict[str, Any]) -> dict[str, Any]:
+    """Return a message in whole characters, whose error has a code that is a number, and a message that is text.
+
+    A code in words is the beginning of the message; nobody knows whether it says that nothing was done.
+    """
+    mended: dict[str, Any] = map_texts(message, clean_text)
+    if (error := mended.get("error")) is None:
+        return mended
+    given = error if isinstance(error, dict) else {"message": error}
+    code, said = given.get("code", 0), given.get("message") or ""
+    said = said if isinstance(said, str) else json.dumps(said, ensure_ascii=False)
+    with suppress(ValueError, TypeError, OverflowError):
+        number = float(code)
+        return {**mended, "error": {**given, "code": int(number) if number.is_integer() else 0, "message": said}}
+    return {**mended, "error": {**given, "code": 0, "message": f"{code}: {said}" if said else str(code)}}
 
 
 def mend_start(result: dict[str, Any]) -> dict[str, Any]:

@@ -34,7 +34,26 @@ RESULTS: dict[str, Any] = {
 }
 CUT = '{"jsonrpc": "2.0", "id": %s, "result": {"content": [{"type": "te'
 HALF = '{"jsonrpc": "2.0", "id": %s, "result": {"content": [{"type": "text", "text": "paid \\ud83d"}]}}'
-RAW = {"cut": CUT, "half an emoji": HALF, "empty": ""}
+TEXT_CODE = '{"jsonrpc": "2.0", "id": %s, "error": {"code": "-32602", "message": "amount is missing"}}'
+WORD_CODE = '{"jsonrpc": "2.0", "id": %s, "error": {"code": "NO_MONEY", "message": "no money left"}}'
+TEXT_ERROR = '{"jsonrpc": "2.0", "id": %s, "error": "no money left"}'
+REAL_CODE = '{"jsonrpc": "2.0", "id": %s, "error": {"code": 402.0, "message": {"reason": "no money left"}}}'
+WHOLE = '{"jsonrpc": "2.0", "id": %s, "result": {"content": [{"type": "text", "text": "paid"}]}}'
+NEWS = '{"jsonrpc": "2.0", "method": "notifications/message", "params": {"level": "info", "data": "paying"}}'
+PING = '{"jsonrpc": "2.0", "id": "p1", "method": "ping"}'
+RAW = {
+    "cut": CUT,
+    "half an emoji": HALF,
+    "empty": "",
+    "a code as text": TEXT_CODE,
+    "a code in words": WORD_CODE,
+    "an error as text": TEXT_ERROR,
+    "a code with a point": REAL_CODE,
+    "alone in a batch": f"[{WHOLE}]",
+    "a batch": f"[{NEWS}, {WHOLE}, {PING}]",
+    "a refusal in a batch": f"[{NEWS}, {TEXT_CODE}]",
+    "an empty batch": "[]",
+}
 
 
 def answer(message: Any, ledger: Path) -> str | None:
@@ -68,6 +87,7 @@ class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     ledger: Path
     streams: bool
+    batches: bool
 
     def do_POST(self) -> None:
         message = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
@@ -77,7 +97,7 @@ class _Handler(BaseHTTPRequestHandler):
             self.close_connection = True
             return
         kind = TYPES.get(how, "text/event-stream" if self.streams and text is not None else "application/json")
-        body = (text or "").encode()
+        body = (f"[{NEWS}, {text}]" if self.batches and text else text or "").encode()
         if kind == "text/event-stream":
             body = b"event: message\ndata: " + body + b"\n\n"
         self.send_response(STATUSES.get(how, 202 if text is None else 200))
@@ -103,9 +123,10 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 @contextmanager
-def over_http(ledger: Path, *, streams: bool) -> Iterator[dict[str, Any]]:
-    """Yield the connection to the server over HTTP; with `streams` it answers in streams of events."""
-    handler = type("Handler", (_Handler,), {"ledger": ledger, "streams": streams})
+def over_http(ledger: Path, *, streams: bool, batches: bool = False) -> Iterator[dict[str, Any]]:
+    """Yield the connection to the server over HTTP; with `streams` it answers in streams of events, with `batches` in
+    lists."""
+    handler = type("Handler", (_Handler,), {"ledger": ledger, "streams": streams, "batches": batches})
     with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()
@@ -117,16 +138,25 @@ def over_http(ledger: Path, *, streams: bool) -> Iterator[dict[str, Any]]:
 
 
 @contextmanager
-def over_stdio(ledger: Path) -> Iterator[dict[str, Any]]:
-    """Yield the connection to the server on stdio."""
-    yield {"command": sys.executable, "args": ["-I", "-S", __file__, str(ledger)]}
+def over_stdio(ledger: Path, *, batches: bool = False) -> Iterator[dict[str, Any]]:
+    """Yield the connection to the server on stdio; with `batches` two calls are answered together, and all in lists."""
+    yield {"command": sys.executable, "args": ["-I", "-S", __file__, str(ledger), *["batches"] * batches]}
 
 
 def main() -> None:
     """Serve on stdio."""
+    held = list[str]()
     for line in sys.stdin:
-        if (text := answer(json.loads(line), Path(sys.argv[1]))) is not None:
+        message = json.loads(line)
+        if (text := answer(message, Path(sys.argv[1]))) is None:
+            continue
+        if sys.argv[2:] != ["batches"]:
             print(text, flush=True)
+            continue
+        held.append(text)
+        if message["method"] != "tools/call" or len(held) == 2:
+            print(f"[{NEWS}, {', '.join(held)}]", flush=True)
+            held = []
 
 
 if __name__ == "__main__":

@@ -22,6 +22,11 @@ TRANSPORTS: dict[str, Transport] = {
     "json": partial(over_http, streams=False),
     "events": partial(over_http, streams=True),
 }
+IN_BATCHES: dict[str, Transport] = {
+    "stdio": partial(over_stdio, batches=True),
+    "json": partial(over_http, streams=False, batches=True),
+    "events": partial(over_http, streams=True, batches=True),
+}
 DONE, REFUSED, UNKNOWN = "done", "refused", "unknown"
 EVERYWHERE = {
     "paid": DONE,
@@ -38,11 +43,19 @@ EVERYWHERE = {
     "text as content": UNKNOWN,
     "no object": UNKNOWN,
     "cut": UNKNOWN,
+    "half an emoji": DONE,
+    "a code as text": REFUSED,
+    "a code in words": UNKNOWN,
+    "an error as text": UNKNOWN,
+    "a code with a point": REFUSED,
+    "alone in a batch": DONE,
+    "a batch": DONE,
+    "a refusal in a batch": REFUSED,
 }
 OVER_HTTP = {
     "parse error": UNKNOWN,  # the SDK says the same of a reply that it cannot read
-    "half an emoji": UNKNOWN,
     "empty": UNKNOWN,
+    "an empty batch": UNKNOWN,
     "202": UNKNOWN,
     "302": UNKNOWN,
     "400": REFUSED,
@@ -56,7 +69,7 @@ OVER_HTTP = {
     "hangs up": UNKNOWN,
 }
 OUTCOMES = {
-    "stdio": {**EVERYWHERE, "parse error": REFUSED, "half an emoji": DONE},
+    "stdio": {**EVERYWHERE, "parse error": REFUSED},
     "json": {**EVERYWHERE, **OVER_HTTP},
     "events": {**EVERYWHERE, **OVER_HTTP},
 }
@@ -93,6 +106,19 @@ async def test_two_calls_at_once_have_an_outcome_each(transport: str, tmp_path: 
     assert [outcome_of(each) for each in results] == [UNKNOWN, DONE, REFUSED, UNKNOWN, UNKNOWN]
     assert results[2].text == "no money left"
     assert "upstream exploded" in results[4].text
+
+
+@pytest.mark.parametrize("transport", IN_BATCHES)
+async def test_everything_may_come_in_lists(transport: str, tmp_path: Path) -> None:
+    """Q49: servers of the protocol of March 2025 send lists of messages, at the start and for two calls at once; an
+    error is read in its own words, whatever its code."""
+    with IN_BATCHES[transport](tmp_path / "ledger") as connection:
+        async with McpServers({"mcpServers": {"bank": connection}}) as servers:
+            first = await asyncio.gather(*(paid(servers, how) for how in ("paid", "a code as text")))
+            second = await asyncio.gather(*(paid(servers, how) for how in ("a code in words", "a code with a point")))
+    assert [outcome_of(each) for each in (*first, *second)] == [DONE, REFUSED, UNKNOWN, REFUSED]
+    assert [first[1].text, second[1].text] == ["amount is missing", '{"reason": "no money left"}']
+    assert "NO_MONEY: no money left" in second[0].text
 
 
 @pytest.mark.parametrize(("transport", "how"), [("stdio", "no content"), ("json", "empty"), ("events", "cut")])
