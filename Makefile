@@ -126,7 +126,7 @@ money: .venv/ready-dev ## what everyday jobs cost with three models, beside a ba
 bench: .venv/ready-dev ## speed beside other libraries, each in its own environment: regenerates docs/performance.md (15 minutes)
 	@$(BIN)/python -m benchmarks.bench $(ARGS)
 
-jobs: .venv/ready-dev ## everyday jobs with the model of the environment, beside a bare tool loop: make jobs JOBS="report refunds"
+jobs: .venv/ready-dev ## everyday jobs beside a bare tool loop, with the model of the environment; without one by a script: make jobs JOBS="report refunds"
 	@$(BIN)/python -m benchmarks.jobs $(JOBS)
 
 consent: .venv/ready-dev ## what asks and what runs unasked, on a public benchmark's tasks and attacks and on recorded dialogues

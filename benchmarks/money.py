@@ -28,7 +28,7 @@ from pydantic import Field
 from benchmarks.jobs.__main__ import ours
 from benchmarks.jobs.everyday import EVERYDAY
 from benchmarks.jobs.jobs import Job
-from benchmarks.jobs.perfect import PERFECT
+from benchmarks.jobs.perfect import bare_replies, script_of
 from benchmarks.report import table
 from donewhen import Settings
 from donewhen.agent.prices import Prices
@@ -93,14 +93,6 @@ async def play_bare(job: Job, folder: Path, replies: Sequence[Any]) -> Sent:
     return model.sent
 
 
-def bare_replies(name: str, answer: str) -> list[Any]:
-    """Return the script of a job without what only the runtime has, and its answer at the end."""
-    own = {tool.name for tool in as_tools(EVERYDAY[name].tools(Path()))}
-    rounds = [reply if isinstance(reply, list) else [reply] for role in PERFECT[name].values() for reply in role]
-    calls = [[call for call in reply if call["name"] in own] for reply in rounds]
-    return [*filter(None, calls), answer]
-
-
 def check(job: Job, folder: Path, answer: str) -> None:
     """Raise RuntimeError if a job was not done right."""
     if wrong := job.right(folder, answer):
@@ -113,10 +105,11 @@ async def play_both(name: str) -> tuple[Sent, Sent]:
     with tempfile.TemporaryDirectory() as first, tempfile.TemporaryDirectory() as second:
         job.make(Path(first))
         job.make(Path(second))
-        model = play(ScriptedModel(roles=PERFECT[name]))
+        script = script_of(name, Path(first))
+        model = play(ScriptedModel(roles=script))
         row = await ours(job, Path(first), Settings(), model)
         check(job, Path(first), row["answer"])
-        return model.sent, await play_bare(job, Path(second), bare_replies(name, row["answer"]))
+        return model.sent, await play_bare(job, Path(second), bare_replies(job, script, row["answer"]))
 
 
 def count_claude(sent: Sent) -> Usage:
@@ -201,7 +194,7 @@ def tables(plays: Mapping[str, tuple[Sent, Sent]]) -> str:
 
 async def main() -> None:
     """Print the tables of the named jobs, or of all."""
-    print(tables({name: await play_both(name) for name in sys.argv[1:] or PERFECT}))
+    print(tables({name: await play_both(name) for name in sys.argv[1:] or EVERYDAY}))
 
 
 if __name__ == "__main__":

@@ -3,6 +3,9 @@
 OPENAI_BASE_URL, OPENAI_API_KEY and DONEWHEN_MODEL say which model. `--only ours` or `--only bare` plays one side;
 `--level` proves at another level than the default; `--seconds` is the longest silence of the model. Prints, per job:
 right or not, calls of the model, corrections, questions, characters sent.
+
+`--scripted` plays twenty jobs on both sides by a script in place of a model, and prints what is sent, by job, role and
+origin (`price.py`); so does the command where the environment names no model. That needs no key and no network.
 """
 
 import argparse
@@ -21,12 +24,13 @@ from benchmarks.jobs.hard import HARD
 from benchmarks.jobs.held_out import HELD_OUT
 from benchmarks.jobs.jobs import JOBS as FIRST
 from benchmarks.jobs.jobs import Job
+from benchmarks.jobs.office import OFFICE
 from donewhen import Agent, Settings
 from donewhen.agent.config import read_config
 from donewhen.agent.models import ModelSource
 from donewhen.agent.tools import as_tools
 
-JOBS = FIRST | HELD_OUT | HARD | EVERYDAY
+JOBS = FIRST | HELD_OUT | HARD | EVERYDAY | OFFICE
 MOST_CALLS = 60
 NOT_DONE = "it did not"
 """The answer about an unknown outcome; the only one in these jobs had no effect."""
@@ -129,7 +133,13 @@ async def main() -> None:
     parser.add_argument("--level", choices=("claimed", "grounded", "audited", "judged"), default="audited")
     parser.add_argument("--seconds", type=float, default=120, help="the longest silence of the model")
     parser.add_argument("--json", type=Path, help="also write what came of it into this file")
+    parser.add_argument("--scripted", action="store_true", help="play by a script, and print the table of the price")
     given = parser.parse_args()
+    if given.scripted or read_config().model is None:
+        from benchmarks.jobs.price import tables  # which imports this file
+
+        print(await tables(given.names))
+        return
     settings = Settings(verification=given.level, model_seconds=given.seconds)
     rows = []
     for name in given.names or JOBS:

@@ -51,6 +51,11 @@ def add_row(path: Path, row: Any) -> int:
     return len(rows)
 
 
+def rows_in(path: Path) -> list[dict[str, str]]:
+    """The rows of a CSV file."""
+    return list(csv.DictReader(path.read_text("utf-8").splitlines()))
+
+
 def _rows(path: Path, head: list[str], rows: list[list[Any]]) -> None:
     with path.open("w", newline="", encoding="utf-8") as out:
         csv.writer(out).writerows([head, *rows])
@@ -73,9 +78,9 @@ def _sales(folder: Path) -> None:
     _rows(folder / "returns.csv", ["return_id", "order_id", "refund"], returns)
 
 
-def _net(folder: Path) -> dict[str, float]:
+def net_revenue(folder: Path) -> dict[str, float]:
     """Net revenue of the third quarter by region, worked out here."""
-    read = {name: list(csv.DictReader((folder / f"{name}.csv").open())) for name in ("customers", "orders", "returns")}
+    read = {name: rows_in(folder / f"{name}.csv") for name in ("customers", "orders", "returns")}
     region = {row["customer_id"]: row["region"] for row in read["customers"]}
     refund: dict[str, float] = {}
     for row in read["returns"]:
@@ -89,7 +94,7 @@ def _net(folder: Path) -> dict[str, float]:
 
 
 def _report_right(folder: Path, answer: str) -> str:
-    net = _net(folder)
+    net = net_revenue(folder)
     best = max(net, key=lambda each: net[each])
     if not (folder / "report.md").is_file():
         return "no report.md"
@@ -127,7 +132,8 @@ def _documents(folder: Path) -> None:
         (folder / f"contract_{n:02}.txt").write_text(f"Contract {n}\n{filler}\n{clause}\n{filler}\n")
 
 
-def _notice(folder: Path) -> dict[str, int]:
+def notice_periods(folder: Path) -> dict[str, int]:
+    """Days of notice by the contract's file."""
     return {
         path.name: int(path.read_text().split("with ", 1)[1].split(" days", 1)[0])
         for path in sorted(folder.glob("contract_*.txt"))
@@ -135,7 +141,7 @@ def _notice(folder: Path) -> dict[str, int]:
 
 
 def _documents_right(folder: Path, answer: str) -> str:
-    periods = _notice(folder)
+    periods = notice_periods(folder)
     longest = [name for name, days in periods.items() if days == max(periods.values())]
     named = {int(number) for number in re.findall(r"\b(?:contract_)?(\d{1,2})\b", answer)}
     missing = [name for name in longest if int(name[9:11]) not in named]
@@ -198,7 +204,8 @@ def _clutter_right(folder: Path, answer: str) -> str:
     return "" if (folder / "notes.txt").exists() and (folder / "plan.md").exists() else "too much is gone"
 
 
-def _with_commands(folder: Path) -> list[Any]:
+def with_commands(folder: Path) -> list[Any]:
+    """The workspace, with Python and pytest as commands."""
     return workspace_tools(folder, commands=(sys.executable, str(Path(sys.executable).with_name("pytest"))))
 
 
@@ -217,7 +224,7 @@ JOBS = {
     ),
     "failing test": Job(
         "test_stock.py fails (run it with `python -m pytest -q`). Find the bug in stock.py and fix it.",
-        _bug, _bug_right, _with_commands,
+        _bug, _bug_right, with_commands,
     ),
     "refunds": Job(
         "mira@example.com complains about late deliveries. Refund all of her orders that came later than promised, in "
@@ -246,7 +253,7 @@ JOBS = {
 
 
 def _largest(folder: Path) -> str:
-    orders = list(csv.DictReader((folder / "orders.csv").open()))
-    names = {row["customer_id"]: row["name"] for row in csv.DictReader((folder / "customers.csv").open())}
+    orders = rows_in(folder / "orders.csv")
+    names = {row["customer_id"]: row["name"] for row in rows_in(folder / "customers.csv")}
     best = max(orders, key=lambda row: float(row["amount"]))
     return names[best["customer_id"]]
