@@ -27,8 +27,8 @@ from donewhen.state.ledger import add, first_exhausted, meter
 from donewhen.state.people.answers import Answer
 from donewhen.state.plan.next import Move, next_move
 from donewhen.state.plan.plan import find_step
-from donewhen.state.plan.planning import PROMOTED, mode_row, promotion_reasons, start_replanning
-from donewhen.state.plan.steps import fresh_attempts, next_needs, standstill
+from donewhen.state.plan.planning import mode_row, promotion_reasons, start_replanning
+from donewhen.state.plan.steps import FAILED_TWICE, fresh_attempts, next_needs, standstill
 from donewhen.state.plan.text import step_numbers
 from donewhen.state.records import FINAL
 from donewhen.state.settings import Settings
@@ -181,8 +181,12 @@ def _handle_failure(values: Json, move: Move, settings: Settings, runtime: Runti
     """Answer a failed step with another plan, a question, or an honest partial delivery."""
     codes = {values["steps"][id].get("code") for id in move.steps}
     handled = {id: {"handled": True} for id in move.steps}
-    if promoted := _promotion_code(values, move, settings):
-        return {"steps": handled, **_promote(values, move, promoted, runtime)}
+    if _failed_twice(values, move, settings):
+        said = f"it failed twice: {values['steps'][move.steps[0]].get('reason', '')}"
+        row = mode_row("plan", "promotion", say(values.get("language", "en"), "mode", "promoted", said=said))
+        emit(runtime, "mode", **row)
+        planning = start_replanning(values, _describe_failure(values, move.steps[0]), promoted=FAILED_TWICE)
+        return {"steps": handled, "planning": planning, "modes": [dict(row)], "spent": {"replans": 1}}
     failure, replans = "\n".join(_describe_failure(values, id) for id in move.steps), settings.on_failure == "replan"
     free = has_left(values, settings, "replans")
     asks = settings.on_failure == "ask" or ("gave_up:blocked" in codes and replans and not settings.unattended)
@@ -206,24 +210,20 @@ def _handle_failure(values: Json, move: Move, settings: Settings, runtime: Runti
     return {"steps": handled, "ending": {"code": code, "reason": shown}}
 
 
-def _promotion_code(values: Json, move: Move, settings: Settings) -> str:
-    """Return the code if the run's only step turned out to need a plan, or failed again; else ""."""
-    (first, *_), records = move.steps, values["steps"]
-    code = str(records[first].get("code", ""))
-    if code.startswith(PROMOTED):
-        return code
-    again = bool(values["planning"].get("failure")) and settings.on_failure == "replan" and code not in FINAL_CODES
-    return f"{PROMOTED}failed" if again and "rounds" in promotion_reasons(values, first, settings) else ""
+def _failed_twice(values: Json, move: Move, settings: Settings) -> bool:
+    """Return whether the run's only step failed again, so that several steps are planned in its place."""
+    again = bool(values["planning"].get("failure")) and settings.on_failure == "replan"
+    again = again and values["steps"][move.steps[0]].get("code") not in FINAL_CODES
+    return again and "rounds" in promotion_reasons(values, move.steps[0], settings)
 
 
-def _promote(values: Json, move: Move, code: str, runtime: Runtime[Settings]) -> Json:
-    """Replace a single step that needs more by a plan of several steps; the planner sees its observations."""
-    (id, *_), record = move.steps, values["steps"][move.steps[0]]
-    said = f"it failed twice: {record.get('reason', '')}" if code.endswith("failed") else str(record.get("reason", ""))
-    row = mode_row("plan", "promotion", say(values.get("language", "en"), "mode", "promoted", said=said))
-    emit(runtime, "mode", **row)
-    planning = start_replanning(values, _describe_failure(values, id), promoted=code)
-    return {"planning": planning, "modes": [dict(row)], "spent": {"replans": 1}}
+def _promote(values: Json, move: Move, settings: Settings, runtime: Runtime[Settings]) -> Json:
+    """Have more planned behind the run's only step, which is at work and goes on with what it has."""
+    (id,) = move.steps
+    code, why = values["steps"][id]["code"], str(values["steps"][id].get("reason", ""))
+    emit(runtime, "note", text=f"Step {id} may need a larger plan: {why}.")
+    planning = start_replanning(values, "", promoted=code, wants=f"{id}: {why}")
+    return {"steps": {id: {"code": "", "reason": ""}}, "planning": planning, "spent": {"replans": 1}}
 
 
 def _handle_early_end(values: Json, move: Move, settings: Settings, runtime: Runtime[Settings]) -> Json:
@@ -309,6 +309,7 @@ def _indent(text: str) -> str:
 
 _MAKE: Mapping[str, Callable[[Json, Move, Settings, Runtime[Settings]], Json]] = {
     "dispatch": _dispatch,
+    "promote": _promote,
     "ask": _ask,
     "early": _handle_early_end,
     "failed": _handle_failure,

@@ -309,7 +309,7 @@ class Step(StepStored, total=False):
     approved_effects: dict[str, str]
     """The effects that tools had when the plan was shown."""
     promotable: list[str]
-    """Reasons for which the step leaves so that the run gets a plan; see `state/plan/planning.py`."""
+    """Reasons for which the step stops so that the plan can grow; see `state/plan/planning.py`."""
     interjection_cursor: str
     """The last interjection that the brief includes."""
     last: bool

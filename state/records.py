@@ -248,6 +248,8 @@ class PlanningRecord(TypedDict, total=False):
     """Hashes of work that failed before."""
     promoted: str
     """The code of a step that needs a plan."""
+    wants: str
+    """Why that step, which goes on, needs one."""
     refused: bool
     """True if a person rejected the plan without a reason."""
     stale: list[str]

@@ -241,6 +241,7 @@ def planning_brief(deps: Deps, settings: Settings, facts: Mapping[str, Any], off
         section("goal", facts["goal"]),
         frames("seen", facts.get("seen") or "", fence),
         section("approved_plan", _json_text(_without_defaults(facts.get("approved_plan"))), fence),
+        section("wants", facts.get("wants") or "", fence),
         section("failure", facts.get("failure") or "", fence),
         section("proposal", _json_text(_without_defaults(facts.get("proposal"))), fence),
         section("user_said", statement_lines(said)),

@@ -381,7 +381,7 @@ def _apply_to_plan(values: Mapping[str, Any], taken: ResolvedAnswer) -> Json:
     shown = {key: item for key, item in pending.items() if key not in ("others", "problem", "draft")}
     known |= {"shown": shown, "kept": {key: planning[key] for key in OF_PROPOSAL if key in planning}}
     again = fresh_planning(planning["number"] + 1, feedback=answer.text, proposal=pending["plan"], **known)
-    if planning.get("failure"):
+    if planning.get("failure") or planning.get("wants"):
         again["phase"] = "draft"
     plan = approval["plan"] if approval else None
     return {"approvals": [row], "planning": again, "plan": plan, "feedback": answer.text, "granted": granted}

@@ -29,8 +29,9 @@ from donewhen.state.channels import PLANNING, Json, Planning, Step
 from donewhen.state.errors import ModelError
 from donewhen.state.language.texts import amount_name, say, say_why
 from donewhen.state.ledger import Limits, add, allowance_left
-from donewhen.state.plan.planning import OF_REQUEST, PROMOTED, fresh_planning, mode_row
+from donewhen.state.plan.planning import OF_REQUEST, fresh_planning, goes_on, mode_row
 from donewhen.state.plan.revise import hash_work
+from donewhen.state.plan.steps import FAILED_TWICE, FOR_WRITE
 from donewhen.state.proof.audit import doubts_to_send_back
 from donewhen.state.proof.evidence import EvidenceScope, Grounding, ground_claim, read_references
 from donewhen.state.proof.journal import decision_entries, find_earlier_answer, is_users_word
@@ -125,12 +126,14 @@ def send_correction(
 
 
 def fail_planning(round: PlanningRound, code: str, reason: str) -> Planning:
-    """End a failed phase. The draft falls back on the triage's plan and says so (P04), and a plan that a person spoke
-    about is shown again; otherwise the run ends.
+    """End a failed phase. The draft falls back on the triage's plan and says so (P04), a step at work goes on, and a
+    plan that a person spoke about is shown again; otherwise the run ends.
     """
     if round.planning.get("sketched"):
         emit(round.runtime, "note", text=f"Careful planning failed ({reason}); going on with the quick plan.")
         return _propose(round.with_record(fell_back=reason), round.planning["proposal"])
+    if goes_on(round.planning):
+        return _keep_plan(round, reason)
     if shown := round.planning.get("shown"):
         problem = say(_language(round.state), "unclear", "not_answered", why=reason)
         return _show_again(round, {**shown, "problem": problem, "reply": "", "message_id": None})
@@ -140,7 +143,7 @@ def fail_planning(round: PlanningRound, code: str, reason: str) -> Planning:
 def out_of_budget(round: PlanningRound, key: str) -> Planning:
     """Continue with the quick plan at a limit; without one, ask for more budget or end, by policy."""
     settings, planning, state = round.settings, round.planning, round.state
-    if planning.get("sketched") or settings.at_limit != "ask":
+    if planning.get("sketched") or goes_on(planning) or settings.at_limit != "ask":
         code = "stopped" if settings.at_limit == "stop" else "out_of_budget"
         name = amount_name(round.language, key)
         return fail_planning(round, code, say_why(round.language, "limit_in_planning", key=name))
@@ -161,7 +164,7 @@ def rounds_left(planning: PlanningRecord, settings: Settings) -> int:
 def out_of_rounds(round: PlanningRound) -> Planning:
     """Continue with the quick plan when planning has used its rounds; else ask for more, or end, by policy."""
     settings, planning, state = round.settings, round.planning, round.state
-    if planning.get("sketched") or settings.at_limit != "ask":
+    if planning.get("sketched") or goes_on(planning) or settings.at_limit != "ask":
         return fail_planning(round, "no_plan", say_why(round.language, "planning_rounds", settings.plan_rounds))
     used = {"rounds": planning["rounds"] - planning.get("since", 0)}
     limits, granted = Limits(rounds=settings.plan_rounds), planning.get("granted") or {}
@@ -212,20 +215,33 @@ def _propose(round: PlanningRound, plan: Json) -> Planning:
     state, planning, language = round.state, round.planning, _language(round.state)
     count = len(plan["steps"])
     reason = planning.get("reason") or say(language, "mode", "enough" if count == 1 else "takes", number=count)
-    modes = _record_mode(round, "plan" if count > 1 or planning.get("promoted") else "step", reason)
-    emit(round.runtime, "plan", plan=plan)
+    if goes_on(planning) and count > 1:
+        reason = say(language, "mode", "promoted", said=planning.get("wants", ""))
     proposal = Proposal(
         plan,
         language,
         state.get("approval"),
         granted=(state.get("account") or {}).get("granted"),
-        ask=bool(planning.get("let_go")) or planning.get("promoted") == f"{PROMOTED}write",
+        ask=bool(planning.get("let_go")) or planning.get("promoted") == FOR_WRITE,
         reasons=planning.get("dropped") or {},
         before=(planning.get("shown") or {}).get("plan"),
     )
     update = propose_plan(proposal, round.settings, round.deps)
+    if goes_on(planning) and update.get("pending") and round.settings.unattended:
+        return _keep_plan(round, "nobody is asked about a larger one")
+    modes = _record_mode(round, "plan" if count > 1 or planning.get("promoted") == FAILED_TWICE else "step", reason)
+    emit(round.runtime, "plan", plan=plan)
     after = {key: item for key, item in planning.items() if key not in ("shown", "kept")}
     return {"planning": {**after, "open": False}, **modes, **update}  # type: ignore[typeddict-item]
+
+
+def _keep_plan(round: PlanningRound, why: str) -> Planning:
+    """Leave the approved plan as it is, so that the step that is at work goes on (Q74)."""
+    approval = round.state["approval"]
+    assert approval is not None
+    emit(round.runtime, "note", text=f"The plan stays as it is, and its step goes on: {why}"[:500])
+    planning = {key: item for key, item in round.planning.items() if key not in ("shown", "kept")}
+    return {"planning": {**planning, "open": False}, "plan": approval["plan"]}  # type: ignore[typeddict-item]
 
 
 def _record_mode(round: PlanningRound, mode: Mode, reason: str) -> Planning:
@@ -233,6 +249,7 @@ def _record_mode(round: PlanningRound, mode: Mode, reason: str) -> Planning:
     if round.planning.get("mode") == mode:
         return {}
     by = "triage" if round.planning["phase"] == "triage" else "plan"
+    by = "promotion" if goes_on(round.planning) else by
     row = mode_row(mode, by if round.settings.wanted_mode == "auto" else "settings", reason)
     emit(round.runtime, "mode", **row)
     return {"modes": [dict(row)]}
@@ -389,12 +406,16 @@ def decline(round: PlanningRound, message: AIMessage, decision: Decision) -> Pla
     arguments = decision.arguments
     if shown := round.planning.get("shown"):
         return _show_again(round, {**shown, "reply": str(arguments["guidance"]), "message_id": None})
+    if goes_on(round.planning):
+        return _keep_plan(round, str(arguments["reason"]))
     ending: Ending = {"code": "declined", "reason": arguments["reason"], "text": arguments["guidance"]}
     return {"planning": {**round.planning, "corrections": 0}, "ending": ending}
 
 
 def refuse(round: PlanningRound, error: ModelError) -> Planning:
     """End the run because the model or its provider refuses: the user reads its words. Asking again gets the same."""
+    if goes_on(round.planning):
+        return _keep_plan(round, str(error))
     emit(round.runtime, "note", text=f"The model's provider refuses this request. {error}")
     return {"ending": {"code": "declined", "reason": str(error), "text": error.said or str(error)}}
 

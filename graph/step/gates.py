@@ -25,7 +25,7 @@ from donewhen.graph.tools.toolbox import KnownTool
 from donewhen.state.channels import Step
 from donewhen.state.consent import Sources, lacks_source
 from donewhen.state.ledger import Amounts, add, first_exhausted, subtract
-from donewhen.state.plan.planning import PROMOTED
+from donewhen.state.plan.steps import FOR_WRITE
 from donewhen.state.proof.journal import call_key, canonical_json, has_spoken_since
 from donewhen.state.records import WRITES, Call, JournalEntry, StepRecord, decision_on
 from donewhen.state.secrets import conceal_json
@@ -215,7 +215,9 @@ async def consent(call: Call, context: CallContext, go: Go) -> Ruling:
     if reason == "unlisted" and "write" in state.get("promotable", ()):
         wanted = f"{call['name']}({canonical_json(conceal_json(call['args']))[:500]})"
         why = f"it takes {wanted}, which its plan, that nobody was shown, does not list"
-        return Wait({"status": "failed", "code": f"{PROMOTED}write", "reason": why, "calls": []})
+        return Wait({"status": "ready", "code": FOR_WRITE, "reason": why})
+    if reason == "unlisted" and (others_step := _step_that_lists(call["name"], state)):
+        return No(f"{others_step} does this, which was planned for it: do what this step says, and finish")
     others: list[Call] = []
     if reason in ("by_tool", "new"):  # covered by the plan: ask once for all such calls
         others = [other for other in context.calls[1:] if _needs_approval_too(other, context, traces)]
@@ -228,6 +230,15 @@ async def consent(call: Call, context: CallContext, go: Go) -> Ruling:
         if diffs := differences(replaced, call["args"]):
             waiting["diffs"] = diffs
     return Wait(change)
+
+
+def _step_that_lists(tool: str, state: Step) -> str:
+    """Return the step that was planned because this one wanted a tool that it does not list; "" if there is none."""
+    run = state["run"]
+    if (run.get("planning") or {}).get("promoted") != FOR_WRITE:
+        return ""
+    found = (step["id"] for step in (run.get("plan") or {}).get("steps", ()) if tool in (step.get("tools") or ()))
+    return next(found, "")
 
 
 GATES: Sequence[Gate] = (

@@ -38,7 +38,7 @@ from donewhen.state.channels import REPLIES, Json, Step, apply_update, combine_u
 from donewhen.state.errors import ModelError
 from donewhen.state.language.texts import known_language, primary_language, say_why
 from donewhen.state.ledger import Amounts, add, allowance_left, first_exhausted
-from donewhen.state.plan.planning import PROMOTED
+from donewhen.state.plan.steps import FOR_ROUNDS
 from donewhen.state.proof.journal import find_earlier_answer
 from donewhen.state.reading.decisions import EXECUTE
 from donewhen.state.records import StepClaim, StepRecord, StepStatus
@@ -160,7 +160,7 @@ class StepRound:
         most = settings.promote_after if "rounds" in state.get("promotable", ()) else None
         if most is not None and state["record"]["rounds"] >= most:
             reason = say_why(state.get("language", "en"), "rounds", most)
-            return {"status": "failed", "code": f"{PROMOTED}rounds", "reason": reason}
+            return {"status": "ready", "code": FOR_ROUNDS, "reason": reason}
         return None
 
     async def _question(self, settings: Settings, tools: list[Json], left: Amounts) -> Question:

@@ -11,7 +11,7 @@ from typing import Any, Literal
 from donewhen.state.language.texts import catalogue, say_why
 from donewhen.state.ledger import Amounts, add, estimate_in_flight, first_exhausted, remaining, share, tightest
 from donewhen.state.plan.order import needs_of, steps_after
-from donewhen.state.plan.steps import next_needs
+from donewhen.state.plan.steps import GROWS, next_needs
 from donewhen.state.records import FINAL, StepRecord
 from donewhen.state.settings import Settings
 
@@ -20,7 +20,7 @@ RESERVE: Amounts = {"model_calls": 1}
 """Reserved for the delivery."""
 ENDED_BADLY = ("failed", "blocked", "exhausted", "skipped")
 OPEN = ("pending", "ready", "waiting")
-MoveKind = Literal["dispatch", "ask", "early", "failed", "budget", "end"]
+MoveKind = Literal["dispatch", "promote", "ask", "early", "failed", "budget", "end"]
 
 
 @dataclass(frozen=True)
@@ -75,6 +75,8 @@ def next_move(values: Mapping[str, Any], settings: Settings, writers: Collection
             return situation.move("early", early)
         key = "finished_early" if open_steps else "worked"
         return situation.move("end", key=key, changes={**changes, **_skip_open_steps(now)})
+    if small := [id for id, record in now.items() if record.get("status") == "ready" and record.get("code") in GROWS]:
+        return situation.move("promote", small)
     done = {id for id, record in now.items() if record.get("status") == "done"}
     if ready := [id for id in steps_after(plan, done) if now[id].get("status", "pending") in ("pending", "ready")]:
         return _dispatch(situation, ready, late)

@@ -7,15 +7,14 @@ from donewhen.state.channels import PLANNING, Json, conversation_before
 from donewhen.state.ledger import remaining, subtract
 from donewhen.state.plan.next import RESERVE, has_failed
 from donewhen.state.plan.revise import goal_criteria, hash_work
+from donewhen.state.plan.steps import GROWS
 from donewhen.state.proof.journal import user_statements
 from donewhen.state.records import Mode, ModeRow, PlanningRecord
 from donewhen.state.settings import Settings
 
 RESULT_CHARS = 2000
 REASON_CHARS = 300
-PROMOTED = "promoted:"
-"""The prefix of codes with which a step leaves because it needs a plan: `promoted:rounds`, `promoted:write`."""
-OF_REQUEST = ("failure", "failed", "finished", "promoted", "tried")
+OF_REQUEST = ("failure", "failed", "finished", "promoted", "wants", "tried")
 """The fields that every planning of a request keeps of the one before it."""
 OF_PROPOSAL = ("stale", "instead", "dropped", "let_go", "came_back", "language", "mode")
 """The fields of a planning that are about the plan that it proposed."""
@@ -25,6 +24,12 @@ FORCED = {
     "plan": "The user wants a plan, however small the request is.",
 }
 """Instructions for the planner if `Settings.mode` leaves it no choice."""
+GROWTH = (
+    "The only step of `<approved_plan>` is at work, and goes on with all it has: `<wants>` says why you are asked. Add "
+    "the steps that should come after it, or `replaces` it by steps that take over from here, each with a proof of its "
+    'own; give it a tool by its `id`. If it is right as it is, submit it unchanged: {"steps": [{"id": its id}]}. What '
+    "was seen so far is under `<seen>` and can be cited."
+)
 PROMOTION = (
     "This was begun as one step, and that was not enough: make a plan of several steps, each with a proof of its own. "
     "What was seen so far is under `<seen>` and can be cited."
@@ -42,15 +47,21 @@ def mode_of(values: Mapping[str, Any]) -> str:
     return str(rows[-1]["mode"]) if rows else ""
 
 
-def promotion_reasons(values: Mapping[str, Any], id: str, settings: Settings) -> list[str]:
-    """Return the reasons for which this step leaves so that the run gets a plan: `rounds`, `write`; [] within a plan.
+def goes_on(planning: Mapping[str, Any]) -> bool:
+    """Return whether this planning is about a step that is at work and goes on, whatever becomes of the plan (Q74)."""
+    return planning.get("promoted") in GROWS
 
-    If a person saw the plan, or wants none to be shown, an unlisted write is asked about instead.
+
+def promotion_reasons(values: Mapping[str, Any], id: str, settings: Settings) -> list[str]:
+    """Return the reasons for which this step stops so that the plan can grow: `rounds`, `write`; [] within a plan.
+
+    A step stops for it once. If a person saw the plan, or wants none to be shown, an unlisted write is asked about
+    instead.
     """
     left = remaining(settings.limits, values.get("granted"), values.get("spent"))
     chosen = [row for row in (values.get("modes") or ())[-1:] if row["by"] in ("triage", "plan")]
     alone = bool(chosen) and mode_of(values) == "step" and len((values.get("plan") or {}).get("steps", ())) == 1
-    if settings.mode != "auto" or not alone or left.get("replans", 1) < 1:
+    if settings.mode != "auto" or not alone or left.get("replans", 1) < 1 or goes_on(values.get("planning") or {}):
         return []
     extended = bool(((values.get("steps") or {}).get(id) or {}).get("granted"))
     unseen = (values.get("approval") or {}).get("by") == "policy" and settings.confirm in ("writes", "complex")
@@ -97,7 +108,8 @@ def planning_start(values: Mapping[str, Any], settings: Settings) -> Json:
             "failure": planning.get("failure"),
             "approved_plan": standing_plan(values),
             "edited": _has_edited_plan(values),
-            "mode": PROMOTION if planning.get("promoted") else FORCED.get(settings.wanted_mode, ""),
+            "wants": planning.get("wants"),
+            "mode": _mode_text(planning, settings),
         },
         "id": planning["transcript"],
         "planning": {**planning, "mode": mode_of(values)},
@@ -111,6 +123,12 @@ def planning_start(values: Mapping[str, Any], settings: Settings) -> Json:
         "account": {key: values.get(key) or {} for key in ("granted", "spent")} | {"done": done},
         "earlier": (values.get("transcripts") or {}).get(planning["transcript"], []),
     }
+
+
+def _mode_text(planning: Mapping[str, Any], settings: Settings) -> str:
+    if goes_on(planning):
+        return GROWTH
+    return PROMOTION if planning.get("promoted") else FORCED.get(settings.wanted_mode, "")
 
 
 def standing_plan(values: Mapping[str, Any]) -> Json | None:
@@ -157,11 +175,11 @@ def _finished_steps(values: Mapping[str, Any]) -> list[Json]:
 
 
 def start_replanning(
-    values: Mapping[str, Any], failure: str, feedback: str | None = None, promoted: str = ""
+    values: Mapping[str, Any], failure: str, feedback: str | None = None, *, promoted: str = "", wants: str = ""
 ) -> PlanningRecord:
     """Return the planning record after a failure, with the failure and the finished steps that are kept.
 
-    `promoted` is the code of a step that needs a plan.
+    `promoted` is the code of a step that needs a plan; `wants` says why, if it goes on.
     """
     records, steps = values.get("steps") or {}, (values.get("plan") or {}).get("steps", ())
     finished = {
@@ -171,8 +189,9 @@ def start_replanning(
     }
     failed = [step["id"] for step in steps if has_failed(records.get(step["id"], {}))]
     number = values["planning"]["number"] + 1
-    phase = "draft" if failure else "triage"
+    phase = "draft" if failure or wants else "triage"
     more: Json = {"promoted": promoted} if promoted else {}
+    more |= {"wants": wants} if wants else {}
     if failure and values.get("plan"):
         more["tried"] = [*(values["planning"].get("tried") or ()), hash_work(values["plan"], finished)]
     return fresh_planning(

@@ -12,6 +12,9 @@ SILENT_ROUNDS = 5
 """Rounds without anything new after which the model and the user are told."""
 
 
+FOR_ROUNDS, FOR_WRITE, FAILED_TWICE = "promoted:rounds", "promoted:write", "promoted:failed"
+GROWS = (FOR_ROUNDS, FOR_WRITE)
+"""Codes with which the only step of a plan stops, at work, so that the plan can grow (Q74)."""
 MALFORMED = "malformed"
 """The code of a step that failed only because its model could not put its end into the right form."""
 
@@ -80,6 +83,7 @@ def fresh_records(
         earlier = records.get(step["id"])
         status = (earlier or {}).get("status")
         stays = status == "done" or (old.get(step["id"]) == step and status in ("waiting", "ready", "pending"))
+        stays = stays or (status == "ready" and _work_of(old.get(step["id"])) == _work_of(step))
         if stays and step["id"] not in stale:
             continue
         record = fresh[step["id"]] = fresh_record(earlier)
@@ -97,6 +101,11 @@ def fresh_records(
                 for n, call in enumerate(step["calls"])
             ]
     return fresh
+
+
+def _work_of(step: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Return what a step is to do: work that has begun goes on, whatever else it may call or waits for."""
+    return {key: value for key, value in (step or {}).items() if key not in ("tools", "depends_on")}
 
 
 def next_needs(record: StepRecord) -> tuple[str, ...]:

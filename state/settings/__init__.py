@@ -136,8 +136,8 @@ class Settings(Options):
     promote_rounds: int | None = Field(
         default=None,
         ge=1,
-        description="rounds after which a one-step run gets a plan; None: 25, or never if "
-        "step_limits limit the rounds of a step",
+        description="rounds after which more is planned behind a one-step run, which goes on; None: 25, or never "
+        "if step_limits limit the rounds of a step",
     )
     plan_rounds: int = Field(default=12, ge=1, le=100, description="model decisions per planning, including reads")
     max_steps: int = Field(default=20, ge=1, le=400, description="the most steps of a plan")
@@ -296,7 +296,7 @@ class Settings(Options):
 
     @property
     def promote_after(self) -> int | None:
-        """The rounds after which a one-step run gets a plan; None means never."""
+        """The rounds after which more is planned behind a one-step run; None means never."""
         limited = "step_limits" in self.model_fields_set and "rounds" in self.step_limits.model_fields_set
         return self.promote_rounds if limited or self.promote_rounds is not None else PROMOTE_ROUNDS
 

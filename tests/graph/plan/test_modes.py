@@ -1,5 +1,6 @@
 """How much is made of a request: an answer, one step or a plan; who chose it, and one step that becomes a plan."""
 
+import re
 from typing import Any
 
 import pytest
@@ -77,26 +78,76 @@ def promoted(first: list[Any], *plans: Any, **execute: Any) -> ScriptedModel:
     return steps([ONE], {"s1": first, **execute}, draft=list(plans))
 
 
-THEN = submit_plan([{"id": "s2", "content": "look there"}, {"id": "s3", "content": "tell", "depends_on": ["s2"]}])
-WORK: Any = {"s2": [finish_step("there", "s1.1")], "s3": [finish_step("told", "s3.result")]}
+LATER: Any = {"id": "s2", "content": "tell what was seen", "tools": [], "depends_on": ["s1"]}
+TOLD: Any = {"s2": [finish_step("told", "s1.result")]}
 
 
-async def test_one_step_that_takes_too_many_rounds_becomes_a_plan() -> None:
-    """P21, M7, P17: after k rounds the run gets a plan; its planner and its steps have what was seen so far."""
-    then = submit_plan([{"id": "s2", "content": "look there", "done_when": ["b was seen"]}, "tell"])
-    model = promoted([call("look", x="a"), call("look", x="b")], then,
-                     s2=[finish_step("there", "s1.2")], s3=[finish_step("told", "s3.result")])  # fmt: skip
+async def test_a_step_that_takes_many_rounds_goes_on_and_the_plan_grows_behind_it() -> None:
+    """Q74, P21, M7: after k rounds more is planned once; the step keeps its rounds and nothing of it is not done."""
+    model = promoted(
+        [call("look", x="a"), call("look", x="b"), finish_step("a, b", "s1.2")], submit_plan([LATER]), **TOLD
+    )
     flow = await play(model, TOOLS, effects=EFFECTS, settings=Settings(promote_rounds=2, confirm="never"))
     model.assert_exhausted()
     assert flow.status == "completed"
     assert modes(flow) == [("step", "triage"), ("plan", "promotion")]
     assert "not done after 2 rounds" in flow.told("mode")[1]["reason"]
     (planner,) = [request for request in model.requests if request.role == "plan"]
-    assert "make a plan of several steps" in planner.text
+    assert "s1: not done after 2 rounds" in planner.text
     assert '[s1.2] look {"x": "b"} ok: seen b' in unfenced(planner.text)
+    assert len(requests(model, "s1")[2].messages) == len(requests(model, "s1")[1].messages) + 2
+    assert (flow.step("s1")["attempt"], flow.step("s1")["rounds"]) == (1, 3)
+    assert [event["step"] for event in flow.told("step_finished")] == ["s1", "s2"]
+    assert "Not done" not in flow.run.answer
+    assert flow.run.spent["replans"] == 1
+
+
+GROWN: list[tuple[str, list[Any], list[Any]]] = [
+    ("as it is", [submit_plan([{"id": "s1"}])], []),
+    ("no more steps", [decline("one step is enough", "Nothing more.")], []),
+    ("no usable plan", [submit_plan([{**LATER, "depends_on": ["s9"]}])] * 3, []),
+    ("approved", [submit_plan([LATER])], ["approve"]),
+    ("not so", [submit_plan([LATER]), submit_plan([{"id": "s1"}])], ["Go on without it"]),
+]
+
+
+@pytest.mark.parametrize(("_", "plans", "answers"), GROWN, ids=[row[0] for row in GROWN])
+async def test_what_is_approved_is_not_approved_again(_: str, plans: list[Any], answers: list[Any]) -> None:
+    """Q74, C04: the step goes on whatever becomes of the larger plan; only steps that are new are asked about, once."""
+    model = promoted(
+        [call("look", x="a"), finish_step("a", "s1.1")], *plans, **(TOLD if answers == ["approve"] else {})
+    )
+    settings = Settings(promote_rounds=1)
+    flow = await play(model, TOOLS, effects=EFFECTS, settings=settings, answers=["approve", *answers])
+    model.assert_exhausted()
+    assert flow.status == "completed"
+    assert [pause["kind"] for pause in flow.pauses] == ["plan", *("plan" for _ in answers)]
+    for pause in flow.pauses[1:]:
+        assert len(pause["changes"]) == 1
+        assert "tell what was seen" in pause["changes"][0]
+    assert flow.step("s1")["attempt"] == 1
+    assert "Not done" not in flow.run.answer
+
+
+async def test_a_run_without_people_does_not_stop_for_a_larger_plan() -> None:
+    """Q74: whoever answers no questions is not asked about a larger plan; the approved step goes on."""
+    model = promoted([call("look", x="a"), finish_step("a", "s1.1")], submit_plan([LATER]))
+    settings = Settings(promote_rounds=1, on_question="default")
+    flow = await play(model, TOOLS, effects=EFFECTS, settings=settings, answers=["approve"])
+    assert (flow.status, len(flow.pauses)) == ("completed", 1)
+    assert modes(flow) == [("step", "triage")]
+
+
+async def test_a_step_is_taken_over_from_where_it_is() -> None:
+    """Q74, P17: the steps that take over cite what was seen; what they do in its place is not reported as not done."""
+    then = submit_plan([{"id": "s2", "content": "look there", "done_when": ["b was seen"], "replaces": ["s1"]}])
+    model = promoted([call("look", x="a"), call("look", x="b")], then, s2=[finish_step("there", "s1.2")])
+    flow = await play(model, TOOLS, effects=EFFECTS, settings=Settings(promote_rounds=2, confirm="never"))
+    model.assert_exhausted()
+    assert flow.status == "completed"
     assert '[s1.2] look {"x": "b"} ok: seen b' in unfenced(requests(model, "s2")[0].text)
     assert flow.step("s2")["verdicts"][0]["evidence"][0]["observation"] == "s1.2"
-    assert flow.run.spent["replans"] == 1
+    assert "Not done" not in flow.run.answer
 
 
 async def test_a_plan_of_several_steps_is_not_promoted() -> None:
@@ -114,13 +165,18 @@ async def test_a_plan_of_several_steps_is_not_promoted() -> None:
         assert len(modes(one)) == 1
 
 
-@pytest.mark.parametrize(("limits", "modes_of_it"), [({}, 2), ({"step_limits": {"rounds": 30}}, 1)])
-async def test_one_step_has_rounds_enough_by_default(limits: Any, modes_of_it: int) -> None:
-    """P21: 25 rounds, unless somebody said how many a step may take."""
-    looks = [call("look", x=str(number)) for number in range(25 if not limits else 26)]
-    model = promoted([*looks, *([finish_step("x", "s1.1")] if limits else [])], *([] if limits else [THEN]), **WORK)
+@pytest.mark.parametrize(("limits", "planned"), [({}, 1), ({"step_limits": {"rounds": 40}}, 0)])
+async def test_one_step_has_rounds_enough_by_default(limits: Any, planned: int) -> None:
+    """P21, Q74: 25 rounds, unless somebody said how many a step may take; the rounds left that it is told are true."""
+    looks = [call("look", x=str(number)) for number in range(26)]
+    plans = [submit_plan([{"id": "s1"}])][:planned]
+    model = promoted([*looks, finish_step("x", "s1.1")], *plans)
     flow = await play(model, TOOLS, effects=EFFECTS, settings={"confirm": "never", **limits})
-    assert (flow.status, len(modes(flow))) == ("completed", modes_of_it)
+    model.assert_exhausted()
+    assert (flow.status, len(modes(flow))) == ("completed", 1)
+    told = [int(left) for request in requests(model, "s1") for left in re.findall(r"included: (\d+)", request.text)]
+    assert told == [20]
+    assert "included: 20" in requests(model, "s1")[20].text
 
 
 async def test_one_step_that_fails_twice_becomes_a_plan() -> None:
@@ -139,28 +195,39 @@ async def test_one_step_that_fails_twice_becomes_a_plan() -> None:
     assert flow.status == "answered"
 
 
+SEND: Any = {"content": "send it to ann", "tools": ["send"], "done_when": ["sent"]}
+WANTED: list[tuple[str, Any, list[Any], Any, list[str], str]] = [
+    (
+        "its own call",
+        {"id": "s1", "tools": ["look", "send"]},
+        [finish_step("sent", "s1.2")],
+        {},
+        ["plan", "tool"],
+        "s1.2",
+    ),
+    ("a later step", {"id": "s2", **SEND}, [finish_step("seen", "s1.1")], {"s2": True}, ["plan"], "s2.1"),
+    ("another step", {"id": "s2", **SEND, "replaces": ["s1"]}, [], {"s2": True}, ["plan"], "s2.1"),
+    ("as it is", {"id": "s1"}, [finish_step("sent", "s1.2")], {}, ["tool"], "s1.2"),
+]
+
+
 @pytest.mark.parametrize("confirm", ["writes", "complex"])
-async def test_a_write_that_nobody_was_shown_makes_a_plan_to_approve(confirm: Any) -> None:
-    """P21, C04: what started without a person wants a write: a plan with it is shown first."""
-    then = submit_plan(
-        [{"id": "s2", "content": "send it to ann", "tools": ["send"], "done_when": ["sent"]}], complexity="simple"
-    )
-    work = [call("send", to="ann"), finish_step("sent to ann", "s2.1")]
-    model = promoted([[call("look", x="a"), call("send", to="ann")]], then, s2=work)
-    flow = await play(model, TOOLS, effects=EFFECTS, settings=Settings(confirm=confirm), answers=["approve"])
+@pytest.mark.parametrize(("_", "step", "rest", "then", "asked", "made"), WANTED, ids=[row[0] for row in WANTED])
+async def test_a_write_that_nobody_was_shown_makes_a_plan_to_approve(
+    confirm: Any, _: str, step: Any, rest: list[Any], then: Any, asked: list[str], made: str
+) -> None:
+    """P21, C04, Q74: a step that started without a person wants a write: a plan with it is shown first, and the step
+    goes on with its call, or leaves it to the step that was planned for it. It is made once.
+    """
+    then = then and {"s2": [call("send", to="ann"), finish_step("sent to ann", "s2.1")]}
+    plan = submit_plan([step], complexity="simple")
+    model = promoted([[call("look", x="a"), call("send", to="ann")], *rest], plan, **then)
+    flow = await play(model, TOOLS, effects=EFFECTS, settings=Settings(confirm=confirm), answers=["approve"] * 2)
     model.assert_exhausted()
-    assert [pause["kind"] for pause in flow.pauses] == ["plan"]
-    assert modes(flow) == [("step", "triage"), ("plan", "promotion")]
+    assert [pause["kind"] for pause in flow.pauses] == asked
     assert 'send({"to":"ann"})' in next(request for request in model.requests if request.role == "plan").text
-    assert [entry["id"] for entry in flow.journal if entry["tool"] == "send"] == ["s2.1"]
-    assert flow.status == "completed"
-
-
-async def test_a_promotion_that_brings_no_plan_ends_honestly() -> None:
-    """P21, P15: the planner of the promotion declines: what was seen stays, nothing is said to be done."""
-    model = promoted([call("look", x="a")], decline("no way", "Say what to look for."))
-    flow = await play(model, TOOLS, effects=EFFECTS, settings=Settings(promote_rounds=1, confirm="never"))
-    assert (flow.status, flow.run.answer.splitlines()[0]) == ("failed", "Say what to look for.")
+    assert [entry["id"] for entry in flow.journal if entry["tool"] == "send" and entry["ok"]] == [made]
+    assert (flow.status, "Not done" in flow.run.answer) == ("completed", False)
 
 
 async def test_few_rounds_left_are_said() -> None:
