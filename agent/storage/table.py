@@ -125,10 +125,8 @@ class ThreadTable:
         not before what was read in this context: who continues the thread then goes on from there.
         """
         read = text_of(current_clock().now(), "milliseconds") if self.store.ahead is None else ""
-        now, ((latest,),) = (
-            max(self.now(), read),
-            await self.store.read_rows("SELECT max(updated) FROM donewhen_threads", []),
-        )
+        ((latest,),) = await self.store.read_rows("SELECT max(updated) FROM donewhen_threads", [])
+        now = max(self.now(), read)
         return now if not latest or latest < now else text_of(moment_of(latest) + SECOND // 1000, "milliseconds")
 
     async def get(self, thread_id: str) -> Json | None:
