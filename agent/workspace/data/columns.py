@@ -13,9 +13,11 @@ CODES = (
 )
 MARKS = rf"[$€£¥₹%\s\p{{Zs}}]|{CODES}"
 """Marks beside numbers: currency signs and codes, per cent, blanks."""
-LIKELY = rf"([-+.,''\d]|{MARKS})+|[\s\p{{Zs}}]*\d{{1,4}}[./-]\d{{1,2}}[./-](?s:.*)"
+LIKELY = rf"([-+.,''()\d]|{MARKS})+|[\s\p{{Zs}}]*\d{{1,4}}[./-]\d{{1,2}}[./-](?s:.*)"
 """Matches every number and date of the forms below, and some texts that are neither."""
-CORE = f"regexp_replace(trim({{likely}}), '{MARKS}', '', 'g')"
+SIGNED = r"regexp_replace({0}, '^\((.*)\)$|^(.*)-$', '-\1\2')"
+"""SQL that puts the sign of (100) and 100- before the number."""
+CORE = SIGNED.format(f"regexp_replace(trim({{likely}}), '{MARKS}', '', 'g')")
 POINT = r"regexp_full_match({core}, '[-+]?(\d+|[1-9]\d{0,2}([,'']\d{3})+)([.]\d+)?')"
 COMMA = r"regexp_full_match({core}, '[-+]?(\d+|[1-9]\d{0,2}([.'']\d{3})+)(,\d+)?')"
 TWOFOLD = r"regexp_full_match({core}, '[-+]?([1-9]\d{0,2}([.,]\d{3})+|\d{1,3})')"
@@ -55,7 +57,13 @@ TEXTS = {
     "point": f"count(*) FILTER ({POINT})",
     "comma": f"count(*) FILTER ({COMMA})",
     "twofold": f"count(*) FILTER ({TWOFOLD})",
-    "codes": r"count(*) FILTER (regexp_full_match(trim({likely}), '0\d+'))",
+    "codes": r"count(*) FILTER (regexp_full_match(trim({likely}), '\(?0\d+[-)]?'))",
+    "signed": rf"count(*) FILTER (({POINT} OR {COMMA}) AND regexp_matches(trim({{likely}}), '[-)]$'))",
+    "plain": r"count(*) FILTER (regexp_full_match(trim({likely}), '-?{0}|\(\s*{0}\s*\)|{0}\s*-'))".replace(
+        "{0}", r"\d+([.]\d+)?"
+    ),
+    "sign": f"any_value({{c}}) FILTER (({POINT} OR {COMMA}) AND regexp_matches(trim({{likely}}), '[-)]$'))",
+    "width": "max(length({core}))",
     "scale": f"max(length(regexp_extract({{core}}, '[.,](\\d*)$', 1))) FILTER ({POINT} OR {COMMA})",
     "other": f"any_value({{c}}) FILTER (({POINT} OR {COMMA}) IS NOT TRUE)",
     "marked": f"any_value({{c}}) FILTER (({POINT} OR {COMMA}) AND regexp_matches({{core}}, '[.,]'))",
@@ -124,6 +132,8 @@ class Column:
     """The number of its values."""
     order: str = ""
     """The order of day, month and year if its text has to be read as dates: `dmy`, `mdy` or `ymd`."""
+    signed: bool = False
+    """True if its text has to be read as numbers, some of which are negative by brackets or by a minus behind them."""
     remark: str = ""
     """How its values were read, and because of which."""
     settled: bool = False
@@ -137,7 +147,7 @@ class Column:
     @property
     def stored_as(self) -> str:
         """Return the type with which its values are read to be used."""
-        return "VARCHAR" if self.order or self.type == EMPTY else self.type
+        return "VARCHAR" if self.order or self.signed or self.type == EMPTY else self.type
 
     @property
     def source(self) -> str:
@@ -145,6 +155,9 @@ class Column:
         name = quote_name(self.name)
         if self.type == EMPTY:
             return f"NULL AS {name}"
+        if self.signed:
+            bare = f"regexp_replace({name}, '\\s', '', 'g')"
+            return f"CAST({SIGNED.format(bare)} AS {self.type}) AS {name}"
         if not self.order:
             return name
         parts = PARTS.replace("{likely}", name)
@@ -194,13 +207,16 @@ class Column:
             self.type = EMPTY
         elif self.type == "VARCHAR" and "numbers" in found:
             self._settle_date(found)
-            self.warning = self.warning or ("" if self.order else _number_warning(self.name, found))
+            self._settle_signed(found)
+            settled = self.warning or self.order or self.signed
+            self.warning = self.warning if settled else _number_warning(self.name, found)
 
     def keep_native(self, type: str) -> None:
         """Keep the type that the file declares; what was found is only said."""
-        if self.order:
-            self.warning = f"looks like dates, kept as text{f'; {self.remark}' if self.remark else ''}"
-        self.type, self.order, self.remark = type, "", ""
+        if self.order or self.signed:
+            what = "dates" if self.order else "numbers"
+            self.warning = f"looks like {what}, kept as text{f'; {self.remark}' if self.remark else ''}"
+        self.type, self.order, self.signed, self.remark = type, "", False, ""
 
     def _keep_text(self, found: dict[str, Any]) -> None:
         number, plain = self.type, quote_name(self.name)
@@ -234,6 +250,15 @@ class Column:
                 because = found["day_first" if self.order == "dmy" else "month_first"]
                 remarks = [f"read as {ORDERS[self.order].format(_mark_of(found['date']))} because of {because}"]
             self.remark = ", ".join([*remarks, *["years of two digits as 1969 to 2068"] * bool(found["short"])])
+
+    def _settle_signed(self, found: dict[str, Any]) -> None:
+        """Read (100) and 100- as negative if all values are numbers, some of them without such a sign."""
+        unclear = found["codes"] or (found["twofold"] == self.filled and found["marked"] is not None)
+        some, width, scale = 0 < found["signed"] < self.filled, found["width"] or 0, found["scale"] or 0
+        if found["plain"] == self.filled and some and not unclear and width + scale <= 38:
+            self.signed, short = True, width + scale <= 18
+            self.type = f"DECIMAL({18 if short else 38},{scale})" if scale else WHOLE_NUMBERS[not short]
+            self.remark = f"numbers like {found['sign']} read as negative"
 
     def _ways(self, found: dict[str, Any], orders: list[str]) -> str:
         """Return SQL that reads the text as dates, for each of these orders."""
@@ -273,8 +298,9 @@ def _number_warning(name: str, found: dict[str, Any]) -> str:
     if not numbers or numbers * 2 <= filled:
         return ""
     type = f"DECIMAL(18,{min(found['scale'] or 0, 18)})"
-    point = f"CAST(regexp_replace({quote_name(name)}, '[,'']|{MARKS}', '', 'g') AS {type})"
-    comma = f"CAST(replace(regexp_replace({quote_name(name)}, '[.'']|{MARKS}', '', 'g'), ',', '.') AS {type})"
+    bare = [f"regexp_replace({quote_name(name)}, '[{mark}'']|{MARKS}', '', 'g')" for mark in ",."]
+    bare = [SIGNED.format(each) for each in bare] if found["signed"] else bare
+    point, comma = f"CAST({bare[0]} AS {type})", f"CAST(replace({bare[1]}, ',', '.') AS {type})"
     if found["twofold"] == numbers and found["marked"] is not None:
         how = f"{found['marked']} may mean thousands or decimals. Decimal point: {point}; decimal comma: {comma}"
     elif found["point"] == numbers:
@@ -286,6 +312,8 @@ def _number_warning(name: str, found: dict[str, Any]) -> str:
     rest = (
         f", but {filled - numbers} of {filled} values are none, such as {found['other']!r}" if numbers < filled else ""
     )
+    if found["signed"]:
+        how = f"{found['sign']} read as negative, if that is meant: {how}"
     return f"looks like numbers, kept as text{rest}: {how}"
 
 
