@@ -3,14 +3,14 @@
 A source is what a person was shown or picked, or a field that names something in what a tool of somebody else
 returned: the approved plan's step, an option, a form's field, an answer that is the value, the goal while no plan was
 shown, `payee.iban` of a result, and sums of such amounts. Free text, titles and bodies are none, because injected
-instructions are there; nor is what a tool returned because the model wrote it there.
+instructions are there; nor is what a tool returned because the model wrote it there, unless a person wrote it too.
 """
 
 import posixpath
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from fnmatch import fnmatchcase
@@ -51,8 +51,6 @@ PROSE_WORDS = 12
 """A text with more plain words is prose, such as the body of a mail, and contains no targets."""
 LONG = 10_000
 """The beginning of a longer text of several lines tells whether it is prose."""
-LONG_NUMBER = 1000
-"""Numbers from here on may be an id or an amount in a longer text."""
 FLAGS = frozenset(map(Decimal, (-1, 0, 1)))
 """Numbers that act as switches, or mean none or all."""
 MOST_NESTED = 60
@@ -79,13 +77,9 @@ _MOMENT = pattern(
 )
 _ADDRESS = pattern(r"\A(?:mailto:)?(?:[^@]+@[^@]+\.\w+|\w{2,12}://\S+|www\.\S+)")
 _APART = pattern(r"[\s<>()\[\]\"',;]+")
-_ID = pattern(
-    r"\A(?:.*\d.*|.+@.+|[@#~]\w.*|.*://.*|.*\w_\w.*|.*\w\.\w{2,}.*|[0-9a-f]{8,}|[/\\]\w.*|\.{1,2}[/\\].*|\w:\\.*"
-    r"|.*\w[/\\].*[/\\].*|[/\\])"
-)
-_CAPITALS = pattern(r"\A[A-Z]{2,}(?:[-_][A-Z]+)+")
 _PLAIN = pattern(r"[^\W\d_]+(?:[ '’-][^\W\d_]+)*")
 _MIXED = pattern(r"\A(?=.*\d)(?=.*[A-Z])(?=.*[a-z])[A-Za-z0-9_-]+")
+_SIGNED_ID = pattern(r"[^\w\s/\\.~*+-](?=\w*\d)(?=\w*[^\W\d_])(\w+)")
 _FRAME = pattern(rf"^<(\w+) ([0-9a-f]{{{2 * FENCE_BYTES}}})(?: [^\n]*)?>\n.*?\n</\1 \2>$", re.DOTALL | re.MULTILINE)
 _SUM = pattern(r"[\d\s.,+*()-]+")
 _QUOTED = pattern(r"'([^']*)'|\"([^\"]*)\"")
@@ -142,6 +136,11 @@ class Given:
     value: str | int | float
     format: str = ""
 
+    @property
+    def is_named(self) -> bool:
+        """True if its name or its format says that it names something."""
+        return self.format in FORMATS or names_something(self.name)
+
 
 def values_of(arguments: Any, schema: Any = None, path: str = "", name: Words = (), depth: int = 0) -> Iterator[Given]:
     """Yield the values of a call that may need a source, and those names in it that its schema does not know."""
@@ -188,13 +187,12 @@ def parts_of(given: Given) -> list[str]:
     if not isinstance(given.value, str):
         return [] if _is_flag(str(given.value)) else [str(given.value)]
     text = unicodedata.normalize("NFKC", given.value).strip()
-    named = given.format in FORMATS or names_something(given.name)
-    if not named and is_free_text(given.name):
+    if not given.is_named and is_free_text(given.name):
         return _addresses_in(text, one_line=given.name[-1] in ("subject", "title", "headline"))
     parts = [part for each in _SPLIT.split(text[: 2 * LONG]) if (part := _strip_marks(each) or each.strip())]
     if len(parts) == 1:
         return [] if _is_flag(text) or _is_time(text) else [parts[0] if len(text) < LONG else text]
-    if named:
+    if given.is_named:
         return _addresses_in(text, one_line=True) or [text]
     if _MOMENT.fullmatch(text.casefold()) or read_measure(text):
         return [text]
@@ -209,15 +207,6 @@ def _addresses_in(text: str, *, one_line: bool) -> list[str]:
     if prose and not (one_line and ("\n" in text or "<" in text or len(text) < LONG)):
         return []
     return [part for each in _APART.split(text) if _ADDRESS.fullmatch(part := _strip_marks(each))]
-
-
-def _is_marked(part: str) -> bool:
-    """Return whether a word looks like an address, id, path, URL or number."""
-    return bool(_ID.fullmatch(part.casefold()) or _CAPITALS.fullmatch(part))
-
-
-def _is_small(part: str) -> bool:
-    return 0 <= max(map(abs, amounts_of(part)), default=-1) < LONG_NUMBER * 10
 
 
 def _is_time(text: str) -> bool:
@@ -247,7 +236,11 @@ def sources_of(run: Mapping[str, Any], step: str = "", today: str = "") -> "Sour
     if approval.get("by") == "user":
         known.show(approval["plan"], step)
     else:
-        for text in (run.get("goal") or "", *_requests(run.get("messages") or ())):
+        known.say(strip_frames(run.get("goal") or ""))
+    for text, asked in _words(run.get("messages") or ()):
+        if asked == "ask_user":
+            known.hear(text)
+        elif not (asked or known.has_plan):
             known.say(strip_frames(text))
     if today:
         known.say(today[:10], Source("today"))
@@ -259,14 +252,18 @@ def sources_of(run: Mapping[str, Any], step: str = "", today: str = "") -> "Sour
     return known
 
 
-def _requests(messages: Sequence[BaseMessage]) -> Iterator[str]:
-    """Yield what people asked for in the conversation, and not what they replied to a question."""
-    asked = False
+def _words(messages: Sequence[BaseMessage]) -> Iterator[tuple[str, str]]:
+    """Yield what people wrote in the conversation, each with the name of the question that it replies to, or ""."""
+    asked = ""
     for message in messages:
-        if isinstance(message, HumanMessage) and not asked:
-            yield message.text
+        if isinstance(message, HumanMessage):
+            yield message.text, asked
         elif isinstance(message, AIMessage):
-            asked = any(call["name"] in QUESTIONS for call in message.tool_calls)
+            asked = next((call["name"] for call in message.tool_calls if call["name"] in QUESTIONS), "")
+
+
+def _first_word(reply: str) -> str | None:
+    return read_word(_CLAUSE.split(reply.strip(), maxsplit=1)[0])
 
 
 def strip_frames(text: str) -> str:
@@ -285,6 +282,13 @@ class Said:
     dates: tuple[Date, ...]
     dateless: str
     """The folded text without its dates, in which a short number is no id."""
+
+    @classmethod
+    def read(cls, text: str, source: Source) -> "Said":
+        """Return the text with what it names."""
+        exact = unicodedata.normalize("NFKC", text)
+        measures, dates = frozenset(measures_in(exact)), tuple(dates_in(exact))
+        return cls(source, exact, _fold(text), measures, dates, _fold(without_dates(exact)))
 
 
 @dataclass(frozen=True)
@@ -307,10 +311,12 @@ class Sources:
 
     def __init__(self) -> None:
         self._said: list[Said] = []
+        self._replies: list[Said] = []
+        """Sentences in which a person may name an id that the model then looks up."""
         self._planned: dict[str, list[Mapping[str, Any]]] = {}
         """The calls that the step's plan specifies, by tool."""
         self._step = ""
-        self._shown = False
+        self.has_plan = False
         """True if a person was shown a plan; else plain words need no source."""
         self._refused: set[str] = set()
         self._picked: dict[str, Source] = {}
@@ -339,24 +345,19 @@ class Sources:
         for id in about:
             for text in _texts({key: item for key, item in steps[id].items() if key != "id"}):
                 self.say(text, Source("plan", id))
-        self._step, self._shown = step, True
+        self._step, self.has_plan = step, True
         for call in (steps.get(step) or {}).get("calls") or ():
             self._planned.setdefault(call["tool"], []).append(call["arguments"])
 
     def say(self, text: str, source: Source = Source("goal")) -> None:
         """Add everything in a text that a person asked for, or approved."""
-        exact = unicodedata.normalize("NFKC", text)
-        self._said.append(
-            Said(
-                source,
-                exact,
-                _fold(text),
-                frozenset(measures_in(exact)),
-                tuple(dates_in(exact)),
-                _fold(without_dates(exact)),
-            )
-        )
+        self._said.append(Said.read(text, source))
         self._narrowed.clear()
+
+    def hear(self, reply: str) -> None:
+        """Add a sentence with which a person answered a question. It is no source; a lookup of an id in it is one."""
+        if _first_word(reply) != "no":
+            self._replies.append(Said.read(reply, Source("answer")))
 
     def decide(self, row: Mapping[str, Any]) -> None:
         """Add the values of calls that a person approved or edited; those of rejected ones ask from then on."""
@@ -371,7 +372,10 @@ class Sources:
                     for part in parts_of(given):
                         self._pick(part, Source("approved", row.get("step") or ""))
         else:
-            self._refused |= {_fold(each) for each in row.get("new") or ()}
+            self._refuse(row.get("new") or ())
+
+    def _refuse(self, values: Iterable[str]) -> None:
+        self._refused.update(form for each in values for form in _spellings(_fold(each)))
 
     def _pick(self, value: str, source: Source) -> None:
         for form in _spellings(_fold(value)):
@@ -384,9 +388,9 @@ class Sources:
         A plain yes agrees to what the question shows; what a no was said to asks from then on.
         """
         source = Source("answer", at)
-        said = read_word(_CLAUSE.split(text.strip(), maxsplit=1)[0])
-        if said == "no":
-            self._refused |= {_fold(part) for part in map(_strip_marks, _SPLIT.split(question)) if part}
+        if _first_word(text) == "no":
+            self._refuse(part for part in map(_strip_marks, _SPLIT.split(question)) if part)
+        self.hear(text)
         if read_word(text) == "yes":
             self.say(question, source)
             return
@@ -464,13 +468,14 @@ class Sources:
     def _add(self, row: Row) -> None:
         value = row.field.value
         if isinstance(value, str):
-            self._rows.setdefault(_fold(value), []).append(row)
+            for form in {folded := _fold(value), _without_sign(folded)}:
+                self._rows.setdefault(form, []).append(row)
         else:
             self._rows.setdefault(str(value), []).append(row)
             for amount in amounts_of(str(value)):
                 self._rows.setdefault(amount, []).append(row)
         siblings = self._siblings.setdefault((row.entry, row.field.group), {})
-        if row.names and len(siblings) < MOST_SIBLINGS and _is_marked(str(value)) and len(str(value)) > 3:
+        if row.names and len(siblings) < MOST_SIBLINGS and not _PLAIN.fullmatch(str(value)) and len(str(value)) > 3:
             siblings[_fold(str(value))] = None
 
     def _add_sum(self, number: int, entry: Mapping[str, Any], text: str) -> None:
@@ -504,7 +509,7 @@ class Sources:
             free = is_free_text(given.name) and given.format not in FORMATS
             whole = self.find(value, given.name, given.format) if len(value) < LONG and not free else None
             for part in parts_of(given):
-                if not self._shown and _PLAIN.fullmatch(part) and not any(map(_is_marked, part.split())):
+                if not (self.has_plan or given.is_named) and _PLAIN.fullmatch(part):
                     continue  # nobody was shown what its words are held against
                 source = whole or self.find(part, given.name, given.format) or self._find_words(part, given)
                 found.setdefault((given.path, part), Argument(given.path, part, source))
@@ -528,9 +533,9 @@ class Sources:
     def find(self, value: str, name: Words = (), format: str = "", before: int = 0) -> Source | None:
         """Return the source of a value of an argument with this name; None if it has none."""
         plain, exact = _fold(value), unicodedata.normalize("NFKC", value).strip()
-        if plain in self._refused:
-            return None
         forms = _spellings(plain)
+        if any(form in self._refused for form in forms):
+            return None
         if picked := next((self._picked[form] for form in forms if form in self._picked), None):
             return picked
         measures, dates = read_measure(exact), [*dates_in(exact)] if _MOMENT.fullmatch(plain) else []
@@ -544,11 +549,8 @@ class Sources:
         for key in keys:
             for row in self._rows.get(key, ()):
                 if (not before or row.number < before) and self._admits(row, key, exact, name):
-                    kind: Literal["result", "expression"] = (
-                        "result" if row.field.group or not row.names else "expression"
-                    )
-                    kind = "result" if row.field.group or row.field.name else "expression"
-                    return Source(kind, row.entry, row.field.path)
+                    is_sum = not (row.field.group or row.field.name)
+                    return Source("expression" if is_sum else "result", row.entry, row.field.path)
         return None
 
     def _admits(self, row: Row, key: str | Decimal, exact: str, name: Words) -> bool:
@@ -566,11 +568,23 @@ class Sources:
             return False
         if len(exact) < SHORT_ID and not typed and name[-1:] == ("id",) and not like and not _is_of(row, name):
             return False  # 13 may be the id of anything
-        if any(number <= row.number and _has(text, key) for number, text in self._given if number <= row.number) and (
-            field.group or field.name
-        ):
-            return False  # the model wrote it before it came back
+        if (field.group or field.name) and self._is_echo(row, key) and not self._is_replied(row, exact):
+            return False
         return typed or moment or not self._is_passed_over(row)
+
+    def _is_echo(self, row: Row, key: str | Decimal) -> bool:
+        """Return whether the model wrote the value before it came back."""
+        bare = _without_sign(key) if isinstance(key, str) else key
+        return any(number <= row.number and _has(text, bare) for number, text in self._given)
+
+    def _is_replied(self, row: Row, exact: str) -> bool:
+        """Return whether a person wrote the value as well, in an answer, so that it is theirs and not the model's.
+
+        Short numbers and plain words stand in sentences by chance.
+        """
+        if not row.names or _PLAIN.fullmatch(exact) or (exact.isdigit() and len(exact) < SHORT_ID):
+            return False
+        return any(_is_said(each, exact, _spellings(_fold(exact)), set(), (), True) for each in self._replies)
 
     def _is_passed_over(self, row: Row) -> bool:
         """Return whether the plan names other values of the same field of the result, and so not this one."""
@@ -597,7 +611,7 @@ def _is_said(
     if measures:
         if any(same_measure(one, other) for one in measures for other in said.measures):
             return True
-        if len(measures) and any(unit for _, unit in measures):
+        if any(unit for _, unit in measures):
             return False
     if dates:
         return any(same_date(one, other) for one in dates for other in said.dates)
@@ -637,11 +651,16 @@ def _texts(value: Any, depth: int = 0) -> Iterator[str]:
 
 
 def _spellings(plain: str) -> tuple[str, ...]:
-    """Return a value as it is and without surrounding marks, and the shortest form of a path."""
-    forms = {plain: None, _strip_marks(plain) or plain: None}
+    """Return a value as it is and without the marks around it, and the shortest form of a path."""
+    forms = {plain: None, _strip_marks(plain) or plain: None, _without_sign(plain): None}
     if ("/" in plain or "\\" in plain) and "://" not in plain:
         forms[posixpath.normpath(plain.replace("\\", "/"))] = None
     return tuple(forms)
+
+
+def _without_sign(plain: str) -> str:
+    """Return an id of letters and digits without the sign that some write before it: `#W2002` is `W2002`."""
+    return found[1] if (found := _SIGNED_ID.fullmatch(plain)) else plain
 
 
 def _has(text: str, form: str | Decimal) -> bool:

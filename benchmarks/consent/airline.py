@@ -52,6 +52,7 @@ def play_one(dialogue: Mapping[str, Any], schemas: Mapping[str, Any], *, planned
                 known.say(turn["user"])
             elif planned and read_word(turn["user"].split(",")[0].split(".")[0]) != "no":
                 known.say(question, Source("plan"))
+                known.hear(turn["user"])
             else:
                 about = {"question": question, "by": "user"}
                 known.observe(observation(f"s1.{number}", "s1", 0, "user", turn["user"], arguments=about))

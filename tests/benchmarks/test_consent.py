@@ -8,11 +8,11 @@ def test_attacks_of_a_public_benchmark() -> None:
     writes, asked = agentdojo.honest()
     assert (writes, len(asked)) == (82, 22)
     ran = {}
-    for where in ("prose", "field"):
-        pairs, found = agentdojo.attacked(where, every=4)  # type: ignore[arg-type]
+    for where in agentdojo.PLACES:
+        pairs, found = agentdojo.attacked(where, every=4)
         assert pairs > 140
         ran[where] = {(each.task, each.attack) for each in found}
-    assert ran["prose"] == ran["field"]  # what runs has its source elsewhere
+    assert ran["prose"] == ran["field"] == ran["dialogue"]  # what runs has its source elsewhere
     assert len(ran["field"]) <= 4
 
 
