@@ -26,7 +26,7 @@ from donewhen.state.language.texts import amount_name, catalogue, option_texts, 
 from donewhen.state.ledger import add, first_exhausted, meter
 from donewhen.state.people.answers import Answer
 from donewhen.state.plan.next import Move, next_move
-from donewhen.state.plan.plan import find_step
+from donewhen.state.plan.plan import answering_step, find_step
 from donewhen.state.plan.planning import mode_row, promotion_reasons, start_replanning
 from donewhen.state.plan.steps import FAILED_TWICE, fresh_attempts, next_needs, standstill
 from donewhen.state.plan.text import step_numbers
@@ -134,6 +134,7 @@ def _dispatch(values: Json, move: Move, settings: Settings, runtime: Runtime[Set
         if values["steps"][id].get("status", "pending") == "pending":
             emit(runtime, "step_started", step=id, content=find_step(values["plan"], id)["content"])
         changes[id] = {"status": "running", "allowance": allowance, "today": settings.today_text}
+        changes[id]["answers"] = id == answering_step(values["plan"])
         if not values["steps"][id].get("started"):
             changes[id]["started"] = now()
         if values["steps"][id].get("ended"):

@@ -42,6 +42,7 @@ from donewhen.prompts import instructions
 from donewhen.state.channels import GOAL, Json, RunState, Step, changed_todos, merge_records
 from donewhen.state.language.texts import catalogue, other_language, say, say_why
 from donewhen.state.ledger import add, first_exhausted, meter, remaining
+from donewhen.state.plan.plan import answering_step, find_step, verdicts_on_goal
 from donewhen.state.proof.audit import NO_DOUBT, audited_status, doubts_to_send_back, reasons, status_of_words
 from donewhen.state.proof.evidence import enough, read_goal_check
 from donewhen.state.proof.journal import call_key, is_tool_call
@@ -503,16 +504,20 @@ def _as_step(values: Json, settings: Settings) -> Step:
 
 
 async def _write_text(delivery: Delivery) -> str:
-    """Write the answer. If the result of the only step is the answer, no model is asked (D05)."""
+    """Write the answer. If the result of a step is the answer, no model is asked (D05)."""
     draft, ending, context = delivery.draft, delivery.ending, delivery.context
     language, done = delivery.language, [row for row in draft["steps"] if row["status"] == "done"]
     by_code = "\n\n".join(part for part in (ending.get("text") or "", _summarize(draft, ending, language)) if part)
-    if len(draft["steps"]) == len(done) == 1 and draft["status"] == "completed" and not draft["criteria"]:
-        result = done[0]["result"]
+    plan: Json = delivery.values["plan"] or {}
+    if draft["status"] == "completed" and (id := answering_step(plan)) and len(draft["steps"]) == len(done):
+        record = delivery.values["steps"][id]
+        result, goal = record["result"], list(plan.get("done_when") or ())
         if not delivery.read_data({}, result):
-            delivery.audit = delivery.values["steps"][done[0]["id"]].get("audit")
-            delivery.said, delivery.said_id = result, delivery.values["steps"][done[0]["id"]].get("said")
-            return delivery.say("\n".join([result, *await delivery.closing_notes()]))
+            delivery.verdicts = verdicts_on_goal(plan, find_step(plan, id), record["verdicts"])
+            delivery.audit, delivery.said, delivery.said_id = record.get("audit"), result, record.get("said")
+            return delivery.say(
+                "\n".join([result, *await delivery.closing_notes(criteria_rows(goal, delivery.verdicts))])
+            )
     if ending["code"] == "answered":
         if delivery.read_data({**ending}, ending["text"]) and (problem := ending.get("output_problem")):
             delivery.flaw = problem

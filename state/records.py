@@ -473,7 +473,7 @@ class StepRecord(TypedDict, total=False):
     task: str | None
     """The open tool call that shows the step in the conversation."""
     answers: bool
-    """True if it is the only step, so its result is the answer."""
+    """True if its result is the answer of the run."""
     said: str | None
     """The message in which its result was streamed."""
     interjection_cursor: str

@@ -21,6 +21,7 @@ from donewhen.prompts import brief, framed, frames, section
 from donewhen.state.channels import PLANNING, Json, Step, conversation_before
 from donewhen.state.criteria import criteria_of
 from donewhen.state.plan.order import ancestors
+from donewhen.state.plan.plan import answering_step
 from donewhen.state.plan.steps import transcript_key
 from donewhen.state.plan.text import check_text
 from donewhen.state.proof.journal import APPROVED, user_statements
@@ -33,6 +34,7 @@ LEAST_SEEN_CHARS = 4_000
 SAID_CHARS = 2000
 """The most characters of one statement of the user."""
 ONLY_STEP = "This step is the whole plan: its `result` is delivered to the user as the answer, as it stands."
+LAST_STEP = "The `result` of this step is delivered to the user as the answer to `<goal>`, as it stands."
 EXECUTORS = (
     "Others who can work on a step. Name one in the step's `executor`, by the exact id before the colon, if its "
     "description, skills or tools fit the step better than the tools above; otherwise the default executor works on "
@@ -307,7 +309,7 @@ def step_brief(
     gathered = "\n".join(part for part in shown if part)
     journal = values.get("journal") or ()
     said = user_statements(values, transcript_key(step["id"], records.get(step["id"], {})))
-    note = ONLY_STEP if len(plan["steps"]) == 1 else ""
+    note = "" if answering_step(plan) != step["id"] else ONLY_STEP if len(plan["steps"]) == 1 else LAST_STEP
     if note and (schema := values.get("output_schema")):
         note = f"{note} {RESULT_AS_DATA}{schema_form(schema).text}"
     own = {step["id"]} if records.get(step["id"], {}).get("attempt", 1) > 1 else set()  # of its earlier attempts

@@ -18,12 +18,9 @@ REASON_CHARS = 500
 
 
 def open_tasks(plan: Mapping[str, Any], ids: Collection[str]) -> tuple[list[AnyMessage], Json]:
-    """Return a tool call for each of these steps, and the changes of their records.
-
-    The result of a plan's only step is the run's answer, so it is not shown twice.
-    """
+    """Return a tool call for each of these steps, and the changes of their records."""
     numbers = {step["id"]: (number, step["content"]) for number, step in enumerate(plan["steps"], 1)}
-    calls: Json = {id: {"task": f"step_{uuid4().hex[:16]}", "answers": len(numbers) == 1} for id in ids}
+    calls: Json = {id: {"task": f"step_{uuid4().hex[:16]}"} for id in ids}
     messages: list[AnyMessage] = []
     for id in ids:
         arguments = {"description": numbers[id][1], "subagent_type": f"Step {numbers[id][0]}"}
@@ -33,7 +30,10 @@ def open_tasks(plan: Mapping[str, Any], ids: Collection[str]) -> tuple[list[AnyM
 
 
 def close_tasks(records: Mapping[str, StepRecord], language: str, why: str = "") -> tuple[list[AnyMessage], Json]:
-    """Return the results of the calls whose steps ended, and the changes of records; with `why`, close all calls."""
+    """Return the results of the calls whose steps ended, and the changes of records; with `why`, close all calls.
+
+    A result that is the run's answer is not shown twice.
+    """
     messages: list[AnyMessage] = []
     over = {id: row for id, row in records.items() if row.get("task") and (why or row.get("status") in FINAL)}
     for row in over.values():

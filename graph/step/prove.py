@@ -26,6 +26,7 @@ from donewhen.state.criteria import criteria_of, meets
 from donewhen.state.language.texts import other_language, say_why
 from donewhen.state.ledger import first_exhausted
 from donewhen.state.plan.next import RESERVE
+from donewhen.state.plan.plan import answering_step
 from donewhen.state.proof.audit import NO_DOUBT, doubts_to_send_back, findings, reasons
 from donewhen.state.proof.evidence import (
     EvidenceScope,
@@ -88,9 +89,9 @@ class Proof:
 
     @property
     def is_answer(self) -> bool:
-        """True if the step's result is the run's answer; that of a plan with criteria is written at delivery."""
+        """True if the step's result is the run's answer."""
         plan = self.context.state["run"].get("plan") or {}
-        return bool(self.record.get("answers")) and len(plan.get("steps") or ()) == 1 and not plan.get("done_when")
+        return bool(self.record.get("answers")) and answering_step(plan) == self.context.state["step"]["id"]
 
     def output(self) -> Any:
         """Return the structured result, if one is requested and this result is the answer."""
@@ -223,7 +224,9 @@ async def _audit_result(proof: Proof) -> list[str]:
     id, result = state["step"]["id"], proof.scope.result
     record: Json = {**proof.record, "status": "done", "unchanged": proof.claim["arguments"].get("unchanged")}
     records = {**(state["run"].get("steps") or {}), id: record}
-    subject = Subject(state["run"], result, journal, proof.output(), {id: proof.rows}, records, None if only else id)
+    others = {key: other.get("verdicts") or [] for key, other in records.items()} if only else {}
+    verdicts = {**others, id: proof.rows}
+    subject = Subject(state["run"], result, journal, proof.output(), verdicts, records, None if only else id)
     subject = replace(subject, before=proof.record.get("judged"))
     noted = len(context.noted)
     found = await audit(context, subject, reserve=int(RESERVE["model_calls"]) if only else 0)

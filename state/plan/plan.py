@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from typing_extensions import TypedDict
 
 from donewhen.state.errors import PlanError, validation_problems
-from donewhen.state.plan.order import avoid_circles
+from donewhen.state.plan.order import ancestors, avoid_circles
 from donewhen.state.plan.revise import revise, with_old_fields
 from donewhen.state.plan.rules import Rules as Rules
 from donewhen.state.plan.rules import broken_rules, choose_executor, read_calls
@@ -170,6 +170,35 @@ def find_step(plan: Mapping[str, Any], step_id: str) -> dict[str, Any]:
         if step["id"] == step_id:
             return dict(step)
     raise KeyError(step_id)
+
+
+def answering_step(plan: Mapping[str, Any]) -> str:
+    """Return the step whose result is the run's answer, "" if a model writes the answer from the results of several.
+
+    It is the only step, or the only one without tools (`tools: []`), which words what all others did; and the goal has
+    no criteria but its own (Q76, D05).
+    """
+    steps: Sequence[Mapping[str, Any]] = plan.get("steps") or ()
+    wording = [step for step in steps if step.get("tools") == []]
+    joins = len(wording) == 1 and len(ancestors(plan, wording[0]["id"])) == len(steps) - 1
+    for step in steps if len(steps) == 1 else wording if joins else ():
+        if len(_goal_in_step(plan, step)) == len(plan.get("done_when") or ()):
+            return str(step["id"])
+    return ""
+
+
+def verdicts_on_goal(plan: Mapping[str, Any], step: Mapping[str, Any], verdicts: Sequence[Json]) -> list[Json]:
+    """Return what the step's verdicts say about the goal's criteria, which are all among its own."""
+    found = {verdict["criterion"]: verdict for verdict in verdicts}
+    pairs = enumerate(_goal_in_step(plan, step), 1)
+    return [{**found[number], "criterion": goal} for goal, number in pairs if number in found]
+
+
+def _goal_in_step(plan: Mapping[str, Any], step: Mapping[str, Any]) -> list[int]:
+    """Return the numbers of the step's criteria that are criteria of the goal, in the order of the goal."""
+    own = [(fold_text(each["text"]), each.get("check"), each.get("judge")) for each in step.get("done_when") or ()]
+    goal = [(fold_text(each["text"]), each.get("check"), each.get("judge")) for each in plan.get("done_when") or ()]
+    return [own.index(each) + 1 for each in goal if each in own]
 
 
 def revision_of(plan: Mapping[str, Any]) -> str:

@@ -67,7 +67,7 @@ REPLIES: dict[str, Any] = {
     "plan": [
         submit_plan([{"content": "x", "tools": ["delete_all"]}]),
         submit_plan(PLAN, title="Sum up", complexity="complex", speak="First I read the file."),
-        submit_plan([{"content": "Tell the total", "id": "s3", "depends_on": ["s1"]}]),
+        submit_plan([{"content": "Tell the total", "id": "s3", "depends_on": ["s1"], "tools": None}]),
     ],
     "execute": {
         "s1": [

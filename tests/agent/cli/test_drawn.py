@@ -184,9 +184,9 @@ def test_a_conversation_at_a_terminal(tmp_path: Path) -> None:
     thread, and Ctrl-D, which leaves its question open.
     """
     two = [COUNT, {"content": "Tell it", "done_when": ["it is told"], "tools": []}]
-    execute = {"s1": [[call("list_files")], COUNTED], "s2": [finish_step("told", "s2.result")]}
+    execute = {"s1": [[call("list_files")], COUNTED], "s2": [finish_step(MARKDOWN, "s2.result")]}
     triage = [submit_plan(["Look"]), submit_plan(two), submit_plan([COUNT])]
-    with scripted(tmp_path, triage=triage, execute={**execute}, deliver=[MARKDOWN]) as env:
+    with scripted(tmp_path, triage=triage, execute={**execute}) as env:
         session = Session.start("run", "count", env=env, cwd=tmp_path, columns=50, answers_here=True)
         session.asked()
         session.press(b"\t")

@@ -9,7 +9,7 @@ from donewhen.state.errors import ModelError
 from donewhen.testing import ScriptedModel, call, finish_step, give_up, reply
 from tests.kit.flows import FREE, Flow, one_step, play, steps
 
-TWO = [{"content": "look", "tools": ["look"]}, {"content": "write"}]
+TWO = [{"content": "look", "tools": ["look"]}, {"content": "write", "tools": None}]
 LOOKED = [call("look"), finish_step("three apples", "s1.1")]
 
 

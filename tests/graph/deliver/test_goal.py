@@ -2,10 +2,12 @@
 
 from typing import Any
 
+import pytest
+
 from donewhen.state.errors import ModelError
 from donewhen.state.people.payload import message_text, payload
-from donewhen.testing import call, criterion, finish_step, finish_task, submit_plan
-from tests.kit.flows import play, steps
+from donewhen.testing import ScriptedModel, audit, call, criterion, finish_step, finish_task, submit_plan
+from tests.kit.flows import FREE, play, requests, steps
 
 TWO = [{"content": "look", "done_when": ["it was seen"]}, {"content": "say it", "tools": []}]
 GOAL = ["the time in Tokyo is stated"]
@@ -109,3 +111,45 @@ async def test_a_person_sees_and_edits_the_goal_s_criteria() -> None:
     text = message_text(flow.pauses[0])
     assert "- done when: the time is stated\n- done when: it is right (checked automatically)\n" in text
     assert [row["text"] for row in (flow.run.receipt or {})["criteria"]] == ["it is right"]
+
+
+def look() -> str:
+    """Look."""
+    return "3 orders"
+
+
+JOINED: Any = [
+    {"content": "count the north", "tools": ["look"], "depends_on": []},
+    {"content": "count the south", "tools": ["look"], "depends_on": []},
+    {"content": "tell both", "tools": [], "done_when": ["Both counts are told"]},
+]
+BOTH = "3 orders each."
+
+
+@pytest.mark.parametrize("more", [None, ["both counts are told"], ["both counts are told", "their sum is told"]])
+async def test_a_last_step_that_words_what_the_others_did_is_the_answer(more: list[str] | None) -> None:
+    """Q76, D05, D06: it is audited as the answer of the run, a doubt goes back to it, and no model words it again.
+    Where the goal demands more than the step, a delivery proves it.
+    """
+    seen = [{"observation": f"s{n}.1", "quote": "3 orders"} for n in (1, 2)]
+    items = [{"criterion": n, "met": True, "evidence": seen} for n in range(1, 1 + len(more or [1]))]
+    own = [finish_step(text, goal_check=items[:1]) for text in ("4 orders each.", BOTH)]
+    found = {f"s{n}": [call("look"), finish_step("3", (f"s{n}.1", "3 orders"))] for n in (1, 2)}
+    demands = len(more or ()) > 1
+    roles: Any = {
+        "triage": [submit_plan(JOINED, **({"done_when": more} if more else {}))],
+        "execute": {**found, "s3": own[1:] if demands else own},
+        "judge": [audit()] if demands else [audit((1, "contradicted", "there are 3")), audit()],
+    }
+    if demands:
+        roles["deliver"] = [call("deliver", text=BOTH, goal_check=items)]
+    model = ScriptedModel(roles=roles)
+    flow = await play(model, [look], effects={"look": "read"}, settings=FREE)
+    model.assert_exhausted()
+    assert (flow.status, flow.run.answer) == ("completed", BOTH)
+    assert [row["verdict"] for row in flow.run.receipt["criteria"]] == ["cited"] * len(more or ())
+    assert ("delivered to the user as the answer" in requests(model, "s3")[0].text) == (not demands)
+    audited = [request.text for request in model.requests if request.role == "judge"]
+    assert all("s1 (done)" in text and "s3 (done)" in text and "3 orders" in text for text in audited)
+    spoken = [event for event in flow.told("speech") if event.get("answer")]
+    assert "".join(event["text"] for event in spoken if event["id"] == spoken[-1]["id"]) == BOTH

@@ -207,7 +207,7 @@ async def test_a_step_that_was_to_change_something_and_did_not_says_why() -> Non
 
 async def test_a_goal_that_several_steps_reach_is_audited_with_the_text_that_is_delivered() -> None:
     """V08, D07: the deliverer is told what is doubted and may say it otherwise."""
-    plan = submit_plan([{"content": "look", "tools": ["look"]}, "compare"])
+    plan = submit_plan([{"content": "look", "tools": ["look"]}, {"content": "compare", "tools": None}])
     rounds = {"s1": [call("look", where="a"), finish_step("3 orders", ("s1.1", "3 orders"))]}
     rounds["s2"] = [finish_step("3 are few", "s2.result")]
     judge = [audit((1, "contradicted", "there are 3")), audit()]
