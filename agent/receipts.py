@@ -96,7 +96,7 @@ def receipt_lines(run: Run, values: Mapping[str, Any]) -> Iterator[tuple[str, Js
     for entry in journal:
         changed = is_tool_call(entry) and entry.get("effect") in WRITES
         if changed or entry["id"] in cited:
-            kept = ("id", "source", "tool", "arguments", "ok", "unknown", "effect", "at", "length", "digest")
+            kept = ("id", "source", "tool", "arguments", "ok", "unknown", "effect", "sources", "at", "length", "digest")
             yield "change" if changed else "observation", {name: entry[name] for name in kept if name in entry}
     for row in receipt["steps"]:
         yield "step", row

@@ -108,10 +108,10 @@ class Argument:
     source: Source | None
     """None if nothing that a person saw, and no field that names something, says it."""
 
-    def row(self) -> dict[str, Any]:
-        """Return it as data of a question or a receipt."""
+    def row(self, chars: int | None = None) -> dict[str, Any]:
+        """Return it as data of a question or a receipt, with so many characters of the value."""
         source = {"kind": self.source.kind, "at": self.source.at, "field": self.source.field} if self.source else None
-        return {"argument": self.path, "value": self.value, "source": source}
+        return {"argument": self.path, "value": self.value[:chars], "source": source}
 
 
 def lacks_source(traced: Sequence[Argument]) -> bool:
@@ -403,11 +403,16 @@ class Sources:
 
     # what tools returned
 
+    def is_new(self, id: str) -> bool:
+        """Return whether nothing with this id counts yet; from now on it does."""
+        seen = id in self._seen
+        self._seen.add(id)
+        return not seen
+
     def observe(self, entry: Mapping[str, Any]) -> None:
         """Add an observation, or a person's answer. Each observation counts once."""
-        if entry["id"] in self._seen or entry.get("outside"):
+        if entry.get("outside") or not self.is_new(entry["id"]):
             return
-        self._seen.add(entry["id"])
         if entry["source"] == "user":
             asked = entry["arguments"]
             if entry["ok"] and asked.get("by") == "user":

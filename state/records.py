@@ -177,6 +177,8 @@ class JournalEntry(CallFacts, total=False):
     """The fields of the result that name something, if its tool says so; else their names decide."""
     calculated: bool
     """True if it was calculated from the arguments."""
+    sources: list[Json]
+    """Of a write: where its arguments come from, `{argument, value, source}`; the source is None if there is none."""
     users_text: bool
     """True if it holds words of the user, such as a skill, which are not framed as untrusted data."""
 

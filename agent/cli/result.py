@@ -21,6 +21,7 @@ from donewhen.agent.config import is_debugging
 from donewhen.agent.run import Run
 from donewhen.state import errors
 from donewhen.state.language.texts import say
+from donewhen.state.people.payload import sources_text
 from donewhen.state.plan.steps import SILENT_ROUNDS
 from donewhen.state.secrets import redact
 
@@ -270,6 +271,10 @@ def receipt_lines(receipt: Mapping[str, Any], terminal: Terminal, *, details: bo
         yield f"{terminal.mark(status)} {row['id']} {row['content']}{reason}", STYLES.get(status, "")
         if details:
             yield from _detail_lines(row, terminal)
+    for row in receipt.get("effects", ()) if details else ():
+        if sources := sources_text(row.get("sources", ()), terminal.language):
+            call = terminal.shorten(call_text(row), 100)
+            yield f"    [{row['id']}] {call}  {terminal.shorten(sources, 300)}", "dim"
     if details and receipt.get("output"):
         yield from _data_lines(receipt["output"], terminal)
     if details and receipt.get("audit"):

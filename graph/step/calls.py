@@ -36,7 +36,7 @@ from donewhen.graph.llm.cost import Meter
 from donewhen.graph.llm.history import observation_limit, render_observation
 from donewhen.graph.llm.reply import LOOK_FIRST
 from donewhen.graph.llm.speech import without_listeners
-from donewhen.graph.step.gates import CallContext, Go, No, Wait, call_for_hooks, hooks, rule, times_spoken
+from donewhen.graph.step.gates import CallContext, Go, No, Wait, call_for_hooks, hooks, rule, source_rows, times_spoken
 from donewhen.graph.step.leave import leave, relay_pause, unknown_effect_pause
 from donewhen.graph.step.texts import Span, known_entries, load_text, recall, store_entry, store_text
 from donewhen.graph.sync import run_in_thread
@@ -63,7 +63,7 @@ from donewhen.state.plan.steps import SILENT_ROUNDS
 from donewhen.state.private_langgraph import with_resume_values
 from donewhen.state.proof.journal import Source, call_key, canonical_json, is_tool_call, observation
 from donewhen.state.reading.decisions import LOOKUPS
-from donewhen.state.records import Call, JournalEntry, Pause, StepClaim, StepRecord, decision_on
+from donewhen.state.records import WRITES, Call, JournalEntry, Pause, StepClaim, StepRecord, decision_on
 from donewhen.state.secrets import redact_json
 from donewhen.state.settings import Settings
 
@@ -223,6 +223,8 @@ class StepCalls(CallContext):
         else:
             entry["same_as"] = before.get("same_as") or before["id"]
             self._show(call, self._render_repetition(entry, hint, again="same_as" in before))
+        if entry["effect"] in WRITES and not call.get("delegated") and (rows := await source_rows(call, self)):
+            entry["sources"] = rows
         entry = await store_entry(self.runtime, self.state, entry)
         self.noted.append(entry)
         emit_observation(self.runtime, entry)

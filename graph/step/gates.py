@@ -22,8 +22,8 @@ from donewhen.graph.sync import run_in_thread
 from donewhen.graph.tools import hooks as policies
 from donewhen.graph.tools.effects import Place, base_of, content_key, differences, replaced_texts
 from donewhen.graph.tools.toolbox import KnownTool
-from donewhen.state.channels import Step
-from donewhen.state.consent import Sources, lacks_source
+from donewhen.state.channels import Json, Step
+from donewhen.state.consent import Argument, Sources, lacks_source
 from donewhen.state.ledger import Amounts, add, first_exhausted, subtract
 from donewhen.state.plan.steps import FOR_WRITE
 from donewhen.state.proof.journal import call_key, canonical_json, has_spoken_since
@@ -33,6 +33,8 @@ from donewhen.state.settings import Settings
 
 MOST_REFUSED = 2
 """Times that an equal write is sent although its service refuses it; once may be a passing fault."""
+MOST_ROWS, MOST_CHARS = 50, 200
+"""Bounds of what is kept of the sources of one call: the arguments, and the characters of each."""
 
 
 @dataclass
@@ -337,24 +339,39 @@ def _needs_approval_too(call: Call, context: CallContext, traces: Traces) -> boo
 
 async def _trace(call: Call, context: CallContext) -> Traces:
     """Return, by position, the arguments of the calls that have one without a source; {} if this call has none."""
-    state, tool = context.state, context.tools[call["name"]]
+    known, traced = await _look_up_sources(call, context)
+    if not lacks_source(traced):
+        return {}
+    asked = [each for each in context.calls if _approval_reason(each, context) == "new"]
+    find = (partial(context.tools[each["name"]].trace, each["args"], known) for each in asked)
+    found = [await run_in_thread(each) for each in find]
+    both = zip(asked, found, strict=True)
+    return {each.get("position", 0): arguments for each, arguments in both if lacks_source(arguments)}
 
-    def look() -> tuple[Sources, bool]:
+
+async def _look_up_sources(call: Call, context: CallContext) -> tuple[Sources, list[Argument]]:
+    """Return the known sources and the call's arguments with theirs; long results are read only if one has none."""
+    state, trace = context.state, context.tools[call["name"]].trace
+
+    def look() -> tuple[Sources, list[Argument]]:
         known = state["sources"]() if "sources" in state else Sources()
         for entry in [*known_entries(state), *context.noted]:
             known.observe(entry)
-        return known, lacks_source(tool.trace(call["args"], known))
+        return known, trace(call["args"], known)
 
-    known, new = await run_in_thread(look)  # seconds for megabytes of results
-    if not new:
-        return {}
+    known, traced = await run_in_thread(look)  # seconds for megabytes of results
+    if not lacks_source(traced):
+        return known, traced
     for id in known.long:
         known.read(id, await load_text(context.runtime, state, id) or "")
     cursor, place = state.get("interjection_cursor") or "", state["step"]["id"]
     for said in await new_interjections(context.runtime, cursor, place):
-        known.answer(said["text"])
-    asked = [each for each in context.calls if _approval_reason(each, context) == "new"]
-    find = (partial(context.tools[each["name"]].trace, each["args"], known) for each in asked)
-    found = [await run_in_thread(each) for each in find]
-    traced = zip(asked, found, strict=True)
-    return {each.get("position", 0): arguments for each, arguments in traced if lacks_source(arguments)}
+        if known.is_new(said["key"]):
+            known.answer(said["text"])
+    return known, await run_in_thread(partial(trace, call["args"], known))
+
+
+async def source_rows(call: Call, context: CallContext) -> list[Json]:
+    """Return where the arguments of a write come from, as the receipt keeps it."""
+    _, traced = await _look_up_sources(call, context)
+    return [each.row(MOST_CHARS) for each in traced[:MOST_ROWS]]

@@ -14,7 +14,7 @@ from donewhen.state.channels import Json, Step
 from donewhen.state.consent import Argument, new_values
 from donewhen.state.language.texts import option_texts, say, say_why
 from donewhen.state.ledger import add
-from donewhen.state.people.payload import escape_unseen
+from donewhen.state.people.payload import escape_unseen, sources_text
 from donewhen.state.plan.steps import MALFORMED, transcript_key
 from donewhen.state.proof.journal import call_key, canonical_json
 from donewhen.state.records import FINAL, Call, Pause, StepRecord
@@ -184,18 +184,7 @@ def _describe_call(call: Call, traces: Traces, state: Step) -> str:
 
 
 def _sources_text(traced: Sequence[Argument], state: Step) -> str:
-    """Return where each argument comes from: `iban ← s1.2 payee.iban`; one without a source is marked."""
-    language = state.get("language", "en")
-    lines = [f"`{escape_unseen(each.path)[:80]}` ← {_source_text(each, language)}" for each in traced[:MOST_SHOWN]]
-    return "; ".join(dict.fromkeys(lines)) + "."
-
-
-def _source_text(argument: Argument, language: str) -> str:
-    source = argument.source
-    if source is None:
-        return say(language, "source", "none", value=escape_unseen(argument.value)[:80])
-    key = "step" if source.kind == "plan" and source.at else source.kind
-    return say(language, "source", key, at=source.at, field=escape_unseen(source.field)[:80]).strip()
+    return sources_text([each.row() for each in traced[:MOST_SHOWN]], state.get("language", "en")) + "."
 
 
 def _targets_text(targets: Sequence[str]) -> str:

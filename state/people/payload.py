@@ -6,7 +6,7 @@
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from difflib import unified_diff
 from typing import Any
@@ -218,6 +218,21 @@ def _replacing_arguments(call: Mapping[str, Any]) -> tuple[str, ...]:
 def escape_unseen(text: str) -> str:
     """Return the text with invisible characters written as escapes."""
     return _UNSEEN.sub(lambda unseen: json.dumps(unseen[0])[1:-1], text)
+
+
+def sources_text(rows: Sequence[Mapping[str, Any]], language: str) -> str:
+    """Return where each argument of a call comes from: `iban ← s1.2 payee.iban`; one without a source is marked."""
+    return "; ".join(
+        dict.fromkeys(f"`{escape_unseen(row['argument'])[:80]}` ← {_source_text(row, language)}" for row in rows)
+    )
+
+
+def _source_text(row: Mapping[str, Any], language: str) -> str:
+    source = row["source"]
+    if source is None:
+        return say(language, "source", "none", value=escape_unseen(row["value"])[:80])
+    key = "step" if source["kind"] == "plan" and source["at"] else source["kind"]
+    return say(language, "source", key, at=source["at"], field=escape_unseen(source["field"])[:80]).strip()
 
 
 def arguments_text(arguments: Any) -> str:

@@ -175,6 +175,8 @@ class EffectRow(TypedDict):
     """Ids of the later observations that show whether it took effect, which nobody knew when it was made."""
     delegated: NotRequired[bool]
     """True if it handed the step to an executor that works on its own."""
+    sources: NotRequired[list[dict[str, Any]]]
+    """Where its arguments come from, `{argument, value, source}`; the source is None if there is none."""
 
 
 class UndoneRow(TypedDict):
@@ -411,6 +413,8 @@ def _effect_rows(calls: Sequence[Mapping[str, Any]]) -> list[EffectRow]:
         }
         if call.get("delegated"):
             row["delegated"] = True
+        if call.get("sources"):
+            row["sources"] = redact_json(call["sources"])
         key = call_key(call["tool"], call["arguments"])
         rows.append({**row, "unknown": True} if call.get("unknown") and key not in succeeded else row)
         if call["ok"]:

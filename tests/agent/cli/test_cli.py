@@ -300,8 +300,11 @@ def test_what_cannot_work_is_said_at_once(shell: Shell, words: list[str]) -> Non
 
 
 def test_threads_and_show(shell: Shell) -> None:
-    """C08: a thread that waits is shown as that, and takes no new goal; one that ended, with what was done."""
-    with scripted(shell, triage=[submit_plan([COUNT])], execute=COUNTING):
+    """C08, X25: a thread that waits is shown as that, and takes no new goal; one that ended, with what was done, and
+    where the arguments of its writes come from."""
+    count = {**COUNT, "content": "Count the files, also in out.txt", "tools": ["list_files", "write_file"]}
+    work = [(call("write_file", path="out.txt", content="3"), call("list_files")), finish_step("3 files", "s1.2")]
+    with scripted(shell, triage=[submit_plan([count])], execute=work):
         assert shell("threads").stdout == ""
         shell.run("--thread", "mine")
         again = shell.run("--thread", "mine")
@@ -311,8 +314,9 @@ def test_threads_and_show(shell: Shell) -> None:
     assert "mine  completed" in shell("threads").stdout
     shown = shell("show", "mine")
     assert shown.exit_code == Exit.COMPLETED
-    for part in ("Goal: count the files", "Status: completed", "cited: there is a count", "[s1.1]", "3 files"):
+    for part in ("Goal: count the files", "Status: completed", "cited: there is a count", "[s1.2]", "3 files"):
         assert part in shown.stdout
+    assert '[s1.1] write_file(path="out.txt", content="3")  `path` ← step s1 of the plan' in shown.stdout
     assert one_object(shell("show", "mine", "--json"))["thread_id"] == "mine"
     assert shell("show", "nosuch").exit_code == Exit.USAGE
 

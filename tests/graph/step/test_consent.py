@@ -454,6 +454,28 @@ async def test_the_question_says_where_each_argument_comes_from() -> None:
     assert pause["sources"] == (flow.run.receipt or {})["approvals"][-1]["sources"] == expected
 
 
+@pytest.mark.parametrize(
+    ("approvals", "sources"),
+    [
+        ("shown", ["approved", "approved", "goal"]),
+        ("each", ["approved", "approved", "approved"]),
+        ("plan", ["result", None, "goal"]),
+        ("never", ["result", None, "goal"]),
+    ],
+)
+async def test_the_receipt_says_where_the_arguments_of_every_write_come_from(
+    approvals: str, sources: list[Any]
+) -> None:
+    """X25: of two writes of one reply, asked about or not; what nobody asked about and has no source is marked."""
+    desk = Desk({"payee": {"iban": "DE02120300000000202051"}})
+    pay = call("pay", to="DE02120300000000202051", amount=900)
+    model = mailing(call("look"), (pay, MIRA), finishing)
+    flow = await asked(model, desk, goal="Pay, and mira@example.com", settings={**SHOWN, "approvals": approvals})
+    rows = (flow.run.receipt or {})["effects"]
+    found = [(each["value"], each["source"] and each["source"]["kind"]) for row in rows for each in row["sources"]]
+    assert found == [*zip(("DE02120300000000202051", "900", "mira@example.com"), sources, strict=True)]
+
+
 # Again ---------------------------------------------------------------------------------------------------------------
 
 
