@@ -10,7 +10,7 @@ from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
 
 from donewhen.graph.events import emit_charge, now, thread_of
 from donewhen.graph.llm.ask import Question, ask
-from donewhen.graph.llm.reply import Decision, UnusableReply, aside, read_reply
+from donewhen.graph.llm.reply import Decision, aside, read_reply
 from donewhen.graph.people.answers import ResolvedAnswer, apply_answer, missing_tools
 from donewhen.graph.people.interjections import PLANNING as IN_PLANNING
 from donewhen.graph.people.interjections import heard_entries, new_interjections
@@ -32,7 +32,7 @@ SAID_MORE = "the user said more meanwhile, which comes next"
 NOBODY = "the second reader gave no usable reply"
 
 
-async def take_consent(round: PlanningRound, message: AIMessage) -> Planning:
+async def take_consent(round: PlanningRound, message: AIMessage, decision: Decision) -> Planning:
     """Approve the plan that was shown with the person's words, or tell the planner why not, once for these words."""
     state, planning = round.state, round.planning
     shown = planning["shown"]
@@ -49,10 +49,9 @@ async def take_consent(round: PlanningRound, message: AIMessage) -> Planning:
     if not why:
         why = missing_tools(state["run"], [shown], "yes", round.deps.executors, round.settings)
     if why:
-        told = UnusableReply([NOT_SURE.format(why=why)])
         # Later words may be the consent, so it can be taken with them.
-        round = round if why == SAID_MORE else round.with_record(consent_told=True)
-        update = send_correction(round, message, told)
+        round = round if why == SAID_MORE else round.note(consent_told=True)
+        update = send_correction(round, message, [NOT_SURE.format(why=why)])
         return {**update, "spent": add(spent, update.get("spent"))}
     taken = ResolvedAnswer(shown, Answer("approve", words), "user", now("milliseconds"))
     given = apply_answer({**state["run"], "planning": planning}, taken)

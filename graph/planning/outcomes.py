@@ -1,10 +1,10 @@
 """The outcomes of a planning round: a plan, an answer, a question, a refusal, a correction, or the end of the run."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
-from typing import Any, cast
+from typing import Any, Self, cast
 
-from langchain_core.messages import AIMessage
+from langchain_core.messages import AIMessage, AnyMessage
 from langchain_core.runnables import RunnableConfig
 from langgraph.runtime import Runtime
 
@@ -20,6 +20,7 @@ from donewhen.graph.people.consent import Proposal, propose_plan
 from donewhen.graph.people.interjections import PLANNING as IN_PLANNING
 from donewhen.graph.people.interjections import heard_entries, new_interjections
 from donewhen.graph.people.pauses import make_pause, new_call_id, pause_message
+from donewhen.graph.round import Work, correct
 from donewhen.graph.step.audit import Subject, audit, can_judge, is_audit_due, judged
 from donewhen.graph.step.calls import ask_before_end
 from donewhen.graph.step.gates import CallContext
@@ -28,7 +29,7 @@ from donewhen.graph.tools.hooks import END_OPTIONS, NOT_ASKED
 from donewhen.state.channels import PLANNING, Json, Planning, Step
 from donewhen.state.errors import ModelError
 from donewhen.state.language.texts import amount_name, say, say_why
-from donewhen.state.ledger import Limits, add, allowance_left
+from donewhen.state.ledger import Amounts, Limits, add, allowance_left
 from donewhen.state.plan.planning import OF_REQUEST, fresh_planning, goes_on, mode_row
 from donewhen.state.plan.revise import hash_work
 from donewhen.state.plan.steps import FAILED_TWICE, FOR_WRITE
@@ -58,8 +59,8 @@ SAID_MEANWHILE = "Not delivered yet: the user said something meanwhile, which co
 LEGAL = {"triage": TRIAGE, "draft": DRAFT}
 
 
-@dataclass(frozen=True)
-class PlanningRound:
+@dataclass
+class PlanningRound(Work[Planning]):
     """One round of planning: its state and its dependencies."""
 
     state: Planning
@@ -70,11 +71,10 @@ class PlanningRound:
     form: OutputForm | None = None
     """The form of the structured result, if one is requested."""
     config: RunnableConfig = field(default_factory=dict)  # type: ignore[assignment]
-
-    @property
-    def settings(self) -> Settings:
-        """The settings of the run."""
-        return self.runtime.context
+    spent: Amounts = field(default_factory=dict)
+    """What this round spent on the model."""
+    plan: Json = field(default_factory=dict)
+    """The plan of the reply, as it was read."""
 
     @property
     def planning(self) -> PlanningRecord:
@@ -92,7 +92,7 @@ class PlanningRound:
         return [*self.state.get("known", ()), *self.state.get("journal", ())]
 
     @property
-    def legal(self) -> tuple[str, ...]:
+    def offered(self) -> tuple[str, ...]:
         """The decisions allowed in this phase, minus the one that a forced mode excludes."""
         gone = {"auto": "", "answer": "submit_plan"}.get(self.settings.wanted_mode, "answer")
         recall = ("recall",) if self.state["brief"].get("before") else ()
@@ -101,28 +101,60 @@ class PlanningRound:
             return self.offer.legal((*TRIAGE, *accept, *recall))
         return self.offer.legal((*(name for name in LEGAL[self.planning["phase"]] if name != gone), *recall))
 
-    def with_record(self, **record: Any) -> "PlanningRound":
-        """Return the round with these fields set in the planning record."""
-        planning = cast(PlanningRecord, {**self.planning, **record})
-        return replace(self, state={**self.state, "planning": planning})
+    @property
+    def record(self) -> PlanningRecord:
+        """The planning record."""
+        return self.planning
+
+    def note(self, **fields: Any) -> Self:
+        """Set these fields in the planning record."""
+        self.state = {**self.state, "planning": cast(PlanningRecord, {**self.planning, **fields})}
+        return self
+
+    def left(self) -> Amounts:
+        """Return what planning may still spend; it has rounds of its own."""
+        return {**allowance_left(self.state), "rounds": rounds_left(self.planning, self.settings)}
+
+    def charge(self, spent: Amounts, rounds: int) -> None:
+        """Count rounds and what they cost."""
+        emit_charge(self.runtime, None, spent)
+        self.spent = add(self.spent, spent)
+        self.state = {**self.state, "spent": add(self.state.get("spent"), spent)}
+        self.note(rounds=self.planning["rounds"] + rounds)
+
+    def leave(self, obstacle: str) -> Planning:
+        """Go on with the quick plan; without one, ask for more or end, by policy."""
+        if obstacle == "deadline":
+            reason = say_why(self.language, "deadline", deadline=self.settings.deadline)
+            return fail_planning(self, "out_of_budget", reason)
+        return out_of_rounds(self) if obstacle == "rounds" else out_of_budget(self, obstacle)
+
+    def fail(self, error: ModelError) -> Planning:
+        """Refuse if the provider does; let the planner's model stand in for that of triage; else end planning."""
+        if error.code == "content_filter" and not self.planning.get("sketched"):
+            return refuse(self, error)
+        alone = self.planning["phase"] != "triage" or self.planning.get("stand_in")
+        if not alone and self.deps.chosen("triage", self.settings) != self.deps.chosen("plan", self.settings):
+            emit(self.runtime, "note", text=f"The model of the planner takes over triage: {error}"[:500])
+            return {"planning": self.note(stand_in=True).planning}
+        return fail_planning(self, "model_error", str(error))
+
+    def go_on(self, messages: Sequence[AnyMessage]) -> Planning:
+        """Go on with these messages after the rounds so far."""
+        return {"planning": self.planning, "transcript": list(messages)}
+
+    def give_up(self, reason: str, messages: Sequence[AnyMessage], code: str) -> Planning:
+        """End the phase after too many corrections."""
+        return fail_planning(self, code or "no_plan", reason)
 
     def message_id(self, argument: str) -> str | None:
         """Return the id of the message in which an argument was streamed."""
         return self.voice.message_id(argument) if self.voice else None
 
 
-def send_correction(
-    round: PlanningRound, message: AIMessage, correction: UnusableReply, code: str = "no_plan"
-) -> Planning:
-    """Tell the model what was wrong; too many unusable replies in a row fail the phase with this code (P11)."""
-    most, count = round.settings.max_corrections, round.planning["corrections"] + 1
-    said = redact("; ".join(correction.problems)[:1000])
-    emit(round.runtime, "correction", step=None, text=said[:500])
-    if count >= most:
-        return fail_planning(round, code, say_why(round.language, "unusable", count, said=said[:300]))
-    correction = replace(correction, hint=EXAMPLE) if count == most - 1 else correction
-    told = reply_messages(message, partial(correction.text, round.legal))
-    return {"planning": {**round.planning, "corrections": count}, "transcript": [message, *told]}
+def send_correction(round: PlanningRound, message: AIMessage, problems: Sequence[str], code: str = "") -> Planning:
+    """Tell the planner what is wrong with its decision."""
+    return correct(round, message, UnusableReply([*problems]), EXAMPLE, code)
 
 
 def fail_planning(round: PlanningRound, code: str, reason: str) -> Planning:
@@ -131,7 +163,7 @@ def fail_planning(round: PlanningRound, code: str, reason: str) -> Planning:
     """
     if round.planning.get("sketched"):
         emit(round.runtime, "note", text=f"Careful planning failed ({reason}); going on with the quick plan.")
-        return _propose(round.with_record(fell_back=reason), round.planning["proposal"])
+        return _propose(round.note(fell_back=reason), round.planning["proposal"])
     if goes_on(round.planning):
         return _keep_plan(round, reason)
     if shown := round.planning.get("shown"):
@@ -183,14 +215,15 @@ def _budget_id(round: PlanningRound, key: str) -> str:
     return f"budget.{round.planning['transcript']}.{key}.{round.planning['rounds']}"
 
 
-async def take_plan(round: PlanningRound, message: AIMessage, decision: Decision, plan: Json) -> Planning:
-    """Pass a plan to the draft if triage asks for it, else to consent. A plan that failed before is sent back."""
+async def take_plan(round: PlanningRound, message: AIMessage, decision: Decision) -> Planning:
+    """Pass the plan to the draft if triage asks for it, else to consent. A plan that failed before is sent back."""
+    plan = round.plan
     tried = () if round.planning.get("feedback") else round.planning.get("tried", ())
     change: PlanningRecord = plan.pop("change", {})
     finished = [id for id in round.planning.get("finished") or () if id not in change.get("stale", ())]
     if hash_work(plan, finished) in tried:
         return await _send_back_repeated(round, message, decision)
-    round = round.with_record(corrections=0, **change)
+    round = round.note(corrections=0, **change)
     if round.planning["phase"] == "triage" and plan["need_thinking"]:
         emit(round.runtime, "note", text="This deserves a careful plan; thinking it through.")
         return {"planning": {**round.planning, "phase": "draft", "proposal": plan, "sketched": True}}
@@ -200,14 +233,14 @@ async def take_plan(round: PlanningRound, message: AIMessage, decision: Decision
 async def _send_back_repeated(round: PlanningRound, message: AIMessage, decision: Decision) -> Planning:
     """Tell the planner that this work failed before; the second time ask a person, or end the run (M7)."""
     if not round.planning.get("repeat_told"):
-        return send_correction(round.with_record(repeat_told=True), message, UnusableReply([REPEATED]))
+        return send_correction(round.note(repeat_told=True), message, [REPEATED])
     emit(round.runtime, "note", text="The planner proposes again what failed already.")
     if round.settings.unattended:
         return fail_planning(round, "no_plan", say_why(round.language, "planned_again"))
     steps = "; ".join(step["content"] for step in decision.arguments.get("steps") or () if isinstance(step, dict))
     question = say(_language(round.state), "ask", "repeated", steps=steps[:500])
     return await ask_question(
-        round.with_record(tried=[]), message, Decision("ask_user", {"question": question}, id=decision.id)
+        round.note(tried=[]), message, Decision("ask_user", {"question": question}, id=decision.id)
     )
 
 
@@ -255,7 +288,7 @@ def _record_mode(round: PlanningRound, mode: Mode, reason: str) -> Planning:
     return {"modes": [dict(row)]}
 
 
-def start_looking(round: PlanningRound, message: AIMessage, decision: Decision) -> Planning:
+async def start_looking(round: PlanningRound, message: AIMessage, decision: Decision) -> Planning:
     """Leave the read calls to the next node, and answer the refused ones."""
     answers, held = answer_refused(decision)
     planning: PlanningRecord = {**round.planning, "corrections": 0, "texts": 0, "calls": decision.calls, "held": held}
@@ -271,13 +304,13 @@ async def answer_about_plan(round: PlanningRound, message: AIMessage, decision: 
     found = ground_claim(decision.arguments, scope) if decision.arguments.get("evidence") else Grounding()
     problems = [f"evidence: {each}" for each in (*found.problems, *found.imprecise)]
     if problems and not planning.get("answer_told"):
-        return send_correction(round.with_record(answer_told=True), message, UnusableReply(problems))
+        return send_correction(round.note(answer_told=True), message, problems)
     pending: Pause = {**shown, "reply": text, "message_id": round.message_id("answer.text")}
     about: Pause = {**pending, "question": text}
     if refused := await round.deps.policies.refusal_of(about, round.state["brief"]["goal"], round.runtime):
         if round.voice:
             round.voice.retract("answer.text")
-        return send_correction(round, message, UnusableReply([refused]), "refused")
+        return send_correction(round, message, [refused], "refused")
     return _show_again(round, pending)
 
 
@@ -323,14 +356,14 @@ async def settle_by_answer(round: PlanningRound, message: AIMessage, decision: D
     forms = [*(f"evidence: {each}" for each in found.imprecise), *flaws]
     problems = [f"evidence: {each}" for each in found.problems]  # what does not exist is never taken
     if problems or (forms and not round.planning.get("answer_told")):
-        return send_correction(round.with_record(answer_told=True), message, UnusableReply([*problems, *forms]))
+        return send_correction(round.note(answer_told=True), message, [*problems, *forms])
     more: Planning = {}
     audited: Json | None = None
     answers = [*state.get("asked", ()), *entries]
     output = None if flaws else data
     verdict = await ask_before_end(context, str(arguments["text"]), answers, output=output)
     if verdict.refused:
-        return send_correction(round, message, UnusableReply([verdict.refused]), "refused")
+        return send_correction(round, message, [verdict.refused], "refused")
     if verdict.question:
         asked = {"question": verdict.question, "options": [*END_OPTIONS]}
         return await ask_question(round, message, Decision("ask_user", asked, id=decision.id))
@@ -343,9 +376,9 @@ async def settle_by_answer(round: PlanningRound, message: AIMessage, decision: D
         audited = dict(await audit(context, subject))
         emit_charge(round.runtime, None, context.spent)
         more = {"spent": context.spent, "journal": context.noted}
-        round = round.with_record(judged=judged(subject, cast("AuditRow", audited), context.noted))
+        round = round.note(judged=judged(subject, cast("AuditRow", audited), context.noted))
         if (doubts := doubts_to_send_back(audited)) and not round.planning.get("answer_told"):
-            update = send_correction(round.with_record(answer_told=True), message, UnusableReply([*doubts, ONLY_SHOWN]))
+            update = send_correction(round.note(answer_told=True), message, [*doubts, ONLY_SHOWN])
             return {**update, "spent": add(context.spent, update.get("spent")), "journal": context.noted}
     if await new_interjections(round.runtime, planning_cursor(state), IN_PLANNING):
         messages = [message, *reply_messages(message, SAID_MEANWHILE)]
@@ -398,7 +431,7 @@ def planning_as_step(state: Planning) -> Step:
     }
 
 
-def decline(round: PlanningRound, message: AIMessage, decision: Decision) -> Planning:
+async def decline(round: PlanningRound, message: AIMessage, decision: Decision) -> Planning:
     """End the run because it cannot be done here. The reason is logged; the user reads the guidance.
 
     Of the words about a plan it is only said: the plan stays, and nobody but the person ends the run.

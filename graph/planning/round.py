@@ -1,7 +1,7 @@
 """The two phases of planning: a quick triage without thinking and, where it pays, a careful draft."""
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import cast
@@ -11,39 +11,35 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.runtime import Runtime
 
 from donewhen.graph.context import Deps
-from donewhen.graph.events import emit, emit_charge, thread_of
-from donewhen.graph.executors.executor import Card
-from donewhen.graph.llm.ask import ModelReply, Question, ask
+from donewhen.graph.events import thread_of
+from donewhen.graph.llm.ask import Question
 from donewhen.graph.llm.attachments import brief_message, with_images
 from donewhen.graph.llm.briefs import offer_for_planning, planning_brief, profile_text
 from donewhen.graph.llm.endings import reached_limit
-from donewhen.graph.llm.history import calls_natively, rounds_of, storable_reply
+from donewhen.graph.llm.history import rounds_of
 from donewhen.graph.llm.output import form_of
 from donewhen.graph.llm.printed import holds_calls
-from donewhen.graph.llm.reply import Decision, UnusableReply, aside, read_reply
-from donewhen.graph.llm.speech import SpeechStream, Voice
+from donewhen.graph.llm.reply import Decision, UnusableReply, aside
+from donewhen.graph.llm.speech import Voice
 from donewhen.graph.people.consent import plan_rules
 from donewhen.graph.people.interjections import with_interjections
 from donewhen.graph.planning.agreement import take_consent
 from donewhen.graph.planning.outcomes import (
+    EXAMPLE,
     PlanningRound,
     ask_question,
     decline,
-    fail_planning,
-    out_of_budget,
-    out_of_rounds,
     planning_cursor,
-    refuse,
     rounds_left,
-    send_correction,
     settle_by_answer,
     start_looking,
     take_plan,
 )
+from donewhen.graph.round import Role, act_on, make_round
 from donewhen.prompts import instructions
 from donewhen.state.channels import Json, Planning
-from donewhen.state.language.texts import known_language, other_language, primary_language, say_why
-from donewhen.state.ledger import add, allowance_left, first_exhausted
+from donewhen.state.language.texts import known_language, other_language, primary_language
+from donewhen.state.ledger import add, allowance_left
 from donewhen.state.pattern import pattern
 from donewhen.state.plan.elsewhere import in_our_form, lines_of_steps
 from donewhen.state.plan.plan import read_plan
@@ -100,47 +96,12 @@ async def _ask_and_act(state: Planning, runtime: Runtime[Settings], config: Runn
     voice = Voice(runtime, inside=True, ends=not about_plan)
     form = None if about_plan else form_of(state["brief"].get("output_schema"))
     round = PlanningRound(state, runtime, deps, voice=voice, form=form, config=config)
-    settings, planning = round.settings, round.planning
-    if then := planning.get("then"):
-        update = await _take_then(round.with_record(then=None), then)
-        return {**update, **_spoken(update)}
-    if rounds_left(planning, settings) < 1:
-        return out_of_rounds(round)
-    if settings.is_late():
-        return fail_planning(round, "out_of_budget", say_why(round.language, "deadline", deadline=settings.deadline))
-    if key := first_exhausted(allowance_left(state), ("model_calls",)):
-        return out_of_budget(round, key)
-    round, reply = await _ask_with_tools(round, voice)
-    emit_charge(runtime, None, reply.spent)
-    after: PlanningRecord = {**planning, "rounds": planning["rounds"] + 1}
-    round = replace(round, state={**state, "planning": after, "spent": add(state.get("spent"), reply.spent)})
-    if reply.error and reply.error.retryable:  # more budget or time would allow a retry
-        if key := first_exhausted(allowance_left(round.state), ("model_calls",)):
-            return {"planning": after, **out_of_budget(round, key), "spent": reply.spent}
-        if settings.is_late():
-            return {"planning": after, "spent": reply.spent}
-    update = await _act_on(round, reply)
-    messages = [*voice.messages(), *update.get("messages", ())]
-    return {
-        "planning": after,
-        **update,
-        **_spoken(update),
-        "messages": messages,
-        "spent": add(reply.spent, update.get("spent")),
-    }
-
-
-async def _ask_with_tools(round: PlanningRound, voice: Voice) -> tuple[PlanningRound, ModelReply]:
-    """Ask with an offer of tools, and again with fewer if the server says how many it takes."""
-    state, deps, settings = round.state, round.deps, round.settings
-    offer = await offer_for_planning(deps, settings, state["brief"]["goal"], round.planning)
-    offered = replace(round, offer=offer)
-    reply = await ask(deps, settings, await _question(offered, await deps.executors.cards(), voice))
-    if not reply.needs_fewer_tools:
-        return offered, reply
-    paid = {**state, "spent": add(state.get("spent"), reply.spent)}
-    last, again = await _ask_with_tools(replace(round, state=cast(Planning, paid)), voice)
-    return last, replace(again, spent=add(reply.spent, again.spent))
+    if then := round.planning.get("then"):
+        update = await _take_then(round.note(then=None), then)
+    else:
+        update = await make_round(round, PLANNER)
+    spent, messages = add(round.spent, update.get("spent")), [*voice.messages(), *update.get("messages", ())]
+    return {"planning": round.planning, **update, **_spoken(update), "messages": messages, "spent": spent}
 
 
 def _spoken(update: Planning) -> Planning:
@@ -149,10 +110,13 @@ def _spoken(update: Planning) -> Planning:
     return {"language": said} if said else {}
 
 
-async def _question(round: PlanningRound, cards: Mapping[str, Card], voice: Voice) -> Question:
+async def _question(round: PlanningRound) -> Question:
     """Return the request: instructions and tools, the brief, the rounds. Earlier parts never change."""
     state, deps, settings, form = round.state, round.deps, round.settings, round.form
-    phase = round.planning["phase"]
+    phase, cards = round.planning["phase"], await deps.executors.cards()
+    round.offer = await offer_for_planning(deps, settings, state["brief"]["goal"], round.planning)
+    round.legal = round.offered
+    round.tools = deps.reads(settings, state.get("approval"))
     role = ROLE[phase]
     facts = {**state["brief"], "proposal": round.planning.get("proposal"), "today": settings.today_text}
     facts["cards"] = cards
@@ -188,56 +152,34 @@ async def _question(round: PlanningRound, cards: Mapping[str, Card], voice: Voic
         passing=len(ending),
         thread=thread_of(round.runtime),
         fence=state["brief"].get("fence", ""),
-        voice=voice,
+        voice=round.voice,
         place={"step": "plan", "round": state["planning"]["rounds"] + 1},
         must_call=True,
     )
 
 
-async def _act_on(round: PlanningRound, reply: ModelReply) -> Planning:
-    """Return the changes that the reply makes; `round` is counted already."""
-    settings, planning, legal = round.settings, round.planning, round.legal
-    if reply.message is None:
-        assert reply.error is not None
-        if reply.error.code == "content_filter" and not planning.get("sketched"):
-            return refuse(round, reply.error)
-        if _another_plans(round):
-            emit(round.runtime, "note", text=f"The model of the planner takes over triage: {reply.error}"[:500])
-            return {"planning": {**planning, "stand_in": True}}
-        return fail_planning(round, "model_error", str(reply.error))
-    message = await aside(reply.message, partial(storable_reply, reply.message))
-    native = calls_natively(rounds_of(round.state))
-    read = partial(
-        read_reply, reply.message, legal, round.deps.reads(settings, round.state.get("approval")), printed=not native
-    )
-    outcome = await aside(reply.message, read)
-    alone = isinstance(outcome, Decision) and outcome.kind == "speak"
-    if alone and outcome.arguments:  # type: ignore[union-attr]  # it says something and goes on, which is a round
-        if reply.speech:
-            reply.speech.finish(outcome.speech)
-        return {"transcript": [message, HumanMessage(GO_ON)]}
+async def _read_text(round: PlanningRound, message: AIMessage, decision: Decision) -> Decision | UnusableReply:
+    """Return what a text is: an answer, if it can be one and comes again; else it decides nothing and is not shown."""
+    speech, legal, tools = decision.speech, round.legal, round.deps.all_tools(round.settings)
     # A model's own text never has the word that frames foreign text.
-    echo = alone and (round.state["brief"].get("fence") or "\0") in outcome.speech
+    echo = (round.state["brief"].get("fence") or "\0") in speech
     # A printed decision is no answer either, if the model can call tools.
-    printed = alone and _is_decision(str(reply.message.text), outcome.speech, legal, round.deps.all_tools(settings))
-    no_answer = echo or not alone or reached_limit(message) or printed
-    listed = not round.entries and bool(round.deps.all_tools(settings)) and any(lines_of_steps(outcome.speech))
-    may_answer = not no_answer and not listed and "answer" in legal and any(map(str.isalnum, outcome.speech))
-    if may_answer and (planning.get("texts") or not round.deps.all_tools(settings)):
-        outcome, alone = Decision("answer", {"text": outcome.speech}), False
-    # A text alone decides nothing and is repeated with the decision, so it is not shown twice.
-    said = "" if alone else outcome.speech
-    if alone:
-        no_call = ECHO if echo else (STEPS if listed else ALONE) + (ANSWER if "answer" in legal else "")
-        round, outcome = round.with_record(texts=1), UnusableReply([no_call], printed=printed or not native)
-    return await _carry_out(round, message, outcome, said, reply.speech)
+    no_answer = echo or reached_limit(message) or _is_decision(str(message.text), speech, legal, tools)
+    listed = not round.entries and bool(tools) and any(lines_of_steps(speech))
+    may_answer = not no_answer and not listed and "answer" in legal and any(map(str.isalnum, speech))
+    if may_answer and (round.planning.get("texts") or not tools):
+        return Decision("answer", {"text": speech})
+    round.note(texts=1)
+    no_call = ECHO if echo else (STEPS if listed else ALONE) + (ANSWER if "answer" in legal else "")
+    printed = _is_decision(str(message.text), speech, legal, tools)
+    return UnusableReply([no_call], printed=printed or round.prints)
 
 
 async def _take_then(round: PlanningRound, then: Json) -> Planning:
     """Carry out a plan that was sent with looks, now that none of them failed; its call is answered in any case."""
     called: ToolCall = {"name": "submit_plan", "args": {}, "id": then["id"], "type": "tool_call"}
     message = AIMessage("", tool_calls=[called])  # stands for the reply, which the rounds have already
-    update = await _carry_out(round, message, Decision("submit_plan", then["arguments"], id=then["id"]))
+    update = await act_on(round, PLANNER, message, Decision("submit_plan", then["arguments"], id=then["id"]))
     told: list[AnyMessage] = [each for each in update.get("transcript", ()) if each is not message]
     kept = {key: [m for m in rounds if m is not message] for key, rounds in update.get("transcripts", {}).items()}
     answered = told or [ToolMessage("Taken.", tool_call_id=then["id"])]
@@ -245,54 +187,53 @@ async def _take_then(round: PlanningRound, then: Json) -> Planning:
     return {"planning": round.planning, **update, "transcript": told if waits else answered, "transcripts": kept}
 
 
-async def _carry_out(
-    round: PlanningRound,
-    message: AIMessage,
-    outcome: Decision | UnusableReply,
-    said: str = "",
-    speech: SpeechStream | None = None,
-) -> Planning:
-    """Return the changes that a decision makes, or the correction of a reply that is none."""
-    settings, planning = round.settings, round.planning
-    plan: Json = {}
-    if isinstance(outcome, Decision) and outcome.kind == "submit_plan":
-        found = await aside(outcome.arguments, partial(_read_plan, round, outcome.arguments))
+async def _objections(round: PlanningRound, decision: Decision) -> list[str]:
+    """Return what is wrong with a decision; the round has its plan then, and the language that it declares."""
+    arguments, settings = decision.arguments, round.settings
+    if decision.kind == "submit_plan":
+        found = await aside(arguments, partial(_read_plan, round, arguments))
         if lost := _lost_criteria(round, found):
-            found, round = lost, round.with_record(lost_told=True)
-        round = round.with_record(reason=str(outcome.arguments.get("reason") or planning.get("reason") or ""))
-        outcome, plan = (UnusableReply(found), plan) if isinstance(found, list) else (outcome, found)
-    if isinstance(outcome, Decision) and _wrong_language(round, outcome.arguments):
-        outcome = UnusableReply([f"write what the user reads in this language: {settings.speaks}"])
-        round = round.with_record(language_told=True)
-    if isinstance(outcome, Decision) and primary_language(outcome.arguments.get("language")):
-        declared = outcome.arguments["language"]
-        round = round.with_record(language=known_language(declared), declared=primary_language(declared))
-    taken = outcome if isinstance(outcome, Decision) else Decision("speak")
-    if speech:
-        speech.finish(said, taken.kind, taken.arguments)
-    if isinstance(outcome, UnusableReply):
-        return send_correction(round, message, outcome)
-    emit(round.runtime, "decision", step=None, kind=outcome.kind, tools=[call["name"] for call in outcome.calls])
-    if plan:
-        return await take_plan(round, message, outcome, plan)
-    if outcome.kind == "answer":
-        update = await settle_by_answer(round, message, outcome)
-    elif outcome.kind == "ask_user":
-        update = await ask_question(round, message, outcome)
-    elif outcome.kind == "accept_plan":
-        update = await take_consent(round, message)
-    else:
-        update = {"calls": start_looking, "decline": decline}[outcome.kind](round, message, outcome)
-    if speech and outcome.kind == "answer" and "ending" not in update:
-        speech.restart()  # it was sent back, and its text comes again
+            round.note(lost_told=True)
+        round.note(reason=str(arguments.get("reason") or round.planning.get("reason") or ""))
+        if lost or isinstance(found, list):
+            return lost or [*found]
+        round.plan = found
+    if _wrong_language(round, arguments):
+        round.note(language_told=True)
+        return [f"write what the user reads in this language: {settings.speaks}"]
+    if declared := primary_language(arguments.get("language")):
+        round.note(language=known_language(arguments["language"]), declared=declared)
+    return []
+
+
+async def _go_on(round: PlanningRound, message: AIMessage, decision: Decision) -> Planning:
+    """Go on after speech, which is a round."""
+    return round.go_on([message, HumanMessage(GO_ON)])
+
+
+async def _answer(round: PlanningRound, message: AIMessage, decision: Decision) -> Planning:
+    """Settle the run by the answer; one that is sent back comes again, so what was said of it is taken back."""
+    update = await settle_by_answer(round, message, decision)
+    if round.speech and "ending" not in update:
+        round.speech.restart()
     return update
 
 
-def _another_plans(round: PlanningRound) -> bool:
-    """Return whether triage has a model of its own, for which that of the planner can stand in."""
-    if round.planning["phase"] != "triage" or round.planning.get("stand_in"):
-        return False
-    return round.deps.chosen("triage", round.settings) != round.deps.chosen("plan", round.settings)
+PLANNER: Role[PlanningRound, Planning] = Role(
+    ask=_question,
+    read_text=_read_text,
+    objections=_objections,
+    handlers={
+        "speak": _go_on,
+        "calls": start_looking,
+        "answer": _answer,
+        "ask_user": ask_question,
+        "submit_plan": take_plan,
+        "accept_plan": take_consent,
+        "decline": decline,
+    },
+    example=EXAMPLE,
+)
 
 
 def _is_decision(text: str, speech: str, legal: Sequence[str], tools: Collection[str]) -> bool:

@@ -1,24 +1,28 @@
-"""Leave a step: the updates with which it ends or waits, the questions it waits for, and corrections of replies."""
+"""Leave a step: the updates with which it ends, waits or goes on, and the questions it waits for."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Literal
+from typing import Any, Literal, Self, cast
 
 from langchain_core.messages import AnyMessage
 from langgraph.runtime import Runtime
 
-from donewhen.graph.events import emit, emit_step_finished, now
+from donewhen.graph.context import Deps
+from donewhen.graph.events import emit_charge, emit_step_finished, now
 from donewhen.graph.people.pauses import make_pause
+from donewhen.graph.round import Work
 from donewhen.graph.tools.effects import UnknownEffect
 from donewhen.state.channels import Json, Step
 from donewhen.state.consent import Argument, new_values
-from donewhen.state.language.texts import option_texts, say, say_why
-from donewhen.state.ledger import add
+from donewhen.state.errors import ModelError
+from donewhen.state.language.texts import option_texts, say
+from donewhen.state.ledger import Amounts, add, allowance_left
 from donewhen.state.people.payload import escape_unseen, sources_text
-from donewhen.state.plan.steps import MALFORMED, transcript_key
+from donewhen.state.plan.steps import transcript_key
 from donewhen.state.proof.journal import call_key, canonical_json
 from donewhen.state.records import FINAL, Call, Pause, StepRecord
-from donewhen.state.secrets import conceal_json, redact
+from donewhen.state.secrets import conceal_json
 from donewhen.state.settings import Settings
 
 STAYS = ("waiting", "ready", "failed")
@@ -65,31 +69,65 @@ def leave(
     return update
 
 
-def send_correction(
-    state: Step,
-    runtime: Runtime[Settings],
-    said: str,
-    messages: Sequence[AnyMessage],
-    spent: Mapping[str, float],
-    change: StepRecord | None = None,
-    *,
-    finishes: bool = False,
-) -> Step:
-    """Tell the model what was wrong; too many corrections in a row fail the step (X05).
+@dataclass
+class StepWork(Work[Step]):
+    """The work of a step, as far as it has come in this node."""
 
-    `said` is for people, `messages` are for the model, `change` is merged into the record. `finishes`: the reply tried
-    to finish the step.
-    """
-    record: StepRecord = {**state["record"], **(change or {}), "corrections": state["record"]["corrections"] + 1}
-    said = redact(said[:1000])
-    emit(runtime, "correction", step=state["step"]["id"], text=said[:500])
-    count = record["corrections"]
-    if count >= runtime.context.max_corrections:
-        reason = say_why(state.get("language", "en"), "unusable", count, said=said[:600])
-        code = MALFORMED if finishes else "unusable"
-        failed: StepRecord = {**record, "status": "failed", "code": code, "reason": reason}
-        return leave(state, runtime, failed, messages, spent)
-    return {"record": record, "transcript": list(messages), "decision": None}
+    state: Step
+    runtime: Runtime[Settings]
+    deps: Deps
+    spent: Amounts = field(default_factory=dict)
+    """What this node spent."""
+
+    @property
+    def place(self) -> str:
+        """The step, in events."""
+        return str(self.state["step"]["id"])
+
+    @property
+    def language(self) -> str:
+        """The language of the runtime's texts."""
+        return self.state.get("language", "en")
+
+    @property
+    def record(self) -> StepRecord:
+        """The record of the step."""
+        return self.state["record"]
+
+    def note(self, **fields: Any) -> Self:
+        """Set these fields in the step's record."""
+        self.state = {**self.state, "record": cast("StepRecord", {**self.record, **fields})}
+        return self
+
+    def left(self) -> Amounts:
+        """Return what the step may still spend."""
+        return allowance_left({**self.state, "spent": add(self.state.get("spent"), self.spent)})
+
+    def charge(self, spent: Amounts, rounds: int) -> None:
+        """Count rounds and what they cost."""
+        spent = add(spent, {"rounds": rounds} if rounds else {})
+        emit_charge(self.runtime, self.place, spent)
+        self.spent = add(self.spent, spent)
+        self.note(rounds=self.record["rounds"] + rounds)
+
+    def leave(self, obstacle: str) -> Step:
+        """Leave to go on with more budget or time."""
+        code = obstacle if obstacle == "deadline" else f"allowance:{obstacle}"
+        return leave(self.state, self.runtime, {"status": "ready", "code": code}, spent=self.spent)
+
+    def fail(self, error: ModelError) -> Step:
+        """End the step, because its model gives no reply."""
+        change: StepRecord = {"status": "failed", "code": "model_error", "reason": str(error)}
+        return leave(self.state, self.runtime, change, spent=self.spent)
+
+    def go_on(self, messages: Sequence[AnyMessage]) -> Step:
+        """Go on with these messages after the rounds so far."""
+        return {"record": self.record, "transcript": list(messages), "decision": None}
+
+    def give_up(self, reason: str, messages: Sequence[AnyMessage], code: str) -> Step:
+        """End the step after too many corrections; `code` says of what."""
+        failed: StepRecord = {"status": "failed", "code": code or "unusable", "reason": reason}
+        return leave(self.state, self.runtime, failed, messages, self.spent)
 
 
 def approval_pause(

@@ -14,10 +14,11 @@ from donewhen.graph.events import emit, emit_charge, emit_verdicts, now
 from donewhen.graph.llm.history import observation_limit, omitted_span
 from donewhen.graph.llm.output import form_of
 from donewhen.graph.people.interjections import heard_entries, new_interjections
+from donewhen.graph.round import send_back
 from donewhen.graph.step.audit import Subject, audit, is_audit_due, judged
 from donewhen.graph.step.calls import ask_before_end, make_reading
 from donewhen.graph.step.gates import CallContext
-from donewhen.graph.step.leave import leave, question_pause, send_correction
+from donewhen.graph.step.leave import StepWork, leave, question_pause
 from donewhen.graph.step.texts import known_entries, store_entry, with_whole_text
 from donewhen.graph.sync import run_aside, run_in_thread
 from donewhen.graph.tools.hooks import END_OPTIONS
@@ -27,6 +28,7 @@ from donewhen.state.language.texts import other_language, say_why
 from donewhen.state.ledger import first_exhausted
 from donewhen.state.plan.next import RESERVE
 from donewhen.state.plan.plan import answering_step
+from donewhen.state.plan.steps import MALFORMED
 from donewhen.state.proof.audit import NO_DOUBT, doubts_to_send_back, findings, reasons
 from donewhen.state.proof.evidence import (
     EvidenceScope,
@@ -130,8 +132,8 @@ async def _prove(claim: StepClaim, context: CallContext) -> Step:
     claims = read_goal_check(claim["arguments"].get("goal_check"), criteria, settings.verification, standing)
     if isinstance(claims, list):
         messages = [_answer(claim, _correction(claims, f"Send the goal_check again. {KEPT}"))]
-        draft: StepRecord = {"claim": None, "draft": claim["arguments"]["result"]}
-        return send_correction(state, runtime, "; ".join(claims), messages, {}, draft, finishes=True)
+        work = StepWork(state, runtime, context.deps).note(claim=None, draft=claim["arguments"]["result"])
+        return send_back(work, "; ".join(claims), messages, MALFORMED)
     proof = Proof(context, claim, criteria, claims, await evidence_scope(context, claim, claims))
     proof.verdicts = {int(number): verdict for number, verdict in claim.get("decided", {}).items()}
     proof.doubted = bool(record.get("doubted"))
@@ -304,7 +306,8 @@ def _refuse(proof: Proof, bad: Sequence[Json], objections: list[str], doubted: l
         return {**common, "record": record, "transcript": messages, "decision": None}
     change["refused"] = refused
     if refused < context.settings.max_refusals:
-        return {**common, **send_correction(context.state, context.runtime, said, messages, context.spent, change)}
+        work = StepWork(context.state, context.runtime, context.deps, context.spent).note(**change)
+        return {**common, **send_back(work, said, messages)}
     emit(context.runtime, "correction", step=context.state["step"]["id"], text=said[:500])
     reason = say_why(context.state.get("language", "en"), "refused_checks", refused, said=said[:600])
     code = "refused" if proof.by_policy else "unproven"

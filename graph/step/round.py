@@ -4,6 +4,7 @@ import base64
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import Self
 
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, SystemMessage
 from langchain_core.runnables import RunnableConfig
@@ -11,34 +12,26 @@ from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.runtime import Runtime
 
 from donewhen.graph.context import Deps
-from donewhen.graph.events import emit, emit_charge, thread_of
+from donewhen.graph.events import thread_of
 from donewhen.graph.executors.executor import executor_problem
-from donewhen.graph.llm.ask import Question, ask
+from donewhen.graph.llm.ask import Question
 from donewhen.graph.llm.attachments import brief_message, with_images
 from donewhen.graph.llm.briefs import offer_for_step, profile_text
-from donewhen.graph.llm.history import (
-    calls_natively,
-    fit_transcript,
-    render_earlier_answer,
-    reply_messages,
-    rounds_of,
-    storable_reply,
-)
+from donewhen.graph.llm.history import fit_transcript, render_earlier_answer, reply_messages, rounds_of
 from donewhen.graph.llm.printed import read_printed
 from donewhen.graph.llm.reply import CLAIMS, Decision, UnusableReply, answer_refused, aside, read_reply
 from donewhen.graph.llm.speech import Voice
 from donewhen.graph.people.interjections import with_interjections
+from donewhen.graph.round import Role, make_round
 from donewhen.graph.step.calls import StepCalls, count_silence, silence_hint
-from donewhen.graph.step.leave import leave, question_pause, send_correction
+from donewhen.graph.step.leave import StepWork, leave, question_pause
 from donewhen.graph.step.texts import known_entries, scope_of
 from donewhen.graph.tools.hooks import NOT_ASKED
 from donewhen.graph.tools.toolbox import Toolbox
 from donewhen.prompts import instructions
 from donewhen.state.channels import REPLIES, Json, Step, apply_update, combine_updates
-from donewhen.state.errors import ModelError
 from donewhen.state.language.texts import known_language, primary_language, say_why
-from donewhen.state.ledger import Amounts, add, allowance_left, first_exhausted
-from donewhen.state.plan.steps import FOR_ROUNDS
+from donewhen.state.plan.steps import FOR_ROUNDS, MALFORMED
 from donewhen.state.proof.journal import find_earlier_answer
 from donewhen.state.reading.decisions import EXECUTE
 from donewhen.state.records import StepClaim, StepRecord, StepStatus
@@ -71,7 +64,7 @@ async def decide(state: Step, runtime: Runtime[Settings], config: RunnableConfig
         informed, said = await with_interjections(before, "record", cursor, runtime)
         task = "" if informed["record"].get("answers") else str(informed["record"].get("task") or "")
         voice = Voice(runtime, informed["step"]["id"], task=task, inside=True)
-        update = await StepRound(informed, runtime, deps, toolbox, voice, [*shown, *said]).run()
+        update = await StepRound(informed, runtime, deps, tools=toolbox, voice=voice, rounds=[*shown, *said]).run()
         update = {**update, "transcript": [*said, *update.get("transcript", ())]} if said else update
     after: Step = apply_update(before, update)  # type: ignore[assignment]
     calls = after["record"]["status"] == "running" and after["record"].get("calls")
@@ -82,90 +75,56 @@ async def decide(state: Step, runtime: Runtime[Settings], config: RunnableConfig
 
 
 @dataclass
-class StepRound:
+class StepRound(StepWork):
     """One round of a step: the request to the model, and the changes its reply makes."""
 
-    state: Step
-    runtime: Runtime[Settings]
-    deps: Deps
-    toolbox: Toolbox
-    voice: Voice
-    rounds: Sequence[AnyMessage]
+    tools: Toolbox = field(kw_only=True)
+    voice: Voice = field(kw_only=True)
+    rounds: Sequence[AnyMessage] = field(kw_only=True)
     """The rounds so far, as the model is shown them."""
-    spent: Amounts = field(default_factory=dict)
+    shown: Sequence[str] = ()
+    """The control tools that the model is shown."""
+
+    @property
+    def offered(self) -> Sequence[str]:
+        """The control tools that a correction names."""
+        return self.shown
 
     async def run(self) -> Step:
-        """Ask the model and read its reply; leave the step if no round may be made."""
-        settings, deps, toolbox, id = self.runtime.context, self.deps, self.toolbox, self.state["step"]["id"]
-        left = allowance_left(self.state)
-        if change := self._obstacle(settings, left):
-            return leave(self.state, self.runtime, change)
-        while True:
-            offer = await offer_for_step(deps, settings, toolbox, self.state)
-            legal = offer.legal(EXECUTE)
-            recalls = offer.bound or offer.more or self.state.get("known") or self.state.get("before")
-            offered = [name for name in legal if name != "finish_task" and (recalls or name != "recall")]
-            if not self.state.get("last"):  # for the last step it equals finish_step (K1); it stays legal
-                offered.append("finish_task")
-            tools = offer.definitions(offered, toolbox, answers=bool(self.state["record"].get("answers")))
-            left = {key: amount - self.spent.get(key, 0) for key, amount in left.items()}
-            reply = await ask(deps, settings, await self._question(settings, tools, left))
-            self.spent = add(self.spent, reply.spent)
-            if not reply.needs_fewer_tools:
-                break
-        self.spent = add(self.spent, {"rounds": 1})
-        emit_charge(self.runtime, id, self.spent)
-        record: StepRecord = {**self.state["record"], "rounds": self.state["record"]["rounds"] + 1}
-        self.state = {**self.state, "record": record}
-        if reply.message is None:
-            return {"spent": self.spent, **self._give_up_asking(settings, reply.error)}
-        printed = not calls_natively(self.rounds)
-        read = partial(read_reply, reply.message, legal, toolbox, result=record.get("draft", ""))
-        outcome = await aside(reply.message, partial(read, printed=printed))
-        if isinstance(outcome, Decision) and outcome.kind == "speak" and not printed:
-            look = partial(read_printed, str(reply.message.text), legal, toolbox)
-            found = await aside(reply.message, look)
-            finish = found.whole and [call["name"] for call in found.calls] in ([claim] for claim in CLAIMS)
-            if finish:  # nothing else stands in the reply, and evidence proves it, however it was said
-                outcome = await aside(reply.message, read)
-            else:
-                outcome = replace(outcome, arguments={"printed": bool(found.calls or found.problems)})
-        if reply.speech:
-            decision = outcome if isinstance(outcome, Decision) else Decision("speak")
-            reply.speech.finish(outcome.speech, decision.kind, decision.arguments)
-        message = await aside(reply.message, partial(storable_reply, reply.message))
-        common = Step(spent=self.spent, messages=self.voice.messages())
-        if isinstance(outcome, UnusableReply):
-            count = record["corrections"] + 1  # with this one, as send_correction counts
-            last_chance = count == settings.max_corrections - 1
-            outcome = replace(outcome, hint=EXAMPLE) if last_chance else outcome
-            messages = [message, *reply_messages(message, partial(outcome.text, offered))]
-            said, called = "; ".join(outcome.problems), {call["name"] for call in reply.message.tool_calls}
-            finishes = bool(called) and called <= {*CLAIMS}
-            sent = send_correction(self.state, self.runtime, said, messages, self.spent, finishes=finishes)
-            return {**common, **sent}
-        called_tools = [call["name"] for call in outcome.calls]
-        emit(self.runtime, "decision", step=id, kind=outcome.kind, tools=called_tools)
-        return {**common, **await self._act_on(message, outcome)}
+        """Make the round, and return its update."""
+        if gone := executor_problem(self.state["step"].get("executor"), self.deps.executors):
+            return leave(self.state, self.runtime, {"status": "failed", "code": "no_executor", "reason": gone})
+        update = await make_round(self, STEP)
+        return {"spent": self.spent, "messages": self.voice.messages(), **update}
 
-    def _obstacle(self, settings: Settings, left: Amounts) -> StepRecord | None:
-        """Return the record's change if the step must leave before the model is asked: at a limit, for one (X08)."""
-        state, executor = self.state, self.state["step"].get("executor")
-        if executor and (gone := executor_problem(executor, self.deps.executors)):
-            return {"status": "failed", "code": "no_executor", "reason": gone}
-        if settings.is_late():
-            return {"status": "ready", "code": "deadline"}
-        if key := first_exhausted(left):
-            return {"status": "ready", "code": f"allowance:{key}"}
-        most = settings.promote_after if "rounds" in state.get("promotable", ()) else None
-        if most is not None and state["record"]["rounds"] >= most:
-            reason = say_why(state.get("language", "en"), "rounds", most)
-            return {"status": "ready", "code": FOR_ROUNDS, "reason": reason}
-        return None
+    def obstacle(self) -> str | None:
+        """Return what stands in the way of a round, also that the goal needs a plan first."""
+        most = self.settings.promote_after if "rounds" in self.state.get("promotable", ()) else None
+        return self.lacks() or (FOR_ROUNDS if most is not None and self.record["rounds"] >= most else None)
 
-    async def _question(self, settings: Settings, tools: list[Json], left: Amounts) -> Question:
+    def leave(self, obstacle: str) -> Step:
+        """Leave to go on with more budget or time, or so that the run gets a plan."""
+        if obstacle != FOR_ROUNDS:
+            return super().leave(obstacle)
+        reason = say_why(self.language, "rounds", self.settings.promote_after)
+        return leave(self.state, self.runtime, {"status": "ready", "code": FOR_ROUNDS, "reason": reason})
+
+    def give_up(self, reason: str, messages: Sequence[AnyMessage], code: str) -> Step:
+        """End the step after too many corrections, the last of a claim or of anything else."""
+        called = {call["name"] for call in messages[0].tool_calls} if isinstance(messages[0], AIMessage) else set()
+        return super().give_up(reason, messages, code or (MALFORMED if called and called <= {*CLAIMS} else ""))
+
+    async def question(self) -> Question:
         """Return the request: instructions, tools, the brief, the rounds. Earlier parts never change."""
-        state, step = self.state, self.state["step"]
+        state, step, settings, left = self.state, self.state["step"], self.settings, self.left()
+        offer = await offer_for_step(self.deps, settings, self.tools, state)
+        self.legal, self.draft = offer.legal(EXECUTE), self.record.get("draft", "")
+        recalls = offer.bound or offer.more or state.get("known") or state.get("before")
+        offered = [name for name in self.legal if name != "finish_task" and (recalls or name != "recall")]
+        if not state.get("last"):  # for the last step it equals finish_step (K1); it stays legal
+            offered.append("finish_task")
+        self.shown = offered
+        tools = offer.definitions(offered, self.tools, answers=bool(self.record.get("answers")))
         executor, attached = step.get("executor"), state.get("attachments")
         own = self.deps.executors[executor].profile if executor else ""
         seeing = partial(self.deps.model, "execute", settings, executor)
@@ -185,50 +144,53 @@ class StepRound:
             executor,
             left,
             self.voice,
-            place={"step": step["id"], "round": state["record"]["rounds"] + 1},
+            place={"step": step["id"], "round": self.record["rounds"] + 1},
             passing=len(ending),
             thread=thread_of(self.runtime),
             fence=state.get("fence", ""),
         )
 
-    def _give_up_asking(self, settings: Settings, error: ModelError | None) -> Step:
-        """Leave without a reply: to continue with more budget or time if that helps, else as failed."""
-        spent = add(self.state.get("spent"), self.spent)
-        key = "deadline" if settings.is_late() else first_exhausted(allowance_left({**self.state, "spent": spent}))
-        change: StepRecord = {"status": "failed", "code": "model_error", "reason": str(error)}
-        if key and error and error.retryable:
-            change = {"status": "ready", "code": f"allowance:{key}"}
-        return leave(self.state, self.runtime, change, spent=self.spent)
+    async def read_text(self, message: AIMessage, decision: Decision) -> Decision | UnusableReply:
+        """Return what a text is: a claim that stands in it alone, else speech; a call that it holds is not made."""
+        if self.prints:
+            return decision
+        text = str(message.text)
+        found = await aside(message, partial(read_printed, text, self.legal, self.tools))
+        if found.whole and [call["name"] for call in found.calls] in ([claim] for claim in CLAIMS):
+            # Nothing else stands in the reply, and evidence proves it, however it was said.
+            return await aside(message, partial(read_reply, message, self.legal, self.tools, result=self.draft))
+        return replace(decision, arguments={"printed": bool(found.calls or found.problems)})
 
-    async def _act_on(self, message: AIMessage, decision: Decision) -> Step:
-        """Return the changes of a legal decision; calls and claims are left in state for the next node."""
-        record, arguments = self.state["record"], decision.arguments
-        if decision.kind == "speak":
-            # The speech was streamed already; a call printed in it was not made (N10).
-            silent = self._silent_record()
-            hint = silence_hint(self.state, self.runtime, silent)
-            said = HumanMessage(f"{NOT_MADE if arguments.get('printed') else ''} {GO_ON} {hint}".strip())
-            return {"record": silent, "transcript": [message, said], "decision": None}
-        if decision.kind == "ask_user":
-            return await self._ask_user(message, decision)
-        if decision.kind == "calls":
-            answers, held = answer_refused(decision)
-            claim = self._claim(decision.claim) if decision.claim else None
-            change: StepRecord = {"calls": decision.calls, "held": held, "then": claim}
-            return {"record": {**record, **change}, "transcript": [message, *answers], "decision": None}
-        if decision.kind == "give_up":
-            status: StepStatus = "blocked" if arguments["kind"] == "blocked" else "failed"
-            change = {"status": status, "code": f"gave_up:{arguments['kind']}", "reason": arguments["reason"]}
-            messages = [message, *reply_messages(message, GIVEN_UP)]
-            return leave(self.state, self.runtime, change, messages, self.spent)
-        return {"record": record, "transcript": [message], "decision": dict(self._claim(decision))}
+    async def speak(self, message: AIMessage, decision: Decision) -> Step:
+        """Go on after speech, which was streamed already; a call printed in it was not made (N10)."""
+        hint = silence_hint(self.state, self.runtime, self._note_silence().record)
+        said = f"{NOT_MADE if decision.arguments.get('printed') else ''} {GO_ON} {hint}".strip()
+        return self.go_on([message, HumanMessage(said)])
+
+    async def call(self, message: AIMessage, decision: Decision) -> Step:
+        """Leave the calls in the record, with a claim that came with them, for who makes them."""
+        answers, held = answer_refused(decision)
+        claim = self._claim(decision.claim) if decision.claim else None
+        return self.note(calls=decision.calls, held=held, then=claim).go_on([message, *answers])
+
+    async def give_up_step(self, message: AIMessage, decision: Decision) -> Step:
+        """End the step as its model says."""
+        kind, reason = decision.arguments["kind"], decision.arguments["reason"]
+        status: StepStatus = "blocked" if kind == "blocked" else "failed"
+        change: StepRecord = {"status": status, "code": f"gave_up:{kind}", "reason": reason}
+        messages = [message, *reply_messages(message, GIVEN_UP)]
+        return leave(self.state, self.runtime, change, messages, self.spent)
+
+    async def claim(self, message: AIMessage, decision: Decision) -> Step:
+        """Leave the claim to `goal_check`."""
+        return {**self.go_on([message]), "decision": dict(self._claim(decision))}
 
     def _claim(self, decision: Decision) -> StepClaim:
         """Return the claim in the form that goal_check expects."""
         said = self.voice.message_id("finish_step.result", "finish_task.result")
         return {"kind": decision.kind, "arguments": decision.arguments, "id": decision.id, "said": said}  # type: ignore[typeddict-item]
 
-    async def _ask_user(self, message: AIMessage, decision: Decision) -> Step:
+    async def ask_user(self, message: AIMessage, decision: Decision) -> Step:
         """Leave with a question, unless it was answered or is refused. The answer becomes the result of this call."""
         state, id = self.state, self.state["step"]["id"]
         question, options = decision.arguments["question"], decision.arguments.get("options")
@@ -243,15 +205,34 @@ class StepRound:
             told = NOT_ASKED.format(why=refused)
             self.voice.retract("ask_user.question")
         if told:
-            messages = [message, *reply_messages(message, told)]
-            return {"record": self._silent_record(), "transcript": messages, "decision": None}
+            return self._note_silence().go_on([message, *reply_messages(message, told)])
         change: StepRecord = {"status": "waiting", "waiting": waiting, "corrections": 0}
         return leave(state, self.runtime, change, [message], self.spent)
 
-    def _silent_record(self) -> StepRecord:
-        """Return the record after a round without anything new."""
-        record = self.state["record"]
-        return {**record, **count_silence(record, new=False), "corrections": 0}
+    def _note_silence(self) -> Self:
+        """Note a round without anything new."""
+        return self.note(**count_silence(self.record, new=False), corrections=0)
+
+
+async def _no_objections(round: StepRound, decision: Decision) -> list[str]:
+    """Return none: a call passes the gates, a claim the goal_check."""
+    return []
+
+
+STEP: Role[StepRound, Step] = Role(
+    ask=StepRound.question,
+    read_text=StepRound.read_text,
+    objections=_no_objections,
+    handlers={
+        "speak": StepRound.speak,
+        "calls": StepRound.call,
+        "ask_user": StepRound.ask_user,
+        "give_up": StepRound.give_up_step,
+        "finish_step": StepRound.claim,
+        "finish_task": StepRound.claim,
+    },
+    example=EXAMPLE,
+)
 
 
 # The reply of a round is saved before it is acted on: one round is one checkpoint, and after a crash in it no model is

@@ -1,0 +1,185 @@
+"""One round: ask a model in its role, read the reply, and act on it or say what is wrong with it.
+
+When a round may be made, what it costs, how a reply is read and how often a bad one is sent back is the same for all
+roles, and decided here. A role says what it asks, what it objects to, and what a decision does to its work.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, Generic, Self, TypeVar
+
+from langchain_core.messages import AIMessage, AnyMessage
+from langgraph.runtime import Runtime
+
+from donewhen.graph.context import Deps
+from donewhen.graph.events import emit
+from donewhen.graph.llm.ask import Question, ask
+from donewhen.graph.llm.history import calls_natively, reply_messages, storable_reply
+from donewhen.graph.llm.reply import Decision, UnusableReply, aside, read_reply
+from donewhen.graph.llm.speech import SpeechStream
+from donewhen.graph.tools.toolbox import Toolbox
+from donewhen.state.errors import ModelError
+from donewhen.state.language.texts import say_why
+from donewhen.state.ledger import Amounts, first_exhausted
+from donewhen.state.secrets import redact
+from donewhen.state.settings import Settings
+
+Change = TypeVar("Change")
+"""What a round returns: the update of a node, or the end of a work inside a node."""
+
+
+class Work(ABC, Generic[Change]):
+    """A conversation with a model in one role, as far as it has come; rounds change it."""
+
+    runtime: Runtime[Settings]
+    deps: Deps
+    legal: Sequence[str] = ()
+    """The control tools of this moment."""
+    tools: Toolbox | None = None
+    """The domain tools that may be called."""
+    draft: str = ""
+    """The result of a claim that was sent back, for a claim that names none."""
+    prints: bool = True
+    """True if the model made no tool call so far, so that a decision may stand in its text."""
+    speech: SpeechStream | None = None
+    """The speech of the last reply."""
+
+    @property
+    def settings(self) -> Settings:
+        """The settings of the run."""
+        return self.runtime.context
+
+    @property
+    @abstractmethod
+    def language(self) -> str:
+        """The language of the runtime's texts."""
+
+    @property
+    @abstractmethod
+    def record(self) -> Mapping[str, Any]:
+        """What is kept of the work; with `corrections`, the unusable replies in a row."""
+
+    @abstractmethod
+    def note(self, **fields: Any) -> Self:
+        """Set these fields in the record."""
+
+    @property
+    def place(self) -> str | None:
+        """The step, in events; None for the run."""
+        return None
+
+    @property
+    def offered(self) -> Sequence[str]:
+        """The control tools that a correction names."""
+        return self.legal
+
+    def lacks(self) -> str | None:
+        """Return what a round lacks: time ("deadline"), or the amount that is used up (X08)."""
+        return "deadline" if self.settings.is_late() else first_exhausted(self.left())
+
+    def obstacle(self) -> str | None:
+        """Return what stands in the way of a round."""
+        return self.lacks()
+
+    @abstractmethod
+    def left(self) -> Amounts:
+        """Return what the work may still spend."""
+
+    @abstractmethod
+    def charge(self, spent: Amounts, rounds: int) -> None:
+        """Count rounds and what they cost."""
+
+    @abstractmethod
+    def leave(self, obstacle: str) -> Change:
+        """Return what comes of the work at an obstacle."""
+
+    @abstractmethod
+    def fail(self, error: ModelError) -> Change:
+        """Return what comes of the work without a reply."""
+
+    @abstractmethod
+    def go_on(self, messages: Sequence[AnyMessage]) -> Change:
+        """Go on with these messages after the rounds so far."""
+
+    @abstractmethod
+    def give_up(self, reason: str, messages: Sequence[AnyMessage], code: str) -> Change:
+        """Return what comes of the work after too many corrections."""
+
+
+W = TypeVar("W", bound=Work[Any])
+
+
+@dataclass(frozen=True)
+class Role(Generic[W, Change]):
+    """What is particular to a role."""
+
+    ask: Callable[[W], Awaitable[Question]]
+    """Makes the request, and says what is legal in the work."""
+    handlers: Mapping[str, Callable[[W, AIMessage, Decision], Awaitable[Change]]]
+    """What a decision does, by its kind."""
+    read_text: Callable[[W, AIMessage, Decision], Awaitable[Decision | UnusableReply]]
+    """Returns what a reply without a call is."""
+    objections: Callable[[W, Decision], Awaitable[list[str]]]
+    """Returns what is wrong with a legal decision."""
+    example: str = ""
+    """A good reply, for the last correction."""
+    inside: bool = False
+    """True if its rounds are made inside one node, whose events tell what came of them."""
+
+
+async def make_round(work: W, role: Role[W, Change]) -> Change:
+    """Ask the model and act on its reply; leave the work if no round may be made."""
+    if obstacle := work.obstacle():
+        return work.leave(obstacle)  # type: ignore[no-any-return]
+    while True:
+        question = await role.ask(work)
+        reply = await ask(work.deps, work.settings, question)
+        work.charge(reply.spent, rounds=0 if reply.needs_fewer_tools else 1)
+        if not reply.needs_fewer_tools:
+            break
+    if (written := reply.message) is None:
+        assert reply.error is not None
+        obstacle = work.lacks() if reply.error.retryable else None  # with more of it, a retry could help
+        return work.leave(obstacle) if obstacle else work.fail(reply.error)  # type: ignore[no-any-return]
+    work.speech, work.prints = reply.speech, not calls_natively(question.messages)
+    message = await aside(written, partial(storable_reply, written))
+    read = partial(read_reply, written, work.legal, work.tools, printed=work.prints, result=work.draft)
+    outcome = await aside(written, read)
+    if isinstance(outcome, Decision) and outcome.kind == "speak" and not outcome.arguments:
+        outcome = await role.read_text(work, written, outcome)
+    return await act_on(work, role, message, outcome)
+
+
+async def act_on(work: W, role: Role[W, Change], message: AIMessage, outcome: Decision | UnusableReply) -> Change:
+    """Carry out the decision, or say what is wrong with the reply."""
+    if isinstance(outcome, Decision) and (problems := await role.objections(work, outcome)):
+        outcome = UnusableReply(problems, outcome.speech)
+    taken = outcome if isinstance(outcome, Decision) else Decision("speak")
+    if work.speech:
+        work.speech.finish(outcome.speech, taken.kind, taken.arguments)
+    if isinstance(outcome, UnusableReply):
+        return correct(work, message, outcome, role.example)  # type: ignore[no-any-return]
+    if not role.inside:
+        called = [call["name"] for call in outcome.calls]
+        emit(work.runtime, "decision", step=work.place, kind=outcome.kind, tools=called)
+    return await role.handlers[outcome.kind](work, message, outcome)
+
+
+def correct(work: Work[Change], message: AIMessage, told: UnusableReply, example: str = "", code: str = "") -> Change:
+    """Tell the model what was wrong with its reply, the last time with an example of a good one."""
+    if example and work.record["corrections"] + 2 == work.settings.max_corrections:
+        told = replace(told, hint=example)
+    messages = [message, *reply_messages(message, partial(told.text, work.offered))]
+    return send_back(work, "; ".join(told.problems), messages, code)
+
+
+def send_back(work: Work[Change], said: str, messages: Sequence[AnyMessage], code: str = "") -> Change:
+    """Go on with a correction; too many in a row end the work (X05, P11). `said` is for people."""
+    count, said = work.record["corrections"] + 1, redact(said[:1000])
+    work.note(corrections=count)
+    emit(work.runtime, "correction", step=work.place, text=said[:500])
+    if count >= work.settings.max_corrections:
+        return work.give_up(say_why(work.language, "unusable", count, said=said[:600]), messages, code)
+    return work.go_on(messages)
