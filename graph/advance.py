@@ -128,7 +128,7 @@ def _writers(plan: Mapping[str, Any], deps: Deps, settings: Settings) -> set[str
 
 
 def _dispatch(values: Json, move: Move, settings: Settings, runtime: Runtime[Settings]) -> Json:
-    changes = {}
+    changes: Json = {}
     shown, records = open_tasks(values["plan"], [id for id in move.steps if not values["steps"][id].get("task")])
     for id, allowance in move.allowances.items():
         if values["steps"][id].get("status", "pending") == "pending":

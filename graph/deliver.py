@@ -13,13 +13,12 @@ from langgraph.runtime import Runtime
 
 from donewhen.graph.context import Deps
 from donewhen.graph.events import emit, emit_verdicts, now, thread_of
-from donewhen.graph.llm.ask import ModelReply, Question, ask
+from donewhen.graph.llm.ask import Question
 from donewhen.graph.llm.briefs import delivery_brief, profile_text
 from donewhen.graph.llm.endings import reached_limit
-from donewhen.graph.llm.history import reply_messages, storable_reply
 from donewhen.graph.llm.output import OutputForm, form_of
 from donewhen.graph.llm.printed import read_printed
-from donewhen.graph.llm.reply import Decision, read_reply
+from donewhen.graph.llm.reply import Decision, UnusableReply, read_reply
 from donewhen.graph.llm.speech import Voice, push_rest
 from donewhen.graph.people.interjections import (
     RUN,
@@ -30,10 +29,12 @@ from donewhen.graph.people.interjections import (
 )
 from donewhen.graph.people.pauses import close_pause
 from donewhen.graph.people.tasks import checklist, close_tasks
+from donewhen.graph.round import Role
 from donewhen.graph.step.audit import Subject, audit, is_audit_due, judged
 from donewhen.graph.step.calls import ask_before_end
 from donewhen.graph.step.gates import CallContext
 from donewhen.graph.step.prove import OTHER_LANGUAGE, Proof, check_criteria, evidence_scope
+from donewhen.graph.step.talk import Talk
 from donewhen.graph.step.texts import scope_of, with_whole_text
 from donewhen.graph.sync import run_in_thread
 from donewhen.graph.tools.effects import Place, unknown_writes
@@ -72,7 +73,6 @@ from donewhen.state.proof.receipt import (
     was_looked_at,
 )
 from donewhen.state.reading.decisions import DELIVER, NAMES, control_tools
-from donewhen.state.reading.extraction import prose
 from donewhen.state.records import UNFINISHED, Ending, JournalEntry, StepClaim
 from donewhen.state.secrets import hide_known, redact
 from donewhen.state.settings import Settings
@@ -82,35 +82,28 @@ ANSWER_CHARS = 50_000
 BY_CODE = ("cancelled", "model_error", "stopped")
 """Endings for which no model writes the answer: the user stopped the run, or there is no model."""
 NOT_PROVEN = (
-    "Correction: the answer was not delivered yet; its goal_check does not hold. Deliver again with evidence that "
-    "does, or with `met` false where something is really missing and an answer that says so."
+    "its goal_check does not hold; deliver again with evidence that does, or with `met` false where something is "
+    "really missing and an answer that says so"
 )
-DOUBTED = (
-    "Correction: the answer was not delivered yet; a judge doubts it. Deliver again: say only what was shown, and say "
-    "openly what is missing."
-)
+DOUBTED = "a judge doubts it; say only what was shown, and say openly what is missing"
 BY_AUDIT = ("goal_not_met", "not_shown", "unaudited")
 """Codes of runs that would be `completed` if not for the audit."""
-CUT_OFF = "Correction: the answer was not delivered; it was cut off at the output limit. Deliver it again, shorter."
-REFUSED = "Correction: the answer was not delivered yet. Deliver another one, without what was refused."
-NOT_IN_FORM = "Correction: the answer was not delivered yet. Deliver it again, with an `output` that fits its schema."
-NOT_YET = "Correction: the answer was not delivered yet. Deliver it again."
-NO_CALLS = (
-    "Correction: the answer was not delivered; it holds a tool call as text, and none is made any more. "
-    "Deliver the answer from what was found."
-)
+CUT_OFF = "the answer was cut off at the output limit; deliver it again, shorter"
+NO_CALLS = "it holds a tool call as text, and none is made any more; deliver the answer from what was found"
+REFUSED = "deliver another answer, without what was refused"
+NOT_IN_FORM = "deliver it again, with an `output` that fits its schema"
+EXAMPLE = "A good reply is one call of deliver and nothing else."
 SOURCE_CHARS = 2_000_000
 """The most characters of observations that are searched for the values of a result."""
 
 
 @dataclass
-class Delivery:
+class Delivery(Talk[str]):
     """The answer in progress: its sources, and the results so far."""
 
     values: Json
     ending: Ending
     draft: Receipt
-    context: CallContext
     words: "_Words"
     verdicts: list[Json] = field(default_factory=list)
     """Verdicts on the goal's own criteria."""
@@ -127,8 +120,13 @@ class Delivery:
     said: str = ""
     """The answer, or its beginning, if a planner or step streamed it already; `said_id` is the id of that message."""
     said_id: str | None = None
+    written: str = ""
+    """The last answer that a model delivered, taken or not."""
+    sent_back: bool = False
+    """True if an answer was sent back, which happens once (D06)."""
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         self.voice: Voice = Voice(self.context.runtime, answer=True, inside=False)
 
     def read_data(self, arguments: Json, text: str = "") -> list[str]:
@@ -139,7 +137,7 @@ class Delivery:
         self.data, self.flaw = (None, redact("; ".join(problems))) if problems else (data, "")
         return problems
 
-    def say(self, text: str) -> str:
+    def tell(self, text: str) -> str:
         """Stream a text as the answer and return it."""
         if self.said_id:
             emit(self.context.runtime, "speech", step=None, text=text, id=self.said_id, answer=True)
@@ -154,10 +152,27 @@ class Delivery:
             push_rest(message, hide_known(self.said, self.context.deps.secrets), inside=False)
         return message
 
-    @property
-    def language(self) -> str:
-        """The user's language."""
-        return str(self.values.get("language", "en"))
+    def say(self, outcome: Decision | UnusableReply) -> None:
+        """Take back an answer that is sent back; one that is taken is said with its notes."""
+        if self.speech and isinstance(outcome, UnusableReply):
+            self.speech.restart()
+
+    def end(self, problem: str) -> str:
+        """Return that no answer was taken."""
+        return ""
+
+    async def question(self) -> Question:
+        """Return the request: the receipt of what was done, and the answers that were sent back."""
+        self.legal = DELIVER
+        return Question(
+            "deliver",
+            self.messages,
+            control_tools(DELIVER, self.form.tools if self.form else {}),
+            allowance=self.left(),
+            voice=self.voice,
+            thread=self.context.thread,
+            must_call=True,
+        )
 
     async def closing_notes(self, criteria: list[CriterionRow] | None = None) -> list[str]:
         """Return what the answer must say in any case: assumptions, unfinished work, next steps (D03)."""
@@ -169,6 +184,16 @@ class Delivery:
             draft["criteria"] = criteria
         lines = notes(draft, language)
         return ["", to_markdown(lines)] if lines else []
+
+    async def with_closing_notes(self) -> str:
+        """Return the written answer with what it must say in any case."""
+        goal = (self.values.get("plan") or {}).get("done_when") or ()
+        return "\n".join([self.written, *await self.closing_notes(criteria_rows(goal, self.verdicts))])
+
+    @property
+    def is_doubtable(self) -> bool:
+        """True if the answer is audited before it is delivered."""
+        return self.draft["status"] in ("completed", "partial") and is_audit_due(self.settings, self.values)
 
     async def row(self) -> OutputRow | None:
         """Return the receipt's row on the structured result: its problem, or the source of each value."""
@@ -205,11 +230,11 @@ async def deliver(state: RunState, runtime: Runtime[Settings], config: RunnableC
     )
     form = None if code == "scheduled" else form_of(state.get("output_schema"))
     draft = await run_in_thread(partial(receipt, values, settings, status, code))  # it hides what calls were given
-    delivery = Delivery(values, ending, draft, context, words, form=form)
+    delivery = Delivery(context, values, ending, draft, words, form=form)
     delivery.flaw = say_why(delivery.language, "no_data") if form else ""
     text = await _write_text(delivery)
     if refused := await _ask_hooks(delivery, text):
-        text = delivery.say(f"{catalogue(delivery.language)['why']['refused']}: {refused.removeprefix(REFUSES)}")
+        text = delivery.tell(f"{catalogue(delivery.language)['why']['refused']}: {refused.removeprefix(REFUSES)}")
         delivery.read_data({})
         delivery.flaw = say_why(delivery.language, "no_data") if form else ""
     text = await _audit_if_due(delivery, "failed" if refused else status, text)
@@ -302,7 +327,7 @@ async def _tell_late(delivery: Delivery, text: str) -> str:
     for row in draft["late"]:
         emit(context.runtime, "late", text=row["text"], at=row["at"])
     lines = [line for line in late_lines(draft, delivery.language) if line not in told]
-    return delivery.say("\n".join([text, "", *lines])) if lines else text
+    return delivery.tell("\n".join([text, "", *lines])) if lines else text
 
 
 async def _ask_hooks(delivery: Delivery, text: str) -> str:
@@ -329,7 +354,7 @@ async def _audit_if_due(delivery: Delivery, status: Status, text: str) -> str:
         return text
     await _audit(delivery, text)
     lines = await delivery.closing_notes()
-    return delivery.say("\n".join([text, *lines])) if lines else text
+    return delivery.tell("\n".join([text, *lines])) if lines else text
 
 
 async def _audit(delivery: Delivery, text: str) -> list[str]:
@@ -376,7 +401,7 @@ async def _audit_again(state: RunState, runtime: Runtime[Settings], config: Runn
     context = CallContext(own, runtime, config, deps, deps.all_tools(settings), observed=observed)
     words = _Words(runtime, state.get("interjection_cursor") or "")
     form = form_of(state.get("output_schema"))
-    delivery = Delivery(values, ending, kept, context, words, _verdicts_before_audit(kept), form=form)
+    delivery = Delivery(context, values, ending, kept, words, _verdicts_before_audit(kept), form=form)
     delivery.data, delivery.flaw = before.get("output"), (kept.get("output") or {}).get("problem", "")
     written = without_notes(before["text"], kept, language)
     await _audit(delivery, written)
@@ -492,6 +517,7 @@ def _as_step(values: Json, settings: Settings) -> Step:
     return {
         "step": {"id": GOAL, "content": values.get("goal", ""), "done_when": plan.get("done_when") or [], "tools": []},
         "goal": values.get("goal", ""),
+        "language": values.get("language", "en"),
         "turn": values.get("turn", 1),
         "fence": values.get("fence", ""),
         "scope": scope_of(values),
@@ -515,7 +541,7 @@ async def _write_text(delivery: Delivery) -> str:
         if not delivery.read_data({}, result):
             delivery.verdicts = verdicts_on_goal(plan, find_step(plan, id), record["verdicts"])
             delivery.audit, delivery.said, delivery.said_id = record.get("audit"), result, record.get("said")
-            return delivery.say(
+            return delivery.tell(
                 "\n".join([result, *await delivery.closing_notes(criteria_rows(goal, delivery.verdicts))])
             )
     if ending["code"] == "answered":
@@ -526,10 +552,10 @@ async def _write_text(delivery: Delivery) -> str:
         told = unproven_lines(draft, language) if delivery.flaw or delivery.audit else []
         more = "\n\n" + "\n".join(told) if told else ""
         if by_code != ending["text"]:
-            return delivery.say(by_code + more)
+            return delivery.tell(by_code + more)
         delivery.said, delivery.said_id = by_code, ending.get("message_id")  # the model's text was streamed already
         if more:
-            delivery.say(more)
+            delivery.tell(more)
         return by_code + more
     if (
         not done
@@ -537,83 +563,95 @@ async def _write_text(delivery: Delivery) -> str:
         or ending["code"] in BY_CODE
         or first_exhausted(context.amounts_left(), ("model_calls",))
     ):
-        return delivery.say(by_code)
+        return delivery.tell(by_code)
     if answer := await _ask_for_answer(delivery):
         return answer
     emit(
         context.runtime, "note", text="The answer could not be written by the model; this is a summary by the runtime."
     )
     draft["output"] = await delivery.row()
-    return delivery.say(_summarize(draft, ending, language))
+    return delivery.tell(_summarize(draft, ending, language))
 
 
 async def _ask_for_answer(delivery: Delivery) -> str:
-    """Ask a model for the answer and check it against the goal's criteria and the requested form; "" if there is none.
-
-    A rejected answer is sent back once (D06).
-    """
-    context = delivery.context
+    """Ask a model for the answer; "" if there is none. An answer that was sent back is taken if no other comes."""
     await delivery.words.hear()
-    journal = delivery.values["journal"]
+    journal, settings = delivery.values["journal"], delivery.settings
     delivery.values["journal"] = [*journal, *(e for e in delivery.words.heard() if e not in journal)]
-    question = _question(delivery)
-    settings, plan = context.settings, delivery.values.get("plan") or {}
-    goal: list[Json] = list(plan.get("done_when") or ())
-    answer = ""
-    worth = delivery.draft["status"] in ("completed", "partial") and is_audit_due(settings, delivery.values)
-    for again in (True, False):
-        reply = await ask(context.deps, settings, replace(question, allowance=context.amounts_left()))
-        context.spent = add(context.spent, reply.spent)
-        if reply.message is not None and reached_limit(reply.message):
-            question = _again(question, reply, CUT_OFF)
-            if first_exhausted(context.amounts_left(), ("model_calls",)):
-                break
-            continue
-        if reply.message is not None and _holds_other_calls(delivery, reply.message):
-            question = _again(question, reply, NO_CALLS)
-            if first_exhausted(context.amounts_left(), ("model_calls",)):
-                break
-            continue
-        if reply.message is None or not (written := _read_text(reply.message)):
-            break
-        flaws = delivery.read_data(_arguments_of(reply.message), written)
-        answer, unmet = written, await _find_unmet(delivery, goal, reply.message, written) if goal else []
-        problems = {NOT_PROVEN: unmet if delivery.draft["status"] == "completed" else [], NOT_IN_FORM: flaws}
-        if again and (refused := await _ask_hooks(delivery, written)):
-            problems[REFUSED] = [refused]
-        declared, planning = _arguments_of(reply.message).get("language"), delivery.values.get("planning") or {}
-        if again and (wanted := other_language(declared, settings.speaks, planning.get("declared"))):
-            problems[NOT_YET] = [OTHER_LANGUAGE.format(language=wanted)]
-        if worth and (not any(problems.values()) or not again):
-            problems[DOUBTED] = await _audit(delivery, written)
-        if not any(problems.values()) or not again or first_exhausted(context.amounts_left(), ("model_calls",)):
-            answer = "\n".join([answer, *await delivery.closing_notes(criteria_rows(goal, delivery.verdicts))])
-            if reply.speech:
-                reply.speech.finish_with(answer)
-            return answer
-        parts = [[why, *(f"- {problem}" for problem in found)] for why, found in problems.items() if found]
-        question = _again(question, reply, "\n".join(line for part in parts for line in part))
-    if not answer:
-        return ""
+    told = delivery_brief(
+        delivery.values, delivery.draft, settings, delivery.ending["reason"], delivery.values.get("fence", "")
+    )
+    profile = profile_text(settings.profile, language=settings.speaks)
+    delivery.messages = [SystemMessage(instructions("deliver", profile)), HumanMessage(told)]
+    if (answer := await delivery.have(WRITER)) or not delivery.written:
+        return answer
     # What was sent back is the only answer there is, so its reader is told what is wrong with it.
-    if worth and delivery.audit is None:
-        await _audit(delivery, answer)
-    return delivery.say("\n".join([answer, *await delivery.closing_notes(criteria_rows(goal, delivery.verdicts))]))
+    if delivery.is_doubtable and delivery.audit is None:
+        await _audit(delivery, delivery.written)
+    return delivery.tell(await delivery.with_closing_notes())
 
 
-def _again(question: Question, reply: ModelReply, said: str) -> Question:
-    """Return the question with a reply that is not delivered, which is taken back, and with what is said to it."""
-    assert reply.message is not None
-    if reply.speech:
-        reply.speech.restart()
-    message = storable_reply(reply.message)
-    return replace(question, messages=[*question.messages, message, *reply_messages(message, said)])
+async def _read_text(delivery: Delivery, message: AIMessage, decision: Decision) -> Decision | UnusableReply:
+    """Return the answer in a text, printed or plain. JSON in a plain answer is kept."""
+    text, tools = clean_text(str(message.text)), delivery.deps.all_tools(delivery.settings)
+    if reached_limit(message):
+        return UnusableReply([CUT_OFF])
+    called = [call["name"] for call in read_printed(text, DELIVER, tools).calls]
+    if any(name in tools or name in NAMES - {*DELIVER, "answer"} for name in called):
+        return UnusableReply([NO_CALLS])
+    found, whole = read_printed(text, ["deliver", "answer"]), read_reply(message, DELIVER, printed=True)
+    given = whole.arguments if isinstance(whole, Decision) else {}
+    said = [str(call["args"].get("text") or "") for call in found.calls if call["name"] in ("deliver", "answer")]
+    answer = said[0].strip() if said and found.last else ""
+    if not answer and "output" in given:  # data without a text is the answer
+        answer = json.dumps(given["output"], ensure_ascii=False, indent=1)
+    return Decision("deliver", {**given, "text": answer or decision.speech.strip()})
 
 
-async def _find_unmet(delivery: Delivery, goal: list[Json], message: AIMessage, text: str) -> list[str]:
+async def _objections(delivery: Delivery, decision: Decision) -> list[str]:
+    """Check an answer against the goal's criteria, the form, the hooks and a judge; return what to send back, once."""
+    arguments, settings, plan = decision.arguments, delivery.settings, delivery.values.get("plan") or {}
+    written = delivery.written = str(arguments["text"]).strip()[:ANSWER_CHARS]
+    flaws, goal = delivery.read_data(arguments, written), list(plan.get("done_when") or ())
+    unmet = await _find_unmet(delivery, goal, arguments, written) if goal else []
+    problems = [(NOT_PROVEN, unmet if delivery.draft["status"] == "completed" else []), (NOT_IN_FORM, flaws)]
+    if again := not delivery.sent_back:
+        refused, planning = await _ask_hooks(delivery, written), delivery.values.get("planning") or {}
+        problems.append((REFUSED, [refused] if refused else []))
+        if wanted := other_language(arguments.get("language"), settings.speaks, planning.get("declared")):
+            problems.append((OTHER_LANGUAGE.format(language=wanted), [""]))
+    if delivery.is_doubtable and not (again and any(found for _, found in problems)):
+        problems.append((DOUBTED, await _audit(delivery, written)))
+    if not again or delivery.lacks():
+        return []
+    told = [f"{why}: {'; '.join(found)}".removesuffix(": ") for why, found in problems if found]
+    delivery.sent_back = bool(told)
+    return told
+
+
+async def _take(delivery: Delivery, message: AIMessage, decision: Decision) -> str:
+    """Take the answer, with the notes that close it."""
+    answer = await delivery.with_closing_notes()
+    if delivery.speech:
+        delivery.speech.finish_with(answer)
+    return answer
+
+
+WRITER: Role[Delivery, str | None] = Role(
+    ask=Delivery.question,
+    read_text=_read_text,
+    objections=_objections,
+    handlers={"deliver": _take},
+    example=EXAMPLE,
+    writes=True,
+    inside=True,
+)
+
+
+async def _find_unmet(delivery: Delivery, goal: list[Json], arguments: Json, text: str) -> list[str]:
     """Return the unproven criteria of the goal, and store the verdicts."""
     context, settings = delivery.context, delivery.context.runtime.context
-    claims = read_goal_check(_arguments_of(message).get("goal_check"), goal, settings.verification)
+    claims = read_goal_check(arguments.get("goal_check"), goal, settings.verification)
     if isinstance(claims, list):
         return claims
     claim: StepClaim = {"arguments": {"result": text}}
@@ -622,51 +660,6 @@ async def _find_unmet(delivery: Delivery, goal: list[Json], message: AIMessage, 
     delivery.verdicts, bad = proof.rows, proof.bad()
     emit_verdicts(context.runtime, None, delivery.verdicts, accepted=not bad)
     return [f"criterion {v['criterion']} ({v['text'][:120]}): {v['note']}" for v in bad]
-
-
-def _question(delivery: Delivery) -> Question:
-    context, values = delivery.context, delivery.values
-    settings, fence = context.settings, values.get("fence", "")
-    profile = profile_text(settings.profile, language=settings.speaks)
-    told = delivery_brief(values, delivery.draft, settings, delivery.ending["reason"], fence)
-    return Question(
-        "deliver",
-        [SystemMessage(instructions("deliver", profile)), HumanMessage(told)],
-        control_tools(DELIVER, delivery.form.tools if delivery.form else {}),
-        allowance=context.amounts_left(),
-        voice=delivery.voice,
-        thread=thread_of(context.runtime),
-        must_call=True,
-    )
-
-
-def _arguments_of(message: AIMessage) -> Json:
-    """Return the arguments of a delivery, called or printed, even without its text; {} if there is none."""
-    outcome = read_reply(message, DELIVER, printed=True)
-    if isinstance(outcome, Decision):
-        return outcome.arguments
-    return next((call["args"] for call in message.tool_calls if call["name"] in DELIVER), {})
-
-
-def _holds_other_calls(delivery: Delivery, message: AIMessage) -> bool:
-    """Return True for a text with a printed call of what cannot be called any more, which is no answer."""
-    context = delivery.context
-    tools = context.deps.all_tools(context.settings)
-    printed = [] if message.tool_calls else read_printed(clean_text(str(message.text)), DELIVER, tools).calls
-    return any(call["name"] in tools or call["name"] in NAMES - {*DELIVER, "answer"} for call in printed)
-
-
-def _read_text(message: AIMessage) -> str:
-    """Return the answer in a reply, called, printed or plain; "" if there is none. JSON in a plain answer is kept."""
-    outcome, text = read_reply(message, DELIVER, printed=False), clean_text(str(message.text))
-    if isinstance(outcome, Decision) and outcome.kind == "deliver":
-        return str(outcome.arguments["text"]).strip()[:ANSWER_CHARS]
-    printed = read_printed(text, ["deliver", "answer"])
-    said = [str(call["args"].get("text") or "") for call in printed.calls if call["name"] in ("deliver", "answer")]
-    answer = said[0].strip() if said and printed.last else ""
-    if not answer and "output" in (given := _arguments_of(message)):  # data without a text is the answer
-        answer = json.dumps(given["output"], ensure_ascii=False, indent=1)
-    return (answer or prose(text, None).strip())[:ANSWER_CHARS]
 
 
 def _summarize(draft: Receipt, ending: Ending, language: str) -> str:

@@ -39,7 +39,7 @@ class Work(ABC, Generic[Change]):
     """The control tools of this moment."""
     tools: Toolbox | None = None
     """The domain tools that may be called."""
-    draft: str = ""
+    claimed: str = ""
     """The result of a claim that was sent back, for a claim that names none."""
     prints: bool = True
     """True if the model made no tool call so far, so that a decision may stand in its text."""
@@ -83,6 +83,12 @@ class Work(ABC, Generic[Change]):
         """Return what stands in the way of a round."""
         return self.lacks()
 
+    def say(self, outcome: Decision | UnusableReply) -> None:
+        """Say the rest of what the reply says to people, and take back what is none of it."""
+        taken = outcome if isinstance(outcome, Decision) else Decision("speak")
+        if self.speech:
+            self.speech.finish(outcome.speech, taken.kind, taken.arguments)
+
     @abstractmethod
     def left(self) -> Amounts:
         """Return what the work may still spend."""
@@ -125,8 +131,15 @@ class Role(Generic[W, Change]):
     """Returns what is wrong with a legal decision."""
     example: str = ""
     """A good reply, for the last correction."""
+    writes: bool = False
+    """True if a text is what is asked for, so that a decision printed in it is a part of it."""
     inside: bool = False
     """True if its rounds are made inside one node, whose events tell what came of them."""
+
+
+async def no_objections(work: Any, decision: Decision) -> list[str]:
+    """Return none."""
+    return []
 
 
 async def make_round(work: W, role: Role[W, Change]) -> Change:
@@ -145,7 +158,8 @@ async def make_round(work: W, role: Role[W, Change]) -> Change:
         return work.leave(obstacle) if obstacle else work.fail(reply.error)  # type: ignore[no-any-return]
     work.speech, work.prints = reply.speech, not calls_natively(question.messages)
     message = await aside(written, partial(storable_reply, written))
-    read = partial(read_reply, written, work.legal, work.tools, printed=work.prints, result=work.draft)
+    printed = work.prints and not role.writes
+    read = partial(read_reply, written, work.legal, work.tools, printed=printed, result=work.claimed)
     outcome = await aside(written, read)
     if isinstance(outcome, Decision) and outcome.kind == "speak" and not outcome.arguments:
         outcome = await role.read_text(work, written, outcome)
@@ -156,9 +170,7 @@ async def act_on(work: W, role: Role[W, Change], message: AIMessage, outcome: De
     """Carry out the decision, or say what is wrong with the reply."""
     if isinstance(outcome, Decision) and (problems := await role.objections(work, outcome)):
         outcome = UnusableReply(problems, outcome.speech)
-    taken = outcome if isinstance(outcome, Decision) else Decision("speak")
-    if work.speech:
-        work.speech.finish(outcome.speech, taken.kind, taken.arguments)
+    work.say(outcome)
     if isinstance(outcome, UnusableReply):
         return correct(work, message, outcome, role.example)  # type: ignore[no-any-return]
     if not role.inside:

@@ -200,7 +200,7 @@ class Observed(Placed):
 
 
 class Correction(Placed):
-    """A reply was unusable, and the model was told why; `step` is None for the planner's reply."""
+    """A reply was unusable, and the model was told why; `step` is None for all but a step's own reply."""
 
     type: Literal["correction"]
     step: str | None

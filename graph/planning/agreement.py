@@ -4,21 +4,21 @@ Short replies are read by code. All others are said to the planner, which may ha
 word alone approves nothing. The judge is shown only what the person was shown, and what they replied.
 """
 
-from functools import partial
-
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
 
-from donewhen.graph.events import emit_charge, now, thread_of
-from donewhen.graph.llm.ask import Question, ask
-from donewhen.graph.llm.reply import Decision, aside, read_reply
+from donewhen.graph.events import emit_charge, now
+from donewhen.graph.llm.ask import Question
+from donewhen.graph.llm.reply import Decision
 from donewhen.graph.people.answers import ResolvedAnswer, apply_answer, missing_tools
 from donewhen.graph.people.interjections import PLANNING as IN_PLANNING
 from donewhen.graph.people.interjections import heard_entries, new_interjections
 from donewhen.graph.planning.outcomes import PlanningRound, close_words, planning_cursor, send_correction
+from donewhen.graph.round import Role, no_objections
+from donewhen.graph.step.talk import Talk, decides_nothing
 from donewhen.prompts import brief, instructions, section
 from donewhen.state.channels import Json, Planning
 from donewhen.state.language.short_replies import asks_something
-from donewhen.state.ledger import Amounts, add, allowance_left, first_exhausted
+from donewhen.state.ledger import Amounts, add
 from donewhen.state.people.answers import Answer
 from donewhen.state.people.payload import pause_text
 from donewhen.state.reading.decisions import CONSENT, control_tools
@@ -61,29 +61,45 @@ async def take_consent(round: PlanningRound, message: AIMessage, decision: Decis
 
 async def _doubt(round: PlanningRound, words: str) -> tuple[str, Amounts]:
     """Return why the judge finds no consent in these words, "" if it does; and what asking it cost."""
-    state, settings, shown = round.state, round.settings, round.planning["shown"]
-    fence = state["brief"].get("fence", "")
-    asked = brief(section("shown", pause_text(shown, whole=True), fence), section("reply", words, fence))
-    left = allowance_left(state)
-    if first_exhausted(left, ("model_calls",)):
-        return NOBODY, {}
-    question = Question(
-        "judge",
-        [SystemMessage(instructions("consent")), HumanMessage(asked)],
-        control_tools(CONSENT),
-        allowance=left,
-        fence=fence,
-        must_call=True,
-        place={"step": "plan", "round": round.planning["rounds"]},
-        thread=thread_of(round.runtime),
-    )
-    reply = await ask(round.deps, settings, question)
-    emit_charge(round.runtime, None, reply.spent)
-    if reply.message is None:
-        return NOBODY, reply.spent
-    found = await aside(reply.message, partial(read_reply, reply.message, CONSENT))
-    if not isinstance(found, Decision) or found.kind != "consent":
-        return NOBODY, reply.spent
-    if found.arguments["agrees"] is True:
-        return "", reply.spent
-    return str(found.arguments.get("why") or "not exactly this")[:300], reply.spent
+    shown, fence = pause_text(round.planning["shown"], whole=True), round.state["brief"].get("fence", "")
+    asked = brief(section("shown", shown, fence), section("reply", words, fence))
+    reader = _Reader(round.calls(), messages=[SystemMessage(instructions("consent")), HumanMessage(asked)])
+    why = await reader.have(READER)
+    emit_charge(round.runtime, None, reader.context.spent)
+    return why, reader.context.spent
+
+
+class _Reader(Talk[str]):
+    """A judge that says why it finds no consent; "" if it does."""
+
+    def end(self, problem: str) -> str:
+        """Find no consent without a usable reply."""
+        return NOBODY
+
+    async def question(self) -> Question:
+        """Return the request: what the person was shown, and what they replied."""
+        self.legal, state = CONSENT, self.context.state
+        return Question(
+            "judge",
+            self.messages,
+            control_tools(CONSENT),
+            allowance=self.left(),
+            fence=state["fence"],
+            must_call=True,
+            place={"step": "plan", "round": state["record"]["rounds"]},
+            thread=self.context.thread,
+        )
+
+    async def settle(self, message: AIMessage, decision: Decision) -> str:
+        """Return why it does not agree."""
+        agrees, why = decision.arguments["agrees"], decision.arguments.get("why")
+        return "" if agrees is True else str(why or "not exactly this")[:300]
+
+
+READER: Role[_Reader, str | None] = Role(
+    ask=_Reader.question,
+    read_text=decides_nothing,
+    objections=no_objections,
+    handlers={"consent": _Reader.settle},
+    inside=True,
+)

@@ -147,6 +147,12 @@ class PlanningRound(Work[Planning]):
         """End the phase after too many corrections."""
         return fail_planning(self, code or "no_plan", reason)
 
+    def calls(self) -> CallContext:
+        """Return the surroundings of calls that planning makes besides its looks."""
+        tools, observed = self.deps.all_tools(self.settings), len(self.entries)
+        state = planning_as_step(self.state)
+        return CallContext(state, self.runtime, self.config, self.deps, tools, observed=observed)
+
     def message_id(self, argument: str) -> str | None:
         """Return the id of the message in which an argument was streamed."""
         return self.voice.message_id(argument) if self.voice else None
@@ -338,9 +344,7 @@ async def settle_by_answer(round: PlanningRound, message: AIMessage, decision: D
     if round.planning.get("shown"):
         return await answer_about_plan(round, message, decision)
     state, form, arguments, entries = round.state, round.form, decision.arguments, round.entries
-    tools = round.deps.all_tools(round.settings)
-    about = planning_as_step(state), round.runtime, round.config, round.deps, tools
-    context = CallContext(*about, observed=len(entries))
+    context = round.calls()
     before: list[Json] = list(state["brief"].get("before") or ())
     words = await _words(state, round.runtime)
     found = Grounding()
@@ -422,6 +426,7 @@ def planning_as_step(state: Planning) -> Step:
         "journal": list(state.get("journal", ())),
         "step": {"id": PLANNING},
         "goal": state["brief"]["goal"],
+        "language": _language(state),
         "turn": state.get("turn", 1),
         "fence": state["brief"].get("fence", ""),
         "scope": scope_of(state["brief"]),

@@ -10,11 +10,11 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, cast
 
-from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, SystemMessage
+from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
 
 from donewhen.graph.context import Deps
-from donewhen.graph.events import emit, thread_of
-from donewhen.graph.llm.ask import Question, ask
+from donewhen.graph.events import emit
+from donewhen.graph.llm.ask import Question
 from donewhen.graph.llm.attachments import with_images
 from donewhen.graph.llm.briefs import profile_text, statement_lines
 from donewhen.graph.llm.dialogue import dialogue_text
@@ -23,25 +23,26 @@ from donewhen.graph.llm.history import (
     observation_limit,
     render_observation,
     reply_messages,
-    storable_reply,
 )
-from donewhen.graph.llm.reply import Decision, UnusableReply, aside, read_reply
+from donewhen.graph.llm.reply import Decision
+from donewhen.graph.round import Role
 from donewhen.graph.step.calls import make_reading
 from donewhen.graph.step.gates import CallContext
+from donewhen.graph.step.talk import Talk, decides_nothing
 from donewhen.graph.step.texts import recall, with_whole_text
+from donewhen.graph.tools.toolbox import Toolbox
 from donewhen.prompts import brief, framed, instructions, section
 from donewhen.state.channels import Json, conversation_before
 from donewhen.state.criteria import criteria_of
 from donewhen.state.errors import DoneWhenError
-from donewhen.state.language.texts import say_why
-from donewhen.state.ledger import add, first_exhausted
+from donewhen.state.ledger import Amounts, first_exhausted
 from donewhen.state.proof.audit import read_audit, unaudited, unexplained
 from donewhen.state.proof.claims import split_claims
 from donewhen.state.proof.evidence import passages
 from donewhen.state.proof.journal import call_key, is_tool_call, is_users_word, user_statements
 from donewhen.state.proof.receipt import AuditRow, SentenceRow, denials
 from donewhen.state.reading.decisions import AUDIT, control_tools, settling_audit_tool
-from donewhen.state.records import WRITES
+from donewhen.state.records import WRITES, Call
 from donewhen.state.settings import Settings
 
 CHANGE_CHARS = 3_000
@@ -61,7 +62,10 @@ READS = 8
 """The most read tools that the judge may call."""
 TOOLS, TOOL_CHARS = 16, 200
 """Of up to so many tools the judge is told what each does, and so many characters of it."""
-CORRECTIONS = 2
+EXAMPLE = (
+    'A good reply is one call of audit with {"sentences": [{"n": 1, "shown": "yes", "by": ["s1.1"]}], "goal": {"met": '
+    '"yes", "missing": []}} and an item for each sentence.'
+)
 ACCEPTED = "You accepted the sentences under `<accepted>` before; they are delivered as well. They need no item."
 NONE_NEW = "(no other sentences; judge the goal)"
 NOTES = {"before": "as it was before a change", "part": "the agent saw a part of it"}
@@ -117,8 +121,7 @@ async def audit(context: CallContext, subject: Subject, *, reserve: int = 0) -> 
     settings, deps = context.settings, context.deps
     if not can_judge(deps, settings):
         return {**unaudited(""), "nobody": True}
-    language = str(subject.run.get("language") or "en")
-    whole = split_claims(subject.text, subject.output, language)
+    whole = split_claims(subject.text, subject.output, str(subject.run.get("language") or "en"))
     if _is_same_as_before(subject, whole):
         assert subject.before is not None
         return cast("AuditRow", subject.before["audit"])
@@ -130,68 +133,132 @@ async def audit(context: CallContext, subject: Subject, *, reserve: int = 0) -> 
     reads = toolbox.subset([name for name in toolbox if name in used][:READS])
     instead = {"audit": settling_audit_tool()} if unknown else {}
     controls = AUDIT if reads or _has_cuts(subject) else AUDIT[:1]
-    tools = [*control_tools(controls, instead), *reads.definitions()]
-    messages: list[AnyMessage] = [
-        SystemMessage(instructions("audit")),
-        HumanMessage(
-            audit_brief(
-                await _with_whole_texts(context, subject),
-                claims,
-                settings.today_text,
-                _instructions(context, subject),
-                _tool_lines(context, subject),
-                accepted=[claim for claim in whole if claim in accepted],
-            )
-        ),
-    ]
-    place = {"step": context.state["step"]["id"], "round": context.state["record"]["rounds"]}
-    looks, corrections, problem, explain = settings.audit_calls, 0, "", True
-    while True:
-        left = context.amounts_left()
-        if "model_calls" in left:
-            left = {**left, "model_calls": left["model_calls"] + reserve}
-        if first_exhausted(left, ("model_calls",)):
-            return _report_unaudited(context, problem or say_why(language, "no_call_for_judge"))
-        offered = tools if looks else tools[:1]
-        legal = AUDIT if looks else AUDIT[:1]
+    asked = audit_brief(
+        await _with_whole_texts(context, subject),
+        claims,
+        settings.today_text,
+        _instructions(context, subject),
+        _tool_lines(context, subject),
+        accepted=[claim for claim in whole if claim in accepted],
+    )
+    judge = _Judge(
+        context,
+        subject,
+        claims,
+        unknown,
+        reads,
+        [*control_tools(controls, instead), *reads.definitions()],
+        reserve,
+        settings.audit_calls,
+        messages=[SystemMessage(instructions("audit")), HumanMessage(asked)],
+    )
+    found = await judge.have(JUDGE)
+    if not found["problem"]:
+        new = iter(found["sentences"])
+        rows = [accepted.get(claim) or next(new) for claim in whole]
+        found["sentences"] = [{**row, "n": n} for n, row in enumerate(rows, 1)]
+        emit(context.runtime, "audit", step=subject.step, **found)
+    return found
+
+
+@dataclass
+class _Judge(Talk[AuditRow]):
+    """A judge at work on a text."""
+
+    subject: Subject
+    claims: Sequence[str]
+    unknown: Sequence[str]
+    """Changes of unknown outcome, which later observations may settle."""
+    reads: Toolbox
+    definitions: Sequence[Json]
+    reserve: int
+    """Model calls kept for the end of the run, which an audit may use."""
+    looks: int
+    """Look-ups that are left."""
+    explained: bool = False
+    """True if it was asked to explain its verdict, which happens once."""
+    found: AuditRow | None = None
+
+    def left(self) -> Amounts:
+        """Return what may still be spent, with the reserve."""
+        left = super().left()
+        return {**left, "model_calls": left["model_calls"] + self.reserve} if "model_calls" in left else left
+
+    def end(self, problem: str) -> AuditRow:
+        """Say that nobody audited the text, and why."""
+        emit(self.runtime, "note", text=f"Nobody audited the answer: {problem}")
+        return unaudited(problem)
+
+    async def question(self) -> Question:
+        """Return the request: the brief, and what was looked up since."""
+        context, subject = self.context, self.subject
+        self.legal, self.tools = (AUDIT, self.reads) if self.looks > 0 else (AUDIT[:1], None)
         entries = [*(subject.run.get("before") or ()), *subject.journal, *context.noted]
-        seeing = partial(deps.model, "judge", settings)
-        question = Question(
+        seeing = partial(self.deps.model, "judge", self.settings)
+        return Question(
             "judge",
-            await with_images(messages, entries, subject.fence, context.runtime, seeing),
-            offered,
-            allowance=left,
+            await with_images(self.messages, entries, subject.fence, context.runtime, seeing),
+            self.definitions if self.looks > 0 else self.definitions[:1],
+            allowance=self.left(),
             fence=subject.fence,
             must_call=True,
-            place=place,
-            thread=thread_of(context.runtime),
+            place={"step": context.state["step"]["id"], "round": context.state["record"]["rounds"]},
+            thread=context.thread,
         )
-        reply = await ask(deps, settings, question)
-        context.spent = add(context.spent, reply.spent)
-        if reply.message is None:
-            return _report_unaudited(context, say_why(language, "no_judge", error=reply.error))
-        outcome = await aside(reply.message, partial(read_reply, reply.message, legal, reads if looks else None))
-        if isinstance(outcome, Decision) and outcome.kind == "calls":
-            told, looks = await _look_up(outcome, reads, context, subject, looks)
-            message = storable_reply(reply.message)
-            messages += [message, *_answer_calls(message, outcome, told)]
-            continue
-        found = _read_outcome(outcome, claims, _observed_after(unknown, [*subject.journal, *context.noted]))
-        if not isinstance(found, list) and explain and (why := unexplained(found)):
-            found, explain = [why], False
-        if not isinstance(found, list):
-            new = iter(found["sentences"])
-            rows = [accepted.get(claim) or next(new) for claim in whole]
-            found["sentences"] = [{**row, "n": n} for n, row in enumerate(rows, 1)]
-            emit(context.runtime, "audit", step=subject.step, **found)
+
+    async def objections(self, decision: Decision) -> list[str]:
+        """Return what is wrong with an audit; of a good one, the findings are kept."""
+        if decision.kind != "audit":
+            return []
+        later = _observed_after(self.unknown, [*self.subject.journal, *self.context.noted])
+        found = read_audit(decision.arguments, self.claims, later)
+        if isinstance(found, list):
             return found
-        problem, corrections = say_why(language, "unusable_verdict", said="; ".join(found)[:300]), corrections + 1
-        if corrections > CORRECTIONS:
-            return _report_unaudited(context, problem)
-        lines = "\n".join(f"- {each}" for each in found[:20])
-        said = f"Correction: this is no audit.\n{lines}\nCall `audit` again, whole."
-        message = storable_reply(reply.message)
-        messages += [message, *reply_messages(message, said)]
+        if not self.explained and (why := unexplained(found)):
+            self.explained = True
+            return [why]
+        self.found = found
+        return []
+
+    async def settle(self, message: AIMessage, decision: Decision) -> AuditRow | None:
+        """Return the findings."""
+        return self.found
+
+    async def look_up(self, message: AIMessage, decision: Decision) -> None:
+        """Make the look-ups as far as they are allowed."""
+        told = {call["id"]: await self._look_up(call) for call in decision.calls} | decision.refused
+        if message.tool_calls or message.invalid_tool_calls:
+            answers = reply_messages(message, lambda id: told.get(id, "Not made."))
+        else:  # printed calls get their results in one message
+            answers = [HumanMessage("\n\n".join(told.values()))]
+        self.go_on([message, *answers])
+
+    async def _look_up(self, call: Call) -> str:
+        """Make one look-up; return what it found, or why it is not made."""
+        context, limit = self.context, observation_limit(self.deps, self.settings, "judge")
+        self.looks -= 1
+        if self.looks < 0:
+            return "Not made: all look-ups are used up. Decide by what you have seen."
+        if call["name"] == "recall":
+            seen = cast("Any", {**context.state, "known": list(self.subject.journal), "journal": []})
+            return (await recall(call, seen, list(context.noted), self.runtime))[0]
+        if first_exhausted(context.amounts_left(), ("tool_calls",)):
+            return "Not made: the limit of tool calls is reached."
+        reading = await make_reading(context, call["name"], call["args"])
+        if isinstance(reading, str):
+            return f"Not made: {reading}"
+        entry = await with_whole_text(self.runtime, context.state, reading[0])
+        return render_observation(entry, limit, fence=self.subject.fence)
+
+
+JUDGE: Role[_Judge, AuditRow | None] = Role(
+    ask=_Judge.question,
+    read_text=decides_nothing,
+    objections=_Judge.objections,
+    handlers={"audit": _Judge.settle, "calls": _Judge.look_up},
+    example=EXAMPLE,
+    inside=True,
+)
 
 
 def _has_cuts(subject: Subject) -> bool:
@@ -272,11 +339,6 @@ def can_judge(deps: Deps, settings: Settings) -> bool:
         return True
 
 
-def _report_unaudited(context: CallContext, problem: str) -> AuditRow:
-    emit(context.runtime, "note", text=f"Nobody audited the answer: {problem}")
-    return unaudited(problem)
-
-
 def _observed_after(changes: Sequence[str], journal: Sequence[Mapping[str, Any]]) -> dict[str, list[str]]:
     """Return, for each of these changes, the readings and words of people after it, which can settle its outcome."""
     places = {entry["id"]: place for place, entry in enumerate(journal)}
@@ -284,50 +346,6 @@ def _observed_after(changes: Sequence[str], journal: Sequence[Mapping[str, Any]]
         id: [e["id"] for e in journal[places[id] + 1 :] if e["ok"] and (e["effect"] == "read" or is_users_word(e))]
         for id in changes
     }
-
-
-def _read_outcome(
-    outcome: Decision | UnusableReply, claims: Sequence[str], later: Mapping[str, Sequence[str]]
-) -> AuditRow | list[str]:
-    if isinstance(outcome, UnusableReply):
-        return outcome.problems
-    if outcome.kind != "audit":
-        return ["a text alone decides nothing here"]
-    return read_audit(outcome.arguments, claims, later)
-
-
-def _answer_calls(message: AIMessage, decision: Decision, told: Mapping[str, str]) -> list[AnyMessage]:
-    if not message.tool_calls and not message.invalid_tool_calls:
-        return [HumanMessage("\n\n".join([*told.values(), *decision.refused.values()]))]
-    return reply_messages(message, lambda id: told.get(id) or decision.refused.get(id) or "Not made.")
-
-
-async def _look_up(
-    decision: Decision, reads: Any, context: CallContext, subject: Subject, looks: int
-) -> tuple[dict[str, str], int]:
-    """Make the judge's look-ups as far as allowed; return their results by call id, and how many look-ups are left."""
-    settings, told = context.settings, dict[str, str]()
-    for call in decision.calls:
-        if looks <= 0:
-            told[call["id"]] = "Not made: all look-ups are used up. Decide by what you have seen."
-            continue
-        looks -= 1
-        if call["name"] == "recall":
-            seen = cast("Any", {**context.state, "known": list(subject.journal), "journal": []})
-            told[call["id"]], _ = await recall(call, seen, list(context.noted), context.runtime)
-            continue
-        if first_exhausted(context.amounts_left(), ("tool_calls",)):
-            told[call["id"]] = "Not made: the limit of tool calls is reached."
-            continue
-        reading = await make_reading(context, call["name"], call["args"])
-        if isinstance(reading, str):
-            told[call["id"]] = f"Not made: {reading}"
-            continue
-        entry = await with_whole_text(context.runtime, context.state, reading[0])
-        told[call["id"]] = render_observation(
-            entry, observation_limit(context.deps, settings, "judge"), fence=subject.fence
-        )
-    return told, looks
 
 
 def audit_brief(

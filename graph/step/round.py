@@ -22,7 +22,7 @@ from donewhen.graph.llm.printed import read_printed
 from donewhen.graph.llm.reply import CLAIMS, Decision, UnusableReply, answer_refused, aside, read_reply
 from donewhen.graph.llm.speech import Voice
 from donewhen.graph.people.interjections import with_interjections
-from donewhen.graph.round import Role, make_round
+from donewhen.graph.round import Role, make_round, no_objections
 from donewhen.graph.step.calls import StepCalls, count_silence, silence_hint
 from donewhen.graph.step.leave import StepWork, leave, question_pause
 from donewhen.graph.step.texts import known_entries, scope_of
@@ -118,7 +118,7 @@ class StepRound(StepWork):
         """Return the request: instructions, tools, the brief, the rounds. Earlier parts never change."""
         state, step, settings, left = self.state, self.state["step"], self.settings, self.left()
         offer = await offer_for_step(self.deps, settings, self.tools, state)
-        self.legal, self.draft = offer.legal(EXECUTE), self.record.get("draft", "")
+        self.legal, self.claimed = offer.legal(EXECUTE), self.record.get("draft", "")
         recalls = offer.bound or offer.more or state.get("known") or state.get("before")
         offered = [name for name in self.legal if name != "finish_task" and (recalls or name != "recall")]
         if not state.get("last"):  # for the last step it equals finish_step (K1); it stays legal
@@ -158,7 +158,7 @@ class StepRound(StepWork):
         found = await aside(message, partial(read_printed, text, self.legal, self.tools))
         if found.whole and [call["name"] for call in found.calls] in ([claim] for claim in CLAIMS):
             # Nothing else stands in the reply, and evidence proves it, however it was said.
-            return await aside(message, partial(read_reply, message, self.legal, self.tools, result=self.draft))
+            return await aside(message, partial(read_reply, message, self.legal, self.tools, result=self.claimed))
         return replace(decision, arguments={"printed": bool(found.calls or found.problems)})
 
     async def speak(self, message: AIMessage, decision: Decision) -> Step:
@@ -214,15 +214,10 @@ class StepRound(StepWork):
         return self.note(**count_silence(self.record, new=False), corrections=0)
 
 
-async def _no_objections(round: StepRound, decision: Decision) -> list[str]:
-    """Return none: a call passes the gates, a claim the goal_check."""
-    return []
-
-
 STEP: Role[StepRound, Step] = Role(
     ask=StepRound.question,
     read_text=StepRound.read_text,
-    objections=_no_objections,
+    objections=no_objections,
     handlers={
         "speak": StepRound.speak,
         "calls": StepRound.call,

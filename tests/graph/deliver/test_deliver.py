@@ -57,17 +57,18 @@ async def test_what_is_not_done_is_listed_whatever_the_model_writes() -> None:
 
 
 FAILING: dict[str, Any] = {
-    "error": ModelError("the key is wrong", code="auth"),
-    "timeout": TimeoutError(),
-    "nothing": "",
-    "only a thought": "<think>what to say?</think>",
+    "error": [ModelError("the key is wrong", code="auth")],
+    "timeout": [TimeoutError()],
+    "nothing": [""] * 3,
+    "only a thought": ["<think>what to say?</think>"] * 3,
 }
 
 
 @pytest.mark.parametrize("kind", FAILING)
 async def test_without_a_written_answer_code_writes_one(kind: str) -> None:
-    """D02: if the call fails, a mechanical summary is delivered that counts only finished steps as finished."""
-    model = half(FAILING[kind])
+    """D02: if the call fails, or three replies hold no answer, a mechanical summary is delivered that counts only
+    finished steps as finished."""
+    model = half(*FAILING[kind])
     flow = await run(model, on_failure="deliver", model_retries=0)
     model.assert_exhausted()
     assert flow.status == "partial"

@@ -1,0 +1,88 @@
+"""Let a model work inside one node: a judge, or the one that writes the answer."""
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Generic, Self, TypeVar
+
+from langchain_core.messages import AIMessage, AnyMessage
+
+from donewhen.graph.llm.reply import Decision, UnusableReply
+from donewhen.graph.round import Role, Work, make_round
+from donewhen.graph.step.gates import CallContext
+from donewhen.state.channels import Json
+from donewhen.state.errors import ModelError
+from donewhen.state.language.texts import say_why
+from donewhen.state.ledger import Amounts, add, first_exhausted
+
+Result = TypeVar("Result")
+
+
+@dataclass
+class Talk(Work[Result | None], Generic[Result]):
+    """A conversation inside a node; its rounds return None until one has the result."""
+
+    context: CallContext
+    messages: list[AnyMessage] = field(default_factory=list, kw_only=True)
+    counts: Json = field(default_factory=lambda: {"corrections": 0}, kw_only=True)
+
+    def __post_init__(self) -> None:
+        self.runtime, self.deps = self.context.runtime, self.context.deps
+
+    async def have(self, role: Role[Any, Result | None]) -> Result:
+        """Make rounds until one has the result."""
+        while (result := await make_round(self, role)) is None:
+            pass
+        return result
+
+    @abstractmethod
+    def end(self, problem: str) -> Result:
+        """Return the result without a usable reply."""
+
+    @property
+    def language(self) -> str:
+        """The language of the runtime's texts."""
+        return self.context.state.get("language", "en")
+
+    @property
+    def record(self) -> Json:
+        """What is kept of the work."""
+        return self.counts
+
+    def note(self, **fields: Any) -> Self:
+        """Set these fields in the record."""
+        self.counts.update(fields)
+        return self
+
+    def lacks(self) -> str | None:
+        """Return the amount that is used up. The work is done, so what is said of it may come after the deadline."""
+        return first_exhausted(self.left(), ("model_calls",))
+
+    def left(self) -> Amounts:
+        """Return what may still be spent."""
+        return self.context.amounts_left()
+
+    def charge(self, spent: Amounts) -> None:
+        """Count what a round cost."""
+        self.context.spent = add(self.context.spent, spent)
+
+    def leave(self, obstacle: str) -> Result:
+        """End without another call."""
+        return self.end(say_why(self.language, "no_call_for_judge"))
+
+    def fail(self, error: ModelError) -> Result:
+        """End without a reply."""
+        return self.end(say_why(self.language, "no_judge", error=error))
+
+    def go_on(self, messages: Sequence[AnyMessage]) -> None:
+        """Go on with these messages."""
+        self.messages += messages
+
+    def give_up(self, reason: str, messages: Sequence[AnyMessage], code: str) -> Result:
+        """End after too many corrections."""
+        return self.end(reason)
+
+
+async def decides_nothing(talk: Talk[Any], message: AIMessage, decision: Decision) -> UnusableReply:
+    """Return what is wrong with a text where a call is asked for."""
+    return UnusableReply(["a text alone decides nothing here"], printed=talk.prints)
