@@ -62,8 +62,8 @@ class Talk(Work[Result | None], Generic[Result]):
         """Return what may still be spent."""
         return self.context.amounts_left()
 
-    def charge(self, spent: Amounts) -> None:
-        """Count what a round cost."""
+    def charge(self, spent: Amounts, rounds: int) -> None:
+        """Count what a round cost; rounds are those of steps and planning."""
         self.context.spent = add(self.context.spent, spent)
 
     def leave(self, obstacle: str) -> Result:
