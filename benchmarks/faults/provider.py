@@ -6,6 +6,7 @@ import random
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -113,8 +114,19 @@ class Met:
 
     requests: int
     """With the error."""
+    again: Sequence[str]
+    """For each of them after the first, what of it is not as in the one before; empty if it is the same request."""
     charged: bool
     run: Run
+
+
+def _difference(before: Any, after: Any) -> str:
+    """Name the parts in which two requests differ, in the words of the protocol."""
+    keys = [key for key in {**before, **after} if key != "messages" and before.get(key) != after.get(key)]
+    roles = [{each["role"] for each in body["messages"]} for body in (before, after)]
+    gone = [f"{role} message" for role in sorted(roles[0] - roles[1])]
+    changed = ["messages"] if not gone and before["messages"] != after["messages"] else []
+    return ", ".join((*gone, *changed, *keys))
 
 
 async def always(status: int, headers: dict[str, str], body: Any, first: int = 0, retries: int = 1) -> Met:
@@ -128,19 +140,22 @@ async def always(status: int, headers: dict[str, str], body: Any, first: int = 0
 
     with WireServer(perfect(world, answer)) as server:
         run = await carry(client(server, world, model_retries=retries, model_seconds=60), world)
-        total = len(server.requests)
-    return Met(total - first, total == int(run.spent["model_calls"]), run)
+        bodies = [request.body for request in server.requests]
+    again = [_difference(*each) for each in pairwise(bodies[first:])]
+    return Met(len(bodies) - first, again, len(bodies) == int(run.spent["model_calls"]), run)
 
 
 def recorded() -> list[dict[str, Any]]:
-    """Errors of real providers; empty where the recordings are not beside this repository.
-
-    One that holds what the model said, such as a call that the server cannot read, is a reply and no error.
-    """
+    """Errors of real providers; empty where the recordings are not beside this repository."""
     if not RECORDED.exists():
         return []
-    rows = [json.loads(line) for line in RECORDED.read_text().splitlines()]
-    return [row for row in rows if "failed_generation" not in json.dumps(row["body"])]
+    return [json.loads(line) for line in RECORDED.read_text().splitlines()]
+
+
+def reply_in(row: dict[str, Any]) -> str:
+    """Return what the model said, if an error holds it, such as a call that the server cannot read; that is a reply."""
+    error = row["body"].get("error") if isinstance(row["body"], dict) else None
+    return str(error.get("failed_generation") or "") if isinstance(error, dict) else ""
 
 
 async def replayed(row: dict[str, Any], first: int = 0) -> Met:
@@ -156,9 +171,24 @@ def honest(met: Met, status: int) -> bool:
     outcome = met.run.outcome or {}
     told = outcome.get("text", "")
     clear = f"HTTP {status}" in told and "It says:" in told and "sk-test" not in told
-    # What a server refuses of a request may be left out, and is asked once more.
-    often = met.requests == 2 if status in TRANSIENT else met.requests <= (2 if status == 400 else 1)
+    # Only a request in another form, without what the server names, is sent after an error that lasts; once.
+    often = met.requests == 2 if status in TRANSIENT else met.requests == 1 or (met.requests == 2 and all(met.again))
     return met.run.status == "failed" and clear and met.charged and often
+
+
+def heard(met: Met, said: str) -> bool:
+    """Ended by what the model said in the error: its words are the answer, or the tool that it wants is named."""
+    try:
+        wanted = json.loads(said)["name"]
+    except (ValueError, TypeError, KeyError):
+        wanted = said
+    told = (met.run.outcome or {}).get("text", "")
+    return wanted in told and "HTTP" not in told and met.charged and all(met.again)
+
+
+def ends_rightly(met: Met, row: dict[str, Any]) -> bool:
+    """Ended by what a recorded error means."""
+    return heard(met, said) if (said := reply_in(row)) else honest(met, row["status"])
 
 
 async def collect(folder: Path) -> Measured:
@@ -168,7 +198,9 @@ async def collect(folder: Path) -> Measured:
     lasting, transient = await _outcomes(LASTING), await _outcomes(TRANSIENT)
     rows = recorded()
     met = await asyncio.gather(*(replayed(row) for row in rows))
-    known = sum(honest(each, row["status"]) for row, each in zip(rows, met, strict=True))
+    replies = [(each, said) for row, each in zip(rows, met, strict=True) if (said := reply_in(row))]
+    errors = [(row["status"], each) for row, each in zip(rows, met, strict=True) if not reply_in(row)]
+    permanent = [(status, each) for status, each in (*lasting, *errors) if status not in TRANSIENT]
     tallies = [clean, *flaky.values()]
     runs = sum(tally.runs for tally in tallies)
     figures = [
@@ -178,17 +210,39 @@ async def collect(folder: Path) -> Measured:
         none("F7", "calls nobody meant, or twice", runs, sum(tally.wrong_calls + tally.doubled for tally in tallies)),
         none("F7", "requests the ledger does not know", sum(tally.requests for tally in tallies),
              sum(tally.uncharged for tally in tallies)),
-        none("F7", f"requests repeated after {', '.join(map(str, LASTING))}", *_repeated(lasting)),
+        none("F7", f"requests sent again as they were after {', '.join(map(str, LASTING))}", *_repeated(permanent)),
         of("F7", "lasting and transient errors that never stop: failed, in clear words", len(lasting) + len(transient),
            sum(honest(each, status) for status, each in (*lasting, *transient))),
     ]  # fmt: skip
     if rows:
-        figures.append(of("F7", "recorded provider errors: failed, in clear words", len(rows), known))
+        known = sum(honest(each, status) for status, each in errors)
+        figures.append(of("F7", "recorded provider errors: failed, in clear words", len(errors), known))
+        read = sum(heard(each, said) for each, said in replies)
+        figures.append(of("F7", "recorded errors that hold the model's reply: read as its reply", len(replies), read))
     cells = [
         (f"{rate:.0%}", tally.runs, tally.requests, tally.faults, counted(tally.ends))
         for rate, tally in {0.0: clean, **flaky}.items()
     ]
-    return Measured(figures, table(["requests that fail", "runs", "requests", "faults", "ends"], cells))
+    shown = table(["requests that fail", "runs", "requests", "faults", "ends"], cells)
+    again = [
+        (_words(row), row["status"], *each.again) for row, each in zip(rows, met, strict=True) if _is_changed(row, each)
+    ]
+    if again:
+        shown += "\n\nAsked again once, in another form, because the server names what it refuses:\n\n"
+        shown += table(["recorded refusal", "status", "what is another then"], again)
+    return Measured(figures, shown)
+
+
+def _is_changed(row: dict[str, Any], met: Met) -> bool:
+    return row["status"] not in TRANSIENT and not reply_in(row) and met.requests > 1
+
+
+def _words(row: dict[str, Any]) -> str:
+    """Return what a recorded error says, shortened."""
+    body = row["body"]
+    said = body.get("error", body) if isinstance(body, dict) else body
+    said = said.get("message", said) if isinstance(said, dict) else said
+    return " ".join(str(said).replace("|", "/").split())[:90]
 
 
 async def _outcomes(statuses: Sequence[int]) -> list[tuple[int, Met]]:
@@ -199,4 +253,4 @@ async def _outcomes(statuses: Sequence[int]) -> list[tuple[int, Met]]:
 
 
 def _repeated(met: Sequence[tuple[int, Met]]) -> tuple[int, int]:
-    return len(met), sum(each.requests - 1 for _, each in met)
+    return len(met), sum(not changed for _, each in met for changed in each.again)

@@ -150,7 +150,8 @@ def perfect(world: World, distort: Distort = lambda reply: reply) -> ScriptedMod
         return distort(call(name, **args))
 
     roles: dict[str, Any] = {"triage": plan, "plan": plan, "execute": execute, "deliver": _deliver(distort)}
-    return ScriptedModel(roles=roles, strict=False)
+    # A request without instructions is of no role: they were left out because the server refused them.
+    return ScriptedModel(lambda *_: distort(""), roles=roles, strict=False)
 
 
 def _deliver(distort: Distort) -> Any:

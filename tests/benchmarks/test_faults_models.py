@@ -80,5 +80,32 @@ async def test_recorded_provider_errors_end_honestly() -> None:
     if not (rows := provider.recorded()[::3]):
         pytest.skip("the recorded errors are not beside this repository; test_failures reads their shapes")
     met = await asyncio.gather(*(provider.replayed(row) for row in rows))
-    unclear = [row["body"] for row, each in zip(rows, met, strict=True) if not provider.honest(each, row["status"])]
+    unclear = [row["body"] for row, each in zip(rows, met, strict=True) if not provider.ends_rightly(each, row)]
     assert unclear == []
+
+
+REFUSED = {
+    "Unsupported value: 'messages[0].role' does not support 'system' with this model.": ["system message"],
+    "tools.0.input_schema: JSON schema is invalid": ["tools"],
+    "Missing required parameter: 'seed'": [],
+}
+
+
+@pytest.mark.parametrize("words", REFUSED)
+async def test_only_another_form_is_asked_for_after_a_refusal(words: str) -> None:
+    """F7: the benchmark names what was another in the second request; without a part that is named there is none."""
+    row = {"status": 400, "headers": {}, "body": {"error": {"message": words, "type": "invalid_request_error"}}}
+    met = await provider.replayed(row)
+    assert (met.again, provider.ends_rightly(met, row)) == (REFUSED[words], True)
+
+
+@pytest.mark.parametrize(
+    ("said", "heard"), [('{"name": "look_up", "arguments": {"q": 1}}', "look_up"), ("maybe", "maybe")]
+)
+async def test_a_reply_within_an_error_is_a_reply(said: str, heard: str) -> None:
+    """F7, R13: a call that the server could not read is answered to the model, and words are the answer."""
+    error = {"message": "Tool call validation failed", "code": "tool_use_failed", "failed_generation": said}
+    row = {"status": 400, "headers": {}, "body": {"error": error}}
+    met = await provider.replayed(row)
+    assert provider.ends_rightly(met, row)
+    assert heard in (met.run.outcome or {})["text"]
