@@ -138,7 +138,7 @@ async def _question(round: PlanningRound) -> Question:
     quick = role == "triage"
     again = not quick or facts.get("approved_plan")
     used = {"executor": cards, "id": again, "replaces": again, "drop": again, "need_thinking": quick, "reason": False}
-    used |= {"schedule": deps.repeats}
+    used |= {"schedule": deps.repeats, "complexity": settings.confirm == "complex"}
     own = {"submit_plan": plan_tool(*(name for name, use in used.items() if not use))}
     tools = [
         *control_tools(round.legal, own | (form.tools if form else {})),

@@ -60,7 +60,7 @@ WHOLE_CHARS, ROOM = 4_000, 6_000
 """Observations up to the first length are shown in full while the second lasts: look-ups repeat the request."""
 READS = 8
 """The most read tools that the judge may call."""
-TOOLS, TOOL_CHARS = 16, 200
+TOOLS, TOOL_CHARS = 16, 300
 """Of up to so many tools the judge is told what each does, and so many characters of it."""
 EXAMPLE = (
     'A good reply is one call of audit with {"sentences": [{"n": 1, "shown": "yes", "by": ["s1.1"]}], "goal": {"met": '
@@ -131,8 +131,6 @@ async def audit(context: CallContext, subject: Subject, *, reserve: int = 0) -> 
     toolbox = deps.reads(settings)
     used = {e["tool"] for e in subject.journal if is_tool_call(e) and e["effect"] == "read"}
     reads = toolbox.subset([name for name in toolbox if name in used][:READS])
-    instead = {"audit": settling_audit_tool()} if unknown else {}
-    controls = AUDIT if reads or _has_cuts(subject) else AUDIT[:1]
     asked = audit_brief(
         await _with_whole_texts(context, subject),
         claims,
@@ -147,7 +145,6 @@ async def audit(context: CallContext, subject: Subject, *, reserve: int = 0) -> 
         claims,
         unknown,
         reads,
-        [*control_tools(controls, instead), *reads.definitions()],
         reserve,
         settings.audit_calls,
         messages=[SystemMessage(instructions("audit")), HumanMessage(asked)],
@@ -170,7 +167,6 @@ class _Judge(Talk[AuditRow]):
     unknown: Sequence[str]
     """Changes of unknown outcome, which later observations may settle."""
     reads: Toolbox
-    definitions: Sequence[Json]
     reserve: int
     """Model calls kept for the end of the run, which an audit may use."""
     looks: int
@@ -192,13 +188,16 @@ class _Judge(Talk[AuditRow]):
     async def question(self) -> Question:
         """Return the request: the brief, and what was looked up since."""
         context, subject = self.context, self.subject
-        self.legal, self.tools = (AUDIT, self.reads) if self.looks > 0 else (AUDIT[:1], None)
+        looks = self.looks > 0
+        self.legal, self.tools = (AUDIT, self.reads) if looks else (AUDIT[:1], None)
+        controls = AUDIT if looks and _has_cuts(subject, context.noted) else AUDIT[:1]
+        instead = {"audit": settling_audit_tool()} if self.unknown else {}
         entries = [*(subject.run.get("before") or ()), *subject.journal, *context.noted]
         seeing = partial(self.deps.model, "judge", self.settings)
         return Question(
             "judge",
             await with_images(self.messages, entries, subject.fence, context.runtime, seeing),
-            self.definitions if self.looks > 0 else self.definitions[:1],
+            [*control_tools(controls, instead), *(self.reads.definitions() if looks else ())],
             allowance=self.left(),
             fence=subject.fence,
             must_call=True,
@@ -261,11 +260,12 @@ JUDGE: Role[_Judge, AuditRow | None] = Role(
 )
 
 
-def _has_cuts(subject: Subject) -> bool:
+def _has_cuts(subject: Subject, looked_up: Sequence[Mapping[str, Any]]) -> bool:
     """Return whether the judge may be shown less than all of what was observed, so that it can recall the rest."""
-    lengths = [len(entry["text"]) for entry in subject.journal]
+    seen = [*subject.journal, *looked_up]
+    lengths = [len(entry["text"]) for entry in seen]
     long = max(lengths, default=0) > CITED_CHARS or sum(lengths) > ROOM
-    return long or bool(subject.run.get("before")) or any(entry.get("stored") for entry in subject.journal)
+    return long or bool(subject.run.get("before")) or any(entry.get("stored") for entry in seen)
 
 
 def judged(subject: Subject, found: AuditRow, noted: Sequence[Mapping[str, Any]]) -> Json | None:
@@ -323,11 +323,12 @@ def _instructions(context: CallContext, subject: Subject) -> str:
 
 
 def _tool_lines(context: CallContext, subject: Subject) -> str:
-    """Return what the tools say they do, a line each; of many tools only those that were called or planned with."""
+    """Return what the tools say they do, a line each; of many tools, and of those for checks, only the ones in use."""
     toolbox = context.deps.all_tools(context.settings)
     planned = {name for step in (subject.run.get("plan") or {}).get("steps") or () for name in step.get("tools") or ()}
     used = planned | {entry["tool"] for entry in subject.journal if is_tool_call(entry)}
-    names = [name for name in toolbox if len(toolbox) <= TOOLS or name in used][:TOOLS]
+    few = len(toolbox) <= TOOLS
+    names = [name for name in toolbox if name in used or (few and not toolbox[name].is_check)][:TOOLS]
     return "\n".join(f"- {name}, {toolbox.effect(name)}: {toolbox[name].summary[:TOOL_CHARS]}" for name in names)
 
 

@@ -189,7 +189,7 @@ def _takes_any_object(part: Schema) -> bool:
 
 
 def schema_for_model(schema: Schema) -> Schema:
-    """Return the schema for models: references inlined, generated titles removed.
+    """Return the schema for models: references inlined, generated titles removed, and optional arguments without null.
 
     A recursive or very large schema keeps its references.
     """
@@ -219,6 +219,9 @@ def _inline(node: Any, root: Schema, within: tuple[str, ...], left: list[int]) -
             continue
         if key in _NAMED and isinstance(value, dict):
             shown[key] = {name: _inline(below, root, within, left) for name, below in value.items()}
+            if key == "properties":
+                needed = node.get("required") or ()
+                shown[key] = {n: below if n in needed else _without_null(below) for n, below in shown[key].items()}
         elif key in (*_IN_PLACE, *_ITEMS, *_WITHIN, "not") and isinstance(value, list):
             shown[key] = [_inline(below, root, within, left) for below in value]
         elif key in (*_IN_PLACE, *_ITEMS, *_WITHIN, "not"):
@@ -226,3 +229,16 @@ def _inline(node: Any, root: Schema, within: tuple[str, ...], left: list[int]) -
         else:
             shown[key] = value
     return shown
+
+
+def _without_null(shown: Any) -> Any:
+    """Return the schema of an argument that may be left out; null says no more than that where it is the default."""
+    if not isinstance(shown, dict) or shown.get("default", 0) is not None:
+        return shown
+    rest = {key: value for key, value in shown.items() if key != "default"}
+    if isinstance(kinds := rest.get("type"), list) and len(others := [kind for kind in kinds if kind != "null"]) == 1:
+        return {**rest, "type": others[0]}
+    others = [each for each in rest.get("anyOf") or () if each != {"type": "null"}]
+    if len(others) != 1 or not isinstance(others[0], dict):
+        return rest
+    return {**others[0], **{key: value for key, value in rest.items() if key != "anyOf"}}

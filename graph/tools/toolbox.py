@@ -49,6 +49,8 @@ SEARCHED_CHARS = 600
 """The most characters of a description that are indexed for search."""
 LINE_CHARS = 120
 """The most characters of a tool's line in a list."""
+WARNING_CHARS = 300
+"""The most characters of each of two sentences about a tool that changes something: they may hold a warning."""
 FUSE = 60
 """The constant of reciprocal rank fusion: the higher it is, the less the first ranks count."""
 EMBEDDING_SECONDS = 20.0
@@ -150,7 +152,9 @@ class KnownTool:
         """True if what it returns are words of the user, which are not framed as foreign."""
         self.one_line: str = _first_sentences(tool.description, 1)
         """The first sentence of the description, shortened."""
-        self.summary: str = self.one_line if self.effect == "read" else _first_sentences(tool.description, 2)
+        self.summary: str = (
+            self.one_line if self.effect == "read" else _first_sentences(tool.description, 2, WARNING_CHARS)
+        )
         """What a planner reads: of a tool that changes something two sentences, such as what cannot be undone."""
         self._targets = _declared_names(tool.name, "target", metadata.get("targets", metadata.get("target")))
         identity = metadata.get("identity")
@@ -408,11 +412,11 @@ def _declared_names(name: str, what: str, declared: Any) -> tuple[str, ...] | No
     return tuple(names)
 
 
-def _first_sentences(description: str, count: int) -> str:
+def _first_sentences(description: str, count: int, chars: int = LINE_CHARS) -> str:
     """Return so many sentences of a description on one line, each shortened."""
     paragraph = _PARAGRAPH_END.split(description.strip()[:2_000], maxsplit=1)[0]
     said = [" ".join(each.split()) for each in _SENTENCE_END.split(paragraph, maxsplit=count)[:count]]
-    return " ".join(s if len(s) <= LINE_CHARS else s[: LINE_CHARS - 1].rstrip() + "…" for s in said if s)
+    return " ".join(s if len(s) <= chars else s[: chars - 1].rstrip() + "…" for s in said if s)
 
 
 def _values(values: Iterable[Any]) -> Iterator[str]:

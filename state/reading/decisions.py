@@ -10,13 +10,15 @@ _TEXT: dict[str, Any] = {"type": "string"}
 _TEXTS = {"type": "array", "items": _TEXT}
 _LANGUAGE = {**_TEXT, "description": "BCP 47"}
 _UNCHANGED = {**_TEXT, "description": "why nothing had to be changed, if tools for that were granted"}
-_CITED = {
-    "observation": {**_TEXT, "description": "its id in brackets, such as p.1"},
+_CITED: dict[str, Any] = {"observation": _TEXT, "quote": _TEXT}
+"""The instructions of those who cite show an item, but for `answer`."""
+_CITED_BY_ANSWER = {
+    "observation": {**_TEXT, "description": "its id, such as p.1"},
     "quote": {**_TEXT, "description": "short, word for word, from it or its call"},
 }
 _BEFORE = {
     "type": "boolean",
-    "description": "true: as it was before a later change, such as a bug fixed since",
+    "description": "true: as it was before a change, such as a bug fixed since",
 }
 
 
@@ -42,14 +44,14 @@ _STEP = {
         "content": _TEXT,
         "done_when": {
             **_CRITERIA,
-            "description": 'texts, or {text, check: {tool, arguments, expect}}; expect: "ok", or of the result '
-            '{contains}, {matches: regex}, {equals}, {number, tolerance} or {path: "$.n", op: ">=", value: 3}',
+            "description": 'text, or {text, check: {tool, arguments, expect}}; expect: "ok", {contains}, {equals}, '
+            '{matches: regex}, {number, tolerance} or {path: "$.n", op: ">=", value: 3}',
         },
         "tools": _TEXTS,
         "id": _TEXT,
         "depends_on": {
             **_TEXTS,
-            "description": "the steps (s1, s2, …) whose results it needs; [] for none; left out: all earlier",
+            "description": "steps (s1, s2, …) whose results it needs; [] for none; left out: all earlier",
         },
         "executor": _TEXT,
         "replaces": _TEXTS,
@@ -59,11 +61,12 @@ _STEP = {
 _SCHEDULE = {
     "type": "object",
     "description": 'only to recur, at times that the user named: {every_minutes}, {at: "HH:MM", weekdays: ["mon"]} or '
-    '{cron: "0 9 * * 1-5"}, both with timezone (that of <today>, or ask); missed: skip, once or all',
+    "{cron}, both with timezone (that of <today>, or ask); missed: skip, once or all",
 }
 
 
 def _tool(name: str, description: str, required: Collection[str], **properties: Any) -> dict[str, Any]:
+    """Return a definition; the instructions of its role say more."""
     parameters = {"type": "object", "properties": properties, "required": sorted(required)}
     return {"type": "function", "function": {"name": name, "description": description, "parameters": parameters}}
 
@@ -71,10 +74,15 @@ def _tool(name: str, description: str, required: Collection[str], **properties: 
 _ALL = {
     tool["function"]["name"]: tool
     for tool in (
-        _tool("answer", "Answer the user.", ["text"], text=_TEXT, evidence=_evidence(**_CITED), language=_LANGUAGE),
         _tool(
-            "ask_user", "Ask the user one question.", ["question"], question=_TEXT, options=_TEXTS, language=_LANGUAGE
+            "answer",
+            "Answer the user.",
+            ["text"],
+            text=_TEXT,
+            evidence=_evidence(**_CITED_BY_ANSWER),
+            language=_LANGUAGE,
         ),
+        _tool("ask_user", "Ask the user.", ["question"], question=_TEXT, options=_TEXTS, language=_LANGUAGE),
         _tool(
             "submit_plan",
             "Submit the plan.",
@@ -104,7 +112,7 @@ _ALL = {
         _tool("accept_plan", "The user agrees to the plan exactly as it is shown.", []),
         _tool(
             "consent",
-            "Say whether the reply agrees to exactly what is shown.",
+            "Say whether they agree.",
             ["agrees"],
             agrees={"type": "boolean"},
             why={**_TEXT, "description": "unless true: short"},
@@ -124,7 +132,6 @@ _ALL = {
             result=_TEXT,
             goal_check={"type": "array", "items": {"type": "object"}, "description": "as in finish_step"},
             reason=_TEXT,
-            unchanged=_UNCHANGED,
         ),
         _tool(
             "give_up",
@@ -133,17 +140,10 @@ _ALL = {
             reason=_TEXT,
             kind={"type": "string", "enum": ["blocked", "failed", "replan"]},
         ),
-        _tool(
-            "deliver",
-            "Deliver the answer to the user.",
-            ["text"],
-            text=_TEXT,
-            goal_check=_goal_check(),
-            language=_LANGUAGE,
-        ),
+        _tool("deliver", "Deliver the answer.", ["text"], text=_TEXT, goal_check=_goal_check(), language=_LANGUAGE),
         _tool(
             "audit",
-            "Say of every sentence whether it is shown, and whether the goal is met.",
+            "Say what is shown.",
             ["sentences", "goal"],
             sentences={
                 "type": "array",
@@ -152,7 +152,7 @@ _ALL = {
                     "properties": {
                         "n": {"type": "integer"},
                         "shown": {"type": "string", "enum": ["yes", "no", "contradicted"]},
-                        "by": {**_TEXTS, "description": "ids of the observations that it rests on"},
+                        "by": {**_TEXTS, "description": "ids of what it rests on"},
                         "why": {**_TEXT, "description": "unless yes: short, in the user's language"},
                     },
                     "required": ["n", "shown"],
@@ -162,21 +162,21 @@ _ALL = {
                 "type": "object",
                 "properties": {
                     "met": {"type": "string", "enum": ["yes", "part", "no", "declined"]},
-                    "missing": {**_TEXTS, "description": "[] if nothing is"},
+                    "missing": _TEXTS,
                 },
                 "required": ["met", "missing"],
             },
         ),
         _tool(
             "recall",
-            "Read more of a long observation.",
+            "Read more of an observation.",
             ["observation"],
-            observation={**_TEXT, "description": "its id"},
+            observation=_TEXT,
             offset={"type": "integer", "description": "first character, from 0"},
         ),
         _tool(
             "find_tools",
-            "There are more tools: find some by what they should do. They are offered to you from then on.",
+            "Find more tools by what they should do. They are offered to you from then on.",
             ["query"],
             query=_TEXT,
         ),
@@ -252,4 +252,6 @@ def arguments_schema(name: str) -> dict[str, Any]:
     if "goal_check" in properties:
         properties["goal_check"] = copy.deepcopy(_GOAL_CHECK)
         properties["goal_check"]["items"]["properties"]["note"] = _TEXT
+    if name == "finish_task":
+        properties["unchanged"] = _TEXT
     return schema

@@ -189,11 +189,14 @@ async def test_words_said_while_a_plan_looks_come_before_it() -> None:
 
 async def test_what_cannot_be_used_is_not_sent() -> None:
     """Q81: a step without tools that knows nothing is offered no `recall`; one that reads has it from its first round.
-    Planners read the second sentence of a tool that changes something, and only the first of one that reads."""
+    Planners read the second sentence of a tool that changes something whole, and only the first of one that reads."""
 
     def remove(path: str) -> str:
-        """Delete a file. It cannot be restored. It takes a path."""
+        """Delete a file. %s It takes a path."""
         return "gone"
+
+    warning = f"All that {'links to it or ' * 12}lies below it goes as well, and cannot be restored."
+    remove.__doc__ = str(remove.__doc__) % warning
 
     def find(path: str) -> str:
         """Find a file. It takes a while."""
@@ -205,7 +208,7 @@ async def test_what_cannot_be_used_is_not_sent() -> None:
         offered = next(request.tool_names for request in model.requests if request.role == "execute")
         assert ("recall" in offered) == recalls
         assert "finish_task" not in offered
-        assert "- remove(path), write: Delete a file. It cannot be restored.\n" in model.requests[0].messages[1].text
+        assert f"- remove(path), write: Delete a file. {warning}\n" in model.requests[0].messages[1].text
 
 
 async def test_a_citation_of_s1_10_is_none_of_s1_1() -> None:

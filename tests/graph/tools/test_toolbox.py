@@ -315,6 +315,30 @@ def test_a_described_tool_that_no_call_can_fill_is_refused(function: Any) -> Non
         from_function(hidden)
 
 
+NULL, TEXT = {"type": "null"}, {"type": "string"}
+TEXT_OR_NULL = {"anyOf": [TEXT, NULL]}
+
+
+@pytest.mark.parametrize(
+    ("argument", "shown"),
+    [
+        ({**TEXT_OR_NULL, "default": None, "description": "a mark"}, {**TEXT, "description": "a mark"}),
+        ({"type": ["string", "null"], "default": None}, TEXT),
+        ({"anyOf": [{"type": "array", "items": TEXT}, NULL], "default": None}, {"type": "array", "items": TEXT}),
+        ({"anyOf": [TEXT, {"type": "integer"}, NULL], "default": None}, {"anyOf": [TEXT, {"type": "integer"}, NULL]}),
+        (TEXT_OR_NULL, TEXT_OR_NULL),  # left out may mean something else than null
+        ({**TEXT_OR_NULL, "default": "x"}, {**TEXT_OR_NULL, "default": "x"}),
+    ],
+)
+def test_an_optional_argument_is_shown_as_what_it_may_be(argument: Any, shown: Any) -> None:
+    """39.3: models leave out what they do not need, so null as the default is not sent; calls with null are fine."""
+    box = Toolbox([described("look", {"type": "object", "properties": {"mark": argument, "n": argument}})])
+    assert box.definitions()[0]["function"]["parameters"]["properties"] == {"mark": shown, "n": shown}
+    assert box["look"].read({"mark": None})[1] == box["look"].read({"n": "x"})[1] == []
+    needed = {"type": "object", "properties": {"mark": argument}, "required": ["mark"]}
+    assert Toolbox([described("look", needed)])["look"].parameters == needed
+
+
 def test_definitions_are_self_contained_unless_they_recurse() -> None:
     """Models get schemas without references; a recursive one keeps them."""
     flat = Toolbox([StructuredTool.from_function(lambda items: "", name="f", description="d", args_schema=Basket)])
