@@ -25,10 +25,16 @@ MENU = (
 )
 
 
-def work(done_when: list[str], looks: list[Any], rounds: list[Any], tools: list[str]) -> Roles:
-    """The script of a job: looks of the planner, a plan of one step, and what its executor does."""
-    step = {"content": "Do it.", "done_when": done_when, "tools": tools}
-    return {"triage": [*looks, submit_plan([step])], "execute": rounds}
+def work(done_when: list[str], looks: list[Any], rounds: list[Any], tools: list[str], *, beside: bool = False) -> Roles:
+    """The script of a job: looks of the planner, a plan of one step, and what its executor does.
+
+    `beside`: the plan does not depend on the last looks, and stands beside them.
+    """
+    plan = submit_plan([{"content": "Do it.", "done_when": done_when, "tools": tools}])
+    if not beside:
+        return {"triage": [*looks, plan], "execute": rounds}
+    *before, last = looks
+    return {"triage": [*before, [*(last if isinstance(last, list) else [last]), plan]], "execute": rounds}
 
 
 def finish_beside(calls: Sequence[Any], result: str, cites: Sequence[str]) -> list[Any]:
@@ -49,9 +55,13 @@ def _report(folder: Path) -> Roles:
     data = [call("describe_data", path=f"{name}.csv") for name in ("orders", "customers", "returns")]
     return work(
         ["report.md has a table of net revenue per region"],
-        [call("list_files"), data, call("query_data", sql=sql)],
-        [finish_beside([call("write_file", path="report.md", content=text)], f"{best}; see report.md.", ["s1.1"])],
+        [call("list_files"), data],
+        [
+            call("query_data", sql=sql),
+            finish_beside([call("write_file", path="report.md", content=text)], f"{best}; see report.md.", ["s1.2"]),
+        ],
         ["write_file"],
+        beside=True,
     )
 
 
@@ -136,6 +146,7 @@ PERFECT: dict[str, Roles | Callable[[Path], Roles]] = {
             ],
         ],
         ["write_file", "edit_file"],
+        beside=True,
     ),
     "hours": work(
         ["for 2026-10 Mia has 48 hours", "for 2026-10 Jonas has 45.5 hours", "for 2026-10 Petra has 41.5 hours"],
@@ -208,6 +219,7 @@ PERFECT: dict[str, Roles | Callable[[Path], Roles]] = {
             ),
         ],
         ["edit_file", "run_command"],
+        beside=True,
     ),
     "pay": work(
         ["every open due invoice of at most 5,000.00 EUR is paid once"],
@@ -239,6 +251,7 @@ PERFECT: dict[str, Roles | Callable[[Path], Roles]] = {
             )
         ],
         ["write_file"],
+        beside=True,
     ),
     "contacts": work(
         ["contacts_clean.csv has the newest row of each e-mail"],
@@ -249,6 +262,7 @@ PERFECT: dict[str, Roles | Callable[[Path], Roles]] = {
             )
         ],
         ["write_file"],
+        beside=True,
     ),
     "release": work(
         ["the version is 1.4.0 in setup.cfg and tally.py", "CHANGELOG.md has the heading of 1.4.0"],
@@ -270,6 +284,7 @@ PERFECT: dict[str, Roles | Callable[[Path], Roles]] = {
             ]
         ],
         ["edit_file"],
+        beside=True,
     ),
     "rename": work(
         ["net is called net_price everywhere", "the tests pass"],
@@ -282,6 +297,7 @@ PERFECT: dict[str, Roles | Callable[[Path], Roles]] = {
             ),
         ],
         ["write_file", "run_command"],
+        beside=True,
     ),
     "meeting": work(
         ["room Oder is booked on 2026-12-03 at 14:00 for Ada, Ben and Cy"],
@@ -306,23 +322,25 @@ PERFECT: dict[str, Roles | Callable[[Path], Roles]] = {
     },
     "tickets": {
         "triage": [
-            call("read_file", path="tickets.csv"),
-            submit_plan(
-                [
-                    {
-                        "content": "Write week.md: 4 tickets open, 2 done.",
-                        "done_when": ["week.md has both numbers"],
-                        "tools": ["write_file"],
-                    },
-                    {
-                        "content": "Write the open tickets of Ida, Tom and Wei into todo/<owner>.md.",
-                        "done_when": ["each owner has a list"],
-                        "tools": ["write_file"],
-                        "depends_on": [],
-                    },
-                ],
-                done_when=["week.md and a list for each owner are there"],
-            ),
+            [
+                call("read_file", path="tickets.csv"),
+                submit_plan(
+                    [
+                        {
+                            "content": "Write week.md with how many tickets are open and done.",
+                            "done_when": ["week.md has both numbers"],
+                            "tools": ["write_file"],
+                        },
+                        {
+                            "content": "Write the open tickets of each owner into todo/<owner>.md.",
+                            "done_when": ["each owner has a list"],
+                            "tools": ["write_file"],
+                            "depends_on": [],
+                        },
+                    ],
+                    done_when=["week.md and a list for each owner are there"],
+                ),
+            ]
         ],
         "execute": {
             "s1": [finish_beside([call("write_file", path="week.md", content=WEEK)], "4 open, 2 done.", ["s1.1"])],
