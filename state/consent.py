@@ -691,10 +691,10 @@ def _continues(text: str, place: int, step: Literal[-1, 1], edge: str) -> bool:
         return False
     sign, beyond = text[place], text[place + step] if 0 <= place + step < len(text) else " "
     if not edge.isalnum() and edge not in "_)" and not _UNSPACED.match(sign):
-        return sign.isalnum() or sign in "_./\\~-*"
+        return sign.isalnum() or sign in "_./\\~-*" or (step < 0 and sign == ":" and edge in "/\\" and beyond.isalnum())
     if sign.isalnum() or sign == "_":
         return edge.isalnum() and not _UNSPACED.match(sign) and not _UNSPACED.match(edge)
     if sign in "@\\~" or (sign == "/" and step < 0):
         return beyond != "." or (place > 1 and not text[place - 2].isspace())
     inner = "/.-+%&?#~" if step < 0 else "/.-+%&?=:"
-    return sign in inner and (beyond.isalnum() or beyond in "/_") and not _UNSPACED.match(beyond)
+    return sign in inner and (beyond.isalnum() or beyond in "/\\_") and not _UNSPACED.match(beyond)

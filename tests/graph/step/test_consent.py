@@ -599,6 +599,24 @@ def test_targets_are_compared_whole(said: str, target: str, known: bool) -> None
     assert (sources.find(target) == Source("goal")) is known
 
 
+def test_no_piece_of_what_was_said_is_known() -> None:
+    """Q106, Q115, X25: of paths, addresses and ids only the whole; not a folder above, a drive, a bucket, a host or a
+    rest, wherever they are cut and whatever the argument is called."""
+    whole = (
+        "/srv/data/2024/report.csv", "s3://acme-bucket/in/q3.csv", r"C:\Users\ann\a.txt",
+        "mira.stein@post.example.com", "https://github.com/acme/shop.git", "A-101/7", "docs/a.md", "~/notes/b.md", "file:///etc/hosts", "lib/x-1.2.tar.gz",
+    )  # fmt: skip
+    for name in ("path", "to", "id", "url", "target"):
+        known = Sources()
+        known.show({"steps": [{"id": "s1", "content": f"Copy them: {', '.join(whole)}."}]}, "s1")
+        for each in whole:
+            assert known.find(each, (name,)), each
+            marks = [place for place, sign in enumerate(each) if not sign.isalnum()]
+            cuts = sorted({0, len(each), *marks, *(place + 1 for place in marks)})
+            pieces = {each[start:end] for start in cuts for end in cuts if start < end} - {each}
+            assert [piece for piece in pieces if known.find(piece, (name,))] == []
+
+
 def test_broken_and_deep_results_are_read_without_harm() -> None:
     """X25: what is no data holds no values."""
     for text in ("", "{", "[" * 100_000, 'a,b\n"c', "\0", "a\n\nb c\n", '"' * 9):

@@ -96,6 +96,45 @@ async def test_what_an_unfinished_attempt_did_is_not_repeated_unasked(
     assert (flow.status, len(outbox.sent)) == ("completed", times)
 
 
+TAKEN_OVER = submit_plan([{"id": "s2", "content": "go on", "tools": ["count"], "replaces": ["s1"]}])
+WAYS: list[tuple[str, list[Any], dict[str, Any], str, list[str]]] = [
+    ("a replan", [give_up("no")], {"plan": [TAKEN_OVER]}, "s2", []),
+    ("a promotion", [], {"plan": [TAKEN_OVER]}, "s2", []),
+    ("a promotion that goes on", [], {"plan": [submit_plan([{"id": "s1"}])]}, "s1", []),
+    ("a fresh attempt", [give_up("no")], {}, "s1", ["retry"]),
+]
+
+
+@pytest.mark.parametrize("again", [0, 1, 2], ids=["cited", "one again", "both again"])
+@pytest.mark.parametrize(("way", "ends", "roles", "id", "first"), WAYS, ids=[row[0] for row in WAYS])
+async def test_what_a_step_did_is_known(
+    way: str, ends: list[Any], roles: dict[str, Any], id: str, first: list[str], again: int
+) -> None:
+    """X28, Q70: of two writes, after a replan, a promotion and a fresh attempt: they prove the step, nobody is asked
+    what became of them; one made again asks as in any step, and what is observed then is new, not what was before."""
+    made: list[str] = []
+
+    def count(what: str) -> str:
+        """Count."""
+        made.append(what)
+        return f"{what} makes {len(made)}"
+
+    both = (call("count", what="a"), call("count", what="b"))
+    known = finish_step("counted", ("s1.2", "b makes 2"), unchanged="both were counted")
+    rest = [*both[:again], done if again else known]
+    work = {"s1": [both, *ends, *rest]} if id == "s1" else {"s1": [both, *ends], id: rest}
+    model = steps([{"content": "do it", "tools": ["count"]}], work, **roles)
+    settings: Any = {"confirm": "never", "on_failure": "ask" if first else "replan"}
+    settings |= {"promote_rounds": 1} if "promotion" in way else {}
+    effects = {"count": "write"}
+    flow = await play(model, [count], effects=effects, settings=settings, answers=[*first, *["approve"] * again])
+    model.assert_exhausted()
+    assert [pause["kind"] for pause in flow.pauses] == [*["question"] * len(first), *["tool"] * again]
+    assert (flow.status, made) == ("completed", ["a", "b", *"ab"[:again]])
+    seen = [entry["text"] for entry in flow.journal if entry["source"] == "tool" and entry["ok"]]
+    assert seen == [f"{what} makes {number}" for number, what in enumerate(made, 1)]
+
+
 @pytest.mark.parametrize("kind", ["memory", *DATABASES])
 async def test_a_payment_beside_an_equal_one_asks_like_one_alone(kind: str, tmp_path: Path) -> None:
     """Q02, X20: parallel steps pay, and the bank does not answer one of them; when it is told to try again, it asks."""
