@@ -15,7 +15,6 @@ from donewhen.graph.context import Deps
 from donewhen.graph.events import emit, emit_verdicts, now, thread_of
 from donewhen.graph.llm.ask import Question
 from donewhen.graph.llm.briefs import delivery_brief, profile_text
-from donewhen.graph.llm.endings import reached_limit
 from donewhen.graph.llm.output import OutputForm, form_of
 from donewhen.graph.llm.printed import read_printed
 from donewhen.graph.llm.reply import Decision, UnusableReply, read_reply
@@ -88,7 +87,6 @@ NOT_PROVEN = (
 DOUBTED = "a judge doubts it; say only what was shown, and say openly what is missing"
 BY_AUDIT = ("goal_not_met", "not_shown", "unaudited")
 """Codes of runs that would be `completed` if not for the audit."""
-CUT_OFF = "the answer was cut off at the output limit; deliver it again, shorter"
 NO_CALLS = "it holds a tool call as text, and none is made any more; deliver the answer from what was found"
 REFUSED = "deliver another answer, without what was refused"
 NOT_IN_FORM = "deliver it again, with an `output` that fits its schema"
@@ -594,8 +592,6 @@ async def _ask_for_answer(delivery: Delivery) -> str:
 async def _read_text(delivery: Delivery, message: AIMessage, decision: Decision) -> Decision | UnusableReply:
     """Return the answer in a text, printed or plain. JSON in a plain answer is kept."""
     text, tools = clean_text(str(message.text)), delivery.deps.all_tools(delivery.settings)
-    if reached_limit(message):
-        return UnusableReply([CUT_OFF])
     called = [call["name"] for call in read_printed(text, DELIVER, tools).calls]
     if any(name in tools or name in NAMES - {*DELIVER, "answer"} for name in called):
         return UnusableReply([NO_CALLS])

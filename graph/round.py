@@ -16,6 +16,7 @@ from langgraph.runtime import Runtime
 from donewhen.graph.context import Deps
 from donewhen.graph.events import emit
 from donewhen.graph.llm.ask import Question, ask
+from donewhen.graph.llm.endings import reached_limit
 from donewhen.graph.llm.history import calls_natively, reply_messages, storable_reply
 from donewhen.graph.llm.reply import Decision, UnusableReply, aside, read_reply
 from donewhen.graph.llm.speech import SpeechStream
@@ -26,6 +27,7 @@ from donewhen.state.ledger import Amounts, first_exhausted
 from donewhen.state.secrets import redact
 from donewhen.state.settings import Settings
 
+CUT_OFF = "the reply was cut off at the output limit; say less"
 Change = TypeVar("Change")
 """What a round returns: the update of a node, or the end of a work inside a node."""
 
@@ -162,7 +164,8 @@ async def make_round(work: W, role: Role[W, Change]) -> Change:
     read = partial(read_reply, written, work.legal, work.tools, printed=printed, result=work.claimed)
     outcome = await aside(written, read)
     if isinstance(outcome, Decision) and outcome.kind == "speak" and not outcome.arguments:
-        outcome = await role.read_text(work, written, outcome)
+        cut = reached_limit(written)
+        outcome = UnusableReply([CUT_OFF]) if cut else await role.read_text(work, written, outcome)
     return await act_on(work, role, message, outcome)
 
 

@@ -101,5 +101,6 @@ READER: Role[_Reader, str | None] = Role(
     read_text=decides_nothing,
     objections=no_objections,
     handlers={"consent": _Reader.settle},
+    example='A good reply is one call of consent with {"agrees": true}, or with {"agrees": false, "why": "…"}.',
     inside=True,
 )

@@ -15,7 +15,6 @@ from donewhen.graph.events import thread_of
 from donewhen.graph.llm.ask import Question
 from donewhen.graph.llm.attachments import brief_message, with_images
 from donewhen.graph.llm.briefs import offer_for_planning, planning_brief, profile_text
-from donewhen.graph.llm.endings import reached_limit
 from donewhen.graph.llm.history import rounds_of
 from donewhen.graph.llm.output import form_of
 from donewhen.graph.llm.printed import holds_calls
@@ -164,14 +163,13 @@ async def _read_text(round: PlanningRound, message: AIMessage, decision: Decisio
     # A model's own text never has the word that frames foreign text.
     echo = (round.state["brief"].get("fence") or "\0") in speech
     # A printed decision is no answer either, if the model can call tools.
-    no_answer = echo or reached_limit(message) or _is_decision(str(message.text), speech, legal, tools)
+    printed = _is_decision(str(message.text), speech, legal, tools)
     listed = not round.entries and bool(tools) and any(lines_of_steps(speech))
-    may_answer = not no_answer and not listed and "answer" in legal and any(map(str.isalnum, speech))
+    may_answer = not (echo or printed or listed) and "answer" in legal and any(map(str.isalnum, speech))
     if may_answer and (round.planning.get("texts") or not tools):
         return Decision("answer", {"text": speech})
     round.note(texts=1)
     no_call = ECHO if echo else (STEPS if listed else ALONE) + (ANSWER if "answer" in legal else "")
-    printed = _is_decision(str(message.text), speech, legal, tools)
     return UnusableReply([no_call], printed=printed or round.prints)
 
 
