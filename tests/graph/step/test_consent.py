@@ -604,7 +604,8 @@ def test_no_piece_of_what_was_said_is_known() -> None:
     rest, wherever they are cut and whatever the argument is called."""
     whole = (
         "/srv/data/2024/report.csv", "s3://acme-bucket/in/q3.csv", r"C:\Users\ann\a.txt",
-        "mira.stein@post.example.com", "https://github.com/acme/shop.git", "A-101/7", "docs/a.md", "~/notes/b.md", "file:///etc/hosts", "lib/x-1.2.tar.gz",
+        "mira.stein@post.example.com", "https://github.com/acme/shop.git", "A-101/7", "docs/a.md", "~/notes/b.md",
+        "file:///etc/hosts", "lib/x-1.2.tar.gz",
     )  # fmt: skip
     for name in ("path", "to", "id", "url", "target"):
         known = Sources()
