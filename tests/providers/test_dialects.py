@@ -14,6 +14,7 @@ STEPS = [
     {"content": "Say thanks", "done_when": ["thanks are said"]},
 ]
 PLAN = ("submit_plan", {"title": "Order", "steps": STEPS})
+ONE_STEP = ("submit_plan", {"title": "Order", "steps": STEPS[:1]})
 SHOWN = {"sentences": [{"n": 1, "shown": "yes", "by": ["s1.2"]}], "goal": {"met": "yes", "missing": []}}
 
 
@@ -74,6 +75,24 @@ async def test_a_printed_call_is_made_wherever_it_is_printed(name: str) -> None:
     back = [event["id"] for event in flow.told("speech_restarted")]
     said = [event["text"] for event in flow.told("speech") if event["id"] not in back]
     assert not [text for text in said if "<" in text or '"' in text]
+
+
+@pytest.mark.parametrize("name", DIALECTS)
+async def test_a_printed_call_is_made_in_the_very_first_reply(name: str) -> None:
+    """Q44, X01: in triage before any look: the look, then the plan."""
+    shop = Shop()
+
+    def say(*calls: tuple[str, Any]) -> str:
+        return DIALECTS[name](calls)
+
+    flow = await run(
+        shop,
+        triage=[say(("look", {"item": "lamp"})), say(ONE_STEP)],
+        execute={"s1": [say(("order", {"item": "lamp", "count": 3})), say(finish("3 lamps.", "s1.1"))]},
+        judge=[say(("audit", SHOWN))],
+    )
+    assert (flow.status, flow.run.answer) == ("completed", "3 lamps.")
+    assert shop.done == ["look lamp", "order 3 lamp"]
 
 
 @pytest.mark.parametrize("name", SEVERAL)

@@ -25,6 +25,8 @@ GUESSES = (
 """Encodings in which people have files, the most frequent first."""
 NEAR = 0.6
 """The part of the best guess's weight from which another one is nearly as likely."""
+DOUBLE = ("cp932", "gb18030", "cp949", "big5hkscs", "euc_jis_2004")
+"""Those with two bytes a character. They have little in common, so how frequent they are decides nothing."""
 LAYOUT = frozenset(b"\t\n\r\f\b\x1b")
 
 
@@ -113,7 +115,8 @@ def _guess(telling: bytes) -> Encoding:
         return Encoding("cp1252", guessed=True)
     best, text = fitting[0][1], telling.decode(fitting[0][0])
     near = [name for name, weight in fitting if weight >= NEAR * best or telling.decode(name) == text]
-    near.sort(key=lambda name: order.get(name, len(order)))
+    sure = fitting[0][0] if fitting[0][0] in DOUBLE else ""
+    near.sort(key=lambda name: (name != sure, order.get(name, len(order))))
     return Encoding(near[0], tuple(near[1:]), guessed=True)
 
 
