@@ -129,12 +129,13 @@ def _writers(plan: Mapping[str, Any], deps: Deps, settings: Settings) -> set[str
 
 def _dispatch(values: Json, move: Move, settings: Settings, runtime: Runtime[Settings]) -> Json:
     changes: Json = {}
+    answer = answering_step(values["plan"])
     shown, records = open_tasks(values["plan"], [id for id in move.steps if not values["steps"][id].get("task")])
     for id, allowance in move.allowances.items():
         if values["steps"][id].get("status", "pending") == "pending":
             emit(runtime, "step_started", step=id, content=find_step(values["plan"], id)["content"])
-        changes[id] = {"status": "running", "allowance": allowance, "today": settings.today_text}
-        changes[id]["answers"] = id == answering_step(values["plan"])
+        changes[id] = {"status": "running", "allowance": allowance, "answers": id == answer}
+        changes[id]["today"] = settings.today_text
         if not values["steps"][id].get("started"):
             changes[id]["started"] = now()
         if values["steps"][id].get("ended"):

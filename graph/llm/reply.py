@@ -267,11 +267,27 @@ def _argument_reader(name: str, *, whole: bool = True) -> "Arguments":
     return Arguments({**schema, "properties": asked, "required": required}, closed=False)
 
 
-def _only_other_text(name: str, args: Mapping[str, Any]) -> str:
-    """Return the only text that stands under a name that the tool does not have, such as `summary`; "" if none does."""
+def _with_known_names(name: str, args: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the arguments of a claim with its result and its goal_check under their names, where only one can be
+    meant: `summary` is the result if it is the only other text. A result that is data is its JSON.
+    """
+    known, read = arguments_schema(name)["properties"], {**args}
+    for key, form in (("result", str), ("goal_check", list | dict)):
+        others = [each for each, item in args.items() if each not in known and isinstance(item, form) and item]
+        if not read.get(key) and len(others) == 1:
+            read[key] = read.pop(others[0])
+    if isinstance(read.get("result"), list | dict):
+        read["result"] = json.dumps(read["result"], ensure_ascii=False)
+    return read
+
+
+def _unwrap(name: str, args: Any) -> Any:
+    """Return the arguments that stand in an object of their own, such as `{"arguments": {…}}`."""
     known = arguments_schema(name)["properties"]
-    others = [key for key, item in args.items() if key not in known and isinstance(item, str) and item.strip()]
-    return others[0] if len(others) == 1 else ""
+    if isinstance(args, Mapping) and len(args) == 1 and not known.keys() & args.keys():
+        (inside,) = args.values()
+        return inside if isinstance(inside, Mapping) and known.keys() & inside.keys() else args
+    return args
 
 
 def _read_control(name: str, args: Any, speech: str) -> tuple[Any, list[str]]:
@@ -283,11 +299,11 @@ def _read_control(name: str, args: Any, speech: str) -> tuple[Any, list[str]]:
     size = len(json.dumps(args, ensure_ascii=False, default=str))
     if size > CALLS_CHARS and name != "submit_plan":
         return args, [f"the arguments have {size:,} characters; at most {CALLS_CHARS:,}"]
+    args = _unwrap(name, args)
+    args = _with_known_names(name, args) if name in CLAIMS and isinstance(args, Mapping) else args
     args = _argument_reader(name).coerce_all(args)
     if not isinstance(args, Mapping):
         return args, ["the arguments must be an object"]
-    if name in CLAIMS and not args.get("result") and (other := _only_other_text(name, args)):
-        args = {"result": args[other], **{key: item for key, item in args.items() if key not in (other, "result")}}
     if name == "ask_user" and not str(args.get("question") or "").strip():
         args = {**args, "question": speech or str(args.get("reason") or "").strip() or QUESTION}
     if name == "submit_plan":

@@ -23,11 +23,14 @@ Verdict = Literal["proven", "cited", "unverified", "failed"]
 RANK = {"failed": 0, "unverified": 1, "cited": 2, "proven": 3}
 DEMANDS: dict[str, Verdict] = {"claimed": "unverified", "grounded": "cited", "audited": "cited", "judged": "proven"}
 _ID = r"(?:\d{1,9}:)?[A-Za-z][\w-]{0,99}\.(?:\d+|result)"
-_CITED = pattern(rf"\A\s*\[?({_ID})\]?\s*(?:[:：]\s*(.+))?", re.DOTALL)
+_CITED = pattern(rf"\A\s*\[?({_ID})\]?\s*(?:[:：]\s*(.+)|[-–—]?\s*([\"“'„«].+[\"”'“»])\s*)?", re.DOTALL)
 _IDS = pattern(rf"\A\s*\[?{_ID}\]?(?:[\s,;/+&、，]+\[?{_ID}\]?)+\s*")
 _ONE_ID = pattern(_ID)
-_NUMBERED = pattern(r"(?:[^\W\d_]{1,20} ?)?[#(]?(\d{1,4})[.):]?")
+_NUMBERED = pattern(r"(?:[^\W\d_]{1,20}[ _]?)?[#(]?(\d{1,4})[.):]?")
 """A number as people write it: `2`, `#2`, `2.`, `c2`, `criterion 2`."""
+_NUMBER_FIRST = pattern(r"\A\D{0,12}(\d{1,4})[.):]?\s+(.+)", re.DOTALL)
+_MET = {"true": True, "yes": True, "met": True, "false": False, "no": False}
+_OF_ITEM = ("criterion", "met", "evidence", "note")
 MOST_EVIDENCE = 50
 """The most items of evidence for one criterion; each may be searched in a megabyte of text."""
 QUOTE_CHARS = 1000
@@ -42,9 +45,10 @@ def read_goal_check(
     """Return one claim per criterion number, or what is wrong with the goal_check, naming the missing criteria.
 
     A criterion may be named by number or text, `met` may be text, and numbers may count from 0 if that is unambiguous.
-    The claims may be a list, an object by criterion, or, for one criterion, a text that names the observations. Omitted
-    criteria keep their accepted claims (`standing`), and a criterion with a check needs no claim. At level `claimed`
-    any text suffices, as in the original protocol. Never raises.
+    The claims may be a list, an object by criterion, or texts that name the observations of each criterion in turn.
+    Fields may have other names if only one thing can be meant by them. Omitted criteria keep their accepted claims
+    (`standing`), and a criterion with a check needs no claim. At level `claimed` any text suffices, as in the original
+    protocol. Never raises.
     """
     count = len(criteria)
     if level == "claimed" and (words := _plain_words(goal_check)):
@@ -54,7 +58,7 @@ def read_goal_check(
     items = _items(goal_check, criteria)
     given = {n for n, criterion in enumerate(criteria, 1) if criterion.get("check")} | {*(standing or {})}
     for position, (item, number) in enumerate(zip(items, _numbers(items, criteria, given), strict=True), 1):
-        met = {"true": True, "false": False}.get(str(item.get("met", True)).strip().casefold()) if number else None
+        met = _MET.get(str(item.get("met", True)).strip().casefold()) if number else None
         if number is None:
             problems.append(f"item {position} needs criterion (its number), met and evidence")
         elif not 1 <= number <= count:
@@ -62,7 +66,7 @@ def read_goal_check(
         elif met is None:
             problems.append(f"criterion {number}: met must be true or false")
         elif number not in claims:
-            claims[number] = {**item, "met": met, "criterion": number, "named": item.get("criterion")}
+            claims[number] = {**item, "met": met, "criterion": number}
         elif claims[number]["met"] != met:
             problems.append(f"criterion {number} has two items that contradict each other")
         else:
@@ -79,16 +83,69 @@ def read_goal_check(
 
 def _items(goal_check: Any, criteria: Sequence[Mapping[str, Any]]) -> list[Any]:
     """Return the claims as a list of objects, in whatever form they were given."""
-    words = _plain_words(goal_check) if len(criteria) == 1 else ""
-    if ids := _ONE_ID.findall(words):
+    words = _plain_words(goal_check)
+    if len(criteria) == 1 and (ids := _ONE_ID.findall(words)):
         return [{"criterion": 1, "met": True, "evidence": ids}]
+    if words and isinstance(goal_check, list) and len(goal_check) == len(criteria):
+        return [{"criterion": n, "evidence": _ONE_ID.findall(text)} for n, text in enumerate(goal_check, 1)]
     items = list[Any]()
     for given in (
         goal_check if isinstance(goal_check, list) else [goal_check] if isinstance(goal_check, Mapping) else ()
     ):
-        by_criterion = isinstance(given, Mapping) and given and not {"criterion", "met", "evidence", "note"} & {*given}
-        items += [_item_of(key, value) for key, value in given.items()] if by_criterion else [given]
-    return items
+        if not isinstance(given, Mapping) or {*_OF_ITEM} & {*given} or not given:
+            items.append(given)
+        elif len(given) == 1 and _is_list_of_items(inside := next(iter(given.values()))):
+            items += inside
+        elif "evidence" in _with_known_fields(given, criteria) and not any(_names(key, criteria) for key in given):
+            items.append(given)
+        else:
+            items += [_item_of(key, value) for key, value in given.items()]
+    read = [_with_known_fields(item, criteria) for item in items]
+    in_turn = len(read) == len(criteria) and all(isinstance(each, Mapping) and "criterion" not in each for each in read)
+    return [{**item, "criterion": n} for n, item in enumerate(read, 1)] if in_turn else read
+
+
+def _names(said: Any, criteria: Sequence[Mapping[str, Any]]) -> bool:
+    return _number({"criterion": said}, criteria) is not None
+
+
+def _is_list_of_items(value: Any) -> bool:
+    items = value if isinstance(value, list) else []
+    return bool(items) and all(isinstance(each, Mapping) and "observation" not in each for each in items)
+
+
+def _with_known_fields(item: Any, criteria: Sequence[Mapping[str, Any]]) -> Any:
+    """Return an item with fields of other names under their own, as far as only one of them can be meant.
+
+    The criterion is what has its number or text; the evidence what names observations. Whether it is met is said by a
+    truth value, and where anything else may say it, it has to be said as `met`.
+    """
+    if not isinstance(item, Mapping):
+        return item
+    read, others = {**item}, {key: value for key, value in item.items() if key not in _OF_ITEM}
+    if isinstance(named := read.get("criterion"), str) and _ONE_ID.fullmatch(named):
+        read["evidence"] = [*_as_list(read.get("evidence")), read.pop("criterion")]
+    if "evidence" not in read:
+        refers = {key: value for key, value in others.items() if _ONE_ID.search(_as_json(value))}
+        own = {
+            key: others[key] for key in ("observation", "observations", "quote", "quotes", "before") if key in others
+        }
+        if refers:
+            given = [own] if {"observation", "observations"} & {*own} else [*refers.values()]
+            read["evidence"] = [each for value in given for each in _as_list(value)]
+            others = {key: value for key, value in others.items() if key not in refers and key not in own}
+    if "criterion" not in read:
+        names = [key for key, value in others.items() if _names(value, criteria)]
+        if len(names) == 1:
+            read["criterion"] = others.pop(names[0])
+    if "met" not in read and others:
+        said = {_MET.get(str(value).strip().casefold()) for value in others.values() if isinstance(value, bool | str)}
+        read |= {"met": said.pop()} if len(said) == 1 else {"met": ""} if said else {}
+    return read
+
+
+def _as_json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, default=str)
 
 
 def _item_of(key: Any, value: Any) -> dict[str, Any]:
@@ -127,9 +184,9 @@ def _number(item: Any, criteria: Sequence[Mapping[str, Any]]) -> int | None:
     said = fold_words(named) if isinstance(named, str) else ""
     if found := _NUMBERED.fullmatch(said):
         return int(found[1])
-    if len(criteria) == 1 and isinstance(named, str) and _ONE_ID.fullmatch(named):
-        return 1  # it is the evidence
-    same = [n for n, criterion in enumerate(criteria, 1) if said and said == fold_words(criterion["text"])]
+    first = _NUMBER_FIRST.fullmatch(said)
+    told = {said} | ({first[2]} if first else set())
+    same = [n for n, criterion in enumerate(criteria, 1) if said and fold_words(criterion["text"]) in told]
     return same[0] if len(same) == 1 else None
 
 
@@ -145,36 +202,69 @@ def _as_list(cited: Any) -> list[Any]:
 def read_references(claim: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
     """Yield the references of a claim as `{observation, quote?, before?}`, ids without brackets; {} for an invalid one.
 
-    Also reads `"s1.1"`, `"s1.1: quote"`, several ids in one text, and objects by number or by id. An id in place of the
-    criterion is evidence as well.
+    Also reads `"s1.1"`, `"s1.1: quote"`, pairs of both, texts that name observations, lists of ids or quotes, objects
+    by number or by id, and the id under any name.
     """
-    evidence = claim.get("evidence")
-    if isinstance(named := claim.get("named"), str) and not evidence and _ONE_ID.fullmatch(named):
-        evidence = named
-    for item in (each for given in _as_list(evidence) for each in _unfold(given)):
+    for item in (each for given in _as_list(claim.get("evidence")) for each in _unfold(given)):
         if isinstance(item, Mapping):
-            id, quote = item.get("observation"), item.get("quote")
-            if not isinstance(id, str):
-                yield {}
-            elif not quote and (found := _CITED.fullmatch(id)) and found[2]:
-                yield {**item, "observation": found[1], "quote": found[2].strip().strip("\"'“”")}
-            elif _IDS.fullmatch(id):
-                yield from ({**item, "observation": one} for one in _ONE_ID.findall(id))
-            else:
-                yield {**item, "observation": id.strip().strip("[]")}
-        elif isinstance(item, str) and _IDS.fullmatch(item):
-            yield from ({"observation": id} for id in _ONE_ID.findall(item))
-        elif isinstance(item, str) and (found := _CITED.fullmatch(item)):
-            quote = (found[2] or "").strip().strip("\"'“”")
+            for reference in _references_in(item):
+                id, quote = reference.get("observation"), reference.get("quote")
+                if not isinstance(id, str):
+                    yield {}
+                elif not quote and (found := _CITED.fullmatch(id)) and (found[2] or found[3]):
+                    yield {**reference, "observation": found[1], "quote": _bare_quote(found)}
+                else:
+                    yield from ({**reference, "observation": one} for one in _ids_in(id))
+        elif isinstance(item, str) and (found := _CITED.fullmatch(item)) and not _IDS.fullmatch(item):
+            quote = _bare_quote(found)
             yield {"observation": found[1], **({"quote": quote} if quote else {})}
         elif isinstance(item, str) and item.strip():
-            yield {"observation": item.strip().strip("[]")}
+            yield from ({"observation": id} for id in _ids_in(item))
         else:
             yield {}
 
 
+def _bare_quote(found: re.Match[str]) -> str:
+    return (found[2] or found[3] or "").strip().strip("\"'“”„«»")
+
+
+def _ids_in(text: str) -> list[str]:
+    """Return the ids that a text names, whatever else it says; else the text."""
+    return _ONE_ID.findall(text) or [text.strip().strip("[]")]
+
+
+def _references_in(item: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return an item of evidence as one reference for each of its ids and quotes, under the names that these have."""
+    read = {**item}
+    others = {key: value for key, value in item.items() if key not in ("observation", "quote", "before", "note")}
+    if "observation" not in read:
+        ids = [key for key, value in others.items() if _ONE_ID.search(_as_json(value)) and _is_ids(value)]
+        if len(ids) == 1:
+            read["observation"] = others.pop(ids[0])
+    if not read.get("quote"):
+        texts = [key for key, value in others.items() if value and (isinstance(value, str) or _is_texts(value))]
+        if len(texts) == 1:
+            read["quote"] = others[texts[0]]
+    ids, quotes = _as_list(read.get("observation")) or [None], _as_list(read.get("quote")) or [None]
+    if not _is_texts(quotes):
+        quotes = [read.get("quote")]
+    return [{**read, "observation": id, **({"quote": quote} if quote else {})} for id in ids for quote in quotes]
+
+
+def _is_ids(value: Any) -> bool:
+    return all(isinstance(each, str) and len(_ONE_ID.findall(each)) == 1 for each in _as_list(value))
+
+
+def _is_texts(value: Any) -> bool:
+    return isinstance(value, list) and bool(value) and all(isinstance(each, str) for each in value)
+
+
 def _unfold(item: Any) -> list[Any]:
-    """Return the items of evidence in an object by number or by id; any other item is one."""
+    """Return the items of evidence in an object by number or by id, or in a pair; any other item is one."""
+    if _is_texts(item):
+        first, *rest = item
+        paired = rest and _ONE_ID.fullmatch(first.strip("[]")) and not any(map(_ONE_ID.search, rest))
+        return [{"observation": first.strip("[]"), "quote": rest}] if paired else [item]
     if not isinstance(item, Mapping) or not item or "observation" in item:
         return [item]
     keyed = all(str(key).isdecimal() or _ONE_ID.fullmatch(str(key)) for key in item)
@@ -286,6 +376,9 @@ def _weigh(reference: Mapping[str, Any], scope: EvidenceScope, found: Grounding)
         found.imprecise.append("an evidence item is {observation: id, quote?}")
         return
     cited, quote, before = reference["observation"], reference.get("quote") or "", reference.get("before") is True
+    if isinstance(quote, str) and cited in scope.index:
+        heading = rf"\A\[{re.escape(cited)}\]\s*(?:{re.escape(str(scope.entry(cited)['tool']))} ok)?[:\s]*"
+        quote = re.sub(heading, "", quote) or quote  # that of the message, which quotes nothing by itself
     if cited == f"{scope.step}.result":
         own = scope.text(cited, scope.result)
         if not scope.writes_text:

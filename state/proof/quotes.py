@@ -3,9 +3,9 @@
 A text is read as tokens: words, single characters of scripts without spaces, numbers by their value, dates, times and
 ids. Punctuation, markup and case are ignored. A text contains a quote if the quote's tokens occur in it one directly
 after the other, so scattered words do not match, and a missing “not” or digit is noticed. Seconds are a separate token,
-so a time can be quoted without them. `…`, a line break and `;` in a quote skip text. The audit judges meaning,
-including a “not” before the quote. Scripts without spaces do not show where words end, so there a quote of fewer than
-four characters matches only if no character of such a script is next to it.
+so a time can be quoted without them. `…`, a line break and `;` in a quote skip text, `|` cells of the same row. The
+audit judges meaning, including a “not” before the quote. Scripts without spaces do not show where words end, so there a
+quote of fewer than four characters matches only if no character of such a script is next to it.
 """
 
 import html
@@ -59,6 +59,7 @@ _DECIMAL_COMMA = pattern(r"\A\d+,\d+")
 _OPERATION = pattern(r"[\w)\]] (?:[-+*/]|[!=]=) [\w(\[\"]")
 OPERATORS = ("+", "*", "/", "!=")
 _SKIP = pattern(r"[\[(]?(?:…|\.{3,})[\])]?|[;\n]")
+_CELLS = pattern(r"[ \t]*\|[ \t]*|\t")
 _LINK = pattern(r"!?\[([^\[\]\n]*)\]\([^()\s]*\)")
 """A Markdown link, which people quote by its visible text."""
 _CURRENCIES = {"eur": "€", "usd": "$", "gbp": "£", "jpy": "¥", "cny": "¥", "inr": "₹", "krw": "₩", "rub": "₽",
@@ -246,7 +247,15 @@ class SearchedText:
             return True
         if (signed := _with_currency_signs(quote)) != quote:
             return self.says(signed)
-        return self._with_signs is not None and self._with_signs.says(quote)
+        if self._with_signs is not None and self._with_signs.says(quote):
+            return True
+        return len(cells := _CELLS.split(quote.strip("| "))) > 1 and self._has_row(cells, signs)
+
+    def _has_row(self, cells: list[str], signs: Collection[str]) -> bool:
+        """Return whether a line of the text has these cells of a table in order, whatever else is in it."""
+        wanted = [found for cell in cells if (found := tokens(f" {cell} ", signs))]
+        rows = (line for line in self.text.splitlines() if len(line) <= PIECE)
+        return any(_in_order(wanted, token_line(tokens(line, signs))) for line in rows)
 
     @cached_property
     def _with_signs(self) -> "SearchedText | None":

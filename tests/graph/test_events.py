@@ -56,7 +56,7 @@ def well_formed(events: list[dict[str, Any]], starts: int = 1) -> None:
     assert events[-1]["type"] in TERMINAL
 
 
-PLAN = [{"content": "look", "tools": ["look"]}, {"content": "write"}]
+PLAN = [{"content": "look", "tools": ["look"]}, {"content": "write", "tools": None}]
 
 
 async def test_a_run_is_told_in_order() -> None:
@@ -72,7 +72,7 @@ async def test_a_run_is_told_in_order() -> None:
     assert kinds == [
         *("started", "goal", "decision", "mode", "plan", "revision"),
         *("step_started", "decision", "decision", "tool_started", "observation", "correction", "decision", "verdicts"),
-        *("step_finished", "step_started", "decision", "audit", "verdicts", "step_finished", "outcome"),
+        *("step_finished", "step_started", "decision", "verdicts", "step_finished", "audit", "outcome"),
     ]
     assert [e["kind"] for e in flow.told("decision") if e["step"] == "s1"] == ["speak", "calls", "finish_step"]
     assert flow.told("tool_started")[0]["id"] == flow.told("observation")[0]["id"] == "s1.1"

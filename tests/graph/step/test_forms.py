@@ -44,6 +44,13 @@ HONEST: dict[str, Any] = {
         "args": {"summary": "125.02", "goal_check": CITED},
         "id": "f",
     },
+    "checks for goal_check": {"name": "finish_step", "args": {"result": "125.02", "checks": CITED}, "id": "f"},
+    "all in one object": {
+        "name": "finish_step",
+        "args": {"arguments": {"result": "125.02", "goal_check": CITED}},
+        "id": "f",
+    },
+    "a result that is data": {"name": "finish_step", "args": {"result": [125.02], "goal_check": CITED}, "id": "f"},
     "printed after native calls": json.dumps(
         {"action": "finish_step", "arguments": {"result": "125.02", "goal_check": CITED}}
     ),
@@ -60,7 +67,7 @@ async def test_an_honest_end_in_another_form_is_taken(form: str) -> None:
         judge=[audit()],
     )
     flow = await play(model, [look], effects=EFFECTS, settings=FREE)
-    assert (flow.status, flow.run.answer) == ("completed", "125.02"), flow.told("correction")
+    assert (flow.status, flow.run.answer.strip("[]")) == ("completed", "125.02"), flow.told("correction")
     assert not flow.told("correction")
 
 

@@ -70,6 +70,49 @@ def test_whatever_is_cited_nothing_is_accepted_that_was_not_observed(evidence: A
     assert all(item["observation"] in ("s2.1", "s2.result") for item in good)
 
 
+TABLE = "id,customer,amount\nA-101,Ann Lee,939.00\nA-102,Bo Chen,12.50"
+ROW: list[Any] = [
+    {"id": "s2.1", "quote": "939.00"},
+    {"source": "s2.1", "text": "939.00"},
+    {"observation_id": "[s2.1]", "excerpt": "A-101,Ann Lee"},
+    {"observations": ["s2.1"], "quote": "939"},
+    {"observation": "s2.1 (look)", "quote": "939.00"},
+    {"observation": "observation s2.1", "quote": None},
+    {"observation": "s2.1", "quote": ["A-101", "939.00"]},
+    {"observation": "s2.1", "quotes": ["A-101", "939.00"]},
+    {"observation": "s2.1", "quote": "A-101 | 939.00"},
+    {"observation": "s2.1", "quote": "| A-102 | 12.5 |"},
+    {"observation": "s2.1", "quote": "[s2.1] look ok: A-101,Ann Lee,939.00"},
+    ["s2.1", "A-101,Ann Lee,939.00"],
+    "s2.1 – '939.00'",
+]
+NOT_A_ROW: list[Any] = [
+    {"id": "s2.9", "quote": "939.00"},
+    {"source": "s2.1", "text": "940.00"},
+    {"observation": "s2.1 (look)", "quote": "940.00"},
+    {"observation": ["s2.1", "s2.9"]},
+    {"observation": "s2.1", "quote": ["A-101", "940.00"]},
+    {"observation": "s2.1", "quotes": ["A-101", "940.00"]},
+    {"observation": "s2.1", "quote": "A-102 | 939.00"},
+    {"observation": "s2.1", "quote": "939.00 | A-101"},
+    {"observation": "s2.1", "quote": "[s2.1] look ok: A-102,Bo Chen,939.00"},
+    ["s2.1", "A-101,Ann Lee,940.00"],
+    ["s2.1", "939.00", "940.00"],
+    ["s2.1"],
+    {"observation": "s2.1", "quote": "[s2.1] look ok"},
+    "s2.1 – '940.00'",
+    "the look-up s2.9 shows 939.00",
+    {"text": "939.00"},
+]
+
+
+@pytest.mark.parametrize(("evidence", "holds"), [*((e, True) for e in ROW), *((e, False) for e in NOT_A_ROW)])
+def test_evidence_is_read_in_the_forms_that_models_write(evidence: Any, holds: bool) -> None:
+    """Q80, V01: whatever its fields are called, ids have to exist and every quote to stand there, cells in one row."""
+    good, problems = weighed(cites(evidence), seen(tool("s2.1", TABLE)))
+    assert bool(good and not problems) == holds, problems
+
+
 def test_a_step_that_only_writes_may_cite_its_own_text() -> None:
     """DESIGN 5: its product is its result; quotes must stand in it all the same."""
     writing = seen(tool("s1.result", "Facts.", source="result"), result="A fine poem", writes_text=True)

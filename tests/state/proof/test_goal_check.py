@@ -52,7 +52,7 @@ def test_whatever_a_model_sends_only_a_complete_goal_check_is_taken(value: Any, 
         ([{"criterion": "one of them", "met": True}], "needs criterion"),
         ([{"criterion": None, "met": True}], "needs criterion"),
         ([{"criterion": 2, "met": True}], "there are 1 to 1"),
-        ([{"criterion": 1, "met": "yes"}], "met must be true or false"),
+        ([{"criterion": 1, "met": "partly"}], "met must be true or false"),
         ([{"criterion": 1, "met": None}], "met must be true or false"),
         ([{"criterion": 1, "met": True}, {"criterion": 1, "met": False}], "two items that contradict"),
     ],
@@ -90,10 +90,25 @@ SAME = {"criterion": 1, "met": True, "evidence": ["s1.1"]}, {"criterion": 2, "me
         [{**SAME[0], "criterion": 0}, {**SAME[1], "criterion": 1}],
         [{"criterion": 1, "evidence": ["s1.1"]}, {"criterion": 2, "evidence": ["s1.2"]}],
         [{"criterion": 1, "evidence": "s1.1"}, {"criterion": 2, "evidence": "[s1.2]"}],
+        [{**SAME[0], "met": "yes"}, {**SAME[1], "met": "met"}],
+        [{**SAME[0], "criterion": "1. The total of Q3 is known"}, {**SAME[1], "criterion": "Criterion 2"}],
+        {"1": SAME[0], "2": SAME[1]},
+        {"criterion_1": {"met": True, "evidence": ["s1.1"]}, "criterion_2": {"met": True, "evidence": ["s1.2"]}},
+        {"The total of Q3 is known.": "s1.1", "Ann was told": ["s1.2"]},
+        {"goal_check": [*SAME]},
+        [{"criterion_id": 1, "met": True, "evidence": ["s1.1"]}, {"n": "2", "met": True, "evidence": ["s1.2"]}],
+        [{"text": "The total of Q3 is known", "evidence": "s1.1"}, {"text": "Ann was told", "evidence": "s1.2"}],
+        [{"criterion": 1, "satisfied": True, "proof": "s1.1"}, {"criterion": 2, "status": "met", "proof": ["s1.2"]}],
+        [{"criterion": 1, "met": True, "observation": "s1.1"}, {"criterion": 2, "met": True, "observations": ["s1.2"]}],
+        [{"met": True, "evidence": ["s1.1"]}, {"met": True, "evidence": ["s1.2"]}],
+        [{"criterion": "s1.1", "met": True}, {"criterion": "s1.2", "met": True}],
+        ["s1.1", "s1.2"],
+        ["1. The total of Q3 is known: see s1.1", "2. Ann was told, as s1.2 says"],
     ],
 )
 def test_a_form_that_can_only_mean_one_thing_is_read_so(value: Any) -> None:
-    """N35: by number or text, `met` as text, counted from 0 where that is the only way to read it."""
+    """N35, Q80: by number or text, `met` as text, counted from 0 where that is the only way to read it, in the order of
+    the criteria where none is named, and fields under other names."""
     read = read_goal_check(value, TWO, "grounded")
     assert isinstance(read, dict), read
     assert [claim["met"] for claim in read.values()] == [True, True]
@@ -105,8 +120,17 @@ def test_a_form_that_can_only_mean_one_thing_is_read_so(value: Any) -> None:
     [
         [{"criterion": 0, "met": True}, {"criterion": 2, "met": True}],
         [{"criterion": 0, "met": True}, {"criterion": 0, "met": True}],
-        [{"met": True, "evidence": ["s1.1"]}, {"met": True, "evidence": ["s1.2"]}],
+        [{"met": True, "evidence": ["s1.1"]}],
+        [{"met": True, "evidence": ["s1.1"]}, {"criterion": 2, "met": True, "evidence": ["s1.2"]}],
         [{"criterion": "told", "met": True}, {"criterion": 2, "met": True}],
+        [{"met": True, "evidence": ["s1.1"]}] * 3,
+        [{"criterion": 1, "status": "unmet", "evidence": ["s1.1"]}, SAME[1]],
+        [{"criterion": 1, "status": "met", "done": False, "evidence": ["s1.1"]}, SAME[1]],
+        [{**SAME[0], "met": "not met"}, SAME[1]],
+        [{**SAME[0], "met": 1}, SAME[1]],
+        [{**SAME[0], "met": "partially"}, SAME[1]],
+        {"The total of Q3 is known.": "s1.1"},
+        ["s1.1"],
     ],
 )
 def test_a_form_that_can_mean_two_things_is_asked_back(value: Any) -> None:
@@ -120,6 +144,14 @@ def test_a_criterion_named_twice_has_the_evidence_of_both() -> None:
     read = read_goal_check(twice, criteria(1), "grounded")
     assert isinstance(read, dict)
     assert [cited["observation"] for cited in read_references(read[1])] == ["s1.1", "s1.2"]
+
+
+@pytest.mark.parametrize("said", [{"met": False}, {"met": "no"}, {"satisfied": False}, {"status": "no"}])
+def test_what_is_said_not_to_be_met_is_not_taken_for_met(said: dict[str, Any]) -> None:
+    """Q80, X03: whatever field says so, also beside evidence that holds."""
+    read = read_goal_check([{"criterion": 1, "evidence": ["s1.1"], **said}, SAME[1]], TWO, "grounded")
+    assert isinstance(read, dict)
+    assert [read[1]["met"], read[2]["met"]] == [False, True]
 
 
 def test_the_only_criterion_needs_no_number() -> None:
@@ -137,6 +169,10 @@ def test_the_only_criterion_needs_no_number() -> None:
         ("s1.1：“合計 5”", [{"observation": "s1.1", "quote": "合計 5"}]),
         (["[s1.1] : 'two\nlines'"], [{"observation": "s1.1", "quote": "two\nlines"}]),
         ("s1.1, s1.2 & p.3", [{"observation": "s1.1"}, {"observation": "s1.2"}, {"observation": "p.3"}]),
+        ('s1.1 — "the sum"', [{"observation": "s1.1", "quote": "the sum"}]),
+        ("[s1.1] “the sum”", [{"observation": "s1.1", "quote": "the sum"}]),
+        ("the look-up s1.1 shows the sum", [{"observation": "s1.1"}]),
+        ([["s1.1", "the sum"]], [{"observation": "s1.1", "quote": "the sum"}]),
         ("[s1.1] [s1.result]", [{"observation": "s1.1"}, {"observation": "s1.result"}]),
         ({"observation": "[s1.1]", "quote": "5"}, [{"observation": "s1.1", "quote": "5"}]),
         ({"observation": "s1.1, s1.2"}, [{"observation": "s1.1"}, {"observation": "s1.2"}]),
