@@ -510,21 +510,12 @@ class Sources:
             return self._trace_planned(arguments, planned)
         found: dict[tuple[str, str], Argument] = {}
         for given in values_of(arguments, schema):
-            value = str(given.value)
-            free = is_free_text(given.name) and given.format not in FORMATS
-            whole = self.find(value, given.name, given.format) if len(value) < LONG and not free else None
             for part in parts_of(given):
                 if not (self.has_plan or given.is_named) and _PLAIN.fullmatch(part):
                     continue  # nobody was shown what its words are held against
-                source = whole or self.find(part, given.name, given.format) or self._find_words(part, given)
+                source = self.find(part, given.name, given.format)
                 found.setdefault((given.path, part), Argument(given.path, part, source))
         return list(found.values())
-
-    def _find_words(self, part: str, given: Given) -> Source | None:
-        """Return the source of a text whose words were all said, or are values; None if one was not."""
-        words = [word for each in _SPLIT.split(part) if (word := _strip_marks(each))]
-        found = [self.find(word, given.name, given.format) for word in words] if 1 < len(words) <= PROSE_WORDS else []
-        return found[0] if found and all(found) else None
 
     def _trace_planned(self, arguments: Mapping[str, Any], planned: Sequence[Mapping[str, Any]]) -> list[Argument]:
         nearest = max(planned, key=lambda each: sum(same_json(item, each.get(key)) for key, item in arguments.items()))
