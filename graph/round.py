@@ -8,13 +8,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Generic, Self, TypeVar
+from typing import Any, ClassVar, Generic, Self, TypeVar, cast
 
 from langchain_core.messages import AIMessage, AnyMessage
 from langgraph.runtime import Runtime
 
 from donewhen.graph.context import Deps
-from donewhen.graph.events import emit
+from donewhen.graph.events import emit, emit_charge
 from donewhen.graph.llm.ask import Question, ask
 from donewhen.graph.llm.endings import reached_limit
 from donewhen.graph.llm.history import calls_natively, reply_messages, storable_reply
@@ -23,7 +23,7 @@ from donewhen.graph.llm.speech import SpeechStream
 from donewhen.graph.tools.toolbox import Toolbox
 from donewhen.state.errors import ModelError
 from donewhen.state.language.texts import say_why
-from donewhen.state.ledger import Amounts, first_exhausted
+from donewhen.state.ledger import Amounts, add, allowance_left, first_exhausted
 from donewhen.state.secrets import redact
 from donewhen.state.settings import Settings
 
@@ -37,6 +37,11 @@ class Work(ABC, Generic[Change]):
 
     runtime: Runtime[Settings]
     deps: Deps
+    state: Any
+    """What is known of the work, with its record."""
+    key: ClassVar[str] = "record"
+    spent: Amounts
+    """What its node spent."""
     legal: Sequence[str] = ()
     """The control tools of this moment."""
     tools: Toolbox | None = None
@@ -59,13 +64,14 @@ class Work(ABC, Generic[Change]):
         """The language of the runtime's texts."""
 
     @property
-    @abstractmethod
-    def record(self) -> Mapping[str, Any]:
+    def record(self) -> Any:
         """What is kept of the work; with `corrections`, the unusable replies in a row."""
+        return self.state[self.key]
 
-    @abstractmethod
     def note(self, **fields: Any) -> Self:
         """Set these fields in the record."""
+        self.state = {**self.state, self.key: {**self.record, **fields}}
+        return self
 
     @property
     def place(self) -> str | None:
@@ -91,13 +97,19 @@ class Work(ABC, Generic[Change]):
         if self.speech:
             self.speech.finish(outcome.speech, taken.kind, taken.arguments)
 
-    @abstractmethod
     def left(self) -> Amounts:
         """Return what the work may still spend."""
+        return allowance_left({**self.state, "spent": add(self.state.get("spent"), self.spent)})
 
-    @abstractmethod
     def charge(self, spent: Amounts, rounds: int) -> None:
         """Count rounds and what they cost."""
+        emit_charge(self.runtime, self.place, spent)
+        self.spent = add(self.spent, spent)
+        self.note(rounds=self.record["rounds"] + rounds)
+
+    def go_on(self, messages: Sequence[AnyMessage]) -> Change:
+        """Go on with these messages after the rounds so far."""
+        return cast("Change", {self.key: self.record, "transcript": list(messages)})
 
     @abstractmethod
     def leave(self, obstacle: str) -> Change:
@@ -106,10 +118,6 @@ class Work(ABC, Generic[Change]):
     @abstractmethod
     def fail(self, error: ModelError) -> Change:
         """Return what comes of the work without a reply."""
-
-    @abstractmethod
-    def go_on(self, messages: Sequence[AnyMessage]) -> Change:
-        """Go on with these messages after the rounds so far."""
 
     @abstractmethod
     def give_up(self, reason: str, messages: Sequence[AnyMessage], code: str) -> Change:

@@ -32,7 +32,13 @@ async def look(state: Planning, runtime: Runtime[Settings], config: RunnableConf
     calls = [call for call in asked if call["name"] not in (FIND_TOOLS, "recall")]
     if calls and (key := first_exhausted(allowance_left(state), ("tool_calls",))):
         return out_of_budget(PlanningRound(state, runtime, deps), key)
-    context = CallContext(planning_as_step(state), runtime, config, deps, deps.reads(settings, state.get("approval")))
+    context = CallContext(
+        planning_as_step(state, state.get("spent") or {}),
+        runtime,
+        config,
+        deps,
+        deps.reads(settings, state.get("approval")),
+    )
     room = int(allowance_left(state).get("tool_calls", len(calls)))
     first = len(state.get("known", ())) + len(state.get("journal", ())) + 1
     made = await asyncio.gather(*(_make_call(call, first + n, context) for n, call in enumerate(calls[:room])))

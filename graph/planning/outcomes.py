@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Self, cast
+from typing import cast
 
 from langchain_core.messages import AIMessage, AnyMessage
 from langchain_core.runnables import RunnableConfig
@@ -63,6 +63,7 @@ LEGAL = {"triage": TRIAGE, "draft": DRAFT}
 class PlanningRound(Work[Planning]):
     """One round of planning: its state and its dependencies."""
 
+    key = "planning"
     state: Planning
     runtime: Runtime[Settings]
     deps: Deps
@@ -72,7 +73,6 @@ class PlanningRound(Work[Planning]):
     """The form of the structured result, if one is requested."""
     config: RunnableConfig = field(default_factory=dict)  # type: ignore[assignment]
     spent: Amounts = field(default_factory=dict)
-    """What this round spent on the model."""
     plan: Json = field(default_factory=dict)
     """The plan of the reply, as it was read."""
 
@@ -101,26 +101,9 @@ class PlanningRound(Work[Planning]):
             return self.offer.legal((*TRIAGE, *accept, *recall))
         return self.offer.legal((*(name for name in LEGAL[self.planning["phase"]] if name != gone), *recall))
 
-    @property
-    def record(self) -> PlanningRecord:
-        """The planning record."""
-        return self.planning
-
-    def note(self, **fields: Any) -> Self:
-        """Set these fields in the planning record."""
-        self.state = {**self.state, "planning": cast(PlanningRecord, {**self.planning, **fields})}
-        return self
-
     def left(self) -> Amounts:
         """Return what planning may still spend; it has rounds of its own."""
-        return {**allowance_left(self.state), "rounds": rounds_left(self.planning, self.settings)}
-
-    def charge(self, spent: Amounts, rounds: int) -> None:
-        """Count rounds and what they cost."""
-        emit_charge(self.runtime, None, spent)
-        self.spent = add(self.spent, spent)
-        self.state = {**self.state, "spent": add(self.state.get("spent"), spent)}
-        self.note(rounds=self.planning["rounds"] + rounds)
+        return {**super().left(), "rounds": rounds_left(self.planning, self.settings)}
 
     def leave(self, obstacle: str) -> Planning:
         """Go on with the quick plan; without one, ask for more or end, by policy."""
@@ -139,10 +122,6 @@ class PlanningRound(Work[Planning]):
             return {"planning": self.note(stand_in=True).planning}
         return fail_planning(self, "model_error", str(error))
 
-    def go_on(self, messages: Sequence[AnyMessage]) -> Planning:
-        """Go on with these messages after the rounds so far."""
-        return {"planning": self.planning, "transcript": list(messages)}
-
     def give_up(self, reason: str, messages: Sequence[AnyMessage], code: str) -> Planning:
         """End the phase after too many corrections."""
         return fail_planning(self, code or "no_plan", reason)
@@ -150,7 +129,7 @@ class PlanningRound(Work[Planning]):
     def calls(self) -> CallContext:
         """Return the surroundings of calls that planning makes besides its looks."""
         tools, observed = self.deps.all_tools(self.settings), len(self.entries)
-        state = planning_as_step(self.state)
+        state = planning_as_step(self.state, add(self.state.get("spent"), self.spent))
         return CallContext(state, self.runtime, self.config, self.deps, tools, observed=observed)
 
     def message_id(self, argument: str) -> str | None:
@@ -186,7 +165,7 @@ def out_of_budget(round: PlanningRound, key: str) -> Planning:
         name = amount_name(round.language, key)
         return fail_planning(round, code, say_why(round.language, "limit_in_planning", key=name))
     before = state["account"]
-    spent = add(before["spent"], state.get("spent"))
+    spent = add(before["spent"], add(state.get("spent"), round.spent))
     needs = (key,) if key in ("questions", "tool_calls") else ("model_calls",)
     more: Json = {"done": before["done"], "unplanned": True, "needs": needs, "language": _language(state)}
     account = Account(settings.limits, before["granted"], spent, **more)
@@ -417,7 +396,7 @@ def planning_cursor(state: Planning) -> str:
     return max(own or "", run or "")
 
 
-def planning_as_step(state: Planning) -> Step:
+def planning_as_step(state: Planning, spent: Amounts) -> Step:
     """Return planning in the form of a step, with its place, its budget and what can be recalled, for calls."""
     planning = state["planning"]
     return {
@@ -432,7 +411,7 @@ def planning_as_step(state: Planning) -> Step:
         "scope": scope_of(state["brief"]),
         "record": {"attempt": planning["number"], "rounds": planning["rounds"]},
         "allowance": state.get("allowance") or {},
-        "spent": state.get("spent") or {},
+        "spent": spent,
     }
 
 

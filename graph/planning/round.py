@@ -38,7 +38,7 @@ from donewhen.graph.round import Role, act_on, make_round
 from donewhen.prompts import instructions
 from donewhen.state.channels import Json, Planning
 from donewhen.state.language.texts import known_language, other_language, primary_language
-from donewhen.state.ledger import add, allowance_left
+from donewhen.state.ledger import add
 from donewhen.state.pattern import pattern
 from donewhen.state.plan.elsewhere import in_our_form, lines_of_steps
 from donewhen.state.plan.plan import read_plan
@@ -147,7 +147,7 @@ async def _question(round: PlanningRound) -> Question:
         by,
         messages,
         tools,
-        allowance=allowance_left(state),
+        allowance=round.left(),
         passing=len(ending),
         thread=thread_of(round.runtime),
         fence=state["brief"].get("fence", ""),

@@ -3,13 +3,13 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Literal, Self, cast
+from typing import Any, Literal
 
 from langchain_core.messages import AnyMessage
 from langgraph.runtime import Runtime
 
 from donewhen.graph.context import Deps
-from donewhen.graph.events import emit_charge, emit_step_finished, now
+from donewhen.graph.events import emit_step_finished, now
 from donewhen.graph.people.pauses import make_pause
 from donewhen.graph.round import Work
 from donewhen.graph.tools.effects import UnknownEffect
@@ -17,7 +17,7 @@ from donewhen.state.channels import Json, Step
 from donewhen.state.consent import Argument, new_values
 from donewhen.state.errors import ModelError
 from donewhen.state.language.texts import option_texts, say
-from donewhen.state.ledger import Amounts, add, allowance_left
+from donewhen.state.ledger import Amounts, add
 from donewhen.state.people.payload import escape_unseen, sources_text
 from donewhen.state.plan.steps import transcript_key
 from donewhen.state.proof.journal import call_key, canonical_json
@@ -89,26 +89,9 @@ class StepWork(Work[Step]):
         """The language of the runtime's texts."""
         return self.state.get("language", "en")
 
-    @property
-    def record(self) -> StepRecord:
-        """The record of the step."""
-        return self.state["record"]
-
-    def note(self, **fields: Any) -> Self:
-        """Set these fields in the step's record."""
-        self.state = {**self.state, "record": cast("StepRecord", {**self.record, **fields})}
-        return self
-
-    def left(self) -> Amounts:
-        """Return what the step may still spend."""
-        return allowance_left({**self.state, "spent": add(self.state.get("spent"), self.spent)})
-
     def charge(self, spent: Amounts, rounds: int) -> None:
-        """Count rounds and what they cost."""
-        spent = add(spent, {"rounds": rounds} if rounds else {})
-        emit_charge(self.runtime, self.place, spent)
-        self.spent = add(self.spent, spent)
-        self.note(rounds=self.record["rounds"] + rounds)
+        """Count rounds, which the run limits as well, and what they cost."""
+        super().charge(add(spent, {"rounds": rounds} if rounds else {}), rounds)
 
     def leave(self, obstacle: str) -> Step:
         """Leave to go on with more budget or time."""
@@ -121,8 +104,8 @@ class StepWork(Work[Step]):
         return leave(self.state, self.runtime, change, spent=self.spent)
 
     def go_on(self, messages: Sequence[AnyMessage]) -> Step:
-        """Go on with these messages after the rounds so far."""
-        return {"record": self.record, "transcript": list(messages), "decision": None}
+        """Go on with these messages after the rounds so far, without a claim."""
+        return {**super().go_on(messages), "decision": None}
 
     def give_up(self, reason: str, messages: Sequence[AnyMessage], code: str) -> Step:
         """End the step after too many corrections; `code` says of what."""

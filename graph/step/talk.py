@@ -3,14 +3,13 @@
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Generic, Self, TypeVar
+from typing import Any, Generic, TypeVar
 
 from langchain_core.messages import AIMessage, AnyMessage
 
 from donewhen.graph.llm.reply import Decision, UnusableReply
 from donewhen.graph.round import Role, Work, make_round
 from donewhen.graph.step.gates import CallContext
-from donewhen.state.channels import Json
 from donewhen.state.errors import ModelError
 from donewhen.state.language.texts import say_why
 from donewhen.state.ledger import Amounts, add, first_exhausted
@@ -24,10 +23,10 @@ class Talk(Work[Result | None], Generic[Result]):
 
     context: CallContext
     messages: list[AnyMessage] = field(default_factory=list, kw_only=True)
-    counts: Json = field(default_factory=lambda: {"corrections": 0}, kw_only=True)
 
     def __post_init__(self) -> None:
         self.runtime, self.deps = self.context.runtime, self.context.deps
+        self.state = {"record": {"corrections": 0}}
 
     async def have(self, role: Role[Any, Result | None]) -> Result:
         """Make rounds until one has the result."""
@@ -43,16 +42,6 @@ class Talk(Work[Result | None], Generic[Result]):
     def language(self) -> str:
         """The language of the runtime's texts."""
         return self.context.state.get("language", "en")
-
-    @property
-    def record(self) -> Json:
-        """What is kept of the work."""
-        return self.counts
-
-    def note(self, **fields: Any) -> Self:
-        """Set these fields in the record."""
-        self.counts.update(fields)
-        return self
 
     def lacks(self) -> str | None:
         """Return the amount that is used up. The work is done, so what is said of it may come after the deadline."""
