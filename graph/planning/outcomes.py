@@ -35,7 +35,7 @@ from donewhen.state.plan.revise import hash_work
 from donewhen.state.plan.steps import FAILED_TWICE, FOR_WRITE
 from donewhen.state.proof.audit import doubts_to_send_back
 from donewhen.state.proof.evidence import EvidenceScope, Grounding, ground_claim, read_references
-from donewhen.state.proof.journal import decision_entries, find_earlier_answer, is_users_word
+from donewhen.state.proof.journal import CallHistory, decision_entries, find_earlier_answer, is_users_word
 from donewhen.state.proof.receipt import AuditRow
 from donewhen.state.reading.decisions import ACCEPT, DRAFT, TRIAGE
 from donewhen.state.records import Ending, JournalEntry, Mode, Pause, PlanningRecord
@@ -56,6 +56,8 @@ REPEATED = (
 )
 ONLY_SHOWN = "say only what was shown, and openly what is missing; or look, or plan what is to be done"
 SAID_MEANWHILE = "Not delivered yet: the user said something meanwhile, which comes next. Follow it, then decide again."
+ROLE = {"triage": "triage", "draft": "plan"}
+"""The role of the model by phase; the prompts are named after the phase."""
 LEGAL = {"triage": TRIAGE, "draft": DRAFT}
 
 
@@ -409,7 +411,14 @@ def planning_as_step(state: Planning, spent: Amounts) -> Step:
         "turn": state.get("turn", 1),
         "fence": state["brief"].get("fence", ""),
         "scope": scope_of(state["brief"]),
-        "record": {"attempt": planning["number"], "rounds": planning["rounds"]},
+        "record": {
+            "attempt": planning["number"],
+            "rounds": planning["rounds"],
+            "calls": planning.get("calls") or [],
+            "held": planning.get("held") or [],
+            "observed": len(state.get("known", ())) + len(state.get("journal", ())),
+        },
+        "call_history": CallHistory(),
         "allowance": state.get("allowance") or {},
         "spent": spent,
     }

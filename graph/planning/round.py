@@ -25,6 +25,7 @@ from donewhen.graph.people.interjections import with_interjections
 from donewhen.graph.planning.agreement import take_consent
 from donewhen.graph.planning.outcomes import (
     EXAMPLE,
+    ROLE,
     PlanningRound,
     ask_question,
     decline,
@@ -59,8 +60,6 @@ STEPS = "this reads like the steps of a plan: submit_plan if it is one"
 ECHO = "this repeats what you were given; decide by one call"
 
 
-ROLE = {"triage": "triage", "draft": "plan"}
-"""The role of the model by phase; the prompts are named after the phase."""
 LAST_ROUNDS = 2
 NOT_TAKEN = "The plan was not taken: the user said something meanwhile, which comes next. Follow it, and decide again."
 GO_ON = "Go on: look, or decide."

@@ -36,7 +36,19 @@ from donewhen.graph.llm.cost import Meter
 from donewhen.graph.llm.history import observation_limit, render_observation
 from donewhen.graph.llm.reply import LOOK_FIRST
 from donewhen.graph.llm.speech import without_listeners
-from donewhen.graph.step.gates import CallContext, Go, No, Wait, call_for_hooks, hooks, rule, source_rows, times_spoken
+from donewhen.graph.step.gates import (
+    GATES,
+    CallContext,
+    Gate,
+    Go,
+    No,
+    Wait,
+    call_for_hooks,
+    hooks,
+    rule,
+    source_rows,
+    times_spoken,
+)
 from donewhen.graph.step.leave import leave, relay_pause, unknown_effect_pause
 from donewhen.graph.step.texts import Span, known_entries, load_text, recall, store_entry, store_text
 from donewhen.graph.sync import run_in_thread
@@ -57,13 +69,14 @@ from donewhen.graph.tools.effects import (
 )
 from donewhen.graph.tools.hooks import END_OPTIONS, End, HookDecision
 from donewhen.graph.tools.rendering import is_large
+from donewhen.graph.tools.toolbox import Toolbox
 from donewhen.state.channels import Json, Step
 from donewhen.state.ledger import Amounts, add
 from donewhen.state.plan.steps import SILENT_ROUNDS
 from donewhen.state.private_langgraph import with_resume_values
 from donewhen.state.proof.journal import Source, call_key, canonical_json, is_tool_call, observation
 from donewhen.state.reading.decisions import LOOKUPS
-from donewhen.state.records import WRITES, Call, JournalEntry, Pause, StepClaim, StepRecord, decision_on
+from donewhen.state.records import WRITES, Call, JournalEntry, Pause, StepRecord, decision_on
 from donewhen.state.secrets import redact_json
 from donewhen.state.settings import Settings
 
@@ -88,8 +101,9 @@ class StepCalls(CallContext):
     """The calls of a step: those still to be made, and what came of the others."""
 
     may_ask: bool = True
+    gates: Sequence[Gate] = GATES
     limit: int = 0
-    """The most characters of an observation that the step's model is shown."""
+    """The most characters of an observation that the model is shown; 0 for those of a step."""
     held: list[str] = field(default_factory=list)
     """Results of printed calls, which are sent back in one message when all are there."""
     results: list[AnyMessage] = field(default_factory=list)
@@ -107,7 +121,8 @@ class StepCalls(CallContext):
         """Make the calls in the step's record; leave the step at the first call that may not be made now."""
         record = self.state["record"]
         self.calls, self.observed, self.held = record["calls"], record["observed"], list(record.get("held") or ())
-        self.limit = observation_limit(self.deps, self.settings, "execute", self.state["step"].get("executor"))
+        executor = self.state["step"].get("executor")
+        self.limit = self.limit or observation_limit(self.deps, self.settings, "execute", executor)
         while self.calls:
             first = self.calls[0]
             if question := open_question(first):
@@ -118,7 +133,7 @@ class StepCalls(CallContext):
                 continue
             group: dict[int, tuple[Call, Go | No]] = {}
             for number, call in enumerate(self._next_group(), self.observed + 1):
-                ruling = await rule(call, self)
+                ruling = await rule(call, self, self.gates)
                 if isinstance(ruling, Wait) and group:
                     break  # it begins the next group, because a step can only leave before a first call
                 if isinstance(ruling, Wait):
@@ -183,9 +198,8 @@ class StepCalls(CallContext):
         """Show the model what it looked up, which is no observation; it is told if it read this before."""
         state, again = self.state, False
         if call["name"] == FIND_TOOLS:
-            toolbox = self.deps.step_tools(self.settings, state)
-            offer = await offer_for_step(self.deps, self.settings, toolbox, state)
-            came = await find_tools(self.deps, toolbox, call, {*offer.bound, *self.found}, state.get("fence", ""))
+            toolbox, known = await self._findable()
+            came = await find_tools(self.deps, toolbox, call, known.union(self.found), state.get("fence", ""))
             self.found += came["names"]
             text, new = str(came["text"]), bool(came["names"])
         else:
@@ -196,6 +210,11 @@ class StepCalls(CallContext):
         self.learned = self.learned or new
         self.acted = True
         self._show(call, f"{text}\nNote: you read this before." if again else text)
+
+    async def _findable(self) -> tuple[Toolbox, set[str]]:
+        """Return the tools among which others can be found, and the names of those that are known already."""
+        toolbox = self.deps.step_tools(self.settings, self.state)
+        return toolbox, {*(await offer_for_step(self.deps, self.settings, toolbox, self.state)).bound}
 
     async def _record(self, call: Call, number: int, outcome: CallOutcome) -> Call | None:
         """Charge the call, store its observation, and add the model's message.
@@ -270,9 +289,9 @@ class StepCalls(CallContext):
             spans[id] = [*spans.get(id, ()), span]
         return {**change, "recalled": spans} if spans else change
 
-    def _send_back(self, claim: StepClaim) -> None:
-        """Answer a claim that came with calls and is not checked, because a call waits or failed."""
-        self.results.append(ToolMessage(LOOK_FIRST.format(name=claim["kind"]), tool_call_id=claim["id"]))
+    def _send_back(self, name: str, id: str) -> None:
+        """Answer a claim or plan that came with calls and is not taken, because a call waits or failed."""
+        self.results.append(ToolMessage(LOOK_FIRST.format(name=name), tool_call_id=id))
 
     def _update(self) -> Step:
         emit_charge(self.runtime, self.state["step"]["id"], self.spent)
@@ -307,7 +326,7 @@ class StepCalls(CallContext):
             called = [entry for entry in self.noted if entry["source"] == "tool"]
             if called and all(entry["ok"] and is_tool_call(entry) for entry in called):
                 return {**update, "record": after, "decision": dict(claim)}
-            self._send_back(claim)
+            self._send_back(claim["kind"], claim["id"])
         return {**update, "record": after}
 
     def _halt(self, change: StepRecord) -> Step:
@@ -321,7 +340,7 @@ class StepCalls(CallContext):
             self.calls = ()
         update = self._update()
         if claim := self.state["record"].get("then"):
-            self._send_back(claim)
+            self._send_back(claim["kind"], claim["id"])
             change = {**change, "then": None}
         frozen: StepRecord = {"calls": list(self.calls), **change, "held": self.held, "observed": self.observed}
         frozen = {**frozen, **self._lookup_changes()}

@@ -254,8 +254,8 @@ GATES: Sequence[Gate] = (
     consent,
 )
 """The gates of a step's calls."""
-GATES_OF_LOOKS: Sequence[Gate] = (exists, inside_paths, hooks)
-"""The gates of reads for which nobody is asked, and whose budget was looked at."""
+GATES_OF_LOOKS: Sequence[Gate] = (exists, inside_paths, hooks, budget)
+"""The gates of planning's reads, for which nobody is asked."""
 
 
 async def rule(call: Call, context: CallContext, gates: Sequence[Gate] = GATES) -> Ruling:

@@ -450,7 +450,7 @@ async def test_a_refused_answer_is_sent_back_as_such() -> None:
         run = await agent.start("Who?", **more)
         said = [str(request.messages[-1].text) for request in model.requests if request.role == "deliver"]
         assert (run.status, len(said)) == ("answered", 2)
-        assert "without what was refused.\n- a policy refuses" in said[1]
+        assert "without what was refused: a policy refuses" in said[1]
         assert "do not name Mallory" in said[1]
         assert "schema" not in said[1]
 
