@@ -384,13 +384,33 @@ def mend_start(result: dict[str, Any]) -> dict[str, Any]:
     given = result.get("serverInfo")
     about = _given(given) if isinstance(given, dict) else {}
     named = {key: about[key] if isinstance(about.get(key), str) else "" for key in ("name", "version")}
-    return {**_given(result), "capabilities": result.get("capabilities") or {}, "serverInfo": {**about, **named}}
+    abilities = {key: _object(each) for key, each in (result.get("capabilities") or {}).items()}
+    return {**_given(result), "capabilities": abilities, "serverInfo": {**about, **named}}
 
 
 def mend_result(result: dict[str, Any]) -> dict[str, Any]:
-    """Return the result of a call without what is null; one that is only data has no content."""
-    mended = _given(result)
-    return {"content": [], **mended} if "structuredContent" in mended else mended
+    """Return the result of a call without what is null; one that is only data has no content.
+
+    Data that are no object are named `result`, and content that is one block is a list of it.
+    """
+    mended = _without_odd_marks(_given(result))
+    if isinstance(blocks := mended.get("content"), dict):
+        blocks = [blocks]
+    if isinstance(blocks, list):
+        mended["content"] = [_without_odd_marks(each) if isinstance(each, dict) else each for each in blocks]
+    if (data := mended.get("structuredContent")) is None:
+        return mended
+    return {"content": [], **mended, "structuredContent": data if isinstance(data, dict) else {"result": data}}
+
+
+def _without_odd_marks(fields: dict[str, Any]) -> dict[str, Any]:
+    """Return a result or a block without notes that are no object, as PHP writes empty ones."""
+    return {key: each for key, each in fields.items() if key not in ("_meta", "annotations") or isinstance(each, dict)}
+
+
+def _object(value: Any) -> Any:
+    """Return an empty list as the empty object that PHP means by it."""
+    return {} if value == [] else value
 
 
 def _given(fields: dict[str, Any]) -> dict[str, Any]:
@@ -418,12 +438,47 @@ def mend_tools(result: dict[str, Any], leave_out: Callable[[str, str], None]) ->
     return {**mended, "nextCursor": cursor} if isinstance(cursor, str) and cursor else mended
 
 
+SCHEMA_DEPTH = 40
+"""The levels of a schema that are mended."""
+
+
+def _mend_schema(node: Any, depth: int = 0) -> Any:
+    """Return a schema in which empty lists are the objects, and absent what is null; types are in lower case.
+
+    `"required": true` in a property, of draft 3, is the object's own.
+    """
+    if depth == 0 and node is None:
+        return {}
+    node = _object(node)
+    if not isinstance(node, dict) or depth > SCHEMA_DEPTH:
+        return node
+    mended = {key: each for key, each in node.items() if each is not None or key in ("default", "const")}
+    if isinstance(kind := mended.get("type"), str):
+        mended["type"] = kind.lower()
+    for key in ("properties", "$defs", "definitions"):
+        if isinstance(named := _object(mended.get(key)), dict):
+            mended[key] = {name: _mend_schema(each, depth + 1) for name, each in named.items()}
+    for key in ("items", "additionalProperties"):
+        if isinstance(mended.get(key), dict):
+            mended[key] = _mend_schema(mended[key], depth + 1)
+    for key in ("anyOf", "oneOf", "allOf"):
+        if isinstance(mended.get(key), list):
+            mended[key] = [_mend_schema(each, depth + 1) for each in mended[key]]
+    needed = []
+    for name, each in (mended.get("properties") or {}).items():
+        if isinstance(each, dict) and isinstance(each.get("required"), bool):
+            needed += [name] if each.pop("required") else []
+    if needed:
+        mended["required"] = list(dict.fromkeys([*(mended.get("required") or ()), *needed]))
+    return mended
+
+
 def _mend_tool(tool: Any, leave_out: Callable[[str, str], None]) -> dict[str, Any] | None:
     name = tool.get("name") if isinstance(tool, dict) else None
     if not isinstance(name, str) or not name:
         leave_out(_shorten(tool), f"a tool without a name, {_shorten(tool)}")
         return None
-    schema = tool.get("inputSchema")
+    schema = _mend_schema(tool.get("inputSchema", ""))
     if not isinstance(schema, dict):
         leave_out(name, f"its tool {name!r} has no inputSchema")
         return None

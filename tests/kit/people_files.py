@@ -58,8 +58,8 @@ _MAIN = 'xmlns="http://schemas.openxmlformats.org/spreadsheetml/2006/main"'
 _RELATED = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
 
 
-def _bare_book(rows: str, shared: str = "", **workbook: str) -> bytes:
-    """A workbook with the few parts that programs write which are not Excel."""
+def bare_book(rows: str, shared: str = "", styles: str = "") -> bytes:
+    """Return a workbook with the few parts that other programs than Excel write; `styles` is the form of style 1."""
     kinds = "http://schemas.openxmlformats.org/package/2006"
     sheet = "application/vnd.openxmlformats-officedocument.spreadsheetml."
     parts = {
@@ -73,11 +73,16 @@ def _bare_book(rows: str, shared: str = "", **workbook: str) -> bytes:
         '<sheet name="Sheet1" sheetId="1" r:id="r1"/></sheets></workbook>',
         "xl/_rels/workbook.xml.rels": f'<Relationships xmlns="{kinds}/relationships"><Relationship Id="r1" '
         f'Type="{_RELATED}/worksheet" Target="worksheets/sheet1.xml"/><Relationship Id="r2" '
-        f'Type="{_RELATED}/sharedStrings" Target="sharedStrings.xml"/></Relationships>',
+        f'Type="{_RELATED}/sharedStrings" Target="sharedStrings.xml"/><Relationship Id="r3" '
+        f'Type="{_RELATED}/styles" Target="styles.xml"/></Relationships>',
         "xl/sharedStrings.xml": f"<sst {_MAIN}>{shared}</sst>",
         "xl/worksheets/sheet1.xml": f"<worksheet {_MAIN}><sheetData>{rows}</sheetData></worksheet>",
     }
-    return _parts({**parts, **workbook})
+    parts["xl/styles.xml"] = (
+        f'<styleSheet {_MAIN}><numFmts count="1"><numFmt numFmtId="164" formatCode="{styles}"/></numFmts>'
+        '<cellXfs count="2"><xf numFmtId="0"/><xf numFmtId="164" applyNumberFormat="1"/></cellXfs></styleSheet>'
+    )
+    return _parts(parts)
 
 
 def _inline(*rows: Sequence[Any]) -> str:
@@ -129,7 +134,8 @@ def _as_a_table(_: Any, sheet: Any) -> None:
 _ODS = "urn:oasis:names:tc:opendocument:xmlns:"
 
 
-def _open_document(*rows: str) -> bytes:
+def open_document(*rows: str) -> bytes:
+    """Return a sheet of LibreOffice with these rows of cells."""
     spaces = " ".join(f'xmlns:{name}="{_ODS}{name}:1.0"' for name in ("office", "table", "text"))
     body = "".join(f"<table:table-row>{row}</table:table-row>" for row in rows)
     return _parts(
@@ -313,12 +319,12 @@ FILES: dict[str, File] = {
     ),
     "a workbook of a web application": File(
         "a.xlsx",
-        _bare_book(_inline(["id", "name"], [1, "Ann &amp; Bo"], [2, "Zoë"])),
+        bare_book(_inline(["id", "name"], [1, "Ann &amp; Bo"], [2, "Zoë"])),
         {"id": [1, 2], "name": ["Ann & Bo", "Zoë"]},
     ),
     "a workbook with shared texts": File(
         "a.xlsx",
-        _bare_book(
+        bare_book(
             '<row r="1"><c r="A1" t="s"><v>0</v></c><c r="C1" t="s"><v>1</v></c></row>'
             '<row r="2"><c r="A2" t="s"><v>2</v></c><c r="C2"><v>1.5</v></c></row>'
             '<row r="3"><c r="A3" t="s"><v>2</v></c><c r="C3"><v>2E1</v></c></row>',
@@ -336,7 +342,7 @@ FILES: dict[str, File] = {
     "a table in the middle": File("a.xlsx", _book(_as_a_table), {"item": ["lamp", "desk"], "n": [3, 4]}),
     "an open document": File(
         "a.ods",
-        _open_document(
+        open_document(
             _cell("string", "tag") + _cell("string", "n"),
             _cell("date", "24.12.25", office_date__value="2025-12-24") + _cell("float", "1,5", office_value="1.5"),
             _cell("date", "02.01.26", office_date__value="2026-01-02") + _cell("float", "2", office_value="2"),

@@ -4,10 +4,16 @@ from pathlib import Path
 
 import pytest
 
+from tests.kit.people_files import bare_book, open_document
 from tests.kit.tables import Reader
 
 PALERMO = "Cariche;Competenze\r\nSindaco;Rappresenta\nla città\r\nAssessore;Bilancio\r\n"
 ROWS = '[{"name": "Müller", "n": 12}, {"name": "Ann", "n": 7}]'
+STYLED = '<row><c t="inlineStr"><is><t>day</t></is></c></row><row><c s="1"><v>44095</v></c></row>'
+TEXT = '<table:table-cell office:value-type="string"><text:p>{}</text:p></table:table-cell>'
+SPANNED = TEXT.format("x").replace("table-cell ", 'table-cell table:number-columns-spanned="2" ')
+HIDDEN = TEXT.format("hidden").replace("table-cell", "covered-table-cell")
+RATES = "data;1USD\r\n20250102;4,10\r\n20250103;4,12\r\n;\r\nkod ISO;USD\r\nnazwa;dolar amerykański\r\n"
 REPORTS: dict[str, tuple[str, bytes, str, list[str]]] = {
     "python/cpython#142188": ("a.csv", b"User,ID\rAlice,001\nBob,002", "SELECT ID FROM '{}'", ["001", "002"]),
     "mholt/PapaParse#1123": (
@@ -37,6 +43,55 @@ REPORTS: dict[str, tuple[str, bytes, str, list[str]]] = {
         '{"n": 12}\r\n{"n": 7}\r\n'.encode("utf-8-sig"),
         "SELECT sum(n) FROM '{}'",
         ["19"],
+    ),
+    "duckdb/duckdb#17093": (
+        "a.csv",
+        b'"text","number"\n"ab","100,000.00"\n"cd","7.50"\n',
+        "SELECT number FROM '{}'",
+        ["100,000.00", "7.50"],
+    ),
+    "duckdb/duckdb#12856": (
+        "a.csv",
+        b"text|number\n" + b"foo|123,000\n" * 2_500 + b"foo|1,5\n",
+        "SELECT count(*), any_value(number) FILTER (number LIKE '1,5') FROM '{}'",
+        ["2501 | 1,5"],
+    ),
+    "duckdb/duckdb#17291": (
+        "a.csv",
+        RATES.encode("cp1250"),
+        "SELECT \"1USD\" FROM '{}' WHERE data LIKE '2025%'",
+        ["4,10", "4,12"],
+    ),
+    "dbeaver/dbeaver#7839": (
+        "a.csv",
+        "Částka;n\n10 237,65;1\n0,50;2\n".encode("cp1250"),
+        "SELECT * EXCLUDE n FROM '{}'",
+        ["10 237,65", "0,50"],
+    ),
+    "tidyverse/readr#449": ("a.csv", b"share;n\n20 %;1\n0,5 %;2\n", "SELECT share FROM '{}'", ["20 %", "0,5 %"]),
+    "ngrunwald/meta-csv#5": (
+        "a.csv",
+        b"cases;change;rate\n2.155;+546;19,47\n3.021;-7;20,01\n",
+        "SELECT cases, change, rate FROM '{}'",
+        ["2.155 | +546 | 19,47", "3.021 | -7 | 20,01"],
+    ),
+    "SheetJS/sheetjs#2112": (
+        "a.xlsx",
+        bare_book(STYLED, styles="d.m"),
+        "SELECT day FROM '{}'",
+        ["2020-09-21"],
+    ),
+    "shuchkin/simplexlsx#142": (
+        "a.xlsx",
+        bare_book(STYLED.replace("44095", "23275"), styles="dd.mm.yyyy"),
+        "SELECT day FROM '{}'",
+        ["1963-09-21"],
+    ),
+    "SheetJS/sheetjs#1365": (
+        "a.ods",
+        open_document("".join(map(TEXT.format, "abc")), SPANNED + HIDDEN + TEXT.format("z")),
+        "SELECT a, c FROM '{}'",
+        ["x | z"],
     ),
     "JSON of an older program": ("a.json", ROWS.encode("cp1252"), "SELECT name FROM '{}' WHERE n = 12", ["Müller"]),
     "long numbers": (

@@ -11,6 +11,12 @@ import pytest
 from donewhen import McpServers
 from donewhen.graph.tools.call import CallOutcome, ToolCall, call_tool
 
+EVENTS = {"content-type": "text/event-stream"}
+PROGRESS = {
+    "jsonrpc": "2.0",
+    "method": "notifications/progress",
+    "params": {"progressToken": "tool-call-3", "progress": 0, "total": 1},
+}
 OBJECT = {"type": "object", "properties": {"q": {"type": "string"}}}
 COUNTED = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
 SEEN = {"content": [{"type": "text", "text": "seen 12"}]}
@@ -35,7 +41,12 @@ class Server:
         moved: int = 0,
         about: Mapping[str, Any] | None = None,
         error: Mapping[str, Any] | None = None,
+        before: str | None = None,
+        text_ids: bool = False,
+        capabilities: Mapping[str, Any] | None = None,
     ) -> None:
+        self.before, self.text_ids = before, text_ids
+        self.capabilities: Mapping[str, Any] = {"tools": {}} if capabilities is None else capabilities
         self.result, self.tool, self.lost, self.moved, self.error = result, tool or {}, lost, moved, error
         self.about: Mapping[str, Any] = {"name": "s", "version": "1"} if about is None else about
         self.session, self.calls = "", 0
@@ -45,13 +56,16 @@ class Server:
         id, method = message.get("id"), message["method"]
 
         def said(**what: Any) -> tuple[int, Any, dict[str, str]]:
-            return 200, {"jsonrpc": "2.0", "id": id, **what}, {}
+            whole = {"jsonrpc": "2.0", "id": str(id) if self.text_ids else id, **what}
+            if self.before is None:
+                return 200, whole, {}
+            return 200, f"{self.before}event: message\ndata: {json.dumps(whole)}\n\n", EVENTS
 
         if id is None:
             return 202, "", {}
         if method == "initialize":
             self.session = f"s{int(self.session[1:] or 0) + 1}"
-            start = {"protocolVersion": "2025-06-18", "capabilities": {"tools": {}}, "serverInfo": self.about}
+            start = {"protocolVersion": "2025-06-18", "capabilities": self.capabilities, "serverInfo": self.about}
             return 200, {"jsonrpc": "2.0", "id": id, "result": start}, {"mcp-session-id": self.session}
         if method == "tools/call" and self.lost and headers.get("mcp-session-id") == "s1":
             return *self.lost, {}
@@ -125,9 +139,44 @@ REPORTS: dict[str, tuple[dict[str, Any], str]] = {
         {"tool": {"outputSchema": COUNTED}, "result": {**FAILED, "structuredContent": {"error": "no lamp"}}},
         "no such lamp",
     ),
+    "IBM/mcp-context-forge#689": ({"before": ": hi\n\nevent: keepalive\ndata: {}\n\n"}, "seen 12"),
+    "twentyhq/twenty#24559": ({"before": f"event: message\ndata: {json.dumps(PROGRESS)}\n\n"}, "seen 12"),
+    "cognizant-ai-lab/neuro-san#526": ({"text_ids": True}, "seen 12"),
+    "anomalyco/opencode#49464": (
+        {"tool": {"inputSchema": {**OBJECT, "properties": {**OBJECT["properties"], "raw": True}}}},
+        "seen 12",
+    ),
+    "jacksteamdev/obsidian-mcp-tools#63": (
+        {"tool": {"inputSchema": {"type": "object", "additionalProperties": {}}}},
+        "seen 12",
+    ),
+    "craigk5n/webcalendar#725": ({"tool": {"inputSchema": {"type": "object", "properties": []}}}, "seen 12"),
+    "shopware/shopware#18722": (
+        {
+            "capabilities": {"tools": []},
+            "tool": {"inputSchema": {"type": "object", "properties": {"q": {}, "more": {"properties": []}}}},
+        },
+        "seen 12",
+    ),
+    "lightweight-component/aj-mcp#4": ({"tool": {"inputSchema": None}}, "seen 12"),
+    "usememos/memos#6049": ({"result": {"structuredContent": [{"n": 12}]}}, '{"result": [{"n": 12}]}'),
+    "symfony/ai#123": ({"result": {"content": SEEN["content"][0], "isError": False}}, "seen 12"),
+    "kirodotdev/Kiro#8960": (
+        {"result": {"content": [*SEEN["content"], {"type": "resource_link", "uri": "file:///a.png", "name": "a.png"}]}},
+        "seen 12\n[resource a.png: file:///a.png]",
+    ),
 }
 ALSO: dict[str, tuple[dict[str, Any], str]] = {
     "a server without a version": ({"about": {"name": "s"}}, "seen 12"),
+    "empty objects of PHP": (
+        {"result": {"content": [{**SEEN["content"][0], "annotations": [], "_meta": []}], "_meta": []}},
+        "seen 12",
+    ),
+    "what is required, as in draft 3": (
+        {"tool": {"inputSchema": {"type": "OBJECT", "properties": {"q": {"type": "STRING", "required": True}}}}},
+        "seen 12",
+    ),
+    "nothing is required": ({"tool": {"inputSchema": {**OBJECT, "required": None}}}, "seen 12"),
     "a null where a truth belongs": ({"result": {**SEEN, "isError": None, "structuredContent": None}}, "seen 12"),
     "data without content": ({"result": {"structuredContent": {"n": 12}}}, '{"n": 12}'),
     "details beside an error": (

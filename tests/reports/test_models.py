@@ -14,9 +14,11 @@ from langchain_core.tools import StructuredTool
 
 from donewhen import Agent
 from tests.kit.providers.forms import (
+    USAGE,
     RefusedRequest,
     Said,
     check_chat,
+    event,
     names_in,
     own_chat_model,
     refuse_chat,
@@ -228,6 +230,35 @@ def through_a_router(why: Callable[[Mapping[str, Any]], str | None]) -> Handler:
     return handle
 
 
+def streamed(change: Callable[[list[Any]], list[Any]]) -> Handler:
+    """A server whose stream is as `change` makes it of the chunks of OpenAI's."""
+
+    def handle(body: Mapping[str, Any]) -> Answer:
+        chunks = [each for each in b"".join(write_chat(think(body)).pieces).decode().split("\n\n") if each]
+        known = [json.loads(each.removeprefix("data: ")) for each in chunks if each != "data: [DONE]"]
+        return Answer([event(each) for each in [*change(known), "[DONE]"]])
+
+    return handle
+
+
+def with_choices(chunks: list[Any], make: Callable[[Any], Any]) -> list[Any]:
+    return [{**each, "choices": [make(choice) for choice in each["choices"]]} for each in chunks]
+
+
+def stops(choice: Any) -> Any:
+    return {**choice, "finish_reason": choice["finish_reason"] and "stop"}
+
+
+def never_ends(choice: Any) -> Any:
+    return {**choice, "finish_reason": None}
+
+
+def ends_without_delta(choice: Any) -> Any:
+    return {**choice, "delta": None} if choice["finish_reason"] else choice
+
+
+EMPTY: Any = {"id": "x", "object": "chat.completion.chunk", "created": 1, "model": "m", "choices": []}
+NO_CHOICES: Any = {"id": "x", "object": "chat.completion.chunk", "created": 1, "model": "m", "usage": USAGE}
 GROQ_LIST = """```
 {{"tool_calls": [{{"id": "x", "type": "function", "function": {{"name": "{name}"}}, "parameters": {given}}}]}}
 ```"""
@@ -248,6 +279,13 @@ REPORTS: dict[str, Handler] = {
     "agno-agi/agno#4090": groq_once("### Lamps\nHere is what I would do next."),
     "livekit/agents#3114": refusing(no_choice_without_tools),
     "anomalyco/opencode#4909": refusing(few_tools),
+    "googleapis/python-genai#2868": streamed(lambda chunks: with_choices(chunks, stops)),
+    "openclaw/openclaw#98575": streamed(lambda chunks: with_choices(chunks, never_ends)),
+    "BerriAI/litellm#27968": streamed(lambda chunks: [EMPTY, EMPTY, *chunks]),
+    "pixeltable/pixeltable#1234": streamed(lambda chunks: [*chunks, {**EMPTY, "usage": USAGE}]),
+    "agentuniverse-ai/agentUniverse#772": streamed(
+        lambda chunks: [*with_choices(chunks, ends_without_delta), NO_CHOICES]
+    ),
 }
 ALSO: dict[str, Handler] = {
     "a reasoner of DeepSeek": refusing(successive),
