@@ -185,7 +185,7 @@ async def test_an_editor_shows_the_plan_the_calls_and_what_they_change(tmp_path:
     write = call("write_file", path="a.txt", content="one\n2\n")
     rounds = {"s1": [[call("read_file", path="a.txt")], [write], finish_step("changed", "s1.2")]}
     rounds["s2"] = [finish_step("noted", "s2.result")]
-    plan = submit_plan([{"content": "change", "tools": ["read_file"]}, "note"])
+    plan = submit_plan([{"content": "change", "tools": ["read_file"]}, {"content": "note", "tools": None}])
     model = ScriptedModel(roles={"triage": [plan], "execute": rounds, "deliver": ["It is *changed*."]})
     async with editor(model, tmp_path, ["approve", "approve"]) as told:
         assert await told.types("Change it") == "end_turn"
