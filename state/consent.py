@@ -30,22 +30,23 @@ from donewhen.state.identity import (
     same_name,
     words_of,
 )
-from donewhen.state.language.quantities import (
-    Date,
-    Measure,
-    amounts_of,
-    dates_in,
-    measures_in,
-    read_measure,
-    same_date,
-    same_measure,
-    without_dates,
+from donewhen.state.language.mentions import (
+    MIXED,
+    SHORT_ID,
+    Said,
+    fold,
+    holds,
+    spellings,
+    stands_in,
+    strip_marks,
+    without_sign,
 )
+from donewhen.state.language.quantities import amounts_of, dates_in, read_measure
 from donewhen.state.language.short_replies import read_word
 from donewhen.state.pattern import pattern
 from donewhen.state.plan.order import ancestors
 from donewhen.state.records import WRITES
-from donewhen.state.values import FENCE_BYTES, fold_text, same_json
+from donewhen.state.values import FENCE_BYTES, same_json
 
 PROSE_WORDS = 12
 """A text with more plain words is prose, such as the body of a mail, and contains no targets."""
@@ -57,20 +58,13 @@ MOST_NESTED = 60
 MOST_SIBLINGS = 2_000
 """The most values of one field of a result that are compared with what the plan names."""
 MOST_OPERANDS = 50
-HERE = (".", "*")
-"""Paths that stand in a text by chance."""
-SHORT_ID = 5
-"""Ids of fewer characters are often ids of several things."""
 QUESTIONS = frozenset(("confirm_plan", "ask_user", "approve_tool", "extend_budget", "resolve_effect"))
 """The names of the calls that show a question to a person in the conversation."""
 OF_PLAN = ("title", "done_when", "check")
 """What a plan says about all of its steps."""
 
-_EDGES = "\"'`()[]{}<>,;:!?“”‘’„«»‹›|，。；：！？、（）【】「」『』《》"
 _CLAUSE = pattern(r"[.,;:!。，；！、\n]")
 _SPLIT = pattern(r"[\s，。；！？、（）【】「」『』《》]+")
-_UNSPACED = pattern(r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af]")
-"""Letters of scripts that put no space between words."""
 _MOMENT = pattern(
     r"\d{4}([-/.])\d\d?\1\d\d?(?:[t ]\d\d?:\d\d(?::\d\d)?(?:\.\d+)?(?:z|[+-]\d\d:?\d\d)?)?"
     r"|\d\d?([-/.])\d\d?\2\d{4}|\d\d?:\d\d(?::\d\d)?(?:\.\d+)?(?:z|[+-]\d\d:?\d\d)?"
@@ -78,8 +72,6 @@ _MOMENT = pattern(
 _ADDRESS = pattern(r"\A(?:mailto:)?(?:[^@]+@[^@]+\.\w+|\w{2,12}://\S+|www\.\S+)")
 _APART = pattern(r"[\s<>()\[\]\"',;]+")
 _PLAIN = pattern(r"[^\W\d_]+(?:[ '’-][^\W\d_]+)*")
-_MIXED = pattern(r"\A(?=.*\d)(?=.*[A-Z])(?=.*[a-z])[A-Za-z0-9_-]+")
-_SIGNED_ID = pattern(r"[^\w\s/\\.~*+-](?=\w*\d)(?=\w*[^\W\d_])(\w+)")
 _FRAME = pattern(rf"^<(\w+) ([0-9a-f]{{{2 * FENCE_BYTES}}})(?: [^\n]*)?>\n.*?\n</\1 \2>$", re.DOTALL | re.MULTILINE)
 _SUM = pattern(r"[\d\s.,+*()-]+")
 _QUOTED = pattern(r"'([^']*)'|\"([^\"]*)\"")
@@ -189,7 +181,7 @@ def parts_of(given: Given) -> list[str]:
     text = unicodedata.normalize("NFKC", given.value).strip()
     if not given.is_named and is_free_text(given.name):
         return _addresses_in(text, one_line=given.name[-1] in ("subject", "title", "headline"))
-    parts = [part for each in _SPLIT.split(text[: 2 * LONG]) if (part := _strip_marks(each) or each.strip())]
+    parts = [part for each in _SPLIT.split(text[: 2 * LONG]) if (part := strip_marks(each) or each.strip())]
     if len(parts) == 1:
         return [] if _is_flag(text) or _is_time(text) else [parts[0] if len(text) < LONG else text]
     if given.is_named:
@@ -206,7 +198,7 @@ def _addresses_in(text: str, *, one_line: bool) -> list[str]:
     prose = len(_SPLIT.split(text[:LONG])) > PROSE_WORDS
     if prose and not (one_line and ("\n" in text or "<" in text or len(text) < LONG)):
         return []
-    return [part for each in _APART.split(text) if _ADDRESS.fullmatch(part := _strip_marks(each))]
+    return [part for each in _APART.split(text) if _ADDRESS.fullmatch(part := strip_marks(each))]
 
 
 def _is_time(text: str) -> bool:
@@ -215,11 +207,6 @@ def _is_time(text: str) -> bool:
 
 def _is_flag(text: str) -> bool:
     return bool(FLAGS & amounts_of(text)) or text.casefold() in ("true", "false")
-
-
-def _strip_marks(text: str) -> str:
-    """Return the text without surrounding brackets and marks; a leading dot may belong to a path."""
-    return text.strip().lstrip(_EDGES).rstrip(f"{_EDGES}.…")
 
 
 # --- sources
@@ -272,26 +259,6 @@ def strip_frames(text: str) -> str:
 
 
 @dataclass(frozen=True)
-class Said:
-    """A text that a person wrote, or approved as it was shown."""
-
-    source: Source
-    exact: str
-    folded: str
-    measures: frozenset[Measure]
-    dates: tuple[Date, ...]
-    dateless: str
-    """The folded text without its dates, in which a short number is no id."""
-
-    @classmethod
-    def read(cls, text: str, source: Source) -> "Said":
-        """Return the text with what it names."""
-        exact = unicodedata.normalize("NFKC", text)
-        measures, dates = frozenset(measures_in(exact)), tuple(dates_in(exact))
-        return cls(source, exact, _fold(text), measures, dates, _fold(without_dates(exact)))
-
-
-@dataclass(frozen=True)
 class Row:
     """A value of a result."""
 
@@ -310,7 +277,7 @@ class Sources:
     """The values that a step's writes may use, each with its source, in the order in which they became known."""
 
     def __init__(self) -> None:
-        self._said: list[Said] = []
+        self._said: list[tuple[Said, Source]] = []
         self._replies: list[Said] = []
         """Sentences in which a person may name an id that the model then looks up."""
         self._planned: dict[str, list[Mapping[str, Any]]] = {}
@@ -351,13 +318,13 @@ class Sources:
 
     def say(self, text: str, source: Source = Source("goal")) -> None:
         """Add everything in a text that a person asked for, or approved."""
-        self._said.append(Said.read(text, source))
+        self._said.append((Said.read(text), source))
         self._narrowed.clear()
 
     def hear(self, reply: str) -> None:
         """Add a sentence with which a person answered a question. It is no source; a lookup of an id in it is one."""
         if _first_word(reply) != "no":
-            self._replies.append(Said.read(reply, Source("answer")))
+            self._replies.append(Said.read(reply))
 
     def decide(self, row: Mapping[str, Any]) -> None:
         """Add the values of calls that a person approved or edited; those of rejected ones ask from then on."""
@@ -375,10 +342,10 @@ class Sources:
             self._refuse(row.get("new") or ())
 
     def _refuse(self, values: Iterable[str]) -> None:
-        self._refused.update(form for each in values for form in _spellings(_fold(each)))
+        self._refused.update(form for each in values for form in spellings(fold(each)))
 
     def _pick(self, value: str, source: Source) -> None:
-        for form in _spellings(_fold(value)):
+        for form in spellings(fold(value)):
             self._picked.setdefault(form, source)
             self._refused.discard(form)
 
@@ -389,7 +356,7 @@ class Sources:
         """
         source = Source("answer", at)
         if _first_word(text) == "no":
-            self._refuse(part for part in map(_strip_marks, _SPLIT.split(question)) if part)
+            self._refuse(part for part in map(strip_marks, _SPLIT.split(question)) if part)
         self.hear(text)
         if read_word(text) == "yes":
             self.say(question, source)
@@ -398,8 +365,7 @@ class Sources:
             self._pick(str(field.value), source)
         self._pick(text.strip(), source)
         if len(text.split()) <= 2 or read_measure(text):
-            exact = unicodedata.normalize("NFKC", _strip_marks(text))
-            self._said.append(Said(source, "", "", frozenset(measures_in(exact)), tuple(dates_in(exact)), ""))
+            self._said.append((Said.quantities_of(strip_marks(text)), source))
 
     # what tools returned
 
@@ -423,7 +389,7 @@ class Sources:
         if entry["source"] not in ("tool", "check") or entry.get("delegated"):
             return
         number = len(self._seen)
-        self._given.append((number, _fold(" ".join(_texts(entry["arguments"])))))
+        self._given.append((number, fold(" ".join(_texts(entry["arguments"])))))
         readable = entry["ok"] and entry.get("effect") is not None and not self._reads_own_writing(entry)
         if entry.get("effect") in WRITES:
             self._wrote |= {posixpath.normpath(each) for each in entry.get("targets") or () if each}
@@ -473,7 +439,7 @@ class Sources:
     def _add(self, row: Row) -> None:
         value = row.field.value
         if isinstance(value, str):
-            for form in {folded := _fold(value), _without_sign(folded)}:
+            for form in {folded := fold(value), without_sign(folded)}:
                 self._rows.setdefault(form, []).append(row)
         else:
             self._rows.setdefault(str(value), []).append(row)
@@ -481,7 +447,7 @@ class Sources:
                 self._rows.setdefault(amount, []).append(row)
         siblings = self._siblings.setdefault((row.entry, row.field.group), {})
         if row.names and len(siblings) < MOST_SIBLINGS and not _PLAIN.fullmatch(str(value)) and len(str(value)) > 3:
-            siblings[_fold(str(value))] = None
+            siblings[fold(str(value))] = None
 
     def _add_sum(self, number: int, entry: Mapping[str, Any], text: str) -> None:
         """Add what was calculated of amounts that have sources, each used as often as it is there."""
@@ -528,16 +494,16 @@ class Sources:
 
     def find(self, value: str, name: Words = (), format: str = "", before: int = 0) -> Source | None:
         """Return the source of a value of an argument with this name; None if it has none."""
-        plain, exact = _fold(value), unicodedata.normalize("NFKC", value).strip()
-        forms = _spellings(plain)
+        plain, exact = fold(value), unicodedata.normalize("NFKC", value).strip()
+        forms = spellings(plain)
         if any(form in self._refused for form in forms):
             return None
         if picked := next((self._picked[form] for form in forms if form in self._picked), None):
             return picked
         measures, dates = read_measure(exact), [*dates_in(exact)] if _MOMENT.fullmatch(plain) else []
-        for said in self._said:
-            if _is_said(said, exact, forms, measures, dates, names_something(name)):
-                return said.source
+        for said, source in self._said:
+            if said.names(exact, forms, measures, dates, named=names_something(name)):
+                return source
         self._look()
         keys: list[str | Decimal] = [*forms]
         if not (format in FORMATS or names_something(name)) or before:
@@ -558,7 +524,7 @@ class Sources:
         moment = own and isinstance(field.value, str) and bool(_MOMENT.fullmatch(field.value.casefold()))
         if not ((row.names and fits(field, name)) or like or typed or moment):
             return False
-        if _MIXED.fullmatch(exact) and str(field.value) != exact:
+        if MIXED.fullmatch(exact) and str(field.value) != exact:
             return False
         if _ADDRESS.fullmatch(exact) and not (field.is_key or holds_addresses(field.name) or row.declared):
             return False
@@ -570,8 +536,8 @@ class Sources:
 
     def _is_echo(self, row: Row, key: str | Decimal) -> bool:
         """Return whether the model wrote the value before it came back."""
-        bare = _without_sign(key) if isinstance(key, str) else key
-        return any(number <= row.number and _has(text, bare) for number, text in self._given)
+        bare = without_sign(key) if isinstance(key, str) else key
+        return any(number <= row.number and holds(text, bare) for number, text in self._given)
 
     def _is_replied(self, row: Row, exact: str) -> bool:
         """Return whether a person wrote the value as well, in an answer, so that it is theirs and not the model's.
@@ -580,14 +546,15 @@ class Sources:
         """
         if not row.names or _PLAIN.fullmatch(exact) or (exact.isdigit() and len(exact) < SHORT_ID):
             return False
-        return any(_is_said(each, exact, _spellings(_fold(exact)), set(), (), True) for each in self._replies)
+        forms = spellings(fold(exact))
+        return any(each.names(exact, forms, (), (), named=True) for each in self._replies)
 
     def _is_passed_over(self, row: Row) -> bool:
         """Return whether the plan names other values of the same field of the result, and so not this one."""
         place = (row.entry, row.field.group)
         if place not in self._narrowed:
             values = self._siblings.get(place, {})
-            self._narrowed[place] = any(_stands_in(value, said.folded) for said in self._said for value in values)
+            self._narrowed[place] = any(stands_in(value, said.folded) for said, _ in self._said for value in values)
         return self._narrowed[place]
 
 
@@ -595,42 +562,6 @@ def _is_of(row: Row, name: Words) -> bool:
     """Return whether a value is part of something with the name of which an argument is the id."""
     about = row.field.owner | {word.removesuffix("s") for word in words_of(row.tool)}
     return len(name) < 2 or bool(about & {word.removesuffix("s") for word in name[:-1]})
-
-
-def _is_said(
-    said: Said, exact: str, forms: Sequence[str], measures: set[Measure], dates: Sequence[Date], named: bool
-) -> bool:
-    if exact in HERE:
-        return False
-    if named and exact.isdigit() and len(exact) < SHORT_ID:
-        return _stands_in(exact, said.dateless)
-    if measures:
-        if any(same_measure(one, other) for one in measures for other in said.measures):
-            return True
-        if any(unit for _, unit in measures):
-            return False
-    if dates:
-        return any(same_date(one, other) for one in dates for other in said.dates)
-    if _MIXED.fullmatch(exact):
-        return _stands_in(exact, said.exact)
-    return any(_stands_in(form, said.folded) for form in forms) or _lies_within(forms[-1], said.folded)
-
-
-def _lies_within(path: str, text: str) -> bool:
-    """Return whether a path lies in a folder that stands in the text, written as one: `reports/` or `./a/reports`."""
-    if "/" not in path or "://" in path or path.startswith(("..", "~")):
-        return False
-    parts = path.split("/")
-    folders = ("/".join(parts[:end]) for end in range(1, len(parts)))
-    return any(
-        folder and (_stands_in(f"{folder}/", text) or ("/" in folder and _stands_in(folder, text)))
-        for folder in folders
-    )
-
-
-def _fold(text: str) -> str:
-    """Return a text for comparison, where forms of a character that look alike are the same."""
-    return fold_text(text if text.isascii() else unicodedata.normalize("NFKC", text))
 
 
 def _texts(value: Any, depth: int = 0) -> Iterator[str]:
@@ -644,48 +575,3 @@ def _texts(value: Any, depth: int = 0) -> Iterator[str]:
             yield from _texts(inner, depth + 1)
     elif isinstance(value, (str, int, float)) and not isinstance(value, bool):
         yield str(value)
-
-
-def _spellings(plain: str) -> tuple[str, ...]:
-    """Return a value as it is and without the marks around it, and the shortest form of a path."""
-    forms = {plain: None, _strip_marks(plain) or plain: None, _without_sign(plain): None}
-    if ("/" in plain or "\\" in plain) and "://" not in plain:
-        forms[posixpath.normpath(plain.replace("\\", "/"))] = None
-    return tuple(forms)
-
-
-def _without_sign(plain: str) -> str:
-    """Return an id of letters and digits without the sign that some write before it: `#W2002` is `W2002`."""
-    return found[1] if (found := _SIGNED_ID.fullmatch(plain)) else plain
-
-
-def _has(text: str, form: str | Decimal) -> bool:
-    if isinstance(form, Decimal):
-        return any(form == number for number, _ in measures_in(text))
-    return _stands_in(form, text)
-
-
-def _stands_in(value: str, text: str) -> bool:
-    """Return whether the text contains the value as a token of its own."""
-    start = text.find(value) if value else -1
-    while start >= 0:
-        end = start + len(value)
-        if not _continues(text, start - 1, -1, value[0]) and not _continues(text, end, 1, value[-1]):
-            return True
-        start = text.find(value, start + 1)
-    return False
-
-
-def _continues(text: str, place: int, step: Literal[-1, 1], edge: str) -> bool:
-    """Return whether a token that ends before `place`, read in the direction of `step`, continues there."""
-    if not 0 <= place < len(text):
-        return False
-    sign, beyond = text[place], text[place + step] if 0 <= place + step < len(text) else " "
-    if not edge.isalnum() and edge not in "_)" and not _UNSPACED.match(sign):
-        return sign.isalnum() or sign in "_./\\~-*" or (step < 0 and sign == ":" and edge in "/\\" and beyond.isalnum())
-    if sign.isalnum() or sign == "_":
-        return edge.isalnum() and not _UNSPACED.match(sign) and not _UNSPACED.match(edge)
-    if sign in "@\\~" or (sign == "/" and step < 0):
-        return beyond != "." or (place > 1 and not text[place - 2].isspace())
-    inner = "/.-+%&?#~" if step < 0 else "/.-+%&?=:"
-    return sign in inner and (beyond.isalnum() or beyond in "/\\_") and not _UNSPACED.match(beyond)
