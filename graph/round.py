@@ -40,6 +40,8 @@ class Work(ABC, Generic[Change]):
     state: Any
     """What is known of the work, with its record."""
     key: ClassVar[str] = "record"
+    settled: ClassVar[Mapping[str, None]] = {}
+    """What is settled in the state when the work goes on."""
     spent: Amounts
     """What its node spent."""
     legal: Sequence[str] = ()
@@ -102,14 +104,15 @@ class Work(ABC, Generic[Change]):
         return allowance_left({**self.state, "spent": add(self.state.get("spent"), self.spent)})
 
     def charge(self, spent: Amounts, rounds: int) -> None:
-        """Count rounds and what they cost."""
+        """Count rounds and what they cost; the run limits the rounds of its steps as well."""
+        spent = add(spent, {"rounds": rounds}) if rounds and self.place else spent
         emit_charge(self.runtime, self.place, spent)
         self.spent = add(self.spent, spent)
         self.note(rounds=self.record["rounds"] + rounds)
 
     def go_on(self, messages: Sequence[AnyMessage]) -> Change:
         """Go on with these messages after the rounds so far."""
-        return cast("Change", {self.key: self.record, "transcript": list(messages)})
+        return cast("Change", {self.key: self.record, "transcript": list(messages), **self.settled})
 
     @abstractmethod
     def leave(self, obstacle: str) -> Change:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from langchain_core.messages import AnyMessage
 from langgraph.runtime import Runtime
@@ -73,6 +73,7 @@ def leave(
 class StepWork(Work[Step]):
     """The work of a step, as far as it has come in this node."""
 
+    settled: ClassVar = {"decision": None}
     state: Step
     runtime: Runtime[Settings]
     deps: Deps
@@ -89,10 +90,6 @@ class StepWork(Work[Step]):
         """The language of the runtime's texts."""
         return self.state.get("language", "en")
 
-    def charge(self, spent: Amounts, rounds: int) -> None:
-        """Count rounds, which the run limits as well, and what they cost."""
-        super().charge(add(spent, {"rounds": rounds} if rounds else {}), rounds)
-
     def leave(self, obstacle: str) -> Step:
         """Leave to go on with more budget or time."""
         code = obstacle if obstacle == "deadline" else f"allowance:{obstacle}"
@@ -102,10 +99,6 @@ class StepWork(Work[Step]):
         """End the step, because its model gives no reply."""
         change: StepRecord = {"status": "failed", "code": "model_error", "reason": str(error)}
         return leave(self.state, self.runtime, change, spent=self.spent)
-
-    def go_on(self, messages: Sequence[AnyMessage]) -> Step:
-        """Go on with these messages after the rounds so far, without a claim."""
-        return {**super().go_on(messages), "decision": None}
 
     def give_up(self, reason: str, messages: Sequence[AnyMessage], code: str) -> Step:
         """End the step after too many corrections; `code` says of what."""
