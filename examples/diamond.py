@@ -31,10 +31,8 @@ async def fetch(what: str) -> str:
 def model() -> ScriptedModel:
     """Plans the diamond, and works on each step with one call."""
     work = {id: [call("fetch", what=id), finish_step(f"{id} says 42", f"{id}.1")] for id in SECONDS}
-    report = [finish_step("Both say 42.", "report.result")]
-    return ScriptedModel(
-        roles={"triage": [PLAN], "execute": {**work, "report": report}, "deliver": lambda *_: "Both sources say 42."}
-    )
+    report = [finish_step("Both sources say 42.", "report.result")]
+    return ScriptedModel(roles={"triage": [PLAN], "execute": {**work, "report": report}})
 
 
 async def main() -> None:

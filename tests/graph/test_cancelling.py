@@ -32,7 +32,7 @@ async def cut_off(turns: int) -> tuple[Agent, Outbox] | None:
     """A run cancelled after so many turns of the event loop; None if it was over by then."""
     outbox = Outbox()
     agent = Agent(working(), [outbox.tool()], storage="memory:", settings=ALONE)
-    task = asyncio.create_task(agent.start("do it", thread_id="t"))
+    task = asyncio.create_task(agent.start("Mail ann", thread_id="t"))
     for _ in range(turns):
         await asyncio.sleep(0)
     if task.done():
@@ -67,7 +67,7 @@ async def test_a_run_between_two_nodes_is_put_back_on_its_way() -> None:
     for verb in ("resume", "ainvoke"):
         outbox = Outbox()
         agent = Agent(working(), [outbox.tool()], storage="memory:", settings=ALONE)
-        async for event in agent.stream("do it", thread_id="t"):
+        async for event in agent.stream("Mail ann", thread_id="t"):
             if event["type"] == "plan":
                 agent.drain()
         graph = agent.graph

@@ -31,7 +31,7 @@ async def finished() -> tuple[Agent, Outbox, list[Any]]:
     """A run that has sent, and its checkpoints, newest first."""
     outbox = Outbox()
     agent = Agent(sender(), [outbox.tool()], storage="memory:")
-    await agent.start("do it", thread_id="t")
+    await agent.start("Mail ann", thread_id="t")
     run = await agent.resume("t", "approve")
     assert (run.status, len(outbox.sent)) == ("completed", 1)
     return agent, outbox, [snapshot async for snapshot in agent.graph.aget_state_history(config("t"))]
@@ -117,7 +117,7 @@ async def at_work(whim: Whim, outbox: Outbox) -> tuple[Agent, Any]:
         effects={"look": "read"},
         settings={"confirm": "never"},
     )
-    run = await agent.start("do it", thread_id="t")
+    run = await agent.start("Mail ann", thread_id="t")
     assert run.status == "completed"
     history = [snapshot async for snapshot in agent.graph.aget_state_history(config("t"))]
     return agent, [snapshot for snapshot in history if "execute" in snapshot.next][-1].config
@@ -182,7 +182,9 @@ async def test_a_thread_taken_back_repeats_no_write(tmp_path: Path) -> None:
     after a crash there: what was sent is replayed or asked about, however far back it was taken."""
     whole, outbox = tmp_path / "whole.db", Outbox()
     made = {"tools": [outbox.tool()], "settings": {"confirm": "never"}}
-    run = await Agent(sender(), storage=open_storage(f"sqlite:///{whole}", key=KEY), **made).start("x", thread_id="t")
+    run = await Agent(sender(), storage=open_storage(f"sqlite:///{whole}", key=KEY), **made).start(
+        "Mail ann", thread_id="t"
+    )
     assert (run.status, len(outbox.sent)) == ("completed", 1)
     with database(f"sqlite:///{whole}") as execute:
         ids = [row[0] for row in execute("SELECT checkpoint_id FROM checkpoints ORDER BY checkpoint_id DESC", ())]

@@ -51,7 +51,7 @@ async def play(
     effects: Mapping[str, Any] | None = None,
     executors: Mapping[str, Any] | None = None,
     storage: str = "memory:",
-    goal: str = "Do the work",
+    goal: str = "Do the work for Ann and Bob",
     most: int = 40,
     **more: Any,
 ) -> Flow:

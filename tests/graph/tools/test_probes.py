@@ -54,7 +54,7 @@ async def cut_off(outbox: Outbox, thread: str = "t", **metadata: Any) -> Agent:
     storage = crashing("memory:", crash)
     agent = Agent(sending(tools=["send"]), [tool], storage=storage, settings={"confirm": "never"})
     with pytest.raises(StorageError):
-        await agent.start("do it", thread_id=thread)
+        await agent.start("Mail ann", thread_id=thread)
     assert len(outbox.sent) == 1
     return agent
 
