@@ -91,8 +91,8 @@ def test_a_stopped_run_is_steered(tmp_path: Path) -> None:
     tell = {"content": "Tell the number", "done_when": ["it is told"], "tools": []}
     plans = [submit_plan([COUNT, tell]), submit_plan([{"content": "Write it down", "replaces": ["s2"]}])]
     hanging = Hanging()
-    rounds = {"s1": [[call("list_files")], COUNTED], "s2": [hanging], "s3": [finish_step("3", "s1.1")]}
-    with scripted(tmp_path, triage=plans, execute=rounds, deliver=["Three."]) as env:
+    rounds = {"s1": [[call("list_files")], COUNTED], "s2": [hanging], "s3": [finish_step("Three.", "s1.1")]}
+    with scripted(tmp_path, triage=plans, execute=rounds) as env:
         session = Session.start("run", "count", "--thread", "mine", env=env, cwd=tmp_path)
         session.asked()
         early = piped("resume", "mine", "--steer", "only write it down", env=env, cwd=tmp_path)
@@ -136,8 +136,8 @@ def test_a_terminal_that_knows_only_ascii(tmp_path: Path) -> None:
 def test_a_budget_at_a_terminal(tmp_path: Path) -> None:
     """D03, X08: what is done, what is not, what it takes; an amount in words or a key goes on in the same step."""
     tell = {"content": "Tell the number", "done_when": ["it is told"], "tools": []}
-    execute = {"s1": [[call("list_files")], COUNTED], "s2": ["Hm.", "Well.", finish_step("3", "s2.result")]}
-    with scripted(tmp_path, triage=[submit_plan([COUNT, tell])], execute=execute, deliver=["3 files."]) as env:
+    execute = {"s1": [[call("list_files")], COUNTED], "s2": ["Hm.", "Well.", finish_step("3 files.", "s2.result")]}
+    with scripted(tmp_path, triage=[submit_plan([COUNT, tell])], execute=execute) as env:
         session = Session.start("run", "count", "--limit", "rounds=2", "--thread", "mine", env=env, cwd=tmp_path)
         session.reply("a")
         asked = session.asked()
