@@ -32,12 +32,12 @@ def model() -> ScriptedModel:
     work = {
         "tides": [call("search", topic="tides"), finish_step("Up to 16 metres", ("tides.1", "up to 16 metres"))],
         "energy": [call("search", topic="energy"), finish_step("Closed in 2019", ("energy.1", "closed in 2019"))],
-        "report": [finish_step("Tides of 16 metres; the plant closed in 2019.", "report.result")],
     }
     shown = "The highest tides are in the Bay of Fundy, up to 16 metres. Its tidal plant closed in 2019."
     judge = [audit((3, "no", "no source says why")), audit()]  # the third sentence goes back once
     said = [f"{shown} It was too expensive.", shown]
-    return ScriptedModel(roles={"triage": [plan], "execute": work, "deliver": said, "judge": judge})
+    work["report"] = [finish_step(text, "report.result") for text in said]
+    return ScriptedModel(roles={"triage": [plan], "execute": work, "judge": judge})
 
 
 async def main() -> None:
