@@ -176,7 +176,7 @@ async def test_a_drained_run_goes_on(storage: Storage) -> None:
     model = sending(HI, call("send", to="bob", text="hi"), tools=["send"])
     agent = Agent(model, [outbox.tool()], storage=storage, settings={"confirm": "never"})
     events = []
-    async for event in agent.stream("do it", thread_id="t"):
+    async for event in agent.stream("Write to ann and bob", thread_id="t"):
         events.append(event["type"])
         if event["type"] == "observation":
             agent.drain()
