@@ -43,7 +43,7 @@ async def test_a_stream_that_is_left_frees_its_thread(storage: Storage, way: str
     reached = asyncio.Event()
 
     async def listen() -> None:
-        async with agent.stream("do it", thread_id="t") as events:
+        async with agent.stream("Write to ann and bob", thread_id="t") as events:
             await until(events, "observation")
             reached.set()
             if way == "raise":
@@ -67,7 +67,7 @@ async def test_a_stream_that_is_left_frees_its_thread(storage: Storage, way: str
 async def test_a_plain_loop_that_breaks_frees_the_thread(storage: Storage) -> None:
     """L1, R08: without `async with`, a resume right after the break goes on where the run stopped."""
     agent, outbox = working(storage)
-    await until(agent.stream("do it", thread_id="t"), "observation")
+    await until(agent.stream("Write to ann and bob", thread_id="t"), "observation")
     assert (await agent.resume("t")).status == "completed"
     assert [sent["text"] for sent in outbox.sent] == ["hi", "bye"]
 
@@ -75,7 +75,7 @@ async def test_a_plain_loop_that_breaks_frees_the_thread(storage: Storage) -> No
 async def test_a_run_that_goes_on_unheard(storage: Storage) -> None:
     """L1: `on_leave="continue"`: the run ends by itself; until then the thread is busy."""
     agent, outbox = working(storage)
-    stream = agent.stream("do it", thread_id="t", on_leave="continue")
+    stream = agent.stream("Write to ann and bob", thread_id="t", on_leave="continue")
     await until(stream, "step_started")
     await stream.aclose()
     with pytest.raises(ThreadBusy):
@@ -89,7 +89,7 @@ async def test_a_run_that_goes_on_unheard(storage: Storage) -> None:
 async def test_a_run_goes_on_when_its_listener_is_cancelled(storage: Storage, how: str) -> None:
     """L1: a web server cancels the block that streams when its client is gone; "continue" holds there too."""
     agent, outbox = working(storage)
-    stream, listening = agent.stream("do it", thread_id="t", on_leave="continue"), asyncio.Event()
+    stream, listening = agent.stream("Write to ann and bob", thread_id="t", on_leave="continue"), asyncio.Event()
 
     async def listen() -> None:
         async with stream as events:
@@ -109,7 +109,7 @@ async def test_a_run_goes_on_when_its_listener_is_cancelled(storage: Storage, ho
 async def test_listening_is_not_leaving(storage: Storage) -> None:
     """R04: while somebody listens, from whichever task, nobody else gets the thread."""
     agent, _ = working(storage)
-    stream = agent.stream("do it", thread_id="t")
+    stream = agent.stream("Write to ann and bob", thread_id="t")
     while (await asyncio.wait_for(anext(stream), 20))["type"] != "step_started":
         pass
     other = asyncio.create_task(agent.resume("t"))
@@ -121,7 +121,7 @@ async def test_listening_is_not_leaving(storage: Storage) -> None:
 async def test_the_last_event_comes_when_the_thread_is_free(storage: Storage) -> None:
     """L1: whoever sees the question may answer it at once, from another task."""
     agent = Agent(one_step(), storage=storage)
-    async for event in agent.stream("do it", thread_id="t"):
+    async for event in agent.stream("Write to ann and bob", thread_id="t"):
         if event["type"] == "waiting":
             assert (await asyncio.create_task(agent.resume("t", "approve"))).status == "answered"
 
@@ -130,7 +130,7 @@ async def test_aclose_waits_for_what_runs(storage: Storage) -> None:
     """L3: leaving an agent lets the call at work end, and its thread is free."""
     agent, outbox = working(storage)
     async with agent:
-        task = asyncio.create_task(agent.start("do it", thread_id="t"))
+        task = asyncio.create_task(agent.start("Write to ann and bob", thread_id="t"))
         while not outbox.sent:  # noqa: ASYNC110
             await asyncio.sleep(0)
     assert task.done() or (await task).status == "running"
@@ -151,7 +151,7 @@ async def test_aclose_waits_no_longer_than_it_is_told(storage: Storage) -> None:
 
     free: Any = {"settings": {"confirm": "never"}, "effects": {"send": "read"}}
     agent = Agent(sending(tools=["send"]), [send], storage=storage, **free)
-    task = asyncio.create_task(agent.start("do it", thread_id="t"))
+    task = asyncio.create_task(agent.start("Write to ann and bob", thread_id="t"))
     await begun.wait()
     before = perf_counter()
     await agent.aclose(patience=0.1)
@@ -169,7 +169,7 @@ def leave(url: str, way: str, said: Path) -> None:
 
     async def main() -> None:
         agent, outbox = working(url)
-        stream = agent.stream("do it", thread_id="t", on_leave="continue" if way == "continue" else "stop")
+        stream = agent.stream("Write to ann and bob", thread_id="t", on_leave="continue" if way == "continue" else "stop")
         kept.append(stream)
         if way == "cancel":
             task = asyncio.create_task(until(stream, "outcome"))
@@ -204,11 +204,11 @@ async def test_a_process_ends_whatever_was_left(kind: str, way: str, tmp_path: P
 
 def wait_fork_wait(url: str, said: Path) -> None:
     """Wait for a run, fork, and wait for another one in the child."""
-    assert wait(Agent(one_step(), storage=url).start("do it", thread_id="a")).status == "waiting"
+    assert wait(Agent(one_step(), storage=url).start("Write to ann and bob", thread_id="a")).status == "waiting"
     if child := os.fork():
         sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
     agent = Agent(one_step(), storage=url)
-    assert wait(agent.start("do it", thread_id="b")).status == "waiting"
+    assert wait(agent.start("Write to ann and bob", thread_id="b")).status == "waiting"
     said.write_text(wait(agent.resume("b", "approve")).answer)
     os._exit(0)
 
@@ -240,7 +240,7 @@ def test_a_stream_left_in_another_thread(tmp_path: Path) -> None:
     agent, outbox = working(f"sqlite:///{tmp_path}/runs.db")
 
     async def begin() -> RunStream:
-        stream = agent.stream("do it", thread_id="t")
+        stream = agent.stream("Write to ann and bob", thread_id="t")
         await until(stream, "step_started")
         return stream
 
