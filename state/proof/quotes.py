@@ -59,7 +59,7 @@ _DECIMAL_COMMA = pattern(r"\A\d+,\d+")
 _OPERATION = pattern(r"[\w)\]] (?:[-+*/]|[!=]=) [\w(\[\"]")
 OPERATORS = ("+", "*", "/", "!=")
 _SKIP = pattern(r"[\[(]?(?:…|\.{3,})[\])]?|[;\n]")
-_CELLS = pattern(r"[ \t]*\|[ \t]*|\t")
+_CELLS = pattern(r"[|\t]")
 _LINK = pattern(r"!?\[([^\[\]\n]*)\]\([^()\s]*\)")
 """A Markdown link, which people quote by its visible text."""
 _CURRENCIES = {"eur": "€", "usd": "$", "gbp": "£", "jpy": "¥", "cny": "¥", "inr": "₹", "krw": "₩", "rub": "₽",
