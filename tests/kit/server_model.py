@@ -8,14 +8,14 @@ from donewhen.testing import answer, ask_user, call, finish_step, submit_plan
 LOOK = submit_plan(
     [
         {"content": "list the files", "done_when": ["the files are known"], "tools": ["list_files"]},
-        {"content": "ask for the colour", "done_when": ["the colour is known"], "tools": []},
+        {"content": "ask for the colour", "done_when": ["the colour is known"], "tools": ["list_files"]},
     ],
     title="Look around",
     speak="I will look at what there is, and ask you for the colour.",
 )
 NOTE = [
     {"content": "write the note", "done_when": ["it is written"], "tools": ["write_file"]},
-    {"content": "ask for the colour", "done_when": ["it is known"], "tools": []},
+    {"content": "ask for the colour", "done_when": ["it is known"], "tools": ["list_files"]},
 ]
 WRITE = submit_plan([{"content": "write it", "done_when": ["it is written"], "tools": ["write_file"]}], title="Write")
 FIND = submit_plan([{"content": "ask first", "executor": "lib", "done_when": ["papers are found"]}], reason="one thing")
