@@ -80,7 +80,7 @@ async def test_what_a_run_at_work_holds(kind: str, tmp_path: Path) -> None:
     assert left(url) == 0
     descriptors, threads = len(os.listdir("/proc/self/fd")), threading.active_count()
     agents = [agent("never") for _ in range(5)]
-    runs = [asyncio.create_task(each.start("do it", thread_id=f"works {n}")) for n, each in enumerate(agents)]
+    runs = [asyncio.create_task(each.start("Write to ann", thread_id=f"works {n}")) for n, each in enumerate(agents)]
     for _ in runs:
         await inside.acquire()
     held = len(os.listdir("/proc/self/fd")) - descriptors, threading.active_count() - threads
@@ -141,5 +141,5 @@ async def test_a_run_inside_a_run_does_not_wait_for_it(tmp_path: Path) -> None:
     scripts = [sending(call("send", to="ann", text=str(n)), tools=["send"]) for n in range(20)]
     settings = {"confirm": "never", "approvals": "plan"}
     agents = [Agent(model, [send], storage=url, settings=settings) for model in scripts]
-    runs = await asyncio.wait_for(asyncio.gather(*(agent.start("do it") for agent in agents)), 90)
+    runs = await asyncio.wait_for(asyncio.gather(*(agent.start("Write to ann") for agent in agents)), 90)
     assert {run.status for run in runs} == {"completed"}
