@@ -169,7 +169,9 @@ def leave(url: str, way: str, said: Path) -> None:
 
     async def main() -> None:
         agent, outbox = working(url)
-        stream = agent.stream("Write to ann and bob", thread_id="t", on_leave="continue" if way == "continue" else "stop")
+        stream = agent.stream(
+            "Write to ann and bob", thread_id="t", on_leave="continue" if way == "continue" else "stop"
+        )
         kept.append(stream)
         if way == "cancel":
             task = asyncio.create_task(until(stream, "outcome"))
