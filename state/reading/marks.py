@@ -47,6 +47,8 @@ _MARK = pattern(
 
 def without_thoughts(text: str) -> str:
     """Return the text without its thoughts."""
+    if not any(sign in text for sign in ("<", "◁", "THINK]")):
+        return text
     kept, position = [], 0
     while opening := OPEN_THOUGHT.search(text, position):
         kept.append(text[position : opening.start()])
@@ -62,7 +64,7 @@ def end_of_thought(text: str, start: int) -> int:
 
 def without_marks(text: str) -> str:
     """Return the text up to its end of turn, without marks."""
-    if "<" not in text and "[" not in text:
+    if not any(sign in text for sign in ("<", "[e~[", "INST]")):
         return text
     end = _TURN_END.search(text)
     return _MARK.sub("", text[: end.start()] if end else text)
