@@ -15,6 +15,7 @@ from donewhen.graph.context import Deps
 from donewhen.graph.events import emit, emit_verdicts, now, thread_of
 from donewhen.graph.llm.ask import Question
 from donewhen.graph.llm.briefs import delivery_brief, profile_text
+from donewhen.graph.llm.history import observation_limit
 from donewhen.graph.llm.output import OutputForm, form_of
 from donewhen.graph.llm.printed import read_printed
 from donewhen.graph.llm.reply import Decision, UnusableReply, read_reply
@@ -31,20 +32,20 @@ from donewhen.graph.people.tasks import checklist, close_tasks
 from donewhen.graph.round import Role
 from donewhen.graph.step.audit import Subject, audit, is_audit_due, judged
 from donewhen.graph.step.calls import ask_before_end
-from donewhen.graph.step.gates import CallContext
-from donewhen.graph.step.prove import OTHER_LANGUAGE, Proof, check_criteria, evidence_scope
+from donewhen.graph.step.gates import CallContext, Caller
+from donewhen.graph.step.prove import OTHER_LANGUAGE, Proof, check_criteria, recalled_spans, with_whole_texts
 from donewhen.graph.step.talk import Talk
-from donewhen.graph.step.texts import scope_of, with_whole_text
+from donewhen.graph.step.texts import Texts
 from donewhen.graph.sync import run_in_thread
 from donewhen.graph.tools.effects import Place, unknown_writes
 from donewhen.graph.tools.hooks import REFUSES
 from donewhen.prompts import instructions
-from donewhen.state.channels import GOAL, Json, RunState, Step, changed_todos, merge_records
+from donewhen.state.channels import GOAL, Json, RunState, changed_todos, merge_records
 from donewhen.state.language.texts import catalogue, other_language, say, say_why
 from donewhen.state.ledger import add, first_exhausted, meter, remaining
 from donewhen.state.plan.plan import answering_step, find_step, verdicts_on_goal
 from donewhen.state.proof.audit import NO_DOUBT, audited_status, doubts_to_send_back, reasons, status_of_words
-from donewhen.state.proof.evidence import enough, read_goal_check
+from donewhen.state.proof.evidence import EvidenceScope, enough, read_goal_check
 from donewhen.state.proof.journal import call_key, is_tool_call
 from donewhen.state.proof.outcome import (
     is_goal_reached,
@@ -72,7 +73,7 @@ from donewhen.state.proof.receipt import (
     was_looked_at,
 )
 from donewhen.state.reading.decisions import DELIVER, NAMES, control_tools
-from donewhen.state.records import UNFINISHED, Ending, JournalEntry, StepClaim
+from donewhen.state.records import UNFINISHED, Ending, JournalEntry
 from donewhen.state.secrets import hide_known, redact
 from donewhen.state.settings import Settings
 from donewhen.state.values import clean_text
@@ -202,7 +203,7 @@ class Delivery(Talk[str]):
         context, sources, room = self.context, list[SourceText](), SOURCE_CHARS
         for entry in self.values.get("journal") or ():
             if room > 0 and not entry.get("outside"):
-                text = (await with_whole_text(context.runtime, context.state, entry))["text"][:room]
+                text = (await context.caller.texts.whole(entry))["text"][:room]
                 sources.append(SourceText(entry["id"], text, firsthand=entry["source"] != "result"))
                 room -= len(text)
         rows, more = await asyncio.to_thread(trace_values, self.data, sources)  # takes seconds for megabytes of sources
@@ -223,9 +224,7 @@ async def deliver(state: RunState, runtime: Runtime[Settings], config: RunnableC
     values["unknown"] = await _find_unknown_writes(state, runtime, Place.of(config, depth=1).scope)
     status = status_of(code, values["plan"], steps, settings)
     observed = sum(entry["step"] == GOAL for entry in state.get("journal") or ())
-    context = CallContext(
-        _as_step(values, settings), runtime, config, deps, deps.all_tools(settings), observed=observed
-    )
+    context = CallContext(_caller(values, runtime), runtime, config, deps, deps.all_tools(settings), observed=observed)
     form = None if code == "scheduled" else form_of(state.get("output_schema"))
     draft = await run_in_thread(partial(receipt, values, settings, status, code))  # it hides what calls were given
     delivery = Delivery(context, values, ending, draft, words, form=form)
@@ -395,8 +394,8 @@ async def _audit_again(state: RunState, runtime: Runtime[Settings], config: Runn
     kept, language, code = before["receipt"], str(state.get("language") or "en"), str(ending["code"])
     values: Json = {**state, "steps": state.get("steps") or {}, "plan": _plan_of_request(state, code)}
     observed = sum(entry["step"] == GOAL for entry in state.get("journal") or ())
-    own: Step = {**_as_step(values, settings), "allowance": {}}
-    context = CallContext(own, runtime, config, deps, deps.all_tools(settings), observed=observed)
+    caller = replace(_caller(values, runtime), left={})
+    context = CallContext(caller, runtime, config, deps, deps.all_tools(settings), observed=observed)
     words = _Words(runtime, state.get("interjection_cursor") or "")
     form = form_of(state.get("output_schema"))
     delivery = Delivery(context, values, ending, kept, words, _verdicts_before_audit(kept), form=form)
@@ -508,23 +507,18 @@ async def _find_unknown_writes(state: RunState, runtime: Runtime[Settings], scop
     return await unknown_writes(runtime.store, thread_of(runtime), scope, state.get("turn", 1), failed)
 
 
-def _as_step(values: Json, settings: Settings) -> Step:
-    """Return the delivery in the form of a step, for calls and proofs: it writes text and has seen everything."""
-    plan: Json = values.get("plan") or {}
-    journal: list[JournalEntry] = list(values.get("journal") or ())
-    return {
-        "step": {"id": GOAL, "content": values.get("goal", ""), "done_when": plan.get("done_when") or [], "tools": []},
-        "goal": values.get("goal", ""),
-        "language": values.get("language", "en"),
-        "turn": values.get("turn", 1),
-        "fence": values.get("fence", ""),
-        "scope": scope_of(values),
-        "known": journal,
-        "before": list(values.get("before") or ()),
-        "record": {"attempt": 1, "rounds": 0},
-        "run": values,
-        "allowance": remaining(settings.limits, values.get("granted"), values.get("spent")),
-    }
+def _caller(values: Json, runtime: Runtime[Settings]) -> Caller:
+    """Return the delivery as a caller, which has seen everything."""
+    return Caller(
+        GOAL,
+        values.get("goal", ""),
+        Texts.of(runtime.store, thread_of(runtime), values),
+        remaining(runtime.context.limits, values.get("granted"), values.get("spent")),
+        list(values.get("journal") or ()),
+        list(values.get("before") or ()),
+        language=values.get("language", "en"),
+        fence=values.get("fence", ""),
+    )
 
 
 async def _write_text(delivery: Delivery) -> str:
@@ -650,8 +644,11 @@ async def _find_unmet(delivery: Delivery, goal: list[Json], arguments: Json, tex
     claims = read_goal_check(arguments.get("goal_check"), goal, settings.verification)
     if isinstance(claims, list):
         return claims
-    claim: StepClaim = {"arguments": {"result": text}}
-    proof = Proof(context, claim, goal, claims, await evidence_scope(context, claim, claims))
+    limit = observation_limit(context.deps, settings, "execute")
+    entries = await with_whole_texts(context, context.caller.known, claims, limit)
+    recalled = recalled_spans((delivery.values.get("steps") or {}).values())
+    scope = EvidenceScope(entries, GOAL, text.strip(), writes_text=True, recalled=recalled)
+    proof = Proof(context, goal, claims, scope)
     await check_criteria(proof)
     delivery.verdicts, bad = proof.rows, proof.bad()
     emit_verdicts(context.runtime, None, delivery.verdicts, accepted=not bad)

@@ -16,7 +16,7 @@ from donewhen.agent.config import DEMO
 from donewhen.agent.storage.store import ThreadStore
 from donewhen.agent.stream import RunStream
 from donewhen.graph.executors.relay import filled_lines, form_fields
-from donewhen.graph.step.texts import stored_text
+from donewhen.graph.step.texts import Texts
 from donewhen.state.channels import Json
 from donewhen.state.errors import DoneWhenError, StaleAnswer, ThreadBusy, UnknownThread
 from donewhen.state.people.answers import decode_json, fills_form
@@ -216,7 +216,7 @@ class Conversations:
                 if entry.get("id") == id:
                     kept = {key: entry.get(key) for key in ("id", "step", "tool", "ok", "text", "at")}
                     async with self._agent.storage.reader() as (_, store):
-                        text = await stored_text(store, thread_id, state.values, id) if entry.get("stored") else None
+                        text = await Texts.of(store, thread_id, state.values).get(id) if entry.get("stored") else None
                     return {**kept, **_arguments(entry), "text": entry.get("text") if text is None else text}
         raise UnknownThread(f"there is no observation {id!r} on thread {thread_id!r}")
 

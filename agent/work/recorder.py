@@ -33,7 +33,7 @@ from donewhen.graph.executors.relay import interrupt_value
 from donewhen.graph.llm.adapter import model_name
 from donewhen.graph.llm.errors import classify
 from donewhen.graph.step.calls import OBSERVATION
-from donewhen.graph.step.texts import stored_text
+from donewhen.graph.step.texts import Texts
 from donewhen.graph.tools.effects import read_all
 from donewhen.graph.tools.hooks import Hooks, call_hook
 from donewhen.graph.tools.toolbox import Toolbox
@@ -285,7 +285,7 @@ async def _missing_rows(
         return rows
     for entry in _read_journal(snapshot):
         if entry["source"] in ("tool", "check") and entry.get("effect") is not None:
-            text = await stored_text(store, thread_id, values, entry["id"]) or entry["text"]
+            text = await Texts.of(store, thread_id, values).get(entry["id"]) or entry["text"]
             kept = {key: entry[key] for key in ("id", "tool", "arguments", "ok")}
             unsure = {"unknown": True} if entry.get("unknown") else {}
             rows.append({"kind": "result", **kept, **unsure, "text": text})

@@ -78,15 +78,15 @@ class _Reader(Talk[str]):
 
     async def question(self) -> Question:
         """Return the request: what the person was shown, and what they replied."""
-        self.legal, state = CONSENT, self.context.state
+        self.legal, caller = CONSENT, self.context.caller
         return Question(
             "judge",
             self.messages,
             control_tools(CONSENT),
             allowance=self.left(),
-            fence=state["fence"],
+            fence=caller.fence,
             must_call=True,
-            place={"step": "plan", "round": state["record"]["rounds"]},
+            place={"step": "plan", "round": caller.rounds},
             thread=self.context.thread,
         )
 

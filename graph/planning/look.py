@@ -1,8 +1,6 @@
 """The look node makes the reads that planning asked for; the answer and steps can cite them."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, cast
 
 from langchain_core.messages import HumanMessage
 from langchain_core.runnables import RunnableConfig
@@ -12,15 +10,17 @@ from donewhen.graph.context import Deps
 from donewhen.graph.events import emit_charge
 from donewhen.graph.llm.briefs import offer_for_planning
 from donewhen.graph.llm.history import observation_limit, render_observation
-from donewhen.graph.planning.outcomes import ROLE, PlanningRound, out_of_budget, planning_as_step
-from donewhen.graph.step.calls import StepCalls
-from donewhen.graph.step.gates import GATES_OF_LOOKS, Gate
+from donewhen.graph.planning.outcomes import ROLE, PlanningRound, out_of_budget, planning_caller
+from donewhen.graph.step.calls import Calls
+from donewhen.graph.step.gates import GATES_OF_LOOKS, Ruling, Wait, rule
+from donewhen.graph.step.texts import known_entries
+from donewhen.graph.tools.effects import UnknownEffect
 from donewhen.graph.tools.toolbox import Toolbox
 from donewhen.state.channels import Planning
 from donewhen.state.ledger import allowance_left, first_exhausted
 from donewhen.state.proof.journal import is_tool_call
 from donewhen.state.reading.decisions import LOOKUPS
-from donewhen.state.records import JournalEntry, PlanningRecord, StepRecord
+from donewhen.state.records import Call, JournalEntry, Pause, PlanningRecord
 from donewhen.state.settings import Settings
 
 
@@ -29,18 +29,25 @@ async def look(state: Planning, runtime: Runtime[Settings], config: RunnableConf
     calls, key = state["planning"]["calls"], first_exhausted(allowance_left(state), ("tool_calls",))
     if key and any(call["name"] not in LOOKUPS for call in calls):
         return out_of_budget(PlanningRound(state, runtime, deps), key)
-    own, role = planning_as_step(state, state.get("spent") or {}), ROLE[state["planning"]["phase"]]
-    limit, reads = observation_limit(deps, runtime.context, role), deps.reads(runtime.context, state.get("approval"))
-    return cast(Planning, await Looks(own, runtime, config, deps, reads, limit=limit, planning=state).run())
+    tools, observed = deps.reads(runtime.context, state.get("approval")), len(known_entries(state))
+    caller = planning_caller(state, runtime, state.get("spent"))
+    return await Looks(caller, runtime, config, deps, tools, observed=observed, planning=state).run()
 
 
 @dataclass
-class Looks(StepCalls):
+class Looks(Calls[Planning]):
     """The looks of planning, which are made like the calls of a step and pass fewer gates."""
 
-    may_ask: bool = False
-    gates: Sequence[Gate] = GATES_OF_LOOKS
     planning: Planning = field(kw_only=True)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        planning = self.planning["planning"]
+        self.calls, self.held = planning["calls"], list(planning.get("held") or ())
+        self.limit = observation_limit(self.deps, self.settings, ROLE[planning["phase"]])
+
+    async def _rule(self, call: Call) -> Ruling:
+        return await rule(call, self, GATES_OF_LOOKS)
 
     async def _findable(self) -> tuple[Toolbox, set[str]]:
         state = self.planning
@@ -48,16 +55,16 @@ class Looks(StepCalls):
         return self.deps.all_tools(self.settings), {*offer.bound, *offer.listed}
 
     def _render(self, entry: JournalEntry, hint: str) -> str:
-        once = not self.planning["brief"].get("before")
-        return render_observation(entry, self.limit, hint, self.state["fence"], planning=once)
+        once = not self.caller.before
+        return render_observation(entry, self.limit, hint, self.caller.fence, planning=once)
 
-    def _halt(self, change: StepRecord) -> Any:
+    async def _halt(self, why: Pause | Wait | UnknownEffect) -> Planning:
         """Answer the calls for which there is no budget any more."""
         for call in self.calls:
             self._show(call, "Not run: the limit of tool calls is reached.")
         return self._finish(all_made=False)
 
-    def _finish(self, *, all_made: bool = True) -> Any:
+    def _finish(self, *, all_made: bool = True) -> Planning:
         """Return the update of planning; a plan that came with the looks is taken if none of them failed."""
         emit_charge(self.runtime, None, self.spent)
         if self.held:

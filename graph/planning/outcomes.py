@@ -9,7 +9,7 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.runtime import Runtime
 
 from donewhen.graph.context import Deps
-from donewhen.graph.events import emit, emit_charge
+from donewhen.graph.events import emit, emit_charge, thread_of
 from donewhen.graph.llm.briefs import Offer
 from donewhen.graph.llm.history import render_earlier_answer, reply_messages
 from donewhen.graph.llm.output import OutputForm
@@ -23,19 +23,19 @@ from donewhen.graph.people.pauses import make_pause, new_call_id, pause_message
 from donewhen.graph.round import Work, correct
 from donewhen.graph.step.audit import Subject, audit, can_judge, is_audit_due, judged
 from donewhen.graph.step.calls import ask_before_end
-from donewhen.graph.step.gates import CallContext
-from donewhen.graph.step.texts import scope_of, with_whole_text
+from donewhen.graph.step.gates import CallContext, Caller
+from donewhen.graph.step.texts import Texts, known_entries, scope_of
 from donewhen.graph.tools.hooks import END_OPTIONS, NOT_ASKED
-from donewhen.state.channels import PLANNING, Json, Planning, Step
+from donewhen.state.channels import PLANNING, Json, Planning
 from donewhen.state.errors import ModelError
 from donewhen.state.language.texts import amount_name, say, say_why
-from donewhen.state.ledger import Amounts, Limits, add, allowance_left
+from donewhen.state.ledger import Amounts, Limits, add, allowance_left, subtract
 from donewhen.state.plan.planning import OF_REQUEST, fresh_planning, goes_on, mode_row
 from donewhen.state.plan.revise import hash_work
 from donewhen.state.plan.steps import FAILED_TWICE, FOR_WRITE
 from donewhen.state.proof.audit import doubts_to_send_back
 from donewhen.state.proof.evidence import EvidenceScope, Grounding, ground_claim, read_references
-from donewhen.state.proof.journal import CallHistory, decision_entries, find_earlier_answer, is_users_word
+from donewhen.state.proof.journal import decision_entries, find_earlier_answer, is_users_word
 from donewhen.state.proof.receipt import AuditRow
 from donewhen.state.reading.decisions import ACCEPT, DRAFT, TRIAGE
 from donewhen.state.records import Ending, JournalEntry, Mode, Pause, PlanningRecord
@@ -91,7 +91,7 @@ class PlanningRound(Work[Planning]):
     @property
     def entries(self) -> list[JournalEntry]:
         """The observations that can be cited: of earlier plannings of the request and of this one."""
-        return [*self.state.get("known", ()), *self.state.get("journal", ())]
+        return known_entries(self.state)
 
     @property
     def offered(self) -> tuple[str, ...]:
@@ -131,8 +131,8 @@ class PlanningRound(Work[Planning]):
     def calls(self) -> CallContext:
         """Return the surroundings of calls that planning makes besides its looks."""
         tools, observed = self.deps.all_tools(self.settings), len(self.entries)
-        state = planning_as_step(self.state, add(self.state.get("spent"), self.spent))
-        return CallContext(state, self.runtime, self.config, self.deps, tools, observed=observed)
+        caller = planning_caller(self.state, self.runtime, add(self.state.get("spent"), self.spent))
+        return CallContext(caller, self.runtime, self.config, self.deps, tools, observed=observed)
 
     def message_id(self, argument: str) -> str | None:
         """Return the id of the message in which an argument was streamed."""
@@ -332,7 +332,7 @@ async def settle_by_answer(round: PlanningRound, message: AIMessage, decision: D
     if arguments.get("evidence"):
         cited = {str(each.get("observation")) for each in read_references(arguments)}
         scope = [
-            await with_whole_text(round.runtime, context.state, e) if e["id"] in cited else e
+            await context.caller.texts.whole(e) if e["id"] in cited else e
             for e in (*before, *words, *decision_entries(state["run"]), *entries)
         ]
         found = ground_claim(arguments, EvidenceScope(scope, PLANNING))
@@ -398,30 +398,21 @@ def planning_cursor(state: Planning) -> str:
     return max(own or "", run or "")
 
 
-def planning_as_step(state: Planning, spent: Amounts) -> Step:
-    """Return planning in the form of a step, with its place, its budget and what can be recalled, for calls."""
-    planning = state["planning"]
-    return {
-        "before": state["brief"].get("before") or [],
-        "known": list(state.get("known", ())),
-        "journal": list(state.get("journal", ())),
-        "step": {"id": PLANNING},
-        "goal": state["brief"]["goal"],
-        "language": _language(state),
-        "turn": state.get("turn", 1),
-        "fence": state["brief"].get("fence", ""),
-        "scope": scope_of(state["brief"]),
-        "record": {
-            "attempt": planning["number"],
-            "rounds": planning["rounds"],
-            "calls": planning.get("calls") or [],
-            "held": planning.get("held") or [],
-            "observed": len(state.get("known", ())) + len(state.get("journal", ())),
-        },
-        "call_history": CallHistory(),
-        "allowance": state.get("allowance") or {},
-        "spent": spent,
-    }
+def planning_caller(state: Planning, runtime: Runtime[Settings], spent: Amounts | None) -> Caller:
+    """Return planning as a caller, which has spent so much since it was dispatched."""
+    planning, brief = state["planning"], state["brief"]
+    return Caller(
+        PLANNING,
+        brief["goal"],
+        Texts(runtime.store, thread_of(runtime), scope_of(brief), state.get("turn", 1)),
+        subtract(state.get("allowance") or {}, spent),
+        known_entries(state),
+        brief.get("before") or (),
+        planning["number"],
+        planning["rounds"],
+        _language(state),
+        brief.get("fence", ""),
+    )
 
 
 async def decline(round: PlanningRound, message: AIMessage, decision: Decision) -> Planning:

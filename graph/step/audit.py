@@ -29,7 +29,7 @@ from donewhen.graph.round import Role
 from donewhen.graph.step.calls import make_reading
 from donewhen.graph.step.gates import CallContext
 from donewhen.graph.step.talk import Talk, decides_nothing
-from donewhen.graph.step.texts import recall, with_whole_text
+from donewhen.graph.step.texts import recall
 from donewhen.graph.tools.toolbox import Toolbox
 from donewhen.prompts import brief, framed, instructions, section
 from donewhen.state.channels import Json, conversation_before
@@ -201,7 +201,7 @@ class _Judge(Talk[AuditRow]):
             allowance=self.left(),
             fence=subject.fence,
             must_call=True,
-            place={"step": context.state["step"]["id"], "round": context.state["record"]["rounds"]},
+            place={"step": context.caller.id, "round": context.caller.rounds},
             thread=context.thread,
         )
 
@@ -239,14 +239,17 @@ class _Judge(Talk[AuditRow]):
         if self.looks < 0:
             return "Not made: all look-ups are used up. Decide by what you have seen."
         if call["name"] == "recall":
-            seen = cast("Any", {**context.state, "known": list(self.subject.journal), "journal": []})
-            return (await recall(call, seen, list(context.noted), self.runtime))[0]
+            seen, room = (
+                [*context.caller.before, *self.subject.journal, *context.noted],
+                self.settings.observation_chars,
+            )
+            return (await recall(call, seen, context.caller.texts, context.caller.fence, room))[0]
         if first_exhausted(context.amounts_left(), ("tool_calls",)):
             return "Not made: the limit of tool calls is reached."
         reading = await make_reading(context, call["name"], call["args"])
         if isinstance(reading, str):
             return f"Not made: {reading}"
-        entry = await with_whole_text(self.runtime, context.state, reading[0])
+        entry = await context.caller.texts.whole(reading[0])
         return render_observation(entry, limit, fence=self.subject.fence)
 
 
@@ -306,7 +309,7 @@ async def _with_whole_texts(context: CallContext, subject: Subject) -> Subject:
     """Load the full text of all changes and cited observations; the journal may have only a part."""
     cited = {e["observation"] for rows in subject.verdicts.values() for row in rows for e in row.get("evidence") or ()}
     journal = [
-        await with_whole_text(context.runtime, context.state, entry)
+        await context.caller.texts.whole(entry)
         if entry.get("stored") and (entry["id"] in cited or entry["effect"] in WRITES)
         else entry
         for entry in subject.journal

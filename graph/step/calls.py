@@ -10,10 +10,11 @@ Planning, checks and the judge make their calls here too; only steps ask a perso
 """
 
 import asyncio
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, cast
+from typing import Any, Generic, TypeVar, cast
 
 from langchain_core.messages import AnyMessage, HumanMessage, ToolMessage
 from langchain_core.runnables import RunnableConfig
@@ -39,18 +40,18 @@ from donewhen.graph.llm.speech import without_listeners
 from donewhen.graph.step.gates import (
     GATES,
     CallContext,
-    Gate,
     Go,
     No,
+    Ruling,
+    StepContext,
     Wait,
     call_for_hooks,
     hooks,
     rule,
     source_rows,
-    times_spoken,
 )
 from donewhen.graph.step.leave import leave, relay_pause, unknown_effect_pause
-from donewhen.graph.step.texts import Span, known_entries, load_text, recall, store_entry, store_text
+from donewhen.graph.step.texts import Span, recall
 from donewhen.graph.sync import run_in_thread
 from donewhen.graph.tools.call import CallOutcome, ToolCall, call_tool, seconds_for
 from donewhen.graph.tools.changes import keep_changes
@@ -74,7 +75,7 @@ from donewhen.state.channels import Json, Step
 from donewhen.state.ledger import Amounts, add
 from donewhen.state.plan.steps import SILENT_ROUNDS
 from donewhen.state.private_langgraph import with_resume_values
-from donewhen.state.proof.journal import Source, call_key, canonical_json, is_tool_call, observation
+from donewhen.state.proof.journal import CallHistory, Source, call_key, canonical_json, is_tool_call, observation
 from donewhen.state.reading.decisions import LOOKUPS
 from donewhen.state.records import WRITES, Call, JournalEntry, Pause, StepRecord, decision_on
 from donewhen.state.secrets import redact_json
@@ -93,17 +94,20 @@ WAITS = "asks"
 async def act(state: Step, runtime: Runtime[Settings], config: RunnableConfig, *, deps: Deps) -> Step:
     """Make the calls in the step's record; stop at the first that needs a person or more budget."""
     tools = deps.step_tools(runtime.context, state)
-    return await StepCalls(state, runtime, config, deps, tools).run()
+    return await StepCalls.of(state, runtime, config, deps, tools).run()
+
+
+Change = TypeVar("Change")
+"""The update of the node that makes the calls."""
 
 
 @dataclass
-class StepCalls(CallContext):
-    """The calls of a step: those still to be made, and what came of the others."""
+class Calls(CallContext, ABC, Generic[Change]):
+    """Calls of a model: those still to be made, and what came of the others."""
 
-    may_ask: bool = True
-    gates: Sequence[Gate] = GATES
     limit: int = 0
-    """The most characters of an observation that the model is shown; 0 for those of a step."""
+    """The most characters of an observation that the model is shown."""
+    history: CallHistory = field(default_factory=CallHistory)
     held: list[str] = field(default_factory=list)
     """Results of printed calls, which are sent back in one message when all are there."""
     results: list[AnyMessage] = field(default_factory=list)
@@ -115,35 +119,47 @@ class StepCalls(CallContext):
     acted: bool = False
     """True once a call was made or answered, and not only refused."""
     learned: bool = False
-    """True once a call returned something new to the step."""
+    """True once a call returned something new."""
 
-    async def run(self) -> Step:
-        """Make the calls in the step's record; leave the step at the first call that may not be made now."""
-        record = self.state["record"]
-        self.calls, self.observed, self.held = record["calls"], record["observed"], list(record.get("held") or ())
-        executor = self.state["step"].get("executor")
-        self.limit = self.limit or observation_limit(self.deps, self.settings, "execute", executor)
+    @abstractmethod
+    async def _rule(self, call: Call) -> Ruling:
+        """Return what the gates say of a call."""
+
+    @abstractmethod
+    async def _findable(self) -> tuple[Toolbox, set[str]]:
+        """Return the tools among which others can be found, and the names of those that are known already."""
+
+    @abstractmethod
+    async def _halt(self, why: Pause | Wait | UnknownEffect) -> Change:
+        """Stop before the next call, at an open question of its tool, a ruling, or what became of it before."""
+
+    @abstractmethod
+    def _finish(self) -> Change:
+        """Return the update after all calls."""
+
+    async def run(self) -> Change:
+        """Make the calls; stop at the first that may not be made now."""
         while self.calls:
             first = self.calls[0]
             if question := open_question(first):
-                return self._halt(relay_pause(first, question, self.state))
+                return await self._halt(question)
             if first["name"] in LOOKUPS:
                 await self._look_up(first)
                 self.calls = self.calls[1:]
                 continue
             group: dict[int, tuple[Call, Go | No]] = {}
             for number, call in enumerate(self._next_group(), self.observed + 1):
-                ruling = await rule(call, self, self.gates)
+                ruling = await self._rule(call)
                 if isinstance(ruling, Wait) and group:
                     break  # it begins the next group, because a step can only leave before a first call
                 if isinstance(ruling, Wait):
                     if not (refused := await self._refused_question(ruling.change)):
-                        return self._halt(ruling.change)
+                        return await self._halt(ruling)
                     ruling = No(refused)
                 group[number] = call, ruling
             outcomes = await self._make(group)
             if isinstance(outcomes, UnknownEffect):
-                return self._halt(await self._ask_about_effect(first, outcomes))
+                return await self._halt(outcomes)
             waiting = [await self._record(call, number, outcomes[number]) for number, (call, _) in group.items()]
             for number, (call, _) in group.items():
                 await self._record_notes(call, outcomes[number].notes)
@@ -167,17 +183,7 @@ class StepCalls(CallContext):
     async def _refused_question(self, change: StepRecord) -> str:
         """Return why hooks refuse to ask people what the step would wait for; "" if they agree or it does not wait."""
         waiting = change.get("waiting")
-        return await self.deps.policies.refusal_of(waiting, self.state["goal"], self.runtime) if waiting else ""
-
-    async def _ask_about_effect(self, call: Call, unknown: UnknownEffect) -> StepRecord:
-        """Return the record's change with which people are asked whether the call took effect.
-
-        If hooks do not let them be asked, the step fails.
-        """
-        change = unknown_effect_pause(call, self.state, unknown)
-        if refused := await self._refused_question(change):
-            return {"status": "failed", "code": "not_asked", "reason": refused}
-        return change
+        return await self.deps.policies.refusal_of(waiting, self.caller.goal, self.runtime) if waiting else ""
 
     async def _make(self, group: Mapping[int, tuple[Call, Go | No]]) -> dict[int, CallOutcome] | UnknownEffect:
         """Carry out the calls in parallel; return their outcomes, or why a person must be asked about one of them."""
@@ -192,29 +198,32 @@ class StepCalls(CallContext):
         return outcomes
 
     def _id_of(self, number: int) -> str:
-        return f"{self.state['step']['id']}.{number}"
+        return f"{self.caller.id}.{number}"
 
     async def _look_up(self, call: Call) -> None:
         """Show the model what it looked up, which is no observation; it is told if it read this before."""
-        state, again = self.state, False
+        fence, again = self.caller.fence, False
         if call["name"] == FIND_TOOLS:
             toolbox, known = await self._findable()
-            came = await find_tools(self.deps, toolbox, call, known.union(self.found), state.get("fence", ""))
+            came = await find_tools(self.deps, toolbox, call, known.union(self.found), fence)
             self.found += came["names"]
             text, new = str(came["text"]), bool(came["names"])
         else:
-            text, span = await recall(call, state, self.noted, self.runtime)
-            again = span is not None and [*span[1:]] in self._lookup_changes().get("recalled", {}).get(span[0], ())
+            entries, room = [*self.caller.before, *self.entries], self.settings.observation_chars
+            text, span = await recall(call, entries, self.caller.texts, fence, room)
+            again = span is not None and [*span[1:]] in self._spans().get(span[0], ())
             new = span is not None and not again
             self.recalled += [span] if span and new else []
         self.learned = self.learned or new
         self.acted = True
         self._show(call, f"{text}\nNote: you read this before." if again else text)
 
-    async def _findable(self) -> tuple[Toolbox, set[str]]:
-        """Return the tools among which others can be found, and the names of those that are known already."""
-        toolbox = self.deps.step_tools(self.settings, self.state)
-        return toolbox, {*(await offer_for_step(self.deps, self.settings, toolbox, self.state)).bound}
+    def _spans(self) -> dict[str, list[list[int]]]:
+        """Return the ranges of characters that were recalled, by observation."""
+        spans = dict[str, list[list[int]]]()
+        for id, *span in self.recalled:
+            spans[id] = [*spans.get(id, ()), span]
+        return spans
 
     async def _record(self, call: Call, number: int, outcome: CallOutcome) -> Call | None:
         """Charge the call, store its observation, and add the model's message.
@@ -233,8 +242,7 @@ class StepCalls(CallContext):
         entry = observe(self, call, self._id_of(number), outcome)
         before, changed = None, False
         if called := is_tool_call(entry):
-            journal = [*known_entries(self.state), *self.noted]
-            before, changed = self.state["call_history"].before(entry, journal)
+            before, changed = self.history.before(entry, self.entries)
         self.learned = self.learned or (before is None if called else entry["ok"])
         hint = _people_note(call)
         if before is None or changed or (entry["effect"] != "read" and entry["ok"]):
@@ -242,9 +250,9 @@ class StepCalls(CallContext):
         else:
             entry["same_as"] = before.get("same_as") or before["id"]
             self._show(call, self._render_repetition(entry, hint, again="same_as" in before))
-        if entry["effect"] in WRITES and not call.get("delegated") and (rows := await source_rows(call, self)):
+        if entry["effect"] in WRITES and not call.get("delegated") and (rows := await self._source_rows(call)):
             entry["sources"] = rows
-        entry = await store_entry(self.runtime, self.state, entry)
+        entry = await self.caller.texts.put_entry(entry)
         self.noted.append(entry)
         emit_observation(self.runtime, entry)
         return None
@@ -264,7 +272,7 @@ class StepCalls(CallContext):
             self.results[place] = message.model_copy(update={"content": f"{message.text}\n{shown}"})
 
     def _render(self, entry: JournalEntry, hint: str) -> str:
-        return render_observation(entry, self.limit, hint, self.state.get("fence", ""))
+        return render_observation(entry, self.limit, hint, self.caller.fence)
 
     def _render_repetition(self, entry: JournalEntry, hint: str, *, again: bool) -> str:
         """Render an unchanged result: in full the second time, later in one line if that is shorter (X11)."""
@@ -279,19 +287,48 @@ class StepCalls(CallContext):
         else:
             self.held.append(text)
 
-    def _lookup_changes(self) -> StepRecord:
-        """Return the record's change: tools that were found, and what was recalled."""
-        record, change = self.state["record"], StepRecord()
-        if self.found:
-            change["found"] = [*(record.get("found") or ()), *self.found]
-        spans = dict(record.get("recalled") or {})
-        for id, *span in self.recalled:
-            spans[id] = [*spans.get(id, ()), span]
-        return {**change, "recalled": spans} if spans else change
+    async def _source_rows(self, call: Call) -> list[Json]:
+        """Return where the arguments of a write come from; only steps write."""
+        return []
 
     def _send_back(self, name: str, id: str) -> None:
         """Answer a claim or plan that came with calls and is not taken, because a call waits or failed."""
         self.results.append(ToolMessage(LOOK_FIRST.format(name=name), tool_call_id=id))
+
+
+@dataclass
+class StepCalls(Calls[Step], StepContext):
+    """The calls in a step's record; the step leaves before the first that may not be made now."""
+
+    may_ask: bool = True
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        record, executor = self.state["record"], self.state["step"].get("executor")
+        self.calls, self.held = record["calls"], list(record.get("held") or ())
+        self.limit = observation_limit(self.deps, self.settings, "execute", executor)
+        self.history = self.state["call_history"]
+
+    async def _rule(self, call: Call) -> Ruling:
+        return await rule(call, self, GATES)
+
+    async def _findable(self) -> tuple[Toolbox, set[str]]:
+        toolbox = self.deps.step_tools(self.settings, self.state)
+        return toolbox, {*(await offer_for_step(self.deps, self.settings, toolbox, self.state)).bound}
+
+    async def _source_rows(self, call: Call) -> list[Json]:
+        return await source_rows(call, self)
+
+    def _spans(self) -> dict[str, list[list[int]]]:
+        spans = dict(self.state["record"].get("recalled") or {})
+        return spans | {id: [*spans.get(id, ()), *ranges] for id, ranges in super()._spans().items()}
+
+    def _lookup_changes(self) -> StepRecord:
+        """Return the record's change: tools that were found, and what was recalled."""
+        change = StepRecord()
+        if self.found:
+            change["found"] = [*(self.state["record"].get("found") or ()), *self.found]
+        return {**change, "recalled": spans} if (spans := self._spans()) else change
 
     def _update(self) -> Step:
         emit_charge(self.runtime, self.state["step"]["id"], self.spent)
@@ -329,11 +366,12 @@ class StepCalls(CallContext):
             self._send_back(claim["kind"], claim["id"])
         return {**update, "record": after}
 
-    def _halt(self, change: StepRecord) -> Step:
+    async def _halt(self, why: Pause | Wait | UnknownEffect) -> Step:
         """Leave before the next call. The remaining calls are stored to run later.
 
         If the step failed, they are answered now instead, and its model decides anew if the step is told to go on.
         """
+        change = await self._leave_with(self.calls[0], why)
         if change["status"] == "failed":
             for call in self.calls:
                 self._show(call, f"Not run: {change['reason']}")
@@ -345,6 +383,17 @@ class StepCalls(CallContext):
         frozen: StepRecord = {"calls": list(self.calls), **change, "held": self.held, "observed": self.observed}
         frozen = {**frozen, **self._lookup_changes()}
         return {**update, **leave(self.state, self.runtime, frozen, self.results, self.spent, self.wrote)}
+
+    async def _leave_with(self, call: Call, why: Pause | Wait | UnknownEffect) -> StepRecord:
+        """Return the record's change with which the step leaves; it fails if hooks do not let people be asked."""
+        if isinstance(why, Wait):
+            return why.change
+        if not isinstance(why, UnknownEffect):
+            return relay_pause(call, why, self.state)
+        change = unknown_effect_pause(call, self.state, why)
+        if refused := await self._refused_question(change):
+            return {"status": "failed", "code": "not_asked", "reason": refused}
+        return change
 
 
 def count_silence(record: StepRecord, new: bool) -> StepRecord:
@@ -401,8 +450,8 @@ async def _ask_before_questions(context: CallContext, outcome: CallOutcome) -> C
     """Return the outcome of a call whose executor or tool asks people, or a failed one if hooks refuse a question."""
     asked: Mapping[str, Any] = outcome.artifact
     for ask in asked["asks"][len(asked.get("answers") or ()) :]:
-        pending = cast("Pause", {**ask, "step": context.state["step"]["id"]})
-        if refused := await context.deps.policies.refusal_of(pending, context.state["goal"], context.runtime):
+        pending = cast("Pause", {**ask, "step": context.caller.id})
+        if refused := await context.deps.policies.refusal_of(pending, context.caller.goal, context.runtime):
             text = f"It wanted to ask a person “{ask['question'][:500]}”, and {refused}"
             return replace(outcome, ok=False, text=text, artifact=None, error="interrupt")
     return outcome
@@ -419,10 +468,10 @@ async def ask_before_end(
 
     If they ask a question that a person answered in this run already, that answer decides.
     """
-    state, policies = context.state, context.deps.policies
+    caller, policies = context.caller, context.deps.policies
     if not (hooks := policies.hooks.before_end):
         return HookDecision()
-    end = End(context.thread, state["step"]["id"], state["goal"], text, status, output)
+    end = End(context.thread, caller.id, caller.goal, text, status, output)
     verdict = await policies.ask(hooks, end, context.runtime)
     if verdict.refused or not verdict.question:
         return HookDecision(verdict.refused)
@@ -438,14 +487,14 @@ async def ask_before_end(
 
 async def store_notes(context: CallContext, first: int, notes: Sequence[str]) -> list[JournalEntry]:
     """Store the hooks' notes as journal entries, numbered from `first`."""
-    state, id = context.state, context.state["step"]["id"]
+    caller, id = context.caller, context.caller.id
     said = [
-        observation(f"{id}.{number}", id, state["record"]["rounds"], "check", text, tool="policy", at=now())
+        observation(f"{id}.{number}", id, caller.rounds, "check", text, tool="policy", at=now())
         for number, text in enumerate(notes, first)
     ]
     for entry in said:
         emit_observation(context.runtime, entry)
-    return [await store_entry(context.runtime, state, entry) for entry in said]
+    return [await caller.texts.put_entry(entry) for entry in said]
 
 
 async def carry_out(context: CallContext, call: Call, id: str, ruling: Go | No) -> CallOutcome | UnknownEffect:
@@ -457,7 +506,7 @@ async def carry_out(context: CallContext, call: Call, id: str, ruling: Go | No) 
     replaced = await replaced_texts(context.tools[call["name"]].tool, call["args"])
     if diffs := differences(replaced, call["args"]):
         shown["diffs"] = diffs
-    step = context.state["step"]["id"] if context.may_ask else None
+    step = context.caller.id if context.may_ask else None
     emit(context.runtime, "tool_started", id=id, step=step, tool=call["name"], **shown)
     return await make_call(context, call, id, ruling)
 
@@ -468,10 +517,10 @@ async def make_call(context: CallContext, call: Call, id: str, ruling: Go | No) 
     `id` is that of its observation; if it waits for a person, it gets another one when it is made again. What is
     returned is an UnknownEffect if a person must decide whether to make it.
     """
-    state, tool = context.state, context.tools[call["name"]]
-    record, step, turn = state["record"], state["step"]["id"], state.get("turn", 1)
+    caller, tool = context.caller, context.tools[call["name"]]
     again = (call["asked"],) if call.get("asked") else ()
-    where = (context.thread, turn, step, record["attempt"], record["rounds"], call.get("position", 0), *again)
+    who = (caller.texts.turn, caller.id, caller.attempt, caller.rounds)
+    where = (context.thread, *who, call.get("position", 0), *again)
     key = effect_key(context.place.scope, *where, tool=call["name"], arguments=call["args"])
     run = partial(_run_call, context, call, id, ruling)
     outcome = await run(key) if tool.effect == "read" else await _run_once(context, call, id, key, run)
@@ -482,15 +531,15 @@ async def make_call(context: CallContext, call: Call, id: str, ruling: Go | No) 
 
 async def _run_once(context: CallContext, call: Call, id: str, key: str, run: MakeCall) -> CallOutcome | UnknownEffect:
     """Make a call with effects, or return the outcome that it had before a crash."""
-    state = context.state
+    caller = context.caller
     log = EffectLog(
         context.runtime.store,
         context.thread,
         context.place,
-        step=state["step"]["id"],
-        settled=state.get("settled_writes", ()),
-        own={*state["record"].get("wrote", ()), *state.get("wrote", ()), *context.wrote},
-        turn=state.get("turn", 1),
+        step=caller.id,
+        settled=caller.settled_writes,
+        own={*caller.own_writes, *context.wrote},
+        turn=caller.texts.turn,
     )
     outcome = await perform(log, Effect(key, call, context.tools[call["name"]]), run)
     if isinstance(outcome, UnknownEffect):
@@ -498,7 +547,7 @@ async def _run_once(context: CallContext, call: Call, id: str, key: str, run: Ma
     if outcome.key:
         context.wrote.append(outcome.key)
     # The id may belong to another text, from another branch of the history.
-    whole = None if outcome.whole else await load_text(context.runtime, state, id)
+    whole = None if outcome.whole else await caller.texts.get(id)
     return replace(outcome, text=whole) if whole and shorten_text(whole) == outcome.text else outcome
 
 
@@ -520,7 +569,7 @@ async def _run_call(context: CallContext, call: Call, id: str, ruling: Go | No, 
         outcome = await keep_images(outcome, context.runtime) if outcome.images else outcome
     meter.close()
     if tool.effect != "read":
-        await store_text(context.runtime, context.state, id, outcome.text)
+        await context.caller.texts.put(id, outcome.text)
     return replace(outcome, spent=meter.spent)
 
 
@@ -536,10 +585,9 @@ async def _outdated(call: Call, context: CallContext) -> str:
 
 async def _call_tool(context: CallContext, call: Call, id: str, meter: Meter, key: str) -> CallOutcome:
     """Call the tool with the answers that people gave it so far. Pauses of the graph happen at the top level."""
-    state, known, secrets = context.state, context.tools[call["name"]], context.deps.secrets
-    step, attempt = state["step"]["id"], state["record"]["attempt"]
+    caller, known, secrets = context.caller, context.tools[call["name"]], context.deps.secrets
     config = without_listeners(context.config, meter)
-    about = {**config["metadata"], "step": step, "attempt": attempt, EFFECT: key, OBSERVATION: id}
+    about = {**config["metadata"], "step": caller.id, "attempt": caller.attempt, EFFECT: key, OBSERVATION: id}
     config = {**config, "metadata": about}
     if call.get("answers"):
         config = with_resume_values(config, [*resume_values(call).values()])
@@ -557,7 +605,7 @@ async def _call_tool(context: CallContext, call: Call, id: str, meter: Meter, ke
         model=known.model,
         context=context.settings.tool_context,
     )
-    changed = {"turn": state.get("turn", 1), "step": step, "id": id, "tool": call["name"]}
+    changed = {"turn": caller.texts.turn, "step": caller.id, "id": id, "tool": call["name"]}
     try:
         with keep_changes(context.runtime.store, context.thread, changed, secrets):
             return await call_tool(made)
@@ -588,11 +636,11 @@ def _outcome_of_pause(call: Call, context: CallContext, interrupts: Sequence[Any
 
 def observe(context: CallContext, call: Call, id: str, outcome: CallOutcome, source: Source = "tool") -> JournalEntry:
     """Return the observation of a call: its result, or why it was not made."""
-    state, tool = context.state, context.tools[call["name"]] if outcome.made else None
+    caller, tool = context.caller, context.tools[call["name"]] if outcome.made else None
     entry = observation(
         id,
-        state["step"]["id"],
-        state["record"]["rounds"],
+        caller.id,
+        caller.rounds,
         source,
         outcome.text,
         ok=outcome.ok,
@@ -606,7 +654,7 @@ def observe(context: CallContext, call: Call, id: str, outcome: CallOutcome, sou
     if outcome.unknown and entry["effect"] == "write":
         entry["unknown"] = True
     elif entry["effect"] == "write" and not (entry["ok"] or outcome.passing):
-        entry["refused"] = times_spoken(state)
+        entry["refused"] = caller.spoken
     if outcome.ok and tool:
         entry.update(tool.origin(call["args"]))  # type: ignore[typeddict-item]
     if outcome.ok and tool and tool.users_text:
@@ -630,7 +678,7 @@ async def make_reading(context: CallContext, name: str, arguments: Json) -> tupl
         return f"the check's tool {name} is not available as a read-only tool"
     if outside := tool.path_problem(arguments, context.settings.profile.allowed_paths):
         return f"the check may not run: {outside}"
-    call, id = Call(id="", name=name, args=arguments), f"{context.state['step']['id']}.{number}"
+    call, id = Call(id="", name=name, args=arguments), f"{context.caller.id}.{number}"
     ruling = await hooks(call, context, Go())
     assert not isinstance(ruling, Wait), "hooks leave no step"
     outcome = await make_call(context, call, id, ruling)
@@ -638,7 +686,7 @@ async def make_reading(context: CallContext, name: str, arguments: Json) -> tupl
     assert isinstance(outcome, CallOutcome), "the outcome of a read is never unknown"
     spent: Amounts = {"tool_calls": 1, "active_seconds": outcome.seconds}
     context.spent = add(add(context.spent, outcome.spent), spent)
-    entry = await store_entry(context.runtime, context.state, observe(context, call, id, outcome, "check"))
+    entry = await context.caller.texts.put_entry(observe(context, call, id, outcome, "check"))
     emit_observation(context.runtime, entry)
     context.noted += [entry, *await store_notes(context, number + 1, outcome.notes)]
     return entry, outcome

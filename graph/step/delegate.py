@@ -37,7 +37,7 @@ from donewhen.graph.llm.cost import meter_of
 from donewhen.graph.llm.speech import Voice
 from donewhen.graph.step.calls import EFFECT, StepCalls
 from donewhen.graph.step.leave import leave
-from donewhen.graph.step.texts import with_whole_text
+from donewhen.graph.step.texts import Texts
 from donewhen.graph.sync import is_async, run_in_thread
 from donewhen.graph.tools.toolbox import KnownTool
 from donewhen.state.channels import Json, Step, conversation_before
@@ -69,7 +69,7 @@ async def delegate(state: Step, runtime: Runtime[Settings], config: RunnableConf
         _make_handoff(now, calls[0], runtime, config), attached=beside[1:] if isinstance(beside, list) else ()
     )
     worker = ExecutorAsTool(executor, handoff, calls[0], deps.secrets)
-    handover = StepCalls(now, runtime, config, deps, {name: worker.as_tool()})
+    handover = StepCalls.of(now, runtime, config, deps, {name: worker.as_tool()})
     left = allowance_left(state).get("active_seconds")
     longest = runtime.context.executor_seconds
     handover.seconds = executor.seconds or (longest if left is None else min(longest, left))
@@ -105,7 +105,7 @@ async def _take_output(state: Step, update: Step, runtime: Runtime[Settings]) ->
     """Take the output of a passthrough executor as the step's result, without a model; if it failed, the step fails."""
     if update["record"]["status"] != "running":
         return update
-    entry = await with_whole_text(runtime, state, update["journal"][-1])
+    entry = await Texts.of(runtime.store, thread_of(runtime), state).whole(update["journal"][-1])
     if not entry["ok"]:
         after: Step = {**state, "record": update["record"], "wrote": update.get("wrote", [])}
         failed: StepRecord = {"status": "failed", "code": "executor_failed", "reason": entry["text"][:1000]}

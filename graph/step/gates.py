@@ -7,7 +7,7 @@ each other.
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
-from typing import Any
+from typing import Any, Self, TypeVar
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.runtime import Runtime
@@ -17,14 +17,14 @@ from donewhen.graph.events import thread_of
 from donewhen.graph.llm.cost import Meter
 from donewhen.graph.people.interjections import new_interjections
 from donewhen.graph.step.leave import Reason, Traces, approval_pause
-from donewhen.graph.step.texts import known_entries, load_text
+from donewhen.graph.step.texts import Texts, known_entries
 from donewhen.graph.sync import run_in_thread
 from donewhen.graph.tools import hooks as policies
 from donewhen.graph.tools.effects import Place, base_of, content_key, differences, replaced_texts
 from donewhen.graph.tools.toolbox import KnownTool
 from donewhen.state.channels import Json, Step
 from donewhen.state.consent import Argument, Sources, lacks_source
-from donewhen.state.ledger import Amounts, add, first_exhausted, subtract
+from donewhen.state.ledger import Amounts, add, allowance_left, first_exhausted, subtract
 from donewhen.state.plan.steps import FOR_WRITE
 from donewhen.state.proof.journal import call_key, canonical_json, has_spoken_since
 from donewhen.state.records import WRITES, Call, JournalEntry, StepRecord, decision_on
@@ -37,11 +37,57 @@ MOST_ROWS, MOST_CHARS = 50, 200
 """Bounds of what is kept of the sources of one call: the arguments, and the characters of each."""
 
 
+@dataclass(frozen=True)
+class Caller:
+    """Who makes calls, and what they know and may spend: a step, planning, or the delivery."""
+
+    id: str
+    """The id of the step, or PLANNING or GOAL; those of their observations begin with it."""
+    goal: str
+    texts: Texts
+    left: Amounts
+    """What they may spend."""
+    known: Sequence[JournalEntry]
+    """The observations that they can cite."""
+    before: Sequence[JournalEntry] = ()
+    """Observations of earlier requests, which they can recall."""
+    attempt: int = 1
+    rounds: int = 0
+    language: str = "en"
+    fence: str = ""
+    spoken: int = 0
+    """How often people had spoken; this and the next two are of steps, because nobody else writes."""
+    settled_writes: Sequence[str] = ()
+    """Short keys of accounted writes."""
+    own_writes: Sequence[str] = ()
+    """Short keys of the writes of this attempt."""
+
+    @classmethod
+    def of_step(cls, state: Step, runtime: Runtime[Settings]) -> Self:
+        """Return the step as a caller."""
+        record = state["record"]
+        return cls(
+            state["step"]["id"],
+            state["goal"],
+            Texts.of(runtime.store, thread_of(runtime), state),
+            allowance_left(state),
+            known_entries(state),
+            state.get("before", ()),
+            record["attempt"],
+            record["rounds"],
+            state.get("language", "en"),
+            state.get("fence", ""),
+            times_spoken(state),
+            state.get("settled_writes", ()),
+            [*record.get("wrote", ()), *state.get("wrote", ())],
+        )
+
+
 @dataclass
 class CallContext:
     """The surroundings of calls: who makes them, the tools, and what was spent and observed so far."""
 
-    state: Step
+    caller: Caller
     runtime: Runtime[Settings]
     config: RunnableConfig
     deps: Deps
@@ -78,11 +124,36 @@ class CallContext:
         return Place.of(self.config, depth=2)
 
     def amounts_left(self) -> Amounts:
-        """Return what the step may still spend, minus the spending of these calls."""
-        running = add(self.state.get("spent"), self.spent)
+        """Return what may still be spent, minus the spending of these calls."""
+        running = self.spent
         for meter in self.meters:
             running = add(running, meter.least_spent)
-        return subtract(self.state.get("allowance") or {}, running)
+        return subtract(self.caller.left, running)
+
+    @property
+    def entries(self) -> list[JournalEntry]:
+        """The observations that can be cited, oldest first, with those made here."""
+        return [*self.caller.known, *self.noted]
+
+
+@dataclass
+class StepContext(CallContext):
+    """The surroundings of the calls and the proof of a step."""
+
+    state: Step = field(kw_only=True)
+
+    @classmethod
+    def of(
+        cls,
+        state: Step,
+        runtime: Runtime[Settings],
+        config: RunnableConfig,
+        deps: Deps,
+        tools: Mapping[str, KnownTool],
+    ) -> Self:
+        """Return the surroundings of the step in this state."""
+        observed = state["record"]["observed"]
+        return cls(Caller.of_step(state, runtime), runtime, config, deps, tools, observed=observed, state=state)
 
 
 @dataclass(frozen=True)
@@ -113,7 +184,8 @@ class Wait:
 
 
 Ruling = Go | No | Wait
-Gate = Callable[[Call, CallContext, Go], Awaitable[Ruling]]
+C = TypeVar("C", bound=CallContext)
+Gate = Callable[[Call, C, Go], Awaitable[Ruling]]
 """(call, its surroundings, what the gates before agreed to) → the ruling."""
 
 
@@ -140,7 +212,7 @@ async def inside_paths(call: Call, context: CallContext, go: Go) -> Ruling:
     return No(outside) if outside else go
 
 
-async def refused_before(call: Call, context: CallContext, go: Go) -> Ruling:
+async def refused_before(call: Call, context: StepContext, go: Go) -> Ruling:
     """Refuse an equal call of one that a person rejected in this request, unless they said more since."""
     state = context.state
     rejected = {**state.get("rejected", {}), **state["record"].get("rejected", {})}
@@ -152,18 +224,17 @@ async def refused_before(call: Call, context: CallContext, go: Go) -> Ruling:
     return No(f"the user rejected this very call before: {why}")
 
 
-async def declined_before(call: Call, context: CallContext, go: Go) -> Ruling:
+async def declined_before(call: Call, context: StepContext, go: Go) -> Ruling:
     """Refuse a write that its service refused twice, until something else was written or a person spoke (Q69)."""
     if decision_on(call) != "undecided" or context.tools[call["name"]].effect != "write":
         return go
     key, refused = call_key(call["name"], call["args"]), list[JournalEntry]()
-    for entry in (*known_entries(context.state), *context.noted):
+    for entry in context.entries:
         if _is_write(entry, key) and "refused" in entry:
             refused.append(entry)
         elif entry["source"] == "user" or (entry.get("effect") in WRITES and entry["ok"]):
             refused.clear()
-    spoken = times_spoken(context.state)
-    refused = [entry for entry in refused if entry["refused"] == spoken]
+    refused = [entry for entry in refused if entry["refused"] == context.caller.spoken]
     if len(refused) < MOST_REFUSED:
         return go
     said = " ".join(refused[-1]["text"].split())[:300]
@@ -202,7 +273,7 @@ async def budget(call: Call, context: CallContext, go: Go) -> Ruling:
     return Wait({"status": "ready", "code": f"allowance:{key}"}) if key else go
 
 
-async def consent(call: Call, context: CallContext, go: Go) -> Ruling:
+async def consent(call: Call, context: StepContext, go: Go) -> Ruling:
     """Ask a person about a call that neither they nor the approved plan allow, or about which a hook asks."""
     state, reason = context.state, _approval_reason(call, context)
     traces = await _trace(call, context) if reason == "new" else {}
@@ -243,7 +314,7 @@ def _step_that_lists(tool: str, state: Step) -> str:
     return next(found, "")
 
 
-GATES: Sequence[Gate] = (
+GATES: Sequence[Gate[StepContext]] = (
     answered_by_person,
     exists,
     inside_paths,
@@ -254,11 +325,11 @@ GATES: Sequence[Gate] = (
     consent,
 )
 """The gates of a step's calls."""
-GATES_OF_LOOKS: Sequence[Gate] = (exists, inside_paths, hooks, budget)
+GATES_OF_LOOKS: Sequence[Gate[CallContext]] = (exists, inside_paths, hooks, budget)
 """The gates of planning's reads, for which nobody is asked."""
 
 
-async def rule(call: Call, context: CallContext, gates: Sequence[Gate] = GATES) -> Ruling:
+async def rule(call: Call, context: C, gates: Sequence[Gate[C]]) -> Ruling:
     """Return the ruling on a call: that of the first gate that does not let it go."""
     agreed = Go()
     for gate in gates:
@@ -271,12 +342,12 @@ async def rule(call: Call, context: CallContext, gates: Sequence[Gate] = GATES) 
 
 def call_for_hooks(call: Call, context: CallContext, **result: Any) -> policies.Call:
     """Return the call as hooks see it; after it was made, with its result."""
-    state, tool = context.state, context.tools.get(call["name"])
-    place = (context.thread, state["step"]["id"], state["goal"])
+    caller, tool = context.caller, context.tools.get(call["name"])
+    place = (context.thread, caller.id, caller.goal)
     return policies.Call(*place, call["name"], call["args"], tool.effect if tool else "write", **result)
 
 
-def _approval_reason(call: Call, context: CallContext) -> Reason | None:
+def _approval_reason(call: Call, context: StepContext) -> Reason | None:
     """Return why a person must approve the call; `new` applies only if it has targets unknown to people."""
     approvals, delegated = context.settings.approvals, call.get("delegated")
     tool = context.tools.get(call["name"])
@@ -293,7 +364,7 @@ def _approval_reason(call: Call, context: CallContext) -> Reason | None:
     return "by_tool" if approval == "ask" else "new"
 
 
-def _was_made(call: Call, context: CallContext, *, replaced: bool = False) -> bool:
+def _was_made(call: Call, context: StepContext, *, replaced: bool = False) -> bool:
     """Return whether an equal write succeeded as often as the plan says: in this step, or in steps that it replaces.
 
     With `replaced` only the latter count.
@@ -303,23 +374,23 @@ def _was_made(call: Call, context: CallContext, *, replaced: bool = False) -> bo
         return False
     key, id, since = call_key(call["name"], call["args"]), state["step"]["id"], state["record"].get("before", 0)
     others = {each["id"] for each in (state["run"].get("plan") or {}).get("steps") or ()} - {id}
-    equal = [entry for entry in (*known_entries(state), *context.noted) if entry["ok"] and _is_write(entry, key)]
+    equal = [entry for entry in context.entries if entry["ok"] and _is_write(entry, key)]
     own = {entry["id"] for entry in equal if entry["step"] == id and _number_of(entry) > since}
     made = {entry["id"] for entry in equal if entry["step"] not in others} - (own if replaced else set())
     planned = sum(call_key(each["tool"], each["arguments"]) == key for each in state["step"].get("calls") or ())
     return len(made) >= max(planned, 1)
 
 
-def _is_like_unknown(call: Call, context: CallContext) -> bool:
+def _is_like_unknown(call: Call, context: StepContext) -> bool:
     """Return whether a write of this step with the same required arguments may have happened; of equal ones another
     question asks.
     """
-    tool, id = context.tools[call["name"]], context.state["step"]["id"]
+    tool, id = context.tools[call["name"]], context.caller.id
     if tool.repeatable or not (required := tool.parameters.get("required")):
         return False
     outcomes = {
         content_key(tool.tool, entry["arguments"]): entry
-        for entry in (*known_entries(context.state), *context.noted)
+        for entry in context.entries
         if entry["step"] == id and entry["source"] == "tool" and entry["tool"] == call["name"]
     }
     outcomes.pop(content_key(tool.tool, call["args"]), None)
@@ -332,12 +403,12 @@ def _number_of(entry: Mapping[str, Any]) -> int:
     return int(str(entry["id"]).rpartition(".")[2])
 
 
-def _needs_approval_too(call: Call, context: CallContext, traces: Traces) -> bool:
+def _needs_approval_too(call: Call, context: StepContext, traces: Traces) -> bool:
     reason = _approval_reason(call, context)
     return reason == "by_tool" or (reason == "new" and bool(traces.get(call.get("position", 0))))
 
 
-async def _trace(call: Call, context: CallContext) -> Traces:
+async def _trace(call: Call, context: StepContext) -> Traces:
     """Return, by position, the arguments of the calls that have one without a source; {} if this call has none."""
     known, traced = await _look_up_sources(call, context)
     if not lacks_source(traced):
@@ -349,13 +420,13 @@ async def _trace(call: Call, context: CallContext) -> Traces:
     return {each.get("position", 0): arguments for each, arguments in both if lacks_source(arguments)}
 
 
-async def _look_up_sources(call: Call, context: CallContext) -> tuple[Sources, list[Argument]]:
+async def _look_up_sources(call: Call, context: StepContext) -> tuple[Sources, list[Argument]]:
     """Return the known sources and the call's arguments with theirs; long results are read only if one has none."""
     state, trace = context.state, context.tools[call["name"]].trace
 
     def look() -> tuple[Sources, list[Argument]]:
         known = state["sources"]() if "sources" in state else Sources()
-        for entry in [*known_entries(state), *context.noted]:
+        for entry in context.entries:
             known.observe(entry)
         return known, trace(call["args"], known)
 
@@ -363,7 +434,7 @@ async def _look_up_sources(call: Call, context: CallContext) -> tuple[Sources, l
     if not lacks_source(traced):
         return known, traced
     for id in known.long:
-        known.read(id, await load_text(context.runtime, state, id) or "")
+        known.read(id, await context.caller.texts.get(id) or "")
     cursor, place = state.get("interjection_cursor") or "", state["step"]["id"]
     for said in await new_interjections(context.runtime, cursor, place):
         if known.is_new(said["key"]):
@@ -371,7 +442,7 @@ async def _look_up_sources(call: Call, context: CallContext) -> tuple[Sources, l
     return known, await run_in_thread(partial(trace, call["args"], known))
 
 
-async def source_rows(call: Call, context: CallContext) -> list[Json]:
+async def source_rows(call: Call, context: StepContext) -> list[Json]:
     """Return where the arguments of a write come from, as the receipt keeps it."""
     _, traced = await _look_up_sources(call, context)
     return [each.row(MOST_CHARS) for each in traced[:MOST_ROWS]]

@@ -1,6 +1,6 @@
 """Prove that a step is done: by evidence, by the runtime's checks, and where required by a judge. Fails closed."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, cast
@@ -17,9 +17,8 @@ from donewhen.graph.people.interjections import heard_entries, new_interjections
 from donewhen.graph.round import send_back
 from donewhen.graph.step.audit import Subject, audit, is_audit_due, judged
 from donewhen.graph.step.calls import ask_before_end, make_reading
-from donewhen.graph.step.gates import CallContext
+from donewhen.graph.step.gates import CallContext, StepContext
 from donewhen.graph.step.leave import StepWork, leave, question_pause
-from donewhen.graph.step.texts import known_entries, store_entry, with_whole_text
 from donewhen.graph.sync import run_aside, run_in_thread
 from donewhen.graph.tools.hooks import END_OPTIONS
 from donewhen.state.channels import Json, Step
@@ -62,14 +61,39 @@ UNDECIDED = ("refused", "interrupt", "command")
 
 @dataclass
 class Proof:
-    """A claim that a step or the goal is done, and the verdicts so far."""
+    """Claims that the criteria of a step or of the goal are met, and the verdicts so far."""
 
     context: CallContext
-    claim: StepClaim
-    criteria: list[Json]
+    criteria: Sequence[Json]
     claims: dict[int, Json]
     scope: EvidenceScope
     verdicts: dict[int, Json] = field(default_factory=dict)
+    imprecise: Mapping[str, int] = field(default_factory=dict)
+    """By criterion number, how often its evidence was refused only for its form."""
+
+    @property
+    def rows(self) -> list[Json]:
+        """The verdicts in the order of criteria."""
+        return [verdict for _, verdict in sorted(self.verdicts.items())]
+
+    def bad(self) -> list[Json]:
+        """Return the verdicts that are not enough, judged by structure alone; without any, a judge may be asked."""
+        level = self.context.settings.verification
+        level = "grounded" if level in ("audited", "judged") else level
+        checks = {number: {"check": criterion.get("check")} for number, criterion in enumerate(self.criteria, 1)}
+        return [
+            verdict
+            for number, verdict in sorted(self.verdicts.items())
+            if not verdict.get("stays") and not enough(verdict["verdict"], checks[number], level)
+        ]
+
+
+@dataclass
+class StepProof(Proof):
+    """A claim that a step is done, or with it the run."""
+
+    context: StepContext
+    claim: StepClaim = field(kw_only=True)
     audit: Json | None = None
     """The judge's verdict on the result, if it is the answer."""
     judged: Json | None = None
@@ -85,15 +109,10 @@ class Proof:
         return self.context.state["record"]
 
     @property
-    def rows(self) -> list[Json]:
-        """The verdicts in the order of criteria."""
-        return [verdict for _, verdict in sorted(self.verdicts.items())]
-
-    @property
     def is_answer(self) -> bool:
         """True if the step's result is the run's answer."""
         plan = self.context.state["run"].get("plan") or {}
-        return bool(self.record.get("answers")) and answering_step(plan) == self.context.state["step"]["id"]
+        return bool(self.record.get("answers")) and answering_step(plan) == self.context.caller.id
 
     def output(self) -> Any:
         """Return the structured result, if one is requested and this result is the answer."""
@@ -101,23 +120,11 @@ class Proof:
         data, _ = form.read({}, self.scope.result) if form else (None, [])
         return data
 
-    def bad(self) -> list[Json]:
-        """Return the verdicts that are not enough, judged by structure alone; without any, a judge may be asked."""
-        level = self.context.settings.verification
-        level = "grounded" if level in ("audited", "judged") else level
-        checks = {number: {"check": criterion.get("check")} for number, criterion in enumerate(self.criteria, 1)}
-        return [
-            verdict
-            for number, verdict in sorted(self.verdicts.items())
-            if not verdict.get("stays") and not enough(verdict["verdict"], checks[number], level)
-        ]
-
 
 async def goal_check(state: Step, runtime: Runtime[Settings], config: RunnableConfig, *, deps: Deps) -> Step:
     """Check the claims of `finish_step` or `finish_task` against the evidence; accept them or say what is missing."""
     claim = cast("StepClaim", state.get("decision") or state["record"]["claim"])
-    tools, observed = deps.all_tools(runtime.context), state["record"]["observed"]
-    update = await _prove(claim, CallContext(state, runtime, config, deps, tools, observed=observed))
+    update = await _prove(claim, StepContext.of(state, runtime, config, deps, deps.all_tools(runtime.context)))
     after, id = update["record"], state["step"]["id"]
     if after["status"] != "done" and not after.get("claim") and (said := claim.get("said")):
         # the streamed result was not accepted
@@ -125,7 +132,7 @@ async def goal_check(state: Step, runtime: Runtime[Settings], config: RunnableCo
     return update
 
 
-async def _prove(claim: StepClaim, context: CallContext) -> Step:
+async def _prove(claim: StepClaim, context: StepContext) -> Step:
     state, runtime, settings = context.state, context.runtime, context.settings
     record, criteria = state["record"], criteria_of(state["step"])
     standing = {int(number): stands for number, stands in (record.get("standing") or {}).items()}
@@ -134,9 +141,16 @@ async def _prove(claim: StepClaim, context: CallContext) -> Step:
         messages = [_answer(claim, _correction(claims, f"Send the goal_check again. {KEPT}"))]
         work = StepWork(state, runtime, context.deps).note(claim=None, draft=claim["arguments"]["result"])
         return send_back(work, "; ".join(claims), messages, MALFORMED)
-    proof = Proof(context, claim, criteria, claims, await evidence_scope(context, claim, claims))
-    proof.verdicts = {int(number): verdict for number, verdict in claim.get("decided", {}).items()}
-    proof.doubted = bool(record.get("doubted"))
+    proof = StepProof(
+        context,
+        criteria,
+        claims,
+        await _evidence_scope(context, claim, claims),
+        {int(number): verdict for number, verdict in claim.get("decided", {}).items()},
+        record.get("imprecise") or {},
+        claim=claim,
+        doubted=bool(record.get("doubted")),
+    )
     await refresh_stale_reads(proof)
     if needs := await check_criteria(proof):
         emit_charge(runtime, state["step"]["id"], context.spent)
@@ -162,7 +176,7 @@ async def _prove(claim: StepClaim, context: CallContext) -> Step:
     return await _accept(proof)
 
 
-def _other_language(proof: Proof) -> str:
+def _other_language(proof: StepProof) -> str:
     """Return the language of the run if the answer declares another one and was not sent back for that; else ""."""
     context, planning = proof.context, proof.context.state["run"].get("planning") or {}
     if not proof.is_answer or proof.record.get("language_told"):
@@ -170,14 +184,14 @@ def _other_language(proof: Proof) -> str:
     return other_language(proof.claim["arguments"].get("language"), context.settings.speaks, planning.get("declared"))
 
 
-async def _said_meanwhile(context: CallContext) -> bool:
+async def _said_meanwhile(context: StepContext) -> bool:
     """Return whether the user said something that no round of the step includes yet."""
     state = context.state
     cursor = max(state["record"].get("interjection_cursor") or "", state.get("interjection_cursor") or "")
     return bool(await new_interjections(context.runtime, cursor, state["step"]["id"]))
 
 
-def _hear_first(proof: Proof) -> Step:
+def _hear_first(proof: StepProof) -> Step:
     """Let the step go on, so that its next round hears what the user said meanwhile."""
     context = proof.context
     record: StepRecord = {**proof.record, **_change(proof), "doubted": False}
@@ -186,17 +200,17 @@ def _hear_first(proof: Proof) -> Step:
     return {**common, "record": record, "transcript": messages, "decision": None}
 
 
-async def _heard(context: CallContext) -> list[JournalEntry]:
+async def _heard(context: StepContext) -> list[JournalEntry]:
     """Return what the user said to the step while it worked."""
     state = context.state
     run, own = state.get("interjection_cursor") or "", state["record"].get("interjection_cursor") or ""
     return await heard_entries(context.runtime, state["step"]["id"], run, own)
 
 
-async def _ask_hooks(proof: Proof) -> tuple[str, Pause | None]:
+async def _ask_hooks(proof: StepProof) -> tuple[str, Pause | None]:
     """Ask the hooks whether the run may end so; return why not, or the question that a person has to answer first."""
     context, state = proof.context, proof.context.state
-    answers = [*state.get("asked", ()), *known_entries(state)]
+    answers = [*state.get("asked", ()), *context.caller.known]
     verdict = await ask_before_end(context, proof.scope.result, answers, output=proof.output())
     if not verdict.question:
         return verdict.refused, None
@@ -205,7 +219,7 @@ async def _ask_hooks(proof: Proof) -> tuple[str, Pause | None]:
     return refused, None if refused else waiting
 
 
-async def _audit_result(proof: Proof) -> list[str]:
+async def _audit_result(proof: StepProof) -> list[str]:
     """Audit the result if that is due; return the doubts to send back to the model.
 
     The result of the only step is the run's answer: its doubts are sent back once, and remaining doubts are shown
@@ -220,7 +234,7 @@ async def _audit_result(proof: Proof) -> list[str]:
     only = proof.is_answer
     if not (decides or only):
         return []
-    journal = [*known_entries(state), *await _heard(context), *context.noted]
+    journal = [*context.caller.known, *await _heard(context), *context.noted]
     if not decides and not is_audit_due(settings, state["run"], journal):
         return []
     id, result = state["step"]["id"], proof.scope.result
@@ -255,7 +269,7 @@ def _correction(problems: Sequence[str], then: str) -> str:
     return f"Correction: the step is not finished.\n{lines}\n{then}"
 
 
-def _change(proof: Proof) -> StepRecord:
+def _change(proof: StepProof) -> StepRecord:
     """Return the changes of the record that are the same however the proof ends."""
     bad = {v["criterion"] for v in proof.bad()}
     stands = {str(n): claim for n, claim in proof.claims.items() if n in proof.verdicts and n not in bad}
@@ -275,14 +289,14 @@ def _change(proof: Proof) -> StepRecord:
     return change
 
 
-def _refuse(proof: Proof, bad: Sequence[Json], objections: list[str], doubted: list[str]) -> Step:
+def _refuse(proof: StepProof, bad: Sequence[Json], objections: list[str], doubted: list[str]) -> Step:
     """Tell the model why the step is not done; too many refusals fail it, those for imprecise quotes not counted.
 
     `bad` are rejected verdicts, `objections` come from the runtime and the hooks, `doubted` from a judge.
     """
     problems = [f"criterion {v['criterion']} ({v['text'][:120]}): {v['note']}" for v in bad] + objections + doubted
     forms = [str(v["criterion"]) for v in bad if v.get("form")]
-    before = proof.record.get("imprecise") or {}
+    before = proof.imprecise
     change: StepRecord = {
         **_change(proof),
         "language_told": bool(proof.record.get("language_told") or _other_language(proof)),
@@ -315,7 +329,7 @@ def _refuse(proof: Proof, bad: Sequence[Json], objections: list[str], doubted: l
     return {**common, **leave(context.state, context.runtime, failed, messages, context.spent)}
 
 
-def _ask_person(proof: Proof, waiting: Pause) -> Step:
+def _ask_person(proof: StepProof, waiting: Pause) -> Step:
     """Leave with a question; the answer comes as an observation."""
     context = proof.context
     emit_charge(context.runtime, context.state["step"]["id"], context.spent)
@@ -325,7 +339,7 @@ def _ask_person(proof: Proof, waiting: Pause) -> Step:
     return {"journal": context.noted, "spent": context.spent, **left}
 
 
-def _leave_for_budget(proof: Proof, needs: str) -> Step:
+def _leave_for_budget(proof: StepProof, needs: str) -> Step:
     """Leave because the budget ran out during the proof, which continues from here with more budget."""
     context = proof.context
     decided = {str(number): verdict for number, verdict in proof.verdicts.items()}
@@ -339,12 +353,12 @@ def _leave_for_budget(proof: Proof, needs: str) -> Step:
     }
 
 
-async def _accept(proof: Proof) -> Step:
+async def _accept(proof: StepProof) -> Step:
     """End the step; its result becomes an observation."""
     context, arguments = proof.context, proof.claim["arguments"]
     state, id, result = context.state, context.state["step"]["id"], proof.scope.result
     entry = observation(f"{id}.result", id, state["record"]["rounds"], "result", result, at=now())
-    entry = await store_entry(context.runtime, state, entry)
+    entry = await context.caller.texts.put_entry(entry)
     early = arguments.get("reason") if proof.claim["kind"] == "finish_task" else None
     done: StepRecord = {"status": "done", "code": "done", "result": result, "corrections": 0, "finished_task": early}
     done["said"] = proof.claim.get("said")
@@ -356,20 +370,13 @@ async def _accept(proof: Proof) -> Step:
     return {"journal": [*context.noted, entry], "spent": context.spent, **left}
 
 
-async def evidence_scope(context: CallContext, claim: StepClaim, claims: dict[int, Json]) -> EvidenceScope:
-    """Return the observations that may be cited, with the full text of those that are."""
-    state, step = context.state, context.state["step"]
-    cited = {each.get("observation") for claimed in claims.values() for each in read_references(claimed)}
+async def _evidence_scope(context: StepContext, claim: StepClaim, claims: dict[int, Json]) -> EvidenceScope:
+    """Return what the claims of a step may cite; who answers for a whole output chose nothing of what was seen."""
+    step, records = context.state["step"], (context.state.get("run") or {}).get("steps") or {}
     limit = observation_limit(context.deps, context.settings, "execute", step.get("executor"))
-    entries: list[Json] = []
-    for entry in [*known_entries(state), *await _heard(context)]:
-        found: Json = {**entry}
-        if entry["id"] in cited:
-            found = await with_whole_text(context.runtime, state, entry)
-            if not claim.get("whole"):  # else the model did not choose what it saw
-                found["unread"] = omitted_span(found["text"], limit, found["id"])
-        entries.append(found)
-    toolbox = context.deps.step_tools(context.settings, state)
+    known = [*context.caller.known, *await _heard(context)]
+    entries = await with_whole_texts(context, known, claims, None if claim.get("whole") else limit)
+    toolbox = context.deps.step_tools(context.settings, context.state)
     own = [e for e in entries if e["step"] == step["id"] and not e.get("outside")]
     granted = step.get("tools")
     writing = [name for name in granted or () if toolbox.effect(name) != "read"]
@@ -380,20 +387,37 @@ async def evidence_scope(context: CallContext, claim: StepClaim, claims: dict[in
         str(claim["arguments"].get("result", "")).strip(),
         writes_text=granted == [] or not toolbox or (granted is None and not used),
         unchanged=bool(writing) and not any(is_change(e) or e.get("unknown") for e in own),
-        recalled=_recalled(state),
+        recalled=recalled_spans([*records.values(), context.state["record"]]),
     )
 
 
-def _recalled(state: Step) -> dict[str, list[list[int]]]:
-    """Return what was recalled of each observation, by this step or by others whose results it builds on."""
+async def with_whole_texts(
+    context: CallContext, entries: Iterable[JournalEntry], claims: Mapping[int, Json], limit: int | None
+) -> list[Json]:
+    """Return observations, those that claims cite with their full text, and with the span that was not shown of it.
+
+    `limit` are the most characters of one that were shown; None if that does not matter.
+    """
+    cited = {each.get("observation") for claimed in claims.values() for each in read_references(claimed)}
+    found: list[Json] = []
+    for entry in entries:
+        whole: Json = await context.caller.texts.whole(entry) if entry["id"] in cited else {**entry}
+        if entry["id"] in cited and limit is not None:
+            whole["unread"] = omitted_span(whole["text"], limit, whole["id"])
+        found.append(whole)
+    return found
+
+
+def recalled_spans(records: Iterable[StepRecord]) -> dict[str, list[list[int]]]:
+    """Return what these steps recalled of each observation: one may build on results of others."""
     spans: dict[str, list[list[int]]] = {}
-    for record in [*((state.get("run") or {}).get("steps") or {}).values(), state["record"]]:
+    for record in records:
         for id, ranges in (record.get("recalled") or {}).items():
             spans[id] = [*spans.get(id, []), *ranges]
     return spans
 
 
-async def refresh_stale_reads(proof: Proof) -> None:
+async def refresh_stale_reads(proof: StepProof) -> None:
     """Repeat cited reads whose subject has changed since, as far as the budget allows."""
     context, scope = proof.context, proof.scope
     fresh: dict[str, Json] = {}
@@ -403,7 +427,7 @@ async def refresh_stale_reads(proof: Proof) -> None:
         old = scope.entry(id)
         reading = await make_reading(context, old["tool"], old["arguments"])
         if not isinstance(reading, str):
-            fresh[id] = await with_whole_text(context.runtime, context.state, reading[0])
+            fresh[id] = await context.caller.texts.whole(reading[0])
     if fresh:
         again = {id: entry["id"] for id, entry in fresh.items()}
         proof.scope = replace(scope, entries=[*scope.entries, *fresh.values()], again=again)
@@ -439,7 +463,7 @@ def _ground(proof: Proof, claim: Json, verdict: Json) -> Json:
     if found.problems:
         return {**verdict, "evidence": [], "verdict": "unverified", "note": conceal("; ".join(found.problems), secrets)}
     if found.imprecise:
-        told = (proof.record.get("imprecise") or {}).get(str(verdict["criterion"]), 0)
+        told = proof.imprecise.get(str(verdict["criterion"]), 0)
         end = {"stays": True} if told >= FORM_CORRECTIONS and found.evidence else {"form": True}
         return {**verdict, "verdict": "unverified", "note": conceal("; ".join(found.imprecise), secrets), **end}
     return {**verdict, "verdict": "cited"}

@@ -69,7 +69,7 @@ async def decide(state: Step, runtime: Runtime[Settings], config: RunnableConfig
     after: Step = apply_update(before, update)  # type: ignore[assignment]
     calls = after["record"]["status"] == "running" and after["record"].get("calls")
     if calls and (saved or await _save_reply(before, runtime, update)):
-        update = combine_updates(update, await StepCalls(after, runtime, config, deps, toolbox).run())  # type: ignore[assignment]
+        update = combine_updates(update, await StepCalls.of(after, runtime, config, deps, toolbox).run())  # type: ignore[assignment]
     # A transcript in an update is added to the stored one; one that begins with the note of a cut replaces it.
     return {**update, "transcript": [*shown, *update.get("transcript", ())]} if cut else update
 

@@ -41,7 +41,7 @@ class Talk(Work[Result | None], Generic[Result]):
     @property
     def language(self) -> str:
         """The language of the runtime's texts."""
-        return self.context.state.get("language", "en")
+        return self.context.caller.language
 
     def lacks(self) -> str | None:
         """Return the amount that is used up. The work is done, so what is said of it may come after the deadline."""
