@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from donewhen.agent.run import Run
 from donewhen.state.errors import ConfigError, DoneWhenError
 from donewhen.state.proof.journal import is_tool_call
-from donewhen.state.records import WRITES
+from donewhen.state.records import WRITES, JournalEntry
 from donewhen.state.values import Json
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ def receipt_lines(run: Run, values: Mapping[str, Any]) -> Iterator[tuple[str, Js
     quoted, with their digests, the steps with their evidence, the audit, and last the outcome.
     """
     receipt: Mapping[str, Any] = run.receipt or {}
-    journal: Sequence[Mapping[str, Any]] = values.get("journal") or ()
+    journal: Sequence[JournalEntry] = values.get("journal") or ()
     yield "run", {"thread": str(run.thread_id), "request": values.get("turn", 1), "goal": receipt["goal"]}
     if plan := (values.get("approval") or {}).get("plan") or values.get("plan"):
         yield "plan", plan
@@ -94,10 +94,11 @@ def receipt_lines(run: Run, values: Mapping[str, Any]) -> Iterator[tuple[str, Js
     audit = receipt.get("audit") or {}
     cited |= {id for sentence in audit.get("sentences") or () for id in sentence["by"]}
     for entry in journal:
-        changed = is_tool_call(entry) and entry.get("effect") in WRITES
+        changed = is_tool_call(entry) and entry["effect"] in WRITES
         if changed or entry["id"] in cited:
             kept = ("id", "source", "tool", "arguments", "ok", "unknown", "effect", "sources", "at", "length", "digest")
-            yield "change" if changed else "observation", {name: entry[name] for name in kept if name in entry}
+            row = {**entry}
+            yield "change" if changed else "observation", {name: row[name] for name in kept if name in row}
     for row in receipt["steps"]:
         yield "step", row
     for name in ("criteria", "replaced", "undone", "modes"):

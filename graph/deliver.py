@@ -503,7 +503,7 @@ async def _find_unknown_writes(state: RunState, runtime: Runtime[Settings], scop
     if runtime.store is None or not cut_off:
         return []
     journal = [entry for entry in state.get("journal") or () if is_tool_call(entry) and not entry["ok"]]
-    failed = {(entry["step"], call_key(str(entry["tool"]), entry["arguments"])) for entry in journal}
+    failed = {(entry["step"], call_key(entry["tool"], entry["arguments"])) for entry in journal}
     return await unknown_writes(runtime.store, thread_of(runtime), scope, state.get("turn", 1), failed)
 
 
@@ -645,7 +645,7 @@ async def _find_unmet(delivery: Delivery, goal: list[Json], arguments: Json, tex
     if isinstance(claims, list):
         return claims
     limit = observation_limit(context.deps, settings, "execute")
-    entries = await with_whole_texts(context, context.caller.known, claims, limit)
+    entries = await with_whole_texts(context, context.caller.known, claims.values(), limit)
     recalled = recalled_spans((delivery.values.get("steps") or {}).values())
     scope = EvidenceScope(entries, GOAL, text.strip(), writes_text=True, recalled=recalled)
     proof = Proof(context, goal, claims, scope)

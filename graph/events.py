@@ -13,7 +13,7 @@ from pydantic_core import to_jsonable_python
 
 from donewhen.graph.clock import current_clock, text_of
 from donewhen.state.channels import Json
-from donewhen.state.records import Pause, StepRecord
+from donewhen.state.records import JournalEntry, Pause, StepRecord
 from donewhen.state.secrets import SecretStream, conceal, hide_known
 from donewhen.state.settings import Settings
 
@@ -167,7 +167,7 @@ def _send(runtime: Runtime[Settings], written: Json) -> Json:
     return event
 
 
-def emit_observation(runtime: Runtime[Settings], entry: Mapping[str, Any]) -> None:
+def emit_observation(runtime: Runtime[Settings], entry: JournalEntry) -> None:
     """Send a tool's result."""
     fields = {key: entry[key] for key in ("id", "step", "tool", "ok", "seconds")}
     emit(runtime, "observation", **fields, text=entry["text"][:300])

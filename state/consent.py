@@ -45,7 +45,7 @@ from donewhen.state.language.quantities import amounts_of, dates_in, read_measur
 from donewhen.state.language.short_replies import read_word
 from donewhen.state.pattern import pattern
 from donewhen.state.plan.order import ancestors
-from donewhen.state.records import WRITES
+from donewhen.state.records import WRITES, JournalEntry
 from donewhen.state.values import FENCE_BYTES, same_json
 
 PROSE_WORDS = 12
@@ -297,9 +297,9 @@ class Sources:
         self._wrote: set[str] = set()
         """What writes of this run were made to."""
         self._seen: set[str] = set()
-        self._waiting: list[tuple[int, Mapping[str, Any], str]] = []
+        self._waiting: list[tuple[int, JournalEntry, str]] = []
         """Results that were not read yet."""
-        self._long: dict[str, tuple[int, Mapping[str, Any]]] = {}
+        self._long: dict[str, tuple[int, JournalEntry]] = {}
 
     # what people said
 
@@ -375,7 +375,7 @@ class Sources:
         self._seen.add(id)
         return not seen
 
-    def observe(self, entry: Mapping[str, Any]) -> None:
+    def observe(self, entry: JournalEntry) -> None:
         """Add an observation, or a person's answer. Each observation counts once."""
         if entry.get("outside") or not self.is_new(entry["id"]):
             return
@@ -390,21 +390,21 @@ class Sources:
             return
         number = len(self._seen)
         self._given.append((number, fold(" ".join(_texts(entry["arguments"])))))
-        readable = entry["ok"] and entry.get("effect") is not None and not self._reads_own_writing(entry)
-        if entry.get("effect") in WRITES:
-            self._wrote |= {posixpath.normpath(each) for each in entry.get("targets") or () if each}
+        readable = entry["ok"] and entry["effect"] is not None and not self._reads_own_writing(entry)
+        if entry["effect"] in WRITES:
+            self._wrote |= {posixpath.normpath(each) for each in entry["targets"] if each}
         if not readable or entry.get("identity") == []:
             return
-        if entry.get("stored"):
+        if entry["stored"]:
             self._long[entry["id"]] = (number, entry)
         else:
             self._waiting.append((number, entry, entry["text"]))
 
-    def _reads_own_writing(self, entry: Mapping[str, Any]) -> bool:
+    def _reads_own_writing(self, entry: JournalEntry) -> bool:
         """Return whether a call is about what this run wrote, such as a file that it made."""
         if not self._wrote:
             return False
-        texts = [*_texts(entry["arguments"]), *(entry.get("targets") or ())]
+        texts = [*_texts(entry["arguments"]), *entry["targets"]]
         quoted = [one or other for text in texts for one, other in _QUOTED.findall(text)]
         named = [posixpath.normpath(each) for each in (*texts, *quoted) if each and len(each) < LONG]
         return any(
@@ -426,7 +426,7 @@ class Sources:
         """Read the waiting results."""
         waiting, self._waiting = self._waiting, []
         for number, entry, text in waiting:
-            tool = entry.get("tool") or ""
+            tool = entry["tool"] or ""
             if entry.get("calculated"):
                 self._add_sum(number, entry, text)
                 continue
@@ -449,7 +449,7 @@ class Sources:
         if row.names and len(siblings) < MOST_SIBLINGS and not _PLAIN.fullmatch(str(value)) and len(str(value)) > 3:
             siblings[fold(str(value))] = None
 
-    def _add_sum(self, number: int, entry: Mapping[str, Any], text: str) -> None:
+    def _add_sum(self, number: int, entry: JournalEntry, text: str) -> None:
         """Add what was calculated of amounts that have sources, each used as often as it is there."""
         (expression,) = _texts([*entry["arguments"].values()]) if len(entry["arguments"]) == 1 else ("",)
         operands = Counter(re.findall(r"\d[\d.]*", expression))

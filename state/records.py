@@ -1,6 +1,6 @@
 """The records of a run: pauses, frozen calls, claims, and steps. All are JSON."""
 
-from typing import Any, Literal
+from typing import Any, Literal, NotRequired
 
 from typing_extensions import TypedDict
 
@@ -128,25 +128,8 @@ class ModeRow(TypedDict):
     reason: str
 
 
-class CallFacts(TypedDict, total=False):
-    """An observation's facts about its call, or about the answered question."""
-
-    tool: str | None
-    arguments: Json
-    """The arguments of the call; for an answer the question, who answered, and the pause."""
-    ok: bool
-    """True if missing."""
-    effect: str | None
-    """None if it was not a tool call, or the call was not made."""
-    seconds: float
-    at: str
-    """ISO 8601, UTC."""
-    targets: list[str]
-    """The targets of a call, as declared by its tool."""
-
-
-class JournalEntry(CallFacts, total=False):
-    """An observation."""
+class JournalEntry(TypedDict):
+    """An observation. `observation` of `state/proof/journal.py` makes it, with everything that each one has."""
 
     id: str
     """`<step>.<n>`, unique in a request: `s2.3`, `p.1` for planning, `said.1` for interjections."""
@@ -159,28 +142,43 @@ class JournalEntry(CallFacts, total=False):
     digest: str
     stored: bool
     """True if the full text is in the store."""
-    delegated: bool
+    tool: str | None
+    arguments: Json
+    """The arguments of the call; for an answer the question, who answered, and the pause."""
+    ok: bool
+    effect: str | None
+    """None if it was not a tool call, or the call was not made."""
+    seconds: float
+    at: str
+    """ISO 8601, UTC."""
+    targets: list[str]
+    """The targets of a call, as declared by its tool."""
+    delegated: NotRequired[bool]
     """True if an executor that works on its own made the call."""
-    transcript: list[Json]
+    transcript: NotRequired[list[Json]]
     """The messages and calls of such an executor, in short form."""
-    unknown: bool
+    unknown: NotRequired[bool]
     """True if it is unknown whether the write took effect."""
-    refused: int
+    refused: NotRequired[int]
     """Of a write that was certainly refused, and may not succeed by itself later: how often people had spoken."""
-    same_as: str
+    same_as: NotRequired[str]
     """The observation with the same result."""
-    heard: Json
+    heard: NotRequired[Json]
     """Of an interjection: its key, and the step and time at which it was heard."""
-    images: list[Json]
+    images: NotRequired[list[Json]]
     """The images of the result: the `key` of each in the store, its `type` and its `chars`."""
-    identity: list[str]
+    identity: NotRequired[list[str]]
     """The fields of the result that name something, if its tool says so; else their names decide."""
-    calculated: bool
+    calculated: NotRequired[bool]
     """True if it was calculated from the arguments."""
-    sources: list[Json]
+    sources: NotRequired[list[Json]]
     """Of a write: where its arguments come from, `{argument, value, source}`; the source is None if there is none."""
-    users_text: bool
+    users_text: NotRequired[bool]
     """True if it holds words of the user, such as a skill, which are not framed as untrusted data."""
+    outside: NotRequired[bool]
+    """True of a change by a step whose observations cannot be cited here: only its targets are known."""
+    unread: NotRequired[tuple[int, int] | None]
+    """Of a cited one: the characters that were left out where it was shown."""
 
 
 class PlanningRecord(TypedDict, total=False):

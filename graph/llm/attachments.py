@@ -23,6 +23,7 @@ from donewhen.graph.tools.call import CallOutcome
 from donewhen.state.channels import Json, RunState
 from donewhen.state.errors import DoneWhenError
 from donewhen.state.proof.journal import digest
+from donewhen.state.records import JournalEntry
 from donewhen.state.settings import Settings
 from donewhen.state.values import store_label
 
@@ -94,7 +95,7 @@ async def keep_images(result: CallOutcome, runtime: Runtime[Settings]) -> CallOu
 
 async def with_images(
     rounds: Sequence[AnyMessage],
-    entries: Iterable[Mapping[str, Any]],
+    entries: Iterable[JournalEntry],
     fence: str,
     runtime: Runtime[Settings],
     model: Callable[[], BaseChatModel],

@@ -22,6 +22,7 @@ from donewhen.state.channels import EARLIER, Json, is_shortened
 from donewhen.state.errors import DoneWhenError
 from donewhen.state.pattern import pattern
 from donewhen.state.proof.journal import canonical_json, is_tool_call, result_key
+from donewhen.state.records import JournalEntry
 from donewhen.state.settings import Settings
 from donewhen.state.values import clean_text, json_problem
 
@@ -54,7 +55,7 @@ QUERY_CHARS = 1_000
 
 
 def render_observation(
-    entry: Mapping[str, Any], limit: int, hint: str = "", fence: str = "", *, planning: bool = False
+    entry: JournalEntry, limit: int, hint: str = "", fence: str = "", *, planning: bool = False
 ) -> str:
     """Return the text of an observation for a model: `[s2.3] tool ok`, then the output, framed as data.
 
@@ -113,7 +114,7 @@ def has_images(messages: Sequence[BaseMessage]) -> bool:
     return any(part["type"] != "text" for part in shown)  # type: ignore[index]
 
 
-def render_earlier_answer(entry: Mapping[str, Any]) -> str:
+def render_earlier_answer(entry: JournalEntry) -> str:
     """Return what a model reads, in place of an answer, if it asks the same question again."""
     return f"You asked this before; the answer was:\n{render_observation(entry, ANSWER_CHARS)}"
 
@@ -330,7 +331,7 @@ def reply_messages(message: AIMessage, text: str | Callable[[str], str]) -> list
 
 
 def observation_index(
-    journal: Sequence[Mapping[str, Any]], steps: Collection[str], fence: str, room: int = SEEN_ROOM
+    journal: Sequence[JournalEntry], steps: Collection[str], fence: str, room: int = SEEN_ROOM
 ) -> str:
     """List what these steps observed, newest last, in about `room` characters.
 
@@ -343,7 +344,7 @@ def observation_index(
     rows = dict[str, str]()
     for entry in (first[entry["id"]] for entry in reversed(seen)):
         row = _whole_row(entry, fence)
-        if entry["id"] not in rows and not entry.get("stored") and len(row) <= room:
+        if entry["id"] not in rows and not entry["stored"] and len(row) <= room:
             rows[entry["id"]] = row
             room -= len(row)
     rest = []
@@ -361,7 +362,7 @@ def observation_index(
     return "\n".join([*named, *(rows[e["id"]] for e in seen if e["id"] in rows)])
 
 
-def _names_row(entries: Sequence[Mapping[str, Any]]) -> str:
+def _names_row(entries: Sequence[JournalEntry]) -> str:
     """Name observations by tool and id; consecutive ones of a tool are one range: `look s1.1 to s1.9`."""
     runs = [(tool, [e["id"] for e in run]) for tool, run in groupby(entries, key=lambda entry: entry["tool"])]
     named = [f"{tool} {ids[0]}{f' to {ids[-1]}' if len(ids) > 1 else ''}" for tool, ids in runs[-INDEX_NAMES:]]
@@ -375,21 +376,21 @@ def earlier_index(values: Mapping[str, Any]) -> str:
     return "\n".join(_index_row(entry) for entry in (values.get("before") or ())[-EARLIER_LINES:])
 
 
-def _first_of_each(seen: Sequence[Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
+def _first_of_each(seen: Sequence[JournalEntry]) -> dict[str, JournalEntry]:
     """Return, by the id of each observation, the first one of the same call with the same result."""
-    results: dict[tuple[Any, ...], list[Mapping[str, Any]]] = {}
+    results: dict[tuple[Any, ...], list[JournalEntry]] = {}
     for entry in seen:
         results.setdefault((entry["tool"], *result_key(entry)), []).append(entry)
     first = {}
     for same in results.values():
-        calls: dict[str, Mapping[str, Any]] = {}
+        calls: dict[str, JournalEntry] = {}
         for entry in same:
             call = canonical_json(entry["arguments"]) if len(same) > 1 else ""
             first[entry["id"]] = calls.setdefault(call, entry)
     return first
 
 
-def _call_line(entry: Mapping[str, Any], limit: int = INDEX_CHARS) -> str:
+def _call_line(entry: JournalEntry, limit: int = INDEX_CHARS) -> str:
     if entry["source"] == "user":
         return f"[{entry['id']}] the user said:"
     said = json.dumps(entry["arguments"], ensure_ascii=False) if entry["arguments"] else ""
@@ -397,14 +398,14 @@ def _call_line(entry: Mapping[str, Any], limit: int = INDEX_CHARS) -> str:
     return f"[{entry['id']}] {entry['tool']}{arguments} {'ok' if entry['ok'] else 'error'}:"
 
 
-def _whole_row(entry: Mapping[str, Any], fence: str) -> str:
+def _whole_row(entry: JournalEntry, fence: str) -> str:
     head = without_word(_call_line(entry, QUERY_CHARS if entry["effect"] == "read" else INDEX_CHARS), fence)
     if len((text := entry["text"].strip()).splitlines()) < 2:
         return f"{head} {without_word(text, fence)}"
     return f"{head}\n{framed('tool_output', entry['text'], fence)}"
 
 
-def _index_row(entry: Mapping[str, Any]) -> str:
+def _index_row(entry: JournalEntry) -> str:
     text = " ".join(entry["text"][: 2 * INDEX_CHARS].split())
     if max(entry["length"], len(text)) <= INDEX_CHARS:
         return f"{_call_line(entry)} {text}"

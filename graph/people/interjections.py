@@ -149,7 +149,7 @@ async def heard_entries(runtime: Runtime[Settings], place: str, after: str, unti
 
 
 def interjection_entries(
-    interjections: Sequence[Mapping[str, Any]], journal: Iterable[Mapping[str, Any]]
+    interjections: Sequence[Mapping[str, Any]], journal: Iterable[JournalEntry]
 ) -> list[JournalEntry]:
     """Return interjections as journal entries, for all later work.
 

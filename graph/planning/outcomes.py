@@ -24,6 +24,7 @@ from donewhen.graph.round import Work, correct
 from donewhen.graph.step.audit import Subject, audit, can_judge, is_audit_due, judged
 from donewhen.graph.step.calls import ask_before_end
 from donewhen.graph.step.gates import CallContext, Caller
+from donewhen.graph.step.prove import with_whole_texts
 from donewhen.graph.step.texts import Texts, known_entries, scope_of
 from donewhen.graph.tools.hooks import END_OPTIONS, NOT_ASKED
 from donewhen.state.channels import PLANNING, Json, Planning
@@ -34,7 +35,7 @@ from donewhen.state.plan.planning import OF_REQUEST, fresh_planning, goes_on, mo
 from donewhen.state.plan.revise import hash_work
 from donewhen.state.plan.steps import FAILED_TWICE, FOR_WRITE
 from donewhen.state.proof.audit import doubts_to_send_back
-from donewhen.state.proof.evidence import EvidenceScope, Grounding, ground_claim, read_references
+from donewhen.state.proof.evidence import EvidenceScope, Grounding, ground_claim
 from donewhen.state.proof.journal import decision_entries, find_earlier_answer, is_users_word
 from donewhen.state.proof.receipt import AuditRow
 from donewhen.state.reading.decisions import ACCEPT, DRAFT, TRIAGE
@@ -326,15 +327,12 @@ async def settle_by_answer(round: PlanningRound, message: AIMessage, decision: D
         return await answer_about_plan(round, message, decision)
     state, form, arguments, entries = round.state, round.form, decision.arguments, round.entries
     context = round.calls()
-    before: list[Json] = list(state["brief"].get("before") or ())
+    before: list[JournalEntry] = list(state["brief"].get("before") or ())
     words = await _words(state, round.runtime)
     found = Grounding()
     if arguments.get("evidence"):
-        cited = {str(each.get("observation")) for each in read_references(arguments)}
-        scope = [
-            await context.caller.texts.whole(e) if e["id"] in cited else e
-            for e in (*before, *words, *decision_entries(state["run"]), *entries)
-        ]
+        seen = [*before, *words, *decision_entries(state["run"]), *entries]
+        scope = await with_whole_texts(context, seen, [arguments], limit=None)
         found = ground_claim(arguments, EvidenceScope(scope, PLANNING))
     good = found.evidence
     data, flaws = form.read(arguments, arguments["text"]) if form else (None, [])
@@ -375,8 +373,8 @@ async def settle_by_answer(round: PlanningRound, message: AIMessage, decision: D
         ending["output_problem"] = redact("; ".join(flaws))
     elif form:
         ending["output"] = data
-    seen = ", ".join(dict.fromkeys(item["observation"] for item in good))
-    why = arguments.get("reason") or (f"what was read answers it: {seen}" if seen else "it needs no work")
+    rests = ", ".join(dict.fromkeys(item["observation"] for item in good))
+    why = arguments.get("reason") or (f"what was read answers it: {rests}" if rests else "it needs no work")
     return {
         "planning": {**round.planning, "corrections": 0, "judged": None},
         "ending": ending,

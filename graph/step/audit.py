@@ -42,7 +42,7 @@ from donewhen.state.proof.evidence import passages
 from donewhen.state.proof.journal import call_key, is_tool_call, is_users_word, user_statements
 from donewhen.state.proof.receipt import AuditRow, SentenceRow, denials
 from donewhen.state.reading.decisions import AUDIT, control_tools, settling_audit_tool
-from donewhen.state.records import WRITES, Call
+from donewhen.state.records import WRITES, Call, JournalEntry
 from donewhen.state.settings import Settings
 
 CHANGE_CHARS = 3_000
@@ -78,7 +78,7 @@ class Subject:
     run: Mapping[str, Any]
     """The run's state: goal, conversation, plan, fence, language."""
     text: str
-    journal: Sequence[Mapping[str, Any]]
+    journal: Sequence[JournalEntry]
     """All observations, oldest first."""
     output: Any = None
     """The structured result, if one is requested."""
@@ -97,7 +97,7 @@ class Subject:
         return str(self.run.get("fence") or "")
 
 
-def is_audit_due(settings: Settings, run: Mapping[str, Any], new: Iterable[Mapping[str, Any]] = ()) -> bool:
+def is_audit_due(settings: Settings, run: Mapping[str, Any], new: Iterable[JournalEntry] = ()) -> bool:
     """Return whether a text must be audited: it rests on reads or changes, or steps of a plan claim to be done.
 
     The output of an executor that took the whole goal is not audited, because no one else is to take part (P16).
@@ -263,15 +263,15 @@ JUDGE: Role[_Judge, AuditRow | None] = Role(
 )
 
 
-def _has_cuts(subject: Subject, looked_up: Sequence[Mapping[str, Any]]) -> bool:
+def _has_cuts(subject: Subject, looked_up: Sequence[JournalEntry]) -> bool:
     """Return whether the judge may be shown less than all of what was observed, so that it can recall the rest."""
     seen = [*subject.journal, *looked_up]
     lengths = [len(entry["text"]) for entry in seen]
     long = max(lengths, default=0) > CITED_CHARS or sum(lengths) > ROOM
-    return long or bool(subject.run.get("before")) or any(entry.get("stored") for entry in seen)
+    return long or bool(subject.run.get("before")) or any(entry["stored"] for entry in seen)
 
 
-def judged(subject: Subject, found: AuditRow, noted: Sequence[Mapping[str, Any]]) -> Json | None:
+def judged(subject: Subject, found: AuditRow, noted: Sequence[JournalEntry]) -> Json | None:
     """Return what the next audit of the same work needs of this one, which looked up `noted`; None if it failed."""
     usable = not (found["problem"] or found.get("nobody"))
     return {"audit": dict(found), **_basis(replace(subject, journal=[*subject.journal, *noted]))} if usable else None
@@ -310,7 +310,7 @@ async def _with_whole_texts(context: CallContext, subject: Subject) -> Subject:
     cited = {e["observation"] for rows in subject.verdicts.values() for row in rows for e in row.get("evidence") or ()}
     journal = [
         await context.caller.texts.whole(entry)
-        if entry.get("stored") and (entry["id"] in cited or entry["effect"] in WRITES)
+        if entry["stored"] and (entry["id"] in cited or entry["effect"] in WRITES)
         else entry
         for entry in subject.journal
     ]
@@ -343,7 +343,7 @@ def can_judge(deps: Deps, settings: Settings) -> bool:
         return True
 
 
-def _observed_after(changes: Sequence[str], journal: Sequence[Mapping[str, Any]]) -> dict[str, list[str]]:
+def _observed_after(changes: Sequence[str], journal: Sequence[JournalEntry]) -> dict[str, list[str]]:
     """Return, for each of these changes, the readings and words of people after it, which can settle its outcome."""
     places = {entry["id"]: place for place, entry in enumerate(journal)}
     return {
@@ -408,7 +408,7 @@ def _plan_text(plan: Mapping[str, Any], subject: Subject) -> str:
     return "\n".join(lines)
 
 
-def _change_lines(entries: Iterable[Mapping[str, Any]], approvals: Iterable[Json]) -> Iterator[str]:
+def _change_lines(entries: Iterable[JournalEntry], approvals: Iterable[Json]) -> Iterator[str]:
     """Yield the changes; a change with an unknown outcome comes with what the user said about it later."""
     denied = denials([*approvals])
     for entry in entries:
@@ -455,7 +455,7 @@ def _cited_passages(subject: Subject, evidence: Sequence[Json], changes: Collect
     return "\n".join(lines), shown_whole
 
 
-def _source_text(entry: Mapping[str, Any]) -> str:
+def _source_text(entry: JournalEntry) -> str:
     if entry["source"] == "user":
         return "the user said"
     if entry["source"] == "result":
@@ -466,7 +466,7 @@ def _source_text(entry: Mapping[str, Any]) -> str:
     return f"{entry['tool']}{by} {sent} {'ok' if entry['ok'] else 'failed'}".strip()
 
 
-def _index_of_observations(entries: Sequence[Mapping[str, Any]], cited: Collection[str]) -> str:
+def _index_of_observations(entries: Sequence[JournalEntry], cited: Collection[str]) -> str:
     """Render all observations except changes, oldest first.
 
     Cited observations, then the latest, are shown in full while there is room; the others as one line.
@@ -491,5 +491,5 @@ def _index_of_observations(entries: Sequence[Mapping[str, Any]], cited: Collecti
     return "\n".join(lines)
 
 
-def _call_and_result(entry: Mapping[str, Any]) -> tuple[Any, ...]:
+def _call_and_result(entry: JournalEntry) -> tuple[Any, ...]:
     return entry["source"], entry["tool"], json.dumps(entry["arguments"], sort_keys=True), entry["digest"]

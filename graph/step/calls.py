@@ -65,7 +65,6 @@ from donewhen.graph.tools.effects import (
     effect_key,
     perform,
     replaced_texts,
-    shorten_text,
     storable_artifact,
 )
 from donewhen.graph.tools.hooks import END_OPTIONS, End, HookDecision
@@ -75,7 +74,15 @@ from donewhen.state.channels import Json, Step
 from donewhen.state.ledger import Amounts, add
 from donewhen.state.plan.steps import SILENT_ROUNDS
 from donewhen.state.private_langgraph import with_resume_values
-from donewhen.state.proof.journal import CallHistory, Source, call_key, canonical_json, is_tool_call, observation
+from donewhen.state.proof.journal import (
+    CallHistory,
+    Source,
+    call_key,
+    canonical_json,
+    is_tool_call,
+    observation,
+    shorten_text,
+)
 from donewhen.state.reading.decisions import LOOKUPS
 from donewhen.state.records import WRITES, Call, JournalEntry, Pause, StepRecord, decision_on
 from donewhen.state.secrets import redact_json

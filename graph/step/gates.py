@@ -232,7 +232,7 @@ async def declined_before(call: Call, context: StepContext, go: Go) -> Ruling:
     for entry in context.entries:
         if _is_write(entry, key) and "refused" in entry:
             refused.append(entry)
-        elif entry["source"] == "user" or (entry.get("effect") in WRITES and entry["ok"]):
+        elif entry["source"] == "user" or (entry["effect"] in WRITES and entry["ok"]):
             refused.clear()
     refused = [entry for entry in refused if entry["refused"] == context.caller.spoken]
     if len(refused) < MOST_REFUSED:
@@ -250,9 +250,9 @@ def times_spoken(state: Step) -> int:
     return len(decided) + len(state["asked"]) + len(state["record"].get("heard") or ())
 
 
-def _is_write(entry: Mapping[str, Any], key: str) -> bool:
-    made = entry.get("effect") == "write" and entry["source"] == "tool"
-    return made and call_key(str(entry["tool"]), entry["arguments"]) == key
+def _is_write(entry: JournalEntry, key: str) -> bool:
+    made = entry["effect"] == "write" and entry["source"] == "tool"
+    return made and call_key(entry["tool"], entry["arguments"]) == key
 
 
 async def hooks(call: Call, context: CallContext, go: Go) -> Ruling:
@@ -399,7 +399,7 @@ def _is_like_unknown(call: Call, context: StepContext) -> bool:
     return any(canonical_json([each.get(name) for name in required]) == wanted for each in unknown)
 
 
-def _number_of(entry: Mapping[str, Any]) -> int:
+def _number_of(entry: JournalEntry) -> int:
     return int(str(entry["id"]).rpartition(".")[2])
 
 

@@ -375,7 +375,7 @@ async def _evidence_scope(context: StepContext, claim: StepClaim, claims: dict[i
     step, records = context.state["step"], (context.state.get("run") or {}).get("steps") or {}
     limit = observation_limit(context.deps, context.settings, "execute", step.get("executor"))
     known = [*context.caller.known, *await _heard(context)]
-    entries = await with_whole_texts(context, known, claims, None if claim.get("whole") else limit)
+    entries = await with_whole_texts(context, known, claims.values(), None if claim.get("whole") else limit)
     toolbox = context.deps.step_tools(context.settings, context.state)
     own = [e for e in entries if e["step"] == step["id"] and not e.get("outside")]
     granted = step.get("tools")
@@ -392,16 +392,16 @@ async def _evidence_scope(context: StepContext, claim: StepClaim, claims: dict[i
 
 
 async def with_whole_texts(
-    context: CallContext, entries: Iterable[JournalEntry], claims: Mapping[int, Json], limit: int | None
-) -> list[Json]:
+    context: CallContext, entries: Iterable[JournalEntry], claims: Iterable[Json], limit: int | None
+) -> list[JournalEntry]:
     """Return observations, those that claims cite with their full text, and with the span that was not shown of it.
 
     `limit` are the most characters of one that were shown; None if that does not matter.
     """
-    cited = {each.get("observation") for claimed in claims.values() for each in read_references(claimed)}
-    found: list[Json] = []
+    cited = {each.get("observation") for claim in claims for each in read_references(claim)}
+    found: list[JournalEntry] = []
     for entry in entries:
-        whole: Json = await context.caller.texts.whole(entry) if entry["id"] in cited else {**entry}
+        whole = await context.caller.texts.whole(entry) if entry["id"] in cited else {**entry}
         if entry["id"] in cited and limit is not None:
             whole["unread"] = omitted_span(whole["text"], limit, whole["id"])
         found.append(whole)
@@ -420,12 +420,12 @@ def recalled_spans(records: Iterable[StepRecord]) -> dict[str, list[list[int]]]:
 async def refresh_stale_reads(proof: StepProof) -> None:
     """Repeat cited reads whose subject has changed since, as far as the budget allows."""
     context, scope = proof.context, proof.scope
-    fresh: dict[str, Json] = {}
+    fresh: dict[str, JournalEntry] = {}
     for id in stale_reads(proof.claims, scope)[:MOST_AGAIN]:
         if first_exhausted(context.amounts_left(), ("tool_calls",)):
             break
         old = scope.entry(id)
-        reading = await make_reading(context, old["tool"], old["arguments"])
+        reading = await make_reading(context, str(old["tool"]), old["arguments"])
         if not isinstance(reading, str):
             fresh[id] = await context.caller.texts.whole(reading[0])
     if fresh:

@@ -8,7 +8,7 @@ from langgraph.store.base import BaseStore
 
 from donewhen.graph.tools.rendering import cut_before
 from donewhen.prompts import framed
-from donewhen.state.channels import Json, Planning, Step
+from donewhen.state.channels import Planning, Step
 from donewhen.state.proof.journal import INLINE_CHARS, shorten_entry
 from donewhen.state.records import Call, JournalEntry
 from donewhen.state.values import store_label
@@ -59,10 +59,10 @@ class Texts:
         await self.put(entry["id"], entry["text"])
         return shorten_entry(entry, INLINE_CHARS)
 
-    async def whole(self, entry: Mapping[str, Any]) -> Json:
+    async def whole(self, entry: JournalEntry) -> JournalEntry:
         """Return the entry with its full text."""
-        text = await self.get(entry["id"]) if entry.get("stored") else None
-        return dict(entry) if text is None else {**entry, "text": text}
+        text = await self.get(entry["id"]) if entry["stored"] else None
+        return {**entry} if text is None else {**entry, "text": text}
 
     @property
     def _namespace(self) -> tuple[str, ...]:
@@ -78,7 +78,7 @@ def scope_of(state: Mapping[str, Any]) -> str:
 
 
 async def recall(
-    call: Call, entries: Iterable[Mapping[str, Any]], texts: Texts, fence: str, room: int
+    call: Call, entries: Iterable[JournalEntry], texts: Texts, fence: str, room: int
 ) -> tuple[str, Span | None]:
     """Return a piece of an observation's full text, framed as data, with the offset of the next piece; and its range.
 

@@ -37,7 +37,7 @@ from donewhen.graph.tools.toolbox import KnownTool
 from donewhen.state.channels import Json
 from donewhen.state.people.payload import text_difference
 from donewhen.state.private_langgraph import CHECKPOINTER_KEY
-from donewhen.state.proof.journal import INLINE_CHARS, call_key, canonical_json, digest, shorten_entry
+from donewhen.state.proof.journal import call_key, canonical_json, digest, shorten_text
 from donewhen.state.records import Call
 from donewhen.state.secrets import redact_json
 from donewhen.state.values import store_label
@@ -589,11 +589,6 @@ async def _write_outcome(log: EffectLog, effect: Effect, outcome: CallOutcome, e
         whole["covers"] = [[each.key, each.turn] for each in covered]
     put, drop = [row for row in kept if row not in own], [row for row in (*own, *covered) if row not in kept]
     await log.write({effect.key: whole}, put=put, drop=drop)
-
-
-def shorten_text(text: str) -> str:
-    """Return head and tail of a text, as in an entry."""
-    return str(shorten_entry({"text": text, "length": len(text)}, INLINE_CHARS)["text"])
 
 
 def _make_entry(log: EffectLog, effect: Effect, state: Literal["intent", "unsure", "done"]) -> Json:

@@ -17,7 +17,7 @@ from donewhen.state.language.words import fold_words
 from donewhen.state.pattern import pattern
 from donewhen.state.proof.journal import find_later_change, was_read_whole
 from donewhen.state.proof.quotes import SearchedText
-from donewhen.state.records import WRITES
+from donewhen.state.records import WRITES, JournalEntry
 
 Verdict = Literal["proven", "cited", "unverified", "failed"]
 RANK = {"failed": 0, "unverified": 1, "cited": 2, "proven": 3}
@@ -35,8 +35,6 @@ MOST_EVIDENCE = 50
 """The most items of evidence for one criterion; each may be searched in a megabyte of text."""
 QUOTE_CHARS = 1000
 """The most characters of a quote in a verdict; the full quote was checked."""
-
-Entry = Mapping[str, Any]
 
 
 def read_goal_check(
@@ -298,7 +296,7 @@ class EvidenceScope:
     Entries marked `outside` are changes by other steps; they cannot be cited, but they make reads stale.
     """
 
-    entries: Sequence[Entry]
+    entries: Sequence[JournalEntry]
     """The observations with full texts."""
     step: str
     result: str = ""
@@ -323,7 +321,7 @@ class EvidenceScope:
         """The number of characters to search."""
         return sum(len(entry["text"]) for entry in self.entries) + len(self.result)
 
-    def entry(self, id: str) -> Entry:
+    def entry(self, id: str) -> JournalEntry:
         """Return the citable observation with this id."""
         return self.entries[self.index[id]]
 
@@ -437,12 +435,12 @@ def _succeeded_later(id: str, scope: EvidenceScope) -> str | None:
     return next((e["id"] for e in later if all(e[key] == failed[key] for key in ("source", "tool", "arguments"))), None)
 
 
-def is_change(entry: Entry) -> bool:
+def is_change(entry: JournalEntry) -> bool:
     """Return whether an observation is a successful write."""
     return entry["effect"] in WRITES and not entry.get("outside") and bool(entry["ok"])
 
 
-def _why_outdated(cited: str, quote: Any, later: Entry, scope: EvidenceScope) -> str | None:
+def _why_outdated(cited: str, quote: Any, later: JournalEntry, scope: EvidenceScope) -> str | None:
     """Return why a read from before a change proves nothing; None if a later read has the same result."""
     was = f"{cited} was read before {later['id']} ({later['tool']}) changed {', '.join(later['targets'])}"
     if (new := scope.again.get(cited)) is None:

@@ -4,11 +4,11 @@ import hashlib
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import dropwhile, groupby
-from typing import Any, Literal, Unpack
+from typing import Any, Literal
 
 from donewhen.state.ledger import round_seconds
 from donewhen.state.proof.quotes import fold
-from donewhen.state.records import WRITES, CallFacts, JournalEntry
+from donewhen.state.records import WRITES, JournalEntry
 
 Source = Literal["tool", "user", "check", "result"]
 INLINE_CHARS = 16_000
@@ -17,7 +17,21 @@ BEFORE_ROOM, BEFORE_CHARS, MOST_BEFORE = 200_000, 1_000, 40
 """Bounds of earlier requests' observations: characters of all, of each one beyond that, and their number."""
 
 
-def observation(id: str, step: str, round: int, source: Source, text: str, **known: Unpack[CallFacts]) -> JournalEntry:
+def observation(
+    id: str,
+    step: str,
+    round: int,
+    source: Source,
+    text: str,
+    *,
+    tool: str | None = None,
+    arguments: Mapping[str, Any] | None = None,
+    ok: bool = True,
+    effect: str | None = None,
+    seconds: float = 0.0,
+    at: str = "",
+    targets: Iterable[str] = (),
+) -> JournalEntry:
     """Return an entry of the journal. `text` is the full text; `shorten_entry` shortens it.
 
     `effect` is None if it was not a tool call, or the call was not made.
@@ -27,17 +41,17 @@ def observation(id: str, step: str, round: int, source: Source, text: str, **kno
         "step": step,
         "round": round,
         "source": source,
-        "tool": known.get("tool"),
-        "arguments": dict(known.get("arguments") or {}),
-        "ok": known.get("ok", True),
-        "effect": known.get("effect"),
+        "tool": tool,
+        "arguments": dict(arguments or {}),
+        "ok": ok,
+        "effect": effect,
         "text": text,
         "length": len(text),
         "digest": digest(text),
         "stored": False,
-        "seconds": round_seconds(known.get("seconds", 0.0)),
-        "at": known.get("at", ""),
-        "targets": sorted(known.get("targets") or ()),
+        "seconds": round_seconds(seconds),
+        "at": at,
+        "targets": sorted(targets),
     }
 
 
@@ -50,9 +64,15 @@ def shorten_entry(entry: JournalEntry, limit: int) -> JournalEntry:
     """Return the entry with head and tail of its text, marked as stored, if the text is longer than `limit`."""
     if len(entry["text"]) <= limit:
         return {**entry}
-    half = limit // 2
-    text = f"{entry['text'][:half]}\n… {entry['length'] - 2 * half} characters left out …\n{entry['text'][-half:]}"
-    return {**entry, "text": text, "stored": True}
+    return {**entry, "text": shorten_text(entry["text"], limit, entry["length"]), "stored": True}
+
+
+def shorten_text(text: str, limit: int = INLINE_CHARS, length: int | None = None) -> str:
+    """Return head and tail of a text that is longer than `limit`; `length` is that of the full text of which it is."""
+    if len(text) <= limit:
+        return text
+    half, length = limit // 2, len(text) if length is None else length
+    return f"{text[:half]}\n… {length - 2 * half} characters left out …\n{text[-half:]}"
 
 
 canonical_json: Callable[[Any], str] = json.JSONEncoder(
@@ -61,12 +81,12 @@ canonical_json: Callable[[Any], str] = json.JSONEncoder(
 """Return arguments as canonical JSON, independent of the order of keys."""
 
 
-def call_key(tool: str, arguments: Any) -> str:
+def call_key(tool: str | None, arguments: Any) -> str:
     """Return a hash of a call's tool and arguments."""
     return hashlib.sha256(f"{tool}\n{canonical_json(arguments)}".encode("utf-8", "surrogatepass")).hexdigest()[:24]
 
 
-def result_key(entry: Mapping[str, Any]) -> tuple[Any, ...]:
+def result_key(entry: JournalEntry) -> tuple[Any, ...]:
     """Return what is equal for equal results: success, text, and images, whose text says only their size."""
     return entry["ok"], entry["digest"], *(image["key"] for image in entry.get("images") or ())
 
@@ -76,14 +96,12 @@ class CallHistory:
 
     def __init__(self) -> None:
         self._count = 0
-        self._new: dict[str, list[tuple[int, Mapping[str, Any]]]] = {}
+        self._new: dict[str, list[tuple[int, JournalEntry]]] = {}
         """By step: those of other steps are never looked up, and need no keys."""
-        self._last: dict[tuple[str, str], tuple[int, Mapping[str, Any]]] = {}
+        self._last: dict[tuple[str, str], tuple[int, JournalEntry]] = {}
         self._changed: dict[str, int] = {}
 
-    def before(
-        self, entry: Mapping[str, Any], journal: Sequence[Mapping[str, Any]]
-    ) -> tuple[Mapping[str, Any] | None, bool]:
+    def before(self, entry: JournalEntry, journal: Sequence[JournalEntry]) -> tuple[JournalEntry | None, bool]:
         """Return the last equal call with an equal result, and whether the step has changed something since.
 
         `journal` has all observations before `entry`, and begins with those of the last call.
@@ -102,9 +120,9 @@ class CallHistory:
         return earlier if same else None, self._changed.get(entry["step"], -1) > place
 
 
-def repeated_calls(journal: Sequence[Mapping[str, Any]], step: str) -> list[dict[str, Any]]:
+def repeated_calls(journal: Sequence[JournalEntry], step: str) -> list[dict[str, Any]]:
     """Return the calls of a step that repeated a result: `{tool, arguments, times}`."""
-    seen: dict[str, list[Mapping[str, Any]]] = {}
+    seen: dict[str, list[JournalEntry]] = {}
     for entry in journal:
         if entry["step"] == step and is_tool_call(entry):
             seen.setdefault(call_key(entry["tool"], entry["arguments"]), []).append(entry)
@@ -116,23 +134,23 @@ def repeated_calls(journal: Sequence[Mapping[str, Any]], step: str) -> list[dict
     return rows
 
 
-def is_tool_call(entry: Mapping[str, Any]) -> bool:
+def is_tool_call(entry: JournalEntry) -> bool:
     """Return whether an observation is a call that was made."""
-    return entry["source"] == "tool" and entry.get("effect") is not None
+    return entry["source"] == "tool" and entry["effect"] is not None
 
 
-def find_later_change(journal: Sequence[Mapping[str, Any]], index: int) -> Mapping[str, Any] | None:
+def find_later_change(journal: Sequence[JournalEntry], index: int) -> JournalEntry | None:
     """Return the later change of the read's subject, or of something in that folder, or None.
 
     Only reads can become stale.
     """
     entry = journal[index]
-    if entry.get("effect") != "read":
+    if entry["effect"] != "read":
         return None
-    targets = entry.get("targets") or ()
+    targets = entry["targets"]
     for later in journal[index + 1 :] if targets else ():
-        if later.get("effect") in WRITES and any(
-            _overlap(changed, target) for changed in later.get("targets") or () for target in targets
+        if later["effect"] in WRITES and any(
+            _overlap(changed, target) for changed in later["targets"] for target in targets
         ):
             return later
     return None
@@ -144,7 +162,7 @@ def _overlap(changed: str, target: str) -> bool:
     return changed == target or changed.startswith(f"{target}/") or target.startswith(f"{changed}/")
 
 
-def was_read_whole(entry: Mapping[str, Any], recalled: Mapping[str, Sequence[list[int]]]) -> bool:
+def was_read_whole(entry: JournalEntry, recalled: Mapping[str, Sequence[list[int]]]) -> bool:
     """Return whether the model saw the full observation: nothing was left out (`unread`), or it was recalled."""
     if not (unread := entry.get("unread")):
         return True
@@ -155,7 +173,7 @@ def was_read_whole(entry: Mapping[str, Any], recalled: Mapping[str, Sequence[lis
     return bool(at >= end)
 
 
-def citable_entries(journal: Sequence[dict[str, Any]], steps: Iterable[str]) -> list[dict[str, Any]]:
+def citable_entries(journal: Sequence[JournalEntry], steps: Iterable[str]) -> list[JournalEntry]:
     """Return what may be cited, the observations of `steps` and the words of people, and changes by others.
 
     Those are marked `outside`.
@@ -164,12 +182,12 @@ def citable_entries(journal: Sequence[dict[str, Any]], steps: Iterable[str]) -> 
     for entry in journal:
         if entry["step"] in scope or is_users_word(entry):
             found.append(entry)
-        elif entry.get("effect") in WRITES and entry.get("targets"):
+        elif entry["effect"] in WRITES and entry["targets"]:
             found.append({**entry, "text": "", "arguments": {}, "outside": True})
     return found
 
 
-def earlier_requests(values: Mapping[str, Any]) -> list[dict[str, Any]]:
+def earlier_requests(values: Mapping[str, Any]) -> list[JournalEntry]:
     """Return the observations of this and earlier requests for the next one: the latest, in short form.
 
     What the user said to the working run is among them, because the conversation does not have it.
@@ -179,22 +197,22 @@ def earlier_requests(values: Mapping[str, Any]) -> list[dict[str, Any]]:
     turn, room = values.get("turn", 1), BEFORE_ROOM
     seen = [e for e in values.get("journal") or () if e["source"] in ("tool", "check") or e.get("heard")]
     fresh = [{**entry, "id": f"{turn}:{entry['id']}"} for entry in seen[-MOST_BEFORE:]]
-    kept: list[dict[str, Any]] = []
+    kept: list[JournalEntry] = []
     for entry in reversed([*(values.get("before") or ()), *fresh][-MOST_BEFORE:]):
         short = shorten_entry(entry, BEFORE_CHARS) if len(entry["text"]) > room else entry
-        kept.insert(0, {**short, "stored": entry.get("stored", False)})
+        kept.insert(0, {**short, "stored": entry["stored"]})
         room = max(0, room - len(short["text"]))
     return kept
 
 
 def find_earlier_answer(
-    journal: Sequence[Mapping[str, Any]],
+    journal: Sequence[JournalEntry],
     question: str,
     options: Sequence[str] | None = None,
     *,
     step: str = "",
-    seen: Sequence[Mapping[str, Any]] = (),
-) -> Mapping[str, Any] | None:
+    seen: Sequence[JournalEntry] = (),
+) -> JournalEntry | None:
     """Return the user's earlier answer to the same question of this step, even if it was no answer (X26).
 
     It counts until the step, which observed `seen`, has changed something, because the words may then mean something
@@ -227,12 +245,12 @@ def _question_words(text: str) -> str:
     return " ".join(word for word in words if word)
 
 
-def _has_changed_since(id: str, seen: Sequence[Mapping[str, Any]]) -> bool:
+def _has_changed_since(id: str, seen: Sequence[JournalEntry]) -> bool:
     later = list(dropwhile(lambda entry: entry["id"] != id, seen))
     return any(is_tool_call(entry) and entry["effect"] != "read" and entry["ok"] for entry in later)
 
 
-def has_spoken_since(run: Mapping[str, Any], asked: Sequence[Mapping[str, Any]], key: str) -> bool:
+def has_spoken_since(run: Mapping[str, Any], asked: Sequence[JournalEntry], key: str) -> bool:
     """Return whether a person who rejected this call with words has answered a question since.
 
     The words may have been a question, so the very call may be asked about again; a plain no stays a no.
@@ -278,7 +296,7 @@ DECISION = "decision"
 APPROVED = "(approved the plan)"
 
 
-def is_users_word(entry: Mapping[str, Any]) -> bool:
+def is_users_word(entry: JournalEntry) -> bool:
     """Return whether an observation is something that a person said, and no policy."""
     return bool(entry["source"] == "user" and entry["ok"] and entry["arguments"].get("by") == "user")
 

@@ -11,7 +11,7 @@ from donewhen.state.criteria import criteria_of
 from donewhen.state.ledger import MeterRow, meter
 from donewhen.state.proof.evidence import Verdict
 from donewhen.state.proof.journal import call_key, is_tool_call, repeated_calls
-from donewhen.state.records import WRITES, ModeRow, StepRecord, StepStatus
+from donewhen.state.records import WRITES, JournalEntry, ModeRow, StepRecord, StepStatus
 from donewhen.state.secrets import redact_json
 from donewhen.state.settings import Settings
 
@@ -450,7 +450,7 @@ def schedule_of(values: Mapping[str, Any]) -> dict[str, Any] | None:
     return dict(approved["schedule"]) if approved.get("schedule") else None
 
 
-def _question_row(entry: Mapping[str, Any], plan: Mapping[str, Any], records: Mapping[str, Any]) -> QuestionRow:
+def _question_row(entry: JournalEntry, plan: Mapping[str, Any], records: Mapping[str, Any]) -> QuestionRow:
     asked = entry["arguments"]
     assumed = asked.get("by") == "policy" and not entry["ok"]
     said = plan.get("speak") if entry["step"] == PLANNING else records.get(entry["step"], {}).get("result")
@@ -464,11 +464,11 @@ def _question_row(entry: Mapping[str, Any], plan: Mapping[str, Any], records: Ma
     }
 
 
-def _heard_row(entry: Mapping[str, Any]) -> HeardRow:
+def _heard_row(entry: JournalEntry) -> HeardRow:
     return {"id": entry["id"], "text": entry["text"], "at": entry["at"], "step": entry["heard"].get("step")}
 
 
-def late_rows(journal: Sequence[Mapping[str, Any]]) -> list[LateRow]:
+def late_rows(journal: Sequence[JournalEntry]) -> list[LateRow]:
     """Return what the user said that nobody heard."""
     late = [e for e in journal if e.get("heard") and "at" not in e["heard"]]
     return [{"id": e["id"], "text": e["text"], "at": e["at"]} for e in late]
@@ -495,7 +495,7 @@ def criteria_rows(criteria: Sequence[Mapping[str, Any]], verdicts: Sequence[Mapp
     return rows
 
 
-def _step_row(step: Mapping[str, Any], record: StepRecord, journal: Sequence[Mapping[str, Any]]) -> StepRow:
+def _step_row(step: Mapping[str, Any], record: StepRecord, journal: Sequence[JournalEntry]) -> StepRow:
     said = [row for e in journal if e["step"] == step["id"] for row in e.get("transcript") or ()]
     row: StepRow = {
         "id": step["id"],
