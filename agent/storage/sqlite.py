@@ -22,20 +22,15 @@ from queue import Empty, SimpleQueue
 from typing import Any, TypeAlias, TypeVar
 
 from langchain_core.runnables import RunnableConfig
-from langgraph.checkpoint.base import (
-    BaseCheckpointSaver,
-    ChannelVersions,
-    Checkpoint,
-    CheckpointMetadata,
-    CheckpointTuple,
-)
+from langgraph.checkpoint.base import CheckpointTuple
 from langgraph.checkpoint.sqlite import SqliteSaver
-from langgraph.store.base import Op, PutOp, Result
+from langgraph.store.base import Op, Result
 from langgraph.store.sqlite import SqliteStore
+from typing_extensions import override
 
 from donewhen.agent.storage.cipher import Cipher
-from donewhen.agent.storage.rounds import Rounds, Writes, follow_checkpoint
 from donewhen.agent.storage.serializer import StrictSerializer
+from donewhen.agent.storage.session import Session, SessionSaver, SessionStore, Statement
 from donewhen.agent.storage.storage import (
     SaverAndRows,
     WaitForWork,
@@ -45,7 +40,7 @@ from donewhen.agent.storage.storage import (
     wait_unnotified,
 )
 from donewhen.agent.storage.store import SQLITE_KINDS, SQLITE_ORDER, deletion_statements
-from donewhen.agent.storage.table import MIGRATIONS, TABLE, RowStore, migration, missing_marks, version_of
+from donewhen.agent.storage.table import MIGRATIONS, TABLE, migration, missing_marks, version_of
 from donewhen.graph.sync import finish
 from donewhen.state.errors import StorageError, ThreadBusy
 
@@ -58,8 +53,9 @@ TOGETHER = 64
 """The most calls per commit."""
 _SERDE = StrictSerializer()
 Returned = TypeVar("Returned")
-Statement = tuple[str, Sequence[Sequence[Any]]]
-"""A writing SQL statement, with the rows of values to execute it with."""
+_FORGETS = tuple(
+    f"DELETE FROM {table} WHERE thread_id = ? AND checkpoint_ns = ?" for table in ("checkpoints", "writes")
+)
 
 _FAULTS = {
     "file is not a database": "is not a SQLite database (or it is encrypted by something else)",
@@ -153,40 +149,39 @@ class FileLock:
 # The file's connection ---------------------------------------------------------------------------------------------
 
 
-class _Connection(sqlite3.Connection):
-    """A connection whose transactions belong to the file; those of LangGraph's saver and store are ignored."""
-
-    def commit(self) -> None:
-        return
-
-    def execute(self, sql: str, *arguments: Any) -> sqlite3.Cursor:
-        return self.cursor() if sql in ("BEGIN", "COMMIT") else super().execute(sql, *arguments)
-
-    def run(self, sql: str) -> None:
-        """Execute one of the file's own statements."""
-        super().execute(sql).close()
-
-
 @dataclass(slots=True)
 class _Call:
-    """A call that uses the file, with its caller."""
+    """Statements to commit, and then work on the file, with their caller."""
 
+    statements: Sequence[Statement]
     work: Callable[["SqliteFile"], Any]
-    writes: bool
-    alone: bool
-    """True to run outside any transaction."""
+    check: Callable[[], None] | None
+    """Raises if the statements may not be executed any more."""
+    always: bool
+    """True for work that is also done after the file was removed."""
     loop: asyncio.AbstractEventLoop
     future: asyncio.Future[Any]
     answer: Any = None
     error: BaseException | None = None
 
-    def do(self, file: "SqliteFile") -> bool:
-        """Do the work, and return whether it succeeded."""
+    def execute(self, connection: sqlite3.Connection) -> bool:
+        """Execute the statements, and return whether that succeeded."""
+        self.error = None
         try:
-            self.answer, self.error = self.work(file), None
+            if self.check:
+                self.check()
+            for sql, rows in self.statements:
+                connection.executemany(sql, rows)
         except BaseException as error:
             self.error = error
         return self.error is None
+
+    def do(self, file: "SqliteFile") -> None:
+        """Do the work, outside any transaction."""
+        try:
+            self.answer = self.work(file)
+        except BaseException as error:
+            self.error = error
 
 
 class _FileGone(sqlite3.OperationalError):
@@ -213,8 +208,8 @@ class SqliteFile:
 
     def __init__(self, path: Path, identity: Identity, patience: float) -> None:
         self._path, self._identity = path, identity
-        self.connection: _Connection = sqlite3.connect(
-            path, timeout=patience, isolation_level=None, check_same_thread=False, factory=_Connection
+        self.connection: sqlite3.Connection = sqlite3.connect(
+            path, timeout=patience, isolation_level=None, check_same_thread=False
         )
         self.saver: SqliteSaver = SqliteSaver(self.connection, serde=_SERDE)
         self.store: SqliteStore = SqliteStore(self.connection)
@@ -226,67 +221,76 @@ class SqliteFile:
         threading.Thread(target=self._work, name=f"donewhen {path.name}", daemon=True).start()
 
     def call(
-        self, work: Callable[["SqliteFile"], Returned], *, writes: bool = True, alone: bool = False
+        self,
+        work: Callable[["SqliteFile"], Returned],
+        *,
+        statements: Sequence[Statement] = (),
+        check: Callable[[], None] | None = None,
+        always: bool = False,
     ) -> asyncio.Future[Returned]:
-        """Queue a call; return the future of its result."""
+        """Queue statements, which are committed with those of other calls, and work that follows; return its result."""
         loop = asyncio.get_running_loop()
-        call = _Call(work, writes, alone, loop, loop.create_future())
+        call = _Call(statements, work, check, always, loop, loop.create_future())
         self._calls.put(call)
         return call.future
 
     async def flush(self) -> None:
         """Wait until all queued calls are done."""
-        await finish(self.call(lambda _: None, alone=True))
+        await finish(self.call(lambda _: None, always=True))
 
     async def close(self) -> None:
         """Close the connection after all queued calls, and wait for that."""
-        await finish(self.call(SqliteFile._close, alone=True))
+        await finish(self.call(SqliteFile._close, always=True))
 
     def _work(self) -> None:
         while not self._closed:
-            together, following = self._next_calls()
-            if together:
-                self._commit(together)
-            if following:
-                following.do(self)
-                _pass_results([following])
+            calls = self._next_calls()
+            if identity_of(self._path) != self._identity:
+                for call in calls:
+                    call.error = None if call.always else _FileGone(GONE)
+            if writing := [call for call in calls if call.statements and not call.error]:
+                self._commit(writing)
+            for call in calls:
+                if not call.error:
+                    call.do(self)
+            _pass_results(calls)
 
-    def _next_calls(self) -> tuple[list[_Call], _Call | None]:
-        """Return the queued calls that can be committed together, and a later call that must run alone."""
-        together: list[_Call] = []
-        call = self._calls.get()
-        while not call.alone:
-            if call.writes or not call.future.cancelled():
-                together.append(call)
-            if len(together) == TOGETHER:
-                return together, None
-            try:
-                call = self._calls.get_nowait()
-            except Empty:
-                return together, None
-        return together, call
+    def _next_calls(self) -> list[_Call]:
+        """Return the queued calls, without those that read for somebody who was cancelled; wait for the first."""
+        calls = [self._calls.get()]
+        with suppress(Empty):
+            while len(calls) < TOGETHER:
+                calls.append(self._calls.get_nowait())
+        return [call for call in calls if call.statements or not call.future.cancelled()]
 
     def _commit(self, calls: list[_Call]) -> None:
-        """Commit calls in one transaction or, if one of them fails, each in its own."""
+        """Commit the statements of calls in one transaction or, if one of them fails, each in its own."""
         failed = False
         try:
-            if identity_of(self._path) != self._identity:
-                raise _FileGone(GONE)
-            self.connection.run("BEGIN IMMEDIATE" if any(call.writes for call in calls) else "BEGIN")
-            failed = not all(call.do(self) for call in calls)
+            self.connection.execute("BEGIN IMMEDIATE")
+            failed = not all(call.execute(self.connection) for call in calls)
             if not failed:
-                self.connection.run("COMMIT")
+                self.connection.execute("COMMIT")
         except BaseException as error:
             for call in calls:
                 call.error = error
-        if self.connection.in_transaction:
-            with suppress(sqlite3.Error):
-                self.connection.run("ROLLBACK")
+        self._roll_back()
         if failed and len(calls) > 1:
             for call in calls:
                 self._commit([call])
-        else:
-            _pass_results(calls)
+
+    def snapshot(self, work: Callable[[SqliteSaver], Returned]) -> Returned:
+        """Return what LangGraph's saver reads, all of it as of one moment."""
+        self.connection.execute("BEGIN")
+        try:
+            return work(self.saver)
+        finally:
+            self._roll_back()
+
+    def _roll_back(self) -> None:
+        if self.connection.in_transaction:
+            with suppress(sqlite3.Error):
+                self.connection.execute("ROLLBACK")
 
     def _close(self) -> None:
         self._closed = True
@@ -302,7 +306,7 @@ class SqliteFile:
         names = ("freelist_count", "page_count")
         free, pages = (self.connection.execute(f"PRAGMA {name}").fetchone()[0] for name in names)
         if free > pages * MOST_FREE:
-            self.connection.run("PRAGMA busy_timeout = 0")
+            self.connection.execute("PRAGMA busy_timeout = 0")
             self.connection.executescript("PRAGMA incremental_vacuum")
 
 
@@ -358,131 +362,71 @@ async def open_shared(path: Path, identity: Identity, patience: float) -> AsyncI
 # The checkpointer and the store of a session -------------------------------------------------------------------
 
 
-class _Recorder(list[Statement]):
-    """Records the statements of LangGraph's saver and store, to which it is the connection.
+class FileSession(Session):
+    """A session on the file. One that only `reads` refuses to write."""
 
-    They convert values to bytes at once, so a value that is changed later is stored as it was.
-    """
-
-    def cursor(self) -> "_Recorder":
-        return self
-
-    def execute(self, sql: str, values: Sequence[Any] = ()) -> None:
-        if sql not in ("BEGIN", "COMMIT"):
-            self.append((sql, [values]))
-
-    def executemany(self, sql: str, rows: Sequence[Sequence[Any]]) -> None:
-        self.append((sql, rows))
-
-    def _ignore(self, *_: Any, **__: Any) -> None:
-        """Do nothing, because transactions and functions belong to the file."""
-
-    commit = close = create_function = _ignore
-
-
-class FileSaver(BaseCheckpointSaver[Any]):
-    """The checkpointer of a session, with the writes of its store. A session that only `reads` refuses to write."""
-
-    def __init__(
-        self, file: SqliteFile, next_version: Callable[[Any], Any], *, reads: bool, lock: FileLock | None = None
-    ) -> None:
-        super().__init__(serde=_SERDE)
-        self._lock = lock
+    def __init__(self, file: SqliteFile, *, reads: bool, lock: FileLock | None) -> None:
+        super().__init__(self._commit)
         self.file = file
-        self.rounds = Rounds()
-        self.writes: Writes[Statement] = Writes(self._commit)
-        self.recorder = _Recorder()
-        self._next_version = next_version
         self._reads = reads
-        connection: Any = self.recorder
-        self._recording = SqliteSaver(connection, serde=_SERDE)
-        self._recording.is_setup = True
+        self._check = lock.check if lock else None
 
-    async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
-        if self.rounds.is_new(config):
-            return None
-        return follow_checkpoint(await self._read(lambda file: file.saver.get_tuple(config)))
+    async def read(self, work: Callable[[SqliteSaver], Returned]) -> Returned:
+        """Return what LangGraph's saver reads, including what is held."""
+        return await self.writes.commit_with(lambda held: self._call(held, lambda file: file.snapshot(work)))
 
-    async def alist(self, config: RunnableConfig | None, **options: Any) -> AsyncIterator[CheckpointTuple]:
-        for found in await self._read(lambda file: list(file.saver.list(config, **options))):
-            yield found
+    async def _commit(self, statements: list[Statement]) -> None:
+        await self._call(statements, lambda _: None)
 
-    async def aput(
-        self, config: RunnableConfig, checkpoint: Checkpoint, metadata: CheckpointMetadata, versions: ChannelVersions
-    ) -> RunnableConfig:
-        can_wait, over = self.rounds.note_checkpoint(config, checkpoint, metadata)
-        put = self._recording.put(config, checkpoint, metadata, versions)  # first: it may refuse its values
-        gone = [(str(config["configurable"]["thread_id"]), namespace) for namespace in over]
-        for table in ("checkpoints", "writes") if gone else ():
-            self.recorder.executemany(f"DELETE FROM {table} WHERE thread_id = ? AND checkpoint_ns = ?", gone)
-        await self.write_recorded(can_wait=can_wait)
-        return put
+    def _call(self, statements: list[Statement], work: Callable[[SqliteFile], Returned]) -> asyncio.Future[Returned]:
+        if statements and self._reads:
+            raise sqlite3.OperationalError("attempt to write a readonly database")
+        return self.file.call(work, statements=statements, check=self._check)
 
-    async def aput_writes(
-        self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
-    ) -> None:
-        self._recording.put_writes(config, writes, task_id, task_path)
-        await self.write_recorded(can_wait=self.rounds.can_writes_wait(config, task_id, task_path))
 
+class FileSaver(SessionSaver):
+    """The checkpointer of a session on the file."""
+
+    def __init__(self, session: FileSession, next_version: Callable[[Any], Any]) -> None:
+        connection: Any = session.recorder
+        recording = SqliteSaver(connection, serde=_SERDE)
+        recording.is_setup = True
+        super().__init__(session, recording, _FORGETS)
+        self.read = session.read
+        self._next_version = next_version
+
+    @override
+    async def read_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
+        return await self.read(lambda saver: saver.get_tuple(config))
+
+    @override
+    async def read_list(self, config: RunnableConfig | None, **options: Any) -> Sequence[CheckpointTuple]:
+        return await self.read(lambda saver: [*saver.list(config, **options)])
+
+    @override
     async def aget_delta_channel_history(self, *given: Any, **options: Any) -> Any:
-        return await self._read(lambda file: file.saver.get_delta_channel_history(*given, **options))
+        return await self.read(lambda saver: saver.get_delta_channel_history(*given, **options))
 
-    async def adelete_thread(self, thread_id: str) -> None:
-        self._recording.delete_thread(thread_id)
-        await self.write_recorded()
-
+    @override
     def get_next_version(self, current: Any, channel: None) -> Any:
         return self._next_version(current)
 
-    async def write_recorded(self, *, can_wait: bool = False) -> None:
-        """Write the recorded statements, and forget them."""
-        statements = [*self.recorder]
-        self.recorder.clear()
-        if self._reads:
-            raise sqlite3.OperationalError("attempt to write a readonly database")
-        await self.writes.write(statements, can_wait=can_wait)
 
-    async def _read(self, work: Callable[[SqliteFile], Returned]) -> Returned:
-        """Read in the file's thread, including what is held."""
-        return await self.writes.commit_with(lambda held: self._execute(held, work))
+class FileStore(SessionStore):
+    """The store of a session on the file."""
 
-    async def _commit(self, statements: list[Statement]) -> None:
-        await self._execute(statements, lambda _: None)
-
-    def _execute(self, statements: list[Statement], work: Callable[[SqliteFile], Returned]) -> asyncio.Future[Returned]:
-        """Queue one call that executes statements and then does the work."""
-
-        def call(file: SqliteFile) -> Returned:
-            if statements and self._lock:
-                self._lock.check()
-            for sql, rows in statements:
-                file.connection.executemany(sql, rows)
-            return work(file)
-
-        return self.file.call(call, writes=bool(statements))
-
-
-class FileStore(RowStore):
-    """The store of a session; it writes through the session's saver."""
-
-    def __init__(self, saver: FileSaver) -> None:
-        self._saver = saver
-        connection: Any = saver.recorder
-        self._recording = SqliteStore(connection)
-        self._recording.is_setup = True
+    def __init__(self, session: FileSession) -> None:
+        connection: Any = session.recorder
+        recording = SqliteStore(connection)
+        recording.is_setup = True
+        super().__init__(session, recording)
+        self._file = session.file
         self._loop, self._thread = asyncio.get_running_loop(), threading.get_ident()
-        self.supports_ttl, self.ttl_config = self._recording.supports_ttl, self._recording.ttl_config
+        self.supports_ttl, self.ttl_config = recording.supports_ttl, recording.ttl_config
 
-    async def abatch(self, ops: Iterable[Op]) -> list[Result]:
-        asked, file = list(ops), self._saver.file
-        puts = [op for op in asked if isinstance(op, PutOp)]
-        gets = [op for op in asked if not isinstance(op, PutOp)]
-        found = iter(await file.call(lambda _: file.store.batch(gets), writes=False) if gets else ())
-        if puts:
-            self._recording.batch(puts)
-            await self._saver.write_recorded()
-            self._saver.rounds.note_stored(puts)
-        return [None if isinstance(op, PutOp) else next(found) for op in asked]
+    @override
+    async def find(self, ops: Sequence[Op]) -> list[Result]:
+        return await self._file.call(lambda file: file.store.batch(ops))
 
     def batch(self, ops: Iterable[Op]) -> list[Result]:
         """Serve sync tools, which run in threads. Raises RuntimeError in the session's own thread."""
@@ -491,13 +435,7 @@ class FileStore(RowStore):
         return asyncio.run_coroutine_threadsafe(self.abatch(ops), self._loop).result()
 
     async def read_rows(self, sql: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
-        return await self._saver.file.call(lambda file: file.connection.execute(sql, values).fetchall(), writes=False)
-
-    async def put_row(
-        self, sql: str, values: Sequence[Any], *, queued: bool = False, claims: bool | None = None
-    ) -> None:
-        self._saver.recorder.execute(sql, values)
-        await self._saver.write_recorded()
+        return await self._file.call(lambda file: file.connection.execute(sql, values).fetchall())
 
 
 def counted_version(current: Any) -> Any:
@@ -538,9 +476,9 @@ class SqliteDatabase:
                 if not self._take(lock):
                     raise ThreadBusy(f"thread {thread_id!r} is being worked on by another worker")
                 stack.callback(lock.release)
-            saver = FileSaver(file, self.next_version, reads=not writes, lock=lock)
-            stack.push_async_callback(saver.writes.flush)
-            yield saver, FileStore(saver)
+            session = FileSession(file, reads=not writes, lock=lock)
+            stack.push_async_callback(session.writes.flush)
+            yield FileSaver(session, self.next_version), FileStore(session)
 
     @asynccontextmanager
     async def listen(self) -> AsyncIterator[tuple[SaverAndRows, WaitForWork]]:
@@ -557,7 +495,9 @@ class SqliteDatabase:
             free = [thread_id for thread_id, lock in locks.items() if self._take(lock)]
             for thread_id in free:
                 stack.callback(locks[thread_id].release)
-            await file.call(lambda _: _delete(file.connection, free))
+            kinds = await file.call(lambda _: file.connection.execute(SQLITE_KINDS).fetchall())
+            gone = deletion_statements(free, ("checkpoints", "writes"), kinds, SQLITE_ORDER)
+            await file.call(lambda _: None, statements=[Statement(sql, [values]) for sql, values in gone])
             return [thread_id for thread_id in thread_ids if thread_id not in free]
 
     async def aclose(self) -> None:
@@ -566,13 +506,11 @@ class SqliteDatabase:
     async def check(self) -> str:
         async with AsyncExitStack() as stack:
             file = await self._prepare(stack)
-            answer = await file.call(
-                lambda _: file.connection.execute("PRAGMA quick_check(1)").fetchone()[0], alone=True
-            )
+            answer = await file.call(lambda _: file.connection.execute("PRAGMA quick_check(1)").fetchone()[0])
             if answer != "ok":
                 raise StorageError(f"{self.display} is damaged ({answer}): restore a copy")
             note = "INSERT OR REPLACE INTO donewhen_meta VALUES ('checked', datetime('now'))"
-            await file.call(lambda _: file.connection.execute(note))
+            await file.call(lambda _: None, statements=[Statement(note, [()])])
             return ""
 
     def fault(self, error: BaseException) -> StorageError | None:
@@ -620,7 +558,7 @@ class SqliteDatabase:
         """Open the file, and set it up if necessary."""
         file = await stack.enter_async_context(open_shared(self._path, self._prepare_place(), self._patience))
         if self._cipher not in file.fit:
-            if not await file.call(self._configure, alone=True):
+            if not await file.call(self._configure, always=True):
                 await self._set_up(file)
             file.fit.add(self._cipher)
         return file
@@ -633,13 +571,13 @@ class SqliteDatabase:
                 raise StorageError(f"{self.display} is locked: another process is setting it up")
             await asyncio.sleep(0.02)
         try:
-            await finish(file.call(self._write_marks, alone=True))
+            await finish(file.call(self._write_marks, always=True))
         finally:
             lock.release()
 
     def _configure(self, file: SqliteFile) -> bool:
         """Configure the connection; return whether the file is set up."""
-        file.connection.run("PRAGMA synchronous = FULL")
+        file.connection.execute("PRAGMA synchronous = FULL")
         if self._missing_marks(file) or _value(file.connection, "PRAGMA journal_mode") != "wal":
             return False
         file.saver.is_setup = file.store.is_setup = True
@@ -647,25 +585,25 @@ class SqliteDatabase:
 
     def _write_marks(self, file: SqliteFile) -> None:
         connection = file.connection
-        connection.run("PRAGMA auto_vacuum = INCREMENTAL")  # first: it counts only while there is no table
-        connection.run(f"PRAGMA application_id = {APPLICATION_ID}")  # whoever is killed while tables are made
-        connection.run("PRAGMA synchronous = NORMAL")  # the first commit of a run brings all of it to the disk
+        connection.execute("PRAGMA auto_vacuum = INCREMENTAL")  # first: it counts only while there is no table
+        connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")  # whoever is killed while tables are made
+        connection.execute("PRAGMA synchronous = NORMAL")  # the first commit of a run brings all of it to the disk
         try:
             file.saver.setup()
             file.store.setup()
             for statements in migration(_read_marks(connection, _tables(connection)), MIGRATIONS):
                 for statement in ("BEGIN IMMEDIATE", *statements, "COMMIT"):
-                    connection.run(statement)
+                    connection.execute(statement)
             for statement in TABLE:
-                connection.run(statement)
-            connection.run("CREATE TABLE IF NOT EXISTS donewhen_meta (name TEXT PRIMARY KEY, value TEXT)")
+                connection.execute(statement)
+            connection.execute("CREATE TABLE IF NOT EXISTS donewhen_meta (name TEXT PRIMARY KEY, value TEXT)")
             marks = self._missing_marks(file)
             for mark in marks.items():
                 connection.execute("INSERT OR REPLACE INTO donewhen_meta VALUES (?, ?)", mark)
             if "version" in marks:
-                connection.run(f"PRAGMA user_version = {int(marks['version'])}")
+                connection.execute(f"PRAGMA user_version = {int(marks['version'])}")
         finally:
-            connection.run("PRAGMA synchronous = FULL")
+            connection.execute("PRAGMA synchronous = FULL")
 
     def _missing_marks(self, file: SqliteFile) -> dict[str, str]:
         connection = file.connection
@@ -694,12 +632,6 @@ def _read_marks(connection: sqlite3.Connection, tables: Sequence[str]) -> dict[s
     if "donewhen_meta" not in tables:
         return {}
     return dict(connection.execute("SELECT name, value FROM donewhen_meta").fetchall())
-
-
-def _delete(connection: sqlite3.Connection, thread_ids: Sequence[str]) -> None:
-    kinds = connection.execute(SQLITE_KINDS).fetchall()
-    for statement, values in deletion_statements(thread_ids, ("checkpoints", "writes"), kinds, SQLITE_ORDER):
-        connection.execute(statement, values)
 
 
 def _value(connection: sqlite3.Connection, query: str) -> Any:

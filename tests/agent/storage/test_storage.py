@@ -380,12 +380,12 @@ async def test_what_waits_is_seen_soon(kind: str, tmp_path: Path) -> None:
 @asynccontextmanager
 async def _busy(saver: Any) -> AsyncIterator[None]:
     """The connection is at work for somebody else."""
-    if not hasattr(saver, "file"):
-        async with saver.lock:
+    if not hasattr(saver.session, "file"):
+        async with saver.session.turn:
             yield
         return
     over = threading.Event()
-    working = saver.file.call(lambda _: over.wait(10), alone=True)
+    working = saver.session.file.call(lambda _: over.wait(10))
     try:
         yield
     finally:

@@ -16,7 +16,7 @@ import pytest
 
 from donewhen import Agent, ConfigError, StorageError
 from donewhen.agent.storage import Storage, parse_url
-from donewhen.agent.storage.sqlite import FileSaver, SqliteDatabase
+from donewhen.agent.storage.sqlite import FileSaver, FileSession, SqliteDatabase
 from donewhen.agent.storage.table import TABLES
 from donewhen.testing import call
 from tests.kit.runs import sending
@@ -198,7 +198,8 @@ async def test_commits_are_on_disk(tmp_path: Path) -> None:
     async with SqliteDatabase(tmp_path / "runs.db").open("t", writes=True) as (saver, _):
         for pragma, value in (("synchronous", 2), ("journal_mode", "wal"), ("busy_timeout", 30_000)):
             asked = f"PRAGMA {pragma}"
-            found = await cast(FileSaver, saver).file.call(lambda file, asked=asked: [*file.connection.execute(asked)])
+            file = cast(FileSession, cast(FileSaver, saver).session).file
+            found = await file.call(lambda file, asked=asked: [*file.connection.execute(asked)])
             assert found == [(value,)]
 
 
