@@ -40,6 +40,7 @@ SHOWN = {
 MODULES = {
     "donewhen": "Agents, their runs, settings and errors.",
     "donewhen.hooks": "Policies that calls and ends have to pass.",
+    "donewhen.openapi": "Any HTTP API as tools.",
     "donewhen.servers": "Agents of your own behind MCP and ACP.",
     "donewhen.testing": "Test your own agents: scripted models, a server on loopback, crashes on demand.",
     "donewhen.workspace": "Tools for one folder.",

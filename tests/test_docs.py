@@ -24,13 +24,13 @@ import yaml
 import donewhen
 from benchmarks.bench.page import GOALS, QUESTIONS, TABLES
 from benchmarks.pythons import PROMISED
-from donewhen import Limits, Settings, event_schema, hooks, servers, testing, workspace
+from donewhen import Limits, Settings, event_schema, hooks, openapi, servers, testing, workspace
 from donewhen.testing import ScriptedModel, WireServer, call, finish_step, submit_plan
 from scripts import site
 from tests.kit.places import ROOT
 from tests.kit.screens.shell import app
 
-PUBLIC = (donewhen, hooks, servers, testing, workspace)
+PUBLIC = (donewhen, hooks, openapi, servers, testing, workspace)
 
 PAGES = [
     *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md", "AGENTS.md")),

@@ -1,0 +1,413 @@
+"""Read an OpenAPI document: its operations with their parameters, and their schemas as JSON Schema."""
+
+import copy
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+from urllib.parse import unquote
+
+import yaml
+from referencing import Registry, Resource
+from referencing.exceptions import Unresolvable
+
+from donewhen.state.errors import ToolError
+
+Json = dict[str, Any]
+Place = Literal["path", "query", "header", "cookie", "body"]
+
+METHODS = ("get", "head", "put", "delete", "post", "patch", "options", "trace")
+WITHOUT_TOOL = ("options", "trace")
+KEY_HEADER = "idempotency-key"
+KEY_ARGUMENT = "idempotency_key"
+"""The argument that the runtime fills with the key of the call."""
+NO_PARAMETERS = ("accept", "content-type", "authorization")
+"""Headers that OpenAPI does not count as parameters."""
+JSON_TYPE = re.compile(r"application/([\w.+-]+\+)?json\b", re.IGNORECASE)
+FORM, MULTIPART, TEXT = "application/x-www-form-urlencoded", "multipart/form-data", "text/plain"
+_NOT_JSON_SCHEMA = ("xml", "externalDocs", "discriminator", "example", "examples", "deprecated", "nullable")
+_NOT_IN_NAMES = re.compile(r"[^a-zA-Z0-9_.-]")
+MOST_INLINED = 3
+"""The most references, one in another, that are followed in the schema of a result."""
+MOST_MERGED = 20
+"""The most levels of `allOf` that are read as one object."""
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """One argument of an operation, and its place in the request."""
+
+    argument: str
+    name: str
+    """The name in the request."""
+    place: Place
+    schema: Json
+    required: bool
+    style: str = "form"
+    explode: bool = True
+    as_json: bool = False
+    """True if its value is sent as JSON text."""
+
+
+@dataclass(frozen=True)
+class Operation:
+    """One operation, with everything that a request of it needs."""
+
+    name: str
+    method: str
+    path: str
+    """The path with its parameters in braces, as the document has it."""
+    about: str
+    effect: str
+    parameters: Sequence[Parameter]
+    media: str
+    """The type of the body; "" if it has none."""
+    whole_body: bool
+    """True if the argument `body` is the whole body; else the arguments of the place `body` are its fields."""
+    takes_key: bool
+    """True if the document declares the header Idempotency-Key."""
+    output: Json | None
+    """The schema of a successful result, if that is an object."""
+    definitions: Json = field(default_factory=dict)
+    """The schemas to which those of the parameters refer, by name."""
+
+    @property
+    def path_arguments(self) -> list[str]:
+        """The arguments that name the object of the operation."""
+        return [each.argument for each in self.parameters if each.place == "path"]
+
+    def arguments_schema(self) -> Json:
+        """Return the JSON Schema of the arguments."""
+        properties = {each.argument: each.schema for each in self.parameters}
+        if self.takes_key:
+            properties[KEY_ARGUMENT] = {"type": "string"}
+        schema: Json = {"type": "object", "properties": properties, "additionalProperties": False}
+        if required := [each.argument for each in self.parameters if each.required]:
+            schema["required"] = required
+        return {**schema, "$defs": self.definitions} if self.definitions else schema
+
+
+class Document:
+    """An OpenAPI document of version 3."""
+
+    def __init__(self, given: Mapping[str, Any]) -> None:
+        version = str(given.get("openapi") or "")
+        if not version.startswith("3."):
+            told = f"version {version or given.get('swagger')}" if version or given.get("swagger") else "no version"
+            raise ToolError(
+                f"the document has {told}; OpenAPI 3.0 and 3.1 are read. Convert it, e.g. with swagger2openapi"
+            )
+        if not isinstance(given.get("paths"), Mapping):
+            raise ToolError("the document has no `paths`, so there is nothing to call")
+        self._given = given
+        self._resolver = Registry().with_resource("", Resource.opaque(given)).resolver("")
+
+    def operations(self) -> Iterator[tuple[Operation | None, str]]:
+        """Yield each operation, or None where it cannot be a tool; and what it is, or why not."""
+        taken = set[str]()
+        for path, given in self._given["paths"].items():
+            item = self._follow(given)
+            for method in METHODS:
+                if not isinstance(item.get(method), Mapping):
+                    continue
+                about = self._follow(item[method])
+                place = f"{method.upper()} {path}"
+                if method in WITHOUT_TOOL:
+                    yield None, f"{place}: it says something about the server only"
+                    continue
+                name = _free_name(str(about.get("operationId") or _name_of(method, str(path))), taken)
+                try:
+                    yield self._read(name, method, str(path), item, about), place
+                except _CannotBeTool as error:
+                    yield None, f"{place}: {error}"
+
+    def base_url(self) -> str | None:
+        """Return the address of its first server that has a host, with the defaults of its variables."""
+        for server in self._given.get("servers") or ():
+            url = str(server.get("url", ""))
+            for name, about in (server.get("variables") or {}).items():
+                url = url.replace("{" + name + "}", str(about.get("default", "")))
+            if url.startswith(("http://", "https://")):
+                return url
+        return None
+
+    def _read(self, name: str, method: str, path: str, item: Json, about: Json) -> Operation:
+        schemas = _Schemas(self)
+        found = [self._follow(each) for each in [*(item.get("parameters") or ()), *(about.get("parameters") or ())]]
+        declared = {(each["name"], each["in"]): each for each in found}  # those of the operation replace the path's
+        parameters, takes_key = list[Parameter](), False
+        for (own, place), each in declared.items():
+            if place == "header" and own.lower() == KEY_HEADER:
+                takes_key = True
+            elif not (place == "header" and own.lower() in NO_PARAMETERS):
+                parameters.append(self._parameter(each, schemas, parameters))
+        media, whole = "", False
+        if body := self._follow(about.get("requestBody")):
+            media, whole, fields = self._body(body, schemas, parameters)
+            parameters += fields
+        missing = {*re.findall(r"\{([^{}]+)\}", path)} - {each.name for each in parameters if each.place == "path"}
+        if missing:
+            raise _CannotBeTool(f"its path has {', '.join(sorted(missing))}, which no parameter describes")
+        return Operation(
+            name, method, path, _describe(about, item, method, path), self._effect(about, method), parameters, media,
+            whole, takes_key, self._output(about), schemas.definitions,
+        )  # fmt: skip
+
+    def _parameter(self, given: Json, schemas: "_Schemas", others: Sequence[Parameter]) -> Parameter:
+        place: Place = given["in"]
+        contents = given.get("content") or {}
+        as_json = any(JSON_TYPE.match(each) for each in contents)
+        content: Json = next(iter(contents.values()), {})
+        schema = schemas.read(given.get("schema") or content.get("schema") or {})
+        if text := given.get("description"):
+            schema = {**schema, "description": str(text)}
+        style = str(given.get("style") or ("form" if place in ("query", "cookie") else "simple"))
+        argument = _free_argument(given["name"], place, others)
+        explode = bool(given.get("explode", style == "form"))
+        required = bool(given.get("required")) or place == "path"
+        return Parameter(argument, given["name"], place, schema, required, style, explode, as_json)
+
+    def _body(self, body: Json, schemas: "_Schemas", others: Sequence[Parameter]) -> tuple[str, bool, list[Parameter]]:
+        contents = body.get("content") or {}
+        media = next((each for each in contents if JSON_TYPE.match(each)), None)
+        media = media or next((each for each in (FORM, MULTIPART, TEXT) if each in contents), None)
+        if media is None and "*/*" in contents:
+            contents, media = {"application/json": contents["*/*"]}, "application/json"
+        required = bool(body.get("required"))
+        if media is None:
+            if required:
+                raise _CannotBeTool(f"its body is {', '.join(contents) or 'of no type'}")
+            return "", False, []
+        given = contents[media].get("schema") or {}
+        merged = self.merged(given) if media != TEXT else None
+        if media == MULTIPART and any(
+            self._follow(each).get("format") == "binary" for each in (merged or {}).get("properties", {}).values()
+        ):
+            raise _CannotBeTool("its body has files")
+        taken = {each.argument for each in others} | {KEY_ARGUMENT}
+        names = (merged or {}).get("properties") or {}
+        if not names or taken & {_NOT_IN_NAMES.sub("_", name) for name in names}:
+            schema = {"type": "string"} if media == TEXT else schemas.read(given)
+            if media in (FORM, MULTIPART) and not names:
+                raise _CannotBeTool(f"its body is {media} without fields")
+            argument = "body" if "body" not in taken else "request_body"
+            return media, True, [Parameter(argument, "", "body", schema, required)]
+        wanted = {*(merged or {}).get("required", ())} if required else set()
+        fields = list[Parameter]()
+        for name, each in names.items():
+            if not self._follow(each).get("readOnly"):
+                argument = _free_argument(name, "body", [*others, *fields])
+                fields.append(Parameter(argument, name, "body", schemas.read(each), name in wanted))
+        return media, False, fields
+
+    def merged(self, given: Json, depth: int = 0) -> Json | None:
+        """Return a schema as one object with all its fields; None if it is no such object."""
+        schema = self._follow(given)
+        if depth > MOST_MERGED or schema.get("oneOf") or schema.get("anyOf"):
+            return None
+        properties, required = Json(), list[str]()
+        for part in schema.get("allOf") or ():
+            if (inner := self.merged(part, depth + 1)) is None:
+                return None
+            properties, required = properties | inner["properties"], [*required, *inner["required"]]
+        properties, required = (
+            properties | (schema.get("properties") or {}),
+            [*required, *(schema.get("required") or ())],
+        )
+        kind = schema.get("type")
+        if kind not in (None, "object", ["object"]) or (not properties and kind is None and not schema.get("allOf")):
+            return None
+        return {"properties": properties, "required": required}
+
+    def _effect(self, about: Json, method: str) -> str:
+        said = about.get("x-effect")
+        if said is not None and said not in ("read", "idempotent", "write"):
+            raise ToolError(f"x-effect of {about.get('operationId')} is {said!r}; it must be read, idempotent or write")
+        return str(
+            said or {"get": "read", "head": "read", "put": "idempotent", "delete": "idempotent"}.get(method, "write")
+        )
+
+    def _output(self, about: Json) -> Json | None:
+        for status, given in (about.get("responses") or {}).items():
+            if str(status).startswith("2"):
+                contents = self._follow(given).get("content") or {}
+                for media, each in contents.items():
+                    if JSON_TYPE.match(media) and each.get("schema"):
+                        return _Schemas(self).read(self._inlined(each["schema"], ()))
+        return None
+
+    def _follow(self, node: Any) -> Json:
+        for _ in range(MOST_MERGED):
+            if not (isinstance(node, Mapping) and isinstance(ref := node.get("$ref"), str)):
+                break
+            node = self.look_up(ref)
+        return dict(node) if isinstance(node, Mapping) else {}
+
+    def _inlined(self, node: Any, above: tuple[str, ...]) -> Any:
+        """Return a schema with what it refers to in place; what is far down or refers to itself is left out."""
+        if isinstance(node, list):
+            return [self._inlined(each, above) for each in node]
+        if not isinstance(node, Mapping):
+            return node
+        if isinstance(ref := node.get("$ref"), str):
+            is_deep = ref in above or len(above) > MOST_INLINED
+            return {} if is_deep else self._inlined(self.look_up(ref), (*above, ref))
+        return {key: self._inlined(each, above) for key, each in node.items()}
+
+    def look_up(self, ref: str) -> Any:
+        """Return what a reference within the document leads to. Raises ToolError if it leads nowhere."""
+        try:
+            return self._resolver.lookup(ref).contents
+        except Unresolvable:
+            inside = ref.startswith("#")
+            told = (
+                "there is nothing of that name" if inside else "only references within the document are read: bundle it"
+            )
+            raise ToolError(f"the document refers to {ref[:200]!r}, and {told}") from None
+
+
+class _CannotBeTool(Exception):
+    """Says why an operation is left out."""
+
+
+class _Schemas:
+    """Turns schemas of a document into JSON Schema, and collects those to which they refer."""
+
+    def __init__(self, document: Document) -> None:
+        self._document = document
+        self.definitions: Json = {}
+
+    def read(self, given: Any) -> Json:
+        """Return a schema as JSON Schema, with references into `$defs`."""
+        found = self._read(given)
+        return found if isinstance(found, dict) else {}
+
+    def _read(self, node: Any) -> Any:
+        if isinstance(node, list):
+            return [self._read(each) for each in node]
+        if not isinstance(node, Mapping):
+            return node
+        if isinstance(ref := node.get("$ref"), str):
+            return {"$ref": f"#/$defs/{self._define(ref)}"}
+        read: Json = {}
+        for key, value in node.items():
+            if key in _NOT_JSON_SCHEMA or key.startswith("x-"):
+                continue
+            if key in ("properties", "patternProperties", "$defs", "definitions") and isinstance(value, Mapping):
+                read[key] = {name: self._read(each) for name, each in value.items()}
+            elif key in ("enum", "const", "default", "required"):
+                read[key] = copy.deepcopy(value)
+            else:
+                read[key] = self._read(value)
+        for bound, inclusive in (("exclusiveMinimum", "minimum"), ("exclusiveMaximum", "maximum")):
+            if isinstance(read.get(bound), bool):  # of OpenAPI 3.0
+                is_exclusive = read.pop(bound)
+                if is_exclusive and inclusive in read:
+                    read[bound] = read.pop(inclusive)
+        if node.get("nullable") is True:
+            read = _or_null(read)
+        return read
+
+    def _define(self, ref: str) -> str:
+        name = re.sub(r"\W", "_", unquote(ref.rpartition("/")[2]))
+        if name not in self.definitions:
+            self.definitions[name] = {}  # it may refer to itself
+            self.definitions[name] = self._read(self._document.look_up(ref))
+        return name
+
+
+def _or_null(schema: Json) -> Json:
+    if isinstance(schema.get("type"), str):
+        with_null = {**schema, "type": [schema["type"], "null"]}
+        return (
+            {**with_null, "enum": [*schema["enum"], None]}
+            if "enum" in schema and None not in schema["enum"]
+            else with_null
+        )
+    return {"anyOf": [schema, {"type": "null"}]}
+
+
+def _describe(about: Json, item: Json, method: str, path: str) -> str:
+    texts = [
+        str(each).strip()
+        for each in (about.get("summary"), about.get("description") or item.get("description"))
+        if each
+    ]
+    texts = [texts[0] if texts[0].endswith((".", "!", "?")) else f"{texts[0]}.", *texts[1:]] if texts else []
+    deprecated = ["Deprecated."] if about.get("deprecated") else []
+    return " ".join([*dict.fromkeys(texts), *deprecated, f"({method.upper()} {path})"])
+
+
+def _name_of(method: str, path: str) -> str:
+    words = re.findall(r"\w+", path)
+    return "_".join([method, *words]) or method
+
+
+def _free_name(name: str, taken: set[str]) -> str:
+    made, number = name, 2
+    while made in taken:
+        made, number = f"{name}_{number}", number + 1
+    taken.add(made)
+    return made
+
+
+def _free_argument(name: str, place: Place, others: Sequence[Parameter]) -> str:
+    made, taken = _NOT_IN_NAMES.sub("_", name)[:64] or place, {each.argument for each in others} | {KEY_ARGUMENT}
+    while made in taken:
+        made = f"{made}_{place}"
+    return made
+
+
+class _Loader(yaml.SafeLoader):  # type: ignore[misc]
+    """Reads YAML as OpenAPI has it: dates are texts, and only `true` and `false` are booleans."""
+
+
+_Loader.yaml_implicit_resolvers = {
+    first: [(tag, pattern) for tag, pattern in resolvers if not tag.endswith((":timestamp", ":bool"))]
+    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
+_Loader.add_implicit_resolver("tag:yaml.org,2002:bool", re.compile(r"true|false|True|False|TRUE|FALSE"), [*"tTfF"])
+
+
+def load_document(given: Mapping[str, Any] | str | Path) -> Json:
+    """Return a document, given as a mapping, as text (JSON or YAML), as a path, or by its address.
+
+    Raises ToolError if it cannot be found or read.
+    """
+    if isinstance(given, Mapping):
+        return dict(given)
+    try:
+        if isinstance(given, Path) or ("\n" not in given and not given.lstrip().startswith("{")):
+            text = (
+                _fetch(str(given)) if str(given).startswith(("http://", "https://")) else Path(given).read_text("utf-8")
+            )
+        else:
+            text = given
+    except (OSError, UnicodeDecodeError) as error:
+        raise ToolError(f"the OpenAPI document {str(given)[:200]!r} cannot be read: {error}") from None
+    try:
+        read = json.loads(text) if text.lstrip().startswith("{") else yaml.load(text, _Loader)
+    except (json.JSONDecodeError, yaml.YAMLError, RecursionError) as error:
+        raise ToolError(f"the OpenAPI document is neither JSON nor YAML: {str(error)[:300]}") from None
+    if not isinstance(read, dict):
+        raise ToolError(f"the OpenAPI document is {type(read).__name__}, not an object")
+    return {str(key): _with_text_keys(each) for key, each in read.items()}
+
+
+def _with_text_keys(node: Any) -> Any:
+    if isinstance(node, dict):
+        return {str(key): _with_text_keys(each) for key, each in node.items()}
+    return [_with_text_keys(each) for each in node] if isinstance(node, list) else node
+
+
+def _fetch(url: str) -> str:
+    import httpx
+
+    try:
+        answer = httpx.get(url, follow_redirects=True, timeout=30)
+        answer.raise_for_status()
+    except httpx.HTTPError as error:
+        raise ToolError(f"the OpenAPI document {url} cannot be fetched: {error}") from None
+    return answer.text

@@ -1,0 +1,434 @@
+"""Make tools of an HTTP API's operations.
+
+A change is read back where the API has a GET for the same path: people see what a value was, the result says what
+became of it, and a check can prove it.
+"""
+
+import json
+import logging
+import re
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from dataclasses import dataclass
+from functools import partial
+from inspect import isawaitable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+from langchain_core.tools import BaseTool, ToolException
+
+from donewhen.agent.openapi.document import (
+    FORM,
+    JSON_TYPE,
+    KEY_ARGUMENT,
+    MULTIPART,
+    TEXT,
+    Document,
+    Json,
+    Operation,
+    Parameter,
+    load_document,
+)  # fmt: skip
+from donewhen.agent.tools import described_tool
+from donewhen.graph.tools.toolbox import legal_name
+from donewhen.state.errors import ToolError
+from donewhen.state.identity import schema_fields
+from donewhen.state.values import same_json
+
+if TYPE_CHECKING:
+    import httpx
+
+log: logging.Logger = logging.getLogger("donewhen.openapi")
+Headers = Mapping[str, str] | Callable[[], Mapping[str, str] | Awaitable[Mapping[str, str]]]
+"""Headers, or a function that returns those of now, such as a token that is renewed. They are stored nowhere."""
+MOST_BYTES = 5_000_000
+"""The most of an answer that is read."""
+MOST_TOLD = 2_000
+"""The most characters of an error's body that are shown."""
+GONE = (404, 410)
+DELIMITERS = {"spaceDelimited": " ", "pipeDelimited": "|"}
+
+
+class ApiError(ToolException):
+    """The API answered with an error. A status of 4xx says that nothing was done; 5xx leaves that open."""
+
+    def __init__(self, operation: Operation, status_code: int, text: str) -> None:
+        super().__init__(f"{operation.method.upper()} {operation.path} answered {text}")
+        self.status_code = status_code
+
+
+def openapi_tools(
+    document: Mapping[str, Any] | str | Path,
+    *,
+    base_url: str | None = None,
+    headers: Headers | None = None,
+    params: Mapping[str, str] | None = None,
+    only: Collection[str] | None = None,
+    client: "httpx.AsyncClient | None" = None,
+    seconds: float = 60.0,
+    read_back: bool = True,
+) -> list[BaseTool]:
+    """Return the operations of an HTTP API as tools, as an OpenAPI document (3.0, 3.1) describes them.
+
+    `document` is a mapping, JSON or YAML as text, a path, or an address. `base_url` replaces its servers. `headers`
+    and `params` (of the query) go with every request, for keys and tokens: no model sees them. `only` are the names of
+    operations to take. `client` makes the requests; without it each has one of its own, with `seconds` as its limit.
+
+    GET and HEAD read, PUT and DELETE are idempotent, others write, unless the operation says it by `x-effect`. Those
+    with a header `Idempotency-Key` get the run's. Path parameters are the targets. With `read_back`, operations that
+    change what a GET of the same path reads say how it changed, show people what they replace, answer whether an
+    interrupted call took effect, and have a check, `<get>_shows`.
+    Raises ToolError for a document that cannot be used, for one without an address, and for an unknown name in `only`.
+    """
+    read = Document(load_document(document))
+    if (address := base_url or read.base_url()) is None:
+        raise ToolError("the document names no server with a host: pass base_url='https://…'")
+    api = _Api(address.rstrip("/"), headers, dict(params or {}), client, seconds)
+    operations = list[Operation]()
+    for operation, about in read.operations():
+        if operation is None:
+            log.warning("no tool for %s", about)
+        else:
+            operations.append(_without(operation, headers, params))
+    if unknown := {*(only or ())} - {each.name for each in operations}:
+        names = ", ".join(each.name for each in operations)
+        raise ToolError(f"the document has no operation {min(unknown)!r}; it has {names[:1000]}")
+    readers = {each.path: each for each in operations if read_back and _can_read_back(each)}
+    named = {each.name for operation in operations for each in operation.parameters if each.place == "path"}
+    made, checked = list[BaseTool](), dict[str, Operation]()
+    for operation in operations:
+        if only is None or operation.name in only:
+            reader = readers.get(operation.path) if operation.method in ("put", "patch", "delete") else None
+            made.append(_tool(api, operation, reader, named))
+            if reader:
+                checked[reader.name] = reader
+    return [*made, *(_check(api, reader) for reader in checked.values())]
+
+
+@dataclass(frozen=True)
+class _Api:
+    """Makes requests, with what goes with each of them."""
+
+    address: str
+    headers: Headers | None
+    params: Mapping[str, str]
+    client: "httpx.AsyncClient | None"
+    seconds: float
+
+    async def send(self, operation: Operation, arguments: Mapping[str, Any]) -> tuple[int, Any]:
+        """Return the status of the answer and what it holds. Raises ApiError for 3xx, 4xx and 5xx."""
+        import httpx
+
+        url, options = self._request(operation, arguments)
+        headers = self.headers() if callable(self.headers) else self.headers or {}
+        if isawaitable(headers):
+            headers = await headers
+        options["headers"] |= dict(headers)
+        options["params"] += [*self.params.items()]
+        client = self.client or httpx.AsyncClient(timeout=self.seconds)
+        try:
+            async with client.stream(operation.method.upper(), url, follow_redirects=False, **options) as answer:
+                return await self._read(operation, answer)
+        finally:
+            if self.client is None:
+                await client.aclose()
+
+    async def _read(self, operation: Operation, answer: "httpx.Response") -> tuple[int, Any]:
+        status, content, kind = answer.status_code, bytearray(), answer.headers.get("content-type", "")
+        async for piece in answer.aiter_bytes():
+            content += piece
+            if len(content) > MOST_BYTES:
+                break
+        is_cut = len(content) > MOST_BYTES
+        text = bytes(content[:MOST_BYTES]).decode(answer.charset_encoding or "utf-8", errors="replace")
+        said = f"{status} {answer.reason_phrase}".strip()
+        if answer.is_error or (answer.has_redirect_location and status != 303):
+            where = f", leading to {answer.headers['location'][:200]}" if answer.has_redirect_location else ""
+            later = f" (retry after {answer.headers['retry-after'][:40]})" if "retry-after" in answer.headers else ""
+            shown = text[:MOST_TOLD].strip() if _is_text(kind) else ""
+            raise ApiError(operation, status, f"{said}{where}{later}{f': {shown}' if shown else ''}")
+        if not content:
+            return status, said
+        if not _is_text(kind):
+            return status, f"{said}: {len(content):,} bytes of {kind}"
+        if is_cut:
+            return status, f"{text}\n(cut after {MOST_BYTES:,} bytes)"
+        if JSON_TYPE.match(kind):
+            try:
+                return status, json.loads(text)
+            except ValueError:
+                return status, text
+        return status, text
+
+    def _request(self, operation: Operation, arguments: Mapping[str, Any]) -> tuple[str, Json]:
+        path, query, headers = operation.path, list[tuple[str, str]](), dict[str, str]()
+        cookies, body = dict[str, str](), dict[str, Any]()
+        if (key := arguments.get(KEY_ARGUMENT)) is not None:
+            headers["Idempotency-Key"] = str(key)
+        for each in operation.parameters:
+            if each.argument not in arguments:
+                continue
+            value = arguments[each.argument]
+            if each.place == "body":
+                body[each.name] = value
+            elif value is None:
+                continue
+            elif each.place == "path":
+                path = path.replace("{" + each.name + "}", _path_part(each, value))
+            elif each.place == "query":
+                query += _query_parts(each, value)
+            elif each.place == "header":
+                headers[each.name] = _plain(each, value)
+            else:
+                cookies[each.name] = quote(_plain(each, value))
+        if cookies:
+            headers["Cookie"] = "; ".join(f"{name}={value}" for name, value in cookies.items())
+        options: Json = {"params": query, "headers": headers}
+        if operation.media and body:
+            content = next(iter(body.values())) if operation.whole_body else body
+            options |= _body_options(operation.media, content, headers)
+        return f"{self.address}{path}", options
+
+
+def _body_options(media: str, content: Any, headers: dict[str, str]) -> Json:
+    if media == FORM:
+        return {"data": {name: _form_value(value) for name, value in content.items() if value is not None}}
+    if media == MULTIPART:
+        return {"files": [(name, (None, _text(value))) for name, value in content.items() if value is not None]}
+    headers["Content-Type"] = media if media != TEXT else f"{TEXT}; charset=utf-8"
+    text = content if media == TEXT else json.dumps(content, ensure_ascii=False)
+    return {"content": str(text).encode()}
+
+
+def _path_part(parameter: Parameter, value: Any) -> str:
+    text = _plain(parameter, value)
+    if text in ("", ".", ".."):
+        raise ToolException(f"Not called: {parameter.argument} is {text!r}, which cannot be a part of the path.")
+    return quote(text, safe=",")
+
+
+def _query_parts(parameter: Parameter, value: Any) -> list[tuple[str, str]]:
+    name = parameter.name
+    if parameter.as_json:
+        return [(name, json.dumps(value, ensure_ascii=False))]
+    if isinstance(value, list):
+        if parameter.explode and parameter.style not in DELIMITERS:
+            return [(name, _text(each)) for each in value]
+        return [(name, DELIMITERS.get(parameter.style, ",").join(map(_text, value)))]
+    if isinstance(value, dict):
+        if parameter.style == "deepObject":
+            return [(f"{name}[{key}]", _text(each)) for key, each in value.items()]
+        if parameter.explode:
+            return [(key, _text(each)) for key, each in value.items()]
+        return [(name, ",".join(f"{key},{_text(each)}" for key, each in value.items()))]
+    return [(name, _text(value))]
+
+
+def _plain(parameter: Parameter, value: Any) -> str:
+    if parameter.as_json:
+        return json.dumps(value, ensure_ascii=False)
+    if isinstance(value, list):
+        return ",".join(map(_text, value))
+    if isinstance(value, dict):
+        mark = "=" if parameter.explode else ","
+        return ",".join(f"{key}{mark}{_text(each)}" for key, each in value.items())
+    return _text(value)
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    return str(int(value)) if isinstance(value, float) and value.is_integer() else json.dumps(value, ensure_ascii=False)
+
+
+def _form_value(value: Any) -> Any:
+    return [*map(_text, value)] if isinstance(value, list) else _text(value)
+
+
+def _is_text(kind: str) -> bool:
+    return not kind or bool(
+        re.match(r"text/|application/([\w.+-]*\+)?(json|xml|yaml|x-ndjson|x-www-form-urlencoded)\b", kind, re.I)
+    )
+
+
+def _without(operation: Operation, headers: Headers | None, params: Mapping[str, str] | None) -> Operation:
+    """Return the operation without the parameters that go with every request."""
+    from dataclasses import replace
+
+    given = {("query", name) for name in params or ()}
+    given |= {("header", name.lower()) for name in headers} if isinstance(headers, Mapping) else set()
+    left = [
+        each
+        for each in operation.parameters
+        if (each.place, each.name.lower() if each.place == "header" else each.name) not in given
+    ]
+    return replace(operation, parameters=left)
+
+
+def _can_read_back(operation: Operation) -> bool:
+    return operation.method == "get" and all(each.place == "path" or not each.required for each in operation.parameters)
+
+
+# Tools -------------------------------------------------------------------------------------------------------------
+
+
+def _tool(api: _Api, operation: Operation, reader: Operation | None, named: Collection[str]) -> BaseTool:
+    async def call(_: str, arguments: Json) -> Any:
+        if reader:
+            return await _change(api, operation, reader, arguments)
+        return (await api.send(operation, arguments))[1]
+
+    about: Json = {
+        "description": operation.about,
+        "input_schema": operation.arguments_schema(),
+        "effect": operation.effect,
+    }
+    if operation.output and not reader:
+        about["output_schema"] = operation.output
+    tool = described_tool(operation.name, about, call, legal_name(operation.name))
+    metadata = dict(tool.metadata or {}) | {"targets": operation.path_arguments, "paths": []}
+    fields = [*schema_fields(operation.output)] if operation.output else []
+    if fields:
+        metadata["identity"] = [*dict.fromkeys(["id", *fields, *sorted(named)])]
+    if reader:
+        metadata["probe"] = partial(_took_effect, api, operation, reader)
+        metadata["replaces"] = partial(_replaced, api, operation, reader)
+    tool.metadata = metadata
+    return tool
+
+
+async def _change(api: _Api, operation: Operation, reader: Operation, arguments: Json) -> Json:
+    """Make a change between two looks at its object; return its result, and what became of each field."""
+    before = await _look(api, reader, arguments)
+    status, result = await api.send(operation, arguments)
+    after = await _look(api, reader, arguments)
+    return {"status": status, "result": result, "read_back": _compare(operation, arguments, before, after)}
+
+
+def _compare(operation: Operation, arguments: Json, before: Any, after: Any) -> Json:
+    """Return whether a change shows when its object is read again, and all that is different now."""
+    if isinstance(after, ApiError):
+        gone = after.status_code in GONE
+        told: Json = {"found": False} if gone else {"problem": str(after)[:300]}
+        return {"as_asked": gone, **told} if operation.method == "delete" else {"as_asked": False, **told}
+    if operation.method == "delete":
+        return {"as_asked": False, "found": True}
+    wanted = _wanted(operation, arguments)
+    if not isinstance(after, dict):
+        return {"as_asked": None, "now": after}
+    differs = {
+        name: after.get(name) for name, value in wanted.items() if name in after and not _shows(after[name], value)
+    }
+    unseen = [name for name in wanted if name not in after]
+    was = before if isinstance(before, dict) else {}
+    changed = {
+        name: {"from": was.get(name), "to": after.get(name)}
+        for name in {**was, **after}
+        if not same_json(was.get(name), after.get(name))
+    }
+    told = {"changed": changed}
+    if differs:
+        told["still"] = differs
+    if unseen:
+        told["not_shown"] = unseen
+    return {"as_asked": not differs if len(unseen) < len(wanted) or not wanted else None, **told}
+
+
+def _wanted(operation: Operation, arguments: Json) -> Json:
+    """Return the fields that a change is to have, by name."""
+    sent = {
+        each.name: arguments[each.argument]
+        for each in operation.parameters
+        if each.place == "body" and each.argument in arguments
+    }
+    if operation.whole_body:
+        body = next(iter(sent.values()), None)
+        return body if isinstance(body, dict) else {}
+    return sent
+
+
+def _shows(found: Any, wanted: Any) -> bool:
+    """Return whether a value shows what is wanted; an object may have more fields."""
+    if isinstance(found, dict) and isinstance(wanted, dict):
+        return all(name in found and _shows(found[name], each) for name, each in wanted.items())
+    return same_json(found, wanted)
+
+
+async def _look(api: _Api, reader: Operation, arguments: Mapping[str, Any]) -> Any:
+    """Return what an object is now, or the API's error, such as that there is none."""
+    names = {each.name: each.argument for each in reader.parameters if each.place == "path"}
+    try:
+        return (
+            await api.send(
+                reader, {argument: arguments[argument] for argument in names.values() if argument in arguments}
+            )
+        )[1]
+    except ApiError as error:
+        return error
+
+
+async def _took_effect(api: _Api, operation: Operation, reader: Operation, arguments: Json) -> Json | bool | None:
+    """Return what an interrupted change shows, False if it does not, None if that cannot be said."""
+    seen = _compare(operation, arguments, None, await _look(api, reader, arguments))
+    if seen["as_asked"]:
+        return {"read_back": {name: value for name, value in seen.items() if name != "changed"}}
+    return False if seen["as_asked"] is False and "problem" not in seen else None
+
+
+async def _replaced(api: _Api, operation: Operation, reader: Operation, arguments: Json) -> dict[str, str]:
+    """Return, by argument, what a change would replace."""
+    now = await _look(api, reader, arguments)
+    if not isinstance(now, dict) or operation.whole_body:
+        return {}
+    fields = [each for each in operation.parameters if each.place == "body" and each.argument in arguments]
+    return {each.argument: str(now[each.name]) for each in fields if each.name in now and now[each.name] is not None}
+
+
+def _shown(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)[:300]
+
+
+def _check(api: _Api, reader: Operation) -> BaseTool:
+    """Return the check that an object of the API shows some values, or that there is none."""
+
+    async def check(_: str, arguments: Json) -> str:
+        found, gone = await _look(api, reader, arguments), bool(arguments.get("gone"))
+        if isinstance(found, ApiError):
+            if gone and found.status_code in GONE:
+                return f"it is gone: {found}"
+            raise found
+        if gone or not isinstance(found, dict):
+            raise ToolException("It is still there." if gone else f"It has no fields: {_shown(found)}.")
+        wanted = arguments.get("fields") or {}
+        wrong = [name for name, value in wanted.items() if not (name in found and _shows(found[name], value))]
+        if wrong:
+            told = (f"{name} is {_shown(found.get(name))}, not {_shown(wanted[name])}" for name in wrong)
+            raise ToolException(f"{'; '.join(told)}.")
+        return f"it shows {_shown(wanted)}"
+
+    of_path = [each for each in reader.parameters if each.place == "path"]
+    schema: Json = {
+        "type": "object",
+        "properties": {
+            **{each.argument: each.schema for each in of_path},
+            "fields": {"type": "object", "description": "fields with the values that they should have"},
+            "gone": {"type": "boolean", "description": "true: it should not exist any more"},
+        },
+        "required": [each.argument for each in of_path],
+        "additionalProperties": False,
+    }  # fmt: skip
+    if reader.definitions:
+        schema["$defs"] = reader.definitions
+    about = {
+        "description": f"Succeeds when {reader.name} shows these values (nothing, if `gone`), else fails. For checks.",
+        "input_schema": schema,
+        "effect": "read",
+    }
+    tool = described_tool(f"{reader.name}_shows", about, check, legal_name(f"{reader.name}_shows"))
+    tool.metadata = {
+        **(tool.metadata or {}),
+        "check": True,
+        "targets": [each.argument for each in of_path],
+        "paths": [],
+    }
+    return tool
