@@ -107,6 +107,13 @@ class Criterion(BaseModel):
         default=None, description="read-only tool call that the runtime makes to decide this criterion"
     )
     judge: bool = Field(default=False, description="let a second model decide this criterion from the evidence")
+    call: int | None = Field(
+        default=None, ge=1, description="number of the planned call whose success is all that this criterion says"
+    )
+
+    @model_serializer(mode="wrap")
+    def _without_no_call(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return {key: value for key, value in handler(self).items() if key != "call" or value is not None}
 
 
 def _criteria(value: Any) -> Any:

@@ -400,6 +400,8 @@ class StepClaim(TypedDict, total=False):
     """Verdicts so far, by the number of the criterion."""
     needs: str
     """The ledger key that interrupted the proof."""
+    planned: bool
+    """True if it is made of what the planned calls returned, and not by a model."""
 
 
 class StepRecord(TypedDict, total=False):

@@ -25,6 +25,7 @@ from donewhen.state.plan.plan import find_step
 from donewhen.state.plan.planning import promotion_reasons
 from donewhen.state.plan.steps import transcript_key
 from donewhen.state.proof.journal import CallHistory, citable_entries, decision_entries
+from donewhen.state.proof.planned import shown_by_calls
 from donewhen.state.records import FINAL
 from donewhen.state.settings import Settings
 
@@ -51,7 +52,8 @@ def _compile_step() -> CompiledStateGraph[Any, Settings, Any, Any]:
     add_route(graph, "delegate", after_round, {"goal_check": "its word is the result", **more, **left}, inside=True)
     decided = {"act": "calls", "goal_check": "claims to be done", **more, **left}
     add_route(graph, "decide", after_round, decided, inside=True)
-    add_route(graph, "act", after_round, {**more, **left}, inside=True)
+    acted = {"goal_check": "the plan's calls may be all", **more, **left}
+    add_route(graph, "act", after_calls, acted, inside=True)
     add_route(graph, "goal_check", after_round, {"decide": "not proven", END: "proven, or waits"}, inside=True)
     return graph.compile(name="step")
 
@@ -74,6 +76,13 @@ def after_round(state: Step) -> Literal["decide", "act", "goal_check", "__end__"
     if state["record"].get("calls"):
         return "act"
     return "goal_check" if state.get("decision") else "decide"
+
+
+def after_calls(state: Step) -> Literal["decide", "act", "goal_check", "__end__"]:
+    """Go to `goal_check` if the plan's calls may be all that the step is, before any model is asked."""
+    onward = after_round(state)
+    alone = onward == "decide" and not state["record"]["rounds"] and shown_by_calls(state["step"])
+    return "goal_check" if alone else onward
 
 
 # The inputs of a step are read from the run whenever it starts or continues, so that they are stored once; the step

@@ -15,7 +15,7 @@ from donewhen.graph.llm.history import observation_limit, omitted_span
 from donewhen.graph.llm.output import form_of
 from donewhen.graph.people.interjections import heard_entries, new_interjections
 from donewhen.graph.round import send_back
-from donewhen.graph.step.audit import Subject, audit, is_audit_due, judged
+from donewhen.graph.step.audit import Subject, audit, can_judge, is_audit_due, judged
 from donewhen.graph.step.calls import ask_before_end, make_reading
 from donewhen.graph.step.gates import CallContext, StepContext
 from donewhen.graph.step.leave import StepWork, leave, question_pause
@@ -39,6 +39,7 @@ from donewhen.state.proof.evidence import (
     stale_reads,
 )
 from donewhen.state.proof.journal import observation
+from donewhen.state.proof.planned import claim_of_calls
 from donewhen.state.records import JournalEntry, Pause, StepClaim, StepRecord
 from donewhen.state.secrets import conceal
 from donewhen.state.settings import Settings
@@ -114,6 +115,11 @@ class StepProof(Proof):
         plan = self.context.state["run"].get("plan") or {}
         return bool(self.record.get("answers")) and answering_step(plan) == self.context.caller.id
 
+    @property
+    def kept(self) -> str:
+        """What a model is told of the result of its claim that is sent back; "" if it made none."""
+        return "" if self.claim.get("planned") else KEPT
+
     def output(self) -> Any:
         """Return the structured result, if one is requested and this result is the answer."""
         form = form_of(self.context.state["run"].get("output_schema")) if self.is_answer else None
@@ -123,13 +129,27 @@ class StepProof(Proof):
 
 async def goal_check(state: Step, runtime: Runtime[Settings], config: RunnableConfig, *, deps: Deps) -> Step:
     """Check the claims of `finish_step` or `finish_task` against the evidence; accept them or say what is missing."""
-    claim = cast("StepClaim", state.get("decision") or state["record"]["claim"])
-    update = await _prove(claim, StepContext.of(state, runtime, config, deps, deps.all_tools(runtime.context)))
+    context = StepContext.of(state, runtime, config, deps, deps.all_tools(runtime.context))
+    claim = state.get("decision") or state["record"].get("claim") or _claim_of_calls(context)
+    if claim is None:
+        return {"decision": None}
+    update = await _prove(cast("StepClaim", claim), context)
     after, id = update["record"], state["step"]["id"]
     if after["status"] != "done" and not after.get("claim") and (said := claim.get("said")):
         # the streamed result was not accepted
         emit(runtime, "speech_restarted", step=id, id=said, argument=f"{claim['kind']}.result")
     return update
+
+
+def _claim_of_calls(context: StepContext) -> StepClaim | None:
+    """Return the claim that planned calls make, None if a model has to make it.
+
+    No model has read what they returned, so a judge is about to.
+    """
+    state, settings, entries = context.state, context.settings, context.caller.known
+    judge = is_audit_due(settings, state["run"], entries) and can_judge(context.deps, settings)
+    as_data = state["record"].get("answers") and state["run"].get("output_schema")
+    return claim_of_calls(state["step"], entries, context.caller.language) if judge and not as_data else None
 
 
 async def _prove(claim: StepClaim, context: StepContext) -> Step:
@@ -195,7 +215,7 @@ def _hear_first(proof: StepProof) -> Step:
     """Let the step go on, so that its next round hears what the user said meanwhile."""
     context = proof.context
     record: StepRecord = {**proof.record, **_change(proof), "doubted": False}
-    messages = [_answer(proof.claim, f"{SAID_MEANWHILE} {KEPT}")]
+    messages = [_answer(proof.claim, f"{SAID_MEANWHILE} {proof.kept}".rstrip())]
     common: Step = {"journal": context.noted, "spent": context.spent}
     return {**common, "record": record, "transcript": messages, "decision": None}
 
@@ -276,9 +296,9 @@ def _change(proof: StepProof) -> StepRecord:
     change: StepRecord = {
         "observed": proof.context.observed + len(proof.context.noted),
         "claim": None,
-        "draft": proof.claim["arguments"]["result"],
+        "draft": "" if proof.claim.get("planned") else proof.claim["arguments"]["result"],
         "verdicts": proof.rows,
-        "standing": stands,
+        "standing": {} if proof.claim.get("planned") else stands,
     }
     if proof.judged is not None:
         change["judged"] = proof.judged
@@ -307,14 +327,16 @@ def _refuse(proof: StepProof, bad: Sequence[Json], objections: list[str], doubte
     else:
         then = "Work on what is missing, or cite what proves it, then finish_step again, or give_up."
     then += f" Leave out criterion {', '.join(change['standing'])}: shown already." if change["standing"] else ""
-    then += f" {KEPT}" if not doubted else ""
+    then += f" {proof.kept}" if not doubted and proof.kept else ""
     only_form = len(forms) == len(bad) and not objections and not doubted
     only_doubt = bool(doubted) and proof.verdicts.keys() == {int(n) for n in change["standing"]} and not objections
     decided = any(verdict["verdict"] == "unverified" for verdict in proof.rows)  # a judge rejected the claim
     context, said, refused = proof.context, "; ".join(problems), proof.record["refused"] + 1
     messages = [_answer(proof.claim, _correction(problems, then))]
     common: Step = {"journal": context.noted, "spent": context.spent}
-    if only_form or (only_doubt and not decided):  # counts neither as an unusable reply nor as a refusal
+    if (
+        only_form or (only_doubt and not decided) or proof.claim.get("planned")
+    ):  # counts neither as an unusable reply nor as a refusal
         emit(context.runtime, "correction", step=context.state["step"]["id"], text=said[:500])
         record: StepRecord = {**proof.record, **change}
         return {**common, "record": record, "transcript": messages, "decision": None}

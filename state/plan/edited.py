@@ -169,6 +169,11 @@ def _edit_step(step: Mapping[str, Any], before: Mapping[str, Any], path: str) ->
         said["done_when"] = _edit_criteria(said["done_when"], before.get("done_when") or ())
     after = {**before, **said}
     calls = _calls_that_stay(after, before, said, path)
+    if calls != had:  # what other calls show is for whoever works on the step to say
+        after["done_when"] = [
+            {key: item for key, item in each.items() if key != "call"} if isinstance(each, Mapping) else each
+            for each in after["done_when"]
+        ]
     if calls != had and after["content"] == before["content"]:
         after["content"] = name_calls(before["content"], had, calls)
         if had and not calls and after["content"] == before["content"]:

@@ -25,6 +25,8 @@ class CriterionJson(TypedDict):
     check: dict[str, Any] | None
     """`{tool, arguments, expect}`."""
     judge: bool
+    call: NotRequired[int]
+    """The number of the planned call whose success is all that it says."""
 
 
 class StepJson(TypedDict):

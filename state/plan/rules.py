@@ -64,7 +64,8 @@ def broken_rules(steps: Sequence[PlannedStep], goal: Sequence[Mapping[str, Any]]
     """Return the problems of a plan's steps and the goal's criteria, at most 20 sentences."""
     ids = {step["id"] for step in steps}
     of_steps = chain.from_iterable(_check_step(step, ids, rules) for step in steps)
-    problems = chain(_check_criteria("the goal", goal, rules), _check_ids(steps, rules), of_steps)
+    calls = len(steps[0]["calls"] or ()) if len(steps) == 1 else 0  # the goal's criteria are those of the only step
+    problems = chain(_check_criteria("the goal", goal, rules, calls), _check_ids(steps, rules), of_steps)
     if found := list(islice(problems, MOST_PROBLEMS)):
         return found
     return [f"the steps {' → '.join(circle)} depend on each other"] if (circle := find_circle(steps)) else []
@@ -92,7 +93,7 @@ def _check_step(step: PlannedStep, ids: Collection[str], rules: Rules) -> Iterat
         elif own is not None and tool not in own:
             who = f"its executor {executor!r}" if executor else "the default executor"
             yield f"{where} lists the tool {tool!r}, which {who} does not have{_executor_hint(tool, own, rules)}"
-    yield from _check_criteria(where, step["done_when"], rules)
+    yield from _check_criteria(where, step["done_when"], rules, len(step["calls"] or ()))
 
 
 def _check_ids(steps: Sequence[PlannedStep], rules: Rules) -> Iterator[str]:
@@ -127,13 +128,16 @@ def _find_like(id: str, rules: Rules) -> str | None:
     return next((old for old in known if _SUFFIX.fullmatch(id.removeprefix(old)) and id.startswith(old)), None)
 
 
-def _check_criteria(where: str, criteria: Sequence[Mapping[str, Any]], rules: Rules) -> Iterator[str]:
+def _check_criteria(where: str, criteria: Sequence[Mapping[str, Any]], rules: Rules, calls: int) -> Iterator[str]:
+    """Yield the problems of criteria; `calls` is the number of planned calls that they may name."""
     if len(criteria) > MOST_CRITERIA:
         yield f"{where} has {len(criteria):,} criteria; at most {MOST_CRITERIA}. Merge them or split the step"
     for number, criterion in enumerate(criteria, 1):
         if len(criterion["text"]) > CONTENT_CHARS:
             length = f"{len(criterion['text']):,} characters"
             yield f"{where} has a criterion {number} of {length}; at most {CONTENT_CHARS:,}"
+        if (call := criterion.get("call") or 0) > calls:
+            yield f"{where} has a criterion {number} that names call {call}; {calls or 'no'} calls are planned there"
         if check := criterion["check"]:
             yield from (f"{where}, criterion {number}: {problem}" for problem in _check_check(check, rules))
 

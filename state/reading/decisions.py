@@ -12,10 +12,6 @@ _LANGUAGE = {**_TEXT, "description": "BCP 47"}
 _UNCHANGED = {**_TEXT, "description": "why nothing had to be changed, if tools for that were granted"}
 _CITED: dict[str, Any] = {"observation": _TEXT, "quote": _TEXT}
 """The instructions of those who cite show an item, but for `answer`."""
-_CITED_BY_ANSWER = {
-    "observation": {**_TEXT, "description": "its id, such as p.1"},
-    "quote": {**_TEXT, "description": "short, word for word, from it or its call"},
-}
 _BEFORE = {
     "type": "boolean",
     "description": "true: as it was before a change, such as a bug fixed since",
@@ -44,14 +40,15 @@ _STEP = {
         "content": _TEXT,
         "done_when": {
             **_CRITERIA,
-            "description": 'text, or {text, check: {tool, arguments, expect}}; expect: "ok", {contains}, {equals}, '
-            '{matches: regex}, {number, tolerance} or {path: "$.n", op: ">=", value: 3}',
+            "description": 'text, {text, call} or {text, check: {tool, arguments, expect}}; expect: "ok", {contains}, '
+            '{equals}, {matches: regex}, {number, tolerance} or {path: "$.n", op: ">=", value: 3}',
         },
         "tools": _TEXTS,
+        "calls": {"type": "array", "items": {"type": "object"}, "description": "{tool, arguments}"},
         "id": _TEXT,
         "depends_on": {
             **_TEXTS,
-            "description": "steps (s1, s2, …) whose results it needs; [] for none; left out: all earlier",
+            "description": "steps (s1, s2) whose results it needs; [] for none; left out: all earlier",
         },
         "executor": _TEXT,
         "replaces": _TEXTS,
@@ -79,7 +76,7 @@ _ALL = {
             "Answer the user.",
             ["text"],
             text=_TEXT,
-            evidence=_evidence(**_CITED_BY_ANSWER),
+            evidence={**_TEXTS, "description": "p.1: a quote, word for word, from it or its call"},
             language=_LANGUAGE,
         ),
         _tool("ask_user", "Ask the user.", ["question"], question=_TEXT, options=_TEXTS, language=_LANGUAGE),
@@ -90,11 +87,11 @@ _ALL = {
             title=_TEXT,
             complexity={"type": "string", "enum": ["simple", "moderate", "complex"]},
             steps={"type": "array", "items": _STEP},
-            done_when={**_CRITERIA, "description": "of the whole; items as in a step's"},
+            done_when={**_CRITERIA, "description": "as a step's"},
             schedule=_SCHEDULE,
             need_thinking={"type": "boolean"},
             reason={**_TEXT, "description": "for the log"},
-            speak={**_TEXT, "description": "to the user: what the plan does not show"},
+            speak={**_TEXT, "description": "to the user, beside the plan"},
             language=_LANGUAGE,
             drop={
                 "type": "array",
@@ -107,7 +104,7 @@ _ALL = {
             "It cannot be done here.",
             ["reason", "guidance"],
             reason={**_TEXT, "description": "for the log"},
-            guidance={**_TEXT, "description": "for the user: what is missing, or what they can do"},
+            guidance={**_TEXT, "description": "for the user: what they can do"},
         ),
         _tool("accept_plan", "The user agrees to the plan exactly as it is shown.", []),
         _tool(
@@ -249,6 +246,8 @@ def arguments_schema(name: str) -> dict[str, Any]:
         properties["reason"] = _TEXT
     if name == "recall":
         properties["offset"]["minimum"] = 0
+    if "evidence" in properties:
+        properties["evidence"] = _evidence(**_CITED)
     if "goal_check" in properties:
         properties["goal_check"] = copy.deepcopy(_GOAL_CHECK)
         properties["goal_check"]["items"]["properties"]["note"] = _TEXT

@@ -1,0 +1,48 @@
+"""Steps that the calls of their plan show to be done, so that no model is asked to say it."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from donewhen.state.language.texts import say
+from donewhen.state.proof.journal import call_key, canonical_json, is_tool_call
+from donewhen.state.records import JournalEntry, StepClaim
+from donewhen.state.secrets import conceal_json
+
+RESULT_CHARS = 2_000
+"""The longest result made by code; somebody has to word what is longer."""
+ARGUMENTS_CHARS = 300
+
+
+def shown_by_calls(step: Mapping[str, Any]) -> bool:
+    """Return whether every criterion of a step has a check, or names the planned call whose success is all it says."""
+    criteria = step.get("done_when") or ()
+    return bool(step.get("calls") and criteria) and all(each.get("check") or each.get("call") for each in criteria)
+
+
+def claim_of_calls(step: Mapping[str, Any], entries: Iterable[JournalEntry], language: str) -> StepClaim | None:
+    """Return the claim that a step is done, made of what its planned calls returned; None if a model has to make it.
+
+    They were all made, as they were planned, and succeeded, and nothing else was seen in the step. A result of several
+    thousand characters, or one with images, has to be read.
+    """
+    calls, made = step["calls"], [entry for entry in entries if entry["step"] == step["id"]]
+    wanted = [call_key(call["tool"], call["arguments"]) for call in calls]
+    if wanted != [call_key(entry["tool"], entry["arguments"]) for entry in made]:
+        return None
+    if not all(is_tool_call(each) and each["ok"] and not each.get("unknown") for each in made):
+        return None
+    lines = [say(language, "call", "returned"), *map(_line, made)]
+    result = "\n".join(lines)
+    if len(result) > RESULT_CHARS or any(each.get("images") for each in made):
+        return None
+    named = {n: each["call"] for n, each in enumerate(step["done_when"], 1) if each.get("call")}
+    goal_check = [
+        {"criterion": n, "met": True, "evidence": [{"observation": made[call - 1]["id"]}]} for n, call in named.items()
+    ]
+    return {"kind": "finish_step", "arguments": {"result": result, "goal_check": goal_check}, "id": "", "planned": True}
+
+
+def _line(entry: JournalEntry) -> str:
+    given = canonical_json(conceal_json(entry["arguments"]))
+    short = given if len(given) <= ARGUMENTS_CHARS else f"{given[:ARGUMENTS_CHARS]}…"
+    return f"- {entry['tool']} {short}: {entry['text'].strip() or 'ok'}"
