@@ -248,8 +248,8 @@ class Agent:
     def graph(self) -> ThreadGraph:
         """Return the compiled graph on this storage; every LangGraph verb works on it, `ainvoke` and `invoke` alike.
 
-        Pass settings as `context=`; without it, the settings of the run or of this agent apply. It is as strict as
-        `resume`.
+        Settings in `context=` override those of the run or of this agent, as in `start`. It is as strict as `resume`,
+        and None continues a thread.
         """
         return ThreadGraph(self._runner)
 

@@ -11,7 +11,7 @@ import asyncio
 import logging
 import math
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager, contextmanager, suppress
 from contextvars import Context, copy_context
 from dataclasses import dataclass, field, replace
@@ -24,6 +24,7 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.errors import GraphDrained
 from langgraph.graph.state import CompiledStateGraph
+from langgraph.runtime import RunControl
 from langgraph.store.base import BaseStore
 from langgraph.types import Command, StateSnapshot
 
@@ -74,7 +75,7 @@ from donewhen.agent.work.thread_rows import (
 from donewhen.graph.clock import moment_of, using
 from donewhen.graph.deliver import cancel_without_receipt, note_undone
 from donewhen.graph.events import now, set_turn, stamp_event, to_event
-from donewhen.graph.executors.executor import Executors, profile_problem
+from donewhen.graph.executors.executor import CANCEL, Executors, profile_problem
 from donewhen.graph.llm.output import OutputForm, present_form
 from donewhen.graph.people.interjections import hearing, read_interjections
 from donewhen.graph.people.pauses import close_for_new_request, open_pauses
@@ -103,6 +104,8 @@ LATE_CHARS = 1000
 """The most characters of late messages that a run's problem quotes."""
 WAIT_FOR_IT = "; `watch` follows it, `tell` redirects it, `cancel` ends it"
 ANSWER_LATER = "; `submit_answer` (`donewhen resume --detach`) leaves the answer for when that is done"
+WITH_EVENTS: Json = {"stream_mode": ["values", "custom"], "version": "v2", "subgraphs": True}
+QUIETLY: Json = {"stream_mode": ["values"], "version": "v2", "subgraphs": False}
 _PLACES = ("checkpoint_id", "checkpoint_ns", "checkpoint_map")
 _log = logging.getLogger("donewhen")
 
@@ -113,6 +116,58 @@ class RunCancelled(Exception):
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
         self.reason = reason
+
+
+@dataclass
+class GraphCall:
+    """A call of the graph on a thread, as its caller wants it."""
+
+    thread_id: str
+    config: RunnableConfig | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
+    """How the graph streams, as `astream` takes it."""
+    control: RunControl = field(default_factory=RunControl)
+    begins: Callable[[str], Awaitable[None]] = lambda goal: asyncio.sleep(0)
+    """Is told the goal before the graph is called, and may take any time for it."""
+    cancelled: Callable[[], None] = lambda: None
+    """Is told that the run is cancelled."""
+    advice: str = ""
+    """What to do about a thread that another worker holds."""
+    last: Json | None = None
+    """The last state that the caller was streamed, if it is whole."""
+    run: Run | None = None
+    """How the thread stands in the end."""
+
+    def cancel(self) -> None:
+        """Let the run stop at its next clean point, because it is cancelled."""
+        self.control.request_drain(CANCEL)
+        self.cancelled()
+
+
+async def _nothing(held: "HeldThread", recorder: Recorder | None) -> None:
+    """Do nothing before the graph is called."""
+
+
+@dataclass(frozen=True)
+class Act:
+    """What is done with a held thread: with what the graph is called, and what is written before."""
+
+    given: Any
+    """The input of the graph; None continues."""
+    settings: Settings
+    goal: str = ""
+    change: Json = field(default_factory=dict)
+    """The fields of the thread's row that change."""
+    fresh: bool = False
+    """A new request begins."""
+    before: Callable[["HeldThread", Recorder | None], Awaitable[None]] = _nothing
+    """Follows the row, and comes before the graph: what is recorded, and what is written into checkpoints."""
+    from_checkpoint: bool = False
+    """It goes on from the checkpoint of the call's configuration, and not from the thread's latest one."""
+
+
+Decide = Callable[["HeldThread"], Awaitable[Act | Run]]
+"""Reads a held thread, and returns what is to be done with it; a Run, if that is nothing."""
 
 
 # Holding a thread ------------------------------------------------------------------------------------------------
@@ -174,22 +229,6 @@ def with_callback(config: RunnableConfig, handler: BaseCallbackHandler) -> Runna
     callbacks = callbacks.copy()
     callbacks.add_handler(handler, inherit=True)
     return {**config, "callbacks": callbacks}
-
-
-@contextmanager
-def traced(
-    tracing: "Tracing | None", held: HeldThread, config: RunnableConfig, *, fresh: bool, current: bool = True
-) -> Iterator[tuple[RunnableConfig, str]]:
-    """Trace the graph's call inside; yield its configuration, and the place of a new trace, which the row has to keep.
-
-    `fresh`: a new request begins; any other call continues the trace that the row has, in whatever process.
-    """
-    if tracing is None:
-        yield config, ""
-        return
-    stored = "" if fresh else str(held.row.get("trace") or "")
-    with tracing.invocation(held.thread_id, stored, current=current) as made:
-        yield with_callback(config, tracing), "" if stored else made
 
 
 @contextmanager
@@ -308,6 +347,18 @@ def request_in(given: Any) -> list[AnyMessage]:
     return []
 
 
+def recorded_as(
+    given: Any, run: Run, settings: Settings | None = None
+) -> Callable[[HeldThread, Recorder | None], Awaitable[None]]:
+    """Return a function that records how a run goes on with an input of the graph."""
+
+    async def write(held: HeldThread, recorder: Recorder | None) -> None:
+        if recorder:
+            await recorder.go_on(given, run.pending, settings)
+
+    return write
+
+
 def _end_state(last: Json | None, config: RunnableConfig) -> StateSnapshot | None:
     """Return the state of a run that ended, from the last part of its stream; None if it did not end."""
     if last is None or last["interrupts"] or not last["data"].get("outcome"):
@@ -365,21 +416,27 @@ class Runner:
 
     async def start(self, session: Session, request: Request) -> Run:
         """Begin a request on the session's thread, unless that has it already. Raises ThreadWaiting, ConfigError."""
-        self._check_enforceable(request.settings)
-        self.prepare(request.settings)
-        request = await self._fill(request)
+        request = await self.prepare_request(request)
         try:
-            async with hold(self.storage, self.graph, session.thread_id, working=True) as held:
-                snapshot = None if last_turn(held.row) and not request.id else await held.read()
-                if snapshot and is_delivered(request.id, held.row, snapshot.values):
-                    return self._make_run(held.thread_id, held.row, snapshot)
-                if snapshot:
-                    self._check_free(held, snapshot, request.restart)
-                return await self._begin(held, session, request, snapshot, queue="")
+            return await self.work(session, lambda held: self._start(held, request))
         except ThreadBusy:
             if request.id and (run := await self._read_delivered(session.thread_id, request.id)):
                 return run
             raise
+
+    async def _start(self, held: HeldThread, request: Request) -> Act | Run:
+        snapshot = None if last_turn(held.row) and not request.id else await held.read()
+        if snapshot and is_delivered(request.id, held.row, snapshot.values):
+            return self._make_run(held.thread_id, held.row, snapshot)
+        if snapshot:
+            self.check_free(held, snapshot, request.restart)
+        return await self.begin(held, request, snapshot, queue="")
+
+    async def prepare_request(self, request: Request) -> Request:
+        """Return a request that can begin here, with the plan of its template. Raises ConfigError."""
+        self._check_enforceable(request.settings)
+        self.prepare(request.settings)
+        return await self._fill(request)
 
     async def submit(self, thread_id: str, request: Request, at: datetime | None) -> None:
         """Store a request for a worker, unless the thread has it already. Raises ThreadWaiting."""
@@ -388,7 +445,7 @@ class Runner:
             async with hold(self.storage, self.graph, thread_id) as held:
                 snapshot = await held.read()
                 if not is_delivered(request.id, held.row, snapshot.values):
-                    self._check_free(held, snapshot, request.restart)
+                    self.check_free(held, snapshot, request.restart)
                     await enqueue(held.store, thread_id, self.queue, request, at)
         except ThreadBusy:
             if not request.id or await self._read_delivered(thread_id, request.id) is None:
@@ -416,7 +473,7 @@ class Runner:
         goal, plan = (await Templates(self.storage).get(request.template)).fill(request.parameters or {})
         return replace(request, messages=request.messages or read_goal(goal), plan={"plan": plan})
 
-    def _check_free(self, held: HeldThread, snapshot: StateSnapshot, restart: bool) -> None:
+    def check_free(self, held: HeldThread, snapshot: StateSnapshot, restart: bool) -> None:
         """Raise ThreadWaiting if the last request is open or queued, unless it is to be closed."""
         queued = held.row.get("status") == "queued"
         if restart or not (queued or snapshot.created_at):
@@ -427,15 +484,10 @@ class Runner:
         if run.status in ("waiting", "running"):
             raise waiting_error(run)
 
-    async def _begin(
-        self,
-        held: HeldThread,
-        session: Session,
-        request: Request,
-        snapshot: StateSnapshot | None,
-        queue: str | None = None,
-    ) -> Run:
-        """Store a request, then begin it; if the worker dies in between, the next one begins it again.
+    async def begin(
+        self, held: HeldThread, request: Request, snapshot: StateSnapshot | None, queue: str | None = None
+    ) -> Act:
+        """Return how a request begins: it is stored first, so if the worker dies, the next one begins it again.
 
         `snapshot`: how the thread stands; None if its row says that the request before has ended.
         """
@@ -445,28 +497,19 @@ class Runner:
         if request.plan:
             await held.store.aput(plan_key(thread_id), str(messages[-1].id), request.plan, index=False)
         await forget_cancel(held.store, thread_id)  # it was for the request before; who still waits asks again
-        await update_row(
-            held.store,
-            thread_id,
-            held.row,
-            goal=request.goal,
-            request=request.to_json(),
-            settings=request.settings,
-            answered={},
-            metadata=request.metadata,
-            owner=request.owner or None,
-            queue=queue,
-            **self.ownership(),
-        )
-        if self.record:
-            recorder = Recorder(held.store, thread_id)
+
+        async def put_away(held: HeldThread, recorder: Recorder | None) -> None:
+            if recorder and self.record:
+                if snapshot:
+                    await recorder.end(snapshot)
+                await recorder.begin(turn, request, self.executors, self.record(request.settings))
             if snapshot:
-                await recorder.end(snapshot)
-            await recorder.begin(turn, request, self.executors, self.record(request.settings))
-        if snapshot:
-            await self._put_away(held, snapshot)
-        await self._announce(held, session, request.goal)
-        return await self._drive(held, session, {"messages": messages}, request.settings)
+                await self._put_away(held, snapshot)
+
+        change: Json = {"request": request.to_json(), "settings": request.settings, "answered": {}, "queue": queue}
+        change |= {"goal": request.goal, "metadata": request.metadata, "owner": request.owner or None}
+        change["home"] = self.queue
+        return Act({"messages": messages}, request.settings, request.goal, change, fresh=True, before=put_away)
 
     async def _put_away(self, held: HeldThread, snapshot: StateSnapshot) -> None:
         """Close the last request because a new one takes its place."""
@@ -478,64 +521,48 @@ class Runner:
 
     # Going on ----------------------------------------------------------------------------------------------------
 
-    @asynccontextmanager
-    async def _hold_for(self, given: Continuation, thread_id: str) -> AsyncIterator[HeldThread]:
-        """Hold a thread; the error for one that another worker holds says what to do with an answer."""
-        advice = WAIT_FOR_IT if given.answer is MISSING else ANSWER_LATER
-        try:
-            async with hold(self.storage, self.graph, thread_id, working=True) as held:
-                advice = ""
-                yield held
-        except ThreadBusy as error:
-            raise ThreadBusy(f"{error}{advice}") from None
-
     async def resume(self, session: Session, given: Continuation) -> Run:
         """Answer or continue the session's thread."""
-        async with self._hold_for(given, session.thread_id) as held:
-            row, snapshot = held.row, await held.read()
-            submitted = has_work(row) or is_not_begun(row, snapshot.values)
-            if submitted and given.answer is MISSING and not given.steer:
-                return await self._carry(held, session, snapshot, given.settings)
-            check_begun(session.thread_id, row, snapshot.values)
-            if given.form and snapshot.values and given.form.schema != (snapshot.values.get("output_schema") or {}):
-                raise ConfigError("output_type: the run was started with another one, or with none")
-            run, settings = self._open(held, snapshot, given.settings)
-            change: Json = {"settings": settings if given.settings else None}
-            if given.steer:
-                command: Any = steer_input(run, given.steer)
-            else:
-                if given.answer is MISSING:
-                    answers = overdue_answers(run, settings)
-                else:
-                    answers = admit(run, row, given.answer, given.question)
-                    change["answered"] = dict.fromkeys(answers, "")
-                command = resume_command(run, answers, snapshot.values, self.executors, settings)
-            if command is not None or run.status == "running":
-                self.prepare(settings)  # before the answer is taken: without a key the run would fail
-            return await self._go_on(held, session, run, command, settings, change)
+        advice = WAIT_FOR_IT if given.answer is MISSING else ANSWER_LATER
+        return await self.work(session, lambda held: self.go_on(held, given), advice)
 
     async def run_submitted(self, session: Session) -> Run:
         """Carry out what was submitted for the session's thread; if nothing is left of it, continue the thread."""
-        async with hold(self.storage, self.graph, session.thread_id, working=True) as held:
-            return await self._carry(held, session, await held.read())
+        return await self.work(session, self._carry)
 
-    async def _carry(
-        self, held: HeldThread, session: Session, snapshot: StateSnapshot, given: SettingsLike = None
-    ) -> Run:
-        row = held.row
+    async def go_on(self, held: HeldThread, given: Continuation) -> Act | Run:
+        """Return how a thread goes on: with the answer that it is given, in another way, or unchanged."""
+        row, snapshot = held.row, await held.read()
+        submitted = has_work(row) or is_not_begun(row, snapshot.values)
+        if submitted and given.answer is MISSING and not given.steer:
+            return await self._carry(held, given.settings)
+        check_begun(held.thread_id, row, snapshot.values)
+        if given.form and snapshot.values and given.form.schema != (snapshot.values.get("output_schema") or {}):
+            raise ConfigError("output_type: the run was started with another one, or with none")
+        run, settings = self._open(held, snapshot, given.settings)
+        answers: Json = {}
+        if given.steer:
+            command: Any = steer_input(run, given.steer)
+        else:
+            asked = given.answer is MISSING
+            answers = overdue_answers(run, settings) if asked else admit(run, row, given.answer, given.question)
+            command = resume_command(run, answers, snapshot.values, self.executors, settings)
+        if command is not None or run.status == "running":
+            self.prepare(settings)  # before the answer is taken: without a key the run would fail
+        return self._continue(run, command, settings, given.settings, None if given.answer is MISSING else answers)
+
+    async def _carry(self, held: HeldThread, given: SettingsLike = None) -> Act | Run:
+        row, snapshot = held.row, await held.read()
         if is_not_begun(row, snapshot.values):
             settings = merge_settings(self.settings_now(row), given)
-            return await self._begin(held, session, Request.from_row(row, settings), snapshot)
+            return await self.begin(held, Request.from_row(row, settings), snapshot)
         run, settings = self._open(held, snapshot, given)
-        change: Json = {"settings": settings if given else None}
-        if answers := queued_answers_to(run, row):
-            answers = address(run, answers)
-            change["answered"] = dict.fromkeys(answers, "")
-        answers = answers or overdue_answers(run, settings)
+        queued = queued_answers_to(run, row)
+        answers = address(run, queued) if queued else overdue_answers(run, settings)
         command = resume_command(run, answers, snapshot.values, self.executors, settings)
         if command is None and run.status != "running":
             return await write_end(held.store, run, snapshot.values)
-        return await self._go_on(held, session, run, command, settings, change)
+        return self._continue(run, command, settings, given, answers if queued else None)
 
     def _open(self, held: HeldThread, snapshot: StateSnapshot, given: SettingsLike) -> tuple[Run, Settings]:
         """Return the run of a thread to continue, and its settings merged with the given ones."""
@@ -545,36 +572,37 @@ class Runner:
         set_turn(held.thread_id, snapshot.values.get("turn", 1))
         return read_run(held.thread_id, require_thread(held.thread_id, snapshot), settings, self.form), settings
 
-    async def _go_on(
-        self, held: HeldThread, session: Session, run: Run, command: Any, settings: Settings, change: Json
-    ) -> Run:
-        """Continue a run with a command, or unchanged without one; a waiting or finished run is returned as it is."""
-        await self._announce(held, session, run.goal)
+    def _continue(
+        self, run: Run, command: Any, settings: Settings, given: SettingsLike, answered: Json | None
+    ) -> Act | Run:
+        """Return how a run continues with a command, or unchanged without one; a waiting or finished run stays."""
         if command is None and run.status != "running":
             return run
-        notify = self.ownership()["notify"]
-        await update_row(held.store, run.thread_id, held.row, goal=run.goal or None, notify=notify, **change)
-        if self.record:
-            await Recorder(held.store, run.thread_id).go_on(command, run.pending, change.get("settings"))
-        return await self._drive(held, session, command, settings)
+        changed = settings if given else None
+        change: Json = {"goal": run.goal or None, "settings": changed}
+        if answered is not None:
+            change["answered"] = dict.fromkeys(answered, "")
+        return Act(command, settings, run.goal, change, before=recorded_as(command, run, changed))
 
     async def audit(self, session: Session, given: SettingsLike) -> Run:
         """Let a judge audit the session's thread. Raises ThreadWaiting while it is not finished."""
-        async with hold(self.storage, self.graph, session.thread_id, working=True) as held:
-            thread_id, snapshot = held.thread_id, await held.read()
-            self._check_free(held, snapshot, restart=False)
-            values = require_thread(thread_id, snapshot).values
-            settings = merge_settings(self.settings_now(held.row), given)
-            ending = {**(values.get("ending") or {"code": "worked", "reason": ""}), "again": True}
-            set_turn(thread_id, values.get("turn", 1))
-            await update_row(held.store, thread_id, held.row)
+        return await self.work(session, lambda held: self._audit(held, given))
+
+    async def _audit(self, held: HeldThread, given: SettingsLike) -> Act:
+        thread_id, snapshot = held.thread_id, await held.read()
+        self.check_free(held, snapshot, restart=False)
+        values = require_thread(thread_id, snapshot).values
+        ending = {**(values.get("ending") or {"code": "worked", "reason": ""}), "again": True}
+        set_turn(thread_id, values.get("turn", 1))
+
+        async def open_again(held: HeldThread, recorder: Recorder | None) -> None:
             await held.graph.aupdate_state(make_config(thread_id), {"ending": ending}, as_node="advance")
-            await self._announce(held, session, values.get("goal", ""))
-            if self.record:
-                await Recorder(held.store, thread_id).write(
-                    "audit", settings=read_settings(given).model_dump(mode="json", exclude_unset=True)
-                )
-            return await self._drive(held, session, None, settings)
+            if recorder:
+                changed = read_settings(given).model_dump(mode="json", exclude_unset=True)
+                await recorder.write("audit", settings=changed)
+
+        settings = merge_settings(self.settings_now(held.row), given)
+        return Act(None, settings, values.get("goal", ""), before=open_again)
 
     async def undo(self, thread_id: str, step: str | None, *, dry_run: bool) -> UndoReport:
         """Put back what a finished request changed, and note that in its outcome; `dry_run`: only say what would be."""
@@ -601,152 +629,152 @@ class Runner:
                 await write_end(held.store, read_run(thread_id, snapshot), snapshot.values)
             return report
 
-    async def _announce(self, held: HeldThread, session: Session, goal: str) -> None:
-        """Send the event that the run begins; its listener may take any time for it, and a cancellation ends that."""
-        listening = asyncio.create_task(self.cancels.wait(held.store, held.thread_id, session.cancel))
+    # The one way to the graph ------------------------------------------------------------------------------------
+
+    async def carry_out(self, call: GraphCall, decide: Decide) -> AsyncGenerator[Any]:
+        """Hold a thread, let `decide` say what is done with it, and do that to its next pause or end, or to its end if
+        it is cancelled from anywhere. Yield what the graph streams; `call.run` is how the thread stands then.
+
+        Whoever calls: the thread's row says what happens before it does, the run is recorded and traced, and its end
+        has its consequences. Raises GraphDrained if `call.control` stopped it, when that is written.
+        """
+        async with self._hold_for(call) as held:
+            act = await decide(held)
+            if isinstance(act, Run):
+                call.run = act
+                async with self._listening(held, call):
+                    await call.begins(act.goal)
+                return
+            recorder = Recorder(held.store, held.thread_id) if self.record and not act.from_checkpoint else None
+            with self._watched(held, call, act, recorder) as (config, trace, place):
+                notify = self.notifier.queue if self.notifier else None
+                change = {"notify": notify, "trace": trace or None, **act.change}
+                await update_row(held.store, held.thread_id, held.row, **change)
+                await act.before(held, recorder)
+                async with (
+                    self._listening(held, call) as listening,
+                    aclosing(self._call_graph(held, call, act, config, place, listening)) as parts,
+                ):
+                    async for part in parts:
+                        yield part
+
+    @asynccontextmanager
+    async def _hold_for(self, call: GraphCall) -> AsyncIterator[HeldThread]:
+        """Hold a thread; the error for one that another worker holds says what to do about it."""
+        advice = call.advice
         try:
-            await session.send(stamp_event(held.thread_id, {"type": "started", "goal": goal}))
+            async with hold(self.storage, self.graph, call.thread_id, working=True) as held:
+                advice = ""
+                yield held
+        except ThreadBusy as error:
+            raise ThreadBusy(f"{error}{advice}") from None
+
+    @asynccontextmanager
+    async def _listening(self, held: HeldThread, call: GraphCall) -> AsyncIterator[asyncio.Task[str]]:
+        """Hear whether the run is cancelled while it is worked on inside; yield the task that ends with the reason."""
+        listening = asyncio.create_task(self.cancels.wait(held.store, held.thread_id, call.cancel))
+        try:
+            yield listening
         finally:
             listening.cancel()
             await asyncio.wait([listening])
 
-    async def _drive(self, held: HeldThread, session: Session, given: Any, settings: Settings) -> Run:
-        """Run the graph to its next pause or end, or to its end if it is cancelled; pass its events to the session."""
-        config = make_config(held.thread_id, session.config)
-        present_form.set(self.form)
-        with (
-            recorded(self.record is not None, held, config) as config,
-            traced(self.tracing, held, config, fresh=isinstance(given, dict)) as (config, trace),
-        ):
-            if trace:
-                await update_row(held.store, held.thread_id, trace=trace)
-            return await self._call_graph(held, session, given, settings, config)
+    @contextmanager
+    def _watched(
+        self, held: HeldThread, call: GraphCall, act: Act, recorder: Recorder | None
+    ) -> Iterator[tuple[RunnableConfig, str, Context]]:
+        """Record and trace the calls of the graph inside, which are made in a context of their own.
+
+        Yield their configuration, the place of a new trace, which the row has to keep, and the context.
+        """
+        config = (call.config or {}) if act.from_checkpoint else make_config(held.thread_id, call.config)
+        place, trace = copy_context(), ""
+        place.run(present_form.set, self.form)
+        if recorder:
+            place.run(recording.set, recorder)
+            place.run(hearing.set, recorder.hear)
+            config = with_callback(config, recorder)
+        if self.tracing is None:
+            yield config, trace, place
+            return
+        stored = "" if act.fresh else str(held.row.get("trace") or "")
+        with self.tracing.invocation(held.thread_id, stored, place) as made:
+            yield with_callback(config, self.tracing), "" if stored else made, place
 
     async def _call_graph(
-        self, held: HeldThread, session: Session, given: Any, settings: Settings, config: RunnableConfig
-    ) -> Run:
+        self,
+        held: HeldThread,
+        call: GraphCall,
+        act: Act,
+        config: RunnableConfig,
+        place: Context,
+        listening: asyncio.Task[str],
+    ) -> AsyncGenerator[Any]:
         """Call the graph until it pauses or ends: with the input, then without one if its last route was not stored.
 
         A cancellation that arrives meanwhile ends the run; a worker that has to stop returns it to the queue.
         """
-        graph, store, thread_id = held.graph, held.store, held.thread_id
-        modes: Any = {"stream_mode": ["values"] if session.muted else ["values", "custom"], "version": "v2"}
-        modes |= {"subgraphs": not session.muted, "durability": "sync", "control": session.control}
-        snapshot, drained = None, False
+        graph, thread_id = held.graph, held.thread_id
+        snapshot, drained = None, None
+        await call.begins(act.goal)
+        options: Any = {"durability": "sync", **call.options, "context": act.settings, "control": call.control}
         try:
-            for command in [given, *[None] * (MOST_CALLS - 1)]:
-                last: Any = None
-                stream: Any = graph.astream(command, config, context=settings, **modes)
-                async with aclosing(self.until_cancelled(held, stream, session.cancel, copy_context())) as parts:
+            for given in [act.given, *[None] * (MOST_CALLS - 1)]:
+                stream: Any = graph.astream(given, config, **options)
+                async with aclosing(until_cancelled(stream, listening, place)) as parts:
                     async for part in parts:
-                        if part["type"] == "values":
-                            last = last if part["ns"] else part
-                            continue
-                        event = to_event(thread_id, part["data"])
-                        if event["type"] == "outcome":
-                            session.outcome = event
-                        else:
-                            await session.send(event)
-                if snapshot := _end_state(last, config) or await route_if_stopped(graph, config):
+                        yield part
+                config = make_config(thread_id, config)
+                if snapshot := _end_state(call.last, config) or await route_if_stopped(graph, config):
                     break
         except RunCancelled as cancelled:
-            return await self.end_cancelled(held, cancelled.reason)
-        except GraphDrained:
-            drained = True
-        snapshot = snapshot or await graph.aget_state(config, subgraphs=True)
-        if self.record:
-            await Recorder(store, thread_id).end(snapshot)
-        run = read_run(thread_id, snapshot, settings, self.form)
-        if drained and not _has_input(given, run, snapshot) and await return_to_queue(store, thread_id):
-            return replace(run, status="queued")
-        return await write_end(store, run, snapshot.values)
-
-    def ownership(self) -> Json:
-        """Return the fields of a thread's row that say whose workers and whose notifications it has."""
-        return {"home": self.queue, "notify": self.notifier.queue if self.notifier else None}
-
-    async def record_input(
-        self,
-        held: HeldThread,
-        snapshot: StateSnapshot,
-        given: Any,
-        settings: Settings,
-        config: RunnableConfig,
-        place: Context,
-    ) -> RunnableConfig:
-        """Record the input of the graph, if runs are recorded, and let `place` record what follows.
-
-        An input with more than messages cannot be replayed, and is not recorded.
-        """
-        if self.record is None:
-            return config
-        recorder = Recorder(held.store, held.thread_id)
-        run = read_run(held.thread_id, snapshot)
-        if isinstance(given, Command):
-            await recorder.go_on(given, run.pending, None)
-        elif messages := request_in(given):
-            if run.status == "waiting":
-                await recorder.go_on(Command(resume={"": messages[-1].text}), run.pending, None)
-            elif run.status == "running" and snapshot.created_at:
-                await recorder.go_on({"messages": messages}, (), None)
-            else:
-                turn = int(snapshot.values.get("turn") or 0) + 1
-                await recorder.begin(turn, Request(messages, settings), self.executors, self.record(settings))
-        place.run(recording.set, recorder)
-        place.run(hearing.set, recorder.hear)
-        return with_callback(config, recorder)
-
-    async def write_state(self, held: HeldThread) -> None:
-        """Carry out the consequences of a pause or an end that the caller's graph has reached, and tell the notifier.
-
-        A thread of an unreadable version is left alone.
-        """
-        snapshot = await held.graph.aget_state(make_config(held.thread_id), subgraphs=self.record is not None)
-        try:
-            run = read_run(held.thread_id, snapshot)
-        except StorageError:
+            call.run = await self.end_cancelled(held, cancelled.reason)
+            stream = graph.astream(None, make_config(thread_id, config), **options)  # how it ended
+            async with aclosing(stream) as parts:
+                async for part in parts:
+                    yield part
             return
+        except GraphDrained as error:
+            drained = error
+        snapshot = snapshot or await graph.aget_state(make_config(thread_id), subgraphs=True)
+        run = read_run(thread_id, snapshot, act.settings, self.form)
+        if drained and not _has_input(act.given, run, snapshot) and await return_to_queue(held.store, thread_id):
+            call.run = replace(run, status="queued")
+        else:
+            call.run = await self.write_end(held, run, snapshot)
+        if drained:
+            raise drained
+
+    async def write_end(self, held: HeldThread, run: Run, snapshot: StateSnapshot) -> Run:
+        """Carry out the consequences of a pause or an end that the graph has reached, and tell the notifier."""
         if self.record:
             await Recorder(held.store, held.thread_id).end(snapshot)
-        await write_end(held.store, run, snapshot.values, goal=run.goal)
+        run = await write_end(held.store, run, snapshot.values, goal=run.goal or None)
         if self.notifier:
             self.notifier.wake()
+        return run
 
-    async def until_cancelled(
-        self, held: HeldThread, stream: AsyncGenerator[Any], drain: Callable[[], None], place: Context
-    ) -> AsyncGenerator[Any]:
-        """Yield what the graph streams, whoever drives it; each part is made in the context `place`.
+    async def work(self, session: Session, decide: Decide, advice: str = "") -> Run:
+        """Carry out what a session is for, and hand it the events."""
+        thread_id = session.thread_id
 
-        If the run is cancelled from anywhere, it may reach a clean point (`drain`); what takes longer is cut off. Then
-        RunCancelled is raised, also if the run has ended meanwhile.
-        """
-        loop, ends = asyncio.get_running_loop(), math.inf
-        listening = asyncio.create_task(self.cancels.wait(held.store, held.thread_id, drain))
-        coming: asyncio.Task[Any] | None = None
-        try:
-            while loop.time() < ends:
-                coming = loop.create_task(_next_part(stream), context=place)
-                if not listening.done():
-                    await asyncio.wait({coming, listening}, return_when=asyncio.FIRST_COMPLETED)
-                if listening.done():
-                    ends = min(ends, loop.time() + CUT_OFF)
-                    await asyncio.wait({coming}, timeout=max(ends - loop.time(), 0))
-                    await _cut_off(coming)
-                    if coming.cancelled() or coming.exception():
-                        break
-                if (part := coming.result()) is _END:
-                    break
-                yield part
-        finally:
-            listening.cancel()
-            try:
-                if coming is not None:
-                    await _cut_off(coming)
-            finally:
-                await finish(loop.create_task(_close(stream), context=place))
-                await asyncio.wait([listening])
-        if not listening.cancelled():
-            raise RunCancelled(listening.result())
+        async def announce(goal: str) -> None:
+            await session.send(stamp_event(thread_id, {"type": "started", "goal": goal}))
+            if session.muted:
+                call.options = QUIETLY
+
+        call = GraphCall(thread_id, session.config, WITH_EVENTS, session.control, announce, session.cancel, advice)
+        with suppress(GraphDrained):
+            async with aclosing(self.carry_out(call, decide)) as parts:
+                async for part in parts:
+                    if part["type"] == "values":
+                        call.last = call.last if part["ns"] else part
+                    elif (event := to_event(thread_id, part["data"]))["type"] == "outcome":
+                        session.outcome = event
+                    else:
+                        await session.send(event)
+        assert call.run is not None
+        return call.run
 
     # Answers for a worker ----------------------------------------------------------------------------------------
 
@@ -909,6 +937,40 @@ class Runner:
 
 
 _END = object()
+
+
+async def until_cancelled(
+    stream: AsyncGenerator[Any], listening: asyncio.Task[str], place: Context
+) -> AsyncGenerator[Any]:
+    """Yield what the graph streams; each part is made in the context `place`.
+
+    When `listening` ends, the run is cancelled and may reach a clean point; what takes longer is cut off. Then
+    RunCancelled is raised, also if the run has ended meanwhile.
+    """
+    loop, ends = asyncio.get_running_loop(), math.inf
+    coming: asyncio.Task[Any] | None = None
+    try:
+        while loop.time() < ends:
+            coming = loop.create_task(_next_part(stream), context=place)
+            if not listening.done():
+                await asyncio.wait({coming, listening}, return_when=asyncio.FIRST_COMPLETED)
+            if listening.done():
+                ends = min(ends, loop.time() + CUT_OFF)
+                await asyncio.wait({coming}, timeout=max(ends - loop.time(), 0))
+                await _cut_off(coming)
+                if coming.cancelled() or coming.exception():
+                    break
+            if (part := coming.result()) is _END:
+                break
+            yield part
+    finally:
+        try:
+            if coming is not None:
+                await _cut_off(coming)
+        finally:
+            await finish(loop.create_task(_close(stream), context=place))
+    if listening.done():
+        raise RunCancelled(listening.result())
 
 
 async def _next_part(stream: AsyncGenerator[Any]) -> Any:

@@ -1,10 +1,8 @@
 """The compiled graph on a storage: all LangGraph verbs, with one worker per thread and strict resume."""
 
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import aclosing, asynccontextmanager
-from contextvars import Context, copy_context
-from dataclasses import dataclass, replace
-from functools import partial
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import replace
 from typing import Any, Self
 
 from langchain_core.runnables import RunnableConfig
@@ -21,17 +19,26 @@ from langgraph.runtime import RunControl
 from langgraph.store.base import BaseStore, Op, Result
 from langgraph.types import Command, StateSnapshot, StateUpdate
 
-from donewhen.agent.gate import admit, resume_command
-from donewhen.agent.request import check_begun
-from donewhen.agent.run import read_run, require_thread
-from donewhen.agent.runner import HeldThread, RunCancelled, Runner, hold, on_saver, request_in, route_if_stopped, traced
+from donewhen.agent.request import MISSING, Continuation, Request
+from donewhen.agent.run import Run, read_run
+from donewhen.agent.runner import (
+    Act,
+    GraphCall,
+    HeldThread,
+    Runner,
+    hold,
+    make_config,
+    on_saver,
+    recorded_as,
+    request_in,
+)
 from donewhen.agent.storage import Storage
 from donewhen.agent.work.thread_rows import update_row
-from donewhen.graph.executors.executor import CANCEL
 from donewhen.graph.sync import iterate, wait
+from donewhen.state.channels import Json
+from donewhen.state.errors import StorageError
 from donewhen.state.private_langgraph import READ_KEY
-from donewhen.state.settings import Settings
-from donewhen.state.settings.studio import without_blanks
+from donewhen.state.settings import Settings, SettingsLike, merge_settings
 from donewhen.state.versions import migrate
 
 
@@ -39,7 +46,8 @@ class ThreadGraph(CompiledStateGraph[Any, Settings, Any, Any]):
     """The compiled graph on a storage. A verb that writes to a thread is its only worker; others get ThreadBusy.
 
     `Command(resume=…)` behaves like `Agent.resume`: UnknownThread and StaleAnswer are raised before anything happens.
-    Without `context` a run keeps the settings it was started with, and a new one starts with those of the agent.
+    A run keeps the settings it was started with, and a new one starts with those of the agent; `context`
+    overrides both.
     Checkpoints are written before the next step starts, unless `durability` says otherwise.
     """
 
@@ -58,18 +66,13 @@ class ThreadGraph(CompiledStateGraph[Any, Settings, Any, Any]):
             async for part in super().astream(input, config, **options):
                 yield part
             return
-        async with self._work(thread, input, config, options) as work:
-            parts: Any = work.held.graph.astream(work.input, work.config, **work.options)
-            try:
-                async with aclosing(self.runner.until_cancelled(work.held, parts, work.cancel, work.place)) as followed:
-                    async for part in followed:
-                        yield part
-            except RunCancelled as cancelled:
-                await self.runner.end_cancelled(work.held, cancelled.reason)
-                parts = work.held.graph.astream(None, work.config, **work.options)  # how it ended
-                async with aclosing(parts):
-                    async for part in parts:
-                        yield part
+        control = options.pop("control", None) or RunControl()
+        call = GraphCall(thread, config, options, control)
+        async with aclosing(
+            self.runner.carry_out(call, lambda held: self._decide(held, input, config, options))
+        ) as parts:
+            async for part in parts:
+                yield part
 
     def stream(self, input: Any, config: RunnableConfig | None = None, **options: Any) -> Iterator[Any]:
         yield from iterate(self.astream(input, config, **options))
@@ -101,7 +104,12 @@ class ThreadGraph(CompiledStateGraph[Any, Settings, Any, Any]):
             migrate((await held.graph.aget_state(config)).values)
             await update_row(held.store, thread, held.row)
             written = await held.graph.abulk_update_state(config, supersteps)
-            await self.runner.write_state(held)
+            snapshot = await held.graph.aget_state(make_config(thread), subgraphs=True)
+            try:
+                run = read_run(thread, snapshot)
+            except StorageError:  # of an unreadable version: it is left alone
+                return written
+            await self.runner.write_end(held, run, snapshot)
             return written
 
     def bulk_update_state(self, config: RunnableConfig, supersteps: Sequence[Sequence[StateUpdate]]) -> RunnableConfig:
@@ -113,66 +121,36 @@ class ThreadGraph(CompiledStateGraph[Any, Settings, Any, Any]):
         thread = configurable.get("thread_id")
         return None if thread is None or READ_KEY in configurable else str(thread)
 
-    @asynccontextmanager
-    async def _work(
-        self, thread: str, input: Any, config: RunnableConfig | None, options: Mapping[str, Any]
-    ) -> AsyncIterator["_Work"]:
-        """Hold the thread; yield the checked input, and what else the graph is called with."""
-        runner = self.runner
-        async with hold(self.storage, runner.graph, thread, working=True) as held:
-            where = merge_configs(self.config, config)
-            travels = bool(where["configurable"].get("checkpoint_id"))
-            if travels:
-                await held.read()  # what is written now comes after the latest state, not only after this one
-            snapshot = await held.graph.aget_state(where)
-            migrate(snapshot.values)
-            settings = self._settings(options.get("context"), held, snapshot)
-            answered: dict[str, Any] | None = None if input is None else {}
-            if isinstance(input, Command) and input.resume is not None and not travels:
-                run = read_run(thread, require_thread(thread, snapshot))
-                check_begun(thread, held.row, snapshot.values)
-                answers = admit(run, held.row, input.resume)
-                command = resume_command(run, answers, snapshot.values, runner.executors, settings)
-                input, answered = replace(input, resume=command and command.resume), dict.fromkeys(answers, "")
-            control = options.get("control") or RunControl()
-            chosen = {**options, "context": settings, "durability": options.get("durability") or "sync"}
-            chosen["control"] = control
-            fresh = isinstance(input, Mapping) and not snapshot.tasks
-            with traced(runner.tracing, held, config or {}, fresh=fresh, current=False) as (given, trace):
-                place = copy_context()
-                change: dict[str, Any] = {
-                    "settings": settings,
-                    "answered": answered,
-                    "trace": trace or None,
-                    **runner.ownership(),
-                }
-                if fresh and not travels and (messages := request_in(input)):
-                    change["goal"] = messages[-1].text
-                await update_row(held.store, thread, held.row, **change)
-                if not travels:
-                    given = await runner.record_input(held, snapshot, input, settings, given, place)
-                if input is None and not travels:
-                    await route_if_stopped(held.graph, where)
-                yield _Work(held, input, given, chosen, partial(control.request_drain, CANCEL), place)
-            await runner.write_state(held)
+    async def _decide(
+        self, held: HeldThread, input: Any, config: RunnableConfig | None, options: dict[str, Any]
+    ) -> Act | Run:
+        """Return what an input of the graph does with the thread: the same as it would as an Agent's.
 
-    def _settings(self, context: Any, held: HeldThread, snapshot: StateSnapshot) -> Settings:
-        """Return the caller's settings; else those of the working run; else the agent's."""
-        if context is not None and (isinstance(context, Settings) or without_blanks(context)):
-            return context if isinstance(context, Settings) else Settings.model_validate(context)
-        return self.runner.settings_now(held.row if snapshot.tasks else {})
-
-
-@dataclass(frozen=True)
-class _Work:
-    """A call of the graph on a held thread."""
-
-    held: HeldThread
-    input: Any
-    config: RunnableConfig | None
-    options: dict[str, Any]
-    cancel: Callable[[], None]
-    place: Context
+        Any other input than a request, an answer or None is the graph's own, and so is one from an older checkpoint.
+        """
+        runner, snapshot = self.runner, await held.read()
+        given: SettingsLike = options.pop("context", None)
+        settings = merge_settings(runner.settings_now(held.row), given)
+        change: Json = {"settings": settings if given else None, "answered": {}}
+        where = merge_configs(self.config, config)
+        if where["configurable"].get("checkpoint_id"):
+            migrate((await held.graph.aget_state(where)).values)
+            return Act(input, settings, change=change, from_checkpoint=True)
+        if input is None or (isinstance(input, Command) and input.resume is not None):
+            act = await runner.go_on(held, Continuation(MISSING if input is None else input.resume, settings=given))
+            if isinstance(act, Run):  # it waits, or has ended, and the graph says so
+                return Act(None, settings)
+            return act if input is None else replace(act, given=replace(input, resume=act.given.resume))
+        run, messages = read_run(held.thread_id, snapshot), request_in(input)
+        is_free = not snapshot.created_at or run.outcome is not None
+        if held.row.get("status") == "queued" or (messages and is_free):
+            runner.check_free(held, snapshot, restart=False)
+            request = await runner.prepare_request(Request(messages, runner.merge(given)))
+            return await runner.begin(held, request, snapshot, queue="")
+        if not messages:
+            return Act(input, settings, run.goal, change, fresh=isinstance(input, Mapping) and is_free)
+        heard: Any = {"messages": messages} if run.status == "running" else Command(resume={"": messages[-1].text})
+        return Act(input, settings, run.goal, change, before=recorded_as(heard, run))
 
 
 # Checkpointer and store for verbs that are not overridden: each operation opens a session of its own, so nothing has to

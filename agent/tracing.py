@@ -13,7 +13,7 @@ import warnings
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from contextvars import ContextVar
+from contextvars import Context, ContextVar
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
@@ -136,12 +136,11 @@ class Tracing(BaseCallbackHandler):
     # An invocation -----------------------------------------------------------------------------------------------
 
     @contextmanager
-    def invocation(self, thread_id: str, stored: str = "", *, current: bool = True) -> Iterator[str]:
-        """Make a span for the graph that is called inside; yield its `traceparent`, or "" if nothing is sampled.
+    def invocation(self, thread_id: str, stored: str, place: Context) -> Iterator[str]:
+        """Make a span for the graph that is called in `place`, where it is the current one, under which other
+        instrumentations make theirs; yield its `traceparent`, or "" if nothing is sampled.
 
         `stored`: the traceparent of the request's first invocation, in any process; this one continues that trace.
-        `current`: make it the current span, under which other instrumentations make theirs; False in a generator,
-        because its context is its caller's.
         """
         if self._tracers is None and isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider):
             _warn_once(NO_PROVIDER)
@@ -149,14 +148,11 @@ class Tracing(BaseCallbackHandler):
         invocation.ends_with_graph = False
         context, carrier = trace.set_span_in_context(invocation.span), dict[str, str]()
         TraceContextTextMapPropagator().inject(carrier, context)
-        token = contexts.attach(context) if current else None
-        _prepared.set(invocation)
+        place.run(contexts.attach, context)
+        place.run(_prepared.set, invocation)
         try:
             yield carrier.get("traceparent", "")
         finally:
-            _prepared.set(None)
-            if token:
-                contexts.detach(token)
             invocation.span.end()
 
     def _begin(self, thread: str, stored: str = "") -> _Invocation:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from donewhen import Agent, Run, Settings
+from donewhen import Agent, Run
 from donewhen.agent.testing.everywhere import run_forked
 from donewhen.agent.testing.replies import Call
 from donewhen.agent.work.thread_rows import ENDED
@@ -105,7 +105,7 @@ async def test_a_question_in_place_of_the_approval_is_answered_while_the_plan_wa
     """N78, Q15, honest: stopped before the plan was shown; what the user then asks is answered, and the plan waits."""
     async with agent_of("memory:", ONE, answer("It is four.")) as agent:
         asked = {"messages": [("user", "Do it")]}
-        await agent.graph.ainvoke(asked, config("t"), context=Settings(), interrupt_before=["confirm"])
+        await agent.graph.ainvoke(asked, config("t"), context={"confirm": "always"}, interrupt_before=["confirm"])
         run = await agent.resume("t", steer="never mind; what is 2 + 2?")
         assert run.status == "waiting"
         assert "It is four." in run.pending[0]["text"]

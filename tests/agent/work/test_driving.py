@@ -12,10 +12,10 @@ import pytest
 from langchain_core.tools import StructuredTool
 from langgraph.graph import END, START, MessagesState, StateGraph
 
-from donewhen import Agent, Executor
+from donewhen import Agent, Executor, ThreadWaiting
 from donewhen.agent.work.thread_rows import INTERRUPTED
 from donewhen.hooks import Hooks
-from donewhen.testing import Recording, ScriptedModel, answer, call, finish_step, give_up, submit_plan
+from donewhen.testing import Recording, ScriptedModel, answer, ask_user, call, finish_step, give_up, submit_plan
 from tests.kit.storage.cases import fresh_url
 
 FREE = {"confirm": "never", "on_failure": "deliver"}
@@ -260,3 +260,53 @@ async def test_a_run_that_nobody_works_on_says_so(way: str, tmp_path: Path) -> N
         assert (last["type"], last["code"], last["text"]) == ("outcome", "interrupted", INTERRUPTED)
         assert (await other.cancel("t")).status == "cancelled"
         assert (await other.get("t")).problem == ""
+
+
+async def test_the_graph_does_not_take_the_place_of_submitted_work() -> None:
+    """Q60, Q90: a request on a thread with submitted work is refused, and None carries that out, as `resume` does."""
+    config = {"configurable": {"thread_id": "t"}}
+    async with Agent(ScriptedModel(roles={"triage": [answer("first done")]}), storage="memory:") as agent:
+        await agent.submit("first", thread_id="t")
+        with pytest.raises(ThreadWaiting):
+            await agent.graph.ainvoke(GOAL, config)
+        assert (await agent.info("t")).status == "queued"
+        ended = await agent.graph.ainvoke(None, config)
+        assert ended["outcome"]["text"] == "first done"
+        assert (await agent.info("t")).status == "answered"
+
+
+async def begun(agent: Agent, settings: Any) -> None:
+    await agent.graph.ainvoke(GOAL, {"configurable": {"thread_id": "t"}}, context=settings)
+
+
+async def gone_on(agent: Agent, settings: Any) -> None:
+    async with Agent(agent.models("triage", None), [look], storage=agent.storage, settings=FREE) as before:
+        await before.graph.ainvoke(GOAL, {"configurable": {"thread_id": "t"}}, context={"confirm": "always"})
+    await agent.graph.ainvoke({"messages": "approve"}, {"configurable": {"thread_id": "t"}}, context=settings)
+
+
+look = tool(lambda: ENTERED.append("looked") or "seen")
+
+
+@pytest.mark.parametrize("way", [begun, gone_on])
+@pytest.mark.parametrize("settings", [None, {"confirm": "never"}, {"profile": {"role": "astronomer"}}])
+async def test_what_an_agent_forbids_now_is_forbidden_to_its_graph(way: Any, settings: Any) -> None:
+    """Q34: whatever `context` a run of the graph is given, and under whatever agent it began."""
+    script = model(call("look"), finish_step("seen", ("s1.1", "seen")))
+    now = {**FREE, "profile": {"forbidden_tools": ["look"]}}
+    async with Agent(script, [look], storage="memory:", settings=now) as agent:
+        await way(agent, settings)
+        assert (await agent.get("t")).status == "failed"
+    assert ENTERED == []
+
+
+async def test_the_graph_lets_the_policy_answer_what_nobody_did() -> None:
+    """Q60: None continues a run whose question was open too long, as `resume` and workers do; two of them at once."""
+    script = ScriptedModel(roles={"triage": [ask_user("Which?"), ask_user("Which?"), answer("ok"), answer("ok")]})
+    policy = {"on_question": "default", "default_answer": "red", "question_seconds": 0.0}
+    async with Agent(script, storage="memory:", settings=policy) as agent:
+        for id in "ab":
+            await agent.start("go", thread_id=id)
+        configs = [{"configurable": {"thread_id": id}} for id in "ab"]
+        await asyncio.gather(*(agent.graph.ainvoke(None, config) for config in configs))
+        assert [(await agent.get(id)).status for id in "ab"] == ["answered", "answered"]
