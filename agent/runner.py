@@ -257,6 +257,9 @@ async def settle(graph: Compiled, store: ThreadStore, thread_id: str) -> Json | 
     if row is None or not is_unsettled(row):
         return row
     snapshot = await graph.aget_state(make_config(thread_id))
+    if [(task.name, task.result is None) for task in snapshot.tasks] == [("deliver", False)]:  # ended, but for this
+        await graph.ainvoke(None, make_config(thread_id), durability="sync")
+        snapshot = await graph.aget_state(make_config(thread_id))
     run = read_run(thread_id, snapshot)
     change: Json = {"goal": run.goal or None}
     if snapshot.created_at:  # on the clock of a worker that died, which may be another
