@@ -162,7 +162,7 @@ def _go_on(state: RunState, said: str, runtime: Runtime[Settings]) -> Json:
         return {"pending": None}
     emit(runtime, "note", text="Planning anew with what you say; what is finished stays.")
     planning = start_replanning(state, "", said)
-    return {"planning": planning, "feedback": said, "pending": None, "ending": None}
+    return {"planning": planning, "pending": None, "ending": None}
 
 
 def with_request_last(state: RunState) -> list[AnyMessage]:
@@ -192,7 +192,7 @@ def _fresh_request(state: RunState, settings: Settings, goal: str, messages: Seq
 
     The conversation goes on, and the last requests' observations stay readable.
     """
-    nothing: Json = {"plan": None, "pending": None, "approval": None, "feedback": None, "ending": None, "outcome": None}
+    nothing: Json = {"plan": None, "pending": None, "approval": None, "ending": None, "outcome": None}
     nothing["interjection_cursor"] = ""
     lists: Json = {key: Overwrite([]) for key in ("journal", "approvals", "modes", "todos")} | {"attachments": []}
     lists["background"] = {}

@@ -209,7 +209,6 @@ class RunState(TypedDict, total=False):
     """The decisions about the mode, as `ModeRow`s; the last one counts."""
     interjection_cursor: str
     """The last interjection that the journal includes."""
-    feedback: str | None
     ending: Ending | None
     """The ending of the run, once it is decided."""
     outcome: SeldomDict

@@ -230,8 +230,6 @@ class PlanningRecord(TypedDict, total=False):
     """True if the planner's model does triage, because that of triage could not be used."""
     sketched: bool
     """True if the proposal is the quick plan, used as the fallback."""
-    fell_back: str
-    """Why it used the fallback."""
     feedback: str | None
     """What a person said: about a plan that they were shown, about a failure, or to a run that was interrupted."""
     shown: Pause
@@ -250,8 +248,6 @@ class PlanningRecord(TypedDict, total=False):
     """The code of a step that needs a plan."""
     wants: str
     """Why that step, which goes on, needs one."""
-    refused: bool
-    """True if a person rejected the plan without a reason."""
     stale: list[str]
     """Finished steps that the plan repeats."""
     instead: dict[str, list[str]]

@@ -375,7 +375,7 @@ def _apply_to_plan(values: Mapping[str, Any], taken: ResolvedAnswer) -> Json:
         }
     planning = values["planning"]
     if not answer.text:
-        refused = {**planning, "open": False, "refused": True}
+        refused = {**planning, "open": False}
         return {"approvals": [row], "plan": (approval or {})["plan"], "planning": refused}
     known = {key: planning[key] for key in OF_REQUEST if planning.get(key)}
     shown = {key: item for key, item in pending.items() if key not in ("others", "problem", "draft")}
@@ -384,7 +384,7 @@ def _apply_to_plan(values: Mapping[str, Any], taken: ResolvedAnswer) -> Json:
     if planning.get("failure") or planning.get("wants"):
         again["phase"] = "draft"
     plan = approval["plan"] if approval else None
-    return {"approvals": [row], "planning": again, "plan": plan, "feedback": answer.text, "granted": granted}
+    return {"approvals": [row], "planning": again, "plan": plan, "granted": granted}
 
 
 def _scheduled_ending(plan: Mapping[str, Any], values: Mapping[str, Any], at: str) -> Json:

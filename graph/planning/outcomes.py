@@ -151,7 +151,7 @@ def fail_planning(round: PlanningRound, code: str, reason: str) -> Planning:
     """
     if round.planning.get("sketched"):
         emit(round.runtime, "note", text=f"Careful planning failed ({reason}); going on with the quick plan.")
-        return _propose(round.note(fell_back=reason), round.planning["proposal"])
+        return _propose(round, round.planning["proposal"])
     if goes_on(round.planning):
         return _keep_plan(round, reason)
     if shown := round.planning.get("shown"):

@@ -269,8 +269,7 @@ async def hooks(call: Call, context: CallContext, go: Go) -> Ruling:
 
 async def budget(call: Call, context: CallContext, go: Go) -> Ruling:
     """Leave the step if no call may be made any more."""
-    key = first_exhausted(context.amounts_left(), ("tool_calls",))
-    return Wait({"status": "ready", "code": f"allowance:{key}"}) if key else go
+    return Wait({"status": "ready", "code": ""}) if first_exhausted(context.amounts_left(), ("tool_calls",)) else go
 
 
 async def consent(call: Call, context: StepContext, go: Go) -> Ruling:

@@ -92,8 +92,7 @@ class StepWork(Work[Step]):
 
     def leave(self, obstacle: str) -> Step:
         """Leave to go on with more budget or time."""
-        code = obstacle if obstacle == "deadline" else f"allowance:{obstacle}"
-        return leave(self.state, self.runtime, {"status": "ready", "code": code}, spent=self.spent)
+        return leave(self.state, self.runtime, {"status": "ready", "code": ""}, spent=self.spent)
 
     def fail(self, error: ModelError) -> Step:
         """End the step, because its model gives no reply."""

@@ -365,8 +365,7 @@ def _leave_for_budget(proof: StepProof, needs: str) -> Step:
     """Leave because the budget ran out during the proof, which continues from here with more budget."""
     context = proof.context
     decided = {str(number): verdict for number, verdict in proof.verdicts.items()}
-    key = first_exhausted(context.amounts_left(), (needs,))
-    change: StepRecord = {**_change(proof), "status": "ready", "code": f"allowance:{key}"}
+    change: StepRecord = {**_change(proof), "status": "ready", "code": ""}
     change["claim"] = {**proof.claim, "decided": decided, "needs": needs}
     return {
         "journal": context.noted,

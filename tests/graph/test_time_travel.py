@@ -48,7 +48,7 @@ async def test_from_no_checkpoint_is_a_write_repeated_silently(fork: bool) -> No
             continue
         where = snapshot.config
         if fork:
-            where = await agent.graph.aupdate_state(where, {"feedback": "from here"})
+            where = await agent.graph.aupdate_state(where, {"language": "en"})
         await agent.graph.ainvoke(None, where)
         run = await agent.get("t")
         for _ in range(2):

@@ -154,7 +154,7 @@ async def test_a_newer_thread_is_refused_and_left_as_it_is() -> None:
         agent.graph.ainvoke(None, config("t")),
         agent.graph.ainvoke(Command(resume="approve"), config("t")),
         agent.graph.ainvoke({"messages": "approve"}, config("t")),
-        agent.graph.aupdate_state(config("t"), {"feedback": "other"}, as_node="plan"),
+        agent.graph.aupdate_state(config("t"), {"language": "en"}, as_node="plan"),
     ):
         with pytest.raises(StorageError, match="newer version"):
             await attempt

@@ -112,7 +112,7 @@ async def test_who_is_busy_says_so(storage: Storage) -> None:
         other.resume("t"),
         other.resume("t", "yes"),
         other.start("again", thread_id="t", restart=True),
-        other.graph.aupdate_state(config("t"), {"feedback": "x"}),
+        other.graph.aupdate_state(config("t"), {"language": "en"}),
         other.delete("t"),
     ):
         with pytest.raises(ThreadBusy):

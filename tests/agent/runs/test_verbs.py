@@ -29,8 +29,8 @@ async def test_asynchronous_verbs(storage: Storage) -> None:
     history = [snapshot async for snapshot in graph.aget_state_history(config("t"))]
     assert history[0].config == state.config
     assert len(history) >= 4
-    await graph.aupdate_state(config("t"), {"feedback": "noted"})
-    assert (await graph.aget_state(config("t"))).values["feedback"] == "noted"
+    await graph.aupdate_state(config("t"), {"language": "de"})
+    assert (await graph.aget_state(config("t"))).values["language"] == "de"
     await graph.ainvoke(None, config("t"))
     parts = [part async for part in graph.astream(Command(resume="approve"), config("t"), stream_mode="updates")]
     assert [next(iter(part)) for part in parts] == ["confirm", "advance", "execute", "advance", "deliver"]
@@ -47,7 +47,7 @@ def test_synchronous_verbs(storage: Storage) -> None:
     state = graph.get_state(config("t"))
     assert state.next == ("confirm",)
     assert next(iter(graph.get_state_history(config("t")))).config == state.config
-    graph.update_state(config("t"), {"feedback": "noted"})
+    graph.update_state(config("t"), {"language": "de"})
     graph.invoke(None, config("t"))
     parts = list(graph.stream(Command(resume="approve"), config("t"), stream_mode="updates"))
     assert [next(iter(part)) for part in parts] == ["confirm", "advance", "execute", "advance", "deliver"]
@@ -135,7 +135,7 @@ async def test_a_verb_holds_the_thread() -> None:
     stream = agent.graph.astream({"messages": "do it"}, config("t"), stream_mode="updates")
     await anext(stream)
     with pytest.raises(ThreadBusy):
-        await agent.graph.aupdate_state(config("t"), {"feedback": "x"})
+        await agent.graph.aupdate_state(config("t"), {"language": "en"})
     with pytest.raises(ThreadBusy):
         await agent.resume("t")
     await stream.aclose()  # type: ignore[attr-defined]

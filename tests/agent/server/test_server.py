@@ -203,7 +203,7 @@ async def test_nobody_reaches_what_is_anothers(shared: Shared) -> None:
             bob.threads.get_state(id),
             bob.threads.get(id),
             bob.runs.wait(id, "agent", input=HELLO),
-            bob.threads.update_state(id, {"feedback": "x"}),
+            bob.threads.update_state(id, {"language": "en"}),
             bob.assistants.get(own["assistant_id"]),
             bob.assistants.update(own["assistant_id"], name="his"),
             bob.runs.wait(None, own["assistant_id"], input=HELLO),

@@ -51,7 +51,7 @@ def bodies(ids: dict[str, str]) -> list[Any]:
         approve,
         {"metadata": {"owner": "fay"}},
         {"namespace": ["fay", "notes"], "key": "a", "value": {"x": 1}, "namespace_prefix": ["fay"], "prefix": ["fay"]},
-        {"values": {"feedback": "x"}, "as_node": "advance"},
+        {"values": {"language": "en"}, "as_node": "advance"},
         {"thread_id": ids["thread_id"], "run_ids": [ids["run_id"]]},
         {"thread_ids": [ids["thread_id"]], "strategy": "delete"},
         {"channels": ["values", "updates", "messages", "custom", "input", "lifecycle"]},

@@ -120,7 +120,7 @@ async def test_an_outcome_is_never_overwritten() -> None:
     )
     config: Any = {"configurable": {"thread_id": "t"}}
     outcome = (await agent.start("go", thread_id="t")).outcome
-    await agent.graph.aupdate_state(config, {"feedback": "again"}, as_node="advance")
+    await agent.graph.aupdate_state(config, {"language": "en"}, as_node="advance")
     assert (await agent.graph.aget_state(config)).next == ("deliver",)
     assert (await agent.graph.ainvoke(None, config))["outcome"] == outcome
     model.assert_exhausted()
