@@ -37,6 +37,18 @@ def work(done_when: list[str], looks: list[Any], rounds: list[Any], tools: list[
     return {"triage": [*before, [*(last if isinstance(last, list) else [last]), plan]], "execute": rounds}
 
 
+def by_calls(looks: Sequence[Any], calls: Mapping[str, Any], **more: Any) -> Roles:
+    """The script of a job whose calls are all known when it is planned, each with what its success shows.
+
+    `more` are the criteria that a worker has to show, and what it does.
+    """
+    shown = [{"text": text, "call": n} for n, text in enumerate(calls, 1)]
+    planned = [{"tool": each["name"], "arguments": each["args"]} for each in calls.values()]
+    tools = sorted({each["name"] for each in calls.values()} | {*more.get("tools", ())})
+    step = {"content": "Do it.", "done_when": [*shown, *more.get("done_when", ())], "tools": tools, "calls": planned}
+    return {"triage": [*looks, submit_plan([step])], "execute": more.get("rounds", [])}
+
+
 def finish_beside(calls: Sequence[Any], result: str, cites: Sequence[str]) -> list[Any]:
     """The last changes of a step, with the claim that it is done."""
     return [*calls, finish_step(result, cites)]
@@ -76,18 +88,8 @@ def _contracts(folder: Path) -> Roles:
 def _stock(folder: Path) -> Roles:
     stock = json.loads((folder / "stock.json").read_text())
     low = {sku: row["most"] - row["on_hand"] for sku, row in stock.items() if row["on_hand"] < row["least"]}
-    said = "Ordered: " + ", ".join(f"{units} of {sku}" for sku, units in low.items()) + "."
-    step = {
-        "content": f"Order up to the most: {said}",
-        "done_when": ["every low article is ordered"],
-        "tools": ["reorder"],
-    }
-    orders = [call("reorder", sku=sku, units=units) for sku, units in low.items()]
-    cited = [criterion(1, *(f"s1.{n}" for n in range(1, len(low) + 1)))]
-    return {
-        "triage": [call("list_skus"), [call("get_stock", sku=sku) for sku in stock], submit_plan([step])],
-        "execute": [[*orders, finish_step(said, goal_check=cited)]],
-    }
+    orders = {f"{units} of {sku} are ordered": call("reorder", sku=sku, units=units) for sku, units in low.items()}
+    return by_calls([call("list_skus"), [call("get_stock", sku=sku) for sku in stock]], orders)
 
 
 DUE = ("A-101", "A-102", "A-104", "A-105", "A-106", "A-107", "A-108", "A-109", "A-111", "A-112")
@@ -121,17 +123,13 @@ PERFECT: dict[str, Roles | Callable[[Path], Roles]] = {
             answer(PARTY),
         ]
     },
-    "table": work(
-        ["booking B-31 is on 2026-11-29 at 19:00"],
+    "table": by_calls(
         [call("find_bookings", guest="Okafor"), call("free_tables", day="2026-11-29", time="19:00")],
-        [
-            finish_beside(
-                [call("move_booking", id="B-31", day="2026-11-29", time="19:00", table="T7")],
-                "Moved to 2026-11-29 at 19:00, table T7.",
-                ["s1.1"],
+        {
+            "booking B-31 is on 2026-11-29 at 19:00 at table T7": call(
+                "move_booking", id="B-31", day="2026-11-29", time="19:00", table="T7"
             )
-        ],
-        ["move_booking"],
+        },
     ),
     "karte": work(
         ["karte.md hat den neuen Preis", "karte.md nennt keinen Apfelkuchen", "der Aushang auch", "karte_alt.md da"],
@@ -148,66 +146,47 @@ PERFECT: dict[str, Roles | Callable[[Path], Roles]] = {
         ["write_file", "edit_file"],
         beside=True,
     ),
-    "hours": work(
-        ["for 2026-10 Mia has 48 hours", "for 2026-10 Jonas has 45.5 hours", "for 2026-10 Petra has 41.5 hours"],
+    "hours": by_calls(
         [call("market_days", month="2026-10"), [call("get_day", day=day) for day in DAYS]],
-        [
-            finish_beside(
-                [
-                    call("enter_hours", person=person, month="2026-10", hours=hours)
-                    for person, hours in (("Mia", 48), ("Jonas", 45.5), ("Petra", 41.5))
-                ],
-                "Entered: Mia 48, Jonas 45.5, Petra 41.5 hours.",
-                ["s1.1", "s1.2", "s1.3"],
-            )
-        ],
-        ["enter_hours"],
+        {
+            f"for 2026-10 {person} has {hours} hours": call("enter_hours", person=person, month="2026-10", hours=hours)
+            for person, hours in (("Mia", 48), ("Jonas", 45.5), ("Petra", 41.5))
+        },
     ),
-    "tiny": work(
-        ["Cleo was sent the total"],
+    "tiny": by_calls(
         [[call("look_up", name="Ann"), call("look_up", name="Bo")], call("add", a=41.5, b=27.25)],
-        [
-            [
-                call("send", to="Cleo", text="Together 68.75 EUR."),
-                finish_step("Cleo was sent the total, 68.75 EUR.", "s1.1"),
-            ]
-        ],
-        ["send"],
+        {"Cleo was sent the total, 68.75 EUR": call("send", to="Cleo", text="Together 68.75 EUR.")},
     ),
     "report": _report,
-    "refunds": work(
-        ["A-101 and A-103 are refunded in full", "mira@example.com got one mail that names both refunds"],
+    "refunds": by_calls(
         [
             call("list_orders", customer="mira@example.com"),
             [call("get_order", order_id=f"A-10{n}") for n in (1, 2, 3)],
         ],
-        [
-            [call("refund_order", order_id=id, amount=amount) for id, amount in REFUNDS.items()],
+        {
+            f"{id} is refunded in full, {amount:.2f} EUR": call("refund_order", order_id=id, amount=amount)
+            for id, amount in REFUNDS.items()
+        },
+        done_when=["mira@example.com got one mail that names both refunds"],
+        tools=["send_mail"],
+        rounds=[
             [
                 call("send_mail", to="mira@example.com", subject="Your refunds", body=MAIL),
                 finish_step(
                     "Refunded A-101 (49.90 EUR) and A-103 (19.50 EUR), and told Mira so in one mail.",
-                    goal_check=[criterion(1, "s1.1", "s1.2"), criterion(2, "s1.3")],
+                    ["s1.1", "s1.2", "s1.3"],
                 ),
             ],
         ],
-        ["refund_order", "send_mail"],
     ),
     "contracts": _contracts,
-    "clean up": work(
-        ["no .log file is left", "the pictures are in pictures/"],
+    "clean up": by_calls(
         [call("list_files")],
-        [
-            [
-                *(call("delete_file", path=name) for name in ("a.log", "b.log", "old.log")),
-                *(call("move_file", source=name, destination=f"pictures/{name}") for name in ("cat.jpg", "dog.jpg")),
-                finish_step(
-                    "Deleted a.log, b.log and old.log; cat.jpg and dog.jpg are in pictures/.",
-                    goal_check=[criterion(1, "s1.1", "s1.2", "s1.3"), criterion(2, "s1.4", "s1.5")],
-                ),
-            ]
-        ],
-        ["delete_file", "move_file"],
+        {f"{name} is gone": call("delete_file", path=name) for name in ("a.log", "b.log", "old.log")}
+        | {
+            f"{name} is in pictures/": call("move_file", source=name, destination=f"pictures/{name}")
+            for name in ("cat.jpg", "dog.jpg")
+        },
     ),
     "failing test": work(
         ["the tests pass"],
@@ -299,20 +278,16 @@ PERFECT: dict[str, Roles | Callable[[Path], Roles]] = {
         ["write_file", "run_command"],
         beside=True,
     ),
-    "meeting": work(
-        ["room Oder is booked on 2026-12-03 at 14:00 for Ada, Ben and Cy"],
+    "meeting": by_calls(
         [
             [call("busy_hours", person=who, day="2026-12-03") for who in ("Ada", "Ben", "Cy")],
             call("free_rooms", day="2026-12-03", hour="14:00"),
         ],
-        [
-            finish_beside(
-                [call("book_room", room="Oder", day="2026-12-03", hour="14:00", people=["Ada", "Ben", "Cy"])],
-                "Booked: Oder, 3 December 2026 at 14:00, for Ada, Ben and Cy.",
-                ["s1.1"],
+        {
+            "room Oder is booked on 2026-12-03 at 14:00 for Ada, Ben and Cy": call(
+                "book_room", room="Oder", day="2026-12-03", hour="14:00", people=["Ada", "Ben", "Cy"]
             )
-        ],
-        ["book_room"],
+        },
     ),
     "thesis": {
         "triage": [
@@ -384,5 +359,12 @@ def bare_replies(job: Job, script: Mapping[str, Any], answer: str) -> list[Any]:
     own = {tool.name for tool in as_tools(job.tools(Path()))}
     parts = [part for part in script.values() if isinstance(part, list)]
     parts += [part for steps in script.values() if isinstance(steps, Mapping) for part in steps.values()]
-    rounds = [reply if isinstance(reply, list) else [reply] for part in parts for reply in part]
+    replies = [reply if isinstance(reply, list) else [reply] for part in parts for reply in part]
+    rounds = [made for reply in replies for made in (reply, *map(_planned_calls, reply))]
     return [*filter(None, ([call for call in reply if call["name"] in own] for reply in rounds)), answer]
+
+
+def _planned_calls(reply: Any) -> list[Any]:
+    """Return the calls that a plan lists."""
+    steps = reply["args"].get("steps", ())
+    return [call(each["tool"], **each["arguments"]) for step in steps for each in step.get("calls", ())]
