@@ -39,16 +39,7 @@ STRICT_RESUME_KEY = "__pregel_strict_resume"
 _BEFORE_1970 = 0x01B21DD213814000
 """From the beginning of the calendar to that of Unix time, in the units of a checkpoint's id: 100 nanoseconds."""
 OVERRIDDEN: dict[str, tuple[str, ...]] = {
-    "langgraph.checkpoint.postgres.aio:AsyncPostgresSaver": ("_cursor", "_dump_blobs", "_dump_writes"),
-    "langgraph.store.postgres.aio:AsyncPostgresStore": (
-        "_cursor",
-        "_execute_batch",
-        "_batch_get_ops",
-        "_batch_put_ops",
-        "_get_batch_GET_ops_queries",
-    ),
     "langgraph.store.memory:InMemoryStore": ("_data",),
-    "langgraph.store.base.batch:AsyncBatchedBaseStore": ("_task",),
 }
 """Private attributes that `agent/storage` uses or overrides, by class."""
 

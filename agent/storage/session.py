@@ -1,5 +1,7 @@
 """A session on LangGraph's own saver and store: what they write is recorded, and committed together."""
 
+import asyncio
+import threading
 from abc import abstractmethod
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -142,6 +144,14 @@ class SessionStore(RowStore):
     def __init__(self, session: Session, recording: BaseStore) -> None:
         self.session = session
         self._recording = recording
+        self._loop, self._thread = asyncio.get_running_loop(), threading.get_ident()
+        self.supports_ttl, self.ttl_config = recording.supports_ttl, recording.ttl_config
+
+    def batch(self, ops: Iterable[Op]) -> list[Result]:
+        """Serve sync tools, which run in threads. Raises RuntimeError in the session's own thread."""
+        if threading.get_ident() == self._thread:
+            raise RuntimeError("in async code, use the store's async methods: aget, aput, …")
+        return asyncio.run_coroutine_threadsafe(self.abatch(ops), self._loop).result()
 
     @override
     async def abatch(self, ops: Iterable[Op]) -> list[Result]:

@@ -14,7 +14,7 @@ import sqlite3
 import sys
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -421,18 +421,10 @@ class FileStore(SessionStore):
         recording.is_setup = True
         super().__init__(session, recording)
         self._file = session.file
-        self._loop, self._thread = asyncio.get_running_loop(), threading.get_ident()
-        self.supports_ttl, self.ttl_config = recording.supports_ttl, recording.ttl_config
 
     @override
     async def find(self, ops: Sequence[Op]) -> list[Result]:
         return await self._file.call(lambda file: file.store.batch(ops))
-
-    def batch(self, ops: Iterable[Op]) -> list[Result]:
-        """Serve sync tools, which run in threads. Raises RuntimeError in the session's own thread."""
-        if threading.get_ident() == self._thread:
-            raise RuntimeError("in async code, use the store's async methods: aget, aput, …")
-        return asyncio.run_coroutine_threadsafe(self.abatch(ops), self._loop).result()
 
     async def read_rows(self, sql: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
         return await self._file.call(lambda file: file.connection.execute(sql, values).fetchall())

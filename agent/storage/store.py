@@ -1,6 +1,5 @@
 """A store that takes any text as a label and as a value, and seals values if there is a key."""
 
-import asyncio
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -20,7 +19,6 @@ from langgraph.store.base import (
     SearchOp,
     TTLConfig,
 )
-from langgraph.store.base.batch import AsyncBatchedBaseStore
 from langgraph.store.memory import InMemoryStore
 
 from donewhen.agent.storage.cipher import Cipher
@@ -216,13 +214,6 @@ def _raise_for_damaged_items(ops: Sequence[Op]) -> Iterator[None]:
         if all(isinstance(op, GetOp) or (isinstance(op, SearchOp) and not op.filter) for op in ops):
             raise StorageError(f"a stored item is damaged and cannot be read ({error})") from error
         raise
-
-
-async def stop_batching(store: AsyncBatchedBaseStore) -> None:
-    """End LangGraph's background task, which would outlive the session; batches are executed directly here."""
-    if task := store._task:
-        task.cancel()
-        await asyncio.wait([task])
 
 
 def _filter_items(items: Sequence[SearchItem], op: SearchOp) -> list[SearchItem]:

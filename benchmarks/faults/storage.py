@@ -71,14 +71,14 @@ class FailingDatabase:
             raise sqlite3.OperationalError("disk I/O error")
         if self.kind == "disk full":
             least = "PRAGMA max_page_count = 1"  # as small as what is there
-            await saver.file.call(lambda file: file.connection.execute(least).fetchall(), alone=True)
+            await saver.session.file.call(lambda file: file.connection.execute(least).fetchall())
         if self.kind == "locked":
             other = sqlite3.connect(str(self.path), isolation_level=None)
             self.stack.callback(other.close)
             other.execute("BEGIN IMMEDIATE")
         if self.kind == "connection lost":
             self.fired = True
-            await _terminate(saver.store.conn)
+            await _terminate(saver.session.connection)
 
     async def mend(self) -> None:
         """The disk has room again, the other process lets go."""

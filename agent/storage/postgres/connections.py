@@ -48,6 +48,9 @@ class _Cursor(psycopg.AsyncRawCursor[DictRow]):
     async def execute(self, query: Any, params: Any = None, **options: Any) -> Self:
         return await super().execute(query if params is None else _number_placeholders(query), params, **options)
 
+    async def executemany(self, query: Any, params_seq: Any, **options: Any) -> None:
+        await super().executemany(_number_placeholders(query), params_seq, **options)
+
 
 @lru_cache(512)
 def _number_placeholders(query: str | bytes) -> bytes:
@@ -71,13 +74,13 @@ class PgConnection(psycopg.AsyncConnection[DictRow]):
     """Extends the lease that writes require."""
     used = False
     """True while it is taken from its pool."""
-    store: Any = None
-    """LangGraph's store on it, created once and shared."""
 
     def __init__(self, *given: Any, **options: Any) -> None:
         super().__init__(*given, **options)
         self.fit: set[Any] = set()
         """Users for whom the database is known to be set up."""
+        self.turn = asyncio.Lock()
+        """Is held by whoever uses it, of all sessions that share it."""
 
     @classmethod
     async def connect(cls, conninfo: str = "", **_: Any) -> Self:
@@ -234,7 +237,7 @@ class Connections:
             before = None
         async with AsyncExitStack() as stack:
             if before and before.shared and before.owner is task and before.conninfo == self._conninfo:
-                stack.push_async_callback(_hand_back_as_it_was(before.connection))
+                stack.push_async_callback(_set_back, before.connection, before.connection.read_only)
                 connection, working = before.connection, before.working
             elif before and (working or not before.working):
                 connection = await stack.enter_async_context(self.connect_beside())
@@ -318,17 +321,10 @@ class Connections:
         return await pools.wait_open()
 
 
-def _hand_back_as_it_was(connection: PgConnection) -> Callable[[], Awaitable[None]]:
-    """Return what makes a connection again what it is now to whoever shares it."""
-    read_only, saver = connection.read_only, connection.store and connection.store.saver
-
-    async def restore() -> None:
-        if not connection.closed:
-            await connection.set_read_only(read_only)
-        if connection.store:
-            connection.store.saver = saver
-
-    return restore
+async def _set_back(connection: PgConnection, read_only: bool | None) -> None:
+    """Make a connection again what it was to whoever shares it."""
+    if not connection.closed:
+        await connection.set_read_only(read_only)
 
 
 def _leave_soon(loop: asyncio.AbstractEventLoop, pools: _Pools, user: object) -> None:

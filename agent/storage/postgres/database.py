@@ -21,7 +21,7 @@ from donewhen.agent.storage.postgres.connections import (
 )
 from donewhen.agent.storage.postgres.locks import TABLE as LEASES
 from donewhen.agent.storage.postgres.locks import Hold, TakenOver, find_free, hold, hold_in_transaction, lock_key
-from donewhen.agent.storage.postgres.saver import SessionSaver, SessionStore, make_store
+from donewhen.agent.storage.postgres.saver import PgSaver, PgSession, PgStore, set_up
 from donewhen.agent.storage.storage import SaverAndRows, WaitForWork, causes, unique_version, wait_unnotified
 from donewhen.agent.storage.store import POSTGRES_KINDS, POSTGRES_ORDER, deletion_statements
 from donewhen.agent.storage.table import COLUMNS, MIGRATIONS, TABLE, migration, missing_marks, version_of
@@ -78,25 +78,25 @@ class PostgresDatabase:
         async with AsyncExitStack() as stack:
             lent = self._connections.borrow(working=working, locks=thread_id is not None)
             connection = await stack.enter_async_context(lent)
-            store = await self._prepare(connection)
+            await self._prepare(connection)
             await connection.set_read_only(None if writes else True)
-            saver = SessionSaver(store)
-            stack.push_async_callback(_put_back, store, connection)
+            session = PgSession(connection)
+            stack.push_async_callback(_put_back, session, connection)
             if thread_id is not None:
-                saver.hold = hold(lock_key(thread_id), connection, store.lock)
-                stack.push_async_callback(_free, saver.hold, store)
-                if not await saver.hold.take(connection):
+                session.hold = hold(lock_key(thread_id), connection, session.turn)
+                stack.push_async_callback(_free, session.hold, session)
+                if not await session.hold.take(connection):
                     raise ThreadBusy(busy)
-            saver.reconnect = partial(self._reconnect, connection, saver.hold, FULL_PATIENCE if working else 0.0)
-            stack.push_async_callback(saver.writes.flush)
+            session.reconnect = partial(self._reconnect, connection, session.hold, FULL_PATIENCE if working else 0.0)
+            stack.push_async_callback(session.writes.flush)
             if working:
-                stack.push_async_callback(_end, asyncio.create_task(_notice_loss(saver)))
-            yield saver, store
+                stack.push_async_callback(_end, asyncio.create_task(_notice_loss(session)))
+            yield PgSaver(session), PgStore(session)
 
     @asynccontextmanager
     async def listen(self) -> AsyncIterator[tuple[SaverAndRows, WaitForWork]]:
         async with self._connections.connect_beside() as connection:
-            store = await self._prepare(connection)
+            await self._prepare(connection)
             if connection.pooled:  # what a server has to say would reach whoever has its session then
                 wait_for_work: WaitForWork = wait_unnotified
             else:
@@ -105,7 +105,8 @@ class PostgresDatabase:
                 connection.add_notify_handler(lambda _: noticed.set())
                 wait_for_work = partial(wait_for_notice, connection, noticed)
             await connection.set_read_only(True)
-            yield (SessionSaver(store), store), wait_for_work
+            session = PgSession(connection)
+            yield (PgSaver(session), PgStore(session)), wait_for_work
 
     async def _reconnect(self, lost: PgConnection, held: Hold | None, patience: float) -> PgConnection:
         """Return another connection in place of one that the server closed, with the same hold; wait for a server that
@@ -175,19 +176,15 @@ class PostgresDatabase:
                 return StorageError(f"{self.display} failed: {text}")
         return None
 
-    async def _prepare(self, connection: PgConnection) -> SessionStore:
-        """Return the store of a connection, after setting up its database if necessary."""
-        if connection.store is None:
-            connection.store = await make_store(connection)
-        store: SessionStore = connection.store
+    async def _prepare(self, connection: PgConnection) -> None:
+        """Set up the database of a connection if necessary."""
         if self._cipher not in connection.fit:
             if await self._missing_marks(connection):
                 await connection.set_read_only(None)
-                await self._set_up(connection, SessionSaver(store), store)
+                await self._set_up(connection)
             connection.fit.add(self._cipher)
-        return store
 
-    async def _set_up(self, connection: PgConnection, saver: SessionSaver, store: SessionStore) -> None:
+    async def _set_up(self, connection: PgConnection) -> None:
         """Make or change the tables in one transaction, under a lock that works behind a pooler too.
 
         Nothing waits long for what others hold: with old snapshots or in their transactions. Raises StorageError.
@@ -198,15 +195,14 @@ class PostgresDatabase:
                 await connection.execute(f"SET LOCAL lock_timeout = '{_PATIENCE:g}s'".encode())
                 await connection.execute("SELECT pg_advisory_xact_lock(%s)", (lock_key("\0set up"),))
                 waits_for = ""
-                await self._make_tables(connection, saver, store)
+                await self._make_tables(connection)
         except psycopg.errors.LockNotAvailable:
             waits_for = waits_for or f"its tables have to be changed, and are in use by {await _others(connection)}"
             raise StorageError(f"{self.display} is locked: {waits_for} (waited {_PATIENCE:g} seconds)") from None
 
-    async def _make_tables(self, connection: PgConnection, saver: SessionSaver, store: SessionStore) -> None:
+    async def _make_tables(self, connection: PgConnection) -> None:
         await connection.execute("CREATE TABLE IF NOT EXISTS donewhen_meta (name text PRIMARY KEY, value text)")
-        await saver.setup()
-        await store.setup()
+        await set_up(connection)
         for statements in migration(await _read_marks(connection), _MIGRATIONS):
             for statement in statements:
                 await connection.execute(statement.encode())
@@ -229,13 +225,13 @@ class PostgresDatabase:
         )
 
 
-async def _notice_loss(saver: SessionSaver) -> None:
+async def _notice_loss(session: PgSession) -> None:
     """Let a session reconnect that has nothing to read or write, as in a long call."""
     with suppress(psycopg.Error):  # whatever it does next says so
         while True:
             await asyncio.sleep(NOTICE)
-            if has_ended(saver.store.connection):
-                await saver.store.execute("SELECT 1", ())
+            if has_ended(session.connection):
+                await session.read("SELECT 1", ())
 
 
 async def _end(task: asyncio.Task[None]) -> None:
@@ -243,15 +239,15 @@ async def _end(task: asyncio.Task[None]) -> None:
     await asyncio.wait({task})
 
 
-async def _free(held: Hold, store: SessionStore) -> None:
-    await held.free(store.connection)
+async def _free(held: Hold, session: PgSession) -> None:
+    await held.free(session.connection)
 
 
-async def _put_back(store: SessionStore, connection: PgConnection) -> None:
+async def _put_back(session: PgSession, connection: PgConnection) -> None:
     """Close the connection that took the place of the session's, if there is one."""
-    if store.connection is not connection:
-        await store.connection.close()
-        store.conn = connection
+    if session.connection is not connection:
+        await session.connection.close()
+        session.connection = connection
 
 
 async def _others(connection: PgConnection) -> str:

@@ -65,7 +65,7 @@ def storage(kind: str, tmp_path: Path) -> Storage:
     return open_storage(fresh_url(kind, tmp_path), key=key_of(kind))
 
 
-async def test_the_checkpointer_conforms(storage: Storage, kind: str) -> None:
+async def test_the_checkpointer_conforms(storage: Storage) -> None:
     """LangGraph's own conformance suite passes, sealed or not."""
     kit = pytest.importorskip("langgraph.checkpoint.conformance")
 
@@ -76,10 +76,6 @@ async def test_the_checkpointer_conforms(storage: Storage, kind: str) -> None:
 
     report = await kit.validate(checkpointer)
     failures = {name: result.failures for name, result in report.results.items() if result.passed is False}
-    if (
-        kind == "postgres-pooled"
-    ):  # it sets an isolation level of its own, which nothing under a lease can; we never call it
-        failures.pop("prune")
     assert failures == {}
     assert sum(result.tests_passed for result in report.results.values()) >= 58
 
