@@ -11,15 +11,18 @@ from contextvars import ContextVar
 from typing import Any
 
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda
+from langgraph.checkpoint.base import BaseCheckpointSaver
+from langgraph.config import get_config
 from langgraph.graph import StateGraph
 from langgraph.graph.state import CompiledStateGraph
 from langgraph.runtime import Runtime, get_runtime
+from langgraph.types import Overwrite
 
 from donewhen.graph.context import Deps, with_settings
 from donewhen.graph.events import CleanWriter, emit_question, emit_rest, set_turn, thread_of
 from donewhen.graph.sync import awaitable_store, wait
 from donewhen.state.channels import Json, RunState, apply_update, as_stored, reduce_update, with_migration
-from donewhen.state.private_langgraph import READ_KEY
+from donewhen.state.private_langgraph import CHECKPOINTER_KEY, READ_KEY
 from donewhen.state.records import Ending, Pause
 from donewhen.state.secrets import hide_in_error
 from donewhen.state.settings import Settings
@@ -30,6 +33,34 @@ _around: ContextVar[tuple[Json, Deps | None]] = ContextVar("around", default=({}
 compiled subgraph."""
 InputOf = Callable[[Json, Json, Settings, Deps], Json]
 """(state of the run, the Send's argument, settings, dependencies) → the inputs of a subgraph."""
+
+
+class TaskSaver(BaseCheckpointSaver[Any]):
+    """A checkpointer that may write less often, if it is told what can be made again. With every other one the graph
+    works as well.
+    """
+
+    def let_wait(self, task_id: str, *, checkpoint: bool) -> None:
+        """Let what this task writes wait for the next commit: it can be made again without asking a model, a tool or a
+        person. `checkpoint`: so may the checkpoint that is made of it.
+        """
+        raise NotImplementedError
+
+    def let_go(self, namespace: str) -> None:
+        """Delete the checkpoints of this namespace, of a task, with the next one of the run, which has their result."""
+        raise NotImplementedError
+
+
+def saver_of_task() -> TaskSaver | None:
+    """Return the checkpointer of the running task, if it is one that can be told something."""
+    saver = get_config()["configurable"].get(CHECKPOINTER_KEY)
+    return saver if isinstance(saver, TaskSaver) else None
+
+
+def let_wait(runtime: Runtime[Settings], *, checkpoint: bool) -> None:
+    """Let the writes of the running task wait, as `TaskSaver.let_wait` says."""
+    if (saver := saver_of_task()) and runtime.execution_info:
+        saver.let_wait(runtime.execution_info.task_id, checkpoint=checkpoint)
 
 
 class Update(dict[str, Any]):
@@ -76,11 +107,19 @@ class Node(Runnable[Any, Any]):
             raise
         finally:
             emit_rest(runtime)
+        if not (_charges(update) or seen.get("pending")):  # then it took a person's answer
+            let_wait(runtime, checkpoint=True)
         written, after = reduce_update(seen, update, stored)
         return Update(as_stored(written if stored is input else with_migration(input, stored, written)), after)
 
     def invoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Any:
         return wait(self.ainvoke(input, config))
+
+
+def _charges(update: Json | None) -> bool:
+    """Return whether a node charges something; one that asked a model or made a call does."""
+    spent = (update or {}).get("spent")
+    return bool(spent.value if isinstance(spent, Overwrite) else spent)
 
 
 async def _send_question(seen: Json, update: Json, runtime: Runtime[Settings], deps: Deps) -> Json:
@@ -204,6 +243,8 @@ class Subgraph(RunnableLambda[Any, Any]):
         run = migrate((config or {})["configurable"][READ_KEY](list(RunState.__annotations__), False))
         inputs = self._inputs_of(run, sent, with_settings(get_runtime(), self._deps).context, self._deps)
         before = _around.set((inputs, self._deps))
+        if saver := saver_of_task():
+            saver.let_go(get_config()["configurable"]["checkpoint_ns"])
         try:
             yield run, {"id": inputs["id"]}
         finally:

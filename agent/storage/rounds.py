@@ -1,23 +1,18 @@
 """A session's writes: which can wait for the next commit, and which rounds are deleted after their step."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from itertools import chain
 from typing import Any, Generic, TypeVar
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import Checkpoint, CheckpointMetadata, CheckpointTuple
 from langgraph.constants import START
-from langgraph.store.base import Op, PutOp
 
 from donewhen.graph.clock import follow
 from donewhen.graph.sync import finish
-from donewhen.state.channels import REPLIES
 from donewhen.state.private_langgraph import let_ids_follow
 
-STEPS = ("plan:", "execute:")
-"""The namespace prefixes of our subgraphs; each of their tasks has its own namespace."""
-PURE = ("receive", "advance")
-"""Nodes of the run that ask nobody."""
 SOON = 0.05
 """The longest that a write waits, in seconds, because others read the thread."""
 Write = TypeVar("Write")
@@ -101,31 +96,38 @@ class Writes(Generic[Write]):
 
 
 class Rounds:
-    """Decides which writes of a run can wait for the next commit, and when the rounds of a step are deleted.
+    """Decides which writes of a run wait for the next commit, and when the rounds of a subgraph are deleted.
 
-    A write can wait if it can be made again without calling a model or a tool: the input, the writes of nodes that ask
-    no model, those of a round whose reply is in the store, the result of a subgraph (its own last checkpoint has it
-    too), and a checkpoint, which LangGraph makes of the writes before it. The checkpoint of a round whose writes waited
-    cannot wait: tools were called.
-
-    The rounds of a planning or a step are deleted with the run's next checkpoint, which has their result.
+    What the graph lets wait does (`TaskSaver`), and what LangGraph can make again: the input, the result of a subgraph
+    (its own last checkpoint has it too), and a checkpoint, which is made of the writes before it. The checkpoint of
+    a task that let only its writes wait cannot wait: tools were called.
     """
 
     def __init__(self) -> None:
-        self._replied: set[str] = set()
-        """Tasks whose reply is in the store."""
+        self._waiting: dict[str, bool] = {}
+        """Tasks whose writes may wait → whether their checkpoint may, too."""
         self._deferred: set[str] = set()
-        """Namespaces of rounds that wait for their checkpoint."""
+        """Namespaces whose next checkpoint cannot wait."""
+        self._passing: set[str] = set()
+        """Namespaces of subgraphs whose checkpoints are deleted when the run has their result."""
         self._inside: dict[str, set[str]] = {}
-        """This session's checkpoints of the run → namespaces of the plannings and steps that began there."""
+        """This session's checkpoints of the run → passing namespaces that began there."""
+
+    def let_wait(self, task_id: str, *, checkpoint: bool) -> None:
+        """Let the writes of a task wait, as `TaskSaver` says."""
+        self._waiting[task_id] = checkpoint
+
+    def let_go(self, namespace: str) -> None:
+        """Delete the rounds of a subgraph with the next checkpoint of the run."""
+        self._passing.add(namespace)
 
     def note_checkpoint(
         self, config: RunnableConfig, checkpoint: Checkpoint, metadata: CheckpointMetadata
     ) -> tuple[bool, list[str]]:
-        """Note a checkpoint; return whether it can wait, and the namespaces of rounds that are deleted with it."""
+        """Note a checkpoint; return whether it can wait, and the namespaces that are deleted with it."""
         place = config["configurable"]
         namespace, over = place.get("checkpoint_ns", ""), set[str]()
-        if namespace.startswith(STEPS):
+        if self._passes(namespace):
             self._inside.setdefault(metadata.get("parents", {}).get("", ""), set()).add(namespace)
         elif not namespace:
             over = self._inside.pop(str(place.get("checkpoint_id")), over)
@@ -136,25 +138,18 @@ class Rounds:
 
     def can_writes_wait(self, config: RunnableConfig, task_id: str, task_path: str) -> bool:
         """Return whether the writes of a task can wait."""
-        node, namespace = task_path.rpartition(", ")[2], config["configurable"].get("checkpoint_ns", "")
-        if replied := task_id in self._replied:
-            self._replied.discard(task_id)
-            self._deferred.add(namespace)
-        inside = {f"{step}{task_id}" for step in STEPS}
-        return (
-            replied
-            or node == START
-            or (node in PURE and not namespace)
-            or any(inside & begun for begun in self._inside.values())
-        )
+        if (checkpoint_too := self._waiting.pop(task_id, None)) is not None:
+            if not checkpoint_too:
+                self._deferred.add(config["configurable"].get("checkpoint_ns", ""))
+            return True
+        begun = chain.from_iterable(self._inside.values())
+        return task_path.rpartition(", ")[2] == START or any(each.endswith(f":{task_id}") for each in begun)
 
     def is_new(self, config: RunnableConfig) -> bool:
-        """Return whether a planning or step begins here, so that nothing of it is stored yet."""
+        """Return whether a subgraph begins here, so that nothing of it is stored yet."""
         place = config["configurable"]
         namespace, at = place.get("checkpoint_ns", ""), (place.get("checkpoint_map") or {}).get("", "")
-        return namespace.startswith(STEPS) and namespace not in self._inside.get(at, {namespace})
+        return self._passes(namespace) and namespace not in self._inside.get(at, {namespace})
 
-    def note_stored(self, ops: Iterable[Op]) -> None:
-        """Note the replies among stored entries. Encrypted ones cannot be read."""
-        replies = [op.value or {} for op in ops if isinstance(op, PutOp) and op.namespace[: len(REPLIES)] == REPLIES]
-        self._replied.update(str(reply["round"]) for reply in replies if "round" in reply)
+    def _passes(self, namespace: str) -> bool:
+        return namespace.partition("|")[0] in self._passing

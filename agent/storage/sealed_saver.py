@@ -22,6 +22,7 @@ from langgraph.checkpoint.base import (
 
 from donewhen.agent.storage.cipher import Cipher
 from donewhen.agent.storage.serializer import StrictSerializer
+from donewhen.graph.binding import TaskSaver
 from donewhen.state.errors import StorageError
 
 Place = tuple[str, str, str]
@@ -35,7 +36,7 @@ _OPEN = ("source", "step", "parents", "run_id", "counters_since_delta_snapshot")
 _DAMAGE = (ValueError, TypeError, LookupError, AttributeError, NotImplementedError, RecursionError)
 
 
-class SealedSaver(BaseCheckpointSaver[Any]):
+class SealedSaver(TaskSaver):
     """Encrypts channel values, writes and metadata, each bound to its place; async only.
 
     A manifest in each checkpoint's metadata authenticates the readable rest (ids, parent, versions), the channels
@@ -48,6 +49,14 @@ class SealedSaver(BaseCheckpointSaver[Any]):
         self._cipher = cipher
         self._stored: dict[Place, set[WriteKey]] = {}
         self._vouched: dict[Place, set[WriteKey]] = {}
+
+    def let_wait(self, task_id: str, *, checkpoint: bool) -> None:
+        if isinstance(self._inner, TaskSaver):
+            self._inner.let_wait(task_id, checkpoint=checkpoint)
+
+    def let_go(self, namespace: str) -> None:
+        if isinstance(self._inner, TaskSaver):
+            self._inner.let_go(namespace)
 
     def get_next_version(self, current: Any, channel: None) -> Any:
         return self._inner.get_next_version(current, channel)

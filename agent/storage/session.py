@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import (
+    WRITES_IDX_MAP,
     BaseCheckpointSaver,
     ChannelVersions,
     Checkpoint,
@@ -20,6 +21,7 @@ from typing_extensions import override
 
 from donewhen.agent.storage.rounds import Rounds, Writes, follow_checkpoint
 from donewhen.agent.storage.table import RowStore
+from donewhen.graph.binding import TaskSaver
 
 
 class Statement(NamedTuple):
@@ -83,7 +85,7 @@ class Session:
         await self.writes.write(statements, can_wait=can_wait)
 
 
-class SessionSaver(BaseCheckpointSaver[Any]):
+class SessionSaver(TaskSaver):
     """The checkpointer of a session. `recording` is LangGraph's, on the session's recorder.
 
     `forgets`: the statements that delete the checkpoints of a thread's namespace.
@@ -94,6 +96,14 @@ class SessionSaver(BaseCheckpointSaver[Any]):
         self.session = session
         self._recording = recording
         self._forgets = forgets
+
+    @override
+    def let_wait(self, task_id: str, *, checkpoint: bool) -> None:
+        self.session.rounds.let_wait(task_id, checkpoint=checkpoint)
+
+    @override
+    def let_go(self, namespace: str) -> None:
+        self.session.rounds.let_go(namespace)
 
     @override
     async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
@@ -130,7 +140,9 @@ class SessionSaver(BaseCheckpointSaver[Any]):
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
     ) -> None:
         self._recording.put_writes(config, writes, task_id, task_path)
-        await self.session.write_recorded(can_wait=self.session.rounds.can_writes_wait(config, task_id, task_path))
+        answers = all(channel in WRITES_IDX_MAP for channel, _ in writes)  # of a person; also errors and questions
+        can_wait = not answers and self.session.rounds.can_writes_wait(config, task_id, task_path)
+        await self.session.write_recorded(can_wait=can_wait)
 
     @override
     async def adelete_thread(self, thread_id: str) -> None:
@@ -162,7 +174,6 @@ class SessionStore(RowStore):
         if puts:
             self._recording.batch(puts)
             await self.session.write_recorded()
-            self.session.rounds.note_stored(puts)
         return [None if isinstance(op, PutOp) else next(found) for op in asked]
 
     @abstractmethod

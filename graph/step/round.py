@@ -11,6 +11,7 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.runtime import Runtime
 
+from donewhen.graph.binding import let_wait
 from donewhen.graph.context import Deps
 from donewhen.graph.events import thread_of
 from donewhen.graph.executors.executor import executor_problem
@@ -255,6 +256,7 @@ async def _save_reply(state: Step, runtime: Runtime[Settings], update: Step) -> 
     namespace, key, round = _saved_at(state, runtime)
     value = {"round": round, "type": type, "update": base64.b64encode(data).decode()}
     await runtime.store.aput(namespace, key, value, index=False)
+    let_wait(runtime, checkpoint=False)
     return True
 
 

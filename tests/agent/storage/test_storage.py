@@ -16,7 +16,7 @@ from langgraph.types import Command
 
 from donewhen import ConfigError, StorageError, ThreadBusy
 from donewhen.agent.storage.rounds import SOON
-from donewhen.state.channels import REPLIES as NAMESPACE
+from donewhen.graph.binding import TaskSaver
 from donewhen.state.values import store_label
 from tests.kit.storage.cases import (
     DATABASES,
@@ -333,9 +333,12 @@ async def test_what_a_node_wrote_is_on_the_disk_at_once(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", DATABASES)
 async def test_what_can_be_had_again_goes_with_what_comes_next(kind: str, tmp_path: Path) -> None:
-    """R05: an input, and what a task wrote whose reply is in the store; never less than when the session ends."""
+    """R05: an input, and what the graph lets wait, as of a task whose reply is in the store; never less than when the
+    session ends.
+    """
     storage = open_storage(fresh_url(kind, tmp_path))
-    async with storage.session("t") as (saver, store), storage.reader() as (reader, _):
+    async with storage.session("t") as (saver, _), storage.reader() as (reader, _):
+        assert isinstance(saver, TaskSaver)
         first = await put_checkpoint(saver, TOP, "1", "input")
         assert first == {"configurable": {**TOP["configurable"], "checkpoint_id": "1"}}
         await saver.aput_writes(first, [("begin", 1)], "begin", "~__pregel_pull, __start__")
@@ -344,13 +347,13 @@ async def test_what_can_be_had_again_goes_with_what_comes_next(kind: str, tmp_pa
         assert found is not None
         assert found.pending_writes == [("begin", "begin", 1)]
         second = await put_checkpoint(saver, first, "2")
-        await store.aput((*NAMESPACE, "t"), "s1", {"round": "round 1"}, index=False)
+        saver.let_wait("round 1", checkpoint=False)
         await saver.aput_writes(second, [("seen", 1)], "round 1")
         await saver.aput_writes(second, [("said", 1)], "round 2")
         found = await reader.aget_tuple(second)
         assert found is not None
         assert found.pending_writes == [("round 1", "seen", 1), ("round 2", "said", 1)]
-        await store.aput((*NAMESPACE, "t"), "s1", {"round": "round 3"}, index=False)
+        saver.let_wait("round 3", checkpoint=False)
         await saver.aput_writes(second, [("seen", 2)], "round 3")
         assert (await reader.aget_tuple(second)) == found
     async with storage.reader() as (reader, _):
@@ -418,6 +421,8 @@ async def test_a_checkpoint_that_cannot_be_stored_deletes_no_rounds(tmp_path: Pa
     async with storage.session("t") as (saver, store):
         first = await put_checkpoint(saver, TOP, "1")
         inside: RunnableConfig = {"configurable": {"thread_id": "t", "checkpoint_ns": "execute:s1"}}
+        assert isinstance(saver, TaskSaver)
+        saver.let_go("execute:s1")
         inner = await put_checkpoint(saver, inside, "2", parents={"": "1"})
         with pytest.raises(TypeError):
             await put_checkpoint(saver, first, "3", channel_values={"it": object()})
