@@ -30,8 +30,9 @@ from donewhen.state.plan.plan import answering_step, find_step
 from donewhen.state.plan.planning import mode_row, promotion_reasons, start_replanning
 from donewhen.state.plan.steps import FAILED_TWICE, fresh_attempts, next_needs, standstill
 from donewhen.state.plan.text import step_numbers
-from donewhen.state.records import FINAL
+from donewhen.state.records import StepRecord
 from donewhen.state.settings import Settings
+from donewhen.state.statuses import FINAL, change_status
 
 NO_QUESTIONS = (
     "No question was asked: the limit of questions is reached. Go on without the answer: take what is most likely "
@@ -57,7 +58,7 @@ async def advance(state: RunState, runtime: Runtime[Settings], *, deps: Deps) ->
         emit(runtime, "revision", **{key: approval[key] for key in ("revision", "by", "plan")})
     # No step works while this node runs, so a running step was interrupted and starts again.
     running = [id for id, record in change.values["steps"].items() if record.get("status") == "running"]
-    change.add({"steps": {id: {"status": "ready"} for id in running}})
+    change.add({"steps": {id: change_status(change.values["steps"][id], {"status": "ready"}) for id in running}})
     if again := fresh_attempts(change.values["steps"]):
         for id in again:
             emit(runtime, "note", text=f"Step {id} is tried once more: only the form of its end was wrong.")
@@ -67,7 +68,7 @@ async def advance(state: RunState, runtime: Runtime[Settings], *, deps: Deps) ->
     move = next_move(change.values, settings, _writers(plan, deps, settings))
     if move.kind == "dispatch":  # the briefs of these steps include it; what nobody reads is not heard
         change.add(await _hear(change.values, runtime))
-    change.add({"steps": _with_end(move.changes)})
+    change.add({"steps": _changed(change.values, move.changes)})
     for id, record in move.changes.items():
         emit_step_finished(runtime, id, record)
     update = _MAKE[move.kind](change.values, move, settings, runtime)
@@ -108,10 +109,9 @@ def _changed_fields(before: Mapping[str, Any], records: Mapping[str, Any]) -> Js
     return {id: fields for id, fields in changed.items() if fields}
 
 
-def _with_end(changes: Json) -> Json:
-    """Add the time to the changes that end a step."""
-    ended = {"ended": now()}
-    return {id: {**change, **(ended if change.get("status") in FINAL else {})} for id, change in changes.items()}
+def _changed(values: Mapping[str, Any], changes: Mapping[str, StepRecord]) -> dict[str, StepRecord]:
+    """Return these changes of the status of steps, with what follows from them."""
+    return {id: change_status(values["steps"].get(id, {}), change, now()) for id, change in changes.items()}
 
 
 def _writers(plan: Mapping[str, Any], deps: Deps, settings: Settings) -> set[str]:
@@ -128,18 +128,16 @@ def _writers(plan: Mapping[str, Any], deps: Deps, settings: Settings) -> set[str
 
 
 def _dispatch(values: Json, move: Move, settings: Settings, runtime: Runtime[Settings]) -> Json:
-    changes: Json = {}
+    changes: dict[str, StepRecord] = {}
     answer = answering_step(values["plan"])
     shown, records = open_tasks(values["plan"], [id for id in move.steps if not values["steps"][id].get("task")])
     for id, allowance in move.allowances.items():
-        if values["steps"][id].get("status", "pending") == "pending":
+        record: StepRecord = values["steps"][id]
+        if record.get("status", "pending") == "pending":
             emit(runtime, "step_started", step=id, content=find_step(values["plan"], id)["content"])
-        changes[id] = {"status": "running", "allowance": allowance, "answers": id == answer}
-        changes[id]["today"] = settings.today_text
-        if not values["steps"][id].get("started"):
-            changes[id]["started"] = now()
-        if values["steps"][id].get("ended"):
-            changes[id]["ended"] = ""
+        begun: StepRecord = {"status": "running", "allowance": allowance, "answers": id == answer}
+        begun |= {"today": settings.today_text, "started": record.get("started") or now()}
+        changes[id] = change_status(record, begun)
     return {"steps": merge_records(changes, records), "messages": shown}
 
 
@@ -284,7 +282,7 @@ def _handle_limit(values: Json, move: Move, settings: Settings, runtime: Runtime
         return ask_person(values, pause)
     emit(runtime, "note", text=f"Out of budget: {reason}.")
     said = {id: "; ".join(filter(None, (reason, standstill(values["steps"][id], language)))) for id in move.steps}
-    ended = _with_end({id: {"status": "exhausted", "reason": said[id], "handled": True} for id in move.steps})
+    ended = _changed(values, {id: {"status": "exhausted", "reason": said[id], "handled": True} for id in move.steps})
     for id, record in ended.items():
         emit_step_finished(runtime, id, record)
     if scope and settings.at_limit != "stop":

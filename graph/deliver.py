@@ -73,9 +73,10 @@ from donewhen.state.proof.receipt import (
     was_looked_at,
 )
 from donewhen.state.reading.decisions import DELIVER, NAMES, control_tools
-from donewhen.state.records import UNFINISHED, Ending, JournalEntry
+from donewhen.state.records import Ending, JournalEntry, StepRecord
 from donewhen.state.secrets import hide_known, redact
 from donewhen.state.settings import Settings
+from donewhen.state.statuses import UNFINISHED, change_status
 from donewhen.state.values import clean_text
 
 ANSWER_CHARS = 50_000
@@ -483,12 +484,11 @@ def _plan_of_request(state: RunState, code: str) -> Json | None:
 
 def _end_open_steps(records: Json, ending: Ending) -> Json:
     """Mark steps that were still open when the run ended, with the reason."""
-    change: Json = {"status": "exhausted" if ending["code"] in ("out_of_budget", "stopped") else "skipped"}
-    reason, at = ending["reason"] or ending["code"], now()
+    limited = ending["code"] in ("out_of_budget", "stopped")
+    reason = ending["reason"] or ending["code"]
+    change: StepRecord = {"status": "exhausted" if limited else "skipped", "reason": reason}
     return {
-        id: {**record, **change, "reason": reason, "waiting": None, "ended": at}
-        if record.get("status") in UNFINISHED
-        else record
+        id: {**record, **change_status(record, change, now())} if record.get("status") in UNFINISHED else record
         for id, record in records.items()
     }
 

@@ -11,10 +11,8 @@ StepStatus = Literal[
     "pending", "running", "waiting", "ready", "done", "failed", "blocked", "skipped", "exhausted", "stale"
 ]  # fmt: skip
 """A `ready` step continues on its own; a `waiting` one needs a person. A `stale` step was done, but its result no
-longer holds and another step repeats it.
+longer holds and another step repeats it. `state/statuses.py` says what may follow what.
 """
-UNFINISHED = ("pending", "running", "waiting", "ready")
-FINAL = ("done", "failed", "blocked", "skipped", "exhausted")
 WRITES = ("write", "idempotent")
 """The effects of tools that change something."""
 PauseKind = Literal["plan", "question", "tool", "budget", "effect"]
@@ -404,9 +402,12 @@ class StepRecord(TypedDict, total=False):
     """The record of a step so far."""
 
     status: StepStatus
+    """Only `change_status` changes it."""
     started: str
     """When it was first dispatched, ISO 8601, UTC; `ended` is when it ended."""
     ended: str
+    today: str
+    """The date in its brief, which never changes while it works."""
     attempt: int
     """From 1; a step planned again under its id continues counting."""
     observed: int

@@ -21,7 +21,7 @@ from donewhen.graph.events import EventPlace, stamp_event
 from donewhen.state.channels import SAID, TASK, Json
 from donewhen.state.errors import ConfigError, StorageError
 from donewhen.state.plan.order import ancestors
-from donewhen.state.records import FINAL
+from donewhen.state.statuses import FINAL
 
 POLL = 0.5
 """Seconds between two polls."""

@@ -59,6 +59,7 @@ from donewhen.state.proof.journal import call_key, canonical_json, observation
 from donewhen.state.records import NOT_MADE, Call, Decided, Known, Pause, StepRecord, decision_on
 from donewhen.state.secrets import redact_json
 from donewhen.state.settings import Settings
+from donewhen.state.statuses import change_status
 from donewhen.state.values import json_problem, same_json
 
 ASSUME = "Nobody answers; assume what is most likely, and say in {where} what was assumed."
@@ -419,7 +420,7 @@ def _apply_to_question(values: Mapping[str, Any], taken: ResolvedAnswer) -> Json
     if not step:  # a person was asked, so planning has all its rounds again
         asked_again = {**planning, "since": planning["rounds"], "granted": {}}
         return {"planning": asked_again, "journal": [entry], "transcripts": {planning["transcript"]: [message]}}
-    change: StepRecord = {"status": "ready", "waiting": None, "observed": number}
+    change = change_status(record, {"status": "ready", "observed": number})
     if answer.kind == "answer":
         change["silent"] = 0
     if pending.get("relayed"):
@@ -434,7 +435,7 @@ def _apply_to_tool(values: Mapping[str, Any], taken: ResolvedAnswer) -> Json:
     why = answer.text or "no reason given"
     if pending.get("relayed"):
         said = review_decision(answer.kind, answer.text, pending["tool"], answer.arguments)
-        return _continue_step(taken, calls=_relay(record, said))
+        return _continue_step(record, taken, {"calls": _relay(record, said)})
     first, *rest = record["calls"]
     batch = [row["position"] for row in pending.get("batch") or ()]
     decided: Decided = {"kind": "refused", "why": why}
@@ -449,13 +450,17 @@ def _apply_to_tool(values: Mapping[str, Any], taken: ResolvedAnswer) -> Json:
     for call in rest:
         calls.append({**call, "decided": decided} if call.get("position") in batch else call)
     gone = {call_key(call["name"], call["args"]): why for call in calls if decision_on(call) == "refused"}
-    return _continue_step(taken, calls=calls, **({"rejected": {**record.get("rejected", {}), **gone}} if gone else {}))
+    change: StepRecord = {"calls": calls}
+    if gone:
+        change["rejected"] = {**record.get("rejected", {}), **gone}
+    return _continue_step(record, taken, change)
 
 
 def _apply_to_effect(values: Mapping[str, Any], taken: ResolvedAnswer) -> Json:
-    first, *rest = _record(values, taken)["calls"]
+    record = _record(values, taken)
+    first, *rest = record["calls"]
     known: Known = {"kind": "known", "effect": taken.answer.kind, "attempt": taken.pause.get("attempt", "")}
-    return _continue_step(taken, calls=[{**first, "decided": known}, *rest])
+    return _continue_step(record, taken, {"calls": [{**first, "decided": known}, *rest]})
 
 
 def _apply_to_budget(values: Mapping[str, Any], taken: ResolvedAnswer) -> Json:
@@ -463,12 +468,9 @@ def _apply_to_budget(values: Mapping[str, Any], taken: ResolvedAnswer) -> Json:
     keys = pending["exhausted"] if isinstance(pending["exhausted"], list) else [pending["exhausted"]]
     language = values.get("language", "en")
     reached = say_why(language, "limit", key=", ".join(amount_name(language, key) for key in keys))
+    record = _record(values, taken)
     if answer.kind == "extend" and step:
-        record = _record(values, taken)
-        granted = add(record.get("granted"), answer.amounts)
-        # A step that waits to ask its question asks it now.
-        status = "waiting" if record.get("status") == "waiting" else "ready"
-        return {"steps": {step: {"status": status, "granted": granted}}}
+        return {"steps": {step: {"granted": add(record.get("granted"), answer.amounts)}}}
     if answer.kind == "extend" and pending.get("of_planning"):
         own, rest = ({k: v for k, v in answer.amounts.items() if (k == "rounds") == mine} for mine in (True, False))
         planning = values["planning"]
@@ -476,7 +478,8 @@ def _apply_to_budget(values: Mapping[str, Any], taken: ResolvedAnswer) -> Json:
     if answer.kind == "extend":
         return {"granted": answer.amounts}
     if answer.kind == "replan":
-        steps: Json = {step: {"status": "exhausted", "reason": reached, "handled": True}} if step else {}
+        over: StepRecord = {"status": "exhausted", "reason": reached, "handled": True}
+        steps: Json = {step: change_status(record, over, taken.at)} if step else {}
         records = {**values, "steps": merge_records(values.get("steps") or {}, steps)}
         planning = start_replanning(records, f"{reached}; find a cheaper way", answer.text or None)
         return {"planning": planning, "steps": steps, **_grant_replan(pending)}
@@ -491,11 +494,13 @@ def _apply_to_early(values: Mapping[str, Any], taken: ResolvedAnswer) -> Json:
 def _apply_to_failure(values: Mapping[str, Any], taken: ResolvedAnswer) -> Json:
     pending, answer = taken.pause, taken.answer
     if answer.kind == "retry":
-        again = {"status": "pending", "handled": False, "reason": "", "code": "", "corrections": 0, "refused": 0}
-        records = values.get("steps") or {}
-        blocked = [id for id, record in records.items() if record.get("status") == "blocked"]
-        unblocked = {id: {"status": "pending", "reason": ""} for id in blocked}
-        return {"steps": {**dict.fromkeys(pending["failed"], again), **unblocked}}
+        again: StepRecord = {"status": "pending", "handled": False, "reason": "", "code": ""}
+        again |= {"corrections": 0, "refused": 0}
+        unblocked: StepRecord = {"status": "pending", "reason": ""}
+        records: Mapping[str, StepRecord] = values.get("steps") or {}
+        changes = {id: unblocked for id, record in records.items() if record.get("status") == "blocked"}
+        changes |= dict.fromkeys(pending["failed"], again)
+        return {"steps": {id: change_status(records[id], change) for id, change in changes.items()}}
     failed, language = {id: {"handled": True} for id in pending["failed"]}, values.get("language", "en")
     if answer.kind == "replan":
         feedback = None if option_key(answer.text) else answer.text
@@ -511,8 +516,8 @@ def _record(values: Mapping[str, Any], taken: ResolvedAnswer) -> StepRecord:
     return records.get(taken.step, {})
 
 
-def _continue_step(taken: ResolvedAnswer, **change: Any) -> Json:
-    return {"steps": {taken.step: {"status": "ready", "waiting": None, **change}}}
+def _continue_step(record: StepRecord, taken: ResolvedAnswer, change: StepRecord) -> Json:
+    return {"steps": {taken.step: change_status(record, {**change, "status": "ready"})}}
 
 
 def _relay(record: StepRecord, answer: Any) -> list[Call]:

@@ -16,9 +16,10 @@ from donewhen.state.plan.plan import Rules, read_plan, revision_of
 from donewhen.state.plan.revise import difference
 from donewhen.state.plan.schedule import next_moments
 from donewhen.state.plan.steps import fresh_record, fresh_records
-from donewhen.state.records import UNFINISHED, Approval, Pause
+from donewhen.state.records import Approval, Pause, StepRecord
 from donewhen.state.secrets import redact_json
 from donewhen.state.settings import Settings
+from donewhen.state.statuses import UNFINISHED, change_status
 
 
 def plan_rules(
@@ -213,12 +214,11 @@ def activate_plan(values: Mapping[str, Any], at: str) -> Json:
     known = {**{step["id"]: fresh_record() for step in before}, **records}
     ids, said = {step["id"] for step in plan["steps"]}, change.get("dropped") or {}
     language = values.get("language", "en")
-    over: Json = {"status": "skipped", "waiting": None, "calls": []}
-    gone = {
-        id: {**record, **over, "reason": said.get(id) or say_why(language, "left_plan")}
-        for id, record in known.items()
-        if id not in ids and record.get("status") in UNFINISHED
-    }
+    gone: dict[str, StepRecord] = {}
+    for id, record in known.items():
+        if id not in ids and record.get("status") in UNFINISHED:
+            why = said.get(id) or say_why(language, "left_plan")
+            gone[id] = {**record, **change_status(record, {"status": "skipped", "calls": [], "reason": why}, at)}
     fresh = fresh_records(plan, records, approval.get("before"), stale)
     update: Json = {
         "steps": merge_records({**fresh, **gone}, _replaced_steps(approval, known, change, language)),
@@ -253,5 +253,5 @@ def _replaced_steps(
         new = [other for other in instead.get(id, ()) if other in ids]
         rows[id] = {"replaced": {"content": step["content"], "by": approval["by"], "instead": new}}
         if done:
-            rows[id] |= {"status": "stale", "reason": say_why(language, "stale")}
+            rows[id] |= change_status(records[id], {"status": "stale", "reason": say_why(language, "stale")})
     return rows

@@ -11,7 +11,8 @@ from langchain_core.messages import AIMessage, AnyMessage, ToolMessage
 
 from donewhen.state.channels import OWN_WORDS, TASK, Json
 from donewhen.state.language.texts import catalogue, say
-from donewhen.state.records import FINAL, StepRecord
+from donewhen.state.records import StepRecord
+from donewhen.state.statuses import ENDED_BADLY, FINAL
 
 TODO = {"done": "completed", "running": "in_progress", "waiting": "in_progress", "ready": "in_progress"}
 REASON_CHARS = 500
@@ -70,8 +71,7 @@ def checklist(
     rows = []
     for step in (plan or {}).get("steps", ()):
         status = steps.get(step["id"], {}).get("status", "pending")
-        ended = status in ("failed", "blocked", "skipped", "exhausted")
-        content = f"{step['content']} ({status})" if ended else step["content"]
+        content = f"{step['content']} ({status})" if status in ENDED_BADLY else step["content"]
         rows.append({"id": step["id"], "content": content, "status": TODO.get(status, "pending")})
     last = {
         "id": "answer",

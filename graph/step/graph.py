@@ -26,11 +26,8 @@ from donewhen.state.plan.planning import promotion_reasons
 from donewhen.state.plan.steps import transcript_key
 from donewhen.state.proof.journal import CallHistory, citable_entries, decision_entries
 from donewhen.state.proof.planned import shown_by_calls
-from donewhen.state.records import FINAL
 from donewhen.state.settings import Settings
-
-MAY_END_WELL = ("running", "waiting", "ready")
-"""Statuses of steps whose attempt goes on, so that it accounts for its writes."""
+from donewhen.state.statuses import AT_WORK, FINAL
 
 
 def build_execute(deps: Deps) -> Subgraph:
@@ -101,7 +98,8 @@ def step_input(run: Json, sent: Json, settings: Settings, deps: Deps) -> Json:
     replaced = records.keys() - {each["id"] for each in plan["steps"]}
     today, missing = record.get("today") or settings.today_text, deps.missing_tools(step)
     others = [other for key, other in records.items() if key != id]
-    wrote = [key for other in others if other.get("status") in MAY_END_WELL for key in other.get("wrote") or ()]
+    # An attempt that goes on accounts for its own writes.
+    wrote = [key for other in others if other.get("status") in AT_WORK for key in other.get("wrote") or ()]
     name = step.get("executor")
     executor = deps.executors.active.get(name) if name else None
     return {

@@ -21,9 +21,10 @@ from donewhen.state.ledger import Amounts, add
 from donewhen.state.people.payload import escape_unseen, sources_text
 from donewhen.state.plan.steps import transcript_key
 from donewhen.state.proof.journal import call_key, canonical_json
-from donewhen.state.records import FINAL, Call, Pause, StepRecord
+from donewhen.state.records import Call, Pause, StepRecord
 from donewhen.state.secrets import conceal_json
 from donewhen.state.settings import Settings
+from donewhen.state.statuses import FINAL, change_status
 
 STAYS = ("waiting", "ready", "failed")
 """Statuses of steps that may continue later, a failed one if a person says so; their rounds are kept in the run."""
@@ -49,7 +50,7 @@ def leave(
     `spent` and `wrote` are what this node spent and wrote, which it returns besides this update. The writes of a
     finished step are accounted for by the run; other writes stay with their attempt.
     """
-    record: StepRecord = {**state["record"], **change}
+    record: StepRecord = {**state["record"], **change_status(state["record"], change, now())}
     wrote_so_far = [*record.get("wrote", ()), *state.get("wrote", ()), *wrote]
     record["wrote"] = wrote_so_far
     record["spent"] = add(record.get("spent"), add(state.get("spent"), spent))
@@ -64,7 +65,6 @@ def leave(
     if record["status"] == "done":
         update["settled_writes"] = wrote_so_far
     if record["status"] in FINAL:
-        record["ended"] = now()
         emit_step_finished(runtime, id, record)
     return update
 

@@ -1,7 +1,6 @@
 """The next move of a run with a plan: one pure decision based on the records of its steps.
 
-Statuses: pending → running → done | failed | blocked | skipped | exhausted; in between a step may be `waiting` (for
-a person) or `ready` (to continue where it was).
+`state/statuses.py` has the statuses of steps.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -11,15 +10,14 @@ from typing import Any, Literal
 from donewhen.state.language.texts import catalogue, say_why
 from donewhen.state.ledger import Amounts, add, estimate_in_flight, first_exhausted, remaining, share, tightest
 from donewhen.state.plan.order import needs_of, steps_after
-from donewhen.state.plan.steps import GROWS, next_needs
-from donewhen.state.records import FINAL, StepRecord
+from donewhen.state.plan.steps import BLOCKED, GROWS, next_needs
+from donewhen.state.records import StepRecord
 from donewhen.state.settings import Settings
+from donewhen.state.statuses import ENDED_BADLY, FINAL, UNFINISHED
 
 Records = Mapping[str, StepRecord]
 RESERVE: Amounts = {"model_calls": 1}
 """Reserved for the delivery."""
-ENDED_BADLY = ("failed", "blocked", "exhausted", "skipped")
-OPEN = ("pending", "ready", "waiting")
 MoveKind = Literal["dispatch", "promote", "ask", "early", "failed", "budget", "end"]
 
 
@@ -90,22 +88,22 @@ def next_move(values: Mapping[str, Any], settings: Settings, writers: Collection
 
 def has_failed(record: StepRecord) -> bool:
     """Return whether a step itself ended badly; a step blocked by another one did not."""
-    ended = record.get("status") in ("failed", "exhausted") or record.get("code") == "gave_up:blocked"
-    return ended and record.get("status") in ENDED_BADLY
+    status, by_itself = record.get("status"), record.get("code") == BLOCKED
+    return status in ("failed", "exhausted") or (status in ENDED_BADLY and by_itself)
 
 
 def block_unreachable(plan: Mapping[str, Any], records: Records, language: str = "en") -> dict[str, StepRecord]:
     """Block steps whose needs ended badly, are missing or circular, and their dependants."""
     status = {step["id"]: records.get(step["id"], {}).get("status", "pending") for step in plan["steps"]}
-    possible = {id for id in status if status[id] not in (*OPEN, *ENDED_BADLY)}
+    possible = {id for id in status if status[id] not in (*UNFINISHED, *ENDED_BADLY)}
     more = True
     while more:
         before = len(possible)
         for id in steps_after(plan, possible):  # in plan order, so that a chain takes one pass
-            if status[id] in OPEN:
+            if status[id] in UNFINISHED:
                 possible.add(id)
         more = len(possible) > before
-    blocked = [id for id in status if status[id] in OPEN and id not in possible]
+    blocked = [id for id in status if status[id] in UNFINISHED and id not in possible]
     needs = needs_of(plan) if blocked else {}
     return {id: {"status": "blocked", "reason": _why_blocked(needs[id], status, possible, language)} for id in blocked}
 
@@ -114,7 +112,7 @@ def _why_blocked(needs: Sequence[str], status: Mapping[str, str], possible: Coll
     other = next(id for id in needs if id not in possible)
     if other not in status:
         return say_why(language, "needs_missing", step=other)
-    said = catalogue(language)["summary"]["blocked" if status[other] in OPEN else status[other]]
+    said = catalogue(language)["summary"]["blocked" if status[other] in UNFINISHED else status[other]]
     return say_why(language, "needs", step=[*status].index(other) + 1, status=said)
 
 

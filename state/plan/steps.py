@@ -15,6 +15,8 @@ SILENT_ROUNDS = 5
 FOR_ROUNDS, FOR_WRITE, FAILED_TWICE = "promoted:rounds", "promoted:write", "promoted:failed"
 GROWS = (FOR_ROUNDS, FOR_WRITE)
 """Codes with which the only step of a plan stops, at work, so that the plan can grow (Q74)."""
+BLOCKED = "gave_up:blocked"
+"""The code of a step whose model says that something blocks it."""
 MALFORMED = "malformed"
 """The code of a step that failed only because its model could not put its end into the right form."""
 

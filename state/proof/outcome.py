@@ -10,8 +10,9 @@ from donewhen.state.proof.audit import DOUBTFUL, is_unexplained
 from donewhen.state.proof.evidence import enough
 from donewhen.state.proof.journal import canonical_json
 from donewhen.state.proof.receipt import Status, criteria_rows, replaced_rows
-from donewhen.state.records import UNFINISHED, StepRecord
+from donewhen.state.records import StepRecord
 from donewhen.state.settings import Settings
+from donewhen.state.statuses import UNFINISHED
 
 CODES: dict[str, Status | None] = {
     "answered": "completed",  # or `answered`, if it is words only; except an approved plan that was not carried out

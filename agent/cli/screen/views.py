@@ -17,7 +17,7 @@ from donewhen.graph.events import ANSWER
 from donewhen.state.language.texts import say
 from donewhen.state.ledger import add
 from donewhen.state.people.payload import shown_arguments
-from donewhen.state.records import FINAL
+from donewhen.state.statuses import FINAL
 
 TERMINAL = ("waiting", "outcome", "error")
 REDRAWS = 8

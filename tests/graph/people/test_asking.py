@@ -7,7 +7,7 @@ from langchain_core.tools import StructuredTool
 
 from donewhen import Limits, Settings
 from donewhen.state.people.payload import call_text, message_text, payload, question_text
-from donewhen.testing import answer, ask_user, call, finish_step, give_up, submit_plan
+from donewhen.testing import answer, ask_user, call, finish_step, finish_task, give_up, submit_plan
 from tests.kit.flows import FREE, play, steps
 from tests.kit.pauses import pending
 from tests.kit.runs import Outbox, said, scripted, sending, step
@@ -45,6 +45,24 @@ async def test_a_blocked_step_asks_whoever_is_there() -> None:
     assert "the disk is full" in flow.pauses[0]["question"]
     assert flow.status == "answered"
     model.assert_exhausted()
+
+
+async def test_a_blocked_step_that_is_tried_again_starts_afresh() -> None:
+    """Q8, Q87: refusals from before do not count, also if another step waits for it, which is tried with it."""
+    bad, stuck = finish_step("it is there", "s1.7"), give_up("the disk is full", "blocked")
+    plan = [step("s1", depends_on=[]), step("s2", depends_on=["s1"])]
+    model = steps(plan, {"s1": [bad, stuck, bad, said("s1")], "s2": [said("s2")]})
+    flow = await play(model, settings={**FREE, "max_refusals": 2}, answers=["retry"])
+    assert (flow.status, flow.values["steps"]["s2"]["status"]) == ("answered", "done")
+    model.assert_exhausted()
+
+
+async def test_a_step_that_waits_when_another_one_makes_it_needless_has_no_open_question() -> None:
+    """Q87: of two parallel steps one ends the run while the other waits; only who waits has a question."""
+    model = steps(TWO, {"s1": [ask_user("Which?")], "s2": [finish_task("s2", "s2.result", reason="it is all there")]})
+    flow = await play(model, settings=FREE)
+    waited = flow.values["steps"]["s1"]
+    assert (waited["status"], waited["waiting"], bool(waited["ended"])) == ("skipped", None, True)
 
 
 @pytest.mark.parametrize(("tools", "asks"), [([], False), (["look"], False), (["look", "send"], True)])
@@ -215,3 +233,11 @@ async def test_the_planner_is_offered_one_as_well() -> None:
     assert [pause["kind"] for pause in flow.pauses] == ["budget", "question"]
     assert flow.status == "answered"
     model.assert_exhausted()
+
+
+async def test_steps_that_get_their_first_budget_from_a_person_are_told_to_begin() -> None:
+    """Q87: two steps without budget of their own; more of it does not change what they are, so both begin."""
+    model = steps(TWO, {id: [said(id)] for id in ("s1", "s2")})
+    flow = await play(model, settings={**FREE, "step_limits": {"rounds": 0}}, answers=["extend 1", "extend 1"])
+    assert (flow.status, [pause["kind"] for pause in flow.pauses]) == ("answered", ["budget", "budget"])
+    assert [event["step"] for event in flow.told("step_started")] == ["s1", "s2"]

@@ -13,8 +13,8 @@ from donewhen.state.ledger import Limits, add, first_exhausted, remaining
 from donewhen.state.plan.next import RESERVE, block_unreachable, next_move
 from donewhen.state.plan.order import ancestors, needs_of
 from donewhen.state.plan.steps import fresh_record, fresh_records, next_needs
-from donewhen.state.records import FINAL
 from donewhen.state.settings import Settings
+from donewhen.state.statuses import FINAL
 
 ENDS = ("done", "done", "done", "failed", "blocked", "exhausted", "waiting", "ready", "calls", "claim", "finished")
 

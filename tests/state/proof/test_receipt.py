@@ -18,8 +18,8 @@ from donewhen.state.criteria import criteria_of
 from donewhen.state.proof.outcome import CODES, status_of, summary, unfinished_lines
 from donewhen.state.proof.quotes import SearchedText
 from donewhen.state.proof.receipt import Receipt, receipt
-from donewhen.state.records import FINAL, UNFINISHED
 from donewhen.state.settings import Settings
+from donewhen.state.statuses import FINAL, UNFINISHED
 from donewhen.testing import ScriptedModel, ask_user, call, criterion, finish_step, give_up, submit_plan
 from tests.kit.flows import play, steps
 from tests.kit.runs import Outbox, values
