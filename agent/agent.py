@@ -7,7 +7,7 @@ from contextlib import nullcontext, suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, Unpack
 from uuid import uuid4
 from weakref import WeakSet
 
@@ -20,6 +20,7 @@ from donewhen.agent.a2a.remote import connect_executor
 from donewhen.agent.config import Config, load_hooks, read_config
 from donewhen.agent.gate import question_for
 from donewhen.agent.models import ModelSource, Thinking
+from donewhen.agent.options import Options, StartOptions, check_options
 from donewhen.agent.plans.store import PlanStore
 from donewhen.agent.plans.templates import Templates
 from donewhen.agent.prices import Price, Prices
@@ -255,66 +256,18 @@ class Agent:
 
     # Runs ------------------------------------------------------------------------------------------------------
 
-    async def start(
-        self,
-        goal: GoalInput | None = None,
-        *,
-        template: str | None = None,
-        parameters: Mapping[str, Any] | None = None,
-        thread_id: str | None = None,
-        request_id: str = "",
-        settings: SettingsLike = None,
-        restart: bool = False,
-        metadata: Json | None = None,
-        owner: str = "",
-        context: Any = None,
-        config: RunnableConfig | None = None,
-        tools: Tools = (),
-        output_type: Any = None,
-    ) -> Run:
+    async def start(self, goal: GoalInput | None = None, **options: Unpack[StartOptions]) -> Run:
         """Work on a goal until it ends or waits for a person.
 
         An existing thread continues its conversation with a fresh plan and budget.
 
         Args:
             goal: A text, content blocks, or messages; the last message is the request.
-            template: The name of a saved plan to use instead of planning. It is confirmed like any plan. Without a
-                `goal` it has its own.
-            parameters: The values for the template.
-            thread_id: The thread; None begins a new one.
-            request_id: Your id of the request, for clients that send twice: if the thread has a request with this id,
-                nothing begins and its run is returned. Without a `thread_id` it names the thread too.
-            settings: Override those of the agent, field by field; whatever its profile forbids stays forbidden.
-            restart: Close a request of the thread that is not finished.
-            metadata: Your own data, returned by `info` and `threads`; never secrets.
-            owner: The owner of the thread.
-            context: What the tools of this run read as `ToolRuntime.context`, such as who the customer is; no model is
-                shown it. It is stored with the run, for whoever continues it, so it has to be JSON (a dict, a
-                dataclass or a Pydantic model of plain values); never secrets.
-            config: LangGraph's configuration, such as callbacks and tags.
-            tools: Additional tools for this run; another process that continues it must pass them again.
-            output_type: A JSON Schema, or a Python type that Pydantic makes one of (a model, a dataclass,
-                `list[Offer]`): `Run.output` has the result in this form, and the receipt the source of every value;
-                without it a run is `partial` at best.
+            options: What the run is given, see `StartOptions`.
 
         Raises GoalError for a blank or huge goal, ConfigError, ThreadWaiting if the thread is not finished, ThreadBusy.
         """
-        stream = self.stream(
-            goal,
-            template=template,
-            parameters=parameters,
-            thread_id=thread_id,
-            request_id=request_id,
-            settings=settings,
-            restart=restart,
-            metadata=metadata,
-            owner=owner,
-            context=context,
-            config=config,
-            tools=tools,
-            output_type=output_type,
-        )
-        return await stream.result()
+        return await self.stream(goal, **options).result()
 
     async def resume(
         self,
@@ -322,11 +275,8 @@ class Agent:
         answer: Any = MISSING,
         *,
         question: str | None = None,
-        settings: SettingsLike = None,
         steer: str = "",
-        config: RunnableConfig | None = None,
-        tools: Tools = (),
-        output_type: Any = None,
+        **options: Unpack[Options],
     ) -> Run:
         """Answer a thread's question, or continue it after a crash.
 
@@ -339,58 +289,20 @@ class Agent:
             answer: The answer in any form that clients send, or `{id: answer}` for several open questions.
             question: The id of the question that the answer is for, as in `pending`. Give it, or a Run, where an answer
                 may arrive twice or late: then it never answers another question.
-            settings: Override those of the start, field by field, for the rest of the run.
             steer: Instructions for a new plan, which keeps finished steps; “continue” keeps the plan.
-            config: LangGraph's configuration, such as callbacks and tags.
-            tools: Additional tools for this run; another process that continues it must pass them again.
-            output_type: The type given at the start, which makes `Run.output` an instance in this process too.
+            options: What the rest of the run is given, see `Options`.
 
         Raises ConfigError for another `output_type`, UnknownThread, StaleAnswer, ThreadBusy; nothing changes then.
         """
-        stream = self.stream_resume(
-            thread_id,
-            answer,
-            question=question,
-            settings=settings,
-            steer=steer,
-            config=config,
-            tools=tools,
-            output_type=output_type,
-        )
-        return await stream.result()
+        return await self.stream_resume(thread_id, answer, question=question, steer=steer, **options).result()
 
     def stream(
-        self,
-        goal: GoalInput | None = None,
-        *,
-        template: str | None = None,
-        parameters: Mapping[str, Any] | None = None,
-        thread_id: str | None = None,
-        request_id: str = "",
-        settings: SettingsLike = None,
-        restart: bool = False,
-        metadata: Json | None = None,
-        owner: str = "",
-        context: Any = None,
-        config: RunnableConfig | None = None,
-        tools: Tools = (),
-        output_type: Any = None,
-        on_leave: OnLeave = "stop",
+        self, goal: GoalInput | None = None, *, on_leave: OnLeave = "stop", **options: Unpack[StartOptions]
     ) -> RunStream:
         """Do the same as `start`, and yield events as they happen. `on_leave`: stop or continue when you leave it."""
-        id = id_of(thread_id or request_id or uuid4())
-        runner = self._runner_for(id, tools, output_type)
-        request = Request(
-            read_goal(goal),
-            with_context(runner.merge(settings), context),
-            metadata,
-            owner,
-            template=template,
-            parameters=parameters,
-            restart=restart,
-            id=request_id,
-        )
-        return self._stream(id, lambda session: runner.start(session, request), config, on_leave)
+        id, runner, request = self._request(goal, options)
+        runner = self._with_tools_of(runner, id, options.get("tools") or ())
+        return self._stream(id, lambda session: runner.start(session, request), options.get("config"), on_leave)
 
     def stream_resume(
         self,
@@ -398,19 +310,17 @@ class Agent:
         answer: Any = MISSING,
         *,
         question: str | None = None,
-        settings: SettingsLike = None,
         steer: str = "",
-        config: RunnableConfig | None = None,
-        tools: Tools = (),
-        output_type: Any = None,
         on_leave: OnLeave = "stop",
+        **options: Unpack[Options],
     ) -> RunStream:
         """Do the same as `resume`, and yield events as they happen."""
-        id = id_of(thread_id)
-        runner = self._runner_for(id, tools, output_type)
+        check_options(Options, options)
+        id, output_type = id_of(thread_id), options.get("output_type")
+        runner = self._runner_for(id, options.get("tools") or (), output_type)
         form = runner.form if output_type is not None else None
-        given = Continuation(answer, question_for(thread_id, question), steer, settings, form)
-        return self._stream(id, lambda session: runner.resume(session, given), config, on_leave)
+        given = Continuation(answer, question_for(thread_id, question), steer, options.get("settings"), form)
+        return self._stream(id, lambda session: runner.resume(session, given), options.get("config"), on_leave)
 
     async def run_submitted(self, thread_id: str | Run) -> Run:
         """Carry out now what was submitted for a thread; for workers. Raises UnknownThread, ThreadBusy."""
@@ -420,20 +330,7 @@ class Agent:
     # Work that nobody waits for ----------------------------------------------------------------------------------
 
     async def submit(
-        self,
-        goal: GoalInput | None = None,
-        *,
-        template: str | None = None,
-        parameters: Mapping[str, Any] | None = None,
-        thread_id: str | None = None,
-        request_id: str = "",
-        settings: SettingsLike = None,
-        restart: bool = False,
-        metadata: Json | None = None,
-        owner: str = "",
-        context: Any = None,
-        at: datetime | None = None,
-        output_type: Any = None,
+        self, goal: GoalInput | None = None, *, at: datetime | None = None, **options: Unpack[StartOptions]
     ) -> str:
         """Queue a goal for a worker and return the thread's id at once; follow it with `get` and `watch`.
 
@@ -441,22 +338,13 @@ class Agent:
         serves `queue="command"` with the tools of the command.
 
         `at`: the earliest time to start; None means now, and a time without a zone is local. Everything else is as in
-        `start`.
+        `start`, but for `tools` and `config`, which no other process could be given.
 
         Raises the errors of `start`.
         """
-        id = id_of(thread_id or request_id or uuid4())
-        runner = self._reader(output_type)
-        request = Request(
-            read_goal(goal),
-            with_context(runner.merge(settings), context),
-            metadata,
-            owner,
-            template=template,
-            parameters=parameters,
-            restart=restart,
-            id=request_id,
-        )
+        if live := [name for name in ("tools", "config") if options.get(name)]:
+            raise ConfigError(f"submit takes no {live[0]}: a worker carries the run out, with those of its own agent")
+        id, runner, request = self._request(goal, options)
         await runner.submit(id, request, at)
         self._wake_workers()
         return id
@@ -676,13 +564,32 @@ class Agent:
 
     def _runner_for(self, thread_id: str, tools: Tools = (), output_type: Any = None) -> Runner:
         """Return a runner for a thread with the tools that its run is given, or was given here before."""
+        return self._with_tools_of(self._reader(output_type), thread_id, tools)
+
+    def _with_tools_of(self, runner: Runner, thread_id: str, tools: Tools) -> Runner:
         if tools:
             self._with_tools[thread_id] = as_tools(tools)
-        runner = self._reader(output_type)
         if not (given := self._with_tools.get(thread_id)):
             return runner
         executors = self.executors.with_tools(given)
         return replace(runner, graph=self._builder(executors=executors).compile(), executors=executors)
+
+    def _request(self, goal: GoalInput | None, options: StartOptions) -> tuple[str, Runner, Request]:
+        """Return the id of a request's thread, the runner of its output, and the request."""
+        check_options(StartOptions, options)
+        request_id = options.get("request_id", "")
+        runner = self._reader(options.get("output_type"))
+        request = Request(
+            read_goal(goal),
+            with_context(runner.merge(options.get("settings")), options.get("context")),
+            options.get("metadata"),
+            options.get("owner", ""),
+            template=options.get("template"),
+            parameters=options.get("parameters"),
+            restart=options.get("restart", False),
+            id=request_id,
+        )
+        return id_of(options.get("thread_id") or request_id or uuid4()), runner, request
 
     def _reader(self, output_type: Any = None) -> Runner:
         """Return a runner without the tools of single runs; they are not needed to read one."""

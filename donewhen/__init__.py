@@ -16,74 +16,60 @@ for _folder in ("agent", "graph", "prompts", "state"):
 logging.getLogger("donewhen").addHandler(logging.NullHandler())  # silent, unless whoever uses it sets up logging
 
 if TYPE_CHECKING:
-    from donewhen.agent.a2a.remote import RemoteAgent
     from donewhen.agent.agent import Agent
     from donewhen.agent.mcp.client import McpServers
-    from donewhen.agent.plans.plan_tools import plan_tools
-    from donewhen.agent.plans.store import PlanStore
     from donewhen.agent.run import Run
-    from donewhen.agent.stream import RunStream
-    from donewhen.agent.tracing import Tracing
     from donewhen.agent.work.news import Webhook
-    from donewhen.agent.work.thread_rows import ThreadInfo
     from donewhen.graph.build import build_graph
-    from donewhen.graph.executors.executor import Executor, Executors
+    from donewhen.graph.executors.executor import Executor
     from donewhen.graph.sync import wait
     from donewhen.state.errors import (
         ConfigError,
         DoneWhenError,
         GoalError,
         ModelError,
-        PlanError,
         ResumeError,
-        ScheduleError,
         StaleAnswer,
         StorageError,
         ThreadBusy,
         ThreadWaiting,
         ToolError,
-        ToolMissing,
         UnknownThread,
     )
-    from donewhen.state.events import Event, event_schema
     from donewhen.state.ledger import Limits
-    from donewhen.state.plan.plan import PlanJson
-    from donewhen.state.proof.receipt import Outcome, Receipt
-    from donewhen.state.records import Pause, StepRecord
     from donewhen.state.settings import Profile, Settings
 
 __all__ = [
-    "Agent", "ConfigError", "DoneWhenError", "Event", "Executor", "Executors", "GoalError", "Limits",
-    "McpServers", "ModelError", "Outcome", "Pause", "PlanError", "PlanJson", "PlanStore", "Profile", "Receipt",
-    "RemoteAgent", "ResumeError", "Run", "RunStream", "ScheduleError", "Settings", "StaleAnswer", "StepRecord",
-    "StorageError", "ThreadBusy", "ThreadInfo", "ThreadWaiting", "ToolError", "ToolMissing", "Tracing", "UnknownThread",
-    "Webhook", "build_graph", "event_schema", "plan_tools", "wait",
+    "Agent", "ConfigError", "DoneWhenError", "Executor", "GoalError", "Limits", "McpServers", "ModelError", "Profile",
+    "ResumeError", "Run", "Settings", "StaleAnswer", "StorageError", "ThreadBusy", "ThreadWaiting", "ToolError",
+    "UnknownThread", "Webhook", "build_graph", "wait",
 ]  # fmt: skip
 
 _HOME = {
     "Agent": "agent.agent",
-    "RemoteAgent": "agent.a2a.remote",
     "McpServers": "agent.mcp.client",
     "Run": "agent.run",
-    "PlanStore": "agent.plans.store",
-    "plan_tools": "agent.plans.plan_tools",
-    "ThreadInfo": "agent.work.thread_rows",
-    "Tracing": "agent.tracing",
     "Webhook": "agent.work.news",
-    "RunStream": "agent.stream",
-    **dict.fromkeys(("Executor", "Executors"), "graph.executors.executor"),
-    **dict.fromkeys(("Event", "event_schema"), "state.events"),
+    "Executor": "graph.executors.executor",
     "build_graph": "graph.build",
     "wait": "graph.sync",
     "Limits": "state.ledger",
-    "PlanJson": "state.plan.plan",
-    **dict.fromkeys(("Outcome", "Receipt"), "state.proof.receipt"),
-    **dict.fromkeys(("Pause", "StepRecord"), "state.records"),
     **dict.fromkeys(("Profile", "Settings"), "state.settings"),
 }
+_MOVED = {
+    **dict.fromkeys(("PlanError", "ScheduleError", "ToolMissing"), "errors"),
+    **dict.fromkeys(("Executors", "RemoteAgent"), "executors"),
+    **dict.fromkeys(("PlanStore", "plan_tools"), "plans"),
+    "Tracing": "tracing",
+    **dict.fromkeys(("Event", "Outcome", "Pause", "PlanJson", "Receipt", "RunStream", "StepRecord"), "types"),
+    **dict.fromkeys(("ThreadInfo", "event_schema"), "types"),
+}
+"""Names that were here, by the module that has them now. They can still be imported from here."""
 
 
 def __getattr__(name: str) -> Any:
+    if name in _MOVED:
+        return getattr(import_module(f"donewhen.{_MOVED[name]}"), name)
     if name in __all__:
         with import_module("donewhen.agent.imports").pause_collection():
             return getattr(import_module(f"donewhen.{_HOME.get(name, 'state.errors')}"), name)

@@ -12,8 +12,9 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from donewhen import Agent, Tracing
+from donewhen import Agent
 from donewhen.testing import ScriptedModel, call, finish_step, submit_plan
+from donewhen.tracing import Tracing
 
 
 def weather(city: str) -> str:

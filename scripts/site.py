@@ -19,8 +19,9 @@ from typing import Any
 import typer
 import yaml
 
-from donewhen import Limits, Settings, event_schema
+from donewhen import Limits, Settings
 from donewhen.agent.cli.app import app
+from donewhen.types import event_schema
 
 ROOT = Path(__file__).resolve().parent.parent
 SOURCE = ROOT / ".site-src"
@@ -39,10 +40,15 @@ SHOWN = {
 """Of classes that hold more than their users need, the fields to show."""
 MODULES = {
     "donewhen": "Agents, their runs, settings and errors.",
+    "donewhen.errors": "All exceptions.",
+    "donewhen.executors": "Who works on steps.",
     "donewhen.hooks": "Policies that calls and ends have to pass.",
     "donewhen.openapi": "Any HTTP API as tools.",
+    "donewhen.plans": "Plans that are kept beside runs.",
     "donewhen.servers": "Agents of your own behind MCP and ACP.",
     "donewhen.testing": "Test your own agents: scripted models, a server on loopback, crashes on demand.",
+    "donewhen.tracing": "Runs as OpenTelemetry spans.",
+    "donewhen.types": "The types of what runs are given, return and emit.",
     "donewhen.workspace": "Tools for one folder.",
 }
 

@@ -11,6 +11,7 @@ import tomllib
 from ast import PyCF_ALLOW_TOP_LEVEL_AWAIT
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from importlib import import_module
 from io import StringIO
 from pathlib import Path
 from types import CodeType
@@ -21,16 +22,16 @@ import pytest
 import typer
 import yaml
 
-import donewhen
 from benchmarks.bench.page import GOALS, QUESTIONS, TABLES
 from benchmarks.pythons import PROMISED
-from donewhen import Limits, Settings, event_schema, hooks, openapi, servers, testing, workspace
+from donewhen import Limits, Settings
 from donewhen.testing import ScriptedModel, WireServer, call, finish_step, submit_plan
+from donewhen.types import event_schema
 from scripts import site
 from tests.kit.places import ROOT
 from tests.kit.screens.shell import app
 
-PUBLIC = (donewhen, hooks, openapi, servers, testing, workspace)
+PUBLIC = tuple(map(import_module, site.MODULES))
 
 PAGES = [
     *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md", "AGENTS.md")),

@@ -11,8 +11,9 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from donewhen import Agent, ModelError, Tracing
+from donewhen import Agent, ModelError
 from donewhen.testing import Recording, ScriptedModel, audit, call, finish_step, submit_plan
+from donewhen.tracing import Tracing
 from tests.kit.runs import config
 
 SECRET = 'Zq8"xW/1nT7vLk93Ps'

@@ -18,7 +18,7 @@ from uv import find_uv_bin
 
 import donewhen
 from benchmarks.pythons import found, version_of
-from donewhen import hooks, servers, testing, workspace
+from donewhen import errors, executors, hooks, plans, servers, testing, tracing, types, workspace
 from donewhen.testing import ScriptedModel, WireServer, call, finish_step, submit_plan
 from tests.kit.places import ROOT
 from tests.kit.storage.cases import fresh_url
@@ -283,12 +283,18 @@ def test_a_checkout_without_links_says_so(tmp_path: Path, way: str) -> None:
 def test_the_public_names() -> None:
     """A new name is a decision, a lost one breaks somebody; `tests/typing/api.py` uses them under the type checkers."""
     assert donewhen.__all__ == [
-        "Agent", "ConfigError", "DoneWhenError", "Event", "Executor", "Executors", "GoalError", "Limits", "McpServers",
-        "ModelError", "Outcome", "Pause", "PlanError", "PlanJson", "PlanStore", "Profile", "Receipt", "RemoteAgent",
-        "ResumeError", "Run", "RunStream", "ScheduleError", "Settings", "StaleAnswer", "StepRecord", "StorageError",
-        "ThreadBusy", "ThreadInfo", "ThreadWaiting", "ToolError", "ToolMissing", "Tracing", "UnknownThread", "Webhook",
-        "build_graph", "event_schema", "plan_tools", "wait",
+        "Agent", "ConfigError", "DoneWhenError", "Executor", "GoalError", "Limits", "McpServers", "ModelError",
+        "Profile", "ResumeError", "Run", "Settings", "StaleAnswer", "StorageError", "ThreadBusy", "ThreadWaiting",
+        "ToolError", "UnknownThread", "Webhook", "build_graph", "wait",
     ]  # fmt: skip
+    assert types.__all__ == [
+        "Event", "Options", "Outcome", "Page", "Pause", "PlanJson", "PlanTemplate", "Receipt", "RunStatus", "RunStream",
+        "ScheduleInfo", "StartOptions", "StepRecord", "ThreadInfo", "UndoReport", "Worker", "event_schema",
+    ]  # fmt: skip
+    assert {*errors.__all__} - {*donewhen.__all__} == {"PlanError", "ScheduleError", "ToolMissing"}
+    assert executors.__all__ == ["Executor", "Executors", "RemoteAgent"]
+    assert plans.__all__ == ["PlanStore", "plan_tools"]
+    assert tracing.__all__ == ["Tracing"]
     assert testing.__all__ == [
         "Crash", "Crashed", "CrashingStore", "EffectLedger", "Fault", "Policy", "Recording",
         "ReplayDifference", "Reply", "Request", "ScriptError",
@@ -302,7 +308,7 @@ def test_the_public_names() -> None:
     assert workspace.__all__ == ["Skills", "workspace_tools"]
     assert hooks.__all__ == ["Ask", "Call", "End", "Hooks", "Note", "Question", "Refuse"]
     assert servers.__all__ == ["PushNotifications", "a2a_app", "mcp_server", "serve_acp"]
-    for module in (donewhen, hooks, servers, testing, workspace):
+    for module in (donewhen, errors, executors, hooks, plans, servers, testing, tracing, types, workspace):
         assert dir(module) == list(module.__all__)
         assert all(getattr(module, name) for name in module.__all__)
         with pytest.raises(AttributeError, match="Agnet"):
@@ -318,7 +324,8 @@ for module, beginnings in missing.items():
     for name in [name for name in vars(module) if name.startswith(beginnings)]:
         delattr(module, name)
 os.supports_dir_fd = set()
-from donewhen import Agent, ConfigError, PlanStore, plan_tools, wait
+from donewhen import Agent, ConfigError, wait
+from donewhen.plans import PlanStore, plan_tools
 from donewhen.testing import ScriptedModel, call, finish_step, submit_plan
 from donewhen.workspace import Skills, workspace_tools
 

@@ -24,9 +24,10 @@ from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from donewhen import Agent, ConfigError, Executor, Tracing, build_graph
+from donewhen import Agent, ConfigError, Executor, build_graph
 from donewhen.agent.config import read_config
 from donewhen.testing import ScriptedModel, call, finish_step, give_up, submit_plan
+from donewhen.tracing import Tracing
 from tests.kit.flows import FREE, one_step
 from tests.kit.places import ROOT
 from tests.kit.screens.shell import scripted, user_in

@@ -13,7 +13,7 @@ from langgraph.types import interrupt
 from pydantic import TypeAdapter
 from typer.testing import CliRunner
 
-from donewhen import Agent, Event, Limits, Settings, event_schema
+from donewhen import Agent, Limits, Settings
 from donewhen.agent.cli.app import app
 from donewhen.state.errors import ModelError
 from donewhen.testing import (
@@ -30,6 +30,7 @@ from donewhen.testing import (
     give_up,
     submit_plan,
 )
+from donewhen.types import Event, event_schema
 from tests.kit.flows import FREE, one_step, play, steps
 from tests.kit.wired import wired
 

@@ -4,7 +4,8 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
-from donewhen import Executor, RemoteAgent
+from donewhen import Executor
+from donewhen.executors import RemoteAgent
 from tests.kit.a2a_server import serve
 from tests.kit.serving import reserve, served_by
 

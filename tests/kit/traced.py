@@ -14,8 +14,9 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from donewhen import Agent, Executor, Tracing
+from donewhen import Agent, Executor
 from donewhen.testing import ScriptedModel, call, finish_step, submit_plan
+from donewhen.tracing import Tracing
 
 
 def look() -> str:

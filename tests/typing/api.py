@@ -11,26 +11,20 @@ from donewhen import (
     Agent,
     ConfigError,
     Executor,
-    Executors,
     Limits,
     McpServers,
-    Outcome,
-    Pause,
-    PlanJson,
-    PlanStore,
     Profile,
-    Receipt,
-    RemoteAgent,
     Run,
     Settings,
     StaleAnswer,
-    ThreadInfo,
     build_graph,
-    plan_tools,
     wait,
 )
+from donewhen.executors import Executors, RemoteAgent
 from donewhen.hooks import Ask, Call, End, Hooks, Note, Question, Refuse
+from donewhen.plans import PlanStore, plan_tools
 from donewhen.testing import ScriptedModel, answer, call, finish_step, submit_plan
+from donewhen.types import Outcome, Pause, PlanJson, Receipt, ThreadInfo
 
 
 @tool

@@ -11,7 +11,8 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.store.base import Op, PutOp, Result
 from langgraph.store.memory import InMemoryStore
 
-from donewhen import Agent, Executor, RemoteAgent, Settings, build_graph, wait
+from donewhen import Agent, Executor, Settings, build_graph, wait
+from donewhen.executors import RemoteAgent
 from donewhen.graph.executors.executor import Handoff, Unfinished
 from donewhen.testing import ScriptedModel, answer, call, finish_step, give_up, submit_plan
 from tests.kit.flows import FREE, one_step, play

@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from donewhen import Agent, Executor, RemoteAgent, Run
+from donewhen import Agent, Executor, Run
+from donewhen.executors import RemoteAgent
 from donewhen.testing import ScriptedModel, finish_step, give_up, submit_plan
 from tests.kit.a2a_server import serve
 from tests.kit.runs import last_seen

@@ -34,8 +34,9 @@ from a2a.types import (
 )
 from a2a.utils.errors import A2AError, TaskNotFoundError
 
-from donewhen import Agent, Executor, RemoteAgent
+from donewhen import Agent, Executor
 from donewhen.agent.a2a.server import PushNotifications
+from donewhen.executors import RemoteAgent
 from donewhen.testing import ScriptedModel
 from examples import a2a_server as example
 from tests.kit.a2a_endpoint import SIZES, decide, serve

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from donewhen import Agent, Executor, RemoteAgent
+from donewhen import Agent, Executor
+from donewhen.executors import RemoteAgent
 from donewhen.testing import ScriptedModel, finish_step, give_up, submit_plan
 from tests.kit.runs import last_seen
 

@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
-from donewhen import Agent, PlanError, PlanStore, plan_tools
+from donewhen import Agent
+from donewhen.errors import PlanError
+from donewhen.plans import PlanStore, plan_tools
 from donewhen.testing import ScriptedModel, call, finish_step, submit_plan
 from tests.kit.screens.shell import user_in
 from tests.kit.storage.cases import Storage

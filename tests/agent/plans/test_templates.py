@@ -6,7 +6,8 @@ from unicodedata import normalize
 
 import pytest
 
-from donewhen import Agent, PlanError
+from donewhen import Agent
+from donewhen.errors import PlanError
 from donewhen.testing import ScriptedModel, call, finish_step, submit_plan
 from tests.kit.screens.shell import user_in
 from tests.kit.storage.cases import DATABASES, fresh_url

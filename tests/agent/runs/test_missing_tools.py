@@ -17,8 +17,9 @@ from langchain_core.tools import StructuredTool
 from langgraph.graph.state import CompiledStateGraph
 from langgraph.types import Command, interrupt
 
-from donewhen import Agent, ConfigError, Executor, ToolMissing
+from donewhen import Agent, ConfigError, Executor
 from donewhen.agent.a2a.server import a2a_app
+from donewhen.errors import ToolMissing
 from donewhen.testing import ScriptedModel, call, finish_step, submit_plan
 from tests.kit.flows import FREE, one_step
 from tests.kit.forking import forks

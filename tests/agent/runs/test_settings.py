@@ -207,3 +207,21 @@ def test_a_stored_value_that_is_none_any_more_is_its_default() -> None:
     stored = {"approvals": "outside", "confirm": "never", "limits": {"rounds": 3}, "gone": 1}
     kept = stored_settings(stored)
     assert (kept.approvals, kept.confirm, kept.limits.rounds) == ("shown", "never", 3)
+
+
+async def test_every_verb_knows_its_options() -> None:
+    """Q31, Q90: options are declared once; one that does not exist is named with what was meant, and nothing begins;
+    live tools cannot be left to another process."""
+    async with Agent(ScriptedModel([]), storage="memory:") as agent:
+        wrong: Any = {"setings": {"confirm": "never"}}
+        for verb in (agent.start, agent.submit, agent.resume):
+            with pytest.raises(TypeError, match="unexpected keyword argument 'setings'; did you mean settings"):
+                await verb("t", **wrong)
+        for stream in (agent.stream, agent.stream_resume):
+            with pytest.raises(TypeError, match="did you mean settings"):
+                stream("t", **wrong)
+        with pytest.raises(ConfigError, match="submit takes no tools"):
+            await agent.submit("go", tools=[len])
+        with pytest.raises(TypeError, match="owner"):
+            await agent.resume("t", "yes", **{"owner": "ann"})  # type: ignore[arg-type]
+        assert await agent.threads() == []

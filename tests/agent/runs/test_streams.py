@@ -12,8 +12,9 @@ from typing import Any
 
 import pytest
 
-from donewhen import Agent, DoneWhenError, RunStream, ThreadBusy, wait
+from donewhen import Agent, DoneWhenError, ThreadBusy, wait
 from donewhen.testing import call
+from donewhen.types import RunStream
 from tests.kit.forking import forks
 from tests.kit.places import ROOT
 from tests.kit.runs import Outbox, one_step, sending

@@ -14,7 +14,7 @@ from langgraph.store.memory import InMemoryStore
 from langgraph_sdk.client import LangGraphClient
 from langgraph_sdk.errors import APIStatusError
 
-from donewhen import RemoteAgent
+from donewhen.executors import RemoteAgent
 from donewhen.graph.executors.executor import Handoff
 from donewhen.testing import finish_step
 from tests.kit.flows import one_step, play

@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from donewhen import Agent, ScheduleError
+from donewhen import Agent
 from donewhen.agent.work.schedules import Schedules, due_moment
 from donewhen.agent.work.thread_rows import QUEUE
+from donewhen.errors import ScheduleError
 from donewhen.testing import ScriptedModel, ask_user, call, finish_step, give_up, submit_plan
 
 DAILY = {"at": "08:30", "timezone": "Europe/Berlin"}

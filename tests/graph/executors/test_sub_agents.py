@@ -11,7 +11,8 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.types import Command, interrupt
 
-from donewhen import Agent, ConfigError, Executor, Executors, build_graph
+from donewhen import Agent, ConfigError, Executor, build_graph
+from donewhen.executors import Executors
 from donewhen.graph.executors import nested
 from donewhen.graph.executors.executor import Handoff, Unfinished
 from donewhen.testing import ScriptedModel, call, finish_step, give_up, reply, submit_plan

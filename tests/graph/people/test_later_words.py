@@ -7,8 +7,9 @@ import pytest
 from langchain_core.messages import AnyMessage
 from pydantic import TypeAdapter
 
-from donewhen import Agent, Event, Settings
+from donewhen import Agent, Settings
 from donewhen.testing import ScriptedModel, answer, ask_user, audit, call, finish_step, submit_plan
+from donewhen.types import Event
 from tests.kit.flows import Json, play, unfenced
 
 NEXT = Settings(confirm="never", when_busy="next_round")

@@ -5,9 +5,10 @@ from typing import Any
 import pytest
 from pydantic import TypeAdapter
 
-from donewhen import Agent, Event, Settings
+from donewhen import Agent, Settings
 from donewhen.state.errors import GoalError, ResumeError, ThreadBusy, UnknownThread
 from donewhen.testing import Crash, ScriptedModel, answer, audit, call, crashing, finish_step, submit_plan
+from donewhen.types import Event
 from tests.kit.flows import requests
 
 NEXT = Settings(confirm="never", when_busy="next_round")

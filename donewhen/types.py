@@ -1,0 +1,47 @@
+"""The types of what runs are given, return and emit, for annotations."""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from donewhen.agent.options import Options, StartOptions
+    from donewhen.agent.plans.templates import PlanTemplate
+    from donewhen.agent.run import RunStatus
+    from donewhen.agent.stream import RunStream
+    from donewhen.agent.undo import UndoReport
+    from donewhen.agent.work.schedules import ScheduleInfo
+    from donewhen.agent.work.thread_rows import Page, ThreadInfo
+    from donewhen.agent.work.worker import Worker
+    from donewhen.state.events import Event, event_schema
+    from donewhen.state.plan.plan import PlanJson
+    from donewhen.state.proof.receipt import Outcome, Receipt
+    from donewhen.state.records import Pause, StepRecord
+
+__all__ = [
+    "Event", "Options", "Outcome", "Page", "Pause", "PlanJson", "PlanTemplate", "Receipt", "RunStatus", "RunStream",
+    "ScheduleInfo", "StartOptions", "StepRecord", "ThreadInfo", "UndoReport", "Worker", "event_schema",
+]  # fmt: skip
+_HOME = {
+    **dict.fromkeys(("Options", "StartOptions"), "agent.options"),
+    "PlanTemplate": "agent.plans.templates",
+    "RunStatus": "agent.run",
+    "RunStream": "agent.stream",
+    "UndoReport": "agent.undo",
+    "ScheduleInfo": "agent.work.schedules",
+    **dict.fromkeys(("Page", "ThreadInfo"), "agent.work.thread_rows"),
+    "Worker": "agent.work.worker",
+    **dict.fromkeys(("Event", "event_schema"), "state.events"),
+    "PlanJson": "state.plan.plan",
+    **dict.fromkeys(("Outcome", "Receipt"), "state.proof.receipt"),
+    **dict.fromkeys(("Pause", "StepRecord"), "state.records"),
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOME:
+        return getattr(import_module(f"donewhen.{_HOME[name]}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return list(__all__)
