@@ -21,7 +21,7 @@ from langgraph.types import Overwrite
 from donewhen.graph.context import Deps, with_settings
 from donewhen.graph.events import CleanWriter, emit_question, emit_rest, set_turn, thread_of
 from donewhen.graph.sync import awaitable_store, wait
-from donewhen.state.channels import Json, RunState, apply_update, as_stored, reduce_update, with_migration
+from donewhen.state.channels import Json, RunState, as_stored, reduce_update, with_migration
 from donewhen.state.private_langgraph import CHECKPOINTER_KEY, READ_KEY
 from donewhen.state.records import Ending, Pause
 from donewhen.state.secrets import hide_in_error
@@ -63,14 +63,6 @@ def let_wait(runtime: Runtime[Settings], *, checkpoint: bool) -> None:
         saver.let_wait(runtime.execution_info.task_id, checkpoint=checkpoint)
 
 
-class Update(dict[str, Any]):
-    """The update of a node, with the state after it for the route that follows."""
-
-    def __init__(self, written: Json, after: Json) -> None:
-        super().__init__(written)
-        self.after = after
-
-
 class Node(Runnable[Any, Any]):
     """Wrap `async (state, runtime, [config], *, deps)` as a runnable of the state.
 
@@ -109,8 +101,8 @@ class Node(Runnable[Any, Any]):
             emit_rest(runtime)
         if not (_charges(update) or seen.get("pending")):  # then it took a person's answer
             let_wait(runtime, checkpoint=True)
-        written, after = reduce_update(seen, update, stored)
-        return Update(as_stored(written if stored is input else with_migration(input, stored, written)), after)
+        written = reduce_update(update or {}, stored)
+        return as_stored(written if stored is input else with_migration(input, stored, written))
 
     def invoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Any:
         return wait(self.ainvoke(input, config))
@@ -150,7 +142,7 @@ def with_inputs(state: Json, inputs: Json) -> Json:
 
 
 class Route(Runnable[Any, Any]):
-    """A route that LangGraph calls without awaiting in between; inside a subgraph it also sees the inputs.
+    """A route that LangGraph calls without awaiting in between; `inside` of a subgraph it also sees the inputs.
 
     A class, because LangGraph would read the type hints of a function and turn them into channels.
 
@@ -158,40 +150,18 @@ class Route(Runnable[Any, Any]):
     silently on resume (langgraph #8834).
     """
 
-    def __init__(
-        self, route: Callable[..., Any], labels: Mapping[str, str], keys: list[str], *, inside: bool = False
-    ) -> None:
+    def __init__(self, route: Callable[..., Any], labels: Mapping[str, str], *, inside: bool = False) -> None:
         self.name: str | None = route.__name__
         self._route = route
         self._labels = labels
-        self._keys = keys
         self._inside = inside
 
     def invoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Any:
-        if isinstance(input, Update):
-            values = input.after
-        else:  # the start, or an update from outside
-            configurable = (config or {})["configurable"]
-            values = configurable[READ_KEY](self._keys, True)
-            values = with_inputs(values, _around.get()[0]) if self._inside else values
-        target = self._route(values)
+        target = self._route(with_inputs(input, _around.get()[0]) if self._inside else input)
         return self._labels[target] if isinstance(target, str) else target
 
     async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Any:
         return self.invoke(input, config)
-
-
-class _BranchWithoutReader:
-    """A node's edges without LangGraph's reader, which would copy every channel in each round."""
-
-    def __init__(self, branch: Any) -> None:
-        self._branch = branch
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._branch, name)
-
-    def run(self, writer: Any, reader: Any = None) -> Any:
-        return self._branch.run(writer)
 
 
 def add_route(
@@ -204,10 +174,7 @@ def add_route(
 ) -> None:
     """Add conditional edges from a node, one per target and label. `route` returns a target or Sends."""
     edges: dict[Hashable, str] = {label: target for target, label in labels.items()}
-    path = Route(route, labels, [*graph.schemas[graph.state_schema]], inside=inside)
-    graph.add_conditional_edges(source, path, edges)
-    branches = graph.branches[source]
-    branches[route.__name__] = _BranchWithoutReader(branches[route.__name__])  # type: ignore[assignment]
+    graph.add_conditional_edges(source, Route(route, labels, inside=inside), edges)
 
 
 class Subgraph(RunnableLambda[Any, Any]):
@@ -230,28 +197,27 @@ class Subgraph(RunnableLambda[Any, Any]):
         self._deps = deps
 
     def invoke(self, input: Any, config: RunnableConfig | None = None, **options: Any) -> Any:
-        with self._inputs_given(input, config) as (run, started):
-            return _of_subgraph(run, self._graph.invoke(started, config, **options))
+        with self._inputs_given(input, config) as started:
+            return _without_empty(self._graph.invoke(started, config, **options))
 
     async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **options: Any) -> Any:
-        with self._inputs_given(input, config) as (run, started):
-            return _of_subgraph(run, await self._graph.ainvoke(started, config, **options))
+        with self._inputs_given(input, config) as started:
+            return _without_empty(await self._graph.ainvoke(started, config, **options))
 
     @contextmanager
-    def _inputs_given(self, sent: Json, config: RunnableConfig | None) -> Iterator[tuple[Json, Json]]:
-        """Give the subgraph its inputs and dependencies; yield the run's state, and what the subgraph stores of it."""
+    def _inputs_given(self, sent: Json, config: RunnableConfig | None) -> Iterator[Json]:
+        """Give the subgraph its inputs and dependencies; yield what it stores of them."""
         run = migrate((config or {})["configurable"][READ_KEY](list(RunState.__annotations__), False))
         inputs = self._inputs_of(run, sent, with_settings(get_runtime(), self._deps).context, self._deps)
         before = _around.set((inputs, self._deps))
         if saver := saver_of_task():
             saver.let_go(get_config()["configurable"]["checkpoint_ns"])
         try:
-            yield run, {"id": inputs["id"]}
+            yield {"id": inputs["id"]}
         finally:
             _around.reset(before)
 
 
-def _of_subgraph(run: Json, output: Json) -> Update:
+def _without_empty(output: Json) -> Json:
     """Return what a subgraph wrote; its channels that nothing was written to are empty."""
-    update = {key: value for key, value in output.items() if value != [] and value != {}}
-    return Update(update, apply_update(run, update))
+    return {key: value for key, value in output.items() if value != [] and value != {}}

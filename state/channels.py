@@ -398,25 +398,18 @@ def combine_updates(first: Mapping[str, Any], second: Mapping[str, Any]) -> Json
     return {**first, **second, **both}
 
 
-def reduce_update(
-    seen: Mapping[str, Any], update: Mapping[str, Any] | None, stored: Mapping[str, Any] | None = None
-) -> tuple[Json, Json]:
-    """Return the part of an update that changes the stored state, and the state that the node sees after it.
-
-    `stored` is what the node's own checkpoints have; None if the node sees no more than that.
-    """
-    stored = seen if stored is None else stored
+def reduce_update(update: Mapping[str, Any], stored: Mapping[str, Any]) -> Json:
+    """Return the part of an update that changes the stored state: what the node's own checkpoints have."""
     written: Json = {}
-    after = dict(seen)
-    for key, write in (update or {}).items():
+    for key, write in update.items():
         before = stored.get(key)
         if key in MERGED and before and isinstance(write, Mapping):
             write = {name: item for name, item in write.items() if name not in before or before[name] != item}
         empty = not (write.value if isinstance(write, Overwrite) else write)
         if key in stored and (key not in REDUCERS or empty) and _join(key, before, write) == before:
             continue
-        written[key], after[key] = write, _join(key, seen.get(key), write)
-    return written, after
+        written[key] = write
+    return written
 
 
 def with_migration(old: Mapping[str, Any], new: Mapping[str, Any], update: Mapping[str, Any]) -> Json:

@@ -15,10 +15,9 @@ from functools import partial
 from typing import Any
 from uuid import uuid4
 
-from langchain_core.callbacks import AsyncCallbackManager
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
-from langchain_core.runnables import RunnableConfig, ensure_config
+from langchain_core.runnables import RunnableConfig
 
 from donewhen.graph.context import Deps
 from donewhen.graph.llm.adapter import (
@@ -90,10 +89,6 @@ STALL_SECONDS = 10.0
 """Seconds of silence between two reports of a stall to people."""
 LONGEST_STREAM = 5
 """Times `model_seconds` (the longest silence): the most time that one reply may stream before it is cut off."""
-
-
-_TRANSLATED_BLOCKS = ("input_audio", "file", "image", "audio")
-"""Content blocks whose older forms LangChain translates."""
 
 
 @dataclass(frozen=True)
@@ -443,7 +438,7 @@ class _Request:
         known = {f"donewhen_{key}": value for key, value in facts.items() if value is not None}
         config = RunnableConfig(tags=TAGS, metadata={**METADATA, **known})
         model = prepared.model.model_copy(update={"async_client": wire}) if wire else prepared.model
-        stream = stream_reply(model, messages, config, options)
+        stream: AsyncIterator[BaseMessage] = model.astream(messages, config=config, **options)
         silence = _SilenceTimer(voice.report_stall if voice else None, min(STALL_SECONDS, seconds / 4))
         try:
             async with asyncio.timeout(seconds) as patience:
@@ -510,35 +505,3 @@ class _SilenceTimer:
     def stop(self) -> None:
         if self._timer:
             self._timer.cancel()
-
-
-def stream_reply(
-    model: Any, messages: Sequence[BaseMessage], config: RunnableConfig, options: Mapping[str, Any]
-) -> AsyncIterator[BaseMessage]:
-    """Return the chunks of a reply, all with one id, as `model.astream` yields them."""
-    config = ensure_config(config)
-    if isinstance(model, BaseChatModel) and type(model).astream is BaseChatModel.astream:
-        # Would LangChain pass messages and chunks on unchanged, and does nothing listen to model calls? Listeners are
-        # a callback of the run or the model, or a global tracer.
-        listed = (block for message in messages if isinstance(message.content, list) for block in message.content)
-        translated = any(isinstance(block, dict) and block.get("type") in _TRANSLATED_BLOCKS for block in listed)
-        streams = model._should_stream(async_api=True, **{**options, "stream": True})
-        if model.output_version != "v1" and not translated and streams:
-            listeners = AsyncCallbackManager.configure(config.get("callbacks"), model.callbacks, model.verbose)
-            if not listeners.handlers:
-                return _stream_directly(model, messages, options)
-    chunks: AsyncIterator[BaseMessage] = model.astream(messages, config=config, **options)
-    return chunks
-
-
-async def _stream_directly(
-    model: BaseChatModel, messages: Sequence[BaseMessage], options: Mapping[str, Any]
-) -> AsyncIterator[BaseMessage]:
-    if model.rate_limiter:
-        await model.rate_limiter.aacquire(blocking=True)
-    id = f"lc_run--{uuid4()}"
-    async for chunk in model._astream(list(messages), **options):
-        message = chunk.message
-        message.id = message.id or id
-        message.response_metadata = {**(chunk.generation_info or {}), **message.response_metadata}
-        yield message
