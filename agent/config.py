@@ -9,6 +9,7 @@ import runpy
 import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -397,3 +398,11 @@ def _fill_variables(name: str, value: Any, environment: Mapping[str, str]) -> An
         return text
 
     return _VARIABLE.sub(variable, value)
+
+
+def installed_version() -> str:
+    """Return the version of the installed package; "0" if it runs from its source folder."""
+    try:
+        return version("donewhen")
+    except PackageNotFoundError:
+        return "0"

@@ -11,7 +11,6 @@ from langchain_core.runnables import RunnableBinding
 from pydantic.fields import FieldInfo
 
 from donewhen.agent.config import DEFAULT_MODEL, DEMO, Config
-from donewhen.agent.imports import pause_collection
 from donewhen.state.errors import ConfigError
 from donewhen.state.secrets import redact
 from donewhen.state.settings import ROLES, check_role
@@ -320,9 +319,9 @@ def _openai_model(name: str, api_key: str | None, base_url: str | None) -> BaseC
         )
     if base_url and not base_url.startswith(("http://", "https://")):
         raise ConfigError(f"OPENAI_BASE_URL must begin with http:// or https://; it is {redact(base_url)!r}.")
-    with pause_collection():
-        from donewhen.agent.openai_chat import OpenAIChat
     from pydantic import SecretStr
+
+    from donewhen.agent.openai_chat import OpenAIChat
 
     # No retries, since the runtime repeats and counts.
     key = SecretStr(api_key or "none")

@@ -16,14 +16,13 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from donewhen.agent.run import Run
-from donewhen.state.errors import ConfigError, DoneWhenError
+from donewhen import ConfigError, DoneWhenError, Run
+from donewhen.clients import Json
 from donewhen.state.proof.journal import is_tool_call
 from donewhen.state.records import WRITES, JournalEntry
-from donewhen.state.values import Json
 
 if TYPE_CHECKING:
-    from donewhen.agent.agent import Agent
+    from donewhen import Agent
 
 try:
     import rfc8785

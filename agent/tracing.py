@@ -2,6 +2,8 @@
 
 Model calls get no span here: OpenInference and other instrumentations make one for each, in the same trace.
 Needs the extra `otel`: pip install 'donewhen[otel]'.
+
+A room: it listens to LangChain's callbacks. Without it, `trace=` of `Agent` and the server, and DONEWHEN_TRACE go.
 """
 
 from __future__ import annotations

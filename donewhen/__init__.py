@@ -71,8 +71,7 @@ def __getattr__(name: str) -> Any:
     if name in _MOVED:
         return getattr(import_module(f"donewhen.{_MOVED[name]}"), name)
     if name in __all__:
-        with import_module("donewhen.agent.imports").pause_collection():
-            return getattr(import_module(f"donewhen.{_HOME.get(name, 'state.errors')}"), name)
+        return getattr(import_module(f"donewhen.{_HOME.get(name, 'state.errors')}"), name)
     raise AttributeError(f"module 'donewhen' has no attribute {name!r}")
 
 

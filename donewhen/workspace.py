@@ -4,16 +4,17 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from donewhen.agent.workspace import WORKSPACE_TOOLS
     from donewhen.agent.workspace.skills import Skills
     from donewhen.agent.workspace.toolset import workspace_tools
 
-__all__ = ["Skills", "workspace_tools"]
-_HOME = {"Skills": "skills", "workspace_tools": "toolset"}
+__all__ = ["WORKSPACE_TOOLS", "Skills", "workspace_tools"]
+_HOME = {"Skills": ".skills", "WORKSPACE_TOOLS": "", "workspace_tools": ".toolset"}
 
 
 def __getattr__(name: str) -> Any:
     if name in __all__:
-        return getattr(import_module(f"donewhen.agent.workspace.{_HOME[name]}"), name)
+        return getattr(import_module(f"donewhen.agent.workspace{_HOME[name]}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

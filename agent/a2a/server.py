@@ -52,21 +52,12 @@ except ImportError as error:
         f"an A2A endpoint needs {error.name}: pip install 'donewhen[a2a]' 'a2a-sdk[http-server]'"
     ) from None
 
+from donewhen import DoneWhenError, Pause, Run, RunStream, UnknownThread
 from donewhen.agent.a2a.addresses import post_to, public_addresses
-from donewhen.agent.request import read_goal
-from donewhen.agent.run import Run
-from donewhen.agent.storage import Storage
-from donewhen.agent.storage.storage import check_thread_id
-from donewhen.agent.stream import RunStream
-from donewhen.graph.tools.effects import read_all
-from donewhen.state.channels import Json
-from donewhen.state.errors import DoneWhenError, UnknownThread
-from donewhen.state.people.payload import message_text
-from donewhen.state.records import Pause
-from donewhen.state.values import is_too_deep, store_label
+from donewhen.clients import Json, Storage, check_thread_id, is_too_deep, message_text, read_all, read_goal, store_label
 
 if TYPE_CHECKING:
-    from donewhen.agent.agent import Agent
+    from donewhen import Agent
 
 TASKS, PUSHES = ("donewhen", "a2a", "tasks"), ("donewhen", "a2a", "pushes")
 """Store namespaces of tasks, by owner, and of URLs to notify, by task."""

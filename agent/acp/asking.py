@@ -12,13 +12,9 @@ from acp.schema import (
 )
 from pydantic import ValidationError
 
+from donewhen import Agent, Pause
 from donewhen.agent.acp.content import edits, kind_of, locations
-from donewhen.agent.agent import Agent
-from donewhen.state.language.texts import says_continue
-from donewhen.state.people.answers import decode_json
-from donewhen.state.people.edit import is_plan_text
-from donewhen.state.people.payload import editable_plan, options, question_of
-from donewhen.state.records import Pause
+from donewhen.clients import decode_json, editable_plan, is_plan_text, options, question_of, says_continue
 
 APPROVE = PermissionOption(option_id="approve", name="Approve", kind="allow_once")
 AUTO = PermissionOption(option_id="auto", name="Approve, and do not ask again here", kind="allow_always")

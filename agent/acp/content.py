@@ -11,9 +11,9 @@ import acp
 from acp.schema import ToolCallLocation
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolMessage
 
-from donewhen.agent.agent import Agent
+from donewhen import Agent
+from donewhen.clients import TASK, Json
 from donewhen.prompts import framed
-from donewhen.state.channels import TASK, Json
 
 
 def goal_block(block: Any, folder: str) -> Json:

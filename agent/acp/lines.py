@@ -5,8 +5,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from donewhen.state.channels import Json
-from donewhen.state.values import DEEPEST, is_too_deep
+from donewhen.clients import DEEPEST, Json, is_too_deep
 
 PARSE_ERROR, INVALID_REQUEST, METHOD_NOT_FOUND, INVALID_PARAMS = -32700, -32600, -32601, -32602
 """JSON-RPC's codes."""

@@ -36,6 +36,7 @@ from acp.schema import (
 )
 from pydantic import ValidationError
 
+from donewhen import Agent, ConfigError, DoneWhenError, GoalError, McpServers, Run, RunStream, ThreadInfo, UnknownThread
 from donewhen.agent.acp.asking import (
     TEXT_FORM,
     answer_form,
@@ -49,17 +50,7 @@ from donewhen.agent.acp.asking import (
 )
 from donewhen.agent.acp.content import edits, goal_block, kind_of, locations, message_updates, title
 from donewhen.agent.acp.lines import INVALID_PARAMS, EditorLines
-from donewhen.agent.agent import Agent
-from donewhen.agent.mcp.client import McpServers
-from donewhen.agent.mcp.server import installed_version
-from donewhen.agent.run import Run
-from donewhen.agent.stream import RunStream
-from donewhen.agent.work.thread_rows import ThreadInfo
-from donewhen.graph.tools.effects import read_all
-from donewhen.state.channels import Json
-from donewhen.state.errors import ConfigError, DoneWhenError, GoalError, UnknownThread
-from donewhen.state.people.payload import options
-from donewhen.state.values import store_label
+from donewhen.clients import Json, installed_version, options, read_all, store_label
 
 MOST_UNCLEAR = 3
 """Answers in a row that are not understood, before the question waits for the next prompt."""

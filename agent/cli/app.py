@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from donewhen.agent.imports import pause_collection
-
 if TYPE_CHECKING:
     from donewhen.agent.cli import doctor as _doctor
     from donewhen.agent.cli import options, runs
@@ -75,8 +73,7 @@ class Lazy:
         self._name = name
 
     def __getattr__(self, name: str) -> Any:
-        with pause_collection():
-            return getattr(import_module(f"donewhen.agent.cli.{self._name}"), name)
+        return getattr(import_module(f"donewhen.agent.cli.{self._name}"), name)
 
 
 if not TYPE_CHECKING:

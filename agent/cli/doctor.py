@@ -17,15 +17,14 @@ from typing import Any, Literal
 
 from langchain_core.tools import BaseTool
 
-from donewhen.agent.agent import Agent
+from donewhen import Agent, DoneWhenError, event_schema
 from donewhen.agent.cli.result import Exit
 from donewhen.agent.cli.screen.terminal import clean
 from donewhen.agent.cli.storage_view import StorageView
-from donewhen.agent.config import DEMO, Config
+from donewhen.agent.config import Config
 from donewhen.agent.storage import open_storage
 from donewhen.agent.workspace.box import look_for_box
-from donewhen.state.errors import DoneWhenError
-from donewhen.state.events import event_schema
+from donewhen.clients import DEMO
 
 PACKAGES = ("langgraph", "langchain-core", "langchain-openai", "pydantic")
 EXTRAS = {
@@ -150,7 +149,7 @@ async def _storage(view: StorageView) -> Finding:
 
 async def _servers(file: Path, config: Config) -> list[Finding]:
     """Start the MCP servers of a file, and say what the effects of their tools are known from."""
-    from donewhen.agent.mcp.client import McpServers
+    from donewhen import McpServers
 
     try:
         async with McpServers(file, environment=config.variables, optional=True) as servers:

@@ -10,13 +10,13 @@ from json import loads
 from pathlib import Path
 from typing import Any
 
+from donewhen import ConfigError, Limits
 from donewhen.agent.cli.storage_view import StorageView
-from donewhen.agent.config import DEMO, Config, read_profile
+from donewhen.agent.config import Config, read_profile
 from donewhen.agent.request import MISSING
 from donewhen.agent.workspace.data.encoding import encoding_of
+from donewhen.clients import DEMO, KEYS
 from donewhen.graph.llm.output import OutputForm
-from donewhen.state.errors import ConfigError
-from donewhen.state.ledger import KEYS, Limits
 
 NOT_OURS = "was not started by the command; resume it from the code that started it"
 

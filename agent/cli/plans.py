@@ -3,13 +3,13 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from donewhen.agent.agent import Agent
+from donewhen import Agent
 from donewhen.agent.cli.options import read_values
 from donewhen.agent.cli.result import Exit, local_time, short_id
 from donewhen.agent.cli.screen.terminal import clean, shorten
 from donewhen.agent.cli.storage_view import StorageView
 from donewhen.agent.work.schedules import ScheduleInfo
-from donewhen.state.plan.text import moments_text
+from donewhen.clients import moments_text
 
 
 def on_schedule(view: StorageView, verb: str, id: str) -> Exit:

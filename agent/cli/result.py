@@ -13,17 +13,24 @@ from enum import IntEnum
 from errno import ENOSPC, EPIPE
 from typing import Any
 
+from donewhen import (
+    ConfigError,
+    DoneWhenError,
+    GoalError,
+    PlanError,
+    Run,
+    ScheduleError,
+    StaleAnswer,
+    ThreadWaiting,
+    ToolError,
+    UnknownThread,
+)
 from donewhen.agent.cli.screen.drawing import AnswerText, draw_pause
 from donewhen.agent.cli.screen.meter import Meter
 from donewhen.agent.cli.screen.terminal import STYLES, Terminal, clean, shorten
 from donewhen.agent.cli.screen.views import call_text
 from donewhen.agent.config import is_debugging
-from donewhen.agent.run import Run
-from donewhen.state import errors
-from donewhen.state.language.texts import say
-from donewhen.state.people.payload import sources_text
-from donewhen.state.plan.steps import SILENT_ROUNDS
-from donewhen.state.secrets import redact
+from donewhen.clients import SILENT_ROUNDS, redact, say, sources_text
 
 SCHEMA_VERSION = 1
 MEMORY = "memory:"
@@ -65,13 +72,13 @@ STATUSES: Mapping[str, Exit] = {
     "queued": Exit.FAILED,
 }
 USAGE_ERRORS = (
-    errors.ConfigError,
-    errors.GoalError,
-    errors.PlanError,
-    errors.ScheduleError,
-    errors.ToolError,
-    errors.UnknownThread,
-    errors.StaleAnswer,
+    ConfigError,
+    GoalError,
+    PlanError,
+    ScheduleError,
+    ToolError,
+    UnknownThread,
+    StaleAnswer,
 )
 
 
@@ -79,9 +86,9 @@ def run_guarded(command: Callable[[], int], *, json: bool) -> int:
     """Run `command` and return its exit code. An error becomes one line and a code, never a traceback."""
     try:
         return command()
-    except errors.DoneWhenError as error:
+    except DoneWhenError as error:
         _report_error(error, str(error), json)
-        if isinstance(error, errors.ThreadWaiting):
+        if isinstance(error, ThreadWaiting):
             return Exit.WAITING
         return Exit.USAGE if isinstance(error, USAGE_ERRORS) else Exit.FAILED
     except KeyboardInterrupt:

@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from donewhen.agent.agent import Agent
+from donewhen import Agent, ConfigError, GoalError, Run, StaleAnswer
 from donewhen.agent.cli.options import (
     AnswerOptions,
     Choices,
@@ -27,16 +27,11 @@ from donewhen.agent.cli.screen.asking import PROMPT
 from donewhen.agent.cli.screen.terminal import Terminal, open_terminal
 from donewhen.agent.cli.storage_view import StorageView
 from donewhen.agent.cli.terminal_run import TerminalRun, mute_log
-from donewhen.agent.config import DEMO, Config
+from donewhen.agent.config import Config
 from donewhen.agent.request import MISSING
-from donewhen.agent.run import Run
 from donewhen.agent.work.news import Notify, notify_of
-from donewhen.agent.workspace import workspace_tools
-from donewhen.agent.workspace.skills import Skills
-from donewhen.state.channels import Json
-from donewhen.state.errors import ConfigError, GoalError, StaleAnswer
-from donewhen.state.language.short_replies import read_word
-from donewhen.state.language.texts import known_language
+from donewhen.clients import DEMO, Json, known_language, read_word
+from donewhen.workspace import Skills, workspace_tools
 
 QUEUE = "command"
 """The queue of runs that the command detaches and schedules; `donewhen worker` serves it."""
@@ -242,7 +237,7 @@ def serve_page(view: StorageView, request: RunOptions, *, port: int, browser: bo
 
 def serve_mcp(view: StorageView, request: RunOptions) -> int:
     """Serve on stdin and stdout until the host closes them."""
-    from donewhen.agent.mcp.server import mcp_server
+    from donewhen.servers import mcp_server
 
     config = view.config
     choices = read_choices(request, config, unattended=False)
@@ -299,7 +294,7 @@ async def open_agent(
 
     tools = workspace_tools(choices.dir, commands=choices.allow_commands, box=choices.box, network=choices.network)
     if choices.mcp is not None:
-        from donewhen.agent.mcp.client import McpServers
+        from donewhen import McpServers
 
         names = [tool.name for tool in tools]
         servers = McpServers(choices.mcp, environment=config.variables, reserved=names, slow=slow)

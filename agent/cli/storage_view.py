@@ -7,15 +7,15 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, TypeVar
 
-from donewhen.agent.agent import Agent
+from donewhen import Agent, ConfigError, ThreadInfo, UnknownThread
 from donewhen.agent.cli.result import MEMORY, SCHEMA_VERSION, Exit, print_json
 from donewhen.agent.cli.screen.terminal import clean
-from donewhen.agent.config import DEMO, Config, read_config
+from donewhen.agent.config import Config, read_config
 from donewhen.agent.logs import set_up
 from donewhen.agent.storage import open_storage, parse_url
 from donewhen.agent.storage.engines import Location
-from donewhen.agent.work.thread_rows import ThreadInfo, list_threads
-from donewhen.state.errors import ConfigError, UnknownThread
+from donewhen.agent.work.thread_rows import list_threads
+from donewhen.clients import DEMO
 
 Told = TypeVar("Told")
 SEVERAL = 6

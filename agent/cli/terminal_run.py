@@ -14,18 +14,15 @@ from dataclasses import dataclass, field, replace
 from types import FrameType
 from typing import Any, Self, TypeVar
 
-from donewhen.agent.agent import Agent
+import donewhen
+from donewhen import Agent, DoneWhenError, Pause, PlanError, Run, RunStream
 from donewhen.agent.cli.options import OutputOptions
 from donewhen.agent.cli.result import Exit, next_text, print_json, report, resume_words
 from donewhen.agent.cli.screen.asking import PROMPT, Later, Person
 from donewhen.agent.cli.screen.terminal import Keyboard, Terminal
 from donewhen.agent.cli.screen.views import Progress, View
-from donewhen.agent.run import Run
-from donewhen.agent.stream import RunStream
-from donewhen.agent.workspace import WORKSPACE_TOOLS
-from donewhen.state import errors
-from donewhen.state.channels import Json
-from donewhen.state.records import Pause
+from donewhen.clients import Json
+from donewhen.workspace import WORKSPACE_TOOLS
 
 PATIENCE = 10.0
 """Seconds that current work has to end before it is cut off; a second signal cuts it off at once."""
@@ -76,7 +73,7 @@ class TerminalRun:
                     begun = self.agent.stream(goal, thread_id=run.thread_id, metadata=self.metadata)
             except KeyboardInterrupt as stop:
                 return self._report_interrupt(Exit.TERMINATED if isinstance(stop, Terminated) else Exit.INTERRUPTED)
-            except errors.DoneWhenError:
+            except DoneWhenError:
                 if self.progress.started:
                     if self._resume():
                         self.terminal.line(self.terminal.say("kept"))
@@ -130,7 +127,7 @@ class TerminalRun:
             async with in_order:
                 try:
                     await self.agent.tell(self.progress.thread_id, text)
-                except errors.DoneWhenError as error:
+                except DoneWhenError as error:
                     terminal.line(terminal.say("not_sent", text=text, why=error), "yellow")
                 else:
                     terminal.line(terminal.say("sent", text=text), "dim")
@@ -226,11 +223,11 @@ def _is_agreed(pause: Pause) -> bool:
     return pause["kind"] == "plan" or (pause["kind"] == "tool" and pause.get("tool") in CONFINED)
 
 
-def _error(event: Mapping[str, Any]) -> errors.DoneWhenError:
+def _error(event: Mapping[str, Any]) -> DoneWhenError:
     """Return the error of a terminal event; one of ours by its name, if it is one."""
-    kind = getattr(errors, str(event.get("kind")), errors.DoneWhenError)
-    known = isinstance(kind, type) and issubclass(kind, errors.DoneWhenError) and kind is not errors.PlanError
-    return kind(str(event.get("text"))) if known else errors.DoneWhenError(str(event.get("text")))
+    kind = getattr(donewhen, str(event.get("kind")), DoneWhenError)
+    known = isinstance(kind, type) and issubclass(kind, DoneWhenError) and kind is not PlanError
+    return kind(str(event.get("text"))) if known else DoneWhenError(str(event.get("text")))
 
 
 class Terminated(KeyboardInterrupt):

@@ -12,7 +12,7 @@ from typing import Any, get_args
 
 from rich.cells import cell_len, set_cell_size
 
-from donewhen.agent.agent import Agent
+from donewhen import Agent, ConfigError, Run, ThreadInfo
 from donewhen.agent.cli.options import NOT_OURS
 from donewhen.agent.cli.result import (
     STATUSES,
@@ -32,13 +32,10 @@ from donewhen.agent.cli.screen.meter import Meter
 from donewhen.agent.cli.screen.terminal import Terminal, Text, clean, open_terminal, shorten
 from donewhen.agent.cli.screen.views import Progress, View, heard_text, mode_text
 from donewhen.agent.cli.storage_view import StorageView
-from donewhen.agent.run import Run, RunStatus
 from donewhen.agent.undo import UndoneChange
 from donewhen.agent.work.recorder import collect_rows, save_rows
-from donewhen.agent.work.thread_rows import Page, ThreadInfo
-from donewhen.state.channels import Json
-from donewhen.state.errors import ConfigError
-from donewhen.state.language.texts import say
+from donewhen.agent.work.thread_rows import Page
+from donewhen.clients import Json, RunStatus, say
 
 BACKGROUND = {"agents_md": "AGENTS.md"}
 """How people call what a receipt has under `background`."""
@@ -271,7 +268,7 @@ def save_recording(view: StorageView, thread: str, out: Path) -> int:
 
 def write_receipt(view: StorageView, thread: str, out: Path | None, key: Path | None) -> int:
     """Write the receipt of a finished run, or print it."""
-    from donewhen.agent.receipts import export_receipt
+    from donewhen.receipts import export_receipt
 
     info = view.thread(thread)
     text = view.ask(lambda agent: export_receipt(agent, info.thread_id, key or view.config.receipt_key or None))
@@ -287,7 +284,7 @@ def write_receipt(view: StorageView, thread: str, out: Path | None, key: Path | 
 
 def verify_receipt_file(view: StorageView, file: Path, key: str | None) -> int:
     """Check a receipt; the exit code is 1 if it does not hold."""
-    from donewhen.agent.receipts import verify_receipt
+    from donewhen.receipts import verify_receipt
 
     try:
         found = verify_receipt(file.read_bytes(), key)

@@ -8,7 +8,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from json import dumps
 from typing import Self
 
-from donewhen.agent.agent import Agent
+from donewhen import Agent, ConfigError, ThreadInfo
 from donewhen.agent.cli.options import Choices
 from donewhen.agent.cli.result import (
     Exit,
@@ -19,9 +19,7 @@ from donewhen.agent.cli.storage_view import StorageView
 from donewhen.agent.config import Config
 from donewhen.agent.storage import open_storage
 from donewhen.agent.work.news import Notifier, notify_of
-from donewhen.agent.work.thread_rows import ThreadInfo
 from donewhen.agent.work.worker import Worker
-from donewhen.state.errors import ConfigError
 
 IDLE_AGENTS = 4
 """The most idle agents that a worker keeps open with their MCP servers."""

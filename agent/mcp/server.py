@@ -1,36 +1,26 @@
-"""An agent as an MCP server, for hosts that call tools. Needs the extra `mcp`.
+"""A room: an agent as an MCP server, for hosts that call tools. Needs the extra `mcp`.
 
 A run that needs a person returns its question with a handle, and `resume` takes the answer; the command, the page
-and other clients see the same thread.
+and other clients see the same thread. Without this room, `donewhen mcp` and `mcp_server` of `donewhen.servers` go.
 """
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
-from donewhen.agent.run import Run
-from donewhen.agent.stream import RunStream
-from donewhen.state.errors import ConfigError, DoneWhenError
+from donewhen import ConfigError, DoneWhenError, Run, RunStream
+from donewhen.clients import installed_version
 
 if TYPE_CHECKING:
     from mcp.server.mcpserver import Context, MCPServer
 
-    from donewhen.agent.agent import Agent
+    from donewhen import Agent
 
 INSTRUCTIONS = (
     "Gives work to an agent that plans it, works on it with its own tools and proves each step. `run` starts; where "
     "the status is `waiting`, show `question` to the user and call `resume` with `thread_id`, `question_id` and their "
     "answer. Never answer for the user."
 )
-
-
-def installed_version() -> str:
-    """Return the version of the installed package; "0" if it runs from its source folder."""
-    try:
-        return version("donewhen")
-    except PackageNotFoundError:
-        return "0"
 
 
 def describe_run(run: Run) -> dict[str, Any]:

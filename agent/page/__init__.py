@@ -1,1 +1,4 @@
-"""A local page for one person on this machine: `donewhen chat`."""
+"""A room: a local page for one person on this machine, `donewhen chat`.
+
+Without it, that command goes, with `serve_page` of `agent/cli/runs.py` and the extra `ui`.
+"""

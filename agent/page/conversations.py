@@ -11,26 +11,24 @@ from typing import Any, cast
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
-from donewhen.agent.agent import Agent
-from donewhen.agent.config import DEMO
-from donewhen.agent.storage.store import ThreadStore
-from donewhen.agent.stream import RunStream
-from donewhen.graph.executors.relay import filled_lines, form_fields
-from donewhen.graph.step.texts import Texts
-from donewhen.state.channels import Json
-from donewhen.state.errors import DoneWhenError, StaleAnswer, ThreadBusy, UnknownThread
-from donewhen.state.people.answers import decode_json, fills_form
-from donewhen.state.people.payload import (
+from donewhen import Agent, DoneWhenError, Pause, RunStream, StaleAnswer, ThreadBusy, UnknownThread
+from donewhen.clients import (
+    DEMO,
+    Json,
+    Texts,
+    chosen_limits,
     closing_question,
+    decode_json,
     editable_plan,
+    filled_lines,
+    fills_form,
+    form_fields,
     options,
     question_text,
     shown_arguments,
+    store_label,
     text_changes,
 )
-from donewhen.state.plan.text import chosen_limits
-from donewhen.state.records import Pause
-from donewhen.state.values import store_label
 
 CALL_CHARS = 300
 """The most characters of a call's result; the page requests the rest."""
@@ -334,7 +332,7 @@ class Conversations:
         }
 
 
-async def _titles(store: ThreadStore) -> dict[str, str]:
+async def _titles(store: Any) -> dict[str, str]:
     """Return the names of threads, by label."""
     return {item.namespace[-1]: str(item.value.get("text") or "") for item in (await store.read_each(_TITLES))[0]}
 

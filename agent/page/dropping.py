@@ -8,8 +8,8 @@ from typing import IO
 
 from langchain_core.tools import ToolException
 
+from donewhen import DoneWhenError
 from donewhen.agent.workspace.root import TEMPORARY, Root
-from donewhen.state.errors import DoneWhenError
 
 MOST_NAMES = 1000
 

@@ -16,9 +16,8 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from donewhen.agent.agent import Agent
-from donewhen.state.channels import Json
-from donewhen.state.errors import ConfigError
+from donewhen import Agent, ConfigError
+from donewhen.clients import Json
 
 HOST = "127.0.0.1"
 CLOSE_SECONDS = 1

@@ -20,11 +20,10 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response, Strea
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from donewhen import DoneWhenError, ResumeError, UnknownThread
 from donewhen.agent.page.conversations import Conversations
 from donewhen.agent.page.dropping import keep_file
-from donewhen.state.errors import DoneWhenError, ResumeError, UnknownThread
-from donewhen.state.language.texts import catalogue, known_language
-from donewhen.state.values import is_too_deep, storable
+from donewhen.clients import catalogue, is_too_deep, known_language, storable
 
 SCRIPTS = (
     "page.js", "server.js", "threads.js", "composer.js", "drafts.js", "view.js", "rows.js", "forms.js", "fields.js",

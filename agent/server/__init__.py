@@ -6,6 +6,9 @@ folder below DONEWHEN_DIR. Without it, the server is for one person on one machi
 LangGraph Studio. DONEWHEN_SETTINGS names a JSON file of settings. Clients may make these stricter and lower the limits,
 but they can neither widen them, nor lower `confirm` and `approvals`, nor bypass them by writing the state.
 DONEWHEN_PROFILE and DONEWHEN_EXECUTORS work as for every agent.
+
+A room beside the face: it builds the graph without an `Agent`, from the same parts. Without it, `langgraph.json` and the
+extra `studio` go.
 """
 
 from donewhen.agent.server.access import auth

@@ -305,7 +305,7 @@ def test_the_public_names() -> None:
         "finish_task", "give_up", "kill_everywhere", "midway", "nothing_lost", "observed", "playing", "recall", "reply",
         "resume_equals_uninterrupted", "submit_plan",
     ]  # fmt: skip
-    assert workspace.__all__ == ["Skills", "workspace_tools"]
+    assert workspace.__all__ == ["WORKSPACE_TOOLS", "Skills", "workspace_tools"]
     assert hooks.__all__ == ["Ask", "Call", "End", "Hooks", "Note", "Question", "Refuse"]
     assert servers.__all__ == ["PushNotifications", "a2a_app", "mcp_server", "serve_acp"]
     for module in (donewhen, errors, executors, hooks, plans, servers, testing, tracing, types, workspace):

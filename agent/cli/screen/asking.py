@@ -12,19 +12,22 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
+from donewhen import Pause
 from donewhen.agent.cli.screen.drawing import draw_pause, draw_plan
 from donewhen.agent.cli.screen.terminal import TAB, Terminal
-from donewhen.graph.executors.relay import (
+from donewhen.clients import (
+    Answer,
     FormField,
+    arguments_text,
     coerce_typed,
+    editable_plan,
     field_problem,
     filled_lines,
     form_fields,
+    may_replan,
+    read_answer,
     read_form,
 )
-from donewhen.state.people.answers import Answer, may_replan, read_answer
-from donewhen.state.people.payload import arguments_text, editable_plan
-from donewhen.state.records import Pause
 
 EDITORS = ("sensible-editor", "nano", "vim", "vi")
 PROMPT = "> "

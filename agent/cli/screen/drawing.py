@@ -11,18 +11,21 @@ from rich.padding import Padding
 from rich.segment import Segment
 from rich.table import Table
 
+from donewhen import Pause
 from donewhen.agent.cli.screen.terminal import Terminal, Text, clean
-from donewhen.state.people.amounts import format_amount
-from donewhen.state.people.payload import (
+from donewhen.clients import (
+    chosen_limits,
     closing_question,
+    format_amount,
     options,
     question_of,
     question_text,
+    schedule_lines,
+    schedule_text,
     shown_arguments,
+    step_numbers,
     text_changes,
 )
-from donewhen.state.plan.text import chosen_limits, schedule_lines, schedule_text, step_numbers
-from donewhen.state.records import Pause
 
 DIFF = {"+": "green", "-": "red", "@": "cyan"}
 FOLDED = 12

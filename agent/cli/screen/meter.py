@@ -3,8 +3,7 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from donewhen.state.language.texts import say
-from donewhen.state.ledger import ESTIMATED, KEYS, UNPRICED
+from donewhen.clients import ESTIMATED, KEYS, UNPRICED, say
 
 Spending = Mapping[str, float]
 _TOKENS = ("input_tokens", "cached_tokens", "output_tokens")

@@ -19,7 +19,7 @@ from rich.cells import cell_len, set_cell_size
 from rich.console import Console, RenderableType
 from rich.containers import Lines
 
-from donewhen.state.language.texts import catalogue, say
+from donewhen.clients import catalogue, say
 
 UNICODE_MARKS = {
     "pending": "☐", "ready": "☐", "running": "◐", "waiting": "◐", "done": "☑", "failed": "✗", "blocked": "✗",

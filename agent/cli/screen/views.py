@@ -9,15 +9,11 @@ from rich.cells import cell_len
 from rich.console import Group, RenderableType
 from rich.live import Live
 
+from donewhen import Run
 from donewhen.agent.cli.screen.drawing import FOLDED, AnswerText, Blocks, draw_changes
 from donewhen.agent.cli.screen.meter import Meter
 from donewhen.agent.cli.screen.terminal import STYLES, Terminal, Text, clean
-from donewhen.agent.run import Run
-from donewhen.graph.events import ANSWER
-from donewhen.state.language.texts import say
-from donewhen.state.ledger import add
-from donewhen.state.people.payload import shown_arguments
-from donewhen.state.statuses import FINAL
+from donewhen.clients import ANSWER, FINAL, add, say, shown_arguments
 
 TERMINAL = ("waiting", "outcome", "error")
 REDRAWS = 8
