@@ -52,9 +52,10 @@ except ImportError as error:
         f"an A2A endpoint needs {error.name}: pip install 'donewhen[a2a]' 'a2a-sdk[http-server]'"
     ) from None
 
-from donewhen import DoneWhenError, Pause, Run, RunStream, UnknownThread
+from donewhen import DoneWhenError, Run, UnknownThread
 from donewhen.agent.a2a.addresses import post_to, public_addresses
 from donewhen.clients import Json, Storage, check_thread_id, is_too_deep, message_text, read_all, read_goal, store_label
+from donewhen.types import Pause, RunStream
 
 if TYPE_CHECKING:
     from donewhen import Agent

@@ -12,9 +12,10 @@ from acp.schema import (
 )
 from pydantic import ValidationError
 
-from donewhen import Agent, Pause
+from donewhen import Agent
 from donewhen.agent.acp.content import edits, kind_of, locations
 from donewhen.clients import decode_json, editable_plan, is_plan_text, options, question_of, says_continue
+from donewhen.types import Pause
 
 APPROVE = PermissionOption(option_id="approve", name="Approve", kind="allow_once")
 AUTO = PermissionOption(option_id="auto", name="Approve, and do not ask again here", kind="allow_always")

@@ -36,7 +36,7 @@ from acp.schema import (
 )
 from pydantic import ValidationError
 
-from donewhen import Agent, ConfigError, DoneWhenError, GoalError, McpServers, Run, RunStream, ThreadInfo, UnknownThread
+from donewhen import Agent, ConfigError, DoneWhenError, GoalError, McpServers, Run, UnknownThread
 from donewhen.agent.acp.asking import (
     TEXT_FORM,
     answer_form,
@@ -51,6 +51,7 @@ from donewhen.agent.acp.asking import (
 from donewhen.agent.acp.content import edits, goal_block, kind_of, locations, message_updates, title
 from donewhen.agent.acp.lines import INVALID_PARAMS, EditorLines
 from donewhen.clients import Json, installed_version, options, read_all, store_label
+from donewhen.types import RunStream, ThreadInfo
 
 MOST_UNCLEAR = 3
 """Answers in a row that are not understood, before the question waits for the next prompt."""

@@ -17,7 +17,7 @@ from typing import Any, Literal
 
 from langchain_core.tools import BaseTool
 
-from donewhen import Agent, DoneWhenError, event_schema
+from donewhen import Agent, DoneWhenError
 from donewhen.agent.cli.result import Exit
 from donewhen.agent.cli.screen.terminal import clean
 from donewhen.agent.cli.storage_view import StorageView
@@ -25,6 +25,7 @@ from donewhen.agent.config import Config
 from donewhen.agent.storage import open_storage
 from donewhen.agent.workspace.box import look_for_box
 from donewhen.clients import DEMO
+from donewhen.types import event_schema
 
 PACKAGES = ("langgraph", "langchain-core", "langchain-openai", "pydantic")
 EXTRAS = {

@@ -13,24 +13,14 @@ from enum import IntEnum
 from errno import ENOSPC, EPIPE
 from typing import Any
 
-from donewhen import (
-    ConfigError,
-    DoneWhenError,
-    GoalError,
-    PlanError,
-    Run,
-    ScheduleError,
-    StaleAnswer,
-    ThreadWaiting,
-    ToolError,
-    UnknownThread,
-)
+from donewhen import ConfigError, DoneWhenError, GoalError, Run, StaleAnswer, ThreadWaiting, ToolError, UnknownThread
 from donewhen.agent.cli.screen.drawing import AnswerText, draw_pause
 from donewhen.agent.cli.screen.meter import Meter
 from donewhen.agent.cli.screen.terminal import STYLES, Terminal, clean, shorten
 from donewhen.agent.cli.screen.views import call_text
 from donewhen.agent.config import is_debugging
 from donewhen.clients import SILENT_ROUNDS, redact, say, sources_text
+from donewhen.errors import PlanError, ScheduleError
 
 SCHEMA_VERSION = 1
 MEMORY = "memory:"

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, TypeVar
 
-from donewhen import Agent, ConfigError, ThreadInfo, UnknownThread
+from donewhen import Agent, ConfigError, UnknownThread
 from donewhen.agent.cli.result import MEMORY, SCHEMA_VERSION, Exit, print_json
 from donewhen.agent.cli.screen.terminal import clean
 from donewhen.agent.config import Config, read_config
@@ -16,6 +16,7 @@ from donewhen.agent.storage import open_storage, parse_url
 from donewhen.agent.storage.engines import Location
 from donewhen.agent.work.thread_rows import list_threads
 from donewhen.clients import DEMO
+from donewhen.types import ThreadInfo
 
 Told = TypeVar("Told")
 SEVERAL = 6

@@ -15,13 +15,15 @@ from types import FrameType
 from typing import Any, Self, TypeVar
 
 import donewhen
-from donewhen import Agent, DoneWhenError, Pause, PlanError, Run, RunStream
+from donewhen import Agent, DoneWhenError, Run
 from donewhen.agent.cli.options import OutputOptions
 from donewhen.agent.cli.result import Exit, next_text, print_json, report, resume_words
 from donewhen.agent.cli.screen.asking import PROMPT, Later, Person
 from donewhen.agent.cli.screen.terminal import Keyboard, Terminal
 from donewhen.agent.cli.screen.views import Progress, View
 from donewhen.clients import Json
+from donewhen.errors import PlanError
+from donewhen.types import Pause, RunStream
 from donewhen.workspace import WORKSPACE_TOOLS
 
 PATIENCE = 10.0

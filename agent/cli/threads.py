@@ -12,7 +12,7 @@ from typing import Any, get_args
 
 from rich.cells import cell_len, set_cell_size
 
-from donewhen import Agent, ConfigError, Run, ThreadInfo
+from donewhen import Agent, ConfigError, Run
 from donewhen.agent.cli.options import NOT_OURS
 from donewhen.agent.cli.result import (
     STATUSES,
@@ -36,6 +36,7 @@ from donewhen.agent.undo import UndoneChange
 from donewhen.agent.work.recorder import collect_rows, save_rows
 from donewhen.agent.work.thread_rows import Page
 from donewhen.clients import Json, RunStatus, say
+from donewhen.types import ThreadInfo
 
 BACKGROUND = {"agents_md": "AGENTS.md"}
 """How people call what a receipt has under `background`."""

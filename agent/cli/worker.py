@@ -8,7 +8,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from json import dumps
 from typing import Self
 
-from donewhen import Agent, ConfigError, ThreadInfo
+from donewhen import Agent, ConfigError
 from donewhen.agent.cli.options import Choices
 from donewhen.agent.cli.result import (
     Exit,
@@ -20,6 +20,7 @@ from donewhen.agent.config import Config
 from donewhen.agent.storage import open_storage
 from donewhen.agent.work.news import Notifier, notify_of
 from donewhen.agent.work.worker import Worker
+from donewhen.types import ThreadInfo
 
 IDLE_AGENTS = 4
 """The most idle agents that a worker keeps open with their MCP servers."""

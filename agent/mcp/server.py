@@ -8,8 +8,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from donewhen import ConfigError, DoneWhenError, Run, RunStream
+from donewhen import ConfigError, DoneWhenError, Run
 from donewhen.clients import installed_version
+from donewhen.types import RunStream
 
 if TYPE_CHECKING:
     from mcp.server.mcpserver import Context, MCPServer

@@ -11,7 +11,7 @@ from typing import Any, cast
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
-from donewhen import Agent, DoneWhenError, Pause, RunStream, StaleAnswer, ThreadBusy, UnknownThread
+from donewhen import Agent, DoneWhenError, StaleAnswer, ThreadBusy, UnknownThread
 from donewhen.clients import (
     DEMO,
     Json,
@@ -29,6 +29,7 @@ from donewhen.clients import (
     store_label,
     text_changes,
 )
+from donewhen.types import Pause, RunStream
 
 CALL_CHARS = 300
 """The most characters of a call's result; the page requests the rest."""

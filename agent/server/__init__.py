@@ -7,8 +7,8 @@ LangGraph Studio. DONEWHEN_SETTINGS names a JSON file of settings. Clients may m
 but they can neither widen them, nor lower `confirm` and `approvals`, nor bypass them by writing the state.
 DONEWHEN_PROFILE and DONEWHEN_EXECUTORS work as for every agent.
 
-A room beside the face: it builds the graph without an `Agent`, from the same parts. Without it, `langgraph.json` and the
-extra `studio` go.
+A room beside the face: it builds the graph without an `Agent`, from the same parts. Without it, `langgraph.json` and
+the extra `studio` go.
 """
 
 from donewhen.agent.server.access import auth

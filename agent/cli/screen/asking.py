@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
-from donewhen import Pause
 from donewhen.agent.cli.screen.drawing import draw_pause, draw_plan
 from donewhen.agent.cli.screen.terminal import TAB, Terminal
 from donewhen.clients import (
@@ -28,6 +27,7 @@ from donewhen.clients import (
     read_answer,
     read_form,
 )
+from donewhen.types import Pause
 
 EDITORS = ("sensible-editor", "nano", "vim", "vi")
 PROMPT = "> "

@@ -11,7 +11,6 @@ from rich.padding import Padding
 from rich.segment import Segment
 from rich.table import Table
 
-from donewhen import Pause
 from donewhen.agent.cli.screen.terminal import Terminal, Text, clean
 from donewhen.clients import (
     chosen_limits,
@@ -26,6 +25,7 @@ from donewhen.clients import (
     step_numbers,
     text_changes,
 )
+from donewhen.types import Pause
 
 DIFF = {"+": "green", "-": "red", "@": "cyan"}
 FOLDED = 12
