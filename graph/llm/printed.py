@@ -18,7 +18,7 @@ from donewhen.state.pattern import pattern
 from donewhen.state.people.edit import Document, is_plan_text, read_document
 from donewhen.state.plan.elsewhere import QUERY, inadequate
 from donewhen.state.plan.written import ARGUMENT_KEYS, STEP_SYNONYMS, unwrap_plan
-from donewhen.state.reading.decisions import NAMES
+from donewhen.state.reading.decisions import CLAIMS, NAMES, arguments_schema
 from donewhen.state.reading.dialects import WRAPPING, Printed, before_wrapping, find_printed
 from donewhen.state.reading.extraction import Extracted, extract, prose
 from donewhen.state.reading.marks import without_marks, without_thoughts
@@ -97,7 +97,7 @@ def read_printed(text: str, legal: Sequence[str], tools: Collection[str] = ()) -
     """Read the decision in a text; without one, all of it is speech. `legal` and `tools` name what may be called."""
     names, said = _Vocabulary(legal, tools), without_thoughts(text.replace(GEMMAS_QUOTE, '"'))
     found = extract(said, names.are_decision, DECISION_KEYS, HINT_KEYS)
-    marked = find_printed(said, names.is_known)
+    marked = find_printed(said, names.is_known, names.claims)
     if marked and (found is None or marked[0].start <= found.start):
         return _read_marked(said, marked, names)
     if found is None:
@@ -186,6 +186,11 @@ class _Vocabulary:
     legal: Sequence[str]
     tools: Collection[str]
 
+    @property
+    def claims(self) -> list[str]:
+        """The claims that may be made; evidence proves them, so the plainest form is enough to read one."""
+        return [name for name in CLAIMS if name in self.legal]
+
     def word(self, value: Mapping[str, Any]) -> str:
         """Return the name that an object calls; "" if it names nothing."""
         name = _name_in(value) or (REPLY if _is_reply(value) else "")
@@ -236,10 +241,19 @@ class _Vocabulary:
         found = read_document(body) if "submit_plan" in self.legal and is_plan_text(body) else None
         return dict(found.value) if isinstance(found, Document) and self.is_plan(found.value) else None
 
+    def claim_in(self, value: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the claim that an object without a name is: its arguments, or those under its name; else {}."""
+        if len(value) == 1:
+            ((name, given),) = value.items()
+            return {"action": name, "arguments": given} if name in self.claims and isinstance(given, Mapping) else {}
+        known = arguments_schema("finish_step")
+        own = {*known["required"]} <= value.keys() <= known["properties"].keys() and "finish_step" in self.legal
+        return {"action": "finish_step", "arguments": dict(value)} if own else {}
+
     def is_decision(self, value: Any) -> bool:
         if not isinstance(value, Mapping):
             return False
-        if _is_reply(value) or (inadequate(value) and "ask_user" in self.legal):
+        if self.claim_in(value) or _is_reply(value) or (inadequate(value) and "ask_user" in self.legal):
             return True
         if any(isinstance(value.get(key), Mapping | list) and value[key] for key in CALL_KEYS):
             return True
@@ -257,6 +271,8 @@ class _Vocabulary:
             return [{"action": "submit_plan", "steps": value}]
         if isinstance(value, list):
             return value
+        if claim := self.claim_in(value):
+            return [claim]
         if question := inadequate(value):
             return [{"action": "ask_user", "question": question}]
         return [{"action": "submit_plan", **value}] if self.is_plan(value) and not self.is_decision(value) else [value]

@@ -19,7 +19,7 @@ from donewhen.graph.llm.printed import read_printed
 from donewhen.graph.sync import LARGE, run_in_thread
 from donewhen.graph.tools.rendering import is_large
 from donewhen.graph.tools.toolbox import Toolbox
-from donewhen.state.reading.decisions import LOOKUPS, NAMES, arguments_schema
+from donewhen.state.reading.decisions import CLAIMS, LOOKUPS, NAMES, arguments_schema
 from donewhen.state.reading.extraction import prose
 from donewhen.state.records import Call
 from donewhen.state.values import clean_text, json_problem, name_hint, texts_in
@@ -40,7 +40,6 @@ Kind = Literal[
 ]  # fmt: skip
 MOST_CALLS = 32
 """The most calls of one reply; with more, none is made, and the model is told so."""
-CLAIMS = ("finish_step", "finish_task")
 DECIDING = frozenset(NAMES) - frozenset(LOOKUPS)
 """Control tools that end the round."""
 LOOK_FIRST = "Look first: you wrote this {name} before the results of the other calls. Call it again if they agree."

@@ -20,7 +20,7 @@ from donewhen.graph.llm.attachments import brief_message, with_images
 from donewhen.graph.llm.briefs import offer_for_step, profile_text
 from donewhen.graph.llm.history import fit_transcript, render_earlier_answer, reply_messages, rounds_of
 from donewhen.graph.llm.printed import read_printed
-from donewhen.graph.llm.reply import CLAIMS, Decision, UnusableReply, answer_refused, aside, read_reply
+from donewhen.graph.llm.reply import Decision, UnusableReply, answer_refused, aside, read_reply
 from donewhen.graph.llm.speech import Voice
 from donewhen.graph.people.interjections import with_interjections
 from donewhen.graph.round import Role, make_round, no_objections
@@ -34,7 +34,7 @@ from donewhen.state.channels import REPLIES, Json, Step, apply_update, combine_u
 from donewhen.state.language.texts import known_language, primary_language, say_why
 from donewhen.state.plan.steps import FOR_ROUNDS, MALFORMED
 from donewhen.state.proof.journal import find_earlier_answer
-from donewhen.state.reading.decisions import EXECUTE
+from donewhen.state.reading.decisions import CLAIMS, EXECUTE
 from donewhen.state.records import StepClaim, StepRecord, StepStatus
 from donewhen.state.settings import Settings
 from donewhen.state.values import store_label

@@ -244,6 +244,7 @@ def _references_in(item: Mapping[str, Any]) -> list[dict[str, Any]]:
         if len(texts) == 1:
             read["quote"] = others[texts[0]]
     ids, quotes = _as_list(read.get("observation")) or [None], _as_list(read.get("quote")) or [None]
+    quotes = [str(each) if isinstance(each, int | float) and not isinstance(each, bool) else each for each in quotes]
     if not _is_texts(quotes):
         quotes = [read.get("quote")]
     return [{**read, "observation": id, **({"quote": quote} if quote else {})} for id in ids for quote in quotes]

@@ -181,6 +181,7 @@ _ALL = {
 }
 LOOKUPS = ("recall", "find_tools")
 """Control tools that only look something up."""
+CLAIMS = ("finish_step", "finish_task")
 TRIAGE = ("answer", "ask_user", "submit_plan", "decline")
 ACCEPT = ("accept_plan",)
 """Added while a person speaks about a plan that waits for them."""

@@ -7,7 +7,7 @@ form is read by `extraction`.
 
 import ast
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Any
 
@@ -87,13 +87,23 @@ _WRAPPER = rf"""(?:\s++|```(?:json|tool_code)?|[,;]
 WRAPPING = pattern(rf"{_WRAPPER}*+", re.VERBOSE)
 """What stands around and between calls and says nothing."""
 _WRAPPING_END = pattern(rf"{_WRAPPER}\Z", re.VERBOSE)
+_FENCED = pattern(r"\s*```\w{0,20}\n(.*)```\s*", re.DOTALL)
+_NAMED = pattern(r"([A-Za-z]\w{0,40})\s*[:(]?\s*")
+_JSON_NAMES = {"true": True, "false": False, "null": None}
 _DIRECT = pattern(r"(?:\A|\n)[ ]*<([\w-]{1,128})>[ ]*\n")
 _CHILD = pattern(r"<([\w-]{1,128})>")
 
 
-def find_printed(text: str, is_tool: Callable[[str], bool]) -> list[Printed]:
-    """Return the calls of a text that follow each other; of what stands behind other words, nothing."""
-    if len(text) > LONGEST or not any(sign in text for sign in _SIGNS):
+def find_printed(text: str, is_tool: Callable[[str], bool], claims: Collection[str] = ()) -> list[Printed]:
+    """Return the calls of a text that follow each other; of what stands behind other words, nothing.
+
+    `claims` name calls that are read without any mark if they are the whole text.
+    """
+    if len(text) > LONGEST:
+        return []
+    if claim := _read_claim(text, claims):
+        return [claim]
+    if not any(sign in text for sign in _SIGNS):
         return []
     if code := _read_code(text, is_tool):
         return code
@@ -110,6 +120,21 @@ def find_printed(text: str, is_tool: Callable[[str], bool]) -> list[Printed]:
     except EffortExhausted:
         return found
     return found
+
+
+def _read_claim(text: str, claims: Collection[str]) -> Printed | None:
+    """Read a text that is one call and nothing else: in Python, or a name and JSON."""
+    code = fenced[1] if (fenced := _FENCED.fullmatch(text)) else text.strip()
+    named = _NAMED.match(code)
+    if not named or named[1] not in claims:
+        return None
+    arguments = None
+    if code[named.end() : named.end() + 1] == "{":
+        read = read_candidate(code, named.end(), Effort())
+        arguments = read.value if read.complete and not code[read.end :].strip(" \n)") else None
+    elif len(body := _parse(code)) == 1 and isinstance(body[0], ast.Expr) and isinstance(body[0].value, ast.Call):
+        arguments = _arguments_of(body[0].value)
+    return Printed(named[1], arguments, 0, len(text)) if isinstance(arguments, dict) else None
 
 
 def before_wrapping(text: str) -> str:
@@ -184,10 +209,7 @@ def _read_code(text: str, is_tool: Callable[[str], bool]) -> list[Printed]:
     code = before_wrapping(text[start:])
     if not text[:start].strip() and not code.startswith("["):
         return []
-    try:
-        body = ast.parse(code).body
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return []
+    body = _parse(code)
     calls = list[ast.Call]()
     for line in body:
         value = line.value if isinstance(line, ast.Expr) else None
@@ -202,6 +224,22 @@ def _read_code(text: str, is_tool: Callable[[str], bool]) -> list[Printed]:
         Printed(name, _arguments_of(call), len(text) if number else 0, len(text))
         for number, (name, call) in enumerate(zip(names, calls, strict=True))
     ]
+
+
+def _parse(code: str) -> list[ast.stmt]:
+    """Return the statements of Python code; none if it is no code. Names of JSON for values are read as such."""
+    try:
+        return _JsonNames().visit(ast.parse(code)).body  # type: ignore[no-any-return]
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return []
+
+
+class _JsonNames(ast.NodeTransformer):
+    """Puts the values of true, false and null in their places."""
+
+    def visit_Name(self, node: ast.Name) -> ast.expr:
+        """Return the value of a name."""
+        return ast.Constant(_JSON_NAMES[node.id]) if node.id in _JSON_NAMES else node
 
 
 def _arguments_of(call: ast.Call) -> dict[str, Any] | None:

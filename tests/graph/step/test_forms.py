@@ -26,6 +26,7 @@ def finish(goal_check: Any, **more: Any) -> Json:
 
 
 CITED = [{"criterion": 1, "met": True, "evidence": ["s1.1"]}]
+ARGUMENTS = json.dumps({"result": "125.02", "goal_check": CITED})
 HONEST: dict[str, Any] = {
     "a sentence": finish("amount 125.02 stated, see s1.1"),
     "an object by criterion": finish({"the amount is stated": "s1.1"}),
@@ -54,6 +55,23 @@ HONEST: dict[str, Any] = {
     "printed after native calls": json.dumps(
         {"action": "finish_step", "arguments": {"result": "125.02", "goal_check": CITED}}
     ),
+    "a number as quote": finish(
+        [{"criterion": 1, "met": True, "evidence": [{"observation": "s1.1", "quote": 125.02}]}]
+    ),
+    "in Python": f"finish_step(result='125.02', goal_check={CITED})",
+    "in Python with JSON in a fence": f"```python\nfinish_step(result='125.02', goal_check={json.dumps(CITED)})\n```",
+    "a name and JSON": f"finish_step: {ARGUMENTS}",
+    "JSON in brackets": f"finish_step({ARGUMENTS})",
+    "JSON under its name": json.dumps({"finish_step": json.loads(ARGUMENTS)}),
+    "the arguments alone": f"```json\n{ARGUMENTS}\n```",
+}
+NOT_MADE: dict[str, str] = {
+    "behind words": f"I would call it so: finish_step({ARGUMENTS})",
+    "before words": f"finish_step({ARGUMENTS}) would end the step.",
+    "two": f"finish_step({ARGUMENTS})\nfinish_step({ARGUMENTS})",
+    "cut off": f"finish_step: {ARGUMENTS[:-3]}",
+    "with a variable": "finish_step(result=amount, goal_check=found)",
+    "a tool of the step": "look(what='r2')",
 }
 
 
@@ -69,6 +87,19 @@ async def test_an_honest_end_in_another_form_is_taken(form: str) -> None:
     flow = await play(model, [look], effects=EFFECTS, settings=FREE)
     assert (flow.status, flow.run.answer.strip("[]")) == ("completed", "125.02"), flow.told("correction")
     assert not flow.told("correction")
+
+
+@pytest.mark.parametrize("form", NOT_MADE)
+async def test_what_is_printed_is_no_claim_unless_it_is_the_whole_text(form: str) -> None:
+    """N10, Q80: after native calls, what stands beside words, is cut off or names what is not there is only a text."""
+    model = steps(
+        [{"content": "find the amount", "done_when": ["the amount is stated"]}],
+        {"s1": [call("look", what="r1"), NOT_MADE[form], reply("", [finish(CITED, result="125.02 in all")])]},
+        judge=[audit()],
+    )
+    flow = await play(model, [look], effects=EFFECTS, settings=FREE)
+    assert (flow.status, flow.run.answer) == ("completed", "125.02 in all")
+    assert [entry["tool"] for entry in flow.journal if entry["source"] == "tool"] == ["look"]
 
 
 async def test_criteria_counted_from_0_are_read_so_in_the_second_try_as_well() -> None:
