@@ -72,7 +72,7 @@ from donewhen.state.proof.receipt import (
     was_changed,
     was_looked_at,
 )
-from donewhen.state.reading.decisions import DELIVER, NAMES, control_tools
+from donewhen.state.reading.decisions import DELIVER, NAMES, control_tools, plain_deliver_tool
 from donewhen.state.records import Ending, JournalEntry, StepRecord
 from donewhen.state.secrets import hide_known, redact
 from donewhen.state.settings import Settings
@@ -164,10 +164,12 @@ class Delivery(Talk[str]):
     async def question(self) -> Question:
         """Return the request: the receipt of what was done, and the answers that were sent back."""
         self.legal = DELIVER
+        criteria = (self.values.get("plan") or {}).get("done_when")
+        own = self.form.tools if self.form else {} if criteria else {"deliver": plain_deliver_tool()}
         return Question(
             "deliver",
             self.messages,
-            control_tools(DELIVER, self.form.tools if self.form else {}),
+            control_tools(DELIVER, own),
             allowance=self.left(),
             voice=self.voice,
             thread=self.context.thread,

@@ -14,7 +14,7 @@ _CITED: dict[str, Any] = {"observation": _TEXT, "quote": _TEXT}
 """The instructions of those who cite show an item, but for `answer`."""
 _BEFORE = {
     "type": "boolean",
-    "description": "true: as it was before a change, such as a bug fixed since",
+    "description": "true: as it was before a change",
 }
 
 
@@ -112,7 +112,7 @@ _ALL = {
             "Say whether they agree.",
             ["agrees"],
             agrees={"type": "boolean"},
-            why={**_TEXT, "description": "unless true: short"},
+            why=_TEXT,
         ),
         _tool(
             "finish_step",
@@ -224,6 +224,14 @@ def answering_finish_tool() -> dict[str, Any]:
     """Return `finish_step` for a step whose result is the answer: with its language; the same object each time."""
     tool: dict[str, Any] = copy.deepcopy(_ALL["finish_step"])
     tool["function"]["parameters"]["properties"]["language"] = _LANGUAGE
+    return tool
+
+
+@cache
+def plain_deliver_tool() -> dict[str, Any]:
+    """Return `deliver` for a plan without criteria of its own; the same object each time."""
+    tool: dict[str, Any] = copy.deepcopy(_ALL["deliver"])
+    del tool["function"]["parameters"]["properties"]["goal_check"]
     return tool
 
 

@@ -1,6 +1,7 @@
 """Steps that the calls of their plan show to be done, without a model that says so."""
 
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from inspect import isawaitable
 from pathlib import Path
@@ -12,6 +13,7 @@ from langchain_core.tools import ToolException
 from donewhen import Agent, StorageError
 from donewhen.agent.storage import open_storage
 from donewhen.agent.testing.crash import Crash, crashing
+from donewhen.agent.work.thread_rows import QUEUE
 from donewhen.testing import audit, call, criterion, finish_step, give_up, submit_plan
 from tests.kit.flows import FREE, play, requests, steps
 from tests.kit.runs import step
@@ -152,6 +154,23 @@ async def test_of_two_steps_each_is_done_by_its_own_calls() -> None:
     assert (flow.status, sorted(world.sent)) == ("completed", ["ann", "bob"])
     assert [flow.step(id)["verdicts"][0]["evidence"][0]["observation"] for id in ("s1", "s2")] == ["s1.1", "s2.1"]
     assert [request.role for request in model.requests] == ["triage", "deliver", "judge"]
+
+
+async def test_each_run_of_a_schedule_is_done_by_its_own_calls() -> None:
+    """P18, Q73: what was approved once is called at each moment, and each answer is what came back then."""
+    world = World()
+    model = steps([], {"s1": []}, triage=[plan_of([SENT], [ANN], schedule={"every_minutes": 60})], judge=[audit()] * 2)
+    async with Agent(model, world.tools(), storage="memory:", effects=EFFECTS, settings=FREE) as agent:
+        run = await agent.start("Write to Ann each hour", settings={"confirm": "always"})
+        await agent.resume(run, "approve")
+        assert world.sent == []
+        for number in (1, 2):
+            later = datetime.now(UTC) + timedelta(hours=number + 0.01)
+            (thread,) = await agent.schedules.start_due(QUEUE, later)
+            run = await agent.run_submitted(thread)
+            assert (run.status, world.sent) == ("completed", ["ann"] * number), run
+            assert run.answer.endswith(": sent to ann")
+    assert [request.role for request in model.requests] == ["triage", "judge", "judge"]
 
 
 async def test_a_judge_doubts_what_calls_returned_before_the_step_is_done() -> None:
