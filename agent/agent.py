@@ -26,7 +26,7 @@ from donewhen.agent.plans.templates import Templates
 from donewhen.agent.prices import Price, Prices
 from donewhen.agent.request import MISSING, Continuation, GoalInput, Request, read_goal, with_context
 from donewhen.agent.run import Run, id_of, unknown_thread
-from donewhen.agent.runner import Compiled, Runner
+from donewhen.agent.runner import Runner
 from donewhen.agent.storage import Storage, open_storage
 from donewhen.agent.storage.storage import check_name
 from donewhen.agent.storage.store import DELETE_AT_ONCE
@@ -171,8 +171,7 @@ class Agent:
         """The values that no event, recording or receipt contains."""
         record, every_hook = config.record if record is None else record, load_hooks(config.hooks) + (hooks or Hooks())
         cost = Prices({**config.prices, **(prices or {})}).cost
-        self._builder = partial(
-            build_graph,
+        graph = build_graph(
             self.models,
             prices=cost,
             secrets=self.secrets,
@@ -182,8 +181,8 @@ class Agent:
             embeddings=embeddings,
             agents_md=skills.agents_md if skills else None,
             hooks=record_hooks(every_hook) if record else every_hook,
+            executors=self.executors,
         )
-        self._compiled: Compiled = self._builder(executors=self.executors).compile(name="donewhen")
         self._with_tools: dict[str, Sequence[BaseTool]] = {}
         """By thread: the tools that its run was given, until it ends or is deleted."""
         self._sessions: set[Session] = set()
@@ -198,7 +197,7 @@ class Agent:
 
             tracing = make_tracing(trace or False, config)
         self._runner = Runner(
-            self._compiled,
+            graph.compile(name="donewhen"),
             self.storage,
             self.settings,
             form,
@@ -571,8 +570,7 @@ class Agent:
             self._with_tools[thread_id] = as_tools(tools)
         if not (given := self._with_tools.get(thread_id)):
             return runner
-        executors = self.executors.with_tools(given)
-        return replace(runner, graph=self._builder(executors=executors).compile(), executors=executors)
+        return replace(runner, executors=self.executors.with_tools(given), graphs_executors=self.executors)
 
     def _request(self, goal: GoalInput | None, options: StartOptions) -> tuple[str, Runner, Request]:
         """Return the id of a request's thread, the runner of its output, and the request."""

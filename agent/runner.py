@@ -73,6 +73,7 @@ from donewhen.agent.work.thread_rows import (
     write_status,
 )
 from donewhen.graph.clock import moment_of, using
+from donewhen.graph.context import use_executors
 from donewhen.graph.deliver import cancel_without_receipt, note_undone
 from donewhen.graph.events import now, set_turn, stamp_event, to_event
 from donewhen.graph.executors.executor import CANCEL, Executors, profile_problem
@@ -231,21 +232,6 @@ def with_callback(config: RunnableConfig, handler: BaseCallbackHandler) -> Runna
     return {**config, "callbacks": callbacks}
 
 
-@contextmanager
-def recorded(record: bool, held: HeldThread, config: RunnableConfig) -> Iterator[RunnableConfig]:
-    """Record the graph's call inside, if that is wanted; yield its configuration."""
-    if not record:
-        yield config
-        return
-    recorder = Recorder(held.store, held.thread_id)
-    here, heard = recording.set(recorder), hearing.set(recorder.hear)
-    try:
-        yield with_callback(config, recorder)
-    finally:
-        recording.reset(here)
-        hearing.reset(heard)
-
-
 def on_saver(graph: Compiled, saver: BaseCheckpointSaver[Any], store: BaseStore) -> Compiled:
     """Return the graph with this checkpointer and store, like `compile`."""
     return graph.copy({"checkpointer": saver, "store": store})
@@ -390,6 +376,9 @@ class Runner:
     queue: str = QUEUE
     """The queue whose workers carry out submitted and scheduled runs."""
     executors: Executors = field(default_factory=Executors)
+    """Those of the graph, or of the runs that are driven here, in their place."""
+    graphs_executors: Executors | None = None
+    """Those of the graph, if the runs have others."""
     cancels: CancelListener = field(default_factory=CancelListener)
     record: Callable[[Settings], Json] | None = None
     """If runs are written down, to be replayed as tests: describes the models of a run with these settings."""
@@ -691,18 +680,25 @@ class Runner:
         Yield their configuration, the place of a new trace, which the row has to keep, and the context.
         """
         config = (call.config or {}) if act.from_checkpoint else make_config(held.thread_id, call.config)
-        place, trace = copy_context(), ""
-        place.run(present_form.set, self.form)
-        if recorder:
-            place.run(recording.set, recorder)
-            place.run(hearing.set, recorder.hear)
-            config = with_callback(config, recorder)
+        config, place = self._place(recorder, config)
         if self.tracing is None:
-            yield config, trace, place
+            yield config, "", place
             return
         stored = "" if act.fresh else str(held.row.get("trace") or "")
         with self.tracing.invocation(held.thread_id, stored, place) as made:
             yield with_callback(config, self.tracing), "" if stored else made, place
+
+    def _place(self, recorder: Recorder | None, config: RunnableConfig) -> tuple[RunnableConfig, Context]:
+        """Return the configuration of a call that is recorded, and the context that it is made in."""
+        place = copy_context()
+        place.run(present_form.set, self.form)
+        graphs = self.executors if self.graphs_executors is None else self.graphs_executors
+        place.run(use_executors, graphs, self.executors)
+        if recorder:
+            place.run(recording.set, recorder)
+            place.run(hearing.set, recorder.hear)
+            config = with_callback(config, recorder)
+        return config, place
 
     async def _call_graph(
         self,
@@ -882,10 +878,11 @@ class Runner:
 
     async def _deliver(self, held: HeldThread, settings: Settings, reason: str) -> StateSnapshot:
         """Deliver a run whose ending is decided; without a full receipt if none can be made."""
-        config = make_config(held.thread_id)
+        recorder = Recorder(held.store, held.thread_id) if self.record else None
+        config, place = self._place(recorder, make_config(held.thread_id))
         try:
-            with recorded(self.record is not None, held, config) as config:
-                await held.graph.ainvoke(None, config, context=settings, durability="sync")
+            ending = held.graph.ainvoke(None, config, context=settings, durability="sync")
+            await asyncio.get_running_loop().create_task(ending, context=place)
         except DoneWhenError:
             raise
         except Exception:

@@ -83,7 +83,7 @@ class Node(Runnable[Any, Any]):
             assert given is not None
             deps, stored, seen = given, input, with_inputs(input, inputs)
         else:
-            deps, stored = self._deps, migrate(input)
+            deps, stored = self._deps.of_run(), migrate(input)
             seen = stored
         runtime = with_settings(get_runtime(), deps)
         if runtime.store is not None and (store := await awaitable_store(runtime.store)) is not runtime.store:
@@ -208,8 +208,9 @@ class Subgraph(RunnableLambda[Any, Any]):
     def _inputs_given(self, sent: Json, config: RunnableConfig | None) -> Iterator[Json]:
         """Give the subgraph its inputs and dependencies; yield what it stores of them."""
         run = migrate((config or {})["configurable"][READ_KEY](list(RunState.__annotations__), False))
-        inputs = self._inputs_of(run, sent, with_settings(get_runtime(), self._deps).context, self._deps)
-        before = _around.set((inputs, self._deps))
+        deps = self._deps.of_run()
+        inputs = self._inputs_of(run, sent, with_settings(get_runtime(), deps).context, deps)
+        before = _around.set((inputs, deps))
         if saver := saver_of_task():
             saver.let_go(get_config()["configurable"]["checkpoint_ns"])
         try:

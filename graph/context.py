@@ -1,7 +1,8 @@
 """The dependencies of nodes: models, tools, executors, prices. `build_graph` creates them once."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from contextvars import ContextVar
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from langchain_core.language_models import BaseChatModel
@@ -21,6 +22,18 @@ PriceOf = Callable[[str, Mapping[str, float]], float | None]
 
 Background = str | Callable[[str, str], str | Awaitable[str]]
 """A text, or a function of the goal and the thread id, async or not, that returns one."""
+
+
+_of_run: ContextVar[tuple[Executors, Executors] | None] = ContextVar("executors_of_run", default=None)
+"""The executors of a graph, and those that stand in their place in the run of this context."""
+
+
+def use_executors(graphs: Executors, own: Executors) -> None:
+    """Give the run that works in this context its own executors and tools, in place of its graph's.
+
+    So live objects stand beside the state, one compiled graph serves all runs, and a graph inside has its own.
+    """
+    _of_run.set((graphs, own))
 
 
 @dataclass(frozen=True)
@@ -46,6 +59,13 @@ class Deps:
     """The graph's default settings; those of a run override them."""
     policies: Policies = field(default_factory=Policies)
     """The hooks that calls, questions and ends have to pass, and the secrets."""
+
+    def of_run(self) -> "Deps":
+        """Return these dependencies, with the executors of the run that works in this context."""
+        given = _of_run.get()
+        if given is None or given[0] is not self.executors or given[1] is self.executors:
+            return self
+        return replace(self, executors=given[1])
 
     @property
     def secrets(self) -> Sequence[str]:

@@ -180,8 +180,10 @@ class Executors(MutableMapping[str, Executor]):
         connect: Connect | None = None,
         elsewhere: Iterable[str] = (),
         complete: bool = True,
+        known: Toolbox | None = None,
     ) -> None:
-        """`complete`: all tools are there, so that each of `effects` has to fit one."""
+        """`complete`: all tools are there, so that each of `effects` has to fit one; `known`: some of them."""
+        self._known = known
         self._renamed: dict[int, tuple[BaseTool, BaseTool]] = {}
         """By id, tools whose names no model accepts, and their copies with one that models do."""
         self._common, self._connect = tuple(map(self._with_legal_name, tools)), connect
@@ -234,6 +236,7 @@ class Executors(MutableMapping[str, Executor]):
     def with_tools(self, tools: Sequence[BaseTool]) -> "Executors":
         """Return a copy with more tools for all executors without their own. Raises ToolError for a duplicate name."""
         more: Any = {"effects": self._effects, "connect": self._connect, "elsewhere": self.elsewhere, "complete": False}
+        more["known"] = self.toolbox
         made = Executors(tools=[*self._common, *tools], **more)
         made._change(self._all)
         made._removed = self._removed
@@ -282,7 +285,7 @@ class Executors(MutableMapping[str, Executor]):
         tools = {id(tool): tool for tool in [*self._common, *own]}.values()
         names = {tool.name for tool in tools}
         effects = {each: effect for each, effect in self._effects.items() if fits_any(each, names)}
-        self.toolbox: Toolbox = Toolbox([*tools], effects=effects, reserved=NAMES)
+        self.toolbox: Toolbox = Toolbox([*tools], effects=effects, reserved=NAMES, known=self._known)
         self.private: frozenset[str] = frozenset(tool.name for tool in own) - common
         """Names of tools that only executors have."""
         self.shared: Toolbox = self.toolbox.without(self.private)

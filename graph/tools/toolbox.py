@@ -71,7 +71,7 @@ class Toolbox(dict[str, "KnownTool"]):
     """The tools that may be used, by name; it never changes.
 
     `effects` overrides the tools' own declarations, by name or pattern (`get_*`). `reserved` are the control tools'
-    names, which no tool may have.
+    names, which no tool may have. What is `known` of a tool with the same effect is not computed again.
     Raises ToolError for a tool that cannot be offered to a model, ConfigError for an effect of none.
     """
 
@@ -80,13 +80,18 @@ class Toolbox(dict[str, "KnownTool"]):
         tools: Sequence[BaseTool],
         effects: Mapping[str, EffectKind] | None = None,
         reserved: Collection[str] = (),
+        known: Mapping[str, "KnownTool"] | None = None,
     ) -> None:
         super().__init__()
         for tool in tools:
             if not isinstance(tool, BaseTool):
                 raise ToolError(f"{tool!r} cannot be used as a tool: pass a LangChain tool or a function")
             _check_name(tool.name, self, reserved)
-            self[tool.name] = KnownTool(tool, _find_effect(effects or {}, tool.name))
+            effect, before = _find_effect(effects or {}, tool.name), (known or {}).get(tool.name)
+            is_same = (
+                before and before.tool is tool and before.effect == _effect(tool.name, effect, tool.metadata or {})
+            )
+            self[tool.name] = before if before and is_same else KnownTool(tool, effect)
         check_effects(effects or {}, self)
 
     def effect(self, name: str) -> EffectKind:

@@ -238,3 +238,25 @@ async def test_tools_of_one_run_are_forgotten_when_it_ends_or_is_deleted() -> No
             return sum(isinstance(each, CompiledStateGraph) for each in gc.get_objects())
 
     assert await kept_by(2) == await kept_by(12)
+
+
+async def test_two_runs_at_once_have_each_their_own_tools_and_one_graph() -> None:
+    """Q61: their tools have one name; live objects stand beside the state, so nothing is compiled for a run."""
+    taken: dict[str, list[str]] = {"a": [], "b": []}
+
+    def taker(of: str) -> StructuredTool:
+        def take(what: str) -> str:
+            taken[of].append(what)
+            return f"took {what}"
+
+        return StructuredTool.from_function(take, description="Take something.")
+
+    plan, end = submit_plan([{"content": "take", "tools": ["take"]}]), finish_step("t", ("s1.1", "took"))
+    work = [call("take", what="an apple"), call("take", what="an apple"), end, end]
+    script = ScriptedModel(roles={"triage": [plan] * 2, "execute": work}, strict=False)
+    async with Agent(script, storage="memory:", settings=EACH) as agent:
+        await asyncio.gather(*(agent.start("Take an apple", thread_id=id, tools=[taker(id)]) for id in taken))
+        assert agent._runner_for("a").graph is agent._runner_for("b").graph
+        runs = await asyncio.gather(*(agent.resume(id, "approve") for id in taken))
+        assert [run.status for run in runs] == ["completed", "completed"]
+    assert taken == {"a": ["an apple"], "b": ["an apple"]}
