@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from itertools import chain
 from typing import Any, Generic, TypeVar
 
 from langchain_core.runnables import RunnableConfig
@@ -110,6 +109,8 @@ class Rounds:
         """Namespaces whose next checkpoint cannot wait."""
         self._passing: set[str] = set()
         """Namespaces of subgraphs whose checkpoints are deleted when the run has their result."""
+        self._results: set[str] = set()
+        """Tasks whose writes are the result of such a subgraph."""
         self._inside: dict[str, set[str]] = {}
         """This session's checkpoints of the run → passing namespaces that began there."""
 
@@ -120,6 +121,7 @@ class Rounds:
     def let_go(self, namespace: str) -> None:
         """Delete the rounds of a subgraph with the next checkpoint of the run."""
         self._passing.add(namespace)
+        self._results.add(namespace.rpartition(":")[2])
 
     def note_checkpoint(
         self, config: RunnableConfig, checkpoint: Checkpoint, metadata: CheckpointMetadata
@@ -142,8 +144,7 @@ class Rounds:
             if not checkpoint_too:
                 self._deferred.add(config["configurable"].get("checkpoint_ns", ""))
             return True
-        begun = chain.from_iterable(self._inside.values())
-        return task_path.rpartition(", ")[2] == START or any(each.endswith(f":{task_id}") for each in begun)
+        return task_path.rpartition(", ")[2] == START or task_id in self._results
 
     def is_new(self, config: RunnableConfig) -> bool:
         """Return whether a subgraph begins here, so that nothing of it is stored yet."""
