@@ -52,7 +52,7 @@ async def advance(state: RunState, runtime: Runtime[Settings], *, deps: Deps) ->
         change.add(changed)
         if "approval" not in changed:
             emit(runtime, "note", text="The plan is not the one that was approved; nothing of it runs before it is.")
-            return change.update  # type: ignore[return-value]
+            return change.update
     change.add(activated := activate_plan(change.values, now()))
     if approval := activated.get("approval"):
         emit(runtime, "revision", **{key: approval[key] for key in ("revision", "by", "plan")})
@@ -84,7 +84,7 @@ async def advance(state: RunState, runtime: Runtime[Settings], *, deps: Deps) ->
     todos = changed_todos(change.values.get("todos") or (), rows)
     change.add({"steps": closed, "todos": todos, "messages": [*results, *asked]})
     change.update["steps"] = _changed_fields(state.get("steps") or {}, change.update["steps"])
-    return change.update  # type: ignore[return-value]
+    return change.update
 
 
 async def _hear(values: Mapping[str, Any], runtime: Runtime[Settings]) -> Json:

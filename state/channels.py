@@ -5,7 +5,7 @@ and combine updates of nodes outside LangGraph, with the same reducers as its ch
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Annotated, Any, TypeVar, get_type_hints
+from typing import Annotated, Any, Generic, TypeVar, cast, get_type_hints
 
 from langchain_core.messages import AnyMessage
 from langgraph.channels import DeltaChannel
@@ -35,6 +35,7 @@ TASK = "task"
 OWN_WORDS = "donewhen_own_words"
 """Marks, in `additional_kwargs`, the result of a call in the conversation that is a word of the runtime."""
 Item = TypeVar("Item")
+State = TypeVar("State", bound=Mapping[str, Any])
 SNAPSHOT_EVERY = 250
 """The number of writes between two full copies; checkpoints in between store only what was appended."""
 MESSAGES_EVERY = 40
@@ -373,13 +374,13 @@ MERGED = {
 """Keys whose values are merged field by field."""
 
 
-class StateChange:
+class StateChange(Generic[State]):
     """A state that a node changes in several parts, with the one combined update."""
 
-    def __init__(self, values: Mapping[str, Any]) -> None:
+    def __init__(self, values: State) -> None:
         """Start with the values of a state, which are not changed."""
         self.values: Json = dict(values)
-        self.update: Json = {}
+        self.update = cast("State", {})
 
     def add(self, change: Mapping[str, Any]) -> None:
         """Apply an update to the values, and combine it with the earlier ones."""
@@ -387,15 +388,16 @@ class StateChange:
         self.update = combine_updates(self.update, change)
 
 
-def apply_update(values: Mapping[str, Any], update: Mapping[str, Any]) -> Json:
+def apply_update(values: State, update: Mapping[str, Any]) -> State:
     """Return the values after an update."""
-    return {**values, **{key: _join(key, values.get(key), write) for key, write in update.items()}}
+    after = {**values, **{key: _join(key, values.get(key), write) for key, write in update.items()}}
+    return cast("State", after)
 
 
-def combine_updates(first: Mapping[str, Any], second: Mapping[str, Any]) -> Json:
+def combine_updates(first: State, second: Mapping[str, Any]) -> State:
     """Return one update equal to two consecutive ones."""
     both = {key: _combine(key, first[key], write) for key, write in second.items() if key in first}
-    return {**first, **second, **both}
+    return cast("State", {**first, **second, **both})
 
 
 def reduce_update(update: Mapping[str, Any], stored: Mapping[str, Any]) -> Json:

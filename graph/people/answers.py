@@ -138,7 +138,7 @@ def take_answer(state: RunState, pauses: Sequence[Pause], value: Any, deps: Deps
     for each in taken:  # each on the state after the previous ones
         change.add(apply_answer(change.values, each))
     said = next((each for each in taken if each.pause["id"] == pending["id"]), None)
-    return {**change.update, **_close_asked_pause(state, pending, said, ended="ending" in change.update)}  # type: ignore[typeddict-item]
+    return {**change.update, **_close_asked_pause(state, pending, said, ended="ending" in change.update)}
 
 
 def missing_tools(

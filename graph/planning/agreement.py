@@ -61,7 +61,7 @@ async def take_consent(round: PlanningRound, message: AIMessage, decision: Decis
 
 async def _doubt(round: PlanningRound, words: str) -> tuple[str, Amounts]:
     """Return why the judge finds no consent in these words, "" if it does; and what asking it cost."""
-    shown, fence = pause_text(round.planning["shown"], whole=True), round.state["brief"].get("fence", "")
+    shown, fence = pause_text(round.planning["shown"], whole=True), round.state["brief"]["fence"]
     asked = brief(section("shown", shown, fence), section("reply", words, fence))
     reader = _Reader(round.calls(), messages=[SystemMessage(instructions("consent")), HumanMessage(asked)])
     why = await reader.have(READER)

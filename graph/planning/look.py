@@ -29,7 +29,7 @@ async def look(state: Planning, runtime: Runtime[Settings], config: RunnableConf
     calls, key = state["planning"]["calls"], first_exhausted(allowance_left(state), ("tool_calls",))
     if key and any(call["name"] not in LOOKUPS for call in calls):
         return out_of_budget(PlanningRound(state, runtime, deps), key)
-    tools, observed = deps.reads(runtime.context, state.get("approval")), len(known_entries(state))
+    tools, observed = deps.reads(runtime.context, state["approval"]), len(known_entries(state))
     caller = planning_caller(state, runtime, state.get("spent"))
     return await Looks(caller, runtime, config, deps, tools, observed=observed, planning=state).run()
 

@@ -98,7 +98,7 @@ class PlanningRound(Work[Planning]):
     def offered(self) -> tuple[str, ...]:
         """The decisions allowed in this phase, minus the one that a forced mode excludes."""
         gone = {"auto": "", "answer": "submit_plan"}.get(self.settings.wanted_mode, "answer")
-        recall = ("recall",) if self.state["brief"].get("before") else ()
+        recall = ("recall",) if self.state["brief"]["before"] else ()
         if self.planning.get("shown"):  # a question about the plan is answered in every phase and mode
             accept = ACCEPT if not self.planning.get("consent_told") and can_judge(self.deps, self.settings) else ()
             return self.offer.legal((*TRIAGE, *accept, *recall))
@@ -241,8 +241,8 @@ def _propose(round: PlanningRound, plan: Json) -> Planning:
     proposal = Proposal(
         plan,
         language,
-        state.get("approval"),
-        granted=(state.get("account") or {}).get("granted"),
+        state["approval"],
+        granted=state["account"]["granted"],
         ask=bool(planning.get("let_go")) or planning.get("promoted") == FOR_WRITE,
         reasons=planning.get("dropped") or {},
         before=(planning.get("shown") or {}).get("plan"),
@@ -327,7 +327,7 @@ async def settle_by_answer(round: PlanningRound, message: AIMessage, decision: D
         return await answer_about_plan(round, message, decision)
     state, form, arguments, entries = round.state, round.form, decision.arguments, round.entries
     context = round.calls()
-    before: list[JournalEntry] = list(state["brief"].get("before") or ())
+    before: list[JournalEntry] = list(state["brief"]["before"])
     words = await _words(state, round.runtime)
     found = Grounding()
     if arguments.get("evidence"):
@@ -342,7 +342,7 @@ async def settle_by_answer(round: PlanningRound, message: AIMessage, decision: D
         return send_correction(round.note(answer_told=True), message, [*problems, *forms])
     more: Planning = {}
     audited: Json | None = None
-    answers = [*state.get("asked", ()), *entries]
+    answers = [*state["asked"], *entries]
     output = None if flaws else data
     verdict = await ask_before_end(context, str(arguments["text"]), answers, output=output)
     if verdict.refused:
@@ -402,14 +402,14 @@ def planning_caller(state: Planning, runtime: Runtime[Settings], spent: Amounts 
     return Caller(
         PLANNING,
         brief["goal"],
-        Texts(runtime.store, thread_of(runtime), scope_of(brief), state.get("turn", 1)),
-        subtract(state.get("allowance") or {}, spent),
+        Texts(runtime.store, thread_of(runtime), scope_of(brief), state["turn"]),
+        subtract(state["allowance"], spent),
         known_entries(state),
-        brief.get("before") or (),
+        brief["before"],
         planning["number"],
         planning["rounds"],
         _language(state),
-        brief.get("fence", ""),
+        brief["fence"],
     )
 
 
@@ -445,7 +445,7 @@ async def ask_question(round: PlanningRound, message: AIMessage, decision: Decis
         if round.settings.at_limit == "ask":
             return {"planning": planning, **out_of_budget(round, "questions")}
         told = NO_QUESTIONS
-    if before := find_earlier_answer(state.get("asked", ()), question, options, step=PLANNING):
+    if before := find_earlier_answer(state["asked"], question, options, step=PLANNING):
         told = render_earlier_answer(before)
     number = planning["questions"] + 1
     more: Json = {

@@ -114,7 +114,7 @@ async def _question(round: PlanningRound) -> Question:
     phase, cards = round.planning["phase"], await deps.executors.cards()
     round.offer = await offer_for_planning(deps, settings, state["brief"]["goal"], round.planning)
     round.legal = round.offered
-    round.tools = deps.reads(settings, state.get("approval"))
+    round.tools = deps.reads(settings, state["approval"])
     role = ROLE[phase]
     facts = {**state["brief"], "proposal": round.planning.get("proposal"), "today": settings.today_text}
     facts["cards"] = cards
@@ -126,8 +126,8 @@ async def _question(round: PlanningRound) -> Question:
     ending = list[HumanMessage]()  # it comes last and is not kept, so that earlier messages never change
     if left <= LAST_ROUNDS < settings.plan_rounds:
         ending = [HumanMessage(f"(Rounds left to decide, this one included: {left}.)")]
-    first = await brief_message(brief, state.get("attachments", ()), round.runtime, model)
-    entries = [*state["brief"].get("before", ()), *state.get("known", ()), *state.get("journal", ())]
+    first = await brief_message(brief, state["attachments"], round.runtime, model)
+    entries = [*state["brief"]["before"], *state["known"], *state.get("journal", ())]
     messages = [
         SystemMessage(instructions(f"plan_{phase}", profile)),
         *await with_images([first, *rounds_of(state)], entries, facts.get("fence", ""), round.runtime, model),
@@ -149,7 +149,7 @@ async def _question(round: PlanningRound) -> Question:
         allowance=round.left(),
         passing=len(ending),
         thread=thread_of(round.runtime),
-        fence=state["brief"].get("fence", ""),
+        fence=state["brief"]["fence"],
         voice=round.voice,
         place={"step": "plan", "round": state["planning"]["rounds"] + 1},
         must_call=True,
@@ -160,7 +160,7 @@ async def _read_text(round: PlanningRound, message: AIMessage, decision: Decisio
     """Return what a text is: an answer, if it can be one and comes again; else it decides nothing and is not shown."""
     speech, legal, tools = decision.speech, round.legal, round.deps.all_tools(round.settings)
     # A model's own text never has the word that frames foreign text.
-    echo = (round.state["brief"].get("fence") or "\0") in speech
+    echo = (round.state["brief"]["fence"] or "\0") in speech
     # A printed decision is no answer either, if the model can call tools.
     printed = _is_decision(str(message.text), speech, legal, tools)
     listed = not round.entries and bool(tools) and any(lines_of_steps(speech))
@@ -241,8 +241,8 @@ def _is_decision(text: str, speech: str, legal: Sequence[str], tools: Collection
 def _read_plan(round: PlanningRound, written: Json) -> Json | list[str]:
     """Return the plan, on a replan merged into the approved one, or everything that is wrong with it."""
     state, settings, planning = round.state, round.settings, round.planning
-    before = (state.get("approval") or {}).get("plan")
-    rules = plan_rules(round.deps, settings, planning.get("finished"), before, state.get("unfinished"))
+    before = (state["approval"] or {}).get("plan")
+    rules = plan_rules(round.deps, settings, planning.get("finished"), before, state["unfinished"])
     binding = settings.confirm == "never" and not planning.get("feedback")
     rules = replace(rules, approved=before, failed=planning.get("failed") or (), binding=binding)
     ours, problems = in_our_form(written, rules.executors)

@@ -64,7 +64,7 @@ async def delegate(state: Step, runtime: Runtime[Settings], config: RunnableConf
     first: Call = {"id": "", "name": name, "args": {"brief": text}, "delegated": True}
     calls = [call for call in record.get("calls") or () if not call.get("planned")] or [first]
     now: Step = {**state, "record": {**record, "calls": calls, "delegated": True}}
-    beside = (await brief_message("", state.get("attachments", ()), runtime)).content
+    beside = (await brief_message("", state["attachments"], runtime)).content
     handoff = replace(
         _make_handoff(now, calls[0], runtime, config), attached=beside[1:] if isinstance(beside, list) else ()
     )
@@ -91,7 +91,7 @@ def _make_handoff(state: Step, call: Call, runtime: Runtime[Settings], config: R
         first=call.get("first", ""),
         name=call["name"],
         thread_id=thread_of(runtime),
-        conversation=state.get("conversation", ""),
+        conversation=state["conversation"],
         answers=resume_values(call),
         context=runtime.context.tool_context,
         saver=saver if isinstance(saver, BaseCheckpointSaver) else None,

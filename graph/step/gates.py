@@ -72,13 +72,13 @@ class Caller:
             Texts.of(runtime.store, thread_of(runtime), state),
             allowance_left(state),
             known_entries(state),
-            state.get("before", ()),
+            state["before"],
             record["attempt"],
             record["rounds"],
-            state.get("language", "en"),
-            state.get("fence", ""),
+            state["language"],
+            state["fence"],
             times_spoken(state),
-            state.get("settled_writes", ()),
+            state["settled_writes"],
             [*record.get("wrote", ()), *state.get("wrote", ())],
         )
 
@@ -215,7 +215,7 @@ async def inside_paths(call: Call, context: CallContext, go: Go) -> Ruling:
 async def refused_before(call: Call, context: StepContext, go: Go) -> Ruling:
     """Refuse an equal call of one that a person rejected in this request, unless they said more since."""
     state = context.state
-    rejected = {**state.get("rejected", {}), **state["record"].get("rejected", {})}
+    rejected = {**state["rejected"], **state["record"].get("rejected", {})}
     if not rejected or decision_on(call) != "undecided":
         return go
     why = rejected.get(key := call_key(call["name"], call["args"]))
@@ -284,7 +284,7 @@ async def consent(call: Call, context: StepContext, go: Go) -> Ruling:
         if not go.question:
             return go
         reason = "hook"
-    if reason == "unlisted" and "write" in state.get("promotable", ()):
+    if reason == "unlisted" and "write" in state["promotable"]:
         wanted = f"{call['name']}({canonical_json(conceal_json(call['args']))[:500]})"
         why = f"it takes {wanted}, which its plan, that nobody was shown, does not list"
         return Wait({"status": "ready", "code": FOR_WRITE, "reason": why})
@@ -294,7 +294,7 @@ async def consent(call: Call, context: StepContext, go: Go) -> Ruling:
     if reason in ("by_tool", "new"):  # covered by the plan: ask once for all such calls
         others = [other for other in context.calls[1:] if _needs_approval_too(other, context, traces)]
     tool = context.tools[call["name"]]
-    conditions = tool.conditions(state.get("language", "en"))
+    conditions = tool.conditions(state["language"])
     waiting = approval_pause([call, *others], state, reason, traces, go.question, conditions)
     change: StepRecord = {"status": "waiting", "waiting": waiting}
     if (replaced := await replaced_texts(tool.tool, call["args"])) is not None:
@@ -356,7 +356,7 @@ def _approval_reason(call: Call, context: StepContext) -> Reason | None:
         return "each"
     if delegated or approvals == "never" or tool.effect == "read":
         return None  # The approved plan names the executor.
-    if call["name"] not in context.state.get("granted_tools", ()):
+    if call["name"] not in context.state["granted_tools"]:
         return "unlisted"
     if approvals != "shown" or (approval := tool.approval(call["args"])) == "free":
         return None
@@ -434,7 +434,7 @@ async def _look_up_sources(call: Call, context: StepContext) -> tuple[Sources, l
         return known, traced
     for id in known.long:
         known.read(id, await context.caller.texts.get(id) or "")
-    cursor, place = state.get("interjection_cursor") or "", state["step"]["id"]
+    cursor, place = state["interjection_cursor"], state["step"]["id"]
     for said in await new_interjections(context.runtime, cursor, place):
         if known.is_new(said["key"]):
             known.answer(said["text"])

@@ -88,7 +88,7 @@ class StepWork(Work[Step]):
     @property
     def language(self) -> str:
         """The language of the runtime's texts."""
-        return self.state.get("language", "en")
+        return self.state["language"]
 
     def leave(self, obstacle: str) -> Step:
         """Leave to go on with more budget or time."""
@@ -118,7 +118,7 @@ def approval_pause(
     `hooked` is what a hook says about it, `conditions` what its tool says about all its calls.
     """
     call, *others = calls
-    speak = partial(say, state.get("language", "en"), "call")
+    speak = partial(say, state["language"], "call")
     traced = traces.get(call.get("position", 0), ()) if reason == "new" else ()
     why = "" if reason == "hook" else speak(reason, new=_targets_text(new_values(traced)))
     if traced:
@@ -148,7 +148,7 @@ def relay_pause(call: Call, asked: Pause, state: Step) -> StepRecord:
     if asked["kind"] == "tool":
         said = f"{call['name']}: {_permission_question(asked['tool'], state)} {said}".strip()
     if why := asked.get("unreached"):
-        said += f"\n\n{say(state.get('language', 'en'), 'call', 'unreached', name=call['name'], why=why)}"
+        said += f"\n\n{say(state['language'], 'call', 'unreached', name=call['name'], why=why)}"
     if asked["kind"] == "tool":
         position = 100 * call.get("position", 0) + len(call.get("answers") or ())
         its: Call = {"name": asked["tool"], "args": asked["arguments"], "position": position}
@@ -160,7 +160,7 @@ def relay_pause(call: Call, asked: Pause, state: Step) -> StepRecord:
 
 def unknown_effect_pause(call: Call, state: Step, unknown: UnknownEffect) -> StepRecord:
     """Return the record's change with which a step waits until a person says whether a write took effect."""
-    language, about = state.get("language", "en"), conceal_json(unknown.arguments or call["args"])
+    language, about = state["language"], conceal_json(unknown.arguments or call["args"])
     happened, not_happened, _ = option_texts(language, "effect")
     said = {"call": f"{call['name']}({canonical_json(about)[:500]})", "step": unknown.step or "?"}
     question = say(language, "call", unknown.why, **said, happened=happened, not_happened=not_happened)
@@ -180,7 +180,7 @@ def _call_pause(kind: Literal["tool", "effect"], call: Call, state: Step, questi
 def _permission_question(tool: str, state: Step) -> str:
     """Return the question whether the step may call the tool, with the purpose of the step."""
     purpose = " ".join(str(state["step"].get("content") or "").split())[:200]
-    return say(state.get("language", "en"), "call", "may", step=state["step"]["id"], purpose=purpose, tool=tool)
+    return say(state["language"], "call", "may", step=state["step"]["id"], purpose=purpose, tool=tool)
 
 
 def _row_of(call: Call, traced: Sequence[Argument]) -> Json:
@@ -192,12 +192,12 @@ def _describe_call(call: Call, traces: Traces, state: Step) -> str:
     said, traced = f"{call['name']} {canonical_json(call['args'])}", traces.get(call.get("position", 0))
     if not traced:
         return said
-    new = say(state.get("language", "en"), "call", "new", new=_targets_text(new_values(traced)))
+    new = say(state["language"], "call", "new", new=_targets_text(new_values(traced)))
     return f"{said} {new} {_sources_text(traced, state)}".rstrip()
 
 
 def _sources_text(traced: Sequence[Argument], state: Step) -> str:
-    return sources_text([each.row() for each in traced[:MOST_SHOWN]], state.get("language", "en")) + "."
+    return sources_text([each.row() for each in traced[:MOST_SHOWN]], state["language"]) + "."
 
 
 def _targets_text(targets: Sequence[str]) -> str:

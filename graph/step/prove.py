@@ -180,7 +180,7 @@ async def _prove(claim: StepClaim, context: StepContext) -> Step:
     objections = [UNCHANGED] if proof.scope.unchanged and not reason and settings.verification != "claimed" else []
     if wanted := _other_language(proof):
         objections.append(OTHER_LANGUAGE.format(language=wanted))
-    if state.get("last") and not bad and not objections:
+    if state["last"] and not bad and not objections:
         refused, waiting = await _ask_hooks(proof)
         if waiting:
             return _ask_person(proof, waiting)
@@ -207,7 +207,7 @@ def _other_language(proof: StepProof) -> str:
 async def _said_meanwhile(context: StepContext) -> bool:
     """Return whether the user said something that no round of the step includes yet."""
     state = context.state
-    cursor = max(state["record"].get("interjection_cursor") or "", state.get("interjection_cursor") or "")
+    cursor = max(state["record"].get("interjection_cursor") or "", state["interjection_cursor"])
     return bool(await new_interjections(context.runtime, cursor, state["step"]["id"]))
 
 
@@ -223,14 +223,14 @@ def _hear_first(proof: StepProof) -> Step:
 async def _heard(context: StepContext) -> list[JournalEntry]:
     """Return what the user said to the step while it worked."""
     state = context.state
-    run, own = state.get("interjection_cursor") or "", state["record"].get("interjection_cursor") or ""
+    run, own = state["interjection_cursor"], state["record"].get("interjection_cursor") or ""
     return await heard_entries(context.runtime, state["step"]["id"], run, own)
 
 
 async def _ask_hooks(proof: StepProof) -> tuple[str, Pause | None]:
     """Ask the hooks whether the run may end so; return why not, or the question that a person has to answer first."""
     context, state = proof.context, proof.context.state
-    answers = [*state.get("asked", ()), *context.caller.known]
+    answers = [*state["asked"], *context.caller.known]
     verdict = await ask_before_end(context, proof.scope.result, answers, output=proof.output())
     if not verdict.question:
         return verdict.refused, None
@@ -345,7 +345,7 @@ def _refuse(proof: StepProof, bad: Sequence[Json], objections: list[str], doubte
         work = StepWork(context.state, context.runtime, context.deps, context.spent).note(**change)
         return {**common, **send_back(work, said, messages)}
     emit(context.runtime, "correction", step=context.state["step"]["id"], text=said[:500])
-    reason = say_why(context.state.get("language", "en"), "refused_checks", refused, said=said[:600])
+    reason = say_why(context.state["language"], "refused_checks", refused, said=said[:600])
     code = "refused" if proof.by_policy else "unproven"
     failed: StepRecord = {**change, "status": "failed", "code": code, "reason": reason}
     return {**common, **leave(context.state, context.runtime, failed, messages, context.spent)}
@@ -393,7 +393,7 @@ async def _accept(proof: StepProof) -> Step:
 
 async def _evidence_scope(context: StepContext, claim: StepClaim, claims: dict[int, Json]) -> EvidenceScope:
     """Return what the claims of a step may cite; who answers for a whole output chose nothing of what was seen."""
-    step, records = context.state["step"], (context.state.get("run") or {}).get("steps") or {}
+    step, records = context.state["step"], context.state["run"].get("steps") or {}
     limit = observation_limit(context.deps, context.settings, "execute", step.get("executor"))
     known = [*context.caller.known, *await _heard(context)]
     entries = await with_whole_texts(context, known, claims.values(), None if claim.get("whole") else limit)

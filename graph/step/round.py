@@ -55,22 +55,22 @@ async def decide(state: Step, runtime: Runtime[Settings], config: RunnableConfig
     """Ask the model for the next action of the step and carry it out; without a store the next node does that."""
     settings, rounds = runtime.context, rounds_of(state)
     toolbox = deps.step_tools(settings, state)  # once a round: tools may change between rounds
-    shown = fit_transcript(rounds, settings.transcript_chars, state.get("fence", ""), state["length"])
+    shown = fit_transcript(rounds, settings.transcript_chars, state["fence"], state["length"])
     cut = shown is not rounds
     before: Step = {**state, "transcript": shown} if cut else state
     if saved := await _load_reply(before, runtime):
         update = saved
     else:  # with what the user said in the meantime
-        cursor = max(state["record"].get("interjection_cursor") or "", state.get("interjection_cursor") or "")
+        cursor = max(state["record"].get("interjection_cursor") or "", state["interjection_cursor"])
         informed, said = await with_interjections(before, "record", cursor, runtime)
         task = "" if informed["record"].get("answers") else str(informed["record"].get("task") or "")
         voice = Voice(runtime, informed["step"]["id"], task=task, inside=True)
         update = await StepRound(informed, runtime, deps, tools=toolbox, voice=voice, rounds=[*shown, *said]).run()
         update = {**update, "transcript": [*said, *update.get("transcript", ())]} if said else update
-    after: Step = apply_update(before, update)  # type: ignore[assignment]
+    after: Step = apply_update(before, update)
     calls = after["record"]["status"] == "running" and after["record"].get("calls")
     if calls and (saved or await _save_reply(before, runtime, update)):
-        update = combine_updates(update, await StepCalls.of(after, runtime, config, deps, toolbox).run())  # type: ignore[assignment]
+        update = combine_updates(update, await StepCalls.of(after, runtime, config, deps, toolbox).run())
     # A transcript in an update is added to the stored one; one that begins with the note of a cut replaces it.
     return {**update, "transcript": [*shown, *update.get("transcript", ())]} if cut else update
 
@@ -100,7 +100,7 @@ class StepRound(StepWork):
 
     def obstacle(self) -> str | None:
         """Return what stands in the way of a round, also that the goal needs a plan first."""
-        most = self.settings.promote_after if "rounds" in self.state.get("promotable", ()) else None
+        most = self.settings.promote_after if "rounds" in self.state["promotable"] else None
         return self.lacks() or (FOR_ROUNDS if most is not None and self.record["rounds"] >= most else None)
 
     def leave(self, obstacle: str) -> Step:
@@ -120,20 +120,20 @@ class StepRound(StepWork):
         state, step, settings, left = self.state, self.state["step"], self.settings, self.left()
         offer = await offer_for_step(self.deps, settings, self.tools, state)
         self.legal, self.claimed = offer.legal(EXECUTE), self.record.get("draft", "")
-        recalls = offer.bound or offer.more or state.get("known") or state.get("before")
+        recalls = offer.bound or offer.more or state["known"] or state["before"]
         offered = [name for name in self.legal if name != "finish_task" and (recalls or name != "recall")]
-        if not state.get("last"):  # for the last step it equals finish_step (K1); it stays legal
+        if not state["last"]:  # for the last step it equals finish_step (K1); it stays legal
             offered.append("finish_task")
         self.shown = offered
         tools = offer.definitions(offered, self.tools, answers=bool(self.record.get("answers")))
-        executor, attached = step.get("executor"), state.get("attachments")
+        executor, attached = step.get("executor"), state["attachments"]
         own = self.deps.executors[executor].profile if executor else ""
         seeing = partial(self.deps.model, "execute", settings, executor)
         profile, brief = profile_text(settings.profile, own, settings.speaks), HumanMessage(state["brief"])
         if attached:
             brief = await brief_message(state["brief"], attached, self.runtime, seeing)
-        entries = [*state.get("before", ()), *known_entries(state)]
-        shown = await with_images([brief, *self.rounds], entries, state.get("fence", ""), self.runtime, seeing)
+        entries = [*state["before"], *known_entries(state)]
+        shown = await with_images([brief, *self.rounds], entries, state["fence"], self.runtime, seeing)
         ending, rounds = [], left.get("rounds")
         if rounds is not None and (rounds <= FEW_ROUNDS or rounds == state["allowance"]["rounds"] // 2):
             # It comes last and is not kept, so that earlier messages never change.
@@ -148,7 +148,7 @@ class StepRound(StepWork):
             place={"step": step["id"], "round": self.record["rounds"] + 1},
             passing=len(ending),
             thread=thread_of(self.runtime),
-            fence=state.get("fence", ""),
+            fence=state["fence"],
         )
 
     async def read_text(self, message: AIMessage, decision: Decision) -> Decision | UnusableReply:
@@ -195,7 +195,7 @@ class StepRound(StepWork):
         """Leave with a question, unless it was answered or is refused. The answer becomes the result of this call."""
         state, id = self.state, self.state["step"]["id"]
         question, options = decision.arguments["question"], decision.arguments.get("options")
-        asked, seen, told = state.get("asked", ()), known_entries(state), ""
+        asked, seen, told = state["asked"], known_entries(state), ""
         more: Json = {"call": decision.id, "message_id": self.voice.message_id("ask_user.question")}
         waiting = question_pause(state, question, options or (), **more)
         if primary_language(declared := decision.arguments.get("language")):

@@ -102,4 +102,4 @@ async def recall(
 
 def known_entries(state: Step | Planning) -> list[JournalEntry]:
     """Return the observations that a step or planning can cite, its own and earlier ones, oldest first."""
-    return [*state.get("known", ()), *state.get("journal", ())]
+    return [*state["known"], *state.get("journal", ())]

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from donewhen import Agent
+from donewhen.state.records import JournalEntry
 from tests.kit.runs import Outbox, config
 from tests.kit.storage.decided import ANSWERS, Post, opened
 from tests.kit.storage.release import DATA, script
@@ -71,3 +72,15 @@ async def test_what_a_person_decided_about_a_call_outlives_an_update(
     assert (post.sent, asked) == (sent, 1 if thread in ("edited", "answered") else 0)
     made = [entry["text"] for entry in values["journal"] if entry["source"] == "tool"]
     assert [text[: len(wanted)] for text, wanted in zip(made[-len(texts) :], texts, strict=True)] == texts
+
+
+@pytest.mark.parametrize("stored", [*RELEASES, *DECIDED], ids=lambda path: path.name.removesuffix(".sqlite.gz"))
+async def test_observations_of_a_release_have_what_each_observation_has(stored: Path, tmp_path: Path) -> None:
+    """R06, Q88: no code asks whether a key of one is there, so what a release stored has them all."""
+    found = []
+    async with opened(unpack(stored, tmp_path), Post()) as agent:
+        for row in await agent.threads():
+            values = (await agent.graph.aget_state(config(row.thread_id))).values
+            found += [*(values.get("journal") or ()), *(values.get("before") or ())]
+    assert found
+    assert all(JournalEntry.__required_keys__ <= entry.keys() for entry in found)
