@@ -10,11 +10,11 @@ from langgraph.types import Command
 from donewhen.agent.run import Run
 from donewhen.graph.clock import SECOND, current_clock, moment_of
 from donewhen.graph.executors.executor import Executors
-from donewhen.graph.people.answers import BY_POLICY, OVERDUE, missing_tools
+from donewhen.graph.pauses.pause import is_pause_id, load_pause
+from donewhen.graph.people.answers import OVERDUE, missing_tools
 from donewhen.state.channels import Json
 from donewhen.state.errors import ResumeError, StaleAnswer, ToolMissing
 from donewhen.state.language.texts import says_continue
-from donewhen.state.people.answers import PAUSE_ID, read_answer, stale_reason
 from donewhen.state.settings import Settings
 from donewhen.state.values import clean_text, json_problem
 
@@ -71,7 +71,7 @@ def address(run: Run, answer: Any, question: str = "") -> Json:
         named = value.get("interrupt_id") if isinstance(value, Mapping) else None
         if named is not None and named != pauses[id].get("interrupt_id"):
             raise StaleAnswer(f"the answer is for {named}, which does not wait; open: {', '.join(pauses)}", [*pauses])
-        if reason := stale_reason(value, pauses[id]):
+        if reason := load_pause(pauses[id]).stale_reason(value):
             raise StaleAnswer(reason, list(pauses))
     return answers
 
@@ -80,7 +80,7 @@ def check_understood(run: Run, answers: Json) -> None:
     """Raise ResumeError for an answer that can never be understood as one to its question."""
     for pause in run.pending:
         if pause["id"] in answers and "schema" not in pause:
-            read = read_answer(answers[pause["id"]], pause)
+            read = load_pause(pause).read(answers[pause["id"]])
             if isinstance(read, str):
                 raise ResumeError(read, [pause["id"]])
 
@@ -91,7 +91,7 @@ def _with_pause_ids(run: Run, answer: Any) -> Json | None:
         return None
     first = run.pending[0]
     known = {pause["id"] for pause in run.pending} | {first["interrupt_id"]}
-    if not (known & set(answer) or all(PAUSE_ID.fullmatch(key) or _INTERRUPT_ID.fullmatch(key) for key in answer)):
+    if not (known & set(answer) or all(is_pause_id(key) or _INTERRUPT_ID.fullmatch(key) for key in answer)):
         return None
     return {first["id"] if id == first["interrupt_id"] else id: value for id, value in answer.items()}
 
@@ -114,7 +114,7 @@ def resume_command(
         return None
     first = run.pending[0]
     given = answers[first["id"]] if list(answers) == [first["id"]] else {"answers": answers}
-    if missing := missing_tools(values, run.pending, given, executors, settings):
+    if missing := missing_tools(values, [load_pause(pause) for pause in run.pending], given, executors, settings):
         raise ToolMissing(missing)
     return Command(resume={first["interrupt_id"]: given})
 
@@ -132,5 +132,5 @@ def overdue_answers(run: Run, settings: Settings) -> Json:
     if settings.on_question == "wait" or settings.question_seconds is None:
         return {}
     latest = current_clock().now() - settings.question_seconds * SECOND
-    asked = {pause["id"]: pause.get("asked_at") for pause in run.pending if pause["kind"] in BY_POLICY}
+    asked = {pause["id"]: pause.get("asked_at") for pause in run.pending if not load_pause(pause).to_people}
     return {id: OVERDUE for id, at in asked.items() if at and moment_of(at) <= latest}

@@ -13,7 +13,6 @@ from donewhen.graph.people.pauses import open_pauses
 from donewhen.state.channels import Json
 from donewhen.state.errors import ConfigError, ThreadWaiting, UnknownThread
 from donewhen.state.ledger import add, with_granted
-from donewhen.state.people.payload import pause_text
 from donewhen.state.plan.plan import PlanJson
 from donewhen.state.proof.receipt import Outcome, Receipt
 from donewhen.state.records import JournalEntry, Pause, StepRecord
@@ -144,7 +143,7 @@ def _pending(values: Json, snapshot: StateSnapshot) -> tuple[Pause, ...]:
     """Return the open questions; all share the interrupt of the current question."""
     if not snapshot.interrupts:
         return ()
-    first, *rest = ({**pause, "text": pause_text(pause)} for pause in open_pauses(values))
+    first, *rest = ({**pause.dump(), "text": pause.text()} for pause in open_pauses(values))
     asked = {"asked_at": snapshot.created_at, **first, "interrupt_id": snapshot.interrupts[0].id}
     return cast(tuple[Pause, ...], (asked, *rest))
 

@@ -823,7 +823,7 @@ class Runner:
         run = read_run(thread_id, snapshot)
         at_work = bool(snapshot.created_at) and run.status == "running"
         if at_work:
-            run = replace(run, pending=tuple(open_pauses(migrate(snapshot.values))))
+            run = replace(run, pending=tuple(pause.dump() for pause in open_pauses(migrate(snapshot.values))))
         if at_work or not alone:
             left = await read_left_answers(store, thread_id, [pause["id"] for pause in run.pending])
             return run.without({**queued_answers(row), **(row.get("answered") or {}), **left}, "running"), row

@@ -19,8 +19,11 @@ if TYPE_CHECKING:
         field_problem,
         filled_lines,
         form_fields,
-        read_form,
     )
+    from donewhen.graph.pauses.call import CallPause, ToolPause
+    from donewhen.graph.pauses.pause import OpenPause, load_pause
+    from donewhen.graph.pauses.plan import PlanPause
+    from donewhen.graph.pauses.question import FormPause
     from donewhen.graph.step.texts import Texts
     from donewhen.graph.tools.effects import read_all
     from donewhen.state.channels import TASK, Json
@@ -28,20 +31,9 @@ if TYPE_CHECKING:
     from donewhen.state.language.texts import catalogue, known_language, say, says_continue
     from donewhen.state.ledger import ESTIMATED, KEYS, UNPRICED, add
     from donewhen.state.people.amounts import format_amount
-    from donewhen.state.people.answers import Answer, decode_json, fills_form, may_replan, read_answer
+    from donewhen.state.people.answers import Answer, decode_json
     from donewhen.state.people.edit import is_plan_text
-    from donewhen.state.people.payload import (
-        arguments_text,
-        closing_question,
-        editable_plan,
-        message_text,
-        options,
-        question_of,
-        question_text,
-        shown_arguments,
-        sources_text,
-        text_changes,
-    )
+    from donewhen.state.people.payload import arguments_text, shown_arguments, sources_text, text_changes
     from donewhen.state.plan.steps import SILENT_ROUNDS
     from donewhen.state.plan.text import chosen_limits, moments_text, schedule_lines, schedule_text, step_numbers
     from donewhen.state.secrets import redact
@@ -50,12 +42,11 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ANSWER", "DEEPEST", "DEMO", "ESTIMATED", "FINAL", "KEYS", "SILENT_ROUNDS", "TASK", "UNPRICED", "Answer",
-    "FormField", "Json", "RunStatus", "Storage", "Texts", "add", "arguments_text", "catalogue", "check_thread_id",
-    "chosen_limits",
-    "closing_question", "coerce_typed", "decode_json", "editable_plan", "field_problem", "filled_lines", "fills_form",
-    "form_fields", "format_amount", "installed_version", "is_plan_text", "is_too_deep", "known_language", "may_replan",
-    "message_text", "moments_text", "options", "question_of", "question_text", "read_all", "read_answer", "read_form",
-    "read_goal", "read_word", "redact", "say", "says_continue", "schedule_lines", "schedule_text", "shown_arguments",
+    "CallPause", "FormField", "FormPause", "Json", "OpenPause", "PlanPause", "RunStatus", "Storage", "Texts",
+    "ToolPause", "add", "arguments_text", "catalogue", "check_thread_id", "chosen_limits", "coerce_typed",
+    "decode_json", "field_problem", "filled_lines", "form_fields", "format_amount", "installed_version",
+    "is_plan_text", "is_too_deep", "known_language", "load_pause", "moments_text", "read_all", "read_goal",
+    "read_word", "redact", "say", "says_continue", "schedule_lines", "schedule_text", "shown_arguments",
     "sources_text", "step_numbers", "storable", "store_label", "text_changes",
 ]  # fmt: skip
 _HOME = {
@@ -65,9 +56,13 @@ _HOME = {
     **dict.fromkeys(("Storage", "check_thread_id"), "agent.storage.storage"),
     "ANSWER": "graph.events",
     **dict.fromkeys(
-        ("FormField", "coerce_typed", "field_problem", "filled_lines", "form_fields", "read_form"),
+        ("FormField", "coerce_typed", "field_problem", "filled_lines", "form_fields"),
         "graph.executors.relay",
     ),
+    **dict.fromkeys(("CallPause", "ToolPause"), "graph.pauses.call"),
+    **dict.fromkeys(("OpenPause", "load_pause"), "graph.pauses.pause"),
+    "PlanPause": "graph.pauses.plan",
+    "FormPause": "graph.pauses.question",
     "Texts": "graph.step.texts",
     "read_all": "graph.tools.effects",
     **dict.fromkeys(("TASK", "Json"), "state.channels"),
@@ -75,7 +70,7 @@ _HOME = {
     **dict.fromkeys(("catalogue", "known_language", "say", "says_continue"), "state.language.texts"),
     **dict.fromkeys(("ESTIMATED", "KEYS", "UNPRICED", "add"), "state.ledger"),
     "format_amount": "state.people.amounts",
-    **dict.fromkeys(("Answer", "decode_json", "fills_form", "may_replan", "read_answer"), "state.people.answers"),
+    **dict.fromkeys(("Answer", "decode_json"), "state.people.answers"),
     "is_plan_text": "state.people.edit",
     "SILENT_ROUNDS": "state.plan.steps",
     **dict.fromkeys(

@@ -2,13 +2,15 @@
 
 from collections.abc import Callable, Mapping
 from functools import cache, partial
-from typing import Any, Literal
+from typing import Any
 
 from langgraph.runtime import Runtime
 
 from donewhen.graph.context import Deps
 from donewhen.graph.events import emit, emit_step_finished, now
-from donewhen.graph.people.answers import ResolvedAnswer, apply_answer
+from donewhen.graph.pauses.early import EarlyPause
+from donewhen.graph.pauses.failure import FailurePause
+from donewhen.graph.pauses.pause import OpenPause, ResolvedAnswer, load_pause
 from donewhen.graph.people.budget import (
     budget_pause,
     excess_questions,
@@ -19,7 +21,7 @@ from donewhen.graph.people.budget import (
 )
 from donewhen.graph.people.consent import activate_plan, check_for_changes
 from donewhen.graph.people.interjections import RUN, interjection_entries, mark_heard, new_interjections
-from donewhen.graph.people.pauses import ask_person, current_pause, make_pause, open_pauses
+from donewhen.graph.people.pauses import ask_person, current_pause, open_pauses
 from donewhen.graph.people.tasks import checklist, close_tasks, open_tasks
 from donewhen.state.channels import Json, RunState, StateChange, changed_todos, merge_records
 from donewhen.state.language.texts import amount_name, catalogue, option_texts, say, say_why
@@ -148,7 +150,7 @@ def _ask(values: Json, move: Move, settings: Settings, runtime: Runtime[Settings
     too many asks for a larger limit, or is answered by policy (H13, Q7).
     """
     waiting = {id: values["steps"][id]["waiting"] for id in move.steps}
-    new = [id for id, pause in waiting.items() if pause["kind"] == "question" and "asked_at" not in pause]
+    new = [id for id, pause in waiting.items() if load_pause(pause).counted and "asked_at" not in pause]
     over = excess_questions(values, settings, new)
     listed = [id for id in move.steps if id not in over]
     if not listed:
@@ -167,14 +169,14 @@ def _ask_for_more_questions(values: Json, id: str, settings: Settings) -> Json:
     """Ask whether more questions are allowed; if limits are not asked about, continue without an answer."""
     pause = values["steps"][id]["waiting"]
     if settings.at_limit != "ask":
-        return apply_answer(values, ResolvedAnswer(pause, Answer("declined", NO_QUESTIONS), "policy", now()))
+        return load_pause(pause).apply(values, ResolvedAnswer(Answer("declined", NO_QUESTIONS), "policy", now()))
     own = first_exhausted(step_remaining(values, settings, id), ("questions",)) == "questions"
     needs = ("questions",)
     account = step_account(values, settings, id, needs) if own else run_account(values, settings, needs=needs)
     name = f"budget.{id if own else 'run'}.questions.{account.total('questions'):g}"
     asked = budget_pause(account, "questions", name, replans_left=has_left(values, settings, "replans"))
     wants = say(account.language, "ask", "wants", step=id, question=_indent(str(pause["question"])))
-    return ask_person(values, {**asked, "question": f"{asked['question']}\n\n{wants}"})
+    return ask_person(values, asked.but(question=f"{asked.question}\n\n{wants}"))
 
 
 def _handle_failure(values: Json, move: Move, settings: Settings, runtime: Runtime[Settings]) -> Json:
@@ -202,7 +204,7 @@ def _handle_failure(values: Json, move: Move, settings: Settings, runtime: Runti
         question = f"{shown}\n\n{say(language, 'ask', 'failure')}"
         granted = {} if free else {"replans": 1}
         return _ask_about(
-            values, move, "failure", question, failed=list(move.steps), failure=failure, with_replan=granted
+            values, move, FailurePause, question, failed=list(move.steps), failure=failure, with_replan=granted
         )
     code = next((code for code in FINAL_CODES if code in codes), "worked")
     language = values.get("language", "en")
@@ -238,14 +240,14 @@ def _handle_early_end(values: Json, move: Move, settings: Settings, runtime: Run
     lines = "\n".join(f"- {step['id']}: {step['content']}" for step in left)
     reached = speak("early", steps=", ".join(move.steps), said=_indent(said))
     question = f"{reached}\n\n{speak('early_rest')}\n\n{lines}"
-    return _ask_about(values, move, "early", question, early=list(move.steps))
+    return _ask_about(values, move, EarlyPause, question, early=list(move.steps))
 
 
-def _ask_about(values: Json, move: Move, about: Literal["failure", "early"], question: str, **more: Any) -> Json:
+def _ask_about(values: Json, move: Move, kind: type[OpenPause], question: str, **more: Any) -> Json:
     """Ask one of the runtime's own questions about these attempts of steps."""
     attempts = sum(values["steps"][id].get("attempt", 1) for id in move.steps)
-    id, options = f"{about}.{'-'.join(move.steps)}.{attempts}", option_texts("en", about)
-    asked = ask_person(values, make_pause("question", id, question, options=options, about=about, **more))
+    id, options = f"{kind.topic}.{'-'.join(move.steps)}.{attempts}", option_texts("en", kind.topic)
+    asked = ask_person(values, kind.ask(id, question, options=options, **more))
     return {**asked, "spent": {"questions": 1}}
 
 

@@ -20,6 +20,7 @@ from langgraph.types import Overwrite
 
 from donewhen.graph.context import Deps, with_settings
 from donewhen.graph.events import CleanWriter, emit_question, emit_rest, set_turn, thread_of
+from donewhen.graph.pauses.pause import load_pause
 from donewhen.graph.sync import awaitable_store, wait
 from donewhen.state.channels import Json, RunState, as_stored, reduce_update, with_migration
 from donewhen.state.private_langgraph import CHECKPOINTER_KEY, READ_KEY
@@ -120,9 +121,8 @@ async def _send_question(seen: Json, update: Json, runtime: Runtime[Settings], d
     They are asked about new questions of the run's own; they have seen those of models and tools.
     """
     pending: Pause = update["pending"]
-    own = pending["kind"] in ("plan", "budget") or bool(pending.get("about"))
     refused = ""
-    if own and (seen.get("pending") or {}).get("id") != pending["id"]:
+    if load_pause(pending).of_run and (seen.get("pending") or {}).get("id") != pending["id"]:
         goal = update.get("goal") or seen.get("goal") or seen["brief"]["goal"]
         refused = await deps.policies.refusal_of(pending, goal, runtime)
     if not refused:

@@ -14,6 +14,7 @@ from donewhen.graph.binding import Node, add_route
 from donewhen.graph.context import Background, Deps, ModelOf, PriceOf
 from donewhen.graph.deliver import deliver
 from donewhen.graph.executors.executor import ExecutorInput, Executors
+from donewhen.graph.pauses.pause import load_pause
 from donewhen.graph.people.answers import ask_user, confirm
 from donewhen.graph.people.pauses import typed_reply
 from donewhen.graph.planning.graph import build_plan
@@ -130,7 +131,7 @@ def after_start(state: RunState) -> Literal["receive", "confirm", "ask_user"]:
     """Route a reply typed into the chat to the open pause; anything else is a new request."""
     pending = state.get("pending")
     if pending and typed_reply(state.get("messages") or ()) is not None:
-        return "confirm" if pending["kind"] == "plan" else "ask_user"
+        return load_pause(pending).node
     return "receive"
 
 
@@ -139,7 +140,7 @@ def after_node(state: RunState) -> list[Send] | str:
     if state.get("ending"):
         return "deliver"
     if (pending := state.get("pending")) is not None:
-        return "confirm" if pending["kind"] == "plan" else "ask_user"
+        return load_pause(pending).node
     if state["planning"].get("open"):
         return [Send("plan", {"id": state["planning"]["transcript"]})]
     return "advance"

@@ -20,6 +20,7 @@ from donewhen.graph.llm.output import OutputForm, form_of
 from donewhen.graph.llm.printed import read_printed
 from donewhen.graph.llm.reply import Decision, UnusableReply, read_reply
 from donewhen.graph.llm.speech import Voice, push_rest
+from donewhen.graph.pauses.pause import load_pause
 from donewhen.graph.people.interjections import (
     RUN,
     heard_interjections,
@@ -263,7 +264,7 @@ async def deliver(state: RunState, runtime: Runtime[Settings], config: RunnableC
     emit(runtime, "spent", meter=final["meter"])
     text, pending = hide_known(text, deps.secrets), state.get("pending")
     results, shut = close_tasks(steps, delivery.language)
-    shown = close_pause(state.get("messages") or (), pending, "Ended.") if pending else []
+    shown = close_pause(state.get("messages") or (), load_pause(pending), "Ended.") if pending else []
     messages: list[AnyMessage] = [*shown, *results, delivery.message(text)]
     emit(runtime, "outcome", status=status, code=code, text=text)
     data: Json = {"output": delivery.data} if form and not delivery.flaw else {}

@@ -16,10 +16,34 @@ longer holds and another step repeats it. `state/statuses.py` says what may foll
 WRITES = ("write", "idempotent")
 """The effects of tools that change something."""
 PauseKind = Literal["plan", "question", "tool", "budget", "effect"]
+PLAN_ACTION = "confirm_plan"
+"""The name of the tool call that shows a plan in the conversation."""
+
+
+class Ask(TypedDict, total=False):
+    """A question of an executor or a tool, or a call that it wants approved; it becomes a pause."""
+
+    id: str
+    """The id of the interrupt."""
+    kind: Literal["question", "tool"]
+    question: str
+    options: list[str]
+    tool: str
+    """tool: the call."""
+    arguments: Json
+    schema: Json
+    """question: the JSON Schema of a form."""
+    digest: str
+    """A hash of a tool's question, to recognize the same question when it is asked again."""
+    unreached: str
+    """Why the last answer did not reach the executor that asked."""
 
 
 class Pause(TypedDict, total=False):
-    """A question to a person. `id`, `kind`, `question`, `options` and `step` are always set, others by kind."""
+    """A question to a person, as JSON. `id`, `kind`, `question`, `options` and `step` are always set, others by kind.
+
+    Its kinds are the classes of `graph/pauses`.
+    """
 
     id: str
     """Identifies the question permanently on this thread: `s2.q1`, `confirm.1f3a…`; answers name it."""
@@ -82,10 +106,6 @@ class Pause(TypedDict, total=False):
     """question, tool: True if an executor or a tool asks."""
     schema: Json
     """question: the JSON Schema of a form; the answer is an object that fits it."""
-    digest: str
-    """question: hash of a tool's question, to recognize the same question when it is asked again."""
-    unreached: str
-    """question, tool: why the last answer did not reach the executor that asked."""
     exhausted: str | list[str]
     """budget: the ledger key or keys that are used up."""
     of_planning: bool
@@ -363,7 +383,7 @@ class Call(TypedDict, total=False):
     """True if an executor that works on its own makes it."""
     first: str
     """delegated: the key of the first handoff in its conversation with the executor."""
-    asks: list[Pause]
+    asks: list[Ask]
     """The questions of the executor or the tool; `answers` has the replies so far."""
     answers: list[Any]
     asked: int

@@ -54,7 +54,7 @@ except ImportError as error:
 
 from donewhen import DoneWhenError, Run, UnknownThread
 from donewhen.agent.a2a.addresses import post_to, public_addresses
-from donewhen.clients import Json, Storage, check_thread_id, is_too_deep, message_text, read_all, read_goal, store_label
+from donewhen.clients import Json, Storage, check_thread_id, is_too_deep, load_pause, read_all, read_goal, store_label
 from donewhen.types import Pause, RunStream
 
 if TYPE_CHECKING:
@@ -315,7 +315,7 @@ def _shows_question(task: Task, pause: Mapping[str, Any]) -> bool:
 def _handle(pause: Pause) -> Json:
     """Return a question for programs that ask it in their own way: its text, and its options or form."""
     form = {"schema": pause["schema"]} if "schema" in pause else {}
-    asked = {"question": message_text(pause, choices=False), "options": list(pause.get("options") or ())}
+    asked = {"question": load_pause(pause).message_text(choices=False), "options": list(pause.get("options") or ())}
     return {"id": pause["id"], "kind": pause["kind"], **asked, **form}
 
 

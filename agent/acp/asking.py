@@ -14,7 +14,7 @@ from pydantic import ValidationError
 
 from donewhen import Agent
 from donewhen.agent.acp.content import edits, kind_of, locations
-from donewhen.clients import decode_json, editable_plan, is_plan_text, options, question_of, says_continue
+from donewhen.clients import decode_json, is_plan_text, load_pause, says_continue
 from donewhen.types import Pause
 
 APPROVE = PermissionOption(option_id="approve", name="Approve", kind="allow_once")
@@ -30,7 +30,7 @@ HOW_TO_TYPE = "To change it, type the changed plan, or what should be different,
 
 def permission_options(pause: Pause, *, opened: bool) -> list[PermissionOption]:
     """Return the choices at a pause; `opened`: the editor has opened the session, and nobody has prompted yet."""
-    if pause["kind"] not in ("plan", "tool"):
+    if not load_pause(pause).approves:
         named = _options_by_id(pause).items()
         return [TYPE, *(PermissionOption(option_id=id, name=name, kind="allow_once") for id, name in named)]
     if opened:
@@ -44,7 +44,7 @@ def chosen_answer(pause: Pause, chosen: str) -> str | None:
 
 
 def _options_by_id(pause: Pause) -> dict[str, str]:
-    return {f"option {at}": name for at, name in enumerate(options(pause), 1)}
+    return {f"option {at}": name for at, name in enumerate(load_pause(pause).choices(), 1)}
 
 
 def permission_call(pause: Pause, agent: Agent, folder: str, *, opened: bool) -> ToolCallUpdate:
@@ -54,7 +54,7 @@ def permission_call(pause: Pause, agent: Agent, folder: str, *, opened: bool) ->
         content.append(acp.tool_content(acp.text_block(HOW_TO_TYPE if opened else HOW_TO_CHANGE)))
     return ToolCallUpdate(
         tool_call_id=pause["tool_call_id"],
-        title=question_of(pause),
+        title=load_pause(pause).wording(),
         kind=kind_of(pause, agent),
         content=content,
         locations=locations(pause, folder),
@@ -64,7 +64,7 @@ def permission_call(pause: Pause, agent: Agent, folder: str, *, opened: bool) ->
 
 def change_question(pause: Pause) -> str:
     """Return the question for what should be different in a plan, with the plan as text to edit."""
-    plan = editable_plan(pause).strip()
+    plan = load_pause(pause).action_arguments()["plan"].strip()
     return f"What should be different? Say it in words, or send this plan as you want it:\n\n```yaml\n{plan}\n```"
 
 
@@ -76,7 +76,7 @@ def rejection(text: str) -> Any:
 
 def only_says_continue(text: str, pause: Pause) -> bool:
     """Return whether the text only says “continue”, and the question has no such option."""
-    return says_continue(text) and not any(says_continue(option) for option in options(pause))
+    return says_continue(text) and not any(says_continue(option) for option in load_pause(pause).choices())
 
 
 def answer_form(pause: Pause) -> ElicitationSchema | None:
@@ -86,7 +86,7 @@ def answer_form(pause: Pause) -> ElicitationSchema | None:
             return ElicitationSchema.model_validate(dict(pause["schema"]))
         except ValidationError:
             return None
-    if not (choices := list(dict.fromkeys(options(pause)))):
+    if not (choices := list(dict.fromkeys(load_pause(pause).choices()))):
         return TEXT_FORM
     answer = ElicitationStringPropertySchema(type="string", title="Answer", enum=choices)
     other = ElicitationStringPropertySchema(type="string", title="Another answer")

@@ -50,7 +50,7 @@ from donewhen.agent.acp.asking import (
 )
 from donewhen.agent.acp.content import edits, goal_block, kind_of, locations, message_updates, title
 from donewhen.agent.acp.lines import INVALID_PARAMS, EditorLines
-from donewhen.clients import Json, installed_version, options, read_all, store_label
+from donewhen.clients import Json, installed_version, load_pause, read_all, store_label
 from donewhen.types import RunStream, ThreadInfo
 
 MOST_UNCLEAR = 3
@@ -522,13 +522,13 @@ class AcpAgent:
         """Ask a pause's question and return the answer; None if the next prompt is the answer."""
         if pause["kind"] == "plan" and not turn.shown:
             await self._say(session.id, pause["text"])
-        if pause["kind"] in ("plan", "tool"):
+        if load_pause(pause).approves:
             return await self._ask_permission(pause, session, turn)
         if self._forms and (form := answer_form(pause)):
             return await self._ask_form(pause, session, turn, form)
         if not turn.shown:
             await self._say(session.id, f"\n\n{pause['text']}")
-        if pause.get("schema") or not options(pause):
+        if pause.get("schema") or not load_pause(pause).choices():
             return None
         return chosen_answer(pause, await self._choose(pause, session, turn))
 

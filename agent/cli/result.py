@@ -19,7 +19,7 @@ from donewhen.agent.cli.screen.meter import Meter
 from donewhen.agent.cli.screen.terminal import STYLES, Terminal, clean, shorten
 from donewhen.agent.cli.screen.views import call_text
 from donewhen.agent.config import is_debugging
-from donewhen.clients import SILENT_ROUNDS, redact, say, sources_text
+from donewhen.clients import SILENT_ROUNDS, load_pause, redact, say, sources_text
 from donewhen.errors import PlanError, ScheduleError
 
 SCHEMA_VERSION = 1
@@ -138,7 +138,7 @@ def resume_command(run: Run, storage: str | None) -> str | None:
     if run.status != "waiting":
         return None
     first = run.pending[0]
-    answer = ("--approve",) if first["kind"] in ("plan", "tool") else ("--answer", "…")
+    answer = ("--approve",) if load_pause(first).approves else ("--answer", "…")
     return resume_words(run.thread_id, storage, "--id", first["id"], *answer)
 
 
@@ -224,7 +224,7 @@ def _report_waiting(run: Run, terminal: Terminal, storage: str | None) -> None:
         where = f" ({terminal.say('step', step=pending['step'])})" if pending.get("step") else ""
         terminal.line("")
         terminal.line(f"{terminal.say('waiting')} {pending['id']}{where}", "bold")
-        terminal.show(draw_pause(pending, terminal))
+        terminal.show(draw_pause(load_pause(pending), terminal))
         if pending.get("problem"):
             terminal.line(pending["problem"], "yellow")
     terminal.line("")

@@ -35,7 +35,7 @@ from donewhen.agent.cli.storage_view import StorageView
 from donewhen.agent.undo import UndoneChange
 from donewhen.agent.work.recorder import collect_rows, save_rows
 from donewhen.agent.work.thread_rows import Page
-from donewhen.clients import Json, RunStatus, say
+from donewhen.clients import Json, RunStatus, load_pause, say
 from donewhen.types import ThreadInfo
 
 BACKGROUND = {"agents_md": "AGENTS.md"}
@@ -122,7 +122,7 @@ def _show(run: Run, terminal: Terminal, *, at_work: bool, hint: str | None) -> N
         terminal.line(heard_text(said, terminal))
     for pending in run.pending:
         terminal.line(f"\n{terminal.say('waiting')} {pending['id']}", "bold")
-        terminal.show(draw_pause(pending, terminal))
+        terminal.show(draw_pause(load_pause(pending), terminal))
     if run.answer:
         terminal.line("")
         terminal.show(AnswerText(run.answer) if terminal.console.is_terminal else Text(clean(run.answer)))

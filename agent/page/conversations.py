@@ -7,24 +7,23 @@ import asyncio
 from collections.abc import AsyncIterator, Coroutine, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
-from typing import Any, cast
+from typing import Any
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
 from donewhen import Agent, DoneWhenError, StaleAnswer, ThreadBusy, UnknownThread
 from donewhen.clients import (
     DEMO,
+    CallPause,
+    FormPause,
     Json,
+    PlanPause,
     Texts,
     chosen_limits,
-    closing_question,
     decode_json,
-    editable_plan,
     filled_lines,
-    fills_form,
     form_fields,
-    options,
-    question_text,
+    load_pause,
     shown_arguments,
     store_label,
     text_changes,
@@ -145,7 +144,7 @@ class Conversations:
         if pause is None:
             raise StaleAnswer(f"no plan waits under the id {id!r}: reload the conversation")
         try:
-            return {"text": editable_plan(cast(Pause, {**pause, "draft": None, **edited}))}
+            return {"text": load_pause({**pause, "draft": None, **edited}).action_arguments()["plan"]}
         except (AttributeError, KeyError, TypeError, ValueError):
             raise DoneWhenError("the edited plan cannot be read: send `plan` as it was shown, with changes") from None
 
@@ -373,9 +372,9 @@ def _pending(events: list[Json]) -> list[Json]:
 
 def _spoken_words(events: list[Json], id: str, value: Any) -> Json | None:
     """Return a person's words at a pause; None for a button without words."""
-    asked = [pause for pause in _pending(events) if pause["id"] == id and pause["kind"] != "plan"]
-    question = str(asked[0]["question"]) if asked else ""
-    if asked and isinstance(value, dict) and fills_form(value, cast(Pause, asked[0])):
+    asked = [load_pause(pause) for pause in _pending(events) if pause["id"] == id and pause["kind"] != "plan"]
+    question = asked[0].question if asked else ""
+    if asked and isinstance(value, dict) and isinstance(asked[0], FormPause) and asked[0].takes_as_is(value):
         return {"type": "answered", "question": question, "text": filled_lines(value) or "–"}
     text = value if isinstance(value, str) else value.get("message") if isinstance(value, dict) else None
     return {"type": "answered", "question": question, "text": text} if text else None
@@ -396,18 +395,19 @@ def observation_view(entry: Mapping[str, Any]) -> Json:
     return {**kept, **_arguments(entry), "text": str(entry.get("text") or "")[:CALL_CHARS]}
 
 
-def pause_view(pause: Pause) -> Json:
+def pause_view(pending: Pause) -> Json:
     """Return a pause with its texts: the question, the options, the plan as text, a call's arguments."""
-    more: Json = {"question": closing_question(pause), "options": options(pause)}
-    if pause["kind"] == "plan":
-        more |= {"written": editable_plan(pause), "chosen": [*chosen_limits(pause)]}
-    if pause.get("schema"):
-        more["fields"] = form_fields(pause["schema"])
-    if pause.get("suggested"):
-        more["hint"] = question_text(pause).rpartition("\n\n")[2]  # what “extend” alone means
-    if pause["kind"] in ("tool", "effect"):
-        more |= _arguments(pause)
-    return {**pause, **more}
+    pause = load_pause(pending)
+    more: Json = {"question": pause.closing_question(), "options": pause.choices()}
+    if isinstance(pause, PlanPause):
+        more |= {"written": pause.editable_plan(), "chosen": [*chosen_limits(pending)]}
+    if isinstance(pause, FormPause):
+        more["fields"] = form_fields(pause.form)
+    if hint := pause.hint():
+        more["hint"] = hint
+    if isinstance(pause, CallPause):
+        more |= _arguments(pause.call())
+    return {**pending, **more}
 
 
 def _arguments(call: Mapping[str, Any]) -> Json:

@@ -19,7 +19,8 @@ from donewhen.agent.storage import Storage
 from donewhen.agent.storage.storage import check_name
 from donewhen.agent.storage.store import ThreadStore
 from donewhen.agent.storage.table import DAMAGED, NEVER
-from donewhen.graph.people.answers import BY_POLICY
+from donewhen.graph.pauses.call import CallPause
+from donewhen.graph.pauses.pause import KINDS, load_pause
 from donewhen.state.channels import VERSION, Json
 from donewhen.state.errors import ConfigError
 from donewhen.state.records import Pause
@@ -162,7 +163,7 @@ def has_work(row: Json) -> bool:
 
 def _policy_due(asked: Sequence[Json], settings: Settings | None) -> str:
     """Return when the policy of the settings answers the open questions; NEVER if it does not."""
-    since = [pause["asked_at"] for pause in asked if pause["kind"] in BY_POLICY and pause["asked_at"]]
+    since = [pause["asked_at"] for pause in asked if pause["asked_at"] and not KINDS[pause["kind"]].to_people]
     if not since:
         return NEVER
     if settings is None or settings.on_question == "wait" or settings.question_seconds is None:
@@ -172,8 +173,8 @@ def _policy_due(asked: Sequence[Json], settings: Settings | None) -> str:
 
 def _pause_summary(pause: Pause) -> Json:
     kept = {key: pause.get(key) for key in ("id", "kind", "options", "step", "asked_at")}
-    if pause["kind"] in ("tool", "effect"):
-        kept |= {"tool": pause.get("tool"), "arguments": _short_arguments(pause.get("arguments") or {})}
+    if isinstance(call := load_pause(pause), CallPause):
+        kept |= {"tool": call.tool, "arguments": _short_arguments(call.arguments or {})}
     if "schema" in pause:
         kept["schema"] = pause["schema"]
     return {**kept, "question": str(pause.get("question") or "")[:QUESTION_CHARS]}

@@ -8,7 +8,7 @@ import hashlib
 import itertools
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from contextvars import ContextVar
 from dataclasses import replace
@@ -28,11 +28,10 @@ from donewhen.state.people.answers import (
     AnswerShape,
     decode_json,
     fills_form,
-    read_answer,
     read_shape,
     scalar_text,
 )
-from donewhen.state.records import Call, Pause
+from donewhen.state.records import Ask, Call
 from donewhen.state.secrets import conceal
 from donewhen.state.values import json_problem, map_texts
 
@@ -44,12 +43,12 @@ DEEPEST = 8
 LIMITS = ("minimum", "maximum", "minLength", "maxLength", "minItems", "maxItems", "pattern", "format")
 
 
-def asks_of(pauses: Sequence[tuple[str, Any]]) -> list[Pause]:
+def asks_of(pauses: Sequence[tuple[str, Any]]) -> list[Ask]:
     """Return one row per question: `{id, kind, question, options}`; for a call to review `tool` and `arguments` too."""
     return [ask for id, value in pauses for ask in _asks(str(id), value)]
 
 
-answered_asks: ContextVar[Sequence[Pause]] = ContextVar("answered_asks", default=())
+answered_asks: ContextVar[Sequence[Ask]] = ContextVar("answered_asks", default=())
 """The answered questions of the current call, in order. A tool compares its next question with them by `ask_again`."""
 
 
@@ -101,7 +100,7 @@ def interrupt_value(interrupt: Any) -> Any:
     return {**(value if isinstance(value, Mapping) else {"question": value}), "schema": dict(schema)}
 
 
-def _asks(id: str, value: Any) -> list[Pause]:
+def _asks(id: str, value: Any) -> list[Ask]:
     if not isinstance(value, Mapping):
         return [_question(id, value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str))]
     actions = value.get("action_requests")
@@ -119,7 +118,7 @@ def _asks(id: str, value: Any) -> list[Pause]:
     return [{**question, "schema": dict(schema)} if isinstance(schema, Mapping) and is_form(schema) else question]
 
 
-def conceal_ask(ask: Pause, secrets: Sequence[str]) -> Pause:
+def conceal_ask(ask: Ask, secrets: Sequence[str]) -> Ask:
     """Return a question without credentials in its words, options, form and arguments. Keys of a form are kept."""
     shown = {key: ask[key] for key in ("question", "options", "schema", "arguments") if key in ask}
     return {**ask, **map_texts(shown, lambda text: conceal(text, secrets))}
@@ -129,11 +128,11 @@ def _is_action(action: Any) -> bool:
     return isinstance(action, Mapping) and isinstance(action.get("name") or action.get("action"), str)
 
 
-def _question(id: str, text: str, options: Sequence[str] = ()) -> Pause:
+def _question(id: str, text: str, options: Sequence[str] = ()) -> Ask:
     return {"id": id, "kind": "question", "question": text.strip()[:QUESTION_CHARS], "options": list(options)}
 
 
-def _review(id: str, action: Mapping[str, Any]) -> Pause:
+def _review(id: str, action: Mapping[str, Any]) -> Ask:
     """Return the approval of a call that the sub-agent wants to make."""
     arguments = action.get("args", action.get("arguments"))
     return {
@@ -153,6 +152,12 @@ def review_decision(kind: str, text: str, tool: str, arguments: Json | None) -> 
     if kind == "edit":
         return {"type": "edit", "edited_action": {"name": tool, "args": arguments or {}}}
     return {"type": "respond" if kind == "respond" else "reject", "message": text}
+
+
+def relayed_answer(calls: Sequence[Call], answer: Any) -> list[Call]:
+    """Add an answer for the executor or tool that asked; it gets all of them once every question is answered."""
+    first, *rest = calls
+    return [{**first, "answers": [*(first.get("answers") or ()), answer]}, *rest]
 
 
 def resume_values(call: Call) -> dict[str, Any]:
@@ -219,20 +224,21 @@ def form_fields(schema: Mapping[str, Any]) -> list[FormField]:
     return [_field(name, field, name in required, schema) for name, field in schema["properties"].items()]
 
 
-def read_form(value: Any, pause: Pause) -> Answer | str:
+def read_form(value: Any, schema: Json, read_answer: Callable[[Any], Answer | str]) -> Answer | str:
     """Return the filled form as `arguments` of an answer, or its problems.
 
     A form may be an object or JSON, whose values must fit as they are, or typed lines `field: value`; with a single
-    field the value alone suffices. Leaving it open, declining and cancelling work as for any other question.
+    field the value alone suffices. Leaving it open, declining and cancelling work as for any other question, which
+    `read_answer` reads.
     """
     from donewhen.graph.tools.arguments import Arguments  # imports jsonschema, which few runs need
 
     if value is None:
         return Answer("declined")
-    schema, properties = pause["schema"], pause["schema"]["properties"]
-    filled = decode_json(value) if fills_form(value, pause) else _read_other_fields(value)
+    properties = schema["properties"]
+    filled = decode_json(value) if fills_form(value, schema) else _read_other_fields(value)
     if filled is None:
-        answer = read_answer(value, pause)
+        answer = read_answer(value)
         if isinstance(answer, str) or answer.kind != "answer":
             return answer
         filled = {} if answer.text == JUDGEMENT else _read_lines(answer.text, list(properties))
@@ -296,7 +302,7 @@ def field_problem(schema: Mapping[str, Any], name: str, value: Any) -> str:
     """Return what is wrong with a value for one field; "" if it fits."""
     required = [each for each in schema.get("required") or () if each == name]
     alone = {**schema, "properties": {name: schema["properties"][name]}, "required": required}
-    found = read_form({} if value is None else {name: value}, {"schema": alone})
+    found = read_form({} if value is None else {name: value}, alone, lambda _: "")
     return found if isinstance(found, str) else ""
 
 

@@ -11,7 +11,7 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMe
 
 from donewhen.prompts import brief, section
 from donewhen.state.channels import OWN_WORDS, SAID, TASK
-from donewhen.state.people.payload import action_name
+from donewhen.state.records import PLAN_ACTION
 
 ROOM = 8_000
 """The most characters of a dialogue in a prompt, so that its cost does not grow with the age of the thread."""
@@ -79,7 +79,7 @@ def _saying(messages: Sequence[BaseMessage], place: int, asked: set[str]) -> Say
     if name == TASK or text in asked:
         return None
     asked.add(text)
-    plan = f"(a plan) {_cut(' '.join(text.split()), PLAN_CHARS)}" if name == action_name("plan") else ""
+    plan = f"(a plan) {_cut(' '.join(text.split()), PLAN_CHARS)}" if name == PLAN_ACTION else ""
     return Saying(False, plan or _cut(text, QUESTION_CHARS))
 
 

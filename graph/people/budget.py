@@ -6,14 +6,14 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from donewhen.graph.people.pauses import make_pause
+from donewhen.graph.pauses.budget import BudgetPause
 from donewhen.state.channels import Json
 from donewhen.state.language.texts import option_key, option_texts, say, translate_option
 from donewhen.state.ledger import Amounts, Limits, exhausted_keys, meter, remaining, subtract
 from donewhen.state.people.amounts import format_amount, format_number
 from donewhen.state.plan.next import RESERVE
 from donewhen.state.plan.steps import standstill
-from donewhen.state.records import Pause, StepRecord
+from donewhen.state.records import StepRecord
 from donewhen.state.settings import Settings
 
 CONTENT_CHARS = 100
@@ -81,14 +81,13 @@ def _row(step: Mapping[str, Any], record: StepRecord, language: str) -> Json:
     return {"id": step["id"], "content": step["content"], "spent": record.get("spent") or {}, "standstill": stands}
 
 
-def budget_pause(account: Account, key: str, id: str, *, replans_left: bool = True) -> Pause:
+def budget_pause(account: Account, key: str, id: str, *, replans_left: bool = True) -> BudgetPause:
     """Return the pause that asks how to continue. `key` is the limit that was reached, `id` the pause's id."""
     keys = account.keys or (key,)
     suggested = {each: _suggest(account, each) for each in (*keys, *_short_soon(account, keys))}
     free = {} if account.step or account.unplanned else suggested
     granted_with_replan = {**free, **({} if replans_left else {"replans": 1})}
-    return make_pause(
-        "budget",
+    return BudgetPause.ask(
         id,
         _write_question(account, keys, granted_with_replan),
         # Without a plan there is nothing to replan.

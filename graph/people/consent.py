@@ -1,67 +1,23 @@
 """Consent to a plan: the rules it must keep, whether a person is asked, and how an approved plan starts. Pure."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from functools import partial
 from typing import Any
 
 from donewhen.graph.context import Deps
-from donewhen.graph.people.pauses import make_pause, pause_message
-from donewhen.graph.tools.toolbox import KnownTool
+from donewhen.graph.pauses.plan import PlanPause, approval_record, plan_rules
+from donewhen.graph.people.pauses import pause_message
 from donewhen.state.channels import Json, merge_records
 from donewhen.state.language.texts import option_texts, say, say_why
 from donewhen.state.ledger import with_granted
-from donewhen.state.plan.plan import Rules, read_plan, revision_of
+from donewhen.state.plan.plan import read_plan, revision_of
 from donewhen.state.plan.revise import difference
 from donewhen.state.plan.schedule import next_moments
 from donewhen.state.plan.steps import fresh_record, fresh_records
-from donewhen.state.records import Approval, Pause, StepRecord
-from donewhen.state.secrets import redact_json
+from donewhen.state.records import Approval, StepRecord
 from donewhen.state.settings import Settings
 from donewhen.state.statuses import UNFINISHED, change_status
-
-
-def plan_rules(
-    deps: Deps,
-    settings: Settings,
-    finished: Mapping[str, Any] | None = None,
-    before: Json | None = None,
-    unfinished: Mapping[str, str] | None = None,
-) -> Rules:
-    """Return the rules for plans in this run. `before` is the plan to be replaced.
-
-    A plan that replaces an active one cannot have a schedule.
-    """
-    toolbox, executors = deps.all_tools(settings), deps.executors.active
-    paths = settings.profile.allowed_paths
-    checks = {n: partial(_check_problems, tool, paths) for n, tool in toolbox.items() if tool.effect == "read"}
-    return Rules(
-        tools=frozenset(deps.executors.toolbox),
-        executors=executors,
-        executor_tools={name: deps.tools_for(name, settings) for name in ("", *executors)},
-        executor=settings.executor,
-        checks=checks,
-        read_call=lambda name, arguments: toolbox[name].read(arguments)[:2],
-        max_steps=settings.max_steps,
-        forbidden=settings.profile.forbidden_tools,
-        finished=finished or {},
-        used=frozenset(step["id"] for step in (before or {}).get("steps", ())),
-        repeats=deps.repeats and before is None,
-        unfinished=unfinished or {},
-        required=[criterion.model_dump(mode="json") for criterion in settings.done_when],
-    )
-
-
-def _check_problems(tool: KnownTool, paths: Sequence[str], arguments: Any) -> list[str]:
-    outside = tool.path_problem(arguments, paths) if isinstance(arguments, Mapping) else None
-    return [*tool.arguments.problems(arguments), *([outside] if outside else [])]
-
-
-def approval_record(plan: Json, by: str, effects: Mapping[str, str]) -> Approval:
-    """Return the record of an approval: the plan's revision, the tools granted to each step, and what they were."""
-    tools = {step["id"]: list(step.get("tools") or ()) for step in plan["steps"]}
-    return {"revision": plan["revision"], "by": by, "tools": tools, "effects": {**effects}, "plan": plan}
 
 
 @dataclass(frozen=True)
@@ -130,8 +86,10 @@ def propose_plan(proposal: Proposal, settings: Settings, deps: Deps) -> Json:
         kept = (approval or {}).get("effects") or {}  # nobody is shown what they are now
         given = approval_record(plan, by, {**effects.kinds, **kept})
         return {"plan": plan, "approval": {**given, "before": before}, "pending": None}
-    pending = make_pause(
-        "plan",
+    more: Json = {"next_runs": next_moments(plan["schedule"], datetime.now(UTC))} if plan.get("schedule") else {}
+    more |= {"changes": changes} if changes else {}
+    more |= {"before": proposal.before} if proposal.before else {}
+    pending = PlanPause.ask(
         f"confirm.{plan['revision']}",
         _write_question(changes, language),
         options=option_texts("en", "plan"),
@@ -142,14 +100,9 @@ def propose_plan(proposal: Proposal, settings: Settings, deps: Deps) -> Json:
         writes_known=effects.known,
         effects=effects.kinds,
         language=language,
+        **more,
     )
-    if plan.get("schedule"):
-        pending["next_runs"] = next_moments(plan["schedule"], datetime.now(UTC))
-    if changes:
-        pending["changes"] = changes
-    if proposal.before:
-        pending["before"] = proposal.before
-    return {"plan": plan, "pending": pending, "messages": [pause_message(pending)]}
+    return {"plan": plan, "pending": pending.dump(), "messages": [pause_message(pending)]}
 
 
 def _is_waived(plan: Json, approval: Approval | None, settings: Settings, effects: PlanEffects) -> bool:
@@ -170,15 +123,6 @@ def _write_question(changes: list[str] | None, language: str) -> str:
     if not changes:
         return say(language, "ask", "plan")
     return f"{say(language, 'ask', 'changed')}\n" + "\n".join(f"- {line}" for line in changes)
-
-
-def decision_row(pending: Pause, decision: str, text: str, by: str, at: str) -> Json:
-    """Return the receipt's row on an answer: the pause, the decision, who decided, and when."""
-    row: Json = {"kind": pending["kind"], "id": pending["id"], "decision": decision, "text": text, "by": by, "at": at}
-    if pending["kind"] in ("tool", "effect"):
-        row |= {"step": pending["step"], "tool": pending["tool"], "arguments": redact_json(pending["arguments"])}
-        row |= {key: redact_json(pending[key]) for key in ("batch", "new", "sources") if pending.get(key)}
-    return row
 
 
 def check_for_changes(values: Mapping[str, Any], deps: Deps, settings: Settings) -> Json | None:
@@ -230,10 +174,10 @@ def activate_plan(values: Mapping[str, Any], at: str) -> Json:
     update |= {"settled_writes": done} if done else {}
     update |= {"planning": {**values["planning"], "stale": []}} if stale else {}
     if approval["revision"] not in [row.get("approved_revision") for row in values.get("approvals") or ()]:
-        shown: Pause = {"kind": "plan", "id": f"confirm.{approval['revision']}"}
-        decision = "approve" if approval["by"] == "policy" else "carried over"
-        row = decision_row(shown, decision, "", approval["by"], at)
-        update["approvals"] = [{**row, "revision": approval["revision"], "approved_revision": approval["revision"]}]
+        revision, by = approval["revision"], approval["by"]
+        decision = "approve" if by == "policy" else "carried over"
+        row = {"kind": "plan", "id": f"confirm.{revision}", "decision": decision, "text": "", "by": by, "at": at}
+        update["approvals"] = [{**row, "revision": revision, "approved_revision": revision}]
     return update
 
 

@@ -9,7 +9,8 @@ from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
 from donewhen.graph.events import emit_charge, now
 from donewhen.graph.llm.ask import Question
 from donewhen.graph.llm.reply import Decision
-from donewhen.graph.people.answers import ResolvedAnswer, apply_answer, missing_tools
+from donewhen.graph.pauses.pause import ResolvedAnswer, load_pause
+from donewhen.graph.people.answers import missing_tools
 from donewhen.graph.people.interjections import PLANNING as IN_PLANNING
 from donewhen.graph.people.interjections import heard_entries, new_interjections
 from donewhen.graph.planning.outcomes import PlanningRound, close_words, planning_cursor, send_correction
@@ -20,7 +21,6 @@ from donewhen.state.channels import Json, Planning
 from donewhen.state.language.short_replies import asks_something
 from donewhen.state.ledger import Amounts, add
 from donewhen.state.people.answers import Answer
-from donewhen.state.people.payload import pause_text
 from donewhen.state.reading.decisions import CONSENT, control_tools
 
 NOT_SURE = (
@@ -35,7 +35,7 @@ NOBODY = "the second reader gave no usable reply"
 async def take_consent(round: PlanningRound, message: AIMessage, decision: Decision) -> Planning:
     """Approve the plan that was shown with the person's words, or tell the planner why not, once for these words."""
     state, planning = round.state, round.planning
-    shown = planning["shown"]
+    shown = load_pause(planning["shown"])
     cursor = state["run"].get("interjection_cursor") or ""
     later = await heard_entries(round.runtime, IN_PLANNING, cursor, planning_cursor(state))
     words = "\n".join([str(planning["feedback"]), *(entry["text"] for entry in later)])
@@ -53,15 +53,15 @@ async def take_consent(round: PlanningRound, message: AIMessage, decision: Decis
         round = round if why == SAID_MORE else round.note(consent_told=True)
         update = send_correction(round, message, [NOT_SURE.format(why=why)])
         return {**update, "spent": add(spent, update.get("spent"))}
-    taken = ResolvedAnswer(shown, Answer("approve", words), "user", now("milliseconds"))
-    given = apply_answer({**state["run"], "planning": planning}, taken)
+    taken = ResolvedAnswer(Answer("approve", words), "user", now("milliseconds"))
+    given = shown.apply({**state["run"], "planning": planning}, taken)
     kept: Json = {key: given[key] for key in ("approvals", "plan", "approval", "ending") if key in given}
     return {"planning": close_words(planning), **kept, "pending": None, "spent": spent}  # type: ignore[typeddict-item]
 
 
 async def _doubt(round: PlanningRound, words: str) -> tuple[str, Amounts]:
     """Return why the judge finds no consent in these words, "" if it does; and what asking it cost."""
-    shown, fence = pause_text(round.planning["shown"], whole=True), round.state["brief"]["fence"]
+    shown, fence = load_pause(round.planning["shown"]).text(whole=True), round.state["brief"]["fence"]
     asked = brief(section("shown", shown, fence), section("reply", words, fence))
     reader = _Reader(round.calls(), messages=[SystemMessage(instructions("consent")), HumanMessage(asked)])
     why = await reader.have(READER)

@@ -15,11 +15,13 @@ from donewhen.graph.llm.history import render_earlier_answer, reply_messages
 from donewhen.graph.llm.output import OutputForm
 from donewhen.graph.llm.reply import Decision, UnusableReply, answer_refused
 from donewhen.graph.llm.speech import Voice, push_rest
+from donewhen.graph.pauses.pause import OpenPause, load_pause, new_call_id
+from donewhen.graph.pauses.question import QuestionPause
 from donewhen.graph.people.budget import Account, budget_pause
 from donewhen.graph.people.consent import Proposal, propose_plan
 from donewhen.graph.people.interjections import PLANNING as IN_PLANNING
 from donewhen.graph.people.interjections import heard_entries, new_interjections
-from donewhen.graph.people.pauses import make_pause, new_call_id, pause_message
+from donewhen.graph.people.pauses import pause_message
 from donewhen.graph.round import Work, correct
 from donewhen.graph.step.audit import Subject, audit, can_judge, is_audit_due, judged
 from donewhen.graph.step.calls import ask_before_end
@@ -39,7 +41,7 @@ from donewhen.state.proof.evidence import EvidenceScope, Grounding, ground_claim
 from donewhen.state.proof.journal import decision_entries, find_earlier_answer, is_users_word
 from donewhen.state.proof.receipt import AuditRow
 from donewhen.state.reading.decisions import ACCEPT, DRAFT, TRIAGE
-from donewhen.state.records import Ending, JournalEntry, Mode, Pause, PlanningRecord
+from donewhen.state.records import Ending, JournalEntry, Mode, PlanningRecord
 from donewhen.state.secrets import redact
 from donewhen.state.settings import Settings
 
@@ -154,9 +156,9 @@ def fail_planning(round: PlanningRound, code: str, reason: str) -> Planning:
         return _propose(round, round.planning["proposal"])
     if goes_on(round.planning):
         return _keep_plan(round, reason)
-    if shown := round.planning.get("shown"):
+    if round.planning.get("shown"):
         problem = say(_language(round.state), "unclear", "not_answered", why=reason)
-        return _show_again(round, {**shown, "problem": problem, "reply": "", "message_id": None})
+        return _show_again(round, "", problem=problem)
     return {"ending": {"code": code, "reason": reason}}
 
 
@@ -193,10 +195,10 @@ def out_of_rounds(round: PlanningRound) -> Planning:
     return _ask_for_more(round, budget_pause(account, "rounds", _budget_id(round, "rounds")))
 
 
-def _ask_for_more(round: PlanningRound, pending: Pause) -> Planning:
+def _ask_for_more(round: PlanningRound, pending: OpenPause) -> Planning:
     """Leave with the question for more budget; the rounds so far are kept."""
     rounds = {round.planning["transcript"]: list(round.state.get("transcript", ()))}
-    return {"pending": pending, "messages": [pause_message(pending)], "transcripts": rounds}
+    return {"pending": pending.dump(), "messages": [pause_message(pending)], "transcripts": rounds}
 
 
 def _budget_id(round: PlanningRound, key: str) -> str:
@@ -287,27 +289,29 @@ async def start_looking(round: PlanningRound, message: AIMessage, decision: Deci
 
 async def answer_about_plan(round: PlanningRound, message: AIMessage, decision: Decision) -> Planning:
     """Answer the person's words about a plan that waits for them, and show the plan again: nothing is approved."""
-    planning, shown = round.planning, round.planning["shown"]
+    planning, shown = round.planning, load_pause(round.planning["shown"])
     text, scope = str(decision.arguments["text"]), EvidenceScope(round.entries, PLANNING)
     found = ground_claim(decision.arguments, scope) if decision.arguments.get("evidence") else Grounding()
     problems = [f"evidence: {each}" for each in (*found.problems, *found.imprecise)]
     if problems and not planning.get("answer_told"):
         return send_correction(round.note(answer_told=True), message, problems)
-    pending: Pause = {**shown, "reply": text, "message_id": round.message_id("answer.text")}
-    about: Pause = {**pending, "question": text}
+    said = round.message_id("answer.text")
+    about = shown.but(reply=text, message_id=said, question=text).dump()
     if refused := await round.deps.policies.refusal_of(about, round.state["brief"]["goal"], round.runtime):
         if round.voice:
             round.voice.retract("answer.text")
         return send_correction(round, message, [refused], "refused")
-    return _show_again(round, pending)
+    return _show_again(round, text, message_id=said)
 
 
-def _show_again(round: PlanningRound, pending: Pause) -> Planning:
-    """Ask for the consent to a plan again, with what the person reads before it."""
-    planning, pending = round.planning, {**pending, "tool_call_id": new_call_id()}
+def _show_again(round: PlanningRound, reply: str, **more: str | None) -> Planning:
+    """Ask for the consent to a plan again, with the reply and what else the person reads before it."""
+    shown = round.planning["shown"]
+    pending = load_pause(shown).but(**{"tool_call_id": new_call_id(), "message_id": None, "reply": reply, **more})
     asked = pause_message(pending)
-    push_rest(asked, str(pending.get("reply") or ""), inside=True)
-    return {"planning": close_words(planning), "plan": pending["plan"], "pending": pending, "messages": [asked]}
+    push_rest(asked, reply, inside=True)
+    planning = close_words(round.planning)
+    return {"planning": planning, "plan": shown["plan"], "pending": pending.dump(), "messages": [asked]}
 
 
 def close_words(planning: PlanningRecord) -> PlanningRecord:
@@ -419,8 +423,8 @@ async def decline(round: PlanningRound, message: AIMessage, decision: Decision) 
     Of the words about a plan it is only said: the plan stays, and nobody but the person ends the run.
     """
     arguments = decision.arguments
-    if shown := round.planning.get("shown"):
-        return _show_again(round, {**shown, "reply": str(arguments["guidance"]), "message_id": None})
+    if round.planning.get("shown"):
+        return _show_again(round, str(arguments["guidance"]))
     if goes_on(round.planning):
         return _keep_plan(round, str(arguments["reason"]))
     ending: Ending = {"code": "declined", "reason": arguments["reason"], "text": arguments["guidance"]}
@@ -453,8 +457,10 @@ async def ask_question(round: PlanningRound, message: AIMessage, decision: Decis
         "message_id": round.message_id("ask_user.question"),
         "language": _language(state),
     }
-    pending = make_pause("question", f"{planning['transcript']}.q{number}", question, options=options or (), **more)
-    if not told and (refused := await round.deps.policies.refusal_of(pending, state["brief"]["goal"], round.runtime)):
+    pending = QuestionPause.ask(f"{planning['transcript']}.q{number}", question, options=options or (), **more)
+    if not told and (
+        refused := await round.deps.policies.refusal_of(pending.dump(), state["brief"]["goal"], round.runtime)
+    ):
         told = NOT_ASKED.format(why=refused)
         if round.voice:
             round.voice.retract("ask_user.question")
@@ -464,7 +470,7 @@ async def ask_question(round: PlanningRound, message: AIMessage, decision: Decis
     push_rest(asked, question, inside=True)
     return {
         "planning": {**planning, "questions": number},
-        "pending": pending,
+        "pending": pending.dump(),
         "messages": [asked],
         "transcripts": {planning["transcript"]: [*state.get("transcript", ()), message]},
         "spent": {"questions": 1},

@@ -20,7 +20,7 @@ from donewhen.graph.llm.output import form_of
 from donewhen.graph.llm.printed import holds_calls
 from donewhen.graph.llm.reply import Decision, UnusableReply, aside
 from donewhen.graph.llm.speech import Voice
-from donewhen.graph.people.consent import plan_rules
+from donewhen.graph.pauses.plan import plan_rules
 from donewhen.graph.people.interjections import with_interjections
 from donewhen.graph.planning.agreement import take_consent
 from donewhen.graph.planning.outcomes import (

@@ -84,7 +84,7 @@ from donewhen.state.proof.journal import (
     shorten_text,
 )
 from donewhen.state.reading.decisions import LOOKUPS
-from donewhen.state.records import WRITES, Call, JournalEntry, Pause, StepRecord, decision_on
+from donewhen.state.records import WRITES, Ask, Call, JournalEntry, Pause, StepRecord, decision_on
 from donewhen.state.secrets import redact_json
 from donewhen.state.settings import Settings
 
@@ -420,7 +420,7 @@ def silence_hint(state: Step, runtime: Runtime[Settings], record: StepRecord) ->
     return f"{said} Unless you wait for something: do something else, finish, ask, or give up."
 
 
-def open_question(call: Call) -> Pause | None:
+def open_question(call: Call) -> Ask | None:
     """Return the first unanswered question of a call."""
     asks, answers = call.get("asks") or [], call.get("answers") or []
     return asks[len(answers)] if len(answers) < len(asks) else None

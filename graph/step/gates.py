@@ -296,12 +296,12 @@ async def consent(call: Call, context: StepContext, go: Go) -> Ruling:
     tool = context.tools[call["name"]]
     conditions = tool.conditions(state["language"])
     waiting = approval_pause([call, *others], state, reason, traces, go.question, conditions)
-    change: StepRecord = {"status": "waiting", "waiting": waiting}
+    change: StepRecord = {"status": "waiting"}
     if (replaced := await replaced_texts(tool.tool, call["args"])) is not None:
         change["calls"] = [{**call, "base": base_of(replaced)}, *context.calls[1:]]
         if diffs := differences(replaced, call["args"]):
-            waiting["diffs"] = diffs
-    return Wait(change)
+            waiting = waiting.but(diffs=diffs)
+    return Wait({**change, "waiting": waiting.dump()})
 
 
 def _step_that_lists(tool: str, state: Step) -> str:

@@ -10,7 +10,9 @@ from langgraph.runtime import Runtime
 
 from donewhen.graph.context import Deps
 from donewhen.graph.events import emit_step_finished, now
-from donewhen.graph.people.pauses import make_pause
+from donewhen.graph.pauses.call import EffectPause, ToolPause
+from donewhen.graph.pauses.pause import load_pause
+from donewhen.graph.pauses.question import FormPause, QuestionPause
 from donewhen.graph.round import Work
 from donewhen.graph.tools.effects import UnknownEffect
 from donewhen.state.channels import Json, Step
@@ -21,7 +23,7 @@ from donewhen.state.ledger import Amounts, add
 from donewhen.state.people.payload import escape_unseen, sources_text
 from donewhen.state.plan.steps import transcript_key
 from donewhen.state.proof.journal import call_key, canonical_json
-from donewhen.state.records import Call, Pause, StepRecord
+from donewhen.state.records import Ask, Call, StepRecord
 from donewhen.state.secrets import conceal_json
 from donewhen.state.settings import Settings
 from donewhen.state.statuses import FINAL, change_status
@@ -54,7 +56,7 @@ def leave(
     wrote_so_far = [*record.get("wrote", ()), *state.get("wrote", ()), *wrote]
     record["wrote"] = wrote_so_far
     record["spent"] = add(record.get("spent"), add(state.get("spent"), spent))
-    if (waiting := change.get("waiting")) and waiting["kind"] == "question":
+    if (waiting := change.get("waiting")) and load_pause(waiting).counted:
         record["questions"] = record.get("questions", 0) + 1
     id = state["step"]["id"]
     update: Step = {"record": record, "steps": {id: record}}
@@ -112,7 +114,7 @@ def approval_pause(
     traces: Traces,
     hooked: str = "",
     conditions: str = "",
-) -> Pause:
+) -> ToolPause:
     """Return the pause that asks to approve the first call together with the others.
 
     `hooked` is what a hook says about it, `conditions` what its tool says about all its calls.
@@ -128,21 +130,22 @@ def approval_pause(
         lines = "\n".join(f"- {_describe_call(other, traces, state)}" for other in others)
         question = f"{question}\n{speak('batch')}\n{lines}"
     batch = [_row_of(each, traces.get(each.get("position", 0), ())) for each in others]
-    more: Json = {"batch": batch} if batch else {}
+    more: Json = {"options": ["approve", "edit", "reject"]} | ({"batch": batch} if batch else {})
     whole = [*traced, *(each for other in others for each in traces.get(other.get("position", 0), ()))]
     more |= {"new": [*dict.fromkeys(new_values(whole))]} if whole else {}
     more |= {"sources": [each.row() for each in traced]} if traced else {}
-    return _call_pause("tool", call, state, question, options=["approve", "edit", "reject"], **more)
+    return ToolPause.ask(_call_id("call", call, state), question, **_call_fields(call, state), **more)
 
 
-def question_pause(state: Step, question: str, options: Sequence[str], **more: Any) -> Pause:
+def question_pause(state: Step, question: str, options: Sequence[str], **more: Any) -> QuestionPause:
     """Return the pause that asks people the next question of the step; `leave` counts it."""
     record, id = state["record"], state["step"]["id"]
     name = f"{transcript_key(id, record)}.q{record.get('questions', 0) + 1}"
-    return make_pause("question", name, question, step=id, options=options, **more)
+    kind = FormPause if "schema" in more else QuestionPause
+    return kind.ask(name, question, step=id, options=options, **more)
 
 
-def relay_pause(call: Call, asked: Pause, state: Step) -> StepRecord:
+def relay_pause(call: Call, asked: Ask, state: Step) -> StepRecord:
     """Return the record's change with which a step waits for an answer to its executor or tool, in its words."""
     said = asked["question"]
     if asked["kind"] == "tool":
@@ -152,10 +155,11 @@ def relay_pause(call: Call, asked: Pause, state: Step) -> StepRecord:
     if asked["kind"] == "tool":
         position = 100 * call.get("position", 0) + len(call.get("answers") or ())
         its: Call = {"name": asked["tool"], "args": asked["arguments"], "position": position}
-        pause: Pause = {**asked, **_call_pause("tool", its, state, said, options=asked["options"], relayed=True)}
-        return {"status": "waiting", "waiting": pause}
-    pause = {**asked, **question_pause(state, said, asked["options"], relayed=True)}
-    return {"status": "waiting", "waiting": pause}
+        more: Json = {**_call_fields(its, state), "options": asked["options"], "relayed": True}
+        return {"status": "waiting", "waiting": ToolPause.ask(_call_id("call", its, state), said, **more).dump()}
+    form: Json = {"schema": asked["schema"]} if "schema" in asked else {}
+    pause = question_pause(state, said, asked["options"], relayed=True, **form)
+    return {"status": "waiting", "waiting": pause.dump()}
 
 
 def unknown_effect_pause(call: Call, state: Step, unknown: UnknownEffect) -> StepRecord:
@@ -164,17 +168,22 @@ def unknown_effect_pause(call: Call, state: Step, unknown: UnknownEffect) -> Ste
     happened, not_happened, _ = option_texts(language, "effect")
     said = {"call": f"{call['name']}({canonical_json(about)[:500]})", "step": unknown.step or "?"}
     question = say(language, "call", unknown.why, **said, happened=happened, not_happened=not_happened)
+    its: Json = {**_call_fields(call, state), "arguments": conceal_json(call["args"]), "attempt": unknown.attempt}
     options = option_texts("en", "effect")
-    waiting = _call_pause("effect", call, state, question, options=options, attempt=unknown.attempt)
-    return {"status": "waiting", "waiting": {**waiting, "arguments": conceal_json(call["args"])}}
+    waiting = EffectPause.ask(_call_id("effect", call, state), question, options=options, **its)
+    return {"status": "waiting", "waiting": waiting.dump()}
 
 
-def _call_pause(kind: Literal["tool", "effect"], call: Call, state: Step, question: str, **more: Any) -> Pause:
-    """Return a pause about a call. Its id contains the attempt, round, content and position of the call."""
-    step, record, what = state["step"]["id"], state["record"], "call" if kind == "tool" else kind
-    digest, position = call_key(call["name"], call["args"])[:8], call.get("position", 0)
-    id = f"{transcript_key(step, record)}.{what}{record['rounds']}.{digest}" + (f".{position}" if position else "")
-    return make_pause(kind, id, question, step=step, tool=call["name"], arguments=call["args"], **more)
+def _call_fields(call: Call, state: Step) -> Json:
+    """Return what a pause about a call says of it."""
+    return {"step": state["step"]["id"], "tool": call["name"], "arguments": call["args"]}
+
+
+def _call_id(what: Literal["call", "effect"], call: Call, state: Step) -> str:
+    """Return the id of a pause about a call: the attempt, round, content and position of the call."""
+    record, digest, position = state["record"], call_key(call["name"], call["args"])[:8], call.get("position", 0)
+    name = f"{transcript_key(state['step']['id'], record)}.{what}{record['rounds']}.{digest}"
+    return name + (f".{position}" if position else "")
 
 
 def _permission_question(tool: str, state: Step) -> str:

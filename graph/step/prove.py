@@ -234,7 +234,7 @@ async def _ask_hooks(proof: StepProof) -> tuple[str, Pause | None]:
     verdict = await ask_before_end(context, proof.scope.result, answers, output=proof.output())
     if not verdict.question:
         return verdict.refused, None
-    waiting = question_pause(state, verdict.question, END_OPTIONS)
+    waiting = question_pause(state, verdict.question, END_OPTIONS).dump()
     refused = await context.deps.policies.refusal_of(waiting, state["goal"], context.runtime)
     return refused, None if refused else waiting
 

@@ -197,9 +197,10 @@ class StepRound(StepWork):
         question, options = decision.arguments["question"], decision.arguments.get("options")
         asked, seen, told = state["asked"], known_entries(state), ""
         more: Json = {"call": decision.id, "message_id": self.voice.message_id("ask_user.question")}
-        waiting = question_pause(state, question, options or (), **more)
+        pause = question_pause(state, question, options or (), **more)
         if primary_language(declared := decision.arguments.get("language")):
-            waiting["language"] = known_language(declared)
+            pause = pause.but(language=known_language(declared))
+        waiting = pause.dump()
         if before := find_earlier_answer(asked, question, options, step=id, seen=seen):
             told = render_earlier_answer(before)
         elif refused := await self.deps.policies.refusal_of(waiting, state["goal"], self.runtime):

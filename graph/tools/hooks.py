@@ -18,7 +18,6 @@ from donewhen.graph.sync import call_in_time, is_async, run_in_thread
 from donewhen.graph.tools.toolbox import EffectKind
 from donewhen.state.channels import Json
 from donewhen.state.errors import ConfigError
-from donewhen.state.people.payload import OTHER_KEYS
 from donewhen.state.records import Pause, PauseKind
 from donewhen.state.secrets import conceal
 from donewhen.state.settings import Settings
@@ -28,7 +27,9 @@ REFUSES = "a policy refuses it: "
 MOMENTS = ("before_call", "after_call", "before_question", "before_end")
 END_OPTIONS = ("approve", "reject")
 """The answers to a hook's question before the end."""
-INTERNAL = (*OTHER_KEYS, "name", "call", "tool_call_id", "message_id", "asked_at", "digest")
+INTERNAL = (
+    "id", "kind", "question", "options", "step", "name", "call", "tool_call_id", "message_id", "asked_at", "digest",
+)  # fmt: skip
 """Fields of a pause that hooks are not shown."""
 NOT_ASKED = "No question was asked: {why}. Go on without the answer, or ask something else."
 _log = logging.getLogger("donewhen.hooks")

@@ -3,14 +3,13 @@
 import math
 import re
 import unicodedata
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from typing import Any
 
 from donewhen.state.language.texts import LANGUAGES, Unclear, catalogue, options_of, say, unclear
-from donewhen.state.ledger import KEYS
+from donewhen.state.ledger import KEYS, MeterRow
 from donewhen.state.pattern import pattern
-from donewhen.state.records import Pause
 
 FRACTIONS = ("cost_usd", "active_seconds")
 NUMBER = pattern(r"[0-9]+|0\.[0-9]+|[0-9]+\.[0-9]{1,2}")
@@ -47,29 +46,23 @@ def example_amount(key: str, amount: float, language: str = "en") -> str:
     return f"${number}" if key == "cost_usd" else f"{say(language, 'amounts', key)} {number}"
 
 
-def read_amounts(value: Any, pending: Pause) -> dict[str, float] | Unclear:
-    """Return positive amounts by ledger key, or why they are invalid. A bare number is for the exhausted key."""
+def read_amounts(value: Any, suggested: Mapping[str, float], exhausted: Sequence[str]) -> dict[str, float] | Unclear:
+    """Return positive amounts by ledger key, or why they are invalid. A bare number is for the exhausted key.
+
+    True agrees to what was `suggested`.
+    """
     if value is True:
-        return dict(pending.get("suggested") or {}) or unclear("how_much")
+        return dict(suggested) or unclear("how_much")
     if isinstance(value, Mapping):
         return _check_amounts(list(value.items()))
-    exhausted = exhausted_limits(pending)
-    default = exhausted[0] if len(exhausted) == 1 else None
-    pairs = _split_amounts(str(value), default)
+    pairs = _split_amounts(str(value), exhausted[0] if len(exhausted) == 1 else None)
     return pairs if isinstance(pairs, Unclear) else _check_amounts(pairs)
 
 
-def lifts_limit(amounts: Mapping[str, float], pending: Pause) -> bool:
-    """Return whether an extension by these amounts lifts one of the limits that the pause is about."""
-    over = {row["key"]: row["spent"] - (row["limit"] or 0) for row in pending.get("meter") or ()}
-    keys = exhausted_limits(pending)
-    return not keys or any(amounts.get(key, 0) > max(over.get(key, 0), 0) for key in keys)
-
-
-def exhausted_limits(pending: Pause) -> list[str]:
-    """Return the ledger keys of the limits that the pause is about."""
-    exhausted = pending.get("exhausted") or []
-    return [exhausted] if isinstance(exhausted, str) else list(exhausted)
+def lifts_limit(amounts: Mapping[str, float], meter: Iterable[MeterRow], exhausted: Sequence[str]) -> bool:
+    """Return whether an extension by these amounts lifts one of the exhausted limits."""
+    over = {row["key"]: row["spent"] - (row["limit"] or 0) for row in meter}
+    return not exhausted or any(amounts.get(key, 0) > max(over.get(key, 0), 0) for key in exhausted)
 
 
 def _split_amounts(text: str, default: str | None) -> list[tuple[str, Any]] | Unclear:

@@ -7,9 +7,9 @@ from langgraph.checkpoint.memory import MemorySaver
 from langgraph.types import Command
 
 from donewhen import Agent, Settings, build_graph
-from donewhen.state.people.payload import payload
 from donewhen.testing import ScriptedModel, ask_user, call, finish_step, give_up, submit_plan
 from tests.kit.flows import play, steps
+from tests.kit.pauses import payload
 from tests.kit.runs import config
 
 PLAN = [{"content": "count the apples"}, {"content": "write it down"}]

@@ -3,8 +3,8 @@
 import copy
 from typing import Any
 
+from donewhen.graph.pauses.pause import load_pause
 from donewhen.state.people.edit import plan_document
-from donewhen.state.people.payload import payload
 
 PLAN: dict[str, Any] = {
     "title": "Total the sales",
@@ -65,6 +65,30 @@ def pending(kind: str, **more: Any) -> dict[str, Any]:
         "effect": {"id": "s2.e1", "tool": "send_mail", "arguments": {"to": "a@b.c"}, "step": "s2"},
     }[kind]
     return {"kind": kind, "tool_call_id": "call_1", "options": [], "step": None, **own, **more}
+
+
+def read_answer(value: Any, pause: Any) -> Any:
+    return load_pause(pause).read(value)
+
+
+def stale_reason(value: Any, pause: Any) -> str | None:
+    return load_pause(pause).stale_reason(value)
+
+
+def payload(pause: Any) -> dict[str, Any]:
+    return load_pause(pause).payload()
+
+
+def options(pause: Any) -> list[str]:
+    return load_pause(pause).choices()
+
+
+def question_text(pause: Any) -> str:
+    return load_pause(pause).question_text()
+
+
+def message_text(pause: Any) -> str:
+    return load_pause(pause).message_text()
 
 
 KINDS = ("plan", "question", "tool", "budget", "effect")

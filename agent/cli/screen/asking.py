@@ -10,36 +10,29 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from donewhen.agent.cli.screen.drawing import draw_pause, draw_plan
 from donewhen.agent.cli.screen.terminal import TAB, Terminal
 from donewhen.clients import (
     Answer,
     FormField,
+    FormPause,
+    Json,
+    OpenPause,
+    PlanPause,
+    ToolPause,
     arguments_text,
     coerce_typed,
-    editable_plan,
     field_problem,
     filled_lines,
     form_fields,
-    may_replan,
-    read_answer,
-    read_form,
+    load_pause,
 )
 from donewhen.types import Pause
 
 EDITORS = ("sensible-editor", "nano", "vim", "vi")
 PROMPT = "> "
-KEYS: dict[str, dict[str, Any]] = {
-    "plan": {"a": "approve", "y": "approve", "c": {"type": "cancel"}},
-    "tool": {"a": "approve", "y": "approve", "c": {"type": "cancel"}},
-    "question": {"/skip": {"type": "reject"}},
-    "budget": {"e": "extend", "d": "deliver", "r": "replan", "s": "stop"},
-    "effect": {},
-}
-
-
 FORM_KEYS: dict[str, Any] = {"/skip": {"type": "reject"}, "/cancel": {"type": "cancel"}}
 
 
@@ -61,56 +54,54 @@ class Person:
 
     def ask(self, pending: Pause) -> Any:
         """Show the pause and ask until an answer is understood. Raises Later (also at Ctrl-D)."""
+        pause = load_pause(pending)
         self.terminal.line("")
-        shown = {name: value for name, value in pending.items() if name != "schema"}  # its fields are asked one by one
-        self.terminal.show(draw_pause(cast(Pause, shown), self.terminal, seen=pending["id"] in self.seen))
-        self.seen.add(pending["id"])
-        if pending.get("problem"):
-            self.terminal.line(pending["problem"], "yellow")
+        self.terminal.show(draw_pause(pause, self.terminal, seen=pause.id in self.seen, fields=False))
+        self.seen.add(pause.id)
+        if pause.problem:
+            self.terminal.line(pause.problem, "yellow")
         self.terminal.discard_typed()  # typed before it was drawn whole
         while True:
-            value = self._ask_once(pending)
+            value = self._ask_once(pause)
             if value is None:
                 continue
-            read = read_form if pending.get("schema") else read_answer
-            meaning = read(value, pending)
+            meaning = pause.read(value)
             if isinstance(meaning, Answer) and meaning.kind == "later":
                 raise Later
             if not isinstance(meaning, str):
                 return value
             self.terminal.line(meaning, "yellow")
 
-    def _ask_once(self, pending: Pause) -> Any:
+    def _ask_once(self, pause: OpenPause) -> Any:
         """Ask once; return None to ask again."""
-        if pending.get("schema"):
-            return self._fill_form(pending)
-        kind = pending["kind"]
-        legend = "budget_no_replan" if kind == "budget" and not may_replan(pending) else kind
-        typed = self._read_typed(f"keys_{legend}")
+        if isinstance(pause, FormPause):
+            return self._fill_form(pause.form)
+        typed = self._read_typed(pause.legend)
         key = typed.casefold()
-        if key in ("/later", "l") and not (key == "l" and kind == "question"):
+        if key == "/later":
             raise Later
         if key == "/cancel":
             return {"type": "cancel"}
-        if key in KEYS[kind]:
-            return KEYS[kind][key]
-        if kind not in ("plan", "tool"):
+        if key in pause.keys:
+            return pause.keys[key]
+        if not isinstance(pause, PlanPause | ToolPause):
             return typed.strip() or None
+        is_plan = isinstance(pause, PlanPause)
         if typed.startswith(TAB) or key in ("r", "reject", "n", "no"):
             why = typed.strip() if typed.strip(TAB) and typed.startswith(TAB) else ""
-            why = why or self._read_typed("what_instead" if kind == "plan" else "why_not").strip()
-            return {"type": "reject", "message": why} if why or kind == "tool" else None
+            why = why or self._read_typed("what_instead" if is_plan else "why_not").strip()
+            return {"type": "reject", "message": why} if why or not is_plan else None
         if key == "e":
-            return self._edit_plan(pending) if kind == "plan" else self._edit_call(pending)
+            return self._edit_plan(pause) if isinstance(pause, PlanPause) else self._edit_call(pause)
         if len(typed) == 1 and typed.isascii():
             return None  # a slip of the finger is no feedback
         return typed or None
 
-    def _fill_form(self, pending: Pause) -> Any:
+    def _fill_form(self, schema: Json) -> Any:
         """Ask field by field; return the filled form, or the person's word on the whole question."""
         self.terminal.legend(self.terminal.say("keys_form"))
         filled: dict[str, Any] = {}
-        for each in form_fields(pending["schema"]):
+        for each in form_fields(schema):
             self.terminal.line(self._heading(each), "bold")
             for line in _choices_of(each):
                 self.terminal.line(line)
@@ -121,8 +112,8 @@ class Person:
                 if typed.casefold() == "/later":
                     raise Later
                 if (value := read_typed(each, typed)) is not None:
-                    value = coerce_typed({each["name"]: value}, pending["schema"])[each["name"]]
-                if not (problem := field_problem(pending["schema"], each["name"], value)):
+                    value = coerce_typed({each["name"]: value}, schema)[each["name"]]
+                if not (problem := field_problem(schema, each["name"], value)):
                     break
                 self.terminal.line(problem, "yellow")
             if value is not None:
@@ -148,14 +139,14 @@ class Person:
     def _warn(self, key: str, **values: Any) -> None:
         self.terminal.line(self.terminal.say(key, **values), "yellow")
 
-    def _edit_plan(self, pending: Pause) -> Any:
+    def _edit_plan(self, pause: PlanPause) -> Any:
         """Return an edit of the plan; None if the person went back, keeping the text for the next time."""
-        kept = str(pending.get("id"))
-        text = self.drafts.get(kept) or editable_plan(pending)
+        kept = pause.id
+        text = self.drafts.get(kept) or pause.editable_plan()
         while (edited := self._open_editor(text, ".yaml")) is not None:
             self.drafts[kept] = text = edited
-            value = {"type": "edit", "edited_action": {"name": "confirm_plan", "args": {"plan": text}}}
-            legend = self._show_edit(read_answer(value, pending), pending)
+            value = {"type": "edit", "edited_action": {"name": pause.action, "args": {"plan": text}}}
+            legend = self._show_edit(pause.read(value), pause)
             if not legend:
                 del self.drafts[kept]
                 return None
@@ -167,11 +158,11 @@ class Person:
                 return None
         return None
 
-    def _show_edit(self, meaning: Any, pending: Pause) -> str:
+    def _show_edit(self, meaning: Any, pause: PlanPause) -> str:
         """Show what an edit changes; return the available keys, "" if it changes nothing."""
         if isinstance(meaning, Answer) and meaning.kind == "edit" and meaning.plan:
-            limits = {**(pending.get("limits") or {}), **meaning.amounts}
-            self.terminal.show(draw_plan({**pending, "plan": meaning.plan, "limits": limits}, self.terminal))
+            edited = pause.but(plan=meaning.plan, limits={**pause.limits, **meaning.amounts})
+            self.terminal.show(draw_plan(edited.dump(), self.terminal))
             return "keys_edited"
         if isinstance(meaning, Answer):
             self._warn("unchanged")
@@ -179,11 +170,11 @@ class Person:
         self.terminal.line(str(meaning), "yellow")
         return "keys_mend"
 
-    def _edit_call(self, pending: Pause) -> Any:
-        text = self._open_editor(arguments_text(pending.get("arguments") or {}), ".json")
+    def _edit_call(self, pause: ToolPause) -> Any:
+        text = self._open_editor(arguments_text(pause.arguments or {}), ".json")
         if text is None:
             return None
-        return {"type": "edit", "edited_action": {"name": "approve_tool", "args": {"arguments": text}}}
+        return {"type": "edit", "edited_action": {"name": pause.action, "args": {"arguments": text}}}
 
     def _open_editor(self, text: str, suffix: str) -> str | None:
         """Return the text from the person's editor; None if there is no editor or it failed."""

@@ -13,12 +13,12 @@ from rich.table import Table
 
 from donewhen.agent.cli.screen.terminal import Terminal, Text, clean
 from donewhen.clients import (
+    CallPause,
+    FormPause,
+    OpenPause,
+    PlanPause,
     chosen_limits,
-    closing_question,
     format_amount,
-    options,
-    question_of,
-    question_text,
     schedule_lines,
     schedule_text,
     shown_arguments,
@@ -32,26 +32,25 @@ FOLDED = 12
 """The lines shown of a text that needs no decision."""
 
 
-def draw_pause(pending: Pause, terminal: Terminal, *, seen: bool = False) -> RenderableType:
-    """Draw a pause: a plan or a call, and the options by number; of a plan that was seen only what was said since."""
-    kind = pending["kind"]
-    if kind == "plan":
-        speak = "" if seen else (pending.get("plan") or {}).get("speak")
-        spoken = [str(each) for each in (pending.get("reply"), speak) if each]
-        said: list[RenderableType] = [part for each in spoken for part in (AnswerText(each), Text(""))]
-        asked = closing_question(pending)
+def draw_pause(pause: OpenPause, terminal: Terminal, *, seen: bool = False, fields: bool = True) -> RenderableType:
+    """Draw a pause: a plan or a call, and the options by number; of a plan that was seen only what was said since.
+
+    Without `fields`, those of a form are left out, because they are asked one by one.
+    """
+    if isinstance(pause, PlanPause):
+        spoken = [each for each in (pause.reply, "" if seen else pause.plan.get("speak")) if each]
+        said: list[RenderableType] = [part for each in spoken for part in (AnswerText(str(each)), Text(""))]
+        asked = pause.closing_question()
         if seen:
             return Group(*said, Text(clean(f"{terminal.texts('plan')['unchanged']} {asked}".strip())))
-        return Group(*said, *([Text(clean(asked))] if asked else []), draw_plan(pending, terminal))
-    if kind in ("tool", "effect"):
-        marked = (
-            [f"{number}. {option}" for number, option in enumerate(options(pending), 1)] if kind == "effect" else []
-        )
-        parts = [AnswerText(question_of(pending)), draw_call(pending, terminal)]
-        return Group(*parts, *([Text("")] if marked else []), *(Text(clean(line)) for line in marked))
-    rest = question_text(pending)[len(question_of(pending)) :]
+        return Group(*said, *([Text(clean(asked))] if asked else []), draw_plan(pause.dump(), terminal))
+    if isinstance(pause, CallPause):
+        marked = [Text(clean(line)) for ways in pause.ways_to_answer() for line in ways.split("\n")]
+        parts = [AnswerText(pause.wording()), draw_call(pause.call(), terminal)]
+        return Group(*parts, *([Text("")] if marked else []), *marked)
+    rest = pause.question_text(choices=fields or not isinstance(pause, FormPause))[len(pause.wording()) :]
     lines = clean(rest).split("\n")[1:]
-    return Group(AnswerText(question_of(pending)), *(part for line in lines for part in terminal.wrap_line(line)))
+    return Group(AnswerText(pause.wording()), *(part for line in lines for part in terminal.wrap_line(line)))
 
 
 def _grid(gap: int) -> Table:
@@ -123,15 +122,15 @@ def _expectation(expect: Any, terminal: Terminal) -> str:
     return "" if expect == "ok" else f"; {terminal.say('expected', what=expect)}"
 
 
-def draw_call(pending: Pause, terminal: Terminal) -> RenderableType:
+def draw_call(call: Mapping[str, Any], terminal: Terminal) -> RenderableType:
     """Return a call as it will run: short arguments by name, long texts as text, replaced ones as a diff."""
-    arguments: Any = pending.get("arguments")
+    arguments: Any = call.get("arguments")
     if not isinstance(arguments, Mapping):
         return Text("" if arguments is None else clean(str(arguments)))
     grid = _grid(2)
-    for name, value in shown_arguments(pending).items():
+    for name, value in shown_arguments(call).items():
         grid.add_row(Text(clean(name), style="dim"), Text(clean(value)))
-    return Group(Text(""), Padding(grid, (0, 0, 0, 2)), *draw_changes(pending, terminal))
+    return Group(Text(""), Padding(grid, (0, 0, 0, 2)), *draw_changes(call, terminal))
 
 
 def draw_changes(call: Mapping[str, Any], terminal: Terminal, *, most: int | None = None) -> Iterator[RenderableType]:

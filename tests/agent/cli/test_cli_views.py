@@ -9,8 +9,8 @@ import pytest
 from donewhen.agent.cli.screen.asking import Later, Person
 from donewhen.agent.cli.screen.terminal import TAB, clean, shorten
 from donewhen.agent.cli.screen.views import Progress, View
-from donewhen.state.people.answers import Answer, read_answer
-from tests.kit.pauses import pending
+from donewhen.state.people.answers import Answer
+from tests.kit.pauses import pending, read_answer
 from tests.kit.screens.terminal import screen, written
 
 STEPS = [{"id": "s1", "content": "Read [red]all[/red]"}, {"id": "s2", "content": "Write \x1b[2Jit"}]

@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from donewhen.state.errors import ModelError
-from donewhen.state.people.payload import message_text, payload
 from donewhen.testing import ScriptedModel, audit, call, criterion, finish_step, finish_task, submit_plan
 from tests.kit.flows import FREE, play, requests, steps
+from tests.kit.pauses import message_text, payload
 
 TWO = [{"content": "look", "done_when": ["it was seen"]}, {"content": "say it", "tools": []}]
 GOAL = ["the time in Tokyo is stated"]

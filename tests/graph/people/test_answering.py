@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from langgraph.types import Overwrite
 
+from donewhen.graph.pauses.pause import OpenQuestion, is_pause_id
 from donewhen.graph.people.pauses import with_id
 from donewhen.state.channels import apply_update, combine_updates, with_migration
-from donewhen.state.people.answers import PAUSE_ID
 
 # --- ids
 
@@ -16,19 +16,20 @@ from donewhen.state.people.answers import PAUSE_ID
 @given(st.integers(1, 3), st.integers(0, 3), st.sampled_from(["s2.q1", "plan@2.q1", f"confirm.{'0' * 16}"]))
 def test_no_two_questions_of_a_thread_have_one_id(turn: int, times: int, id: str) -> None:
     """C04: asked again, or asked in a later request, it is another question; naming it twice changes nothing."""
+    asked = OpenQuestion(id=id)
     decided = [
         {
-            "id": with_id({"turn": turn, "approvals": [{"id": id, "decision": "x"}] * n}, {"id": id})["id"],
+            "id": with_id({"turn": turn, "approvals": [{"id": id, "decision": "x"}] * n}, asked).id,
             "decision": "x",
         }
         for n in range(times)
     ]
     values = {"turn": turn, "approvals": decided}
-    pause = with_id(values, {"id": id})
-    assert PAUSE_ID.fullmatch(pause["id"])
-    assert pause["id"] not in [row["id"] for row in decided]
+    pause = with_id(values, asked)
+    assert is_pause_id(pause.id)
+    assert pause.id not in [row["id"] for row in decided]
     assert with_id(values, pause) == pause
-    assert with_id({**values, "turn": turn + 1, "approvals": []}, {"id": id})["id"] != pause["id"]
+    assert with_id({**values, "turn": turn + 1, "approvals": []}, asked).id != pause.id
 
 
 # --- updates

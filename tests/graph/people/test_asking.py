@@ -6,10 +6,10 @@ import pytest
 from langchain_core.tools import StructuredTool
 
 from donewhen import Limits, Settings
-from donewhen.state.people.payload import call_text, message_text, payload, question_text
+from donewhen.state.people.payload import call_text
 from donewhen.testing import answer, ask_user, call, finish_step, finish_task, give_up, submit_plan
 from tests.kit.flows import FREE, play, steps
-from tests.kit.pauses import pending
+from tests.kit.pauses import message_text, payload, pending, question_text
 from tests.kit.runs import Outbox, said, scripted, sending, step
 
 TWO = [step("s1", depends_on=[]), step("s2", depends_on=[])]

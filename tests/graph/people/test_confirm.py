@@ -7,7 +7,7 @@ import pytest
 
 from donewhen import Agent, Executor, StaleAnswer
 from donewhen.agent.run import Run
-from donewhen.state.people.payload import editable_plan
+from donewhen.graph.pauses.pause import load_pause
 from donewhen.testing import call, submit_plan
 from tests.kit.runs import Outbox, config, drawn, one_step, said, say_done, scripted, sending, step, values
 
@@ -248,7 +248,7 @@ async def test_what_an_edit_leaves_out_never_runs_sooner_or_unasked() -> None:
     plan = submit_plan([first], schedule={"at": "08:30", "weekdays": ["mon"], "timezone": "UTC"})
     agent = Agent(scripted(plan, {"s1": [said("s1")]}), [outbox.tool()], storage="memory:")
     run = await paused(agent)
-    document = editable_plan(run.pending[0])  # type: ignore[arg-type]
+    document = load_pause(run.pending[0]).action_arguments()["plan"]
     without_calls = edited(run.plan or {})
     del without_calls["steps"][0]["calls"]
     refused: list[tuple[Any, str]] = [

@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 from pydantic import BaseModel, Field
 
-from donewhen.graph.executors.relay import field_problem, form_fields, read_form
+from donewhen.graph.executors.relay import field_problem, form_fields
+from tests.kit.pauses import read_answer
 
 
 class Colour(Enum):
@@ -96,7 +97,7 @@ L = {"size": "L", "count": 1, "gift": False}
 def test_an_answer_that_does_not_fit_says_what_does_not(value: Any, filled: dict[str, Any] | str) -> None:
     """N42: values of a program are taken as they are, only typed texts are read as numbers and as yes or no."""
     pause: Any = {"id": "s1.q1", "kind": "question", "question": "Which size?", "options": [], "schema": SHIRT}
-    read = read_form(value, pause)
+    read = read_answer(value, pause)
     if isinstance(filled, str):
         assert isinstance(read, str)
         assert read.startswith(filled)

@@ -12,10 +12,10 @@ from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.types import Command, interrupt
 
 from donewhen import Agent, Run
-from donewhen.state.people.answers import Answer, read_answer
+from donewhen.state.people.answers import Answer
 from donewhen.testing import call, finish_step
 from tests.kit.flows import FREE, one_step
-from tests.kit.pauses import pending
+from tests.kit.pauses import pending, read_answer
 from tests.kit.runs import last_seen
 
 IDIOMS: list[Any] = [

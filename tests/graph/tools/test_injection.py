@@ -11,9 +11,9 @@ from benchmarks.faults.injection import play_all, play_one
 from benchmarks.faults.injection_attacks import FAMILIES, TARGETS, Attack, attacks, understood
 from donewhen import Agent
 from donewhen.agent.workspace import workspace_tools
-from donewhen.state.people.payload import payload
 from donewhen.testing import ScriptedModel, answer, ask_user, audit, call, finish_step, give_up, submit_plan
 from tests.kit.flows import Json, one_step, play, requests, steps
+from tests.kit.pauses import payload
 from tests.kit.runs import last_seen
 
 ALL = list(attacks())

@@ -8,8 +8,8 @@ import pytest
 
 from donewhen.state.language.short_replies import ELSEWHERE, EVERYWHERE, MEANINGS, asks_something, read_word
 from donewhen.state.language.texts import LANGUAGES, catalogue, option_texts
-from donewhen.state.people.answers import Answer, read_answer
-from tests.kit.pauses import pending
+from donewhen.state.people.answers import Answer
+from tests.kit.pauses import pending, read_answer
 
 REPLIES = Path(__file__).parents[2] / "data" / "replies.tsv"
 """What people say to a plan, with what it means, written before the lists; half of it only looks like consent."""

@@ -6,10 +6,9 @@ from typing import Any
 import pytest
 
 from donewhen.state.language.texts import LANGUAGES, catalogue, known_language
-from donewhen.state.people.answers import Answer, read_answer
-from donewhen.state.people.payload import options, payload
+from donewhen.state.people.answers import Answer
 from donewhen.state.proof.outcome import summary
-from tests.kit.pauses import KINDS, PLAN, hitl, pending
+from tests.kit.pauses import KINDS, PLAN, hitl, options, payload, pending, read_answer
 
 
 def flat(texts: Any, path: str = "") -> dict[str, str]:

@@ -8,9 +8,8 @@ import pytest
 
 from donewhen.state.language.texts import LANGUAGES, option_texts
 from donewhen.state.ledger import KEYS
-from donewhen.state.people.answers import Answer, answers_by_id, read_answer
-from donewhen.state.people.payload import options, question_text
-from tests.kit.pauses import hitl, pending
+from donewhen.state.people.answers import Answer, answers_by_id
+from tests.kit.pauses import hitl, options, pending, question_text, read_answer
 
 QUESTION: list[tuple[str, list[Any]]] = [
     (
@@ -173,7 +172,7 @@ def test_a_budget_is_never_extended_by_what_is_not_understood() -> None:
     """C02: fail closed, where money is concerned too; nothing suggested and nothing named is no amount either."""
     assert [value for value in NO_AMOUNT if not isinstance(read_answer(value, pending("budget")), str)] == []
     for value in ("extend", True, {"extend": True}, {"type": "extend"}):
-        assert isinstance(read_answer(value, pending("budget", suggested=None)), str)
+        assert isinstance(read_answer(value, pending("budget", suggested={})), str)
     assert isinstance(read_answer("5", pending("budget", exhausted=["rounds", "cost_usd"])), str)
 
 

@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from donewhen.state.people.answers import Answer, edited_draft, read_answer
+from donewhen.state.people.answers import Answer, edited_draft
 from donewhen.state.people.edit import plan_document
 from donewhen.state.plan.plan import Rules, read_plan
 from donewhen.state.plan.written import strip_invisible
-from tests.kit.pauses import LIMITS, PLAN, edited_text, hitl, pending, with_step
+from tests.kit.pauses import LIMITS, PLAN, edited_text, hitl, pending, read_answer, with_step
 
 
 def test_an_edit_that_changes_nothing_is_an_approval() -> None:
@@ -135,7 +135,7 @@ def test_any_plan_survives_its_own_text(steps: list[dict[str, Any]], title: str)
     """C02, C12: sent back unchanged is an approval; one more criterion on the last step changes only that."""
     plan = read_plan({"title": title, "steps": steps}, Rules(tools=["a", "b-c"]))
     assert isinstance(plan, dict), plan
-    waiting = pending("plan", plan=plan, revision=plan["revision"], limits=None)
+    waiting = pending("plan", plan=plan, revision=plan["revision"], limits={})
     text = plan_document({"plan": plan})
     assert read_answer(hitl("plan", plan=text), waiting) == Answer("approve")
     assert read_answer(hitl("plan", plan=text.replace("\n", "\r\n")), waiting) == Answer("approve")

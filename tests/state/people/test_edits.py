@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from donewhen.state.people.answers import Answer, read_answer
+from donewhen.state.people.answers import Answer
 from donewhen.state.people.edit import plan_document
 from donewhen.state.plan.plan import Rules, read_plan
-from tests.kit.pauses import hitl, pending
+from tests.kit.pauses import hitl, pending, read_answer
 
 RULES = Rules(tools=["look", "pay", "send"], executors=["reader"], checks={"look": lambda arguments: ()})
 TO_ACME = {"to": "ACME-12", "amount": 100, "currency": "EUR"}

@@ -8,9 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from donewhen.state.language.short_replies import read_word
-from donewhen.state.people.answers import Answer, read_answer, stale_reason
-from donewhen.state.people.payload import payload, question_text
-from tests.kit.pauses import KINDS, PLAN, pending
+from donewhen.state.people.answers import Answer
+from tests.kit.pauses import KINDS, PLAN, payload, pending, question_text, read_answer, stale_reason
 
 # --- what is shown
 

@@ -1,0 +1,141 @@
+"""The pause at a limit, which asks for more budget."""
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from donewhen.graph.pauses.pause import LATER, OpenPause, ResolvedAnswer, all_options, grant_replan
+from donewhen.state.channels import Json, merge_records
+from donewhen.state.language.short_replies import read_word
+from donewhen.state.language.texts import (
+    Unclear,
+    amount_name,
+    match_option,
+    option_key,
+    say,
+    say_why,
+    translate_option,
+    unclear,
+)
+from donewhen.state.language.words import fold_words
+from donewhen.state.ledger import MeterRow, add
+from donewhen.state.people.amounts import example_amount, format_amount, lifts_limit, read_amounts
+from donewhen.state.people.answers import OWN_KEYS, Answer, AnswerKind, AnswerShape, read_ending, words_of
+from donewhen.state.plan.planning import start_replanning
+from donewhen.state.records import StepRecord
+from donewhen.state.settings import Settings
+from donewhen.state.statuses import change_status
+
+
+class BudgetPause(OpenPause):
+    """The pause at a limit of the run, a step or planning."""
+
+    topic: ClassVar[str] = "budget"
+    action: ClassVar[str] = "extend_budget"
+    shown: ClassVar[tuple[str, ...]] = ("draft", "exhausted", "suggested", "done", "left", "meter")
+    to_people: ClassVar[bool] = False
+    numbered: ClassVar[bool] = False  # the answer “2” means two more
+    refusal: ClassVar[AnswerKind | None] = "stop"
+    cancelled_at: ClassVar[str] = "at_budget"
+    keys: ClassVar[Mapping[str, Any]] = {"e": "extend", "d": "deliver", "r": "replan", "s": "stop", "l": LATER}
+
+    kind: str = "budget"
+    exhausted: str | list[str] = []
+    of_planning: bool = False
+    """True if the rounds of planning are used up, which `plan_rounds` limits."""
+    suggested: dict[str, float] = {}
+    with_replan: dict[str, float] = {}
+    """The grants that come with a replan."""
+    done: list[str] = []
+    left: list[str] = []
+    meter: list[MeterRow] = []
+
+    @property
+    def limits(self) -> list[str]:
+        """The ledger keys of the limits that it is about."""
+        return [self.exhausted] if isinstance(self.exhausted, str) else self.exhausted
+
+    @property
+    def may_replan(self) -> bool:
+        """Whether it offers a replan, which needs an existing plan."""
+        return any(option_key(option) == "replan" for option in self.choices())
+
+    @property
+    def legend(self) -> str:
+        """The text of the terminal about the keys that answer it."""
+        return "keys_budget" if self.may_replan else "keys_budget_no_replan"
+
+    @property
+    def comes_back(self) -> bool:
+        """Whether it is asked again later: always, because answers to others may need the budget."""
+        return True
+
+    def choices(self) -> list[str]:
+        """Return all options, if not only some were given."""
+        return all_options(self.options, self.topic, self.spoken)
+
+    def hint(self) -> str:
+        """Return what “extend” alone means."""
+        if not self.suggested:
+            return ""
+        extend = translate_option("extend", "budget", self.spoken)
+        amounts = ", ".join(format_amount(key, amount, self.spoken) for key, amount in self.suggested.items())
+        example = example_amount(*next(iter(self.suggested.items())), self.spoken)
+        return say(self.spoken, "ask", "extend_means", extend=extend, amounts=amounts, example=example)
+
+    def understand(self, given: AnswerShape) -> Answer | Unclear:
+        """Return an extension, another option, or a question for what is missing: words could cost money."""
+        text = words_of(given)
+        more = {key: item for key, item in given.fields.items() if key not in OWN_KEYS}
+        if given.verb == "other" and fold_words(text) in ("", "extend") and more:
+            return self._read_extension(more.get("extend", more.get("amounts", more)))
+        key, rest = match_option(text, "budget")
+        if key == "replan" and not self.may_replan:
+            return unclear("unplanned")
+        if key == "replan" and given.verb != "approve":
+            return Answer("replan", rest)
+        if key in ("deliver", "stop") and not rest:
+            return Answer(key)
+        said = read_word(text)
+        if said == "no":
+            return Answer("stop")
+        if ending := read_ending(text):
+            return ending
+        agreed = (given.verb == "approve" and not text) or said == "yes" or (key == "extend" and not rest)
+        return self._read_extension(True if agreed else rest if key == "extend" else text)
+
+    def _read_extension(self, value: Any) -> Answer | Unclear:
+        amounts = read_amounts(value, self.suggested, self.limits)
+        if isinstance(amounts, Unclear) or lifts_limit(amounts, self.meter, self.limits):
+            return amounts if isinstance(amounts, Unclear) else Answer("extend", amounts=amounts)
+        language, spent = self.spoken, {row["key"]: row["spent"] for row in self.meter}
+        return unclear(
+            "not_lifted",
+            amounts=", ".join(format_amount(key, amount, language) for key, amount in amounts.items()),
+            used=", ".join(format_amount(key, spent.get(key, 0), language) for key in self.limits),
+            extend=translate_option("extend", "budget", language),
+            example=example_amount(self.limits[0], self.suggested.get(self.limits[0], 1), language),
+        )
+
+    def by_policy(self, settings: Settings) -> Answer:
+        """Deliver what there is."""
+        return Answer("deliver", "nobody answered")
+
+    def change(self, values: Mapping[str, Any], decided: ResolvedAnswer) -> Json:
+        """Grant the amounts to the run, the step or planning; or plan again, or end the run."""
+        answer, step, language = decided.answer, self.step, values.get("language", "en")
+        reached = say_why(language, "limit", key=", ".join(amount_name(language, key) for key in self.limits))
+        if answer.kind == "extend" and step:
+            return {"steps": {step: {"granted": add(self.record(values).get("granted"), answer.amounts)}}}
+        if answer.kind == "extend" and self.of_planning:
+            own, rest = ({k: v for k, v in answer.amounts.items() if (k == "rounds") == mine} for mine in (True, False))
+            planning = values["planning"]
+            return {"planning": {**planning, "granted": add(planning.get("granted"), own)}, "granted": rest}
+        if answer.kind == "extend":
+            return {"granted": answer.amounts}
+        if answer.kind == "replan":
+            over: StepRecord = {"status": "exhausted", "reason": reached, "handled": True}
+            steps: Json = {step: change_status(self.record(values), over, decided.at)} if step else {}
+            records = {**values, "steps": merge_records(values.get("steps") or {}, steps)}
+            planning = start_replanning(records, f"{reached}; find a cheaper way", answer.text or None)
+            return {"planning": planning, "steps": steps, **grant_replan(self.with_replan)}
+        return {"ending": {"code": "out_of_budget" if answer.kind == "deliver" else "stopped", "reason": reached}}

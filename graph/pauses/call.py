@@ -1,0 +1,210 @@
+"""The pauses about one tool call: its approval, and what became of an interrupted write."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+from donewhen.graph.context import Deps
+from donewhen.graph.executors.relay import relayed_answer, review_decision
+from donewhen.graph.pauses.pause import STEP_ID, OpenPause, PermissionPause, ResolvedAnswer, all_options
+from donewhen.state.channels import Json
+from donewhen.state.language.short_replies import read_word, says_plain_yes
+from donewhen.state.language.texts import Unclear, say, say_why, unclear
+from donewhen.state.people.answers import (
+    Answer,
+    AnswerKind,
+    AnswerShape,
+    decode_json,
+    read_broken_json,
+    read_ending,
+)
+from donewhen.state.people.payload import arguments_text, call_text
+from donewhen.state.proof.journal import call_key, canonical_json
+from donewhen.state.records import Call, Decided, Known, StepRecord, decision_on
+from donewhen.state.secrets import redact_json
+from donewhen.state.settings import Settings
+from donewhen.state.values import json_problem, same_json
+
+CALL_ID = STEP_ID + r"\.{}\d+\.[0-9a-f]{{8}}(?:\.\d+)?"
+
+
+class CallPause(OpenPause):
+    """A pause about a call, exactly as it will run."""
+
+    of_run: ClassVar[bool] = False
+
+    tool: str = ""
+    arguments: Any = None
+    batch: list[Json] = []
+    new: list[str] = []
+    sources: list[Json] = []
+    diffs: dict[str, str] = {}
+
+    def wording(self) -> str:
+        """Return the question alone: what was asked, or the usual words about the tool."""
+        return self.question.strip() or say(self.spoken, "ask", self.kind, tool=self.tool or self.name)
+
+    def details(self) -> list[str]:
+        """Return the arguments of the call."""
+        return [] if self.arguments is None else [call_text(self.call(), self.spoken)]
+
+    def call(self) -> Json:
+        """Return the call as it is drawn: its arguments, and the diffs to the texts that they replace."""
+        return {"tool": self.tool, "arguments": self.arguments, "diffs": self.diffs}
+
+    def row(self, decided: ResolvedAnswer) -> Json:
+        """Return the receipt's row, with the call."""
+        row = {**super().row(decided), "step": self.step, "tool": self.tool, "arguments": redact_json(self.arguments)}
+        given = {"batch": self.batch, "new": self.new, "sources": self.sources}
+        return {**row, **{key: redact_json(value) for key, value in given.items() if value}}
+
+    def cancel_reason(self, language: str) -> str:
+        """Return that the run was cancelled at this call."""
+        return say_why(language, "at_call", tool=self.tool)
+
+
+class ToolPause(PermissionPause, CallPause):
+    """The pause that asks to approve a call, or several calls of one reply."""
+
+    topic: ClassVar[str] = "tool"
+    action: ClassVar[str] = "approve_tool"
+    decisions: ClassVar[tuple[str, ...]] = ("approve", "edit", "reject", "respond")
+    shown: ClassVar[tuple[str, ...]] = ("draft", "tool", "arguments", "new", "sources", "diffs")
+    ids: ClassVar[str] = CALL_ID.format("call")
+    words_are: ClassVar[AnswerKind] = "reject"
+    edit_shape: ClassVar[str] = '{"type": "edit", "arguments": {…}}'
+
+    kind: str = "tool"
+    relayed: bool = False
+    """True if an executor asks."""
+
+    def action_arguments(self) -> dict[str, str]:
+        """Return the tool and its arguments as JSON."""
+        tool, arguments = self.tool or self.name, self.draft or arguments_text(self.arguments or {})
+        return {"tool": tool, "arguments": arguments}
+
+    def understand(self, given: AnswerShape) -> Answer | Unclear | None:
+        """Return a decision, an edit, an answer in place of the result, or words, which are the reason of a “no”."""
+        if decided := self.read_button(given):
+            return decided
+        if given.verb == "respond":
+            return Answer("respond", given.text) if given.text else unclear("empty_response")
+        return self.read_text(given.text) if given.verb == "text" else None
+
+    def planned_words(self) -> Sequence[str]:
+        """Return the name of the tool."""
+        return [self.tool]
+
+    def read_edit(self, given: AnswerShape) -> Answer | Unclear:
+        """Return the call with the edited arguments; arguments that are not named are kept."""
+        tool, before = self.tool or self.name, self.arguments or {}
+        if given.action == tool and tool != self.action:
+            arguments: Any = given.fields
+        elif str(given.fields.get("tool", tool)) != tool:
+            return unclear("other_tool", tool=tool)
+        elif given.action is None and "arguments" not in given.fields and set(before) & set(given.fields):
+            arguments = given.fields
+        else:
+            arguments = decode_json(given.fields.get("arguments"))
+        if not isinstance(arguments, Mapping):
+            return (read_broken_json(arguments) if isinstance(arguments, str) else None) or unclear("no_arguments")
+        edited = {**before, **arguments}
+        return Answer("edit", arguments=edited) if edited != before else Answer("approve")
+
+    def check(self, values: Mapping[str, Any], answer: Answer, deps: Deps, settings: Settings) -> Answer | str:
+        """Return the answer, or what is wrong with edited arguments."""
+        if answer.kind == "edit":
+            return self._find_problem(answer.arguments or {}, deps) or answer
+        return super().check(values, answer, deps, settings)
+
+    def _find_problem(self, arguments: Json, deps: Deps) -> str:
+        """Return what is wrong with edited arguments, of a tool or of an executor's brief."""
+        if unfit := json_problem(arguments):
+            return f"the edited arguments cannot be stored: something {unfit}"
+        if self.relayed:
+            return ""
+        if self.tool not in deps.executors.toolbox:
+            fits = set(arguments) == {"brief"} and isinstance(arguments["brief"], str)
+            return "" if fits else say(self.spoken, "unclear", "one_brief", tool=self.tool)
+        tool = deps.executors.toolbox[self.tool]
+        if problems := tool.arguments.problems(arguments):
+            return "; ".join(problems)
+        read = tool.read(arguments)
+        changed = {
+            key: read.arguments[key] for key, value in arguments.items() if not same_json(read.arguments[key], value)
+        }
+        if changed and not read.problems:
+            shown = canonical_json(changed)[:500]
+            return say(self.spoken, "unclear", "edited_call", tool=self.tool, arguments=shown)
+        return "; ".join(read.problems)
+
+    def row(self, decided: ResolvedAnswer) -> Json:
+        """Return the receipt's row, with edited arguments."""
+        answer = decided.answer
+        edited = {"edited": redact_json(answer.arguments or {})} if answer.kind == "edit" else {}
+        return {**super().row(decided), **edited}
+
+    def change(self, values: Mapping[str, Any], decided: ResolvedAnswer) -> Json:
+        """Decide the call and those that are approved with it, or give an executor its answer."""
+        answer, record = decided.answer, self.record(values)
+        if self.relayed:
+            said = review_decision(answer.kind, answer.text, self.tool, answer.arguments)
+            return self.continue_step(values, {"calls": relayed_answer(record["calls"], said)})
+        why = answer.text or "no reason given"
+        first, *rest = record["calls"]
+        batch = [row["position"] for row in self.batch]
+        ruling: Decided = {"kind": "refused", "why": why}
+        if answer.kind in ("approve", "edit"):
+            ruling = {"kind": "approved", "by": decided.by}
+        if answer.kind == "edit":
+            batch, first = [], {**first, "args": answer.arguments or {}, "edited": True}
+            first.pop("given", None)  # they were the model's
+        elif answer.kind == "respond":
+            batch, ruling = [], {"kind": "answered", "text": answer.text}
+        calls: list[Call] = [{**first, "decided": ruling}]
+        for call in rest:
+            calls.append({**call, "decided": ruling} if call.get("position") in batch else call)
+        gone = {call_key(call["name"], call["args"]): why for call in calls if decision_on(call) == "refused"}
+        change: StepRecord = {"calls": calls}
+        if gone:
+            change["rejected"] = {**record.get("rejected", {}), **gone}
+        return self.continue_step(values, change)
+
+
+class EffectPause(CallPause):
+    """The pause that asks whether an interrupted write took effect."""
+
+    topic: ClassVar[str] = "effect"
+    action: ClassVar[str] = "resolve_effect"
+    shown: ClassVar[tuple[str, ...]] = ("draft", "tool", "arguments", "new", "sources", "diffs")
+    ids: ClassVar[str] = CALL_ID.format("effect")
+    refusal: ClassVar[AnswerKind | None] = "skip"
+
+    kind: str = "effect"
+    attempt: str = ""
+    """The attempt with the unknown outcome."""
+
+    @property
+    def legend(self) -> str:
+        """The text of the terminal about the keys that answer it."""
+        return "keys_effect"
+
+    def choices(self) -> list[str]:
+        """Return all options, if not only some were given."""
+        return all_options(self.options, self.topic, self.spoken)
+
+    def understand(self, given: AnswerShape) -> Answer | Unclear | None:
+        """Return an option; ask back for all words that do not say whether it happened."""
+        text, key, rest = self.named_option(given)
+        if key and not rest:
+            return Answer(key)
+        if says_plain_yes(text):  # “go ahead” is a yes too, but not to whether it happened
+            return Answer("happened")
+        if read_word(text) == "no":
+            return unclear("which_no", text)
+        return read_ending(text) or (unclear("happened", text) if text else None)
+
+    def change(self, values: Mapping[str, Any], decided: ResolvedAnswer) -> Json:
+        """Tell the call what the person knows."""
+        first, *rest = self.record(values)["calls"]
+        known: Known = {"kind": "known", "effect": decided.answer.kind, "attempt": self.attempt}
+        return self.continue_step(values, {"calls": [{**first, "decided": known}, *rest]})

@@ -1,0 +1,72 @@
+"""The pause in which the run asks what to do about failed steps."""
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from donewhen.graph.pauses.pause import OpenQuestion, ResolvedAnswer, grant_replan
+from donewhen.state.channels import Json
+from donewhen.state.language.short_replies import read_word
+from donewhen.state.language.texts import Unclear, option_key, say_why
+from donewhen.state.people.answers import (
+    Answer,
+    AnswerKind,
+    AnswerShape,
+    read_broken_json,
+    read_ending,
+    read_words,
+)
+from donewhen.state.plan.planning import start_replanning
+from donewhen.state.records import StepRecord
+from donewhen.state.settings import Settings
+from donewhen.state.statuses import change_status
+
+
+class FailurePause(OpenQuestion):
+    """The pause in which the run asks what to do about failed steps."""
+
+    topic: ClassVar[str] = "failure"
+    refusal: ClassVar[AnswerKind | None] = "stop"
+
+    about: str = "failure"
+    failed: list[str] = []
+    """The steps."""
+    failure: str = ""
+    """Why, for the planner."""
+    with_replan: dict[str, float] = {}
+    """The grants that come with a replan."""
+
+    def understand(self, given: AnswerShape) -> Answer | Unclear | None:
+        """Return an option; other words say what to do instead, and a plain yes does not say what to do."""
+        text, key, rest = self.named_option(given)
+        if key and (not rest or key == "replan"):
+            return Answer(key, rest or text)
+        if (said := read_word(text)) == "no":
+            return Answer("stop", text)
+        if said == "yes":
+            return self.choose_one(text)
+        return read_ending(text) or read_broken_json(text) or read_words("replan", text)
+
+    def by_policy(self, settings: Settings) -> Answer:
+        """End the run."""
+        return Answer("cancel", "nobody answered")
+
+    def change(self, values: Mapping[str, Any], decided: ResolvedAnswer) -> Json:
+        """Try the steps again, plan again, deliver what there is, or stop."""
+        answer, language = decided.answer, values.get("language", "en")
+        if answer.kind == "retry":
+            again: StepRecord = {"status": "pending", "handled": False, "reason": "", "code": ""}
+            again |= {"corrections": 0, "refused": 0}
+            unblocked: StepRecord = {"status": "pending", "reason": ""}
+            records: Mapping[str, StepRecord] = values.get("steps") or {}
+            changes = {id: unblocked for id, record in records.items() if record.get("status") == "blocked"}
+            changes |= dict.fromkeys(self.failed, again)
+            return {"steps": {id: change_status(records[id], change) for id, change in changes.items()}}
+        failed = {id: {"handled": True} for id in self.failed}
+        if answer.kind == "replan":
+            feedback = None if option_key(answer.text) else answer.text
+            planning = start_replanning(values, self.failure, feedback)
+            return {"steps": failed, "planning": planning, **grant_replan(self.with_replan)}
+        if answer.kind == "deliver":
+            reason = say_why(language, "delivered_early")
+            return {"steps": failed, "ending": {"code": "delivered_early", "reason": reason}}
+        return {"steps": failed, "ending": {"code": "cancelled", "reason": say_why(language, "stopped_failed")}}

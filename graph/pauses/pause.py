@@ -1,0 +1,534 @@
+"""A pause that waits for a person. Each kind of pause is one class, which holds all that is special about it.
+
+A class has the fields that only its kind has, its texts and the value for clients, the reading of an answer, the answer
+of a policy, and what an answer changes. Checkpoints keep a pause as JSON: `load_pause` reads it, and `dump` writes it.
+"""
+
+import re
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal, Self, cast
+from uuid import uuid4
+
+from pydantic import BaseModel, ConfigDict
+
+from donewhen.graph.context import Deps
+from donewhen.state.channels import Json
+from donewhen.state.language.short_replies import ending_words, read_word
+from donewhen.state.language.texts import (
+    Unclear,
+    match_option,
+    option_texts,
+    say,
+    say_why,
+    translate_option,
+    unclear,
+)
+from donewhen.state.language.words import fold_words
+from donewhen.state.people.answers import (
+    JUDGEMENT,
+    Answer,
+    AnswerKind,
+    AnswerShape,
+    answers_by_id,
+    decode_json,
+    match_choice,
+    named_elsewhere,
+    read_broken_json,
+    read_shape,
+    read_words,
+    words_of,
+)
+from donewhen.state.records import NOT_MADE, Pause, StepRecord, decision_on
+from donewhen.state.settings import Settings
+from donewhen.state.statuses import change_status
+
+OTHER_KEYS = ("id", "kind", "question", "options", "step")
+"""The keys of a pause's short form, beside another one."""
+NEED_TOOLS = ("approve", "edit", "answer", "happened", "not_happened", "extend")
+"""Kinds of answers after which steps make calls."""
+STEP_ID = r"[A-Za-z][\w-]*(?:@\d+)?"
+APPROVE, CANCEL, LATER = {"type": "approve"}, {"type": "cancel"}, {"type": "later"}
+
+KINDS: dict[str, type["OpenPause"]] = {}
+"""The class of each topic; a class enters itself when it is defined."""
+
+
+def load_pause(stored: Mapping[str, Any]) -> "OpenPause":
+    """Return the pause that a checkpoint, a run or a client has as JSON."""
+    return KINDS[stored.get("about") or stored["kind"]].variant(stored).model_validate(stored)
+
+
+def is_pause_id(text: Any) -> bool:
+    """Return whether it has the form of a pause's id: `s2.q1`; in the third request `3:s2.q1`; again `s2.q1~2`."""
+    forms = (cls.ids or rf"{cls.topic}\.\S+" for cls in KINDS.values())
+    return isinstance(text, str) and any(re.fullmatch(rf"(?:\d+:)?(?:{form})(?:~\d+)?", text) for form in forms)
+
+
+def named_pauses(value: Any) -> set[str]:
+    """Return the ids of pauses that an answer names; ids of any other form belong to the answer."""
+    given = decode_json(value)
+    answers = given.get("answers") if isinstance(given, Mapping) and set(given) == {"answers"} else {}
+    ids = [*answers] if isinstance(answers, Mapping) else []
+    ids += [given.get("id")] if isinstance(given, Mapping) and not isinstance(value, str) else []
+    return {id for id in ids if is_pause_id(id)}
+
+
+def new_call_id() -> str:
+    """Return a new id for the tool call that shows a pause in the conversation."""
+    return f"pause_{uuid4().hex[:16]}"
+
+
+@dataclass(frozen=True)
+class ResolvedAnswer:
+    """A valid answer, ready to be applied."""
+
+    answer: Answer
+    by: str = "user"
+    """`user` or `policy`."""
+    at: str = ""
+    """ISO 8601."""
+
+    def row(self, kind: str, id: str) -> Json:
+        """Return the receipt's row on the answer: the pause, the decision, who decided, and when."""
+        decided = {"decision": self.answer.kind, "text": self.answer.text, "by": self.by, "at": self.at}
+        return {"kind": kind, "id": id, **decided}
+
+
+class OpenPause(BaseModel):
+    """A question to a person, with what all kinds have."""
+
+    model_config = ConfigDict(frozen=True)
+
+    topic: ClassVar[str]
+    """Its kind, or what a question of the run itself is about; also the section of its options in the catalogues."""
+    action: ClassVar[str] = "ask_user"
+    """The name of its action for clients, which is also the name of its tool call."""
+    decisions: ClassVar[tuple[str, ...]] = ("edit", "respond", "reject")
+    """What clients may offer, in LangChain's words."""
+    shown: ClassVar[tuple[str, ...]] = ("draft",)
+    """The fields that clients get as they are, if they are set."""
+    ids: ClassVar[str] = ""
+    """The form of its ids, as a regular expression; by default the topic, a point and anything."""
+    node: ClassVar[Literal["confirm", "ask_user"]] = "ask_user"
+    approves: ClassVar[bool] = False
+    """True if it asks for permission, so that “approve” is an answer."""
+    of_run: ClassVar[bool] = True
+    """True if the run itself asks, and no model, tool or executor."""
+    counted: ClassVar[bool] = False
+    """True if it counts as one of the questions that the limits allow."""
+    to_people: ClassVar[bool] = True
+    """True if only people may answer it, and no policy."""
+    recorded: ClassVar[bool] = True
+    """True if the receipt has a row on its answer; else the journal has it."""
+    numbered: ClassVar[bool] = True
+    """True if its options are shown with numbers, which are then answers."""
+    refusal: ClassVar[AnswerKind | None] = None
+    """The meaning of a button “reject” without words; None if that is read like any other answer."""
+    keys: ClassVar[Mapping[str, Any]] = {"l": LATER}
+    """Answers by the key that is pressed for them at the terminal."""
+    cancelled_at: ClassVar[str] = "at_question"
+    """The reason for the end of a run that is cancelled here."""
+
+    id: str = ""
+    kind: str
+    question: str = ""
+    options: list[str] = []
+    """As they were given; `choices` are those that people are shown."""
+    step: str | None = None
+    name: str = ""
+    tool_call_id: str | None = None
+    asked_at: str | None = None
+    message_id: str | None = None
+    problem: str | None = None
+    draft: str | None = None
+    language: str = ""
+    """The language of the pause; that of the run, or English, if none is set."""
+    others: list[Json] = []
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **more: Any) -> None:
+        """Enter a class that has a topic of its own into `KINDS`."""
+        super().__pydantic_init_subclass__(**more)
+        if "topic" in vars(cls):
+            KINDS[cls.topic] = cls
+
+    @classmethod
+    def variant(cls, stored: Mapping[str, Any]) -> type["OpenPause"]:
+        """Return the class for this stored pause of the topic."""
+        return cls
+
+    @classmethod
+    def ask(
+        cls,
+        id: str,
+        question: str,
+        *,
+        step: str | None = None,
+        options: Sequence[str] = (),
+        language: str = "en",
+        **more: Any,
+    ) -> Self:
+        """Return a new pause with its own tool call; `more` are the fields of its kind."""
+        fixed: Json = {key: cls.model_fields[key].default for key in ("kind", "about") if key in cls.model_fields}
+        fixed |= {"id": id, "name": cls.action, "tool_call_id": new_call_id(), "question": question}
+        return cls(**fixed, options=list(options), step=step, **more, **language_field(language))
+
+    def but(self, **change: Any) -> Self:
+        """Return the pause with other values of these fields."""
+        return self.model_copy(update=change)
+
+    def dump(self) -> Pause:
+        """Return the pause as JSON, with the fields that are set."""
+        return cast("Pause", self.model_dump(exclude_unset=True, by_alias=True))
+
+    def short_form(self) -> Json:
+        """Return its short form, for a list beside another pause."""
+        return {key: getattr(self, key) for key in OTHER_KEYS}
+
+    # --- its texts
+
+    @property
+    def spoken(self) -> str:
+        """The language of its texts."""
+        return self.language or "en"
+
+    @property
+    def legend(self) -> str:
+        """The text of the terminal about the keys that answer it."""
+        return "keys_question"
+
+    def choices(self) -> list[str]:
+        """Return the options as people are shown them; those of the run's own questions are in their language."""
+        return [translate_option(each, self.topic, self.spoken) for each in self.options]
+
+    def wording(self) -> str:
+        """Return the question alone: what was asked, or the usual words."""
+        return self.question.strip() or say(self.spoken, "ask", self.kind, tool=self.name)
+
+    def closing_question(self) -> str:
+        """Return what is asked at the end of the pause."""
+        return self.wording()
+
+    def details(self) -> list[str]:
+        """Return what belongs to the question, as Markdown: a plan, a call."""
+        return []
+
+    def ways_to_answer(self) -> list[str]:
+        """Return the options as Markdown, for somebody who does not draw them."""
+        marks = [f"{number}." if self.numbered else "-" for number in range(1, len(self.choices()) + 1)]
+        lines = (" ".join(option.split()) for option in self.choices())
+        return ["\n".join(f"{mark} {text}" for mark, text in zip(marks, lines, strict=True))] if marks else []
+
+    def hint(self) -> str:
+        """Return what an answer without further words means; "" if that is clear."""
+        return ""
+
+    def question_text(self, *, choices: bool = True) -> str:
+        """Return the full question as Markdown, and with `choices` the options."""
+        ways = self.ways_to_answer() if choices else []
+        return "\n\n".join(filter(None, (self.wording(), *self.details(), *ways, self.hint())))
+
+    def message_text(self, *, choices: bool = True, whole: bool = False) -> str:
+        """Return the text of the pause's message in the conversation.
+
+        Without `choices`, the options and the fields of a form are left out, for somebody who draws them. `whole`: with
+        what the person has read already.
+        """
+        return self.with_problem(self.question_text(choices=choices))
+
+    def text(self, *, whole: bool = False) -> str:
+        """Return all that a person needs to answer, as Markdown in their language."""
+        return self.message_text(whole=whole)
+
+    def with_problem(self, text: str) -> str:
+        """Return a text between what is wrong with the last answer and the other open questions."""
+        parts = [f"> {self.problem}" if self.problem else "", text]
+        if self.others:
+            lines = [f"- `{other.get('id')}`: {other.get('question') or other.get('kind')}" for other in self.others]
+            parts.append(say(self.spoken, "ask", "others") + "\n\n" + "\n".join(lines))
+        return "\n\n".join(filter(None, parts))
+
+    def description(self) -> str:
+        """Return the text that clients show beside the action, and in lists."""
+        return self.with_problem(self.question_text())
+
+    def action_arguments(self) -> dict[str, str]:
+        """Return the arguments of the action, which clients let people edit."""
+        return {"question": self.question_text(), "answer": ""}
+
+    def short_arguments(self) -> dict[str, str]:
+        """Return the arguments of the tool call that shows the pause in the conversation."""
+        return self.action_arguments()
+
+    def payload(self) -> Json:
+        """Return the interrupt value, which every known client can draw: JSON with one action and string arguments.
+
+        `args` and `arguments` are equal, because clients read one or the other. `reason`, `message`, `tool_call_id` and
+        `response_schema` are for AG-UI. The other keys (`id`, `kind`, `options`, `plan` …) are ours.
+        """
+        arguments, message, own = self.action_arguments(), self.wording(), cast("Json", self.dump())
+        shown = {"args": arguments, "arguments": dict(arguments), "description": self.description()}
+        value = {
+            "action_requests": [{"name": self.action, **shown}],
+            "review_configs": [{"action_name": self.action, "allowed_decisions": list(self.decisions)}],
+            "reason": "tool_call" if self.approves else "input_required",
+            "message": message,
+            "tool_call_id": self.tool_call_id,
+            "response_schema": _response_schema(self.action, self.decisions, arguments),
+            "id": self.id,
+            "kind": self.kind,
+            "question": message,
+            "text": self.text(),
+            "options": self.choices(),
+            "step": self.step,
+            "revision": None,
+            "problem": self.problem,
+            "others": [{key: other.get(key) for key in OTHER_KEYS} for other in self.others],
+        }
+        return {**value, **{key: own[key] for key in self.shown if own.get(key) is not None}}
+
+    # --- an answer to it
+
+    def takes_as_is(self, value: Any) -> bool:
+        """Return whether a value answers this pause whatever ids it seems to name."""
+        return False
+
+    def split(self, value: Any, open_ids: Collection[str]) -> Json | str:
+        """Return the answers in a value by the ids of their questions; one without ids is for this pause."""
+        if self.takes_as_is(value):
+            return {self.id: value}
+        by_id = answers_by_id(value, open_ids)
+        return by_id if isinstance(by_id, str) else by_id or {self.id: value}
+
+    def stale_reason(self, value: Any) -> str | None:
+        """Return why an answer is for another question, or another revision of the plan; None if it names neither."""
+        if self.takes_as_is(value):
+            return None
+        if by_id := answers_by_id(value, [self.id, *(str(other["id"]) for other in self.others)]):
+            return by_id if isinstance(by_id, str) else None
+        given = self.read_shape(value)
+        return self.find_stale(given) if isinstance(given, AnswerShape) else None
+
+    def read(self, value: Any) -> Answer | str:
+        """Return what an answer means, or a sentence for the person: what is missing, or wrong.
+
+        Never raises. The text is in the pause's language; problems of a client's JSON are in English. A text that
+        starts with "stale" means that the answer names another question or revision.
+        """
+        given = self.read_shape(value)
+        if isinstance(given, str):
+            return given
+        if stale := self.find_stale(given):
+            return stale
+        if given.verb == "cancel" or given.verb == "later":
+            return Answer(given.verb)
+        if given.verb in ("reject", "ignore") and not given.text and self.refusal:
+            return Answer(self.refusal)
+        read = self.understand(given)
+        return read if isinstance(read, Answer) else (read or unclear("no_answer")).text(self.spoken)
+
+    def read_shape(self, value: Any) -> AnswerShape | str:
+        """Return the shape of an answer, or why it has none."""
+        return read_shape(value)
+
+    def find_stale(self, given: AnswerShape) -> str | None:
+        """Return why the answer names another question; None if it does not."""
+        return named_elsewhere(given.ids, self.id, self.tool_call_id)
+
+    def understand(self, given: AnswerShape) -> Answer | Unclear | None:
+        """Return the meaning of an answer in this shape; None if there is nothing to say about it."""
+        raise NotImplementedError
+
+    def named_option(self, given: AnswerShape) -> tuple[str, Any, str]:
+        """Return the words, the option that they name, and the text after it; a button “approve” names none."""
+        text = "" if given.verb == "approve" else match_choice(words_of(given), self.choices())
+        return (text, *match_option(text, self.topic))
+
+    def choose_one(self, text: str) -> Unclear:
+        """Ask back, because the words name none of the options."""
+        return unclear("choose", text, options=" / ".join(self.choices()))
+
+    def by_policy(self, settings: Settings) -> Answer:
+        """Return the answer that the settings give in place of a person, if it is not only `to_people`."""
+        raise NotImplementedError
+
+    def check(self, values: Mapping[str, Any], answer: Answer, deps: Deps, settings: Settings) -> Answer | str:
+        """Return a person's answer as it will be carried out, or why it cannot be accepted."""
+        last = (values.get("approvals") or [{}])[-1]
+        approved = last.get("decision") == "approve" and last.get("by") == "user"
+        if answer.text == JUDGEMENT and approved and not self.problem:
+            return say(self.spoken, "unclear", "again", said=translate_option("approve", "plan", self.spoken))
+        return answer
+
+    def tools_after(self, values: Mapping[str, Any], answer: Answer) -> list[tuple[str | None, Sequence[str]]]:
+        """Return the executor and the tools of each step that goes on with this answer: the calls it was to make."""
+        steps = ((values.get("approval") or {}).get("plan") or {}).get("steps", ())
+        return [(step.get("executor"), self._calls_left(values)) for step in steps if step["id"] == self.step]
+
+    def _calls_left(self, values: Mapping[str, Any]) -> list[str]:
+        calls = self.record(values).get("calls") or ()
+        return [call["name"] for call in calls if decision_on(call) not in NOT_MADE]
+
+    # --- what an answer changes
+
+    @property
+    def comes_back(self) -> bool:
+        """Whether it is asked again later if other questions were answered instead."""
+        return self.step is not None
+
+    def closing(self, answer: Answer) -> str:
+        """Return the result of the tool call that showed the pause."""
+        return answer.text or answer.kind
+
+    def row(self, decided: ResolvedAnswer) -> Json:
+        """Return the receipt's row on the answer."""
+        return decided.row(self.kind, self.id)
+
+    def cancel_reason(self, language: str) -> str:
+        """Return why a run ended that was cancelled here."""
+        return say_why(language, self.cancelled_at)
+
+    def apply(self, values: Mapping[str, Any], decided: ResolvedAnswer) -> Json:
+        """Return the run's update for a checked answer."""
+        if decided.answer.kind != "cancel":
+            rows = {"approvals": [self.row(decided)]} if self.recorded else {}
+            return {**self.change(values, decided), **rows}
+        language, code, reason = values.get("language", "en"), "cancelled", ""
+        if decided.by == "policy":
+            code, reason = "unanswered", say_why(language, "unanswered", question=self.question)
+        ending = {"code": code, "reason": reason or self.cancel_reason(language)}
+        return {"ending": ending, "approvals": [self.row(decided)]}
+
+    def change(self, values: Mapping[str, Any], decided: ResolvedAnswer) -> Json:
+        """Return what an answer other than to cancel changes."""
+        raise NotImplementedError
+
+    def record(self, values: Mapping[str, Any]) -> StepRecord:
+        """Return the record of the step that asks."""
+        records: Mapping[str, StepRecord] = values.get("steps") or {}
+        return records.get(self.step or "", {})
+
+    def continue_step(self, values: Mapping[str, Any], change: StepRecord) -> Json:
+        """Return the update with which the step that asks goes on."""
+        return {"steps": {self.step: change_status(self.record(values), {**change, "status": "ready"})}}
+
+
+class OpenQuestion(OpenPause):
+    """A pause that is answered in words."""
+
+    to_people: ClassVar[bool] = False
+    keys: ClassVar[Mapping[str, Any]] = {"/skip": {"type": "reject"}}
+
+    kind: str = "question"
+
+    def read_shape(self, value: Any) -> AnswerShape | str:
+        """Return the shape of an answer. Typed JSON that is no decision is plain text."""
+        given = super().read_shape(value)
+        if not isinstance(value, str):
+            return given
+        decides = isinstance(given, AnswerShape) and given.verb not in ("text", "list", "other")
+        return given if decides else AnswerShape("text", value.strip())
+
+
+class PermissionPause(OpenPause):
+    """A pause that asks to approve something, which can also be edited."""
+
+    approves: ClassVar[bool] = True
+    words_are: ClassVar[AnswerKind]
+    """What words mean that are neither an option nor a short reply."""
+    edit_shape: ClassVar[str]
+    """How programs write an edit."""
+    keys: ClassVar[Mapping[str, Any]] = {"a": APPROVE, "y": APPROVE, "c": CANCEL, "l": LATER}
+
+    @property
+    def legend(self) -> str:
+        """The text of the terminal about the keys that answer it."""
+        return f"keys_{self.kind}"
+
+    def choices(self) -> list[str]:
+        """Return the options as people are shown them."""
+        return [translate_option(each, "plan", self.spoken) for each in self.options]
+
+    def ways_to_answer(self) -> list[str]:
+        """Leave the options out: clients draw the decisions."""
+        return []
+
+    def read_edit(self, given: AnswerShape) -> Answer | Unclear:
+        """Return the edit in these fields."""
+        raise NotImplementedError
+
+    def read_text(self, text: str) -> Answer | Unclear | None:
+        """Return the meaning of typed words."""
+        return self.read_short_reply(text) or read_broken_json(text) or read_words(self.words_are, text)
+
+    def read_button(self, given: AnswerShape) -> Answer | Unclear | None:
+        """Return the decision of a button; words with it that do not agree are only said."""
+        text, said = given.text, read_word(given.text)
+        if given.verb == "edit" and not given.fields:
+            return unclear("edit_alone", text or "edit", shape=self.edit_shape)
+        if given.verb in ("approve", "edit"):
+            if text and said != "yes":
+                return unclear("yes_but", text) if given.fields else Answer(self.words_are, text)
+            return self.read_edit(given) if given.fields else Answer("approve")
+        if given.verb in ("reject", "ignore"):
+            return Answer(said) if said in ("cancel", "later") else Answer("reject", "" if said == "no" else text)
+        return None
+
+    def read_short_reply(self, text: str) -> Answer | Unclear | None:
+        """Return the decision of a text that is exactly an option or a short reply; ask back if it is unclear."""
+        option, rest = match_option(text, "plan")
+        said = option if option and not rest else read_word(text)
+        if said == "edit":
+            return unclear("what_instead")
+        if said == "no":
+            return self.says_no()
+        if said == "cancel" and self._is_planned(text):
+            return unclear("carry_out_or_cancel", text)
+        return Answer("approve" if said == "yes" else said) if said else None
+
+    def says_no(self) -> Answer | Unclear:
+        """Return the meaning of a “no” alone."""
+        return Answer("reject")
+
+    def planned_words(self) -> Sequence[str]:
+        """Return the words in which the plan or the call says what it does."""
+        raise NotImplementedError
+
+    def _is_planned(self, text: str) -> bool:
+        """Return whether the word for the end stands in the plan or the call as well: “cancel” at “Cancel order 17”."""
+        shown = fold_words(" ".join(self.planned_words()))
+        return not text.startswith("/") and any(word in shown for word in ending_words(text))
+
+
+def all_options(given: Sequence[str], topic: str, language: str) -> list[str]:
+    """Return these options of a topic in a language, or all that there are if none are given."""
+    return [translate_option(each, topic, language) for each in given or option_texts(language, topic)]
+
+
+def language_field(language: str) -> Json:
+    """Return the field for the language of a pause; {} for English."""
+    return {} if language == "en" else {"language": language}
+
+
+def grant_replan(granted: Mapping[str, float]) -> Json:
+    """Return the update that counts the replan a person asked for, and grants the budget for it."""
+    return {"spent": {"replans": 1}, "granted": granted}
+
+
+def _response_schema(name: str, allowed: Sequence[str], arguments: Mapping[str, str]) -> Json:
+    edited = {
+        "name": {"const": name},
+        "args": {"type": "object", "properties": {key: {"type": "string"} for key in arguments}},
+    }
+    decision = {
+        "type": "object",
+        "required": ["type"],
+        "properties": {
+            "type": {"enum": list(allowed)},
+            "message": {"type": "string"},
+            "edited_action": {"type": "object", "required": ["name", "args"], "properties": edited},
+        },
+    }
+    decisions = {"type": "array", "minItems": 1, "maxItems": 1, "items": decision}
+    return {"type": "object", "required": ["decisions"], "properties": {"decisions": decisions}}

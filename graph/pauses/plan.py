@@ -1,0 +1,290 @@
+"""The pause that shows a plan for approval."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+from functools import partial
+from typing import Any, ClassVar, Literal
+
+from donewhen.graph.context import Deps
+from donewhen.graph.pauses.pause import PermissionPause, ResolvedAnswer
+from donewhen.graph.tools.toolbox import KnownTool
+from donewhen.state.channels import Json
+from donewhen.state.language.texts import Unclear, catalogue, say, say_why, unclear
+from donewhen.state.pattern import pattern
+from donewhen.state.people.answers import Answer, AnswerKind, AnswerShape, decode_json
+from donewhen.state.people.edit import add_line_number, edit_plan, is_plan_text, plan_document
+from donewhen.state.plan.plan import Rules, read_plan, revision_of
+from donewhen.state.plan.planning import OF_PROPOSAL, OF_REQUEST, fresh_planning, unfinished_steps
+from donewhen.state.plan.revise import difference
+from donewhen.state.plan.schedule import next_moments
+from donewhen.state.plan.steps import fresh_records
+from donewhen.state.plan.text import moments_text, plan_text, schedule_text
+from donewhen.state.records import PLAN_ACTION, Approval
+from donewhen.state.settings import Settings
+
+_ENDS_ASKING = pattern(r"[?？؟][^\w?？؟]{0,9}\Z")
+CLOSED = {"approve": "Approved.", "edit": "Approved with changes.", "cancel": "Cancelled."}
+
+
+class PlanPause(PermissionPause):
+    """The pause that shows a plan for approval."""
+
+    topic: ClassVar[str] = "plan"
+    action: ClassVar[str] = PLAN_ACTION
+    decisions: ClassVar[tuple[str, ...]] = ("approve", "edit", "reject")
+    shown: ClassVar[tuple[str, ...]] = ("plan", "reply", "limits", "next_runs", "draft")
+    ids: ClassVar[str] = r"confirm\.[0-9a-f]+"
+    node: ClassVar[Literal["confirm", "ask_user"]] = "confirm"
+    words_are: ClassVar[AnswerKind] = "say"
+    edit_shape: ClassVar[str] = '{"type": "edit", "plan": {"steps": […], …}}'
+
+    kind: str = "plan"
+    plan: Json = {}
+    revision: str | None = None
+    limits: Json = {}
+    writes: list[str] = []
+    writes_known: list[str] = []
+    effects: dict[str, str] = {}
+    next_runs: list[str] | None = None
+    changes: list[str] = []
+    reply: str | None = None
+    before: Json | None = None
+
+    # --- its texts
+
+    @property
+    def speak(self) -> str:
+        """What the planner says to the plan."""
+        return str(self.plan.get("speak") or "").strip()
+
+    def closing_question(self) -> str:
+        """Return the question, unless what is said at the plan ends with one already."""
+        if not _ENDS_ASKING.search(self.reply or str(self.plan.get("speak") or "")):
+            return self.wording()
+        if not self.changes:
+            return ""
+        return "\n".join([say(self.spoken, "ask", "differs"), *(f"- {line}" for line in self.changes)])
+
+    def details(self) -> list[str]:
+        """Return the plan."""
+        return [plan_text(self.dump()).strip()]
+
+    def message_text(self, *, choices: bool = True, whole: bool = False) -> str:
+        """Return the plan with its title. One that the person has seen is not written again, except as a `whole`."""
+        return self._message(whole=whole)
+
+    def text(self, *, whole: bool = False) -> str:
+        """Return what is wrong with the last answer or was answered to it, the planner's words, the plan, the question.
+
+        Who has read the plan already reads that it is unchanged, or only what changed, except in the `whole` text.
+        """
+        return self._message(self.speak, whole=whole)
+
+    def _message(self, speak: str = "", *, whole: bool) -> str:
+        if not whole and (self.reply or self.problem):
+            parts = [f"{say(self.spoken, 'plan', 'unchanged')} {self.closing_question()}".strip()]
+        else:
+            written = plan_text(self.dump(), None if whole else self.before).strip()
+            parts = [speak, written, self.closing_question()]
+        return self.with_problem("\n\n".join(filter(None, parts)))
+
+    def with_problem(self, text: str) -> str:
+        """Return a text with what is wrong with the last answer, or was answered to it."""
+        return super().with_problem("\n\n".join(filter(None, (self.reply, text))))
+
+    def description(self) -> str:
+        """Return only the title with the question."""
+        title = self.plan.get("title")
+        return self.with_problem(f"{title}: {self.wording()}") if title else super().description()
+
+    def editable_plan(self) -> str:
+        """Return the plan as text to be edited: a rejected edit, else the proposal."""
+        return self.draft or plan_document(self.dump())
+
+    def action_arguments(self) -> dict[str, str]:
+        """Return the plan as text."""
+        return {"plan": self.editable_plan()}
+
+    def short_arguments(self) -> dict[str, str]:
+        """Return what names the plan, which is shown in the text and the action."""
+        return {"title": str(self.plan.get("title") or ""), "revision": self.revision or ""}
+
+    def payload(self) -> Json:
+        """Return the interrupt value with the revision, which an answer may name."""
+        return {**super().payload(), "revision": self.revision}
+
+    # --- an answer to it
+
+    def find_stale(self, given: AnswerShape) -> str | None:
+        """Return why the answer is for another question, or for another revision of the plan."""
+        revision, edited = self.revision or self.plan.get("revision"), decode_json(given.fields.get("plan"))
+        named = {str(edited["revision"])} if isinstance(edited, Mapping) and edited.get("revision") else set()
+        if stale := super().find_stale(given):
+            return stale
+        if revision is not None and (given.revisions | named) - {str(revision)}:
+            return f"stale: the answer is for another revision of the plan; revision {revision} waits."
+        return None
+
+    def understand(self, given: AnswerShape) -> Answer | Unclear | None:
+        """Return a decision, an edit, or what is said about the plan."""
+        if decided := self.read_button(given):
+            return decided
+        if given.verb not in ("text", "respond"):
+            return None
+        if is_plan_text(given.text):
+            return self.read_edit(AnswerShape("edit", fields={"plan": given.text}))
+        return self.read_text(given.text)
+
+    def says_no(self) -> Answer | Unclear:
+        """Ask back, because a “no” alone gives the planner nothing to plan with."""
+        return unclear("what_instead")
+
+    def read_edit(self, given: AnswerShape) -> Answer | Unclear:
+        """Return the whole edited plan; without a change it is approved."""
+        if given.action not in (None, self.action):
+            return unclear("not_the_plan", action=given.action)
+        edit = edit_plan(given.fields, self.plan, self.limits)
+        if isinstance(edit, Unclear):
+            return edit
+        changed = edit.changed or edit.limits
+        return Answer("edit", plan=edit.plan, amounts=edit.limits, lines=edit.lines) if changed else Answer("approve")
+
+    def planned_words(self) -> Sequence[str]:
+        """Return the title and the steps."""
+        return [str(self.plan.get("title") or ""), *(str(step.get("content")) for step in self.plan.get("steps") or ())]
+
+    def check(self, values: Mapping[str, Any], answer: Answer, deps: Deps, settings: Settings) -> Answer | str:
+        """Return an edited plan if it keeps all rules for plans, else everything that is wrong with it."""
+        if answer.plan is None:
+            return super().check(values, answer, deps, settings)
+        plan = self._validate(values, answer, deps, settings)
+        return plan if isinstance(plan, str) else replace(answer, plan=plan)
+
+    def _validate(self, values: Mapping[str, Any], answer: Answer, deps: Deps, settings: Settings) -> Json | str:
+        """Return the edited plan, whole. Finished steps must stay in it unchanged."""
+        planning, steps = values.get("planning") or {}, self.plan["steps"]
+        stale = planning.get("stale", ())
+        finished = {id: row for id, row in (planning.get("finished") or {}).items() if id not in stale}
+        done = {step["id"]: step for step in steps if step["id"] in finished}
+        edited = dict(answer.plan or {})
+        listed = edited.get("steps") if isinstance(edited.get("steps"), list) else []
+        given = {step.get("id"): step for step in listed or () if isinstance(step, Mapping)}
+        if touched := [str(id) for id, step in done.items() if id not in given or {**step, **given[id]} != step]:
+            return say(self.spoken, "unclear", "finished_stay", steps=", ".join(touched))
+        rules = plan_rules(deps, settings, finished, self.plan, unfinished_steps(values))
+        most = max(settings.max_steps, len(steps))
+        plan = read_plan(edited, replace(rules, max_steps=most, repeats=deps.repeats and not values.get("approval")))
+        if isinstance(plan, list):
+            reasons = "; ".join(add_line_number(each, answer.lines) for each in plan)
+            return say(self.spoken, "unclear", "edited_plan", reasons=reasons)
+        whole = {**plan, "steps": [done.get(step["id"], step) for step in plan["steps"]]}
+        return {**whole, "revision": revision_of(whole)}
+
+    def tools_after(self, values: Mapping[str, Any], answer: Answer) -> list[tuple[str | None, Sequence[str]]]:
+        """Return what the steps of an approved plan list.
+
+        An edited plan is checked by the rules for plans, and one with a schedule starts nothing now.
+        """
+        if answer.kind != "approve" or self.plan.get("schedule"):
+            return []
+        records = values.get("steps") or {}
+        left = (step for step in self.plan["steps"] if records.get(step["id"], {}).get("status") != "done")
+        return [(step.get("executor"), step.get("tools") or ()) for step in left]
+
+    # --- what an answer changes
+
+    def closing(self, answer: Answer) -> str:
+        """Return what was decided about the plan."""
+        verb = "Said" if answer.kind == "say" else "Rejected"
+        return CLOSED.get(answer.kind) or f"{verb}: {answer.text}".rstrip(": ")
+
+    def apply(self, values: Mapping[str, Any], decided: ResolvedAnswer) -> Json:
+        """Return the run's update: the plan starts, the run ends, or the planner reads what was said."""
+        answer, approval = decided.answer, values.get("approval")
+        row = {**self.row(decided), "revision": self.revision}
+        row |= {"limits": answer.amounts} if answer.amounts else {}
+        row |= {"reply": self.reply} if self.reply else {}
+        granted = {key: amount - self.limits[key] for key, amount in answer.amounts.items()}
+        if answer.kind in ("approve", "edit"):
+            plan = self.plan if answer.kind == "approve" else answer.plan
+            assert plan is not None
+            before = approval["plan"] if approval else None
+            given = {**approval_record(plan, decided.by, self.effects), "before": before}
+            row |= {"approved_revision": plan["revision"]}
+            row |= {"changes": difference(self.plan, plan)} if answer.kind == "edit" else {}
+            ending = {"ending": _scheduled_ending(plan, values, decided.at)} if plan.get("schedule") else {}
+            return {"approvals": [row], "plan": plan, "approval": given, "granted": granted, **ending}
+        if answer.kind == "cancel" or not (approval or answer.text):
+            # The receipt shows the previously approved plan, else the rejected one.
+            kept = {"plan": approval["plan"]} if approval else {"steps": fresh_records(self.plan, {}, None)}
+            reason = say_why(values.get("language", "en"), "not_approved")
+            return {"approvals": [row], "ending": {"code": "cancelled", "reason": reason}, **kept}
+        planning = values["planning"]
+        if not answer.text:
+            refused = {**planning, "open": False}
+            return {"approvals": [row], "plan": (approval or {})["plan"], "planning": refused}
+        again = self._plan_again(planning, answer.text)
+        plan = approval["plan"] if approval else None
+        return {"approvals": [row], "planning": again, "plan": plan, "granted": granted}
+
+    def _plan_again(self, planning: Mapping[str, Any], feedback: str) -> Json:
+        """Return the planning that reads what the person says about this plan."""
+        known = {key: planning[key] for key in OF_REQUEST if planning.get(key)}
+        shown = {key: item for key, item in self.dump().items() if key not in ("others", "problem", "draft")}
+        known |= {"shown": shown, "kept": {key: planning[key] for key in OF_PROPOSAL if key in planning}}
+        again = fresh_planning(planning["number"] + 1, feedback=feedback, proposal=self.plan, **known)
+        if planning.get("failure") or planning.get("wants"):
+            again["phase"] = "draft"
+        return dict(again)
+
+
+def approval_record(plan: Json, by: str, effects: Mapping[str, str]) -> Approval:
+    """Return the record of an approval: the plan's revision, the tools granted to each step, and what they were."""
+    tools = {step["id"]: list(step.get("tools") or ()) for step in plan["steps"]}
+    return {"revision": plan["revision"], "by": by, "tools": tools, "effects": {**effects}, "plan": plan}
+
+
+def plan_rules(
+    deps: Deps,
+    settings: Settings,
+    finished: Mapping[str, Any] | None = None,
+    before: Json | None = None,
+    unfinished: Mapping[str, str] | None = None,
+) -> Rules:
+    """Return the rules for plans in this run. `before` is the plan to be replaced.
+
+    A plan that replaces an active one cannot have a schedule.
+    """
+    toolbox, executors = deps.all_tools(settings), deps.executors.active
+    paths = settings.profile.allowed_paths
+    checks = {n: partial(_check_problems, tool, paths) for n, tool in toolbox.items() if tool.effect == "read"}
+    return Rules(
+        tools=frozenset(deps.executors.toolbox),
+        executors=executors,
+        executor_tools={name: deps.tools_for(name, settings) for name in ("", *executors)},
+        executor=settings.executor,
+        checks=checks,
+        read_call=lambda name, arguments: toolbox[name].read(arguments)[:2],
+        max_steps=settings.max_steps,
+        forbidden=settings.profile.forbidden_tools,
+        finished=finished or {},
+        used=frozenset(step["id"] for step in (before or {}).get("steps", ())),
+        repeats=deps.repeats and before is None,
+        unfinished=unfinished or {},
+        required=[criterion.model_dump(mode="json") for criterion in settings.done_when],
+    )
+
+
+def _check_problems(tool: KnownTool, paths: Sequence[str], arguments: Any) -> list[str]:
+    outside = tool.path_problem(arguments, paths) if isinstance(arguments, Mapping) else None
+    return [*tool.arguments.problems(arguments), *([outside] if outside else [])]
+
+
+def _scheduled_ending(plan: Mapping[str, Any], values: Mapping[str, Any], at: str) -> Json:
+    """Return the ending of a request with a schedule: nothing runs now."""
+    schedule, language = plan["schedule"], values.get("language", "en")
+    times = moments_text(next_moments(schedule, datetime.fromisoformat(at)))
+    when = schedule_text(schedule, catalogue(language)["plan"])
+    said = say(language, "summary", "scheduled", when=when, times=times)
+    return {"code": "scheduled", "reason": "", "text": f"{said}\n\n{say(language, 'summary', 'scheduled_by')}"}
