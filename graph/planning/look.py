@@ -20,7 +20,7 @@ from donewhen.state.channels import Planning
 from donewhen.state.ledger import allowance_left, first_exhausted
 from donewhen.state.proof.journal import is_tool_call
 from donewhen.state.reading.decisions import LOOKUPS
-from donewhen.state.records import Call, JournalEntry, Pause, PlanningRecord
+from donewhen.state.records import Ask, Call, JournalEntry, PlanningRecord
 from donewhen.state.settings import Settings
 
 
@@ -58,7 +58,7 @@ class Looks(Calls[Planning]):
         once = not self.caller.before
         return render_observation(entry, self.limit, hint, self.caller.fence, planning=once)
 
-    async def _halt(self, why: Pause | Wait | UnknownEffect) -> Planning:
+    async def _halt(self, why: Ask | Wait | UnknownEffect) -> Planning:
         """Answer the calls for which there is no budget any more."""
         for call in self.calls:
             self._show(call, "Not run: the limit of tool calls is reached.")

@@ -137,7 +137,7 @@ class Calls(CallContext, ABC, Generic[Change]):
         """Return the tools among which others can be found, and the names of those that are known already."""
 
     @abstractmethod
-    async def _halt(self, why: Pause | Wait | UnknownEffect) -> Change:
+    async def _halt(self, why: Ask | Wait | UnknownEffect) -> Change:
         """Stop before the next call, at an open question of its tool, a ruling, or what became of it before."""
 
     @abstractmethod
@@ -373,7 +373,7 @@ class StepCalls(Calls[Step], StepContext):
             self._send_back(claim["kind"], claim["id"])
         return {**update, "record": after}
 
-    async def _halt(self, why: Pause | Wait | UnknownEffect) -> Step:
+    async def _halt(self, why: Ask | Wait | UnknownEffect) -> Step:
         """Leave before the next call. The remaining calls are stored to run later.
 
         If the step failed, they are answered now instead, and its model decides anew if the step is told to go on.
@@ -391,7 +391,7 @@ class StepCalls(Calls[Step], StepContext):
         frozen = {**frozen, **self._lookup_changes()}
         return {**update, **leave(self.state, self.runtime, frozen, self.results, self.spent, self.wrote)}
 
-    async def _leave_with(self, call: Call, why: Pause | Wait | UnknownEffect) -> StepRecord:
+    async def _leave_with(self, call: Call, why: Ask | Wait | UnknownEffect) -> StepRecord:
         """Return the record's change with which the step leaves; it fails if hooks do not let people be asked."""
         if isinstance(why, Wait):
             return why.change
