@@ -13,6 +13,7 @@ import pytest
 
 from donewhen import Agent
 from donewhen.agent.cli.screen.drawing import draw_pause
+from donewhen.graph.pauses.pause import load_pause
 from donewhen.testing import ScriptedModel, call, finish_step, submit_plan
 from tests.kit.screens.shell import Exit, Shell, scripted
 from tests.kit.screens.terminal import COMMAND, SECONDS, Session, environment, screen, written
@@ -107,7 +108,7 @@ def test_a_plan_is_drawn_in_words() -> None:
         "steps": [{"id": "s1", "depends_on": [], **step}, {"id": "s2", **step, "depends_on": ["s1"]}],
     }
     where = screen()
-    where.show(draw_pause({"kind": "plan", "plan": plan, "limits": {"rounds": 9, "cost_usd": 0.5}}, where))
+    where.show(draw_pause(load_pause({"kind": "plan", "plan": plan, "limits": {"rounds": 9, "cost_usd": 0.5}}), where))
     assert [line.rstrip() for line in written(where).splitlines()][-6:] == [
         "2. Write it",
         "   done when  It is there (checked: file_exists path a.md; expected: contains 12)",

@@ -11,6 +11,7 @@ from rich.text import Text
 
 from donewhen.agent.cli.screen.drawing import AnswerText, draw_pause
 from donewhen.agent.cli.screen.views import Progress, View
+from donewhen.graph.pauses.pause import load_pause
 from donewhen.testing import ask_user, call, finish_step, submit_plan
 from tests.agent.cli.test_cli_terminal import COUNT, COUNTED, Hanging, scripted
 from tests.kit.pauses import LIMITS, pending
@@ -29,7 +30,9 @@ def test_no_word_is_broken_and_nothing_is_raw(width: int) -> None:
     where = screen(width=width, live=True)
     check = {"text": "It is there", "check": {"tool": "file_exists", "arguments": {"path": "report.md"}}}
     step = {"id": "s1", "content": WORDS, "done_when": [check], "tools": ["write_file"], "depends_on": []}
-    where.show(draw_pause({"kind": "plan", "plan": {"title": WORDS, "steps": [step]}, "limits": LIMITS}, where))
+    where.show(
+        draw_pause(load_pause({"kind": "plan", "plan": {"title": WORDS, "steps": [step]}, "limits": LIMITS}), where)
+    )
     where.legend(where.say("keys_plan"))
     lines = drawn(written(where), width)
     words = " ".join(lines).split()
@@ -161,7 +164,9 @@ def test_a_question_is_drawn_and_not_typed_out() -> None:
     """U13: no raw Markdown in what is asked; the options by number, below each other."""
     where = screen(width=50, live=True)
     options = ["2022", "the year " * 8]
-    where.show(draw_pause(pending("question", question="Which **year** of `sales.csv`?", options=options), where))
+    where.show(
+        draw_pause(load_pause(pending("question", question="Which **year** of `sales.csv`?", options=options)), where)
+    )
     lines = drawn(written(where), 50)
     assert lines[:2] == ["Which year of sales.csv?", "1. 2022"]
     assert lines[3].startswith("   the year")
@@ -172,7 +177,7 @@ def test_a_call_is_shown_as_it_will_run() -> None:
     where = screen()
     arguments = {"path": "a.txt", "old_text": "one\ntwo\nthree", "new_text": "one\n2\nthree"}
     asked_for = pending("tool", tool="edit_file", arguments=arguments, question="Run it? It is not in the plan.")
-    where.show(draw_pause(asked_for, where))
+    where.show(draw_pause(load_pause(asked_for), where))
     lines = [line.strip() for line in written(where).splitlines()]
     assert lines[0] == "Run it? It is not in the plan."
     assert {"path  a.txt", "│ -two", "│ +2"} <= set(lines)
