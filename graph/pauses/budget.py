@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
+from pydantic import SkipValidation
+
 from donewhen.graph.pauses.pause import LATER, OpenPause, ResolvedAnswer, all_options, grant_replan
 from donewhen.state.channels import Json, merge_records
 from donewhen.state.language.short_replies import read_word
@@ -17,7 +19,7 @@ from donewhen.state.language.texts import (
     unclear,
 )
 from donewhen.state.language.words import fold_words
-from donewhen.state.ledger import MeterRow, add
+from donewhen.state.ledger import Amounts, MeterRow, add
 from donewhen.state.people.amounts import example_amount, format_amount, lifts_limit, read_amounts
 from donewhen.state.people.answers import OWN_KEYS, Answer, AnswerKind, AnswerShape, read_ending, words_of
 from donewhen.state.plan.planning import start_replanning
@@ -42,12 +44,12 @@ class BudgetPause(OpenPause):
     exhausted: str | list[str] = []
     of_planning: bool = False
     """True if the rounds of planning are used up, which `plan_rounds` limits."""
-    suggested: dict[str, float] = {}
-    with_replan: dict[str, float] = {}
+    suggested: SkipValidation[Amounts] = {}  # a whole number stays one
+    with_replan: SkipValidation[Amounts] = {}
     """The grants that come with a replan."""
     done: list[str] = []
     left: list[str] = []
-    meter: list[MeterRow] = []
+    meter: SkipValidation[list[MeterRow]] = []
 
     @property
     def limits(self) -> list[str]:

@@ -3,10 +3,13 @@
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
+from pydantic import SkipValidation
+
 from donewhen.graph.pauses.pause import OpenQuestion, ResolvedAnswer, grant_replan
 from donewhen.state.channels import Json
 from donewhen.state.language.short_replies import read_word
 from donewhen.state.language.texts import Unclear, option_key, say_why
+from donewhen.state.ledger import Amounts
 from donewhen.state.people.answers import (
     Answer,
     AnswerKind,
@@ -32,7 +35,7 @@ class FailurePause(OpenQuestion):
     """The steps."""
     failure: str = ""
     """Why, for the planner."""
-    with_replan: dict[str, float] = {}
+    with_replan: SkipValidation[Amounts] = {}
     """The grants that come with a replan."""
 
     def understand(self, given: AnswerShape) -> Answer | Unclear | None:
