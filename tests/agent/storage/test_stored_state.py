@@ -5,14 +5,18 @@ from pathlib import Path
 
 import pytest
 
-from donewhen import Agent
+from donewhen import Agent, StaleAnswer
+from donewhen.agent.storage import open_storage
 from donewhen.state.records import JournalEntry
 from tests.kit.runs import Outbox, config
+from tests.kit.storage.asked import CASES, answered, asked
+from tests.kit.storage.cases import fresh_url
 from tests.kit.storage.decided import ANSWERS, Post, opened
 from tests.kit.storage.release import DATA, script
 
 RELEASES = sorted(DATA.glob("stored-*.sqlite.gz"))
 DECIDED = sorted(DATA.glob("decided-*.sqlite.gz"))
+ASKED = sorted(DATA.glob("asked-*.sqlite.gz"))
 
 
 def unpack(release: Path, folder: Path) -> Path:
@@ -84,3 +88,22 @@ async def test_observations_of_a_release_have_what_each_observation_has(stored: 
             found += [*(values.get("journal") or ()), *(values.get("before") or ())]
     assert found
     assert all(JournalEntry.__required_keys__ <= entry.keys() for entry in found)
+
+
+@pytest.mark.parametrize("thread", CASES)
+@pytest.mark.parametrize("stored", ASKED, ids=lambda path: path.name.removesuffix(".sqlite.gz"))
+async def test_every_kind_of_pause_outlives_an_update(stored: Path, thread: str, tmp_path: Path) -> None:
+    """R06, Q87: what an older version asked is answered in the next one, after an answer that is for no question."""
+    storage = f"sqlite:///{unpack(stored, tmp_path)}"
+    with pytest.raises(StaleAnswer, match="nothing waits under"):
+        await answered(storage, thread, lambda given: {"s7.q9": given})
+    assert (await answered(storage, thread)).status == CASES[thread][-1]
+
+
+@pytest.mark.parametrize("thread", CASES)
+@pytest.mark.parametrize("engine", ["memory", "postgres"])
+async def test_every_kind_of_pause_is_answered_in_every_storage(engine: str, thread: str, tmp_path: Path) -> None:
+    """D01, Q87: what is stored is the same JSON everywhere."""
+    storage = open_storage(fresh_url(engine, tmp_path))
+    await asked(storage, thread)
+    assert (await answered(storage, thread)).status == CASES[thread][-1]

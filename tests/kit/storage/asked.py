@@ -86,7 +86,7 @@ def tools(*, losing: bool) -> list[StructuredTool]:
     return [StructuredTool.from_function(each, metadata={"effect": effect}) for each, effect in made]
 
 
-async def asked(storage: str, thread: str) -> Run:
+async def asked(storage: Any, thread: str) -> Run:
     """The run of a thread, which waits at its pause."""
     first, settings, _, kind, _ = CASES[thread]
     async with Agent(script(first), tools(losing=thread == "effect"), storage=storage, settings=settings) as agent:
@@ -98,7 +98,7 @@ async def asked(storage: str, thread: str) -> Run:
     return run
 
 
-async def answered(storage: str, thread: str, answer: Callable[[Any], Any] = lambda given: given) -> Run:
+async def answered(storage: Any, thread: str, answer: Callable[[Any], Any] = lambda given: given) -> Run:
     """The run after its answer, in another process."""
     first, settings, given, _, _ = CASES[thread]
     async with Agent(script(first), tools(losing=False), storage=storage, settings=settings) as agent:
