@@ -4,8 +4,12 @@ from typing import Any
 
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
+from langchain_core.tools import StructuredTool
+from langgraph.types import interrupt
 
-from donewhen import Agent, Limits, Settings, StaleAnswer
+from donewhen import Agent, Limits, Pause, Settings, StaleAnswer
+from donewhen.graph.pauses.pause import KINDS
+from donewhen.graph.pauses.question import FormPause
 from donewhen.testing import ScriptedModel, ask_user, call, finish_step, give_up, submit_plan
 from tests.kit.runs import (
     Outbox,
@@ -181,3 +185,38 @@ async def test_a_client_that_closes_the_call_itself() -> None:
     out = await agent.graph.ainvoke({"messages": [closed, blocks]}, config("t"))
     assert out["outcome"]["status"] == "answered"
     assert calls_and_results(out["messages"]) == ([id], [id])
+
+
+async def test_two_kinds_of_pauses_wait_at_once() -> None:
+    """C07, C09, Q87: each answer is read by the kind that it is for: a form's object, and a “yes” with a condition,
+    which approves no call."""
+
+    def order() -> str:
+        """Ask for a size."""
+        size = {"type": "object", "properties": {"size": {"enum": ["M", "L"]}}, "required": ["size"]}
+        return f"ordered {interrupt({'question': 'Which size?', 'schema': size})['size']}"
+
+    done = lambda messages, _: finish_step("ordered", evidence=last_seen(messages))  # noqa: E731
+    work = {"s1": [call("order"), done], "s2": [call("send", to="ann", text="hi"), give_up("they said no")]}
+    steps = [step("s1", tools=["order"]), step("s2", tools=["send"], depends_on=[])]
+    model = scripted(submit_plan(steps), work)
+    outbox = Outbox()
+    tools = [StructuredTool.from_function(order, metadata={"effect": "read"}), outbox.tool()]
+    agent = Agent(model, tools, storage="memory:", settings=Settings(confirm="never", approvals="each"))
+    run = await agent.start("do it")
+    form, sending = (pause["id"] for pause in run.pending)
+    swapped = await agent.resume(run, {form: "yes, but only to Bob", sending: {"size": "L"}})
+    assert [pause["id"] for pause in swapped.pending] == [form, sending]
+    assert f"{form}: " in swapped.problem
+    run = await agent.resume(run.thread_id, {sending: "yes, but only to Bob", form: {"size": "L"}})
+    assert (run.status, outbox.sent) == ("partial", [])
+    decided = [row["decision"] for row in (run.receipt or {})["approvals"] if row["kind"] == "tool"]
+    texts = [entry["text"] for entry in (await values(agent, run.thread_id))["journal"]]
+    assert (decided, "ordered L" in texts) == (["reject"], True)
+
+
+def test_every_field_of_a_pause_is_described_for_clients() -> None:
+    """Q87: what the classes of pauses dump are keys of the public type; only the words for clients are added there."""
+    fields = {field.alias or name for kind in (*KINDS.values(), FormPause) for name, field in kind.model_fields.items()}
+    assert set(Pause.__annotations__) - fields == {"text", "interrupt_id"}
+    assert fields <= set(Pause.__annotations__)
