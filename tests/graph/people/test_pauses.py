@@ -7,10 +7,11 @@ from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langchain_core.tools import StructuredTool
 from langgraph.types import interrupt
 
-from donewhen import Agent, Limits, Pause, Settings, StaleAnswer
+from donewhen import Agent, Limits, Settings, StaleAnswer
 from donewhen.graph.pauses.pause import KINDS
 from donewhen.graph.pauses.question import FormPause
 from donewhen.testing import ScriptedModel, ask_user, call, finish_step, give_up, submit_plan
+from donewhen.types import Pause
 from tests.kit.runs import (
     Outbox,
     calls_and_results,
