@@ -49,7 +49,7 @@ from donewhen.agent.work.thread_rows import (
     time_text,
 )
 from donewhen.agent.work.watch import watch_run
-from donewhen.agent.work.worker import Worker, status_of
+from donewhen.agent.work.worker import StorageStatus, Worker, status_of
 from donewhen.agent.workspace import WORKSPACE_TOOLS
 from donewhen.agent.workspace.skills import Skills
 from donewhen.graph.build import build_graph
@@ -499,17 +499,21 @@ class Agent:
         owner: str | None = None,
         status: str | Collection[str] = (),
         before: datetime | None = None,
-    ) -> list[ThreadInfo]:
-        """Return the threads of this storage, latest first, filtered by owner, status, or unchanged since `before`."""
+        cursor: str | None = None,
+    ) -> Page[ThreadInfo]:
+        """Return the threads of this storage, latest first, filtered by owner, status, or unchanged since `before`.
+
+        Pass the list's `cursor` to get the next ones; it is None at the end.
+        """
         given: Any = status
         if not isinstance(given, str | Collection):
             raise ConfigError(f"threads: status is a text or several, not {type(given).__name__}")
         states = [status] if isinstance(status, str) else status
         until = None if before is None else time_text(before)
         await self._runner.settle_all()
-        return await list_threads(self.storage, limit, owner=owner, status=states, before=until)
+        return await list_threads(self.storage, limit, owner=owner, status=states, before=until, cursor=cursor)
 
-    async def pending(self, *, owner: str | None = None, limit: int = 1000, cursor: str | None = None) -> Page:
+    async def pending(self, *, owner: str | None = None, limit: int = 1000, cursor: str | None = None) -> Page[Json]:
         """Return at most `limit` open questions of all threads, or of an owner's, the oldest first.
 
         Each has `thread_id`, `goal`, `owner` and the pause's `id`, `kind`, `question`, `options`, `step`,
@@ -521,7 +525,7 @@ class Agent:
         async with self.storage.reader() as (_, store):
             return await list_pending(store, limit, owner=owner, cursor=cursor)
 
-    async def status(self) -> Json:
+    async def status(self) -> StorageStatus:
         """Return the number of `threads` by status, the number waiting in each of the `queues`, the `workers` alive
         with their queues, and since when the `oldest` waits and runs.
         """

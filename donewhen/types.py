@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from donewhen.agent.undo import UndoReport
     from donewhen.agent.work.schedules import ScheduleInfo
     from donewhen.agent.work.thread_rows import Page, ThreadInfo
-    from donewhen.agent.work.worker import Worker
+    from donewhen.agent.work.worker import StorageStatus, Worker
     from donewhen.state.events import Event, event_schema
     from donewhen.state.plan.plan import PlanJson
     from donewhen.state.proof.receipt import Outcome, Receipt
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Event", "Options", "Outcome", "Page", "Pause", "PlanJson", "PlanTemplate", "Receipt", "RunStatus", "RunStream",
-    "ScheduleInfo", "StartOptions", "StepRecord", "ThreadInfo", "UndoReport", "Worker", "event_schema",
+    "ScheduleInfo", "StartOptions", "StepRecord", "StorageStatus", "ThreadInfo", "UndoReport", "Worker", "event_schema",
 ]  # fmt: skip
 _HOME = {
     **dict.fromkeys(("Options", "StartOptions"), "agent.options"),
@@ -29,7 +29,7 @@ _HOME = {
     "UndoReport": "agent.undo",
     "ScheduleInfo": "agent.work.schedules",
     **dict.fromkeys(("Page", "ThreadInfo"), "agent.work.thread_rows"),
-    "Worker": "agent.work.worker",
+    **dict.fromkeys(("StorageStatus", "Worker"), "agent.work.worker"),
     **dict.fromkeys(("Event", "event_schema"), "state.events"),
     "PlanJson": "state.plan.plan",
     **dict.fromkeys(("Outcome", "Receipt"), "state.proof.receipt"),

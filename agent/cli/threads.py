@@ -159,7 +159,7 @@ def _question_line(row: Mapping[str, Any], terminal: Terminal) -> tuple[str, str
 
 def show_status(view: StorageView) -> Exit:
     """Print the queue, the workers, and the oldest waiting work."""
-    found = view.look(lambda agent: agent.status()) or {}
+    found: Any = view.look(lambda agent: agent.status()) or {}
     lines = [f"{name:10} {count}" for name, count in (found.get("threads") or {}).items()]
     for each in found.get("workers") or ():
         load = f"{each['active']}/{each['concurrency']} runs  seen {local_time(each['seen'], 'seconds')}"
@@ -178,7 +178,7 @@ def show_status(view: StorageView) -> Exit:
 
 def show_pending(view: StorageView, owner: str | None, limit: int, cursor: str | None) -> Exit:
     """Print the open questions of all threads, and how to see more."""
-    rows = view.look(lambda agent: agent.pending(owner=owner, limit=limit, cursor=cursor)) or Page()
+    rows = view.look(lambda agent: agent.pending(owner=owner, limit=limit, cursor=cursor)) or Page[Any]()
     lines = []
     for row in rows:
         since, who = local_time(row["asked_at"] or ""), f"  {row['owner']}" if row["owner"] else ""

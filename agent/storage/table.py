@@ -154,12 +154,13 @@ class ThreadTable:
         owner: str | None = None,
         before: str | None = None,
         prefix: str = "",
+        after: tuple[str, str] | None = None,
     ) -> list[tuple[str, Json]]:
         """Return the matching threads, the last changed first; `before`: not changed since that moment.
 
-        A row that cannot be read has the status DAMAGED.
+        `after` is `(updated, thread)` of the one before the first. A row that cannot be read has the status DAMAGED.
         """
-        where, values = _where(status, owner, before, prefix)
+        where, values = _where(status, owner, before, prefix, after)
         rows = await self.store.read_rows(
             f"{_SELECT}{where} ORDER BY updated DESC, thread_id DESC LIMIT ?", [*values, limit]
         )
@@ -167,7 +168,7 @@ class ThreadTable:
 
     async def count(self, *, status: Collection[str] = (), owner: str | None = None) -> int:
         """Return the number of the matching threads."""
-        where, values = _where(status, owner, None, "")
+        where, values = _where(status, owner)
         rows = await self.store.read_rows(f"SELECT count(*) FROM donewhen_threads{where}", values)
         return int(rows[0][0])
 
@@ -283,10 +284,17 @@ class ThreadTable:
             return thread_id, {**dict(zip(COLUMNS, columns, strict=True)), "status": DAMAGED, "problem": str(error)}
 
 
-def _where(status: Collection[str], owner: str | None, before: str | None, prefix: str) -> tuple[str, list[Any]]:
+def _where(
+    status: Collection[str],
+    owner: str | None,
+    before: str | None = None,
+    prefix: str = "",
+    after: tuple[str, str] | None = None,
+) -> tuple[str, list[Any]]:
     """Return the condition of a list of threads, and its values."""
     wanted: list[tuple[str, list[Any]]] = [("owner = ?", [owner])] if owner is not None else []
     wanted += [("updated <= ?", [before])] if before is not None else []
+    wanted += [("(updated, thread_id) < (?, ?)", [*after])] if after is not None else []
     wanted += [(f"status IN ({', '.join('?' * len(status))})", [*status])] if status else []
     wanted += [("thread_id >= ? AND thread_id < ?", [prefix, prefix + "\U0010ffff"])] if prefix else []
     where = f" WHERE {' AND '.join(sql for sql, _ in wanted)}" if wanted else ""

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
 from donewhen.agent.request import Request
@@ -315,7 +315,10 @@ def read_info(thread_id: str, row: Mapping[str, Any]) -> ThreadInfo:
     )
 
 
-class Page(list[Json]):
+Row = TypeVar("Row")
+
+
+class Page(list[Row]):
     """Rows, with the `cursor` of the next page; None at the end."""
 
     cursor: str | None = None
@@ -323,7 +326,9 @@ class Page(list[Json]):
     """By thread, why its questions cannot be read."""
 
 
-async def list_pending(store: ThreadStore, limit: int, *, owner: str | None = None, cursor: str | None = None) -> Page:
+async def list_pending(
+    store: ThreadStore, limit: int, *, owner: str | None = None, cursor: str | None = None
+) -> Page[Json]:
     """Return about `limit` open questions, all of each thread, oldest first.
 
     Raises ConfigError for an invalid cursor, and a limit below 1.
@@ -331,7 +336,7 @@ async def list_pending(store: ThreadStore, limit: int, *, owner: str | None = No
     if limit < 1:
         raise ConfigError(f"pending gives at least one question at once, not {limit}")
     _check_filters(owner=owner)
-    page, after, most = Page(), _read_cursor(cursor), min(limit + 1, READ_AT_ONCE)
+    page, after, most = Page[Json](), _read_cursor(cursor), min(limit + 1, READ_AT_ONCE)
     while True:
         found = await store.threads.find_waiting(most, owner=owner, after=after)
         for thread_id, row in found:
@@ -358,12 +363,12 @@ def _check_filters(**filters: str | None) -> None:
 
 def _read_cursor(cursor: str | None) -> tuple[str, str] | None:
     try:
-        asked, thread_id = json.loads(cursor) if cursor else ("", "")
+        at, thread_id = json.loads(cursor) if cursor else ("", "")
     except (ValueError, TypeError):
-        asked = thread_id = None
-    if not isinstance(asked, str) or not isinstance(thread_id, str):
-        raise ConfigError(f"{str(cursor)[:60]!r} is no cursor of open questions: pass the one that came with a page")
-    return (asked, thread_id) if cursor else None
+        at = thread_id = None
+    if not isinstance(at, str) or not isinstance(thread_id, str):
+        raise ConfigError(f"{str(cursor)[:60]!r} is no cursor of a list: pass the one that came with a page")
+    return (at, thread_id) if cursor else None
 
 
 async def list_threads(
@@ -374,12 +379,20 @@ async def list_threads(
     owner: str | None = None,
     before: str | None = None,
     prefix: str = "",
-) -> list[ThreadInfo]:
-    """Return the matching threads, the last changed first. Raises ConfigError for a filter that no thread can match."""
+    cursor: str | None = None,
+) -> Page[ThreadInfo]:
+    """Return at most `limit` matching threads, the last changed first.
+
+    Raises ConfigError for a filter that no thread can match, and an invalid cursor.
+    """
     most: Any = limit
     if not isinstance(most, int) or most < 1:
         raise ConfigError(f"threads gives at least one thread, not {limit!r}")
     _check_filters(owner=owner, prefix=prefix, **{f"status {n}": each for n, each in enumerate(status, 1)})
     async with storage.reader() as (_, store):
-        found = await store.threads.find(limit, status=status, owner=owner, before=before, prefix=prefix)
-        return [read_info(id, row) for id, row in found]
+        filters: Json = {"status": status, "owner": owner, "before": before, "prefix": prefix}
+        found = await store.threads.find(limit + 1, **filters, after=_read_cursor(cursor))
+        page = Page(read_info(id, row) for id, row in found[:limit])
+        if len(found) > limit:
+            page.cursor = json.dumps([page[-1].updated, page[-1].thread_id])
+        return page

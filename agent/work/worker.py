@@ -17,7 +17,7 @@ from contextlib import AbstractAsyncContextManager, contextmanager, suppress
 from datetime import UTC, datetime
 from itertools import count
 from random import random
-from typing import Protocol, Self
+from typing import Protocol, Self, TypedDict
 from uuid import uuid4
 
 from donewhen.agent.run import Run
@@ -333,7 +333,20 @@ class Worker:
             await update_row(store, thread_id, tries=tries, problem=problem, **change)
 
 
-async def status_of(storage: Storage) -> Json:
+class StorageStatus(TypedDict):
+    """How the work on a storage stands."""
+
+    threads: dict[str, int]
+    """The number of threads by status."""
+    queues: dict[str, int]
+    """The number of threads that wait for a worker, by queue."""
+    workers: list[Json]
+    """The workers alive: `id`, `queue`, `started`, `seen`, `active` and `concurrency` of each."""
+    oldest: dict[str, str]
+    """Since when the oldest thread is in a status that is not the end."""
+
+
+async def status_of(storage: Storage) -> StorageStatus:
     """Return the counts of threads by status, the queues, the workers alive, and the oldest of each open status."""
     async with storage.reader() as (_, store):
         lately = store.threads.now(-ALIVE)

@@ -289,7 +289,8 @@ def test_the_public_names() -> None:
     ]  # fmt: skip
     assert types.__all__ == [
         "Event", "Options", "Outcome", "Page", "Pause", "PlanJson", "PlanTemplate", "Receipt", "RunStatus", "RunStream",
-        "ScheduleInfo", "StartOptions", "StepRecord", "ThreadInfo", "UndoReport", "Worker", "event_schema",
+        "ScheduleInfo", "StartOptions", "StepRecord", "StorageStatus", "ThreadInfo", "UndoReport", "Worker",
+        "event_schema",
     ]  # fmt: skip
     assert {*errors.__all__} - {*donewhen.__all__} == {"PlanError", "ScheduleError", "ToolMissing"}
     assert executors.__all__ == ["Executor", "Executors", "RemoteAgent"]
@@ -309,7 +310,7 @@ def test_the_public_names() -> None:
     assert hooks.__all__ == ["Ask", "Call", "End", "Hooks", "Note", "Question", "Refuse"]
     assert servers.__all__ == ["PushNotifications", "a2a_app", "mcp_server", "serve_acp"]
     for module in (donewhen, errors, executors, hooks, plans, servers, testing, tracing, types, workspace):
-        assert dir(module) == list(module.__all__)
+        assert dir(module) == sorted(module.__all__)
         assert all(getattr(module, name) for name in module.__all__)
         with pytest.raises(AttributeError, match="Agnet"):
             module.Agnet  # noqa: B018

@@ -24,7 +24,7 @@ from donewhen.executors import Executors, RemoteAgent
 from donewhen.hooks import Ask, Call, End, Hooks, Note, Question, Refuse
 from donewhen.plans import PlanStore, plan_tools
 from donewhen.testing import ScriptedModel, answer, call, finish_step, submit_plan
-from donewhen.types import Outcome, Pause, PlanJson, Receipt, ThreadInfo
+from donewhen.types import Outcome, Page, Pause, PlanJson, Receipt, ThreadInfo
 
 
 @tool
@@ -78,7 +78,7 @@ async def life_of_a_run() -> None:
             run = await agent.resume(run, "approve")
         except StaleAnswer as error:
             assert_type(error.pending, list[str])
-        assert_type(await agent.threads(), list[ThreadInfo])
+        assert_type(await agent.threads(), Page[ThreadInfo])
         run = await agent.get(run.thread_id)
     agent.graph.get_graph()
 

@@ -93,6 +93,24 @@ async def test_open_questions_come_oldest_first_page_by_page(kind: str, tmp_path
                 await agent.pending(**wrong)  # type: ignore[arg-type]
 
 
+async def test_threads_come_page_by_page(storage: Any) -> None:
+    """Q31, M11: every thread once, the last changed first, within its filter, also beside those of another owner."""
+    async with Agent(ScriptedModel([]), storage=storage) as agent:
+        for number in range(5):
+            await agent.submit("go", thread_id=f"a{number}", owner="ann")
+            await agent.submit("go", thread_id=f"b{number}", owner="bob")
+        for owner in ("ann", None):
+            whole, cursor, paged = await agent.threads(owner=owner), None, list[str]()
+            while paged == [] or cursor:
+                page = await agent.threads(3, owner=owner, cursor=cursor)
+                paged, cursor = [*paged, *(info.thread_id for info in page)], page.cursor
+            assert whole.cursor is None
+            assert paged == [info.thread_id for info in whole]
+            assert len(paged) == (5 if owner else 10)
+        with pytest.raises(ConfigError, match="is no cursor of a list"):
+            await agent.threads(cursor="{")
+
+
 async def test_steps_have_times() -> None:
     """M11: records and receipt say when a step was started and when it ended."""
     model = ScriptedModel(
