@@ -1,6 +1,7 @@
 """The public face: an Agent starts, resumes, streams and reads runs."""
 
 import asyncio
+import logging
 import os
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from contextlib import nullcontext, suppress
@@ -68,6 +69,7 @@ from donewhen.state.settings import Settings, SettingsLike, merge_settings
 if TYPE_CHECKING:
     from donewhen.agent.tracing import Tracing
 
+_log = logging.getLogger("donewhen")
 AT_WORK = 90.0
 """Seconds that the process of a working run has to end it when it is cancelled."""
 
@@ -80,7 +82,8 @@ class Agent:
     Args:
         model: A LangChain chat model or `"provider:model"`; None takes it from the environment.
         tools: LangChain tools, functions, `McpServers`, or MCP-style dicts with a `caller`.
-        storage: `sqlite:///file`, `memory:`, `postgresql://…` or a Storage; None is the user's default file.
+        storage: `sqlite:///file`, `memory:`, `postgresql://…` or a Storage; None is the user's default file, which the
+            log `donewhen` names (INFO).
         settings: The settings of all runs; a run may override them field by field.
         instructions: How to work, in every prompt; the same as `settings.profile.instructions`.
         output_type: The type of every result, see `start`.
@@ -150,6 +153,8 @@ class Agent:
             storage if isinstance(storage, Storage) else open_storage(storage or config.storage, key=config.key)
         )
         """Where the runs are kept."""
+        if storage is None:
+            _log.info("runs are kept in %s; Agent(storage=…) names another place", self.storage.url_for_display)
         fixed, sources = split_sources(tools)
         own = [*as_tools(fixed, caller=caller), *(skills.tools() if skills else ())]
         given = [*own, *as_tools(sources)]

@@ -206,7 +206,11 @@ def run(
     ] = None,
     set: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="A template's parameter; repeat for more."),
+        typer.Option(
+            "--set",
+            metavar="NAME=VALUE",
+            help="Any setting, such as max_parallel=2 or profile.role=clerk; with --template, its parameter.",
+        ),
     ] = None,
 ) -> None:
     """Work on a goal: plan it, let you confirm, carry it out, prove it."""

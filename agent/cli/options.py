@@ -6,11 +6,12 @@ import mimetypes
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from json import loads
 from pathlib import Path
 from typing import Any
 
-from donewhen import ConfigError, Limits
+from donewhen import ConfigError, Limits, Settings
 from donewhen.agent.cli.storage_view import StorageView
 from donewhen.agent.config import Config, read_profile
 from donewhen.agent.request import MISSING
@@ -172,6 +173,30 @@ def read_values(given: Sequence[str]) -> dict[str, str]:
     if wrong := [text for text, (key, equals, _) in zip(given, pairs, strict=True) if not key.strip() or not equals]:
         raise ConfigError(f"--set {wrong[0]!r} is no parameter; write KEY=VALUE")
     return {key.strip(): value for key, _, value in pairs}
+
+
+def with_set(options: Mapping[str, Any], given: Mapping[str, str]) -> dict[str, Any]:
+    """Return the settings of options with those of `--set NAME=VALUE`, whose values are JSON or else texts.
+
+    `NAME` may be a field of one, such as `profile.role`. Raises ConfigError for a name that no setting has.
+    """
+    settings = dict(options)
+    for name, text in given.items():
+        first, _, inner = name.partition(".")
+        if first not in Settings.model_fields:
+            meant = "".join(f"; did you mean {each}?" for each in get_close_matches(first, Settings.model_fields, n=1))
+            raise ConfigError(f"--set {name!r} is no setting{meant or '; a template is named with --template'}")
+        try:
+            value = loads(text)
+        except ValueError:
+            value = text
+        if first == "limits" and inner:
+            settings["limits"] = [*(settings.get("limits") or ()), f"{inner}={text}"]
+        elif inner:
+            settings[first] = {**(settings.get(first) or {}), inner: value}
+        else:
+            settings[first] = value
+    return settings
 
 
 def _schema(path: Path) -> dict[str, Any]:

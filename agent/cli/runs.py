@@ -22,6 +22,7 @@ from donewhen.agent.cli.options import (
     read_attachment,
     read_choices,
     read_stdin,
+    with_set,
 )
 from donewhen.agent.cli.screen.asking import PROMPT
 from donewhen.agent.cli.screen.terminal import Terminal, open_terminal
@@ -91,7 +92,7 @@ def run_goal(request: RunOptions, output: OutputOptions) -> int:
     """Start a run and carry it as far as possible at this terminal."""
     config = output.view.config
     if request.parameters and not request.template:
-        raise ConfigError("--set gives parameters of a template; name it with --template")
+        request = replace(request, settings=with_set(request.settings, request.parameters), parameters={})
     terminal = _terminal(output, request.settings)
     goal = request.goal if request.template else _goal(request, terminal)
     images = [read_attachment(path) for path in request.images]

@@ -390,3 +390,16 @@ async def test_a_model_that_wraps_one(wrapped: Any) -> None:
     """L1: what LangChain makes of chat models, and takes tools as they do, is one; it was refused by its class."""
     async with Agent(wrapped(scripted(answer("Hello!"))), storage="memory:") as agent:
         assert (await agent.start("greet me")).answer == "Hello!"
+
+
+def test_an_agent_without_storage_says_where_its_runs_are_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Q31: the log names the user's file; two agents, and only that which names no storage says so."""
+    monkeypatch.delenv("DONEWHEN_STORAGE", raising=False)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    with caplog.at_level("INFO", "donewhen"):
+        Agent("demo")
+        Agent("demo", storage="memory:")
+    (said,) = [record.getMessage() for record in caplog.records if "runs are kept" in record.getMessage()]
+    assert str(tmp_path) in said

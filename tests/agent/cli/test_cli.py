@@ -510,13 +510,26 @@ def test_what_needs_neither_key_nor_model(shell: Shell) -> None:
     assert shell("--version").stdout.strip()
 
 
+def test_any_setting_is_an_option(shell: Shell) -> None:
+    """Q90: `--set` has those that have no option of their own, and fields of those that do."""
+    given = ("max_parallel=2", "limits.rounds=9", "profile.role=clerk", "profile.tone=dry", 'done_when=["counted"]')
+    with scripted(shell, triage=[submit_plan([COUNT])]):
+        shell.run("--thread", "kept", *(part for each in given for part in ("--set", each)))
+    (row,) = one_object(shell("threads", "--json"))["threads"]
+    settings = row["metadata"]["settings"]
+    assert (settings["max_parallel"], settings["limits"]["rounds"], settings["done_when"]) == (2, 9, ["counted"])
+    assert settings["profile"] == {"role": "clerk", "tone": "dry"}
+
+
 @pytest.mark.parametrize(
     ("command", "said"),
     [
         (["cancel", ""], "the thread id is empty"),
         (["undo", ""], "the thread id is empty"),
         (["resume", "", "--approve"], "the thread id is empty"),
-        (["run", "count", "--set", "a=b"], "name it with --template"),
+        (["run", "count", "--set", "a=b"], "named with --template"),
+        (["run", "count", "--set", "max_paralel=2"], "did you mean max_parallel"),
+        (["run", "count", "--set", "max_parallel=none"], "max_parallel"),
         (["threads", "--status", "bogus"], "a run is completed, answered, partial"),
     ],
 )
