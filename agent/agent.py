@@ -55,7 +55,6 @@ from donewhen.agent.workspace import WORKSPACE_TOOLS
 from donewhen.agent.workspace.skills import Skills
 from donewhen.graph.build import build_graph
 from donewhen.graph.context import Background
-from donewhen.graph.events import Places
 from donewhen.graph.executors.executor import ExecutorInput, Executors, unknown_names
 from donewhen.graph.llm.output import OutputForm
 from donewhen.graph.people.interjections import add_interjection, delete_interjection, words_of
@@ -191,8 +190,6 @@ class Agent:
         self._with_tools: dict[str, Sequence[BaseTool]] = {}
         """By thread: the tools that its run was given, until it ends or is deleted."""
         self._sessions: set[Session] = set()
-        self._places: Places = Places()
-        """Where the events of this storage's threads stand."""
         queue = queue or QUEUE
         notify = notify or notify_of(config)
         self._notifier = Notifier(self.storage, queue, notify, config.secrets) if notify else None
@@ -485,17 +482,22 @@ class Agent:
         """Return the receipt of a finished run (planned, executed, cited, proven, spent), else None."""
         return (await self.get(thread_id)).receipt
 
-    async def watch(self, thread_id: str | Run, cursor: str | None = None) -> AsyncIterator[tuple[Json, str]]:
+    async def watch(
+        self, thread_id: str | Run, cursor: str | None = None, *, after: int | None = None
+    ) -> AsyncIterator[tuple[Json, str]]:
         """Follow a run from any process: yield `(event, cursor)` until its outcome, with a cursor from after that
         event.
 
-        A run that nobody works on ends with the status `running` and the reason. Events are read from checkpoints
-        twice a second, so none is missed when workers die or restart. Speech comes complete, as one `speech` event per
-        message. Raises UnknownThread.
+        Begins with the current request, or after the event of a `cursor`, or after that with the `seq` of `after`,
+        which any stream of the thread had. Events are read from the storage twice a second, with the same numbers as
+        in every stream, so none is missed when workers die or restart. Speech comes complete, as one `speech` event
+        per message; what passes (pieces of speech, thinking, `todos`, `custom`) is only in the run's own stream. A
+        run that nobody works on ends with the status `running` and the reason. Raises UnknownThread, and ConfigError
+        for an invalid cursor.
         """
-        id = id_of(thread_id)
-        async for event, after in watch_run(lambda: self._runner.read(id), cursor, secrets=self.secrets):
-            yield event, after
+        runner = self._reader()
+        async for told in watch_run(runner, id_of(thread_id), cursor, after, secrets=self.secrets):
+            yield told
 
     async def threads(
         self,
@@ -608,7 +610,7 @@ class Agent:
         async def begin() -> Session:
             for other in [session for session in self._sessions if session.thread_id == thread_id]:
                 await other.give_way()
-            session = Session(thread_id, work, config, on_leave, self._on_end, self._places, self.secrets)
+            session = Session(thread_id, work, config, on_leave, self._on_end, self.secrets)
             self._sessions.add(session)
             return session
 

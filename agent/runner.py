@@ -16,6 +16,7 @@ from contextlib import aclosing, asynccontextmanager, contextmanager, suppress
 from contextvars import Context, copy_context
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from langchain_core.callbacks import BaseCallbackHandler
@@ -64,6 +65,7 @@ from donewhen.agent.work.thread_rows import (
     queue_of,
     read_info,
     read_left_answers,
+    read_standing,
     return_to_queue,
     settings_in,
     time_text,
@@ -75,7 +77,7 @@ from donewhen.agent.work.thread_rows import (
 from donewhen.graph.clock import moment_of, using
 from donewhen.graph.context import use_executors
 from donewhen.graph.deliver import cancel_without_receipt, note_undone
-from donewhen.graph.events import now, set_turn, stamp_event, to_event
+from donewhen.graph.events import log_of, now, open_log, to_event
 from donewhen.graph.executors.executor import CANCEL, Executors, profile_problem
 from donewhen.graph.llm.output import OutputForm, present_form
 from donewhen.graph.people.interjections import hearing, read_interjections
@@ -205,12 +207,14 @@ async def hold(
             row = await settle(own, store, thread_id) or {}
             if written := row.get("updated"):
                 clock.follow(moment_of(written))
-            try:
-                yield HeldThread(thread_id, saver, store, own, row)
-            except (asyncio.CancelledError, GeneratorExit):
-                with suppress(StorageError):
-                    await finish(asyncio.ensure_future(settle(own, store, thread_id)))
-                raise
+            stands = await read_standing(store, thread_id, row)
+            with open_log(thread_id, stands, partial(store.events.append, thread_id)):
+                try:
+                    yield HeldThread(thread_id, saver, store, own, row)
+                except (asyncio.CancelledError, GeneratorExit):
+                    with suppress(StorageError):
+                        await finish(asyncio.ensure_future(settle(own, store, thread_id)))
+                    raise
 
 
 def make_config(thread_id: str, config: RunnableConfig | None = None) -> RunnableConfig:
@@ -485,7 +489,7 @@ class Runner:
         """
         thread_id, messages = held.thread_id, list(request.messages)
         turn = (snapshot.values.get("turn", 0) if snapshot else last_turn(held.row)) + 1
-        set_turn(thread_id, turn)
+        log_of(thread_id).turn = turn
         if request.plan:
             await held.store.aput(plan_key(thread_id), str(messages[-1].id), request.plan, index=False)
         await forget_cancel(held.store, thread_id)  # it was for the request before; who still waits asks again
@@ -561,7 +565,7 @@ class Runner:
         settings = merge_settings(self.settings_now(held.row), given)
         if given:
             self._check_enforceable(settings)
-        set_turn(held.thread_id, snapshot.values.get("turn", 1))
+        log_of(held.thread_id).turn = snapshot.values.get("turn", 1)
         return read_run(held.thread_id, require_thread(held.thread_id, snapshot), settings, self.form), settings
 
     def _continue(
@@ -585,7 +589,7 @@ class Runner:
         self.check_free(held, snapshot, restart=False)
         values = require_thread(thread_id, snapshot).values
         ending = {**(values.get("ending") or {"code": "worked", "reason": ""}), "again": True}
-        set_turn(thread_id, values.get("turn", 1))
+        log_of(thread_id).turn = values.get("turn", 1)
 
         async def open_again(held: HeldThread, recorder: Recorder | None) -> None:
             await held.graph.aupdate_state(make_config(thread_id), {"ending": ending}, as_node="advance")
@@ -758,7 +762,7 @@ class Runner:
         thread_id = session.thread_id
 
         async def announce(goal: str) -> None:
-            await session.send(stamp_event(thread_id, {"type": "started", "goal": goal}))
+            await session.begin(goal)
             if session.muted:
                 call.options = QUIETLY
 
@@ -768,9 +772,7 @@ class Runner:
                 async for part in parts:
                     if part["type"] == "values":
                         call.last = call.last if part["ns"] else part
-                    elif (event := to_event(thread_id, part["data"]))["type"] == "outcome":
-                        session.outcome = event
-                    else:
+                    elif (event := to_event(thread_id, part["data"]))["type"] != "outcome":  # it is told with the run
                         await session.send(event)
         assert call.run is not None
         return call.run
@@ -903,11 +905,19 @@ class Runner:
 
     async def info(self, thread_id: str) -> ThreadInfo:
         """Return the row of a thread. Raises UnknownThread."""
+        return read_info(thread_id, (await self.read_events(thread_id, None))[0])
+
+    async def read_events(self, thread_id: str, after: int | None, *, now: bool = False) -> tuple[Json, list[Json]]:
+        """Return the row of a thread, and then its events after a number, of the current request if it is `now`.
+
+        Raises UnknownThread.
+        """
         await self._settle_left(thread_id)
         async with self.storage.reader() as (_, store):
             if (row := await store.threads.get(thread_id)) is None:
                 raise unknown_thread(thread_id)
-            return read_info(thread_id, row)
+            turn = row.get("events", {}).get("turn", 0) if now else 0
+            return row, [] if after is None else await store.events.read(thread_id, after=after, turn=turn)
 
     async def _settle_left(self, thread_id: str) -> None:
         """Complete what a dead or cancelled worker left undone on a thread."""

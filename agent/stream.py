@@ -11,7 +11,7 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.runtime import RunControl
 
 from donewhen.agent.run import Run
-from donewhen.graph.events import Places, stamp_event, use_places
+from donewhen.graph.events import EventLog, use_log
 from donewhen.graph.executors.executor import CANCEL
 from donewhen.state.channels import Json
 from donewhen.state.errors import DoneWhenError
@@ -37,7 +37,6 @@ class Session:
         config: RunnableConfig | None,
         on_leave: OnLeave,
         on_end: "Callable[[Session], None]",
-        places: Places,
         secrets: Sequence[str] = (),
     ) -> None:
         self.thread_id = thread_id
@@ -48,8 +47,6 @@ class Session:
         self.error: Exception | None = None
         self.has_sent: bool = False
         """False until the first event; before it an error is raised instead of sent."""
-        self.outcome: Event | None = None
-        """The run's outcome event from its graph; it is sent last, together with the run."""
         self.left: bool = False
         self.muted = False
         """True if only the end is awaited."""
@@ -57,7 +54,8 @@ class Session:
         self._on_leave = on_leave
         self._work = work
         self._on_end = on_end
-        self._places = places
+        self._log = EventLog(thread_id)
+        self._begun = False
         self._secrets = secrets
         self._events: asyncio.Queue[Event] = asyncio.Queue()
         self._paced = True
@@ -67,7 +65,7 @@ class Session:
         self._task = self._loop.create_task(self._run(), name=f"donewhen {thread_id}")
 
     async def _run(self) -> None:
-        use_places(self._places)
+        use_log(self._log)
         try:
             self.run = await self._work(self)
         except Exception as error:
@@ -76,10 +74,13 @@ class Session:
             self._on_end(self)
             hide_in_error(self.error, self._secrets)
             end = end_event(self.run) if self.run else error_event(self.error or DoneWhenError("the run was cut off"))
-            end = clean_event(end, self._secrets)
-            place = self.outcome if end["type"] == "outcome" and self.outcome else stamp_event(self.thread_id, {})
-            self._events.put_nowait({**place, **end})  # type: ignore[arg-type]
+            self._events.put_nowait(self._log.end(clean_event(end, self._secrets), begun=self._begun))
             self._free.set_result(None)
+
+    async def begin(self, goal: str) -> None:
+        """Send the event that a run begins, or goes on."""
+        self._begun = True
+        await self.send(self._log.begin({"type": "started", "goal": goal}))
 
     async def send(self, event: Event) -> None:
         """Send an event, and wait until the next one is wanted."""

@@ -19,7 +19,7 @@ from langgraph.runtime import Runtime, get_runtime
 from langgraph.types import Overwrite
 
 from donewhen.graph.context import Deps, with_settings
-from donewhen.graph.events import CleanWriter, emit_question, emit_rest, set_turn, thread_of
+from donewhen.graph.events import CleanWriter, emit_question, emit_rest, log_of, thread_of
 from donewhen.graph.pauses.pause import load_pause
 from donewhen.graph.sync import awaitable_store, wait
 from donewhen.state.channels import Json, RunState, as_stored, reduce_update, with_migration
@@ -89,7 +89,7 @@ class Node(Runnable[Any, Any]):
         runtime = with_settings(get_runtime(), deps)
         if runtime.store is not None and (store := await awaitable_store(runtime.store)) is not runtime.store:
             runtime = runtime.override(store=store)
-        set_turn(thread_of(runtime), seen.get("turn", 0) + (self.name == "receive"))
+        log_of(thread_of(runtime)).turn = seen.get("turn", 0) + (self.name == "receive")
         runtime = runtime.override(stream_writer=CleanWriter(runtime.stream_writer, deps.secrets))
         try:
             update = await self._node(seen, runtime, *([config] if self._takes_config else []), deps=deps)

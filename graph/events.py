@@ -1,11 +1,14 @@
-"""Write events to LangGraph's custom stream. Nothing depends on a listener."""
+"""Number the events of a thread, keep them, and write them to LangGraph's custom stream.
+
+Nothing depends on a listener.
+"""
 
 import logging
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypedDict
 
 from langgraph.runtime import Runtime
 from langgraph.types import StreamWriter
@@ -40,51 +43,133 @@ UNLOGGED = ("speech", "todos", "charged", "spent")
 PIECES = ("speech", "thinking")
 """Events whose texts join to one."""
 _log = logging.getLogger("donewhen.graph")
+PLACE = ("type", "thread_id", "turn", "seq", "after")
 ANSWER = "answer.text"
 """The path of the argument that holds the run's answer."""
+PASSING = (*PIECES, "speech_restarted", "stalled", "todos", "custom", "outcome")
+"""Events that are not kept: pieces, what is in other events or in the state, and the end, which every stream says."""
+AHEAD = 1_000_000_000
+"""More numbers than a stream ever uses, which a run at work has for events that are sent before they are stored."""
 MOST_THREADS = 10_000
-"""The number of threads whose last event an agent remembers."""
+"""The number of threads of graphs on other storages whose last event a process remembers."""
+Append = Callable[[int, int, Json], None]
+"""Stores an event, `(number, turn, event)`, together with what the run stores next."""
 
 
-@dataclass
-class EventPlace:
-    """The current turn and the last sequence number of a stream of a thread's events."""
+class Standing(TypedDict):
+    """Where a thread's events stand, in its row."""
 
-    turn: int = 1
-    last: int = 0
-
-
-Places = OrderedDict[str, EventPlace]
-"""Where the streams of threads stand, the latest used last."""
-_of_process: Places = OrderedDict()
-_places: ContextVar[Places] = ContextVar("places", default=_of_process)
+    rest: int
+    """No event so far has a greater number. Of a thread at rest it is the one that says how the run waits or ended."""
+    kept: int | None
+    """The last event that was kept; None if somebody may have stored more since."""
+    turn: int
+    """The request of the last event."""
 
 
-def use_places(places: Places) -> None:
-    """Count the events of this task in these places: other databases have threads of the same ids."""
-    _places.set(places)
+class EventLog:
+    """Numbers the events of a thread, in the order in which they happen, and has those stored that are kept.
 
-
-def set_turn(thread_id: str, turn: int) -> EventPlace:
-    """Set the turn that the thread's next events belong to."""
-    places = _places.get()
-    place = places.setdefault(thread_id, EventPlace())
-    place.turn = turn
-    places.move_to_end(thread_id)
-    if len(places) > MOST_THREADS:
-        places.popitem(last=False)
-    return place
-
-
-def stamp_event(thread_id: str, event: Mapping[str, Any], place: EventPlace | None = None) -> Any:
-    """Add the thread, the turn and `seq`.
-
-    `seq` is the time in microseconds, or the last one plus one, so it keeps growing across processes. `place`: of
-    another stream than the run's own, such as a watcher's.
+    A number is never given twice: whoever holds the thread goes on from the `rest` of its last holder, which is stored
+    before the graph is called, with room for all that may be sent and not be stored (`AHEAD`).
     """
-    place = place or _places.get().get(thread_id) or set_turn(thread_id, 1)
-    before, place.last = place.last, max(place.last + 1, current_clock().now() // 1000)
-    return {**event, "thread_id": thread_id, "turn": place.turn, "seq": place.last, "after": before}
+
+    def __init__(self, thread_id: str) -> None:
+        self.thread_id = thread_id
+        self.turn = 1
+        """The request that the next events belong to."""
+        self._rest = self._last = self._kept = 0
+        self._append: Append | None = None
+
+    def open(self, stands: Standing, append: Append) -> None:
+        """Go on from where the thread's events stand.
+
+        The two numbers after `rest` are for streams that begin and end without a change, whoever makes them.
+        """
+        self._rest, self._kept, self.turn, self._append = stands["rest"], stands["kept"] or 0, stands["turn"], append
+        self._last = self._rest + 2
+
+    @property
+    def is_open(self) -> bool:
+        """Return whether the log is that of a thread which is held."""
+        return self._append is not None
+
+    @property
+    def _end(self) -> int:
+        return self._last + 1 if self._last > self._rest + 2 else self._rest
+
+    def stands(self, *, at_rest: bool) -> Standing:
+        """Return where the events stand; while the run is at work, with room for those that may get lost."""
+        if at_rest:
+            return {"rest": self._end, "kept": self._kept, "turn": self.turn}
+        return {"rest": self._last + AHEAD, "kept": None, "turn": self.turn}
+
+    def number(self, event: Mapping[str, Any], *, keep: bool = False, beside: bool = False) -> Any:
+        """Return an event with its place, and store it if it is kept.
+
+        `beside`: no stream has it, because its pieces were sent; so it is not the one before any other.
+        """
+        self._last += 1
+        if not self.is_open:  # a graph on another storage: by the clock, so numbers grow in any process
+            self._last = max(self._last, current_clock().now() // 1000)
+        after = self._kept
+        if keep and self._append:
+            self._append(self._last, self.turn, {**event, "after": after})
+        if keep and not beside:
+            self._kept = self._last
+        return self._placed(event, self._last, after)
+
+    def begin(self, event: Mapping[str, Any]) -> Any:
+        """Return the event with which a stream begins, with its place."""
+        return self._placed(event, self._rest + 1, self._kept)
+
+    def end(self, event: Mapping[str, Any], *, begun: bool) -> Any:
+        """Return the event with which a stream ends, with its place."""
+        seq = self._rest + 2 if begun and self._end == self._rest else self._end
+        return self._placed(event, seq, self._kept)
+
+    def _placed(self, event: Mapping[str, Any], seq: int, after: int) -> Json:
+        return {**event, "thread_id": self.thread_id, "turn": self.turn, "seq": seq, "after": after}
+
+
+_logs: OrderedDict[str, EventLog] = OrderedDict()
+"""The threads of graphs on other storages, the latest used last."""
+_log_here: ContextVar[EventLog | None] = ContextVar("event_log", default=None)
+
+
+def use_log(log: EventLog) -> None:
+    """Let the next holder of the log's thread in this task number its events by this log."""
+    _log_here.set(log)
+
+
+@contextmanager
+def open_log(thread_id: str, stands: Standing, append: Append) -> Iterator[None]:
+    """Number the events of a thread inside, which is held."""
+    before = _log_here.get()
+    log = before if before and before.thread_id == thread_id and not before.is_open else EventLog(thread_id)
+    log.open(stands, append)
+    _log_here.set(log)
+    try:
+        yield
+    finally:
+        _log_here.set(before)  # not by a token: what is held by a generator may end in another context
+
+
+def held_log(thread_id: str) -> EventLog | None:
+    """Return the log of a thread that is held in this context; None if it is not."""
+    log = _log_here.get()
+    return log if log and log.is_open and log.thread_id == thread_id else None
+
+
+def log_of(thread_id: str) -> EventLog:
+    """Return the log of the thread that is held in this context, or else the one that this process has of it."""
+    if log := held_log(thread_id):
+        return log
+    log = _logs.setdefault(thread_id, EventLog(thread_id))
+    _logs.move_to_end(thread_id)
+    if len(_logs) > MOST_THREADS:
+        _logs.popitem(last=False)
+    return log
 
 
 def to_event(thread_id: str, written: Any) -> Any:
@@ -95,7 +180,7 @@ def to_event(thread_id: str, written: Any) -> Any:
         data = to_jsonable_python(written, fallback=repr)
     except ValueError:  # a circular value
         data = repr(written)
-    return stamp_event(thread_id, {"type": "custom", "data": data})
+    return log_of(thread_id).number({"type": "custom", "data": data})
 
 
 def now(timespec: str = "seconds") -> str:
@@ -121,12 +206,16 @@ class CleanWriter:
         """Send what is clean already."""
         self._writer(event)
 
+    def without_secrets(self, event: Json) -> Json:
+        """Return an event without the secrets."""
+        return dict(hide_known(event, self._known))
+
     def clean(self, event: Json) -> Json:
         """Return an event without the secrets; the text of its stream may come later."""
         if event["type"] == "note":
             event = {**event, "text": conceal(event["text"], self._known)}  # it may quote an exception
         if event["type"] not in PIECES or not self._known:
-            return dict(hide_known(event, self._known))
+            return self.without_secrets(event)
         key = (event["type"], event.get("id") or event.get("step"))
         _, stream = self._streams.get(key) or (event, SecretStream(self._known))
         self._streams[key] = event, stream
@@ -147,24 +236,42 @@ def emit(runtime: Runtime[Settings], type: str, **fields: Any) -> Json:
         event = runtime.stream_writer.clean(event)
         if type in PIECES and not event["text"]:
             return event
-    return _send(runtime, event)
+    return send(runtime, place_event(runtime, event))
+
+
+def without_secrets(runtime: Runtime[Settings], event: Json) -> Json:
+    """Return an event without the secrets that the run knows."""
+    writer = runtime.stream_writer
+    return writer.without_secrets(event) if isinstance(writer, CleanWriter) else event
+
+
+def place_event(runtime: Runtime[Settings], event: Json) -> Json:
+    """Number an event, and keep it together with what is stored next; it is sent later."""
+    placed: Json = log_of(thread_of(runtime)).number(event, keep=event["type"] not in PASSING)
+    return placed
 
 
 def emit_rest(runtime: Runtime[Settings]) -> None:
     """Send the ends of speech that were held back because they might be the beginning of a secret."""
     if isinstance(runtime.stream_writer, CleanWriter):
         for event in runtime.stream_writer.rest():
-            _send(runtime, event)
+            send(runtime, place_event(runtime, event))
 
 
-def _send(runtime: Runtime[Settings], written: Json) -> Json:
-    event: Json = stamp_event(thread_of(runtime), written)
-    type, fields = written["type"], {key: value for key, value in written.items() if key != "type"}
+def send(runtime: Runtime[Settings], event: Json) -> Json:
+    """Send an event that has its place to the `custom` stream, and log it; return it."""
+    type, fields = event["type"], {key: value for key, value in event.items() if key not in PLACE}
     runtime.stream_writer(event)
     if _log.isEnabledFor(level := LEVELS.get(type, logging.DEBUG)) and type not in UNLOGGED:
         said = ", ".join(f"{key}={str(value)[:200]!r}" for key, value in fields.items() if value not in (None, "", []))
         _log.log(level, "%s %s: %s", event["thread_id"], type, said, extra={"event": event})
     return event
+
+
+def keep_speech(runtime: Runtime[Settings], step: str | None, id: str, text: str) -> None:
+    """Keep whole what was said in pieces."""
+    event = without_secrets(runtime, {"type": "speech", "step": step, "text": text, "id": id})
+    log_of(thread_of(runtime)).number(event, keep=True, beside=True)
 
 
 def emit_observation(runtime: Runtime[Settings], entry: JournalEntry) -> None:

@@ -11,7 +11,7 @@ from langgraph.runtime import Runtime
 from langgraph.types import Overwrite
 
 from donewhen.graph.context import Deps
-from donewhen.graph.events import emit, set_turn, thread_of
+from donewhen.graph.events import emit, log_of, thread_of
 from donewhen.graph.executors.executor import executor_problem, profile_problem
 from donewhen.graph.llm.attachments import attach, attachment_problem, blocks_of
 from donewhen.graph.llm.cost import find_unpriced
@@ -158,7 +158,7 @@ def _go_on(state: RunState, said: str, runtime: Runtime[Settings]) -> Json:
 
     Work that was at its end gets its answer on “continue”.
     """
-    set_turn(thread_of(runtime), state.get("turn", 1))
+    log_of(thread_of(runtime)).turn = state.get("turn", 1)
     if says_continue(said):
         return {"pending": None}
     emit(runtime, "note", text="Planning anew with what you say; what is finished stays.")

@@ -18,11 +18,11 @@ class Placed(TypedDict):
     turn: int
     """The number of the request on the thread, from 1."""
     seq: int
-    """Greater than that of any earlier event of the thread's stream, in any process; use it as a cursor.
-
-    Who watches has a stream of their own."""
+    """Greater than that of any earlier event of the thread, in any process, and the same in every stream and for those
+    who watch; use it as a cursor."""
     after: int
-    """The `seq` of the previous event, or 0 if this agent sent none. If you have that event, you missed nothing."""
+    """The `seq` of the event before that is kept, or 0. If you have that event, or a later one, you missed nothing but
+    pieces of speech and what else passes."""
 
 
 class Started(Placed):
@@ -82,7 +82,10 @@ class Stalled(Placed):
 
 
 class Speech(Placed):
-    """A piece of text from the planner (`step` None) or a step; the pieces of one `argument` join to the exact text."""
+    """A piece of text from the planner (`step` None) or a step; the pieces of one `argument` join to the exact text.
+
+    Who watches gets the whole text of a message at once, under the same `id`.
+    """
 
     type: Literal["speech"]
     step: str | None

@@ -51,7 +51,7 @@ class Conversation:
     stream: RunStream | None = None
     changed: asyncio.Event = field(default_factory=asyncio.Event)
     elsewhere: bool = False
-    """True if another process works on it; its events are read from checkpoints."""
+    """True if another process works on it; its events are read from the storage."""
     updated: str | None = None
     """The time of the thread's last change here; if the stored one differs, it was continued elsewhere."""
 
@@ -240,7 +240,12 @@ class Conversations:
         picture = await self._picture(thread_id)
         if picture["run"]["status"] != "running" or await self._agent.storage.find_free([thread_id]):
             return Conversation([picture], updated=updated)
-        conversation = Conversation([{**picture, "run": None, "journal": [], "said": []}], elsewhere=True)
+        talk = picture["messages"]
+        if talk and talk[-1] == {"by": "user", "text": picture["run"]["goal"]}:
+            talk = talk[:-1]  # the event of the goal has it
+        conversation = Conversation(
+            [{**picture, "messages": talk, "run": None, "journal": [], "said": []}], elsewhere=True
+        )
         self._spawn(self._watch(thread_id, conversation), thread_id)
         return conversation
 

@@ -47,13 +47,17 @@ class MemoryStore(InMemoryStore, RowStore):
     ) -> None:
         self._rows.execute(sql, values)
 
+    def put_with_next(self, sql: str, values: Sequence[Any]) -> None:
+        self._rows.execute(sql, values)
+
     def delete_thread(self, thread_id: str) -> None:
         """Delete a thread's entries and its row."""
         label = escape_namespace((store_label(thread_id),))
         for namespace in [*self._data]:
             if namespace[:1] == ("donewhen",) and namespace[2:3] == label and is_of_threads(namespace[:2]):
                 del self._data[namespace]
-        self._rows.execute("DELETE FROM donewhen_threads WHERE thread_id = ?", [thread_id])
+        for table in ("donewhen_threads", "donewhen_events"):
+            self._rows.execute(f"DELETE FROM {table} WHERE thread_id = ?", [thread_id])
 
 
 class MemoryDatabase:

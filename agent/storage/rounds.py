@@ -34,6 +34,8 @@ class Writes(Generic[Write]):
     def __init__(self, commit: Callable[[list[Write]], Awaitable[None]]) -> None:
         self._commit = commit
         self._held: list[Write] = []
+        self._along: list[Write] = []
+        """Writes that come before the next one."""
         self._timer: asyncio.TimerHandle | None = None
         self._delayed: asyncio.Future[None] | None = None
         """The last delayed commit, in progress or done; the next one follows it."""
@@ -41,11 +43,18 @@ class Writes(Generic[Write]):
 
     async def write(self, writes: Sequence[Write], *, can_wait: bool = False) -> None:
         """Commit these writes after the held ones; or hold them, to be committed soon."""
+        if writes:
+            self._held += self._along
+            self._along.clear()
         if can_wait:
             self._held += writes
             self._timer = self._timer or asyncio.get_running_loop().call_later(SOON, self._commit_delayed)
         else:
             await self.commit_with(lambda held: self._commit([*held, *writes]))
+
+    def write_with_next(self, write: Write) -> None:
+        """Hold a write that is committed with the next one, never alone: what it belongs to was not written then."""
+        self._along.append(write)
 
     async def commit_with(self, work: Callable[[list[Write]], Awaitable[Result]]) -> Result:
         """Pass the held writes to `work`, which commits them first; it ends even if the waiting task is cancelled.

@@ -185,3 +185,7 @@ class SessionStore(RowStore):
         self, sql: str, values: Sequence[Any], *, queued: bool = False, claims: bool | None = None
     ) -> None:
         await self.session.writes.write([Statement(sql, [values])])
+
+    @override
+    def put_with_next(self, sql: str, values: Sequence[Any]) -> None:
+        self.session.writes.write_with_next(Statement(sql, [values]))

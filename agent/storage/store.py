@@ -22,6 +22,7 @@ from langgraph.store.base import (
 from langgraph.store.memory import InMemoryStore
 
 from donewhen.agent.storage.cipher import Cipher
+from donewhen.agent.storage.events import EventTable
 from donewhen.agent.storage.table import RowStore, ThreadTable
 from donewhen.state.errors import StorageError
 from donewhen.state.values import storable, store_label
@@ -63,6 +64,8 @@ class ThreadStore(BaseStore):
         self._cipher = cipher
         self.threads: ThreadTable = ThreadTable(inner, cipher)
         """The thread table."""
+        self.events: EventTable = EventTable(inner, cipher)
+        """The events of threads."""
         self.sealed: bool = cipher is not None
         """True if values are encrypted."""
         self.supports_ttl: bool = inner.supports_ttl
@@ -247,5 +250,5 @@ def deletion_statements(
             more, less = order
             below = " OR ".join([f"(prefix {more} ? AND prefix {less} ?)"] * len(prefixes))
             yield f"DELETE FROM store WHERE {below}", [f"{prefix}{end}" for prefix in prefixes for end in "./"]
-    for table in (*tables, "donewhen_threads"):
+    for table in (*tables, "donewhen_threads", "donewhen_events"):
         yield f"DELETE FROM {table} WHERE thread_id IN ({marks})", [*thread_ids]

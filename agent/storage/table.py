@@ -38,16 +38,18 @@ TABLE = (
     "CREATE INDEX IF NOT EXISTS donewhen_threads_undone ON donewhen_threads (status, due)",
     "CREATE TABLE IF NOT EXISTS donewhen_due (id TEXT PRIMARY KEY, queue TEXT NOT NULL, due TEXT NOT NULL)",
     "CREATE INDEX IF NOT EXISTS donewhen_due_next ON donewhen_due (queue, due)",
+    "CREATE TABLE IF NOT EXISTS donewhen_events (thread_id TEXT NOT NULL, n BIGINT NOT NULL, turn BIGINT NOT NULL,"
+    " event TEXT NOT NULL, PRIMARY KEY (thread_id, n))",
 )
 MIGRATIONS = {2: ("ALTER TABLE donewhen_threads ADD COLUMN asked TEXT NOT NULL DEFAULT ''",)}
 """By version of the tables, the statements that make the next one. `find_unsettled` finds what waits in version 2."""
 STORAGE_VERSION = 1
 """Increased whenever older versions of this project cannot read what is written."""
-TABLES = 5
+TABLES = 6
 """Raised whenever tables change; databases of `OLDEST_TABLES` and later are migrated when they are opened.
 
 2: the first that was released. 3: since when a thread asks. 4: leases; on PostgreSQL texts are compared by bytes.
-5: when schedules are due; a worker that starts adds those that were confirmed before."""
+5: when schedules are due; a worker that starts adds those that were confirmed before. 6: events."""
 OLDEST_TABLES = 2
 DAMAGED = "damaged"
 """The status, in lists, of a thread whose row cannot be read; its `problem` says why."""
@@ -102,6 +104,12 @@ class RowStore(BaseStore):
         `queued`: a worker can take the thread now; a database that notifies tells those that listen. `claims`,
         of a thread's row: whether a session that lost the thread since then, with its connection, may not go on with
         it. A row that does not claim is written by a session that still has the thread, or not at all.
+        """
+
+    @abstractmethod
+    def put_with_next(self, sql: str, values: Sequence[Any]) -> None:
+        """Execute a statement that writes together with what this session writes next, in the same commit; never
+        alone. It may be executed more than once.
         """
 
 

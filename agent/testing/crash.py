@@ -223,6 +223,9 @@ class CrashingStore(RowStore):
         with _around(self._crash, "store"):
             await self._inner.put_row(sql, values, queued=queued, claims=claims)
 
+    def put_with_next(self, sql: str, values: Sequence[Any]) -> None:
+        self._inner.put_with_next(sql, values)
+
     async def abatch(self, ops: Iterable[Op]) -> list[Result]:
         ops = list(ops)
         if not any(isinstance(op, PutOp) for op in ops):

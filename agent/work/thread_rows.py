@@ -19,6 +19,7 @@ from donewhen.agent.storage import Storage
 from donewhen.agent.storage.storage import check_name
 from donewhen.agent.storage.store import ThreadStore
 from donewhen.agent.storage.table import DAMAGED, NEVER
+from donewhen.graph.events import Standing, held_log
 from donewhen.graph.pauses.call import CallPause
 from donewhen.graph.pauses.pause import KINDS, load_pause
 from donewhen.state.channels import VERSION, Json
@@ -105,7 +106,18 @@ async def update_row(
     if isinstance(given.get("settings"), Settings):
         given["settings"] = given["settings"].model_dump(mode="json", exclude_unset=True)
     fresh = {"status": "running", "due": DUE_NOW + now, "updated": now, "asked": "", "pending": [], "problem": ""}
-    await store.threads.put(thread_id, {"goal": "", "metadata": {}, **before, **fresh, **given}, claims=claims)
+    written = {"goal": "", "metadata": {}, **before, **fresh, **given}
+    if log := held_log(thread_id):
+        written["events"] = log.stands(at_rest=not is_unsettled(written))
+    await store.threads.put(thread_id, written, claims=claims)
+
+
+async def read_standing(store: ThreadStore, thread_id: str, row: Json) -> Standing:
+    """Return where the events of a thread stand. Those of an older version were numbered by the clock."""
+    stands: Standing = row.get("events") or {"rest": store.threads.clock().now() // 1000, "kept": None, "turn": 1}
+    if not row:
+        return {"rest": 0, "kept": 0, "turn": 1}
+    return stands if stands["kept"] is not None else {**stands, "kept": await store.events.last(thread_id)}
 
 
 async def write_status(store: ThreadStore, run: Run, row: Json, **change: Any) -> None:

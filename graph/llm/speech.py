@@ -28,7 +28,7 @@ from langgraph.graph.message import push_message
 from langgraph.runtime import Runtime
 from pydantic_core import from_json
 
-from donewhen.graph.events import ANSWER, emit
+from donewhen.graph.events import ANSWER, emit, keep_speech
 from donewhen.graph.llm.printed import TEXT_ARGUMENTS
 from donewhen.state.channels import SAID
 from donewhen.state.pattern import pattern
@@ -80,6 +80,9 @@ class Listener(Protocol):
 
     def retract(self, argument: str = "") -> None:
         """Forget the speech of this reply, which is void."""
+
+    def keep(self) -> None:
+        """Keep what was said, for those who come later; it was all of this reply."""
 
     def think(self, text: str) -> None:
         """Take a piece of the model's thinking."""
@@ -197,6 +200,8 @@ class SpeechStream:
             self._retract(wrong)
         for each, text in texts.items():
             self._emit(text[len("".join(self._said.get(each, ()))) :], each)
+        if self._listener:
+            self._listener.keep()
 
     def _emit(self, piece: str, argument: str = "") -> None:
         if piece:
@@ -314,6 +319,7 @@ class Voice:
         self._inside = inside
         self._ends = ends
         self._said: dict[str, _Utterance] = {}
+        self._kept: set[str | None] = set()
 
     def say(self, text: str, argument: str = "") -> None:
         """Stream a piece of prose, or of the text in an argument."""
@@ -337,6 +343,13 @@ class Voice:
         if saying := self._said.pop(argument, None):
             where = {"argument": argument} if argument else {}
             emit(self._runtime, "speech_restarted", step=self._step, id=saying.id, **where)
+
+    def keep(self) -> None:
+        """Keep the messages that were streamed, once each."""
+        for message in [] if self._answer else self.messages():
+            if message.id not in self._kept:
+                self._kept.add(message.id)
+                keep_speech(self._runtime, self._step, str(message.id), f"{message.text.strip()}\n")
 
     def think(self, text: str) -> None:
         """Stream the model's thinking: an event of its own, and never a message."""

@@ -10,7 +10,7 @@ from langgraph.runtime import Runtime
 from langgraph.store.base import BaseStore
 
 from donewhen.graph.clock import current_clock
-from donewhen.graph.events import emit, now, thread_of
+from donewhen.graph.events import now, place_event, send, thread_of, without_secrets
 from donewhen.graph.tools.effects import read_all
 from donewhen.state.channels import Json
 from donewhen.state.proof.journal import observation
@@ -61,7 +61,8 @@ async def mark_heard(runtime: Runtime[Settings], rows: Sequence[Json], step: str
     """Mark interjections as heard, emit those that nobody heard before, and return them; `step` as in the event.
 
     Parallel steps hear the same words, and so does a round that is repeated after a crash; only the first emits the
-    event. The mark is stored before the event, so it is never emitted twice. Late watchers read it from the state.
+    event. The mark and the event are stored together, and before it is sent: it is never sent twice, and watchers have
+    it once.
     """
     store, thread, first = runtime.store, thread_of(runtime), []
     for row in rows:
@@ -75,10 +76,12 @@ async def mark_heard(runtime: Runtime[Settings], rows: Sequence[Json], step: str
             if kept.get("heard"):
                 continue
             heard = {"step": step, "at": now("milliseconds")}
+            told = {"type": "heard", "step": step, "text": row["text"], "at": row["at"]}
+            event = place_event(runtime, without_secrets(runtime, told))
             await store.aput(_namespace(thread), place[1], {**kept, "heard": heard}, index=False)
         finally:
             _being_marked.discard(place)
-        emit(runtime, "heard", step=step, text=row["text"], at=row["at"])
+        send(runtime, event)
         first.append({**row, "heard": heard})
     return first
 

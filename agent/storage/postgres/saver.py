@@ -240,6 +240,10 @@ class PgStore(SessionStore):
     ) -> None:
         await self.session.put_row(Statement(sql.replace("?", "%s"), [values]), queued=queued, claims=claims)
 
+    @override
+    def put_with_next(self, sql: str, values: Sequence[Any]) -> None:
+        super().put_with_next(sql.replace("?", "%s"), values)
+
 
 async def set_up(connection: PgConnection) -> None:
     """Make or change LangGraph's tables."""

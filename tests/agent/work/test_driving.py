@@ -221,11 +221,11 @@ async def test_a_run_of_the_graph_is_watched_recorded_and_told(tmp_path: Path) -
     async with Agent(script, [look], storage=fresh_url("sqlite", tmp_path), **given) as agent:
         asked = await agent.graph.ainvoke(GOAL, config)
         assert (await agent.info("t")).goal == "go"
-        watching = asyncio.create_task(_events(agent))
-        await asyncio.sleep(0)
+        kinds = list[str]()
+        watching = asyncio.create_task(_watch(agent, kinds))
+        await until(lambda: "waiting" in kinds)
         await agent.graph.ainvoke({"messages": [("user", "approve")]}, config)
-        kinds = await asyncio.wait_for(watching, 10)
-        assert "waiting" in kinds
+        await asyncio.wait_for(watching, 10)
         assert kinds[-1] == "outcome"
         assert asked["__interrupt__"]
         run = await agent.get("t")
@@ -234,8 +234,9 @@ async def test_a_run_of_the_graph_is_watched_recorded_and_told(tmp_path: Path) -
     assert (await recording.replay(tools=[look])).answer == run.answer
 
 
-async def _events(agent: Agent) -> list[str]:
-    return [event["type"] async for event, _ in agent.watch("t")]
+async def _watch(agent: Agent, kinds: list[str]) -> None:
+    async for event, _ in agent.watch("t"):
+        kinds.append(event["type"])
 
 
 @pytest.mark.parametrize("way", ["start", "graph"])

@@ -32,6 +32,9 @@ class Heard:
         if not argument:
             self.pieces.append(text)
 
+    def keep(self) -> None:
+        """Nobody comes later."""
+
     def retract(self, argument: str = "") -> None:
         self.void.append(argument)
         self.retracted.append("".join(self.pieces))

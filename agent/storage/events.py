@@ -1,0 +1,58 @@
+"""Our table of events: one row for each that is kept, committed together with what the run stores next.
+
+So what a checkpoint has was told before, or with it. The column `event` has the event as JSON, encrypted if there is a
+key; its thread, its number and its request are columns.
+"""
+
+import json
+from typing import Any
+
+from donewhen.agent.storage.cipher import Cipher
+from donewhen.agent.storage.table import RowStore
+from donewhen.state.channels import Json
+from donewhen.state.errors import StorageError
+from donewhen.state.values import storable
+
+READ_AT_ONCE = 500
+"""The most events that are read at once."""
+_INSERT = "INSERT INTO donewhen_events (thread_id, n, turn, event) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING"
+"""A statement may be repeated on another connection, without knowing whether it was executed."""
+
+
+class EventTable:
+    """The events of threads, through one session."""
+
+    def __init__(self, store: RowStore, cipher: Cipher | None = None) -> None:
+        self._store = store
+        self._cipher = cipher
+
+    def append(self, thread_id: str, number: int, turn: int, event: Json) -> None:
+        """Store an event together with what this session stores next."""
+        event = storable(event)
+        if self._cipher is None:
+            text = json.dumps(event, separators=(",", ":"), default=str)
+        else:
+            text = self._cipher.seal_text(event, "event", thread_id, number)
+        self._store.put_with_next(_INSERT, [thread_id, number, turn, text])
+
+    async def last(self, thread_id: str) -> int:
+        """Return the number of a thread's last event; 0 if none is kept."""
+        rows = await self._store.read_rows("SELECT max(n) FROM donewhen_events WHERE thread_id = ?", [thread_id])
+        return int(rows[0][0] or 0)
+
+    async def read(self, thread_id: str, *, after: int = 0, turn: int = 0) -> list[Json]:
+        """Return the events after a number and from a request on, in order, at most `READ_AT_ONCE`."""
+        rows = await self._store.read_rows(
+            "SELECT n, turn, event FROM donewhen_events WHERE thread_id = ? AND n > ? AND turn >= ? ORDER BY n LIMIT ?",
+            [thread_id, after, turn, READ_AT_ONCE],
+        )
+        return [self._read(thread_id, *row) for row in rows]
+
+    def _read(self, thread_id: str, number: int, turn: int, text: Any) -> Json:
+        try:
+            event = (
+                json.loads(text) if self._cipher is None else self._cipher.unseal_text(text, "event", thread_id, number)
+            )
+            return {**event, "thread_id": thread_id, "turn": turn, "seq": number}
+        except (StorageError, TypeError, ValueError, RecursionError) as error:
+            raise StorageError(f"the event {number} of the thread {thread_id!r} is damaged ({error})") from error
