@@ -10,9 +10,8 @@ from langchain_core.runnables import RunnableConfig
 
 from benchmarks.scenario import GOAL, Stage, stage, truthful
 from donewhen import Run
-from donewhen.agent.testing.crash import STORAGE
+from donewhen.agent.testing.crash import STORAGE, Crash
 from donewhen.state.errors import DoneWhenError, ResumeError, StaleAnswer, StorageError, ThreadBusy, UnknownThread
-from donewhen.testing import Crash
 
 
 @dataclass(frozen=True)

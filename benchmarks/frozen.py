@@ -10,9 +10,10 @@ from typing import Any
 
 from benchmarks.scenario import APART, GOAL, stage, truthful
 from benchmarks.workers import finish, forked_process, problems_of
-from donewhen.agent.testing.everywhere import run_forked
+from donewhen.agent.testing.crash import Crash
 from donewhen.state.errors import DoneWhenError
-from donewhen.testing import Crash, drive
+from tests.kit.comparing import drive
+from tests.kit.everywhere import run_forked
 
 Json = dict[str, Any]
 BOUNDARIES = ("model", "put", "put_writes.done", "store.done", "charge.before", "charge.inside", "send.inside")

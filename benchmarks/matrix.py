@@ -9,10 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.scenario import UNSURE
-from donewhen.agent.testing.comparing import differences, doubled_writes, lost_effects
 from donewhen.agent.testing.crash import CrashMode, note
-from donewhen.agent.testing.everywhere import DIARY, LIVE, Point, run_forked, tool_boundaries
-from donewhen.testing import Trial, asked_again, kill_everywhere
+from tests.kit.comparing import asked_again, differences, doubled_writes, lost_effects
+from tests.kit.everywhere import DIARY, LIVE, Point, Trial, kill_everywhere, run_forked, tool_boundaries
 
 Points = Iterable[Point] | Callable[[Trial], Iterable[Point]]
 TARGET = "benchmarks.scenario:scenario"

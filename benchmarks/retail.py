@@ -13,25 +13,12 @@ from langchain_core.tools import BaseTool
 
 from benchmarks.retail_world import EVALS, RetailWorld, descriptions, tasks
 from donewhen import Agent
-from donewhen.agent.testing.everywhere import DIARY
+from donewhen.agent.testing.crash import Crash, crashing, crashing_tool
 from donewhen.agent.tools import as_tools
 from donewhen.agent.workspace.arithmetic import calculate
-from donewhen.testing import (
-    Crash,
-    ScriptedModel,
-    Trial,
-    ask_user,
-    asked_again,
-    call,
-    crashing,
-    crashing_tool,
-    drive,
-    ending,
-    finish_step,
-    kill_everywhere,
-    playing,
-    submit_plan,
-)
+from donewhen.testing import ScriptedModel, ask_user, call, finish_step, playing, submit_plan
+from tests.kit.comparing import asked_again, drive, ending
+from tests.kit.everywhere import DIARY, Trial, kill_everywhere
 
 Json = dict[str, Any]
 TARGET = "benchmarks.retail:retail"

@@ -13,8 +13,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from donewhen.agent.testing.crash import note, notes
-from donewhen.testing import midway
+from donewhen.agent.testing.crash import midway, note, notes
 
 Json = dict[str, Any]
 ROOT = Path(__file__).resolve().parents[1]

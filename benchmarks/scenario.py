@@ -10,23 +10,11 @@ from langchain_core.tools import BaseTool, StructuredTool
 
 from donewhen import Agent
 from donewhen.agent.storage import open_storage
-from donewhen.agent.testing.everywhere import DIARY
-from donewhen.testing import (
-    Crash,
-    EffectLedger,
-    Policy,
-    ScriptedModel,
-    ask_user,
-    call,
-    crashing,
-    crashing_tool,
-    drive,
-    ending,
-    finish_step,
-    playing,
-    submit_plan,
-)
+from donewhen.agent.testing.crash import Crash, crashing, crashing_tool
+from donewhen.testing import Policy, ScriptedModel, ask_user, call, finish_step, playing, submit_plan
 from tests.kit.clocks import HOUR, set_wrong
+from tests.kit.comparing import EffectLedger, drive, ending
+from tests.kit.everywhere import DIARY
 
 GOAL = "Fill order 7: note it, book a seat, ask which colour, tell Ann, charge her, and refund the deposit."
 STEPS: list[dict[str, Any]] = [

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.scenario import GOAL, Stage, stage, truthful
-from donewhen.agent.testing.comparing import differences, doubled_writes, lost_effects
-from donewhen.agent.testing.everywhere import run_forked
+from donewhen.agent.testing.crash import Crash
 from donewhen.state.errors import DoneWhenError
-from donewhen.testing import Crash, drive, ending
+from tests.kit.comparing import differences, doubled_writes, drive, ending, lost_effects
+from tests.kit.everywhere import run_forked
 
 Json = dict[str, Any]
 MOMENTS = ("a plan to approve", "a question to answer", "a worker that died", "a worker that died in a write")

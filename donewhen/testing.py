@@ -1,4 +1,4 @@
-"""Test your own agents as ours are tested: scripted models, a wire server, and a kit that crashes runs anywhere."""
+"""Test your own agents as ours are tested: scripted models, recordings, and runs that fail wherever they can."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any

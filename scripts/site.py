@@ -47,7 +47,7 @@ MODULES = {
     "donewhen.openapi": "Any HTTP API as tools.",
     "donewhen.plans": "Plans that are kept beside runs.",
     "donewhen.servers": "Agents of your own behind MCP and ACP.",
-    "donewhen.testing": "Test your own agents: scripted models, a server on loopback, crashes on demand.",
+    "donewhen.testing": "Test your own agents: scripted models, recordings, runs that fail wherever they can.",
     "donewhen.tracing": "Runs as OpenTelemetry spans.",
     "donewhen.types": "The types of what runs are given, return and emit.",
     "donewhen.workspace": "Tools for one folder.",

@@ -25,11 +25,12 @@ import yaml
 from benchmarks.bench.page import GOALS, QUESTIONS, TABLES
 from benchmarks.pythons import PROMISED
 from donewhen import Limits, Settings
-from donewhen.testing import ScriptedModel, WireServer, call, finish_step, submit_plan
+from donewhen.testing import ScriptedModel, call, finish_step, submit_plan
 from donewhen.types import event_schema
 from scripts import site
 from tests.kit.places import ROOT
 from tests.kit.screens.shell import app
+from tests.kit.wire import WireServer
 
 PUBLIC = tuple(map(import_module, site.MODULES))
 

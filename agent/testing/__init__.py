@@ -1,4 +1,8 @@
-"""Tools to test agents: a model and a server that answer from a script, recordings, and crashes on demand."""
+"""Tools to test agents: a model that answers from a script, recordings, and a run that fails wherever it can.
+
+A room: the suite, the demo in docs and users' tests use it, the core does not. Without it, `donewhen.testing`,
+`donewhen.pytest_plugin` and the command `record` go.
+"""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -32,46 +36,15 @@ from donewhen.agent.testing.script import (
     playing,
 )
 from donewhen.agent.testing.scripted import ScriptedModel
-from donewhen.agent.testing.wire import WireRequest, WireServer
-from donewhen.agent.testing.wire_format import Fault, fault
 
 if TYPE_CHECKING:
-    from donewhen.agent.testing.comparing import (
-        EffectLedger,
-        asked_again,
-        drive,
-        effects_at_most_once,
-        ending,
-        nothing_lost,
-        resume_equals_uninterrupted,
-    )
-    from donewhen.agent.testing.crash import (
-        Crash,
-        Crashed,
-        CrashingStore,
-        crashing,
-        crashing_saver,
-        crashing_tool,
-        midway,
-    )
-    from donewhen.agent.testing.everywhere import Trial, kill_everywhere
+    from donewhen.agent.testing.crash import crash_points
     from donewhen.agent.testing.recording import Recording, ReplayDifference
 
-_HOMES = {
-    "comparing": "EffectLedger asked_again drive effects_at_most_once ending nothing_lost resume_equals_uninterrupted",
-    "crash": "Crash Crashed CrashingStore crashing crashing_saver crashing_tool midway",
-    "everywhere": "Trial kill_everywhere",
-    "recording": "Recording ReplayDifference",
-}
-_LATER = {name: f"{__name__}.{home}" for home, names in _HOMES.items() for name in names.split()}
-"""Imported on first use, because the crash kit imports the whole runtime."""
+_LATER = {"Recording": "recording", "ReplayDifference": "recording", "crash_points": "crash"}
+"""Imported on first use, because they import the whole runtime."""
 
 __all__ = [
-    "Crash",
-    "Crashed",
-    "CrashingStore",
-    "EffectLedger",
-    "Fault",
     "Policy",
     "Recording",
     "ReplayDifference",
@@ -81,43 +54,29 @@ __all__ = [
     "ScriptExhausted",
     "ScriptUnfinished",
     "ScriptedModel",
-    "Trial",
-    "WireRequest",
-    "WireServer",
     "accept_plan",
     "answer",
     "ask_user",
-    "asked_again",
     "audit",
     "broken_call",
     "call",
     "consent",
-    "crashing",
-    "crashing_saver",
-    "crashing_tool",
+    "crash_points",
     "criterion",
     "decline",
     "deliver",
-    "drive",
-    "effects_at_most_once",
-    "ending",
-    "fault",
     "finish_step",
     "finish_task",
     "give_up",
-    "kill_everywhere",
-    "midway",
-    "nothing_lost",
     "observed",
     "playing",
     "recall",
     "reply",
-    "resume_equals_uninterrupted",
     "submit_plan",
 ]  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:
     if name in _LATER:
-        return getattr(import_module(_LATER[name]), name)
+        return getattr(import_module(f"{__name__}.{_LATER[name]}"), name)
     raise AttributeError(f"module 'donewhen.agent.testing' has no attribute {name!r}")

@@ -7,16 +7,17 @@ model.
 import copy
 import functools
 import inspect
+import itertools
 import json
 import os
 import signal
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
 from contextvars import ContextVar
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, Literal, TypeVar, cast
 
 from langchain_core.tools import BaseTool
 from langgraph.checkpoint.base import BaseCheckpointSaver
@@ -30,6 +31,7 @@ from donewhen.agent.tools import as_tools
 from donewhen.graph.tools.call import with_class, wrap_bodies
 from donewhen.state.errors import StorageError
 
+T = TypeVar("T")
 CrashMode = Literal["raise", "kill", "freeze"]
 ToolPhase = Literal["before", "inside", "after"]
 STORAGE = ("open", "put", "put.done", "put_writes", "put_writes.done", "store", "store.done", "close")
@@ -133,6 +135,24 @@ def crashing_tool(tool: BaseTool | Callable[..., Any], crash: Crash) -> BaseTool
         crash.reach(f"{tool.name}.after")
 
     return with_class(wrap_bodies(type(made), around), made)
+
+
+async def crash_points(run: Callable[[Storage], Awaitable[T]]) -> AsyncIterator[tuple[str, T]]:
+    """Call `run` undisturbed, then for each point at which its storage can fail: it fails there, and is called again.
+
+    `run(storage)` makes an agent with this storage, starts its thread or goes on with it to its end, and returns what
+    you look at. Yields the point and what `run` returned in the end. The first point is "", without a failure; the
+    others are before and after each write, so that a tool may have acted while nothing says so. The storage stays in
+    memory.
+    """
+    yield "", await run(open_storage("memory:"))
+    for number in itertools.count(1):
+        crash, storage = Crash(number), open_storage("memory:")
+        with suppress(StorageError, Crashed):
+            await run(crashing(storage, crash))
+        if len(crash.trace) < number:
+            return
+        yield crash.trace[number - 1], await run(storage)
 
 
 # Storages that crash before and after each operation ------------------------------------------------------------

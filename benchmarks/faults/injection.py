@@ -18,7 +18,7 @@ from benchmarks.faults.injection_model import Obedient, answer
 from benchmarks.faults.injection_office import GOAL, PARTS, SECRET, Office
 from benchmarks.report import table
 from donewhen import Agent, Run
-from donewhen.testing import drive
+from tests.kit.comparing import drive
 
 Json = dict[str, Any]
 POLICIES = ("plan", "shown", "each")

@@ -16,7 +16,8 @@ from benchmarks.report import table
 from benchmarks.retail_world import EVALS
 from donewhen import Agent, Run
 from donewhen.agent.config import Config
-from donewhen.testing import WireServer, fault
+from tests.kit.wire import WireServer
+from tests.kit.wire_format import fault
 
 RECORDED = EVALS / "data" / "provider_errors.jsonl"
 RUNS = {0.1: 50, 0.2: 200, 0.4: 50}

@@ -13,7 +13,8 @@ from langchain_openai import ChatOpenAI
 from donewhen import Agent, ConfigError
 from donewhen.agent.config import Config
 from donewhen.agent.models import ROLES, ModelSource
-from donewhen.testing import ScriptedModel, WireServer
+from donewhen.testing import ScriptedModel
+from tests.kit.wire import WireServer
 
 TOOL = {"type": "function", "function": {"name": "look", "parameters": {"type": "object", "properties": {}}}}
 

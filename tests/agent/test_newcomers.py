@@ -30,9 +30,11 @@ from donewhen import (
 from donewhen.agent.config import read_profile
 from donewhen.agent.page.serving import listen
 from donewhen.hooks import Hooks, Refuse
-from donewhen.testing import ScriptedModel, WireServer, call, fault, finish_step, submit_plan
+from donewhen.testing import ScriptedModel, call, finish_step, submit_plan
 from donewhen.workspace import workspace_tools
 from tests.kit.screens.shell import app
+from tests.kit.wire import WireServer
+from tests.kit.wire_format import fault
 
 
 def undescribed(x: str) -> str:

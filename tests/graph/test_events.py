@@ -15,26 +15,16 @@ from typer.testing import CliRunner
 
 from donewhen import Agent, Limits, Settings
 from donewhen.agent.cli.app import app
+from donewhen.agent.testing.crash import Crash, crashing
 from donewhen.graph.build import build_graph
 from donewhen.graph.events import PASSING
 from donewhen.state.errors import ModelError
-from donewhen.testing import (
-    Crash,
-    ScriptedModel,
-    WireServer,
-    answer,
-    ask_user,
-    call,
-    crashing,
-    decline,
-    fault,
-    finish_step,
-    give_up,
-    submit_plan,
-)
+from donewhen.testing import ScriptedModel, answer, ask_user, call, decline, finish_step, give_up, submit_plan
 from donewhen.types import Event, event_schema
 from tests.kit.flows import FREE, one_step, play, steps
 from tests.kit.runs import config
+from tests.kit.wire import WireServer
+from tests.kit.wire_format import fault
 from tests.kit.wired import wired
 
 SHAPE: TypeAdapter[Any] = TypeAdapter(Event)

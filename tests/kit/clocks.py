@@ -13,9 +13,9 @@ from typing import Any
 
 from donewhen import Agent
 from donewhen.agent.storage import Storage
-from donewhen.agent.testing.everywhere import ProcessEnd, run_forked
 from donewhen.testing import ScriptedModel, ask_user, call, finish_step, submit_plan
 from donewhen.workspace import workspace_tools
+from tests.kit.everywhere import ProcessEnd, run_forked
 from tests.kit.runs import last_seen, say_done, scripted, step
 
 HOUR = 3600.0

@@ -8,21 +8,11 @@ from langchain_core.tools import BaseTool, StructuredTool
 
 from donewhen import Agent
 from donewhen.agent.storage import open_storage
-from donewhen.agent.testing.everywhere import DIARY
+from donewhen.agent.testing.crash import Crash, crashing, crashing_tool
 from donewhen.hooks import Ask, Call, Hooks, Refuse
-from donewhen.testing import (
-    Crash,
-    EffectLedger,
-    ScriptedModel,
-    call,
-    crashing,
-    crashing_tool,
-    drive,
-    ending,
-    finish_step,
-    playing,
-    submit_plan,
-)
+from donewhen.testing import ScriptedModel, call, finish_step, playing, submit_plan
+from tests.kit.comparing import EffectLedger, drive, ending
+from tests.kit.everywhere import DIARY
 
 ROUNDS: list[Any] = [
     call("look", path="/etc/passwd"),  # outside of the allowed paths

@@ -7,8 +7,8 @@ from typing import Any
 
 from donewhen import Agent, Run
 from donewhen.agent.storage import Storage
+from donewhen.agent.testing.crash import Crash, crashing
 from donewhen.state.errors import StorageError, UnknownThread
-from donewhen.testing import Crash, crashing
 from tests.kit.worlds import EFFECTS, PRICES, Json, World
 
 MOST_PAUSES = 150

@@ -4,7 +4,7 @@ from typing import Any
 
 from langchain_openai import ChatOpenAI
 
-from donewhen.testing import WireServer
+from tests.kit.wire import WireServer
 
 
 def wired(server: WireServer, name: str = "scripted", key: str = "sk-test", **more: Any) -> ChatOpenAI:

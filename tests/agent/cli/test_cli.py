@@ -28,7 +28,6 @@ from donewhen.state.people.edit import plan_document
 from donewhen.testing import (
     Recording,
     ScriptedModel,
-    WireServer,
     answer,
     ask_user,
     call,
@@ -39,6 +38,7 @@ from donewhen.testing import (
 )
 from tests.kit import mcp_replies
 from tests.kit.screens.shell import Exit, Shell, one_object, scripted
+from tests.kit.wire import WireServer
 
 COUNT = {"content": "Count the files", "done_when": ["there is a count"], "tools": ["list_files"]}
 WRITE = {"content": "Write it down", "done_when": ["out.txt exists"], "tools": ["write_file"]}

@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 
-from donewhen.testing import ScriptedModel, WireServer, ask_user, call, fault, finish_step, submit_plan
+from donewhen.testing import ScriptedModel, ask_user, call, finish_step, submit_plan
 from tests.kit.screens.terminal import SECONDS, Session, environment, piped
+from tests.kit.wire import WireServer
+from tests.kit.wire_format import fault
 
 COUNT = {"content": "Count the [bold]files", "done_when": ["there is a count"], "tools": ["list_files"]}
 COUNTED = finish_step("3 files", "s1.1")

@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 
 from donewhen import Agent, Run
-from donewhen.agent.testing.everywhere import run_forked
+from donewhen.agent.testing.crash import Crash, crashing
 from donewhen.agent.testing.replies import Call
 from donewhen.agent.work.thread_rows import ENDED
-from donewhen.testing import Crash, ScriptedModel, answer, ask_user, call, crashing, finish_step, submit_plan
+from donewhen.testing import ScriptedModel, answer, ask_user, call, finish_step, submit_plan
+from tests.kit.everywhere import run_forked
 from tests.kit.runs import config, said, step
 from tests.kit.storage.cases import DATABASES, fresh_url
 

@@ -7,10 +7,11 @@ import pytest
 from langgraph_sdk import get_client
 from langgraph_sdk.client import LangGraphClient
 
-from donewhen.testing import ScriptedModel, WireServer
+from donewhen.testing import ScriptedModel
 from tests.kit.library import Library
 from tests.kit.server_model import decide
 from tests.kit.serving import KEY, Shared, started, stopped
+from tests.kit.wire import WireServer
 
 USERS = ("ann", "bob", "cem", "dora", "eve", "fay", "gus", "hal", "ida", "donewhen", "system", "users")
 

@@ -7,29 +7,19 @@ import pytest
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.store.memory import InMemoryStore
 
-from donewhen import Agent, StorageError
-from donewhen.agent.testing.crash import STORAGE
-from donewhen.agent.testing.everywhere import tool_boundaries
-from donewhen.testing import (
-    Crash,
-    Crashed,
+from donewhen import Agent, StorageError, UnknownThread
+from donewhen.agent.testing.crash import STORAGE, Crash, Crashed, crashing, crashing_saver, crashing_tool
+from donewhen.testing import ScriptedModel, call, crash_points, finish_step, playing, submit_plan
+from tests.kit.comparing import (
     EffectLedger,
-    ScriptedModel,
     asked_again,
-    call,
-    crashing,
-    crashing_saver,
-    crashing_tool,
     drive,
     effects_at_most_once,
     ending,
-    finish_step,
-    kill_everywhere,
     nothing_lost,
-    playing,
     resume_equals_uninterrupted,
-    submit_plan,
 )
+from tests.kit.everywhere import kill_everywhere, tool_boundaries
 from tests.kit.storage.cases import JOURNAL, config, graph, open_storage
 
 PLAN = submit_plan([{"content": "Send it", "done_when": ["sent"], "tools": ["send"]}])
@@ -115,6 +105,40 @@ async def test_a_tool_crashes_in_the_phase_of_the_call_that_is_named(phase: Any,
         await tool.ainvoke({"to": "bob"})
     assert ledger.count("send", {"to": "bob"}) == happened
     assert await tool.ainvoke({"to": "eve"}) == f"sent as {2 + happened}"
+
+
+async def test_a_run_fails_wherever_its_storage_can_and_goes_on() -> None:
+    """F5, R03: every point is reached once, in order; after each the run ends as the undisturbed one, and a write that
+    may have happened is asked about and not repeated.
+    """
+    sent, asked = list[str](), list[str]()
+
+    def send(to: str) -> str:
+        """Send."""
+        sent.append(to)
+        return "sent as 1"
+
+    async def work(storage: Any) -> Any:
+        agent = Agent(_model(), [send], effects={"send": "write"}, storage=storage)
+        try:
+            run = await agent.resume("t")
+        except UnknownThread:
+            run = await agent.start("Send it", thread_id="t")
+        while run.status == "waiting":
+            asked.append(run.pending[0]["kind"])
+            effect_known = "it happened" if sent else "it did not"
+            run = await agent.resume("t", effect_known if asked[-1] == "effect" else "approve")
+        return run
+
+    points = list[str]()
+    async for point, run in crash_points(work):
+        points.append(point)
+        assert (run.status, run.answer) == ("completed", "Sent.")
+        assert sent == ["ann"]
+        sent.clear()
+    assert points[0] == ""
+    assert set(points[1:]) == set(STORAGE)
+    assert "effect" in asked
 
 
 # Processes -----------------------------------------------------------------------------------------------------------

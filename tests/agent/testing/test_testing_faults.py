@@ -9,7 +9,8 @@ import pytest
 from langchain_core.messages import AIMessage
 from langchain_openai import ChatOpenAI
 
-from donewhen.testing import WireServer, fault
+from tests.kit.wire import WireServer
+from tests.kit.wire_format import fault
 
 SPOKEN = "One two three four five six"
 

@@ -8,7 +8,8 @@ import pytest
 from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage, SystemMessage, ToolMessage
 from langchain_openai import ChatOpenAI
 
-from donewhen.testing import ScriptedModel, ScriptExhausted, ScriptUnfinished, WireServer, broken_call, call, reply
+from donewhen.testing import ScriptedModel, ScriptExhausted, ScriptUnfinished, broken_call, call, reply
+from tests.kit.wire import WireServer
 
 TOOL = {"type": "function", "function": {"name": "look", "parameters": {"type": "object", "properties": {}}}}
 SPOKEN = "Héllo 世界 👩‍👩‍👧 🇩🇪\n" * 3

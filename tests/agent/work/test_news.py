@@ -14,18 +14,9 @@ import pytest
 import standardwebhooks
 
 from donewhen import Agent, ConfigError, StorageError, ThreadWaiting, Webhook
+from donewhen.agent.testing.crash import Crash, crashing
 from donewhen.agent.work import news
-from donewhen.testing import (
-    Crash,
-    ScriptedModel,
-    answer,
-    ask_user,
-    call,
-    crashing,
-    decline,
-    finish_step,
-    submit_plan,
-)
+from donewhen.testing import ScriptedModel, answer, ask_user, call, decline, finish_step, submit_plan
 from tests.kit.screens.shell import scripted, user_in
 from tests.kit.storage.cases import Storage, open_storage
 

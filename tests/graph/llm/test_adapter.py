@@ -21,7 +21,9 @@ from donewhen.graph.llm.adapter import Adapter
 from donewhen.graph.llm.ask import ModelReply, Question, ask
 from donewhen.state.reading.decisions import TRIAGE, control_tools
 from donewhen.state.settings import Settings
-from donewhen.testing import ScriptedModel, WireServer, answer, call, fault, finish_step, reply, submit_plan
+from donewhen.testing import ScriptedModel, answer, call, finish_step, reply, submit_plan
+from tests.kit.wire import WireServer
+from tests.kit.wire_format import fault
 from tests.kit.wired import wired
 
 PROMPT = [SystemMessage("You decide."), HumanMessage("What is 6 times 7?")]

@@ -16,7 +16,9 @@ from donewhen.graph.llm.adapter import Adapter
 from donewhen.graph.llm.ask import ModelReply, Question, ask, join_chunks
 from donewhen.state.reading.decisions import TRIAGE, control_tools
 from donewhen.state.settings import Settings
-from donewhen.testing import ScriptedModel, WireServer, answer, fault, reply
+from donewhen.testing import ScriptedModel, answer, reply
+from tests.kit.wire import WireServer
+from tests.kit.wire_format import fault
 from tests.kit.wired import wired
 
 NOW = {"Retry-After": "0"}

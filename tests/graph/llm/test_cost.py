@@ -9,8 +9,10 @@ from langchain_openai import ChatOpenAI
 
 from donewhen import Agent, ConfigError, Executor
 from donewhen.agent.config import read_config
-from donewhen.testing import ScriptedModel, WireServer, answer, audit, call, fault, finish_step, reply, submit_plan
+from donewhen.testing import ScriptedModel, answer, audit, call, finish_step, reply, submit_plan
 from tests.kit.flows import FREE, one_step, play, steps
+from tests.kit.wire import WireServer
+from tests.kit.wire_format import fault
 from tests.kit.wired import wired
 
 BUSY = fault(status=503, headers={"retry-after": "0"})

@@ -13,23 +13,13 @@ from langgraph.checkpoint.memory import InMemorySaver
 
 from donewhen import Agent, Settings, StorageError, build_graph
 from donewhen.agent.storage import open_storage
+from donewhen.agent.testing.crash import Crash, crashing
 from donewhen.graph.tools.images import IMAGE_CHARS, images_in
 from donewhen.hooks import Hooks, Refuse
-from donewhen.testing import (
-    Crash,
-    Request,
-    ScriptedModel,
-    WireServer,
-    answer,
-    audit,
-    call,
-    crashing,
-    fault,
-    finish_step,
-    recall,
-    submit_plan,
-)
+from donewhen.testing import Request, ScriptedModel, answer, audit, call, finish_step, recall, submit_plan
 from tests.kit.flows import FREE
+from tests.kit.wire import WireServer
+from tests.kit.wire_format import fault
 from tests.kit.wired import wired
 
 BEGINNING = {"png": b"\x89PNG\r\n\x1a\n", "jpeg": b"\xff\xd8\xff\xe0", "gif": b"GIF89a", "webp": b"RIFF\0\0\0\0WEBP"}

@@ -8,7 +8,9 @@ from langchain_core.messages import BaseMessage
 from langgraph.graph import START, MessagesState, StateGraph
 
 from donewhen import Agent, Executor, Settings
-from donewhen.testing import ScriptedModel, WireServer, answer, ask_user, call, fault, finish_step, reply, submit_plan
+from donewhen.testing import ScriptedModel, answer, ask_user, call, finish_step, reply, submit_plan
+from tests.kit.wire import WireServer
+from tests.kit.wire_format import fault
 from tests.kit.wired import wired
 
 Json = dict[str, Any]

@@ -7,8 +7,9 @@ import pytest
 from pydantic import TypeAdapter
 
 from donewhen import Agent, Settings
+from donewhen.agent.testing.crash import Crash, crashing
 from donewhen.state.errors import GoalError, ResumeError, ThreadBusy, UnknownThread
-from donewhen.testing import Crash, ScriptedModel, answer, audit, call, crashing, finish_step, submit_plan
+from donewhen.testing import ScriptedModel, answer, audit, call, finish_step, submit_plan
 from donewhen.types import Event
 from tests.kit.flows import requests
 

@@ -11,8 +11,9 @@ from langgraph.types import interrupt
 from pydantic import BaseModel
 
 from donewhen import Agent, ConfigError, StorageError, build_graph
+from donewhen.agent.testing.crash import Crash, crashing
 from donewhen.hooks import Ask, Call, End, Hooks, Note, Question, Refuse
-from donewhen.testing import Crash, ScriptedModel, answer, ask_user, call, crashing, finish_step, give_up, submit_plan
+from donewhen.testing import ScriptedModel, answer, ask_user, call, finish_step, give_up, submit_plan
 from tests.kit.flows import FREE, last_told, one_step, play, requests, steps
 
 SENT: list[str] = []

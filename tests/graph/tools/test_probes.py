@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from donewhen import Agent, StorageError
+from donewhen.agent.testing.crash import Crash, crashing
 from donewhen.graph.tools.effects import ask_probe
 from donewhen.state.errors import ToolError
-from donewhen.testing import Crash, crashing
 from tests.kit.runs import Outbox, sending, values
 
 

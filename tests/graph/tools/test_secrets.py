@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from donewhen import Agent, StorageError
-from donewhen.testing import Crash, call, crashing, finish_step, submit_plan
+from donewhen.agent.testing.crash import Crash, crashing
+from donewhen.testing import call, finish_step, submit_plan
 from tests.kit.flows import FREE, one_step, play
 from tests.kit.runs import Outbox, last_seen, scripted, sending, step
 

@@ -12,7 +12,8 @@ from typer.testing import CliRunner, Result
 
 from donewhen.agent.cli.app import app as app  # tests take both from here, so that they can move
 from donewhen.agent.cli.result import Exit as Exit
-from donewhen.testing import ScriptedModel, WireServer
+from donewhen.testing import ScriptedModel
+from tests.kit.wire import WireServer
 
 
 @dataclass

@@ -14,8 +14,9 @@ from langchain_core.tools import StructuredTool
 
 from donewhen import Agent
 from donewhen.agent.storage import open_storage
+from donewhen.agent.testing.crash import Crash, crashing
 from donewhen.state.channels import VERSION
-from donewhen.testing import Crash, ScriptedModel, call, crashing, finish_step, submit_plan
+from donewhen.testing import ScriptedModel, call, finish_step, submit_plan
 from tests.kit.runs import last_seen, scripted, step
 from tests.kit.storage.release import keep
 

@@ -19,7 +19,7 @@ from langchain_core.runnables import Runnable
 
 from donewhen.agent.testing.script import Replies
 from donewhen.agent.testing.scripted import ScriptedModel
-from donewhen.agent.testing.wire_format import Fault, completion, completion_chunks, error_body, read_messages
+from tests.kit.wire_format import Fault, completion, completion_chunks, error_body, read_messages
 
 _SECRETS = ("authorization", "proxy-authorization", "api-key", "x-api-key", "cookie")
 _LINGER_ZERO = struct.pack("ii", 1, 0)
