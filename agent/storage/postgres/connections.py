@@ -48,9 +48,6 @@ class _Cursor(psycopg.AsyncRawCursor[DictRow]):
     async def execute(self, query: Any, params: Any = None, **options: Any) -> Self:
         return await super().execute(query if params is None else _number_placeholders(query), params, **options)
 
-    async def executemany(self, query: Any, params_seq: Any, **options: Any) -> None:
-        await super().executemany(_number_placeholders(query), params_seq, **options)
-
 
 @lru_cache(512)
 def _number_placeholders(query: str | bytes) -> bytes:

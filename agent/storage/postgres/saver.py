@@ -32,15 +32,26 @@ _FORGETS = tuple(
     f"DELETE FROM {table} WHERE thread_id = %s AND checkpoint_ns = %s"
     for table in ("checkpoint_writes", "checkpoint_blobs", "checkpoints")
 )
+_ROW = re.compile(r"VALUES\s*\(([%s,\s]+)\)")
+MOST_ROWS = 1000
+"""A statement has at most 65,535 values."""
 _GET = "SELECT value, created_at, updated_at FROM store WHERE prefix = %s AND key = %s"
 """LangGraph's query for `get` also updates times to live, which a reader may not do."""
 
 
-@lru_cache(256)
-def _of_rows(sql: str, count: int) -> bytes | None:
-    """Return a statement as one of so many rows, which costs a tenth of so many statements; None if it cannot be."""
-    whole, found = re.subn(r"VALUES\s*\(([%s,\s]+)\)", lambda row: "VALUES " + ", ".join([f"({row[1]})"] * count), sql)
-    return whole.encode() if found == 1 or count == 1 else None
+@lru_cache(512)
+def _of_rows(sql: str, count: int) -> bytes:
+    """Return a statement that inserts a row as one that inserts so many, which costs a tenth of so many statements."""
+    return _ROW.sub(lambda row: "VALUES " + ", ".join([f"({row[1]})"] * count), sql).encode()
+
+
+def _in_few(statement: Statement) -> Iterator[tuple[bytes, Sequence[Any]]]:
+    """Yield statements, and their values, that execute a statement with all its rows."""
+    sql, rows = statement
+    size = MOST_ROWS if _ROW.search(sql) else 1
+    for first in range(0, len(rows), size):
+        part = rows[first : first + size]
+        yield _of_rows(sql, len(part)), [*chain.from_iterable(part)]
 
 
 class _RecorderPool(ConnectionPool[Any]):
@@ -125,9 +136,8 @@ class PgSession(Session):
     async def _commit_once(self, statements: Sequence[Statement]) -> None:
         """Execute statements in one transaction, on the connection that there is now, in one journey to the server."""
         async with self.use() as connection, connection.pipeline(), connection.cursor(binary=True) as cursor:
-            for sql, rows in statements:
-                whole, values = _of_rows(sql, len(rows)), [*chain.from_iterable(rows)]
-                await (cursor.execute(whole, values) if whole else cursor.executemany(sql.encode(), rows))
+            for sql, values in chain.from_iterable(map(_in_few, statements)):
+                await cursor.execute(sql, values)
 
     async def read(self, sql: str, values: Sequence[Any]) -> list[DictRow]:
         """Return the rows that a statement finds."""

@@ -20,7 +20,7 @@ from donewhen.agent.storage.table import TABLES
 from donewhen.testing import ScriptedModel, answer, call
 from tests.kit.runs import sending
 from tests.kit.screens.shell import scripted, user_in
-from tests.kit.storage.cases import Storage, open_storage
+from tests.kit.storage.cases import Storage, config, open_storage
 from tests.kit.storage.servers import LOCALES, fresh_postgres_url, pooled, postgres_url
 from tests.kit.storage.workers import working
 
@@ -368,3 +368,15 @@ async def test_storages_of_one_database_share_their_connections() -> None:
     assert any(ask(url, mine) == [(0,)] for _ in range(200))  # the server notices a moment later
     await put(storages[0], 1)
     await storages[0].aclose()
+
+
+async def test_a_task_may_write_any_number_of_values() -> None:
+    """R05: more than a statement takes, and of two tasks at once."""
+    storage, place = open_storage(fresh_postgres_url()), config("t")
+    writes = [(f"channel {n}", n) for n in range(1_200)]
+    async with storage.session("t") as (saver, _):
+        place["configurable"] |= {"checkpoint_ns": "", "checkpoint_id": "1"}
+        await asyncio.gather(*(saver.aput_writes(place, writes, task) for task in ("one", "two")))
+    async with storage.reader() as (_, store):
+        query = "SELECT task_id, count(*) FROM checkpoint_writes GROUP BY task_id ORDER BY task_id"
+        assert await store.threads.store.read_rows(query, []) == [("one", 1_200), ("two", 1_200)]
