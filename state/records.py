@@ -458,7 +458,7 @@ class StepRecord(TypedDict, total=False):
     """By criterion number, how often its evidence was refused only for its form."""
     unchanged: str
     """Why the step changed nothing although it had tools for writing, in the model's words."""
-    audit: Json
+    audit: Json | None
     """The `AuditRow` of the result, if it is the answer."""
     language_told: bool
     """True if its result was sent back once because of its language."""

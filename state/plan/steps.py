@@ -37,11 +37,13 @@ def fresh_record(before: Mapping[str, Any] | None = None) -> StepRecord:
     """Return the record of a step that has not started.
 
     If it replaces an older step with the same id, `attempt` and `observed` continue, so that no observation id or
-    effect key is reused, and rejected calls stay rejected. Everything else starts afresh.
+    effect key is reused, rejected calls stay rejected, and it has heard what it heard. Everything else of an attempt
+    starts afresh.
     """
     earlier = before or {}
     return {
         "status": "pending",
+        "ended": "",
         "attempt": earlier.get("attempt", 0) + 1,
         "observed": earlier.get("observed", 0),
         "rounds": 0,
@@ -57,11 +59,20 @@ def fresh_record(before: Mapping[str, Any] | None = None) -> StepRecord:
         "standing": {},
         "draft": "",
         "imprecise": {},
+        "unchanged": "",
+        "language_told": False,
+        "judged": None,
+        "doubted": False,
+        "audit": None,
+        "said": None,
+        "found": [],
+        "recalled": {},
         "spent": {},
         "granted": {},
         "calls": [],
         "held": [],
         "claim": None,
+        "then": None,
         "delegated": False,
         "waiting": None,
         "handled": False,

@@ -9,6 +9,7 @@ import pytest
 from donewhen import Agent
 from donewhen.testing import ScriptedModel, audit, call, finish_step, reply, submit_plan
 from tests.kit.flows import FREE, Json, play, steps
+from tests.kit.runs import Outbox
 
 EFFECTS = {"look": "read"}
 ROWS = "West | 939.00\nEast | 12.50\nNorth | 125.02 EUR"
@@ -157,6 +158,18 @@ async def test_three_badly_formed_ends_are_a_fresh_attempt_and_no_new_plan() -> 
         assert len(fresh.messages) == 2
         assert '[s1.1] look {"what": "r1"} ok:' in fresh.messages[1].text
         assert flow.run.spent.get("replans", 0) == 0
+
+
+async def test_a_fresh_attempt_takes_nothing_over_from_the_one_before() -> None:
+    """Q79, Q87, V07: why nothing had to be changed then is no reason now; of two attempts each proves itself."""
+    outbox, bad = Outbox(), reply("", [finish([{"criterion": 7, "met": True}])])
+    unproven = finish_step("no", "s1.9", unchanged="she has it already")
+    looked, sent = [call("look", what="r1"), finish_step("125.02", "s1.1")], call("send", to="ann", text="hi")
+    plan = [{"content": "write to Ann", "tools": ["look", "send"]}]
+    model = steps(plan, {"s1": [unproven, bad, bad, *looked, sent, finish_step("sent", "s1.2")]})
+    flow = await play(model, [look, outbox.tool()], effects={**EFFECTS, "send": "write"})
+    assert (flow.status, flow.step("s1")["attempt"], len(outbox.sent)) == ("completed", 2, 1)
+    model.assert_exhausted()
 
 
 @pytest.mark.parametrize(("looked", "rounds"), [(["r1", "r2"], 1), (["r1", "nothing"], 2)])
