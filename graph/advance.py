@@ -30,7 +30,7 @@ from donewhen.state.people.answers import Answer
 from donewhen.state.plan.next import Move, next_move
 from donewhen.state.plan.plan import answering_step, find_step
 from donewhen.state.plan.planning import mode_row, promotion_reasons, start_replanning
-from donewhen.state.plan.steps import FAILED_TWICE, fresh_attempts, next_needs, standstill
+from donewhen.state.plan.steps import BLOCKED, FAILED_TWICE, fresh_attempts, next_needs, standstill
 from donewhen.state.plan.text import step_numbers
 from donewhen.state.records import StepRecord
 from donewhen.state.settings import Settings
@@ -191,7 +191,7 @@ def _handle_failure(values: Json, move: Move, settings: Settings, runtime: Runti
         return {"steps": handled, "planning": planning, "modes": [dict(row)], "spent": {"replans": 1}}
     failure, replans = "\n".join(_describe_failure(values, id) for id in move.steps), settings.on_failure == "replan"
     free = has_left(values, settings, "replans")
-    asks = settings.on_failure == "ask" or ("gave_up:blocked" in codes and replans and not settings.unattended)
+    asks = settings.on_failure == "ask" or (BLOCKED in codes and replans and not settings.unattended)
     asks = asks and has_left(values, settings, "questions")
     if replans and free and not asks and codes.isdisjoint((*FINAL_CODES, "executor_failed")):
         emit(runtime, "note", text="A step failed; looking for another way.")
