@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from donewhen import Agent, StorageError
+from donewhen.agent.testing.crash import Crash, crashing
 from donewhen.graph.events import PASSING
-from donewhen.testing import Crash, ScriptedModel, answer, ask_user, call, crashing, finish_step, reply, submit_plan
+from donewhen.testing import ScriptedModel, answer, ask_user, call, finish_step, reply, submit_plan
 from tests.kit.clocks import HOUR, wrong_by
 from tests.kit.flows import FREE
 from tests.kit.storage.cases import fresh_url, key_of, open_storage
