@@ -14,7 +14,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import IO
 
-from donewhen.agent.testing import everywhere as everywhere  # it names its own preload when it is imported
+from tests.kit import everywhere as everywhere  # it names its own preload when it is imported
 
 forks = multiprocessing.get_context("forkserver")
 forks.set_forkserver_preload(
