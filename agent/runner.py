@@ -295,11 +295,12 @@ async def route_if_stopped(graph: Compiled, config: RunnableConfig) -> StateSnap
     return None
 
 
-async def read_consistent(graph: Compiled, config: RunnableConfig) -> StateSnapshot:
-    """Read a run that others may be working on, with its working steps, at one moment.
+async def read_consistent(graph: Compiled, store: ThreadStore, thread_id: str) -> tuple[Json, StateSnapshot]:
+    """Read the row and the state, with working steps, of a thread that others may be working on, at one moment.
 
     The next checkpoint of the run removes the rounds of finished steps; if that happened meanwhile, read again.
     """
+    row, config = await store.threads.get(thread_id) or {}, make_config(thread_id)
     for last in (False, False, True):
         try:
             snapshot = await graph.aget_state(config, subgraphs=True)
@@ -310,26 +311,7 @@ async def read_consistent(graph: Compiled, config: RunnableConfig) -> StateSnaps
         inside = any(isinstance(task.state, StateSnapshot) for task in snapshot.tasks)
         if last or not inside or (await graph.aget_state(config)).config == snapshot.config:
             break
-    return snapshot
-
-
-def read_run_of_row(
-    thread_id: str, row: Json, snapshot: StateSnapshot, settings: Settings | None = None, form: OutputForm | None = None
-) -> Run:
-    """Return the run of a thread from its row and its state.
-
-    If another request is stored and has not begun, the previous one is over and its questions are closed. Raises
-    UnknownThread, and StorageError for an unknown version of the state.
-    """
-    goal, status = str(row.get("goal") or ""), "queued" if row.get("status") == "queued" else "running"
-    if is_not_begun(row, snapshot.values):
-        limits = with_granted(settings.limits, None) if settings else {}
-        run = Run(thread_id, status, goal, limits=limits)  # type: ignore[arg-type]
-    else:
-        run = read_run(thread_id, require_thread(thread_id, snapshot), settings, form)
-        if has_work(row):
-            run = replace(run, status=status)  # type: ignore[arg-type]
-    return replace(run, problem=run.problem or str(row.get("problem") or ""))
+    return row, snapshot
 
 
 def request_in(given: Any) -> list[AnyMessage]:
@@ -452,7 +434,7 @@ class Runner:
         deadline = time.monotonic() + SUBMIT_PATIENCE
         while True:
             async with self.storage.reader() as (saver, store):
-                row, snapshot = await self._read_unheld(saver, store, thread_id)
+                row, snapshot = await read_consistent(on_saver(self.graph, saver, store), store, thread_id)
             if is_delivered(id, row, snapshot.values):
                 return self._make_run(thread_id, row, snapshot)
             if time.monotonic() >= deadline:
@@ -460,7 +442,20 @@ class Runner:
             await asyncio.sleep(0.05)
 
     def _make_run(self, thread_id: str, row: Json, snapshot: StateSnapshot) -> Run:
-        return read_run_of_row(thread_id, row, snapshot, settings_in(row), self.form)
+        """Return the run of a thread from its row and its state.
+
+        If another request is stored and has not begun, the previous one is over and its questions are closed. Raises
+        UnknownThread, and StorageError for an unknown version of the state.
+        """
+        status: Any = "queued" if row.get("status") == "queued" else "running"
+        settings = settings_in(row)
+        if is_not_begun(row, snapshot.values):
+            limits = with_granted(settings.limits, None) if settings else {}
+            run = Run(thread_id, status, str(row.get("goal") or ""), limits=limits)
+        else:
+            run = read_run(thread_id, require_thread(thread_id, snapshot), settings, self.form)
+            run = replace(run, status=status) if has_work(row) else run
+        return replace(run, problem=run.problem or str(row.get("problem") or ""))
 
     async def _fill(self, request: Request) -> Request:
         """Return the request with the plan of its template, and with the template's goal if it has none."""
@@ -801,7 +796,7 @@ class Runner:
                 return thread_id
         try:  # whoever holds the thread is beginning, or ending without having seen them
             async with self.storage.session(thread_id, patience=SUBMIT_PATIENCE) as (saver, store):
-                row, snapshot = await self._read_unheld(saver, store, thread_id)
+                row, snapshot = await read_consistent(on_saver(self.graph, saver, store), store, thread_id)
                 await enqueue_left_answers(store, read_run(thread_id, snapshot), queued_answers(row))
         except ThreadBusy:
             async with self.storage.writer() as (_, store):
@@ -810,17 +805,11 @@ class Runner:
                     raise
         return thread_id
 
-    async def _read_unheld(
-        self, saver: BaseCheckpointSaver[Any], store: ThreadStore, thread_id: str
-    ) -> tuple[Json, StateSnapshot]:
-        row = await store.threads.get(thread_id) or {}
-        return row, await on_saver(self.graph, saver, store).aget_state(make_config(thread_id))
-
     async def _read_open(
         self, saver: BaseCheckpointSaver[Any], store: ThreadStore, thread_id: str, *, alone: bool
     ) -> tuple[Run, Json]:
         """Return the run with its unanswered questions, and its row; `running` if it is being or will be worked on."""
-        row, snapshot = await self._read_unheld(saver, store, thread_id)
+        row, snapshot = await read_consistent(on_saver(self.graph, saver, store), store, thread_id)
         check_begun(thread_id, row, snapshot.values)
         run = read_run(thread_id, snapshot)
         at_work = bool(snapshot.created_at) and run.status == "running"
@@ -899,8 +888,7 @@ class Runner:
         """Return the run of a thread, and its state. Raises UnknownThread."""
         await self._settle_left(thread_id)
         async with self.storage.reader() as (saver, store):
-            row = await store.threads.get(thread_id) or {}
-            snapshot = await read_consistent(on_saver(self.graph, saver, store), make_config(thread_id))
+            row, snapshot = await read_consistent(on_saver(self.graph, saver, store), store, thread_id)
             return self._make_run(thread_id, row, snapshot), snapshot
 
     async def info(self, thread_id: str) -> ThreadInfo:
