@@ -34,10 +34,6 @@ class CallPause(OpenPause):
 
     tool: str = ""
     arguments: Any = None
-    batch: list[Json] = []
-    new: list[str] = []
-    sources: list[Json] = []
-    diffs: dict[str, str] = {}
 
     def wording(self) -> str:
         """Return the question alone: what was asked, or the usual words about the tool."""
@@ -48,14 +44,12 @@ class CallPause(OpenPause):
         return [] if self.arguments is None else [call_text(self.call(), self.spoken)]
 
     def call(self) -> Json:
-        """Return the call as it is drawn: its arguments, and the diffs to the texts that they replace."""
-        return {"tool": self.tool, "arguments": self.arguments, "diffs": self.diffs}
+        """Return the call as it is drawn."""
+        return {"tool": self.tool, "arguments": self.arguments}
 
     def row(self, decided: ResolvedAnswer) -> Json:
         """Return the receipt's row, with the call."""
-        row = {**super().row(decided), "step": self.step, "tool": self.tool, "arguments": redact_json(self.arguments)}
-        given = {"batch": self.batch, "new": self.new, "sources": self.sources}
-        return {**row, **{key: redact_json(value) for key, value in given.items() if value}}
+        return {**super().row(decided), "step": self.step, "tool": self.tool, "arguments": redact_json(self.arguments)}
 
     def cancel_reason(self, language: str) -> str:
         """Return that the run was cancelled at this call."""
@@ -74,8 +68,16 @@ class ToolPause(PermissionPause, CallPause):
     edit_shape: ClassVar[str] = '{"type": "edit", "arguments": {…}}'
 
     kind: str = "tool"
+    batch: list[Json] = []
+    new: list[str] = []
+    sources: list[Json] = []
+    diffs: dict[str, str] = {}
     relayed: bool = False
     """True if an executor asks."""
+
+    def call(self) -> Json:
+        """Return the call as it is drawn, with the diffs to the texts that its arguments replace."""
+        return {**super().call(), "diffs": self.diffs}
 
     def action_arguments(self) -> dict[str, str]:
         """Return the tool and its arguments as JSON."""
@@ -138,10 +140,10 @@ class ToolPause(PermissionPause, CallPause):
         return "; ".join(read.problems)
 
     def row(self, decided: ResolvedAnswer) -> Json:
-        """Return the receipt's row, with edited arguments."""
-        answer = decided.answer
+        """Return the receipt's row, with the calls beside it, where its arguments come from, and edited arguments."""
+        answer, beside = decided.answer, {"batch": self.batch, "new": self.new, "sources": self.sources}
         edited = {"edited": redact_json(answer.arguments or {})} if answer.kind == "edit" else {}
-        return {**super().row(decided), **edited}
+        return {**super().row(decided), **{key: redact_json(each) for key, each in beside.items() if each}, **edited}
 
     def change(self, values: Mapping[str, Any], decided: ResolvedAnswer) -> Json:
         """Decide the call and those that are approved with it, or give an executor its answer."""
@@ -175,7 +177,7 @@ class EffectPause(CallPause):
 
     topic: ClassVar[str] = "effect"
     action: ClassVar[str] = "resolve_effect"
-    shown: ClassVar[tuple[str, ...]] = ("draft", "tool", "arguments", "new", "sources", "diffs")
+    shown: ClassVar[tuple[str, ...]] = ("draft", "tool", "arguments")
     ids: ClassVar[str] = CALL_ID.format("effect")
     refusal: ClassVar[AnswerKind | None] = "skip"
 

@@ -10,6 +10,7 @@ from langgraph.types import interrupt
 from donewhen import Agent, Limits, Settings, StaleAnswer
 from donewhen.graph.pauses.pause import KINDS
 from donewhen.graph.pauses.question import FormPause
+from donewhen.state.consent import QUESTIONS
 from donewhen.testing import ScriptedModel, ask_user, call, finish_step, give_up, submit_plan
 from donewhen.types import Pause
 from tests.kit.runs import (
@@ -221,3 +222,4 @@ def test_every_field_of_a_pause_is_described_for_clients() -> None:
     fields = {field.alias or name for kind in (*KINDS.values(), FormPause) for name, field in kind.model_fields.items()}
     assert set(Pause.__annotations__) - fields == {"text", "interrupt_id"}
     assert fields <= set(Pause.__annotations__)
+    assert {kind.action for kind in KINDS.values()} == QUESTIONS, "the conversation knows every question by its call"
