@@ -180,7 +180,10 @@ class OpenPause(BaseModel):
 
     def dump(self) -> Pause:
         """Return the pause as JSON, with the fields that are set."""
-        return cast("Pause", self.model_dump(exclude_unset=True, by_alias=True))
+        fields = type(self).model_fields.items()  # their values are JSON: a long plan need not be copied
+        return cast(
+            "Pause", {f.alias or name: getattr(self, name) for name, f in fields if name in self.model_fields_set}
+        )
 
     def short_form(self) -> Json:
         """Return its short form, for a list beside another pause."""
