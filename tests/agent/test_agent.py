@@ -176,7 +176,7 @@ async def test_events_end_with_exactly_one_terminal_event() -> None:
     for events, last in (
         (agent.stream("do it", thread_id="t"), "waiting"),
         (agent.stream_resume("t"), "waiting"),
-        (agent.stream_resume("t"), "outcome"),
+        (agent.stream_resume("t", "approve"), "outcome"),
         (agent.stream_resume("t"), "outcome"),
     ):
         told = [event["type"] async for event in events]
