@@ -283,8 +283,22 @@ def _executor_line(name: str, card: Card, deps: Deps, settings: Settings) -> str
 
 def _tool_line(toolbox: Toolbox, name: str) -> str:
     tool = toolbox[name]
-    called = f"{name}({', '.join(tool.schema.get('properties', {}))})"
+    arguments, required = tool.schema.get("properties", {}), tool.schema.get("required", ())
+    shown = (_argument(each, about, optional=each not in required) for each, about in arguments.items())
+    called = f"{name}({', '.join(shown)})"
     return f"- {called}, {'only in a `check`' if tool.is_check else tool.effect}: {tool.summary}"
+
+
+def _argument(name: str, about: Any, *, optional: bool) -> str:
+    """Return an argument as planners see it: whether it may be left out, and whether it is a list or an object."""
+    forms = [about, *about.get("anyOf", ())] if isinstance(about, Mapping) else []
+    kinds = {kind for form in forms for kind in _as_list(form.get("type"))}
+    shape = next((word for kind, word in (("array", "list"), ("object", "object")) if kind in kinds), "")
+    return f"{name}{'?' if optional else ''}{f': {shape}' if shape else ''}"
+
+
+def _as_list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]
 
 
 def step_brief(
@@ -404,6 +418,7 @@ def _shorten_result(text: str, id: str, most: int) -> str:
 def _criterion_line(number: int, criterion: Mapping[str, Any]) -> str:
     check = criterion.get("check")
     said = f" (checked by the runtime: {check_text(check)})" if check else ""
+    said += f" (shown by planned call {criterion['call']}, if it succeeded)" if criterion.get("call") else ""
     return f"{number}. {criterion['text']}{said}"
 
 

@@ -174,6 +174,7 @@ def _edit_step(step: Mapping[str, Any], before: Mapping[str, Any], path: str) ->
             {key: item for key, item in each.items() if key != "call"} if isinstance(each, Mapping) else each
             for each in after["done_when"]
         ]
+        after.pop("message", None)
     if calls != had and after["content"] == before["content"]:
         after["content"] = name_calls(before["content"], had, calls)
         if had and not calls and after["content"] == before["content"]:

@@ -42,6 +42,8 @@ class StepJson(TypedDict):
     """None means any tool, with a person asked before each write."""
     calls: NotRequired[list[dict[str, Any]]]
     """`{tool, arguments}` of the calls that the step begins with, if the plan specifies them."""
+    message: NotRequired[str]
+    """What the user is told if these calls show the step to be done."""
 
 
 class PlanJson(TypedDict):
@@ -117,7 +119,7 @@ def _make_plan(written: Plan, rules: Rules) -> Json:
         plan = _with_criteria_of_step(plan)
     stored = {key: item for key, item in plan.items() if key in PlanJson.__annotations__}
     stored["steps"] = [
-        {key: item for key, item in step.items() if key != "replaces" and (key != "calls" or item)}
+        {key: item for key, item in step.items() if key != "replaces" and (item or key not in ("calls", "message"))}
         for step in plan["steps"]
     ]
     return {**stored, "revision": revision_of(stored), **more}

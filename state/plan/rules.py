@@ -93,6 +93,8 @@ def _check_step(step: PlannedStep, ids: Collection[str], rules: Rules) -> Iterat
         elif own is not None and tool not in own:
             who = f"its executor {executor!r}" if executor else "the default executor"
             yield f"{where} lists the tool {tool!r}, which {who} does not have{_executor_hint(tool, own, rules)}"
+    if step.get("message") and not step["calls"]:
+        yield f"{where} has a `message` and no `calls`: it is what the user is told once these succeeded"
     yield from _check_criteria(where, step["done_when"], rules, len(step["calls"] or ()))
 
 

@@ -73,6 +73,7 @@ class PlanStep(BaseModel):
     calls: Annotated[list[PlannedCall], Field(max_length=32)] | None = Field(
         default=None, description="concrete calls that it begins with"
     )
+    message: str | None = Field(default=None, description="what the user is told once all its `calls` succeeded")
     replaces: Names = Field(default=None, description="steps of the approved plan in whose place it stands")
 
 

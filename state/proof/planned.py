@@ -22,6 +22,7 @@ def shown_by_calls(step: Mapping[str, Any]) -> bool:
 def claim_of_calls(step: Mapping[str, Any], entries: Iterable[JournalEntry], language: str) -> StepClaim | None:
     """Return the claim that a step is done, made of what its planned calls returned; None if a model has to make it.
 
+    Its result is what the plan says for this case, which the judge compares with what came back; else what came back.
     They were all made, as they were planned, and succeeded, and nothing else was seen in the step. A result of several
     thousand characters, or one with images, has to be read.
     """
@@ -31,10 +32,10 @@ def claim_of_calls(step: Mapping[str, Any], entries: Iterable[JournalEntry], lan
         return None
     if not all(is_tool_call(each) and each["ok"] and not each.get("unknown") for each in made):
         return None
-    lines = [say(language, "call", "returned"), *map(_line, made)]
-    result = "\n".join(lines)
-    if len(result) > RESULT_CHARS or any(each.get("images") for each in made):
+    returned = "\n".join([say(language, "call", "returned"), *map(_line, made)])
+    if len(returned) > RESULT_CHARS or any(each.get("images") for each in made):
         return None
+    result = step.get("message") or returned
     named = {n: each["call"] for n, each in enumerate(step["done_when"], 1) if each.get("call")}
     goal_check = [
         {"criterion": n, "met": True, "evidence": [{"observation": made[call - 1]["id"]}]} for n, call in named.items()

@@ -45,6 +45,7 @@ _STEP = {
         },
         "tools": _TEXTS,
         "calls": {"type": "array", "items": {"type": "object"}, "description": "{tool, arguments}"},
+        "message": _TEXT,
         "id": _TEXT,
         "depends_on": {
             **_TEXTS,

@@ -87,7 +87,7 @@ _WRAPPER = rf"""(?:\s++|```(?:json|tool_code)?|[,;]
 WRAPPING = pattern(rf"{_WRAPPER}*+", re.VERBOSE)
 """What stands around and between calls and says nothing."""
 _WRAPPING_END = pattern(rf"{_WRAPPER}\Z", re.VERBOSE)
-_FENCED = pattern(r"\s*```\w{0,20}\n(.*)```\s*", re.DOTALL)
+_LANGUAGE = pattern(r"\w{0,20}")
 _NAMED = pattern(r"([A-Za-z]\w{0,40})\s*[:(]?\s*")
 _JSON_NAMES = {"true": True, "false": False, "null": None}
 _DIRECT = pattern(r"(?:\A|\n)[ ]*<([\w-]{1,128})>[ ]*\n")
@@ -124,7 +124,10 @@ def find_printed(text: str, is_tool: Callable[[str], bool], claims: Collection[s
 
 def _read_claim(text: str, claims: Collection[str]) -> Printed | None:
     """Read a text that is one call and nothing else: in Python, or a name and JSON."""
-    code = fenced[1] if (fenced := _FENCED.fullmatch(text)) else text.strip()
+    code = text.strip()
+    language, line_end, inside = code.removeprefix("```").removesuffix("```").partition("\n")
+    if line_end and code.startswith("```") and code.endswith("```") and _LANGUAGE.fullmatch(language):
+        code = inside
     named = _NAMED.match(code)
     if not named or named[1] not in claims:
         return None

@@ -275,3 +275,16 @@ async def test_a_citation_of_s1_10_is_none_of_s1_1() -> None:
     model = steps([{"content": "read", "done_when": ["read"]}], {"s1": rounds}, judge=[audit()])
     flow = await play(model, [read], effects={"read": "read"}, settings=FREE)
     assert flow.step("s1")["verdicts"][0]["evidence"] == [{"observation": "s1.10", "quote": "row 00001", "part": True}]
+
+
+async def test_a_planner_sees_which_arguments_are_lists_and_which_may_be_left_out() -> None:
+    """S04: who writes down a call in a plan knows the form of its arguments, without the whole schema."""
+
+    def order(items: list[str], address: dict[str, str], note: str = "", extra: list[str] | None = None) -> str:
+        """Order some items."""
+        return "ordered"
+
+    model = ScriptedModel(roles={"triage": ["Hello."]})
+    await Agent(model, [order], storage="memory:").start("hello")
+    shown = "- order(items: list, address: object, note?, extra?: list), write: Order some items."
+    assert shown in model.requests[0].text

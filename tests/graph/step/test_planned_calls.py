@@ -63,9 +63,10 @@ def lose() -> None:
     raise TimeoutError("no answer")
 
 
-def plan_of(done_when: list[Any], calls: list[Any], **more: Any) -> Any:
+def plan_of(done_when: list[Any], calls: list[Any], message: str = "", **more: Any) -> Any:
     """A plan of one step that begins with these calls."""
-    return submit_plan([step("s1", "Write to Ann", tools=["send"], calls=calls, done_when=done_when)], **more)
+    told = {"message": message} if message else {}
+    return submit_plan([step("s1", "Write to Ann", tools=["send"], calls=calls, done_when=done_when, **told)], **more)
 
 
 async def test_a_step_is_done_by_the_calls_of_its_plan_and_by_its_checks() -> None:
@@ -82,6 +83,40 @@ async def test_a_step_is_done_by_the_calls_of_its_plan_and_by_its_checks() -> No
     ]
     assert [request.role for request in model.requests] == ["triage", "judge"]
     assert "sent to ann" in model.requests[-1].text
+
+
+async def test_the_user_reads_what_the_plan_says_for_this_case() -> None:
+    """Q73: the message is worded with the plan and delivered only if the calls succeeded, which the judge sees."""
+    world = World()
+    model = steps([], {"s1": []}, triage=[plan_of([SENT], [ANN], "Ann has your “hi”.")], judge=[audit()])
+    flow = await play(model, world.tools(), effects=EFFECTS)
+    assert (flow.status, flow.run.answer) == ("completed", "Ann has your “hi”.")
+    assert [request.role for request in model.requests] == ["triage", "judge"]
+    assert "sent to ann" in model.requests[-1].text
+
+
+async def test_an_answer_that_the_calls_do_not_bear_out_is_worded_by_who_works_on_it() -> None:
+    """V02, Q73: a judge doubts a planned answer like any other, and then a model works on the step."""
+    world, doubt = World(), audit((1, "no", "nothing was sent to Bob"), missing=["the mail to Bob"])
+    told = "Ann and Bob have it."
+    then = [finish_step("Ann has it.", goal_check=[criterion(1, "s1.1")])]
+    model = steps([], {"s1": then}, triage=[plan_of([SENT], [ANN], told)], judge=[doubt, audit()])
+    flow = await play(model, world.tools(), effects=EFFECTS)
+    assert (flow.run.answer, world.sent) == ("Ann has it.", ["ann"])
+    assert "nothing was sent to Bob" in requests(model, "s1")[0].text
+
+
+async def test_an_answer_goes_with_the_calls_that_a_person_changes() -> None:
+    """P06, Q73: what was worded for other calls is not said of the changed ones; a plan without calls has none."""
+    world = World()
+    edited = {"steps": [{"id": "s1", "calls": [BOB]}]}
+    then = [finish_step("Bob has it.", goal_check=[criterion(1, "s1.1")])]
+    alone = submit_plan([step("s1", "Write to Ann", tools=["send"], message="Done.")])
+    planned = plan_of([SENT], [ANN], "Ann has it.")
+    model = steps([], {"s1": then}, triage=[alone, planned], judge=[audit()])
+    flow = await play(model, world.tools(), effects=EFFECTS, settings={}, answers=[{"type": "edit", "plan": edited}])
+    assert (flow.run.answer, world.sent) == ("Bob has it.", ["bob"])
+    assert "a `message` and no `calls`" in model.requests[1].text
 
 
 UNPROVEN: dict[str, Any] = {"text": "Ann is content"}
