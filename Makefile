@@ -59,6 +59,10 @@ test: .venv/ready-dev ## all tests, as CI runs them
 		echo; echo "What failed runs once more, alone on the machine. What passes now depends on load: mend it all the same."; \
 		$(BIN)/python -m pytest --last-failed --last-failed-no-failures none --maxfail 20; }
 
+inspect: .venv/ready-dev ## DoneWhen as a solver of Inspect, in an environment of its own: with its aiohttp, Google's client speaks differently
+	@[ -e .venv-inspect/bin/inspect ] || { python3 -m venv .venv-inspect && .venv-inspect/bin/pip install -q -e '.[inspect]' --group test; }
+	@.venv-inspect/bin/python -m pytest -q tests/agent/test_inspect_solver.py "tests/test_docs.py::test_the_code_of_a_page_runs[docs/inspect.md]"
+
 test-ui: .venv/ready-dev ## the page of `donewhen chat` in headless Chromium (Debian: apt-get install chromium)
 	@$(BIN)/python -c 'import playwright' 2>/dev/null || $(BIN)/pip install -q --disable-pip-version-check --group browser
 	@[ -d agent/page/libraries/node_modules ] || ! command -v npm >/dev/null || (cd agent/page/libraries && npm ci --ignore-scripts --no-audit --no-fund)
@@ -172,4 +176,4 @@ release-check: lint typecheck workflows docs dist try-dist ## what a release has
 clean: ## remove what was built
 	@rm -rf .venv .demo .site dist .pytest_cache .mypy_cache .ruff_cache .langgraph_api
 
-.PHONY: bench consent briefs caching money page-libraries test-ui selection storage jobs help install run studio test fuzz format lint typecheck honest check verification reliability faults providers local scale security pythons walk clean
+.PHONY: bench inspect consent briefs caching money page-libraries test-ui selection storage jobs help install run studio test fuzz format lint typecheck honest check verification reliability faults providers local scale security pythons walk clean

@@ -4,6 +4,8 @@ Inspect's model answers, Inspect's tools are called and logged by Inspect, and i
 this file, `donewhen/inspect.py`, its tests and its page.
 """
 
+# pyright: reportMissingImports=false, reportUntypedFunctionDecorator=false
+
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field

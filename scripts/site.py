@@ -43,7 +43,6 @@ MODULES = {
     "donewhen.errors": "All exceptions.",
     "donewhen.executors": "Who works on steps.",
     "donewhen.hooks": "Policies that calls and ends have to pass.",
-    "donewhen.inspect": "DoneWhen as a solver of Inspect.",
     "donewhen.openapi": "Any HTTP API as tools.",
     "donewhen.plans": "Plans that are kept beside runs.",
     "donewhen.servers": "Agents of your own behind MCP and ACP.",

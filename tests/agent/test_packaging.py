@@ -120,7 +120,10 @@ def test_sdist_and_wheels_hold_real_files_under_one_name(artifacts: dict[str, Pa
         held[kind] = {name for name in names if name.startswith("donewhen/")}
     tracked = subprocess.run(["git", "ls-files", *OWN], cwd=ROOT, capture_output=True, text=True, check=True)
     ours = {f"donewhen/{name}" for name in tracked.stdout.split()}
-    front = "__init__.py hooks.py py.typed pytest_plugin.py receipts.py servers.py testing.py workspace.py"
+    front = (
+        "__init__.py clients.py errors.py executors.py hooks.py inspect.py openapi.py plans.py "
+        "py.typed pytest_plugin.py receipts.py servers.py testing.py tracing.py types.py workspace.py"
+    )
     front += " skills/donewhen/SKILL.md"
     ours |= {f"donewhen/{name}" for name in front.split()}
     assert held["sdist"] == held["wheel of the sdist"] == held["wheel of the tree"] == ours
