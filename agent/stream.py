@@ -74,17 +74,22 @@ class Session:
             self._on_end(self)
             hide_in_error(self.error, self._secrets)
             end = end_event(self.run) if self.run else error_event(self.error or DoneWhenError("the run was cut off"))
-            self._events.put_nowait(self._log.end(clean_event(end, self._secrets), begun=self._begun))
+            place = self._log.end if self.run else self._log.fail
+            self._events.put_nowait(place(clean_event(end, self._secrets), begun=self._begun))
             self._free.set_result(None)
 
     async def begin(self, goal: str) -> None:
         """Send the event that a run begins, or goes on."""
         self._begun = True
         await self.send(self._log.begin({"type": "started", "goal": goal}))
+        if not self.muted:
+            self._log.unsent = {}
 
     async def send(self, event: Event) -> None:
         """Send an event, and wait until the next one is wanted."""
         self.has_sent = True
+        if self._log.unsent:
+            self._log.unsent.pop(event["seq"], None)
         if not self.left and not self.muted:
             self._events.put_nowait(clean_event(event, self._secrets))
             if self._paced:

@@ -78,6 +78,8 @@ class EventLog:
         self.thread_id = thread_id
         self.turn = 1
         """The request that the next events belong to."""
+        self.unsent: dict[int, int] | None = None
+        """The kept events that the thread's stream has not sent yet → the one before each; None if nobody listens."""
         self._rest = self._last = self._kept = 0
         self._append: Append | None = None
 
@@ -87,7 +89,7 @@ class EventLog:
         The two numbers after `rest` are for streams that begin and end without a change, whoever makes them.
         """
         self._rest, self._kept, self.turn, self._append = stands["rest"], stands["kept"] or 0, stands["turn"], append
-        self._last = self._rest + 2
+        self._last = self._rest + 1
 
     @property
     def is_open(self) -> bool:
@@ -96,7 +98,7 @@ class EventLog:
 
     @property
     def _end(self) -> int:
-        return self._last + 1 if self._last > self._rest + 2 else self._rest
+        return self._last + 1 if self._last > self._rest + 1 else self._rest
 
     def stands(self, *, at_rest: bool) -> Standing:
         """Return where the events stand; while the run is at work, with room for those that may get lost."""
@@ -109,7 +111,7 @@ class EventLog:
 
         `beside`: no stream has it, because its pieces were sent; so it is not the one before any other.
         """
-        self._last += 1
+        self._last += 2  # the number before it may be that of an error
         if not self.is_open:  # a graph on another storage: by the clock, so numbers grow in any process
             self._last = max(self._last, current_clock().now() // 1000)
         after = self._kept
@@ -117,6 +119,8 @@ class EventLog:
             self._append(self._last, self.turn, {**event, "after": after})
         if keep and not beside:
             self._kept = self._last
+            if self.unsent is not None:
+                self.unsent[self._last] = after
         return self._placed(event, self._last, after)
 
     def begin(self, event: Mapping[str, Any]) -> Any:
@@ -127,6 +131,13 @@ class EventLog:
         """Return the event with which a stream ends, with its place."""
         seq = self._rest + 2 if begun and self._end == self._rest else self._end
         return self._placed(event, seq, self._kept)
+
+    def fail(self, event: Mapping[str, Any], *, begun: bool) -> Any:
+        """Return the event that a stream broke off, with a place before all that is kept and was not sent."""
+        if self.unsent:
+            missed = min(self.unsent)
+            return self._placed(event, missed - 1, self.unsent[missed])
+        return self.end(event, begun=begun)
 
     def _placed(self, event: Mapping[str, Any], seq: int, after: int) -> Json:
         return {**event, "thread_id": self.thread_id, "turn": self.turn, "seq": seq, "after": after}

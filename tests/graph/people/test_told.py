@@ -168,8 +168,9 @@ def by_what_is_there(messages: Any, _: Any) -> Any:
 @pytest.mark.parametrize("nth", [1, 2, 3])
 @pytest.mark.parametrize("point", ["store", "store.done", "put", "put_writes.done"])
 async def test_what_was_heard_is_told_once_across_a_crash(point: str, nth: int, tmp_path: Path) -> None:
-    """S01, R02: never twice, whatever is written when the process dies; who watches late has it, within its step. Where
-    the mark could not be stored, and the same process stored other things, both times stand in the log.
+    """S01, R02: never twice, whatever is written when the process dies; who watches late has it, within its step, and
+    so has who goes on from the error: nothing that is kept and was not sent is before it. Where the mark could not be
+    stored, and the same process stored other things, both times stand in the log.
     """
     crash, said = Crash(None, only=[point]), ["In euros."]
 
@@ -184,12 +185,16 @@ async def test_what_was_heard_is_told_once_across_a_crash(point: str, nth: int, 
     storage = crashing(f"sqlite:///{tmp_path}/runs.db", crash)
     agent = Agent(scripted, [work], storage=storage, settings=NEXT, effects={"work": "read"})
     told: list[Any] = [event async for event in agent.stream("Work", thread_id="t")]
-    assert told[-1]["type"] == "error"
+    broken = told[-1]
+    assert broken["type"] == "error"
+    assert told[-2]["seq"] < broken["seq"]
+    sent = heard(told)
     told += [event async for event in agent.stream_resume("t")]
     assert told[-1].get("status") == "completed", told[-1]["text"]
     missed = (point, nth) == ("store.done", 1)  # it died between the mark in the store and the event
     assert heard(told) == ([] if missed else [("In euros.", "s1")])
     late = [event async for event, _ in agent.watch("t")]
+    assert sent + heard([event async for event, _ in agent.watch("t", after=broken["seq"])]) == heard(late)
     assert heard(late) == [("In euros.", "s1")] * (2 if (point, nth) == ("store", 1) else 1)
     kinds = [
         *dict.fromkeys(event["type"] for event in late if event["type"] in ("step_started", "heard", "step_finished"))
