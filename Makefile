@@ -73,7 +73,7 @@ page-libraries: ## build the page's libraries from npm, in the versions that are
 
 fuzz: .venv/ready-dev ## every property test on thousands of examples, at random (an hour)
 	@$(BIN)/python -m pytest -n 2 --hypothesis-profile=fuzz --timeout=7200 -m hypothesis
-	@EVERY=1 $(BIN)/python -m pytest -n 2 --timeout=7200 -k "killed_anywhere or long_chains" tests/agent/scenarios/test_endings.py tests/agent/work/test_news.py tests/graph/test_dependencies.py
+	@EVERY=1 $(BIN)/python -m pytest -n 2 --timeout=7200 -k "killed_anywhere or long_chains or whatever_dies or storage_can" tests/agent/scenarios/test_endings.py tests/agent/work/test_news.py tests/agent/work/test_event_log.py tests/agent/testing/test_testing_crash.py tests/graph/test_dependencies.py
 
 format: .venv/ready-dev ## rewrite the code in its own style
 	@$(BIN)/ruff format . && $(BIN)/ruff check --fix .

@@ -137,17 +137,20 @@ def crashing_tool(tool: BaseTool | Callable[..., Any], crash: Crash) -> BaseTool
     return with_class(wrap_bodies(type(made), around), made)
 
 
-async def crash_points(run: Callable[[Storage], Awaitable[T]]) -> AsyncIterator[tuple[str, T]]:
+async def crash_points(
+    run: Callable[[Storage], Awaitable[T]], *, only: Iterable[str] | None = None
+) -> AsyncIterator[tuple[str, T]]:
     """Call `run` undisturbed, then for each point at which its storage can fail: it fails there, and is called again.
 
     `run(storage)` makes an agent with this storage, starts its thread or goes on with it to its end, and returns what
     you look at. Yields the point and what `run` returned in the end. The first point is "", without a failure; the
-    others are before and after each write, so that a tool may have acted while nothing says so. The storage stays in
-    memory.
+    others are before and after each write, so that a tool may have acted while nothing says so. `only` names the points
+    that are tried (default: all), such as "store.done". The storage stays in memory.
     """
+    tried = None if only is None else frozenset(only)
     yield "", await run(open_storage("memory:"))
     for number in itertools.count(1):
-        crash, storage = Crash(number), open_storage("memory:")
+        crash, storage = Crash(number, only=tried), open_storage("memory:")
         with suppress(StorageError, Crashed):
             await run(crashing(storage, crash))
         if len(crash.trace) < number:
