@@ -14,13 +14,12 @@ from donewhen.agent.stream import clean_event, end_event
 from donewhen.agent.work.thread_rows import is_unsettled
 from donewhen.state.channels import Json
 from donewhen.state.errors import ConfigError, StorageError
-from donewhen.state.statuses import FINAL
+from donewhen.state.statuses import AT_WORK, FINAL
 
 POLL = 0.5
 """Seconds between two polls."""
 PATIENCE = 60.0
 """Seconds to wait for a storage that could be read before: its server restarts, say."""
-STARTED = ("running", "waiting", "ready", "done", "failed", "exhausted")
 
 
 class Reader(Protocol):
@@ -121,7 +120,7 @@ def _events_before(run: Run) -> Iterator[Json]:
         yield {"type": "plan", "plan": run.plan}
     contents = {step["id"]: step["content"] for step in (run.plan["steps"] if run.plan else ())}
     for id, record in run.steps.items():
-        if record["status"] in STARTED and id in contents:
+        if record.get("started") and record["status"] in (*AT_WORK, *FINAL) and id in contents:
             yield {"type": "step_started", "step": id, "content": contents[id]}
         if record["status"] in FINAL:
             fields = {key: record.get(key, "") for key in ("status", "result", "reason")}

@@ -13,7 +13,7 @@ import pytest
 from donewhen import Agent, StorageError
 from donewhen.agent.testing.crash import Crash, crashing
 from donewhen.graph.events import PASSING
-from donewhen.testing import ScriptedModel, answer, ask_user, call, finish_step, reply, submit_plan
+from donewhen.testing import ScriptedModel, answer, ask_user, call, finish_step, give_up, reply, submit_plan
 from tests.kit.clocks import HOUR, wrong_by
 from tests.kit.flows import FREE
 from tests.kit.storage.cases import fresh_url, key_of, open_storage
@@ -192,6 +192,14 @@ async def test_what_is_sealed_names_its_place(tmp_path: Path) -> None:
             await watched(one)
 
 
+def forget_events(folder: Path) -> None:
+    """Make the database one of before there were rows of events."""
+    with sqlite3.connect(folder / "runs.db") as file:
+        file.execute("DROP TABLE donewhen_events")
+        file.execute("UPDATE donewhen_meta SET value = '5' WHERE name = 'tables'")
+        file.execute("UPDATE donewhen_threads SET info = json_remove(info, '$.events')")
+
+
 @pytest.mark.parametrize("at", ["waiting", "ended"])
 async def test_a_thread_of_before_is_told_from_its_state(at: str, tmp_path: Path) -> None:
     """R18: of a request that an older version began there are no events: a watcher is told what the state says of it,
@@ -201,10 +209,7 @@ async def test_a_thread_of_before_is_told_from_its_state(at: str, tmp_path: Path
         await one.start("look", thread_id="t")
         if at == "ended":
             await one.resume("t", "this one")
-    with sqlite3.connect(tmp_path / "runs.db") as file:
-        file.execute("DROP TABLE donewhen_events")
-        file.execute("UPDATE donewhen_meta SET value = '5' WHERE name = 'tables'")
-        file.execute("UPDATE donewhen_threads SET info = json_remove(info, '$.events')")
+    forget_events(tmp_path)
     async with agent(storage, of) as one:
         told = await watched(one)
         kinds = [each["type"] for each in told]
@@ -222,3 +227,24 @@ async def test_a_thread_of_before_is_told_from_its_state(at: str, tmp_path: Path
         seqs = [each["seq"] for each in again]
         assert seqs == sorted(set(seqs))
         assert [each for each in kept(again) if each["seq"] >= more[0]["seq"]] == kept(more)
+
+
+@pytest.mark.parametrize("rounds", [40, 1])
+async def test_a_thread_of_before_tells_of_the_steps_that_began(rounds: int, tmp_path: Path) -> None:
+    """R18: of a step that is blocked by what it says itself, and not of one that it holds up, or of those that a limit
+    ends before they begin."""
+    planned: list[Any] = [
+        {"content": f"look {n}", "tools": ["look"], "depends_on": needs} for n, needs in ((1, []), (2, ["s1"]), (3, []))
+    ]
+    work = {"s1": [give_up("no", "blocked")], "s3": [call("look", part="3"), finish_step("seen", "s3.1")]}
+    of = ScriptedModel(roles={"triage": [submit_plan(planned)], "execute": work, "deliver": ["Seen."]})
+    limits = {"limits": {"rounds": rounds, "replans": 0}, "max_parallel": 1}
+    async with Agent(of, [look], storage=open_kind("sqlite", tmp_path), settings={**FREE, **limits}) as one:
+        live = await listen(one.stream("look", thread_id="t"))
+        if rounds == 1:
+            live += await listen(one.stream_resume("t", "deliver what there is"))
+        forget_events(tmp_path)
+        began = [
+            [each["step"] for each in told if each["type"] == "step_started"] for told in (live, await watched(one))
+        ]
+    assert began[0] == began[1]
