@@ -60,7 +60,8 @@ test: .venv/ready-dev ## all tests, as CI runs them
 		$(BIN)/python -m pytest --last-failed --last-failed-no-failures none --maxfail 20; }
 
 inspect: .venv/ready-dev ## DoneWhen as a solver of Inspect, in an environment of its own: with its aiohttp, Google's client speaks differently
-	@[ -e .venv-inspect/bin/inspect ] || { python3 -m venv .venv-inspect && .venv-inspect/bin/pip install -q -e '.[inspect]' --group test; }
+	@[ -e .venv-inspect/bin/inspect ] || { python3 -m venv --clear .venv-inspect && .venv-inspect/bin/pip install -q -U pip && \
+		.venv-inspect/bin/pip install -q -e '.[inspect]' --group test; }
 	@.venv-inspect/bin/python -m pytest -q tests/agent/test_inspect_solver.py "tests/test_docs.py::test_the_code_of_a_page_runs[docs/inspect.md]"
 
 test-ui: .venv/ready-dev ## the page of `donewhen chat` in headless Chromium (Debian: apt-get install chromium)
