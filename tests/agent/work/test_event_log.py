@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from langgraph.checkpoint.base import id as ids
 
 from donewhen import Agent, StorageError
 from donewhen.agent.testing.crash import Crash, crashing
@@ -28,6 +29,7 @@ Told = list[dict[str, Any]]
 @pytest.fixture(autouse=True)
 def _known(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SHOP_API_KEY", TOKEN)
+    monkeypatch.setattr(ids, "_last_v6_timestamp", ids._last_v6_timestamp)  # else it stays with a clock that was ahead
 
 
 def open_kind(kind: str, folder: Path) -> Any:
