@@ -13,6 +13,8 @@ from donewhen.agent.workspace.root import Root
 from donewhen.state.criteria import pattern_problem
 
 CHUNK_CHARS = 65_536
+SHOWN = 100
+"""The most characters of a text that is looked for that an answer repeats."""
 MAX_JSON_BYTES = 20_000_000
 MAX_PROBLEMS = 5
 PATTERN_GROUPS = 50
@@ -46,14 +48,14 @@ def file_contains(
 ) -> str:
     """Succeeds when this text stands somewhere in the text file; fails otherwise. For checks."""
     wanted = text.replace("\r\n", "\n")
-    folded = False
+    folded, shown = False, repr(text) if len(text) <= SHOWN else f"{text[:SHOWN]!r}…"
     with root.open(path) as file, open_text(file, path, newline=None) as content:
         for window in _overlapping_pieces(content, len(wanted)):
             if wanted in window:
-                return f"{path} contains {text[:100]!r}"
+                return f"{path} contains {shown}"
             folded = folded or wanted.casefold() in window.casefold()
     hint = "; it does in other capitals" if folded else ""
-    raise ToolException(f"{path} does not contain {text[:100]!r}{hint}.")
+    raise ToolException(f"{path} does not contain {shown}{hint}.")
 
 
 def matches_schema(root: Root, path: str, schema: dict[str, Any]) -> str:

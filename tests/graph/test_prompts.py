@@ -205,7 +205,7 @@ async def test_what_the_runtime_adds_to_a_request_stays_small() -> None:
         r.role: len(json.dumps([r.messages[0].text, *(t for t in r.tools if t["function"]["name"] in NAMES)]))
         for r in model.requests
     }
-    assert max(sizes["triage"] - 5_190, sizes["execute"] - 3_700) < 0, sizes
+    assert max(sizes["triage"] - 5_230, sizes["execute"] - 3_700) < 0, sizes
 
 
 def test_a_missing_value_is_an_error_not_a_blank() -> None:
