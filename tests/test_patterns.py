@@ -17,7 +17,9 @@ COMMON = "\n\t a1é完"
 
 def _patterns() -> dict[str, re.Pattern[str]]:
     """Return all that are bound to a name of a module or class, or stand in a collection that is, by that name."""
-    names = [each.name for each in pkgutil.walk_packages(donewhen.__path__, "donewhen.") if "__main__" not in each.name]
+    left_out = ("__main__", "inspect")  # programs, and what needs the environment of `make inspect`
+    walked = (each.name for each in pkgutil.walk_packages(donewhen.__path__, "donewhen."))
+    names = [name for name in walked if not name.rpartition(".")[2].startswith(left_out)]
     found: dict[str, re.Pattern[str]] = {}
     for name in names:
         for key, value in vars(importlib.import_module(name)).items():
