@@ -43,7 +43,7 @@ install: .venv/ready ## set up .venv with everything a run needs
 run: .venv/ready ## run the main job, in a copy of examples/shop: make run GOAL="..." DIR=path
 	@if [ -z "$$DIR" ]; then rm -rf $(SHOP) && mkdir -p $(SHOP) && cp -R examples/shop/. $(SHOP); fi
 	@echo "Working in $${DIR:-$(SHOP), a fresh copy of examples/shop}" >&2
-	@$(BIN)/donewhen run "$$GOAL" --dir "$${DIR:-$(SHOP)}" $(ARGS)
+	@$(BIN)/donewhen run "$$GOAL" --dir "$${DIR:-$(SHOP)}" $(ARGS) || { code=$$?; [ $$code = 3 ] || exit $$code; } # 3: it waits for you
 
 studio: .venv/ready-dev ## look at it in LangGraph Studio: make studio HOST=127.0.0.1 PORT=2024 DIR=path RELOAD=1
 	@if [ -z "$$DIR" ]; then rm -rf $(SHOP) && mkdir -p $(SHOP) && cp -R examples/shop/. $(SHOP); fi
