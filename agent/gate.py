@@ -71,7 +71,7 @@ def address(run: Run, answer: Any, question: str = "") -> Json:
         named = value.get("interrupt_id") if isinstance(value, Mapping) else None
         if named is not None and named != pauses[id].get("interrupt_id"):
             raise StaleAnswer(f"the answer is for {named}, which does not wait; open: {', '.join(pauses)}", [*pauses])
-        if reason := load_pause(pauses[id]).stale_reason(value):
+        if reason := load_pause(pauses[id]).stale_reason(value, list(pauses)):
             raise StaleAnswer(reason, list(pauses))
     return answers
 

@@ -330,6 +330,8 @@ class Approved(TypedDict):
     kind: Literal["approved"]
     by: str
     """`user` or `policy`."""
+    beside: NotRequired[bool]
+    """True if the question was about another call, and named this one beside it: not what hooks say of it."""
 
 
 class Refused(TypedDict):

@@ -110,7 +110,7 @@ class ToolPause(PermissionPause, CallPause):
         if not isinstance(arguments, Mapping):
             return (read_broken_json(arguments) if isinstance(arguments, str) else None) or unclear("no_arguments")
         edited = {**before, **arguments}
-        return Answer("edit", arguments=edited) if edited != before else Answer("approve")
+        return Answer("approve") if same_json(edited, before) else Answer("edit", arguments=edited)
 
     def check(self, values: Mapping[str, Any], answer: Answer, deps: Deps, settings: Settings) -> Answer | str:
         """Return the answer, or what is wrong with edited arguments."""
@@ -163,8 +163,9 @@ class ToolPause(PermissionPause, CallPause):
         elif answer.kind == "respond":
             batch, ruling = [], {"kind": "answered", "text": answer.text}
         calls: list[Call] = [{**first, "decided": ruling}]
+        beside: Decided = {**ruling, "beside": True} if ruling["kind"] == "approved" else ruling
         for call in rest:
-            calls.append({**call, "decided": ruling} if call.get("position") in batch else call)
+            calls.append({**call, "decided": beside} if call.get("position") in batch else call)
         gone = {call_key(call["name"], call["args"]): why for call in calls if decision_on(call) == "refused"}
         change: StepRecord = {"calls": calls}
         if gone:

@@ -304,11 +304,11 @@ class OpenPause(BaseModel):
         by_id = answers_by_id(value, open_ids)
         return by_id if isinstance(by_id, str) else by_id or {self.id: value}
 
-    def stale_reason(self, value: Any) -> str | None:
-        """Return why an answer is for another question, or another revision of the plan; None if it names neither."""
+    def stale_reason(self, value: Any, open_ids: Sequence[str]) -> str | None:
+        """Return why an answer is for no open question, or another revision of the plan; None if it names neither."""
         if self.takes_as_is(value):
             return None
-        if by_id := answers_by_id(value, [self.id, *(str(other["id"]) for other in self.others)]):
+        if by_id := answers_by_id(value, open_ids):
             return by_id if isinstance(by_id, str) else None
         given = self.read_shape(value)
         return self.find_stale(given) if isinstance(given, AnswerShape) else None

@@ -226,7 +226,7 @@ class PlanPause(PermissionPause):
             return {"approvals": [row], "plan": (approval or {})["plan"], "planning": refused}
         again = self._plan_again(planning, answer.text)
         plan = approval["plan"] if approval else None
-        return {"approvals": [row], "planning": again, "plan": plan, "granted": granted}
+        return {"approvals": [row], "planning": again, "plan": plan}
 
     def _plan_again(self, planning: Mapping[str, Any], feedback: str) -> Json:
         """Return the planning that reads what the person says about this plan."""

@@ -256,12 +256,17 @@ def _is_write(entry: JournalEntry, key: str) -> bool:
 
 
 async def hooks(call: Call, context: CallContext, go: Go) -> Ruling:
-    """Ask the hooks, unless a person knows what became of the call; their question was answered by an approval."""
+    """Ask the hooks, unless a person knows what became of the call.
+
+    An approval answers their question, but not about a call that was approved beside another: people had not seen it.
+    """
     asked = context.deps.policies.hooks.before_call
     if not asked or decision_on(call) == "known":
         return go
     verdict = await context.deps.policies.ask(asked, call_for_hooks(call, context), context.runtime)
-    refused, question = verdict.refused, "" if decision_on(call) == "approved" else verdict.question
+    decided = call.get("decided")
+    is_answered = decided is not None and decided["kind"] == "approved" and not decided.get("beside")
+    refused, question = verdict.refused, "" if is_answered else verdict.question
     if question and not refused and not context.may_ask:
         refused = f"a person would have to agree, in a step: {question}"
     return No(refused, unless_made=True, notes=verdict.notes) if refused else Go(verdict.notes, question)

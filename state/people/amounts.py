@@ -1,6 +1,5 @@
 """Amounts of the ledger in the forms people read and write: “2 model calls”, `rounds 5`, `{"rounds": 5}`, `5`."""
 
-import math
 import re
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
@@ -11,6 +10,8 @@ from donewhen.state.language.texts import LANGUAGES, Unclear, catalogue, options
 from donewhen.state.ledger import KEYS, MeterRow
 from donewhen.state.pattern import pattern
 
+MOST = 2**53
+"""Amounts are less than this, so that they are whole numbers in JSON, and fit into a checkpoint."""
 FRACTIONS = ("cost_usd", "active_seconds")
 NUMBER = pattern(r"[0-9]+|0\.[0-9]+|[0-9]+\.[0-9]{1,2}")
 """A number with the same value in every country; in “1.000” the point may separate thousands."""
@@ -103,7 +104,7 @@ def _check_amounts(pairs: list[tuple[Any, Any]], positive: bool = True) -> dict[
         key = _ledger_names().get(name.casefold(), name) if isinstance(name, str) else None
         if key not in KEYS:
             return unclear("no_limit", str(name), keys=", ".join(KEYS))
-        number = isinstance(amount, int | float) and not isinstance(amount, bool) and 0 <= amount < math.inf
+        number = isinstance(amount, int | float) and not isinstance(amount, bool) and 0 <= amount < MOST
         if not number or (positive and not amount):
             return unclear("positive" if positive else "number", limit=key)
         if key not in FRACTIONS and amount != int(amount):

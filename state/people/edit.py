@@ -19,6 +19,7 @@ from donewhen.state.people.amounts import read_limits
 from donewhen.state.plan.edited import EditError, apply_edit
 from donewhen.state.plan.text import schedule_lines
 from donewhen.state.records import Pause
+from donewhen.state.values import same_json
 
 MOST_CHARS = 200_000
 MOST_NODES = 10_000
@@ -259,7 +260,7 @@ def edit_plan(
     changed_limits = _read_changed_limits(edit.get("limits", {}), limits)
     if isinstance(changed_limits, Unclear):
         return changed_limits
-    return PlanEdit(copy.deepcopy(after), after != before, changed_limits, lines)
+    return PlanEdit(copy.deepcopy(after), not same_json(after, before), changed_limits, lines)
 
 
 def _with_line(path: str, problem: str, lines: Mapping[str, int]) -> str:

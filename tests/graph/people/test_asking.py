@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 from langchain_core.tools import StructuredTool
 
-from donewhen import Limits, Settings
+from donewhen import Agent, Limits, Settings
 from donewhen.state.people.payload import call_text
-from donewhen.testing import answer, ask_user, call, finish_step, finish_task, give_up, submit_plan
+from donewhen.testing import ScriptedModel, answer, ask_user, call, finish_step, finish_task, give_up, submit_plan
 from tests.kit.flows import FREE, play, steps
 from tests.kit.pauses import message_text, payload, pending, question_text
 from tests.kit.runs import Outbox, said, scripted, sending, step
@@ -241,3 +241,30 @@ async def test_steps_that_get_their_first_budget_from_a_person_are_told_to_begin
     flow = await play(model, settings={**FREE, "step_limits": {"rounds": 0}}, answers=["extend 1", "extend 1"])
     assert (flow.status, [pause["kind"] for pause in flow.pauses]) == ("answered", ["budget", "budget"])
     assert [event["step"] for event in flow.told("step_started")] == ["s1", "s2"]
+
+
+@pytest.mark.parametrize("first", ["budget", "question"])
+@pytest.mark.parametrize("wrapped", [True, False], ids=["answers", "by id"])
+async def test_a_limit_and_a_question_are_answered_at_once_in_any_order(first: str, wrapped: bool) -> None:
+    """C05, Q87: the run plans anew, and the thread goes on, whichever of the two answers stands first."""
+
+    def look() -> str:
+        """Look."""
+        return "seen"
+
+    again = submit_plan([step("s2", "ask nobody")])
+    rounds = [ask_user("A?"), ask_user("B?", options=["1", "2"])]
+    model = ScriptedModel(
+        roles={"triage": [submit_plan([step("s1", "ask", tools=["look"])])], "plan": [again], "execute": rounds},
+        strict=False,
+    )
+    settings = {"step_limits": {"questions": 1}}
+    async with Agent(model, [look], effects={"look": "read"}, storage="memory:", settings=settings) as agent:
+        run = await agent.start("ask", thread_id="t")
+        while len(run.pending) == 1:
+            run = await agent.resume(run, "approve" if run.pending[0]["kind"] == "plan" else "fine")
+        budget, question = (pause["id"] for pause in run.pending)
+        given = {budget: "replan", question: "2"}
+        given = given if first == "budget" else dict(reversed(given.items()))
+        run = await agent.resume(run, {"answers": given} if wrapped else given)
+        assert (run.pending[0]["kind"], run.steps["s1"]["status"]) == ("plan", "exhausted")

@@ -69,6 +69,23 @@ async def test_a_hook_asks_a_person_about_the_call_as_it_will_run() -> None:
         assert (flow.status, SENT) == ("completed" if sent else "failed", sent)
 
 
+async def test_what_a_hook_asks_about_a_call_is_asked_though_it_was_approved_beside_another() -> None:
+    """X15: the question about two calls has the hook's words only for the first; what it says of the second is asked."""
+    SENT.clear()
+
+    def compliance(made: Call) -> Ask | None:
+        return Ask("COMPLIANCE: may it go to zed?") if made.arguments["to"] == "zed@other" else None
+
+    both = [call("send", to="amy@other"), call("send", to="zed@other")]
+    model = one_step([both, finish_step("Done.", ("s1.2", "zed@other"))], tools=["send"])
+    said = ["approve", "approve"]
+    settings = {"confirm": "never", "approvals": "shown"}
+    hooks = Hooks(before_call=[compliance])
+    flow = await play(model, [send], effects=EFFECTS, answers=said, hooks=hooks, settings=settings)
+    assert (flow.status, SENT) == ("completed", ["amy@other", "zed@other"])
+    assert ["COMPLIANCE" in pause["question"] for pause in flow.pauses] == [False, True]
+
+
 async def test_what_a_hook_says_of_reads_stands_in_their_order_and_can_be_cited() -> None:
     """X13, X15: the read that is asked about is frozen and waits alone, with what stood behind it; a note stands in the
     journal after the calls of its reply, and the model reads it beside the result."""
