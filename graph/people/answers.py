@@ -77,7 +77,7 @@ def take_answer(state: RunState, pauses: Sequence[OpenPause], value: Any, deps: 
     if problems or not taken:
         return keep_open(state, pending, "; ".join(problems), answers.get(pending.id))
     change = StateChange(state)
-    taken.sort(key=lambda each: each[0].id == pending.id)  # what the run itself asks may end the steps that wait
+    taken.sort(key=lambda each: each[0].of_run)  # the answer to the run itself comes last: it may end steps that wait
     for pause, decided in taken:  # each on the state after the previous ones
         change.add(pause.apply(change.values, decided))
     said = next((decided for pause, decided in taken if pause.id == pending.id), None)

@@ -72,7 +72,7 @@ def read_answer(value: Any, pause: Any) -> Any:
 
 
 def stale_reason(value: Any, pause: Any) -> str | None:
-    return load_pause(pause).stale_reason(value)
+    return load_pause(pause).stale_reason(value, [pause["id"]])
 
 
 def payload(pause: Any) -> dict[str, Any]:

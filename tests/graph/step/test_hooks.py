@@ -70,7 +70,7 @@ async def test_a_hook_asks_a_person_about_the_call_as_it_will_run() -> None:
 
 
 async def test_what_a_hook_asks_about_a_call_is_asked_though_it_was_approved_beside_another() -> None:
-    """X15: the question about two calls has the hook's words only for the first; what it says of the second is asked."""
+    """X15: a question about two calls has the hook's words for the first alone; those for the second are asked."""
     SENT.clear()
 
     def compliance(made: Call) -> Ask | None:
