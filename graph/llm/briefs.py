@@ -292,7 +292,7 @@ def _tool_line(toolbox: Toolbox, name: str) -> str:
 def _argument(name: str, about: Any, *, optional: bool) -> str:
     """Return an argument as planners see it: whether it may be left out, and whether it is a list or an object."""
     forms = [about, *about.get("anyOf", ())] if isinstance(about, Mapping) else []
-    kinds = {kind for form in forms for kind in _as_list(form.get("type"))}
+    kinds = {kind for form in forms if isinstance(form, Mapping) for kind in _as_list(form.get("type"))}
     shape = next((word for kind, word in (("array", "list"), ("object", "object")) if kind in kinds), "")
     return f"{name}{'?' if optional else ''}{f': {shape}' if shape else ''}"
 

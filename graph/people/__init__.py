@@ -1,1 +1,1 @@
-"""Questions to people: pauses, answers, consent, budgets. Pure."""
+"""Questions to people: pauses, answers, consent, budgets."""

@@ -1,11 +1,12 @@
-"""Consent to a plan: the rules it must keep, whether a person is asked, and how an approved plan starts. Pure."""
+"""Consent to a plan: the rules it must keep, whether a person is asked, and how an approved plan starts."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 from donewhen.graph.context import Deps
+from donewhen.graph.events import now
 from donewhen.graph.pauses.plan import PlanPause, approval_record, plan_rules
 from donewhen.graph.people.pauses import pause_message
 from donewhen.state.channels import Json, merge_records
@@ -86,7 +87,9 @@ def propose_plan(proposal: Proposal, settings: Settings, deps: Deps) -> Json:
         kept = (approval or {}).get("effects") or {}  # nobody is shown what they are now
         given = approval_record(plan, by, {**effects.kinds, **kept})
         return {"plan": plan, "approval": {**given, "before": before}, "pending": None}
-    more: Json = {"next_runs": next_moments(plan["schedule"], datetime.now(UTC))} if plan.get("schedule") else {}
+    more: Json = (
+        {"next_runs": next_moments(plan["schedule"], datetime.fromisoformat(now()))} if plan.get("schedule") else {}
+    )
     more |= {"changes": changes} if changes else {}
     more |= {"before": proposal.before} if proposal.before else {}
     pending = PlanPause.ask(

@@ -1,4 +1,4 @@
-"""Show progress in the conversation and in `todos`, in forms that chat clients can draw. Pure.
+"""Show progress in the conversation and in `todos`, in forms that chat clients can draw.
 
 A step is a tool call named `task` with its result, like a sub-agent's; clients draw it as a card.
 """

@@ -8,6 +8,7 @@ form is read by `extraction`.
 import ast
 import re
 from collections.abc import Callable, Collection
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -133,8 +134,9 @@ def _read_claim(text: str, claims: Collection[str]) -> Printed | None:
         return None
     arguments = None
     if code[named.end() : named.end() + 1] == "{":
-        read = read_candidate(code, named.end(), Effort())
-        arguments = read.value if read.complete and not code[read.end :].strip(" \n)") else None
+        with suppress(EffortExhausted):
+            read = read_candidate(code, named.end(), Effort())
+            arguments = read.value if read.complete and not code[read.end :].strip(" \n)") else None
     elif len(body := _parse(code)) == 1 and isinstance(body[0], ast.Expr) and isinstance(body[0].value, ast.Call):
         arguments = _arguments_of(body[0].value)
     return Printed(named[1], arguments, 0, len(text)) if isinstance(arguments, dict) else None
@@ -220,7 +222,10 @@ def _read_code(text: str, is_tool: Callable[[str], bool]) -> list[Printed]:
         calls += [each for each in inner if isinstance(each, ast.Call)]
         if len(inner) != sum(isinstance(each, ast.Call) for each in inner):
             return []
-    names = [ast.unparse(call.func) for call in calls]
+    try:
+        names = [ast.unparse(call.func) for call in calls]
+    except RecursionError:
+        return []
     if not calls or not all(map(is_tool, names)):
         return []
     return [

@@ -5,6 +5,7 @@ import json
 from typing import Any
 
 import pytest
+from langchain_core.tools import StructuredTool
 
 from donewhen import Agent
 from donewhen.testing import ScriptedModel, audit, call, finish_step, reply, submit_plan
@@ -284,7 +285,10 @@ async def test_a_planner_sees_which_arguments_are_lists_and_which_may_be_left_ou
         """Order some items."""
         return "ordered"
 
+    odd = {"type": "object", "properties": {"a": {"anyOf": [True, {"type": "array"}]}, "b": {}}, "required": ["b"]}
+    described = StructuredTool(name="odd", description="Odd.", args_schema=odd, func=print)
     model = ScriptedModel(roles={"triage": ["Hello."]})
-    await Agent(model, [order], storage="memory:").start("hello")
+    await Agent(model, [order, described], storage="memory:").start("hello")
+    assert "- odd(a?: list, b), write: Odd." in model.requests[0].text
     shown = "- order(items: list, address: object, note?, extra?: list), write: Order some items."
     assert shown in model.requests[0].text

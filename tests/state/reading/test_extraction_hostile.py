@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from donewhen.state.reading.dialects import find_printed
 from donewhen.state.reading.extraction import prose
 from tests.state.reading.test_extraction import HEAD, find, is_action
 
@@ -169,6 +170,12 @@ def test_a_soup_of_brackets_and_quotes_is_read_in_milliseconds(alphabet: str | l
     text = "".join(random.Random(size).choices(alphabet, k=size))
     assert find(text) is None
     assert seconds(text) < MOST
+
+
+@pytest.mark.parametrize("text", ["finish_step: {" + '"a": "b" "c" ' * 2_000, f"[a{'.a' * 400}(x=1)]"])
+def test_hostile_printed_calls_are_no_calls_and_no_errors(text: str) -> None:
+    """X07, Q80: what takes too long to read, or is nested too deeply, is words."""
+    assert find_printed(text, lambda _: True, ["finish_step"]) == []
 
 
 def test_the_limit_of_work_leaves_room_for_real_replies() -> None:
