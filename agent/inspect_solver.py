@@ -55,9 +55,11 @@ NOBODY = {"confirm": "never", "approvals": "never", "on_question": "assume", "on
 
 @dataclass
 class _Reached:
-    """Inspect's limits that were reached; the run ends with the first."""
+    """What ends a sample with an error of Inspect: a limit, or a model that fails until the run gives up."""
 
     errors: list[LimitExceededError] = field(default_factory=list)
+    failure: Exception | None = None
+    """The error of the last request to a model; None if it was answered."""
 
 
 @solver
@@ -94,6 +96,8 @@ def donewhen_solver(
             run = await agent.start(_as_request(state.messages))
         if limits.errors:
             raise limits.errors[0]
+        if limits.failure and run.status == "failed":  # an outage is no wrong answer
+            raise limits.failure
         return _with_result(state, run)
 
     return solve
@@ -162,6 +166,10 @@ class InspectChatModel(BaseChatModel):
         except LimitExceededError as error:
             self.limits.errors.append(error)
             raise
+        except Exception as error:
+            self.limits.failure = error
+            raise
+        self.limits.failure = None
         return ChatResult(generations=[ChatGeneration(message=_from_inspect(output))])
 
 
@@ -219,7 +227,12 @@ def _from_inspect(output: ModelOutput) -> AIMessage:
             total_tokens=usage.total_tokens,
             input_token_details={"cache_read": read, "cache_creation": written},
         )
-    ended = {"max_tokens": "length", "tool_calls": "tool_calls", "content_filter": "content_filter"}
+    ended = {
+        "max_tokens": "length",
+        "model_length": "length",
+        "tool_calls": "tool_calls",
+        "content_filter": "content_filter",
+    }
     return AIMessage(
         content=message.text,
         tool_calls=calls,

@@ -142,3 +142,14 @@ def test_the_limits_of_an_evaluation_hold(limit: dict[str, int], tmp_path: Path)
     assert log.samples
     assert log.samples[0].limit is not None
     assert len(asked) < 4
+
+
+def test_a_model_that_fails_is_an_error_of_the_sample(tmp_path: Path) -> None:
+    """X07: an outage is not scored as a wrong answer, so Inspect can try the sample again."""
+
+    def reply(prompt: str, names: list[str]) -> Reply:
+        raise RuntimeError("401 invalid api key")
+
+    log = play(reply, tmp_path, [Sample(input="How many lamps?", target="12")], stock())
+    assert log.status == "error"
+    assert "401" in str(log.error and log.error.message)
