@@ -208,7 +208,7 @@ async def hold(
             if written := row.get("updated"):
                 clock.follow(moment_of(written))
             stands = await read_standing(store, thread_id, row)
-            with open_log(thread_id, stands, partial(store.events.append, thread_id)):
+            with open_log(thread_id, stands, partial(store.events.append, thread_id)) as store.log:
                 try:
                     yield HeldThread(thread_id, saver, store, own, row)
                 except (asyncio.CancelledError, GeneratorExit):

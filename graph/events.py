@@ -154,28 +154,22 @@ def use_log(log: EventLog) -> None:
 
 
 @contextmanager
-def open_log(thread_id: str, stands: Standing, append: Append) -> Iterator[None]:
-    """Number the events of a thread inside, which is held."""
+def open_log(thread_id: str, stands: Standing, append: Append) -> Iterator[EventLog]:
+    """Number the events of a thread inside, which is held; yield its log."""
     before = _log_here.get()
     log = before if before and before.thread_id == thread_id and not before.is_open else EventLog(thread_id)
     log.open(stands, append)
     _log_here.set(log)
     try:
-        yield
+        yield log
     finally:
         _log_here.set(before)  # not by a token: what is held by a generator may end in another context
 
 
-def held_log(thread_id: str) -> EventLog | None:
-    """Return the log of a thread that is held in this context; None if it is not."""
-    log = _log_here.get()
-    return log if log and log.is_open and log.thread_id == thread_id else None
-
-
 def log_of(thread_id: str) -> EventLog:
     """Return the log of the thread that is held in this context, or else the one that this process has of it."""
-    if log := held_log(thread_id):
-        return log
+    if (here := _log_here.get()) and here.is_open and here.thread_id == thread_id:
+        return here
     log = _logs.setdefault(thread_id, EventLog(thread_id))
     _logs.move_to_end(thread_id)
     if len(_logs) > MOST_THREADS:

@@ -24,6 +24,7 @@ from langgraph.store.memory import InMemoryStore
 from donewhen.agent.storage.cipher import Cipher
 from donewhen.agent.storage.events import EventTable
 from donewhen.agent.storage.table import RowStore, ThreadTable
+from donewhen.graph.events import EventLog
 from donewhen.state.errors import StorageError
 from donewhen.state.values import storable, store_label
 
@@ -66,6 +67,8 @@ class ThreadStore(BaseStore):
         """The thread table."""
         self.events: EventTable = EventTable(inner, cipher)
         """The events of threads."""
+        self.log: EventLog | None = None
+        """That of the thread that is held through this store."""
         self.sealed: bool = cipher is not None
         """True if values are encrypted."""
         self.supports_ttl: bool = inner.supports_ttl

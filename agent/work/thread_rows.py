@@ -19,7 +19,7 @@ from donewhen.agent.storage import Storage
 from donewhen.agent.storage.storage import check_name
 from donewhen.agent.storage.store import ThreadStore
 from donewhen.agent.storage.table import DAMAGED, NEVER
-from donewhen.graph.events import Standing, held_log
+from donewhen.graph.events import Standing
 from donewhen.graph.pauses.call import CallPause
 from donewhen.graph.pauses.pause import KINDS, load_pause
 from donewhen.state.channels import VERSION, Json
@@ -107,7 +107,7 @@ async def update_row(
         given["settings"] = given["settings"].model_dump(mode="json", exclude_unset=True)
     fresh = {"status": "running", "due": DUE_NOW + now, "updated": now, "asked": "", "pending": [], "problem": ""}
     written = {"goal": "", "metadata": {}, **before, **fresh, **given}
-    if log := held_log(thread_id):
+    if (log := store.log) and log.thread_id == thread_id:
         written["events"] = log.stands(at_rest=not is_unsettled(written))
     await store.threads.put(thread_id, written, claims=claims)
 

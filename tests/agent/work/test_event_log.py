@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from langgraph.checkpoint.base import id as ids
+from langgraph.types import Command
 
 from donewhen import Agent, StorageError
 from donewhen.agent.testing.crash import Crash, crashing
@@ -121,6 +122,59 @@ async def test_whoever_listens_has_the_same_events_under_the_same_numbers(kind: 
         assert sorted(each["text"] for each in said) == sorted(f"Looking, {n}.\n" for n in (1, 2))
         assert TOKEN not in str([live, everything, said])
         assert any("seen 1.0 with" in each["text"] for each in everything if each["type"] == "observation")
+
+
+async def everything(by: Agent) -> Told:
+    """What stands in the log of the thread."""
+    async with by.storage.reader() as (_, store):
+        return await store.events.read("t")
+
+
+@pytest.mark.parametrize("kind", ["memory", "sqlite"])
+async def test_work_that_outlives_a_run_does_not_turn_its_numbers_back(kind: str, tmp_path: Path) -> None:
+    """Q59: two tasks that a tool began while the first request worked submit answers in later ones; the events go on
+    where they stood, and each names the one before it."""
+    asked, left = asyncio.Queue[str](), list[asyncio.Task[Any]]()
+
+    async def answer_later() -> None:
+        await one.submit_answer("t", await asked.get())
+
+    async def look() -> str:
+        """Look."""
+        left.append(asyncio.create_task(answer_later()))
+        return "seen"
+
+    plan = submit_plan([{"content": "look", "tools": ["look"]}])
+    of = ScriptedModel(
+        roles={
+            "triage": [plan, ask_user("Which?"), answer("It."), ask_user("And which?"), answer("That.")],
+            "execute": [reply("", [call("look"), call("look")]), finish_step("seen", "s1.1")],
+            "deliver": ["Seen."],
+        }
+    )
+    async with Agent(of, [look], storage=open_kind(kind, tmp_path), effects={"look": "read"}, settings=FREE) as one:
+        await one.start("look", thread_id="t")
+        for goal, task in zip(("which", "and which"), left, strict=True):
+            assert (await one.start(goal, thread_id="t")).status == "waiting"
+            asked.put_nowait("this one")
+            await task
+            assert (await one.run_submitted("t")).status == "answered"
+        told = [each for each in await everything(one) if each["type"] != "speech"]
+    assert [each["text"] for each in told if each["type"] == "goal"] == ["look", "which", "and which"]
+    assert sum(each["type"] == "question" for each in told) == 2
+    assert [each["after"] for each in told] == [0, *(each["seq"] for each in told[:-1])]
+
+
+async def test_a_graph_may_be_driven_from_task_to_task(tmp_path: Path) -> None:
+    """Q59, S01: each part of two requests is asked for by another task, as web servers do; the end stands after the
+    last event."""
+    async with agent(open_kind("sqlite", tmp_path), model(steps=1, rounds=1)) as one:
+        for given in ({"messages": [("user", "look")]}, Command(resume="this one")):
+            parts = one.graph.astream(given, {"configurable": {"thread_id": "t"}}, stream_mode="values")
+            while await asyncio.create_task(anext(parts, None)):  # type: ignore[arg-type]
+                pass
+            last, end = (await watched(one))[-2:]
+            assert end["after"] == last["seq"]
 
 
 @pytest.mark.parametrize("kind", ["memory", *LASTING])
