@@ -13,11 +13,13 @@ import yaml
 from referencing import Registry, Resource
 from referencing.exceptions import Unresolvable
 
+from donewhen.graph.tools.toolbox import legal_name
 from donewhen.state.errors import ToolError
 
 Json = dict[str, Any]
 Place = Literal["path", "query", "header", "cookie", "body"]
 
+PLACES = ("path", "query", "header", "cookie")
 METHODS = ("get", "head", "put", "delete", "post", "patch", "options", "trace")
 WITHOUT_TOOL = ("options", "trace")
 KEY_HEADER = "idempotency-key"
@@ -59,6 +61,8 @@ class Operation:
     method: str
     path: str
     """The path with its parameters in braces, as the document has it."""
+    server: str | None
+    """The address of its server; None if the document names none with a host."""
     about: str
     effect: str
     parameters: Sequence[Parameter]
@@ -66,6 +70,8 @@ class Operation:
     """The type of the body; "" if it has none."""
     whole_body: bool
     """True if the argument `body` is the whole body; else the arguments of the place `body` are its fields."""
+    needs_body: bool
+    """True if `{}` is sent where no field is given."""
     takes_key: bool
     """True if the document declares the header Idempotency-Key."""
     output: Json | None
@@ -122,10 +128,12 @@ class Document:
                     yield self._read(name, method, str(path), item, about), place
                 except _CannotBeTool as error:
                     yield None, f"{place}: {error}"
+                except (AttributeError, KeyError, TypeError, ValueError) as error:
+                    raise ToolError(f"the document is no valid OpenAPI at {place}: {error!r}"[:300]) from error
 
-    def base_url(self) -> str | None:
-        """Return the address of its first server that has a host, with the defaults of its variables."""
-        for server in self._given.get("servers") or ():
+    def _server(self, item: Json, about: Json) -> str | None:
+        """Return the address of an operation's first server that has a host, with the defaults of its variables."""
+        for server in about.get("servers") or item.get("servers") or self._given.get("servers") or ():
             url = str(server.get("url", ""))
             for name, about in (server.get("variables") or {}).items():
                 url = url.replace("{" + name + "}", str(about.get("default", "")))
@@ -147,19 +155,23 @@ class Document:
         if body := self._follow(about.get("requestBody")):
             media, whole, fields = self._body(body, schemas, parameters)
             parameters += fields
+        needs_body = bool(body.get("required") and JSON_TYPE.match(media) and not whole)
         missing = {*re.findall(r"\{([^{}]+)\}", path)} - {each.name for each in parameters if each.place == "path"}
         if missing:
             raise _CannotBeTool(f"its path has {', '.join(sorted(missing))}, which no parameter describes")
         return Operation(
-            name, method, path, _describe(about, item, method, path), self._effect(about, method), parameters, media,
-            whole, takes_key, self._output(about), schemas.definitions,
+            name, method, path, self._server(item, about), _describe(about, item, method, path),
+            self._effect(about, method), parameters, media, whole, needs_body, takes_key, self._output(about),
+            schemas.definitions,
         )  # fmt: skip
 
     def _parameter(self, given: Json, schemas: "_Schemas", others: Sequence[Parameter]) -> Parameter:
         place: Place = given["in"]
+        if place not in PLACES:
+            raise ValueError(f"the parameter {given['name']} is in {place!r}")
         contents = given.get("content") or {}
         as_json = any(JSON_TYPE.match(each) for each in contents)
-        content: Json = next(iter(contents.values()), {})
+        content = self._follow(next(iter(contents.values()), {}))
         schema = schemas.read(given.get("schema") or content.get("schema") or {})
         if text := given.get("description"):
             schema = {**schema, "description": str(text)}
@@ -180,11 +192,9 @@ class Document:
             if required:
                 raise _CannotBeTool(f"its body is {', '.join(contents) or 'of no type'}")
             return "", False, []
-        given = contents[media].get("schema") or {}
+        given = self._follow(contents[media]).get("schema") or {}
         merged = self.merged(given) if media != TEXT else None
-        if media == MULTIPART and any(
-            self._follow(each).get("format") == "binary" for each in (merged or {}).get("properties", {}).values()
-        ):
+        if media == MULTIPART and any(map(self._is_file, (merged or {}).get("properties", {}).values())):
             raise _CannotBeTool("its body has files")
         taken = {each.argument for each in others} | {KEY_ARGUMENT}
         names = (merged or {}).get("properties") or {}
@@ -201,6 +211,10 @@ class Document:
                 argument = _free_argument(name, "body", [*others, *fields])
                 fields.append(Parameter(argument, name, "body", schemas.read(each), name in wanted))
         return media, False, fields
+
+    def _is_file(self, given: Any) -> bool:
+        schema = self._follow(given)
+        return "binary" in (schema.get("format"), self._follow(schema.get("items")).get("format"))
 
     def merged(self, given: Json, depth: int = 0) -> Json | None:
         """Return a schema as one object with all its fields; None if it is no such object."""
@@ -234,8 +248,8 @@ class Document:
             if str(status).startswith("2"):
                 contents = self._follow(given).get("content") or {}
                 for media, each in contents.items():
-                    if JSON_TYPE.match(media) and each.get("schema"):
-                        return _Schemas(self).read(self._inlined(each["schema"], ()))
+                    if JSON_TYPE.match(media) and (schema := self._follow(each).get("schema")):
+                        return _Schemas(self, in_place=True).read(schema)
         return None
 
     def _follow(self, node: Any) -> Json:
@@ -244,17 +258,6 @@ class Document:
                 break
             node = self.look_up(ref)
         return dict(node) if isinstance(node, Mapping) else {}
-
-    def _inlined(self, node: Any, above: tuple[str, ...]) -> Any:
-        """Return a schema with what it refers to in place; what is far down or refers to itself is left out."""
-        if isinstance(node, list):
-            return [self._inlined(each, above) for each in node]
-        if not isinstance(node, Mapping):
-            return node
-        if isinstance(ref := node.get("$ref"), str):
-            is_deep = ref in above or len(above) > MOST_INLINED
-            return {} if is_deep else self._inlined(self.look_up(ref), (*above, ref))
-        return {key: self._inlined(each, above) for key, each in node.items()}
 
     def look_up(self, ref: str) -> Any:
         """Return what a reference within the document leads to. Raises ToolError if it leads nowhere."""
@@ -273,10 +276,15 @@ class _CannotBeTool(Exception):
 
 
 class _Schemas:
-    """Turns schemas of a document into JSON Schema, and collects those to which they refer."""
+    """Turns schemas of a document into JSON Schema, and collects those to which they refer.
 
-    def __init__(self, document: Document) -> None:
+    `in_place` puts these where they are referred to; what is far down or refers to itself is left out.
+    """
+
+    def __init__(self, document: Document, *, in_place: bool = False) -> None:
         self._document = document
+        self._in_place = in_place
+        self._names = dict[str, str]()
         self.definitions: Json = {}
 
     def read(self, given: Any) -> Json:
@@ -284,23 +292,26 @@ class _Schemas:
         found = self._read(given)
         return found if isinstance(found, dict) else {}
 
-    def _read(self, node: Any) -> Any:
+    def _read(self, node: Any, above: tuple[str, ...] = ()) -> Any:
         if isinstance(node, list):
-            return [self._read(each) for each in node]
+            return [self._read(each, above) for each in node]
         if not isinstance(node, Mapping):
             return node
         if isinstance(ref := node.get("$ref"), str):
-            return {"$ref": f"#/$defs/{self._define(ref)}"}
+            if not self._in_place:
+                return {"$ref": f"#/$defs/{self._define(ref)}"}
+            is_deep = ref in above or len(above) > MOST_INLINED
+            return {} if is_deep else self._read(self._document.look_up(ref), (*above, ref))
         read: Json = {}
         for key, value in node.items():
             if key in _NOT_JSON_SCHEMA or key.startswith("x-"):
                 continue
             if key in ("properties", "patternProperties", "$defs", "definitions") and isinstance(value, Mapping):
-                read[key] = {name: self._read(each) for name, each in value.items()}
+                read[key] = {name: self._read(each, above) for name, each in value.items()}
             elif key in ("enum", "const", "default", "required"):
                 read[key] = copy.deepcopy(value)
             else:
-                read[key] = self._read(value)
+                read[key] = self._read(value, above)
         for bound, inclusive in (("exclusiveMinimum", "minimum"), ("exclusiveMaximum", "maximum")):
             if isinstance(read.get(bound), bool):  # of OpenAPI 3.0
                 is_exclusive = read.pop(bound)
@@ -311,8 +322,9 @@ class _Schemas:
         return read
 
     def _define(self, ref: str) -> str:
-        name = re.sub(r"\W", "_", unquote(ref.rpartition("/")[2]))
-        if name not in self.definitions:
+        if (name := self._names.get(ref)) is None:
+            name = legal_name(_free_name(unquote(ref.rpartition("/")[2]), {*self.definitions}))
+            self._names[ref] = name
             self.definitions[name] = {}  # it may refer to itself
             self.definitions[name] = self._read(self._document.look_up(ref))
         return name
@@ -346,10 +358,11 @@ def _name_of(method: str, path: str) -> str:
 
 
 def _free_name(name: str, taken: set[str]) -> str:
+    """Return the name, with a number if its form for models is taken."""
     made, number = name, 2
-    while made in taken:
+    while legal_name(made) in taken:
         made, number = f"{name}_{number}", number + 1
-    taken.add(made)
+    taken.add(legal_name(made))
     return made
 
 

@@ -4,11 +4,12 @@ A change is read back where the API has a GET for the same path: people see what
 became of it, and a check can prove it.
 """
 
+import asyncio
 import json
 import logging
 import re
-from collections.abc import Awaitable, Callable, Collection, Mapping
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 from inspect import isawaitable
 from pathlib import Path
@@ -30,10 +31,12 @@ from donewhen.agent.openapi.document import (
     load_document,
 )  # fmt: skip
 from donewhen.agent.tools import described_tool
+from donewhen.graph.tools.rendering import describe_error
 from donewhen.graph.tools.toolbox import legal_name
 from donewhen.state.errors import ToolError
 from donewhen.state.identity import schema_fields
-from donewhen.state.values import same_json
+from donewhen.state.secrets import hide_in_error, hide_known
+from donewhen.state.values import is_too_deep, same_json
 
 if TYPE_CHECKING:
     import httpx
@@ -43,6 +46,8 @@ Headers = Mapping[str, str] | Callable[[], Mapping[str, str] | Awaitable[Mapping
 """Headers, or a function that returns those of now, such as a token that is renewed. They are stored nowhere."""
 MOST_BYTES = 5_000_000
 """The most of an answer that is read."""
+SHORTEST_HIDDEN = 6
+"""The least characters of an owner's key; a shorter one would be found by chance."""
 MOST_TOLD = 2_000
 """The most characters of an error's body that are shown."""
 GONE = (404, 410)
@@ -72,7 +77,8 @@ def openapi_tools(
 
     `document` is a mapping, JSON or YAML as text, a path, or an address. `base_url` replaces its servers. `headers`
     and `params` (of the query) go with every request, for keys and tokens: no model sees them. `only` are the names of
-    operations to take. `client` makes the requests; without it each has one of its own, with `seconds` as its limit.
+    operations to take. `client` makes the requests; without it each has one of its own, and `seconds` from beginning to
+    end.
 
     GET and HEAD read, PUT and DELETE are idempotent, others write, unless the operation says it by `x-effect`. Those
     with a header `Idempotency-Key` get the run's. Path parameters are the targets. With `read_back`, operations that
@@ -81,9 +87,7 @@ def openapi_tools(
     Raises ToolError for a document that cannot be used, for one without an address, and for an unknown name in `only`.
     """
     read = Document(load_document(document))
-    if (address := base_url or read.base_url()) is None:
-        raise ToolError("the document names no server with a host: pass base_url='https://…'")
-    api = _Api(address.rstrip("/"), headers, dict(params or {}), client, seconds)
+    api = _Api(base_url, headers, dict(params or {}), client, seconds)
     operations = list[Operation]()
     for operation, about in read.operations():
         if operation is None:
@@ -98,6 +102,10 @@ def openapi_tools(
     made, checked = list[BaseTool](), dict[str, Operation]()
     for operation in operations:
         if only is None or operation.name in only:
+            if not (base_url or operation.server):
+                raise ToolError(
+                    f"the document names no server with a host for {operation.name}: pass base_url='https://…'"
+                )
             reader = readers.get(operation.path) if operation.method in ("put", "patch", "delete") else None
             made.append(_tool(api, operation, reader, named))
             if reader:
@@ -109,9 +117,9 @@ def openapi_tools(
 class _Api:
     """Makes requests, with what goes with each of them."""
 
-    address: str
-    headers: Headers | None
-    params: Mapping[str, str]
+    address: str | None
+    headers: Headers | None = field(repr=False)
+    params: Mapping[str, str] = field(repr=False)
     client: "httpx.AsyncClient | None"
     seconds: float
 
@@ -120,32 +128,45 @@ class _Api:
         import httpx
 
         url, options = self._request(operation, arguments)
-        headers = self.headers() if callable(self.headers) else self.headers or {}
-        if isawaitable(headers):
-            headers = await headers
-        options["headers"] |= dict(headers)
+        owners = self.headers() if callable(self.headers) else self.headers or {}
+        if isawaitable(owners):
+            owners = await owners
+        options["headers"] = _merged(options["headers"], owners)
         options["params"] += [*self.params.items()]
-        client = self.client or httpx.AsyncClient(timeout=self.seconds)
+        known = _secrets([*owners.values(), *self.params.values()])
+        # A connection that is never made is told before the time is up: it proves that nothing was sent.
+        patience = httpx.Timeout(self.seconds, connect=self.seconds / 2)
+        client = self.client or httpx.AsyncClient(timeout=patience)
         try:
-            async with client.stream(operation.method.upper(), url, follow_redirects=False, **options) as answer:
-                return await self._read(operation, answer)
+            async with (
+                asyncio.timeout(None if self.client else self.seconds),
+                client.stream(operation.method.upper(), url, follow_redirects=False, **options) as answer,
+            ):
+                status, found = await self._read(operation, answer, known)
+                return status, hide_known(found, known)
+        except TimeoutError:
+            raise httpx.ReadTimeout(f"no whole answer within {self.seconds:g} seconds") from None
+        except Exception as error:
+            hide_in_error(error, known)
+            raise
         finally:
             if self.client is None:
                 await client.aclose()
 
-    async def _read(self, operation: Operation, answer: "httpx.Response") -> tuple[int, Any]:
+    async def _read(self, operation: Operation, answer: "httpx.Response", known: Sequence[str]) -> tuple[int, Any]:
         status, content, kind = answer.status_code, bytearray(), answer.headers.get("content-type", "")
         async for piece in answer.aiter_bytes():
             content += piece
             if len(content) > MOST_BYTES:
                 break
         is_cut = len(content) > MOST_BYTES
-        text = bytes(content[:MOST_BYTES]).decode(answer.charset_encoding or "utf-8", errors="replace")
+        text = _decoded(bytes(content[:MOST_BYTES]), answer.charset_encoding or "utf-8")
         said = f"{status} {answer.reason_phrase}".strip()
         if answer.is_error or (answer.has_redirect_location and status != 303):
-            where = f", leading to {answer.headers['location'][:200]}" if answer.has_redirect_location else ""
-            later = f" (retry after {answer.headers['retry-after'][:40]})" if "retry-after" in answer.headers else ""
-            shown = text[:MOST_TOLD].strip() if _is_text(kind) else ""
+            where, later = (hide_known(answer.headers.get(each, ""), known) for each in ("location", "retry-after"))
+            where = f", leading to {re.split('[?#]', where)[0][:200]}" if answer.has_redirect_location else ""
+            later = f" (retry after {later[:40]})" if later else ""
+            shown = hide_known(text, known)[:MOST_TOLD].strip() if _is_text(kind) else ""
             raise ApiError(operation, status, f"{said}{where}{later}{f': {shown}' if shown else ''}")
         if not content:
             return status, said
@@ -155,9 +176,10 @@ class _Api:
             return status, f"{text}\n(cut after {MOST_BYTES:,} bytes)"
         if JSON_TYPE.match(kind):
             try:
-                return status, json.loads(text)
-            except ValueError:
+                found = json.loads(text)
+            except (ValueError, RecursionError):
                 return status, text
+            return status, text if is_too_deep(found) else found
         return status, text
 
     def _request(self, operation: Operation, arguments: Mapping[str, Any]) -> tuple[str, Json]:
@@ -166,15 +188,13 @@ class _Api:
         if (key := arguments.get(KEY_ARGUMENT)) is not None:
             headers["Idempotency-Key"] = str(key)
         for each in operation.parameters:
-            if each.argument not in arguments:
-                continue
-            value = arguments[each.argument]
-            if each.place == "body":
-                body[each.name] = value
+            value = arguments.get(each.argument)
+            if each.place == "path":
+                path = path.replace("{" + each.name + "}", _path_part(each, value))
+            elif each.place == "body":
+                body |= {each.name: value} if each.argument in arguments else {}
             elif value is None:
                 continue
-            elif each.place == "path":
-                path = path.replace("{" + each.name + "}", _path_part(each, value))
             elif each.place == "query":
                 query += _query_parts(each, value)
             elif each.place == "header":
@@ -184,10 +204,37 @@ class _Api:
         if cookies:
             headers["Cookie"] = "; ".join(f"{name}={value}" for name, value in cookies.items())
         options: Json = {"params": query, "headers": headers}
-        if operation.media and body:
+        if body or operation.needs_body:
             content = next(iter(body.values())) if operation.whole_body else body
             options |= _body_options(operation.media, content, headers)
-        return f"{self.address}{path}", options
+        return f"{(self.address or operation.server or '').rstrip('/')}{path}", options
+
+
+def _merged(declared: Mapping[str, str], owners: Mapping[str, str]) -> "httpx.Headers":
+    """Return the headers of a request. Raises ToolException, without the value, for one that cannot be sent."""
+    import httpx
+
+    merged = httpx.Headers()
+    for name, value in [*declared.items(), *owners.items()]:
+        text = value.strip()  # a token that was read from a file ends in a newline
+        if not (text.isascii() and text.isprintable()):
+            raise ToolException(f"Not called: the header {name} has a character that no header can have.")
+        merged[name] = text
+    return merged
+
+
+def _secrets(values: Iterable[Any]) -> list[str]:
+    """Return what no model may see of the owner's headers and parameters: values and tokens, unless they are short."""
+    whole = [str(value).strip() for value in values]
+    tokens = [re.sub(r"bearer\s+", "", value, count=1, flags=re.I) for value in whole]
+    return [each for each in dict.fromkeys([*whole, *tokens]) if len(each) >= SHORTEST_HIDDEN]
+
+
+def _decoded(content: bytes, charset: str) -> str:
+    try:
+        return content.decode(charset, errors="replace")
+    except (LookupError, ValueError):  # no charset of text that Python knows
+        return content.decode(errors="replace")
 
 
 def _body_options(media: str, content: Any, headers: dict[str, str]) -> Json:
@@ -201,9 +248,9 @@ def _body_options(media: str, content: Any, headers: dict[str, str]) -> Json:
 
 
 def _path_part(parameter: Parameter, value: Any) -> str:
-    text = _plain(parameter, value)
-    if text in ("", ".", ".."):
-        raise ToolException(f"Not called: {parameter.argument} is {text!r}, which cannot be a part of the path.")
+    text = "" if value is None else _plain(parameter, value)
+    if not text or {".", ".."} & {*re.split(r"[/\\]", text)}:
+        raise ToolException(f"Not called: {parameter.argument} is {value!r}, which cannot be a part of the path.")
     return quote(text, safe=",")
 
 
@@ -253,8 +300,6 @@ def _is_text(kind: str) -> bool:
 
 def _without(operation: Operation, headers: Headers | None, params: Mapping[str, str] | None) -> Operation:
     """Return the operation without the parameters that go with every request."""
-    from dataclasses import replace
-
     given = {("query", name) for name in params or ()}
     given |= {("header", name.lower()) for name in headers} if isinstance(headers, Mapping) else set()
     left = [
@@ -299,39 +344,40 @@ def _tool(api: _Api, operation: Operation, reader: Operation | None, named: Coll
 
 async def _change(api: _Api, operation: Operation, reader: Operation, arguments: Json) -> Json:
     """Make a change between two looks at its object; return its result, and what became of each field."""
-    before = await _look(api, reader, arguments)
+    before = await _look(api, reader, operation, arguments)
     status, result = await api.send(operation, arguments)
-    after = await _look(api, reader, arguments)
+    after = await _look(api, reader, operation, arguments)
     return {"status": status, "result": result, "read_back": _compare(operation, arguments, before, after)}
 
 
 def _compare(operation: Operation, arguments: Json, before: Any, after: Any) -> Json:
     """Return whether a change shows when its object is read again, and all that is different now."""
-    if isinstance(after, ApiError):
-        gone = after.status_code in GONE
-        told: Json = {"found": False} if gone else {"problem": str(after)[:300]}
-        return {"as_asked": gone, **told} if operation.method == "delete" else {"as_asked": False, **told}
+    wanted = _wanted(operation, arguments)
+    if _is_gone(after):
+        return {"as_asked": operation.method == "delete" or (False if wanted else None), "found": False}
+    if isinstance(after, Exception):
+        return {"as_asked": None, "problem": describe_error(after)[:300]}
     if operation.method == "delete":
         return {"as_asked": False, "found": True}
-    wanted = _wanted(operation, arguments)
     if not isinstance(after, dict):
         return {"as_asked": None, "now": after}
-    differs = {
-        name: after.get(name) for name, value in wanted.items() if name in after and not _shows(after[name], value)
-    }
-    unseen = [name for name in wanted if name not in after]
-    was = before if isinstance(before, dict) else {}
-    changed = {
-        name: {"from": was.get(name), "to": after.get(name)}
-        for name in {**was, **after}
-        if not same_json(was.get(name), after.get(name))
-    }
-    told = {"changed": changed}
-    if differs:
+    if isinstance(before, Exception) and not _is_gone(before):
+        told: Json = {"problem": describe_error(before)[:300]}
+    else:
+        was = before if isinstance(before, dict) else {}
+        told = {
+            "changed": {
+                name: {"from": was.get(name), "to": after.get(name)}
+                for name in {**was, **after}
+                if not same_json(was.get(name), after.get(name))
+            }
+        }
+    shown = {name: _shows(after[name], value) if name in after else None for name, value in wanted.items()}
+    if differs := {name: after[name] for name, is_shown in shown.items() if is_shown is False}:
         told["still"] = differs
-    if unseen:
+    if unseen := [name for name, is_shown in shown.items() if is_shown is None]:
         told["not_shown"] = unseen
-    return {"as_asked": not differs if len(unseen) < len(wanted) or not wanted else None, **told}
+    return {"as_asked": _all(shown.values()) if shown else None, **told}
 
 
 def _wanted(operation: Operation, arguments: Json) -> Json:
@@ -347,37 +393,49 @@ def _wanted(operation: Operation, arguments: Json) -> Json:
     return sent
 
 
-def _shows(found: Any, wanted: Any) -> bool:
-    """Return whether a value shows what is wanted; an object may have more fields."""
+def _shows(found: Any, wanted: Any) -> bool | None:
+    """Return whether a value shows what is wanted; None if that cannot be said. An object may have more fields."""
     if isinstance(found, dict) and isinstance(wanted, dict):
-        return all(name in found and _shows(found[name], each) for name, each in wanted.items())
-    return same_json(found, wanted)
+        return _all(_shows(found[name], each) if name in found else None for name, each in wanted.items())
+    if isinstance(found, list) and isinstance(wanted, list):
+        return len(found) == len(wanted) and _all(map(_shows, found, wanted))
+    return same_json(found, wanted) if _kind(found) is _kind(wanted) else None
 
 
-async def _look(api: _Api, reader: Operation, arguments: Mapping[str, Any]) -> Any:
-    """Return what an object is now, or the API's error, such as that there is none."""
-    names = {each.name: each.argument for each in reader.parameters if each.place == "path"}
+def _all(shown: Iterable[bool | None]) -> bool | None:
+    said = {*shown}
+    return False if False in said else None if None in said else True
+
+
+def _kind(value: Any) -> type:
+    return float if isinstance(value, int) and not isinstance(value, bool) else type(value)
+
+
+def _is_gone(found: Any) -> bool:
+    return isinstance(found, ApiError) and found.status_code in GONE
+
+
+async def _look(api: _Api, reader: Operation, operation: Operation, arguments: Mapping[str, Any]) -> Any:
+    """Return what the object of an operation is now, or the error, such as that there is none."""
+    named = {each.name: arguments.get(each.argument) for each in operation.parameters if each.place == "path"}
+    place = {each.argument: named[each.name] for each in reader.parameters if each.place == "path"}
     try:
-        return (
-            await api.send(
-                reader, {argument: arguments[argument] for argument in names.values() if argument in arguments}
-            )
-        )[1]
-    except ApiError as error:
+        return (await api.send(reader, place))[1]
+    except Exception as error:  # of the owner's headers, say: a look never makes a change an error
         return error
 
 
 async def _took_effect(api: _Api, operation: Operation, reader: Operation, arguments: Json) -> Json | bool | None:
     """Return what an interrupted change shows, False if it does not, None if that cannot be said."""
-    seen = _compare(operation, arguments, None, await _look(api, reader, arguments))
+    seen = _compare(operation, arguments, None, await _look(api, reader, operation, arguments))
     if seen["as_asked"]:
         return {"read_back": {name: value for name, value in seen.items() if name != "changed"}}
-    return False if seen["as_asked"] is False and "problem" not in seen else None
+    return False if seen["as_asked"] is False else None
 
 
 async def _replaced(api: _Api, operation: Operation, reader: Operation, arguments: Json) -> dict[str, str]:
     """Return, by argument, what a change would replace."""
-    now = await _look(api, reader, arguments)
+    now = await _look(api, reader, operation, arguments)
     if not isinstance(now, dict) or operation.whole_body:
         return {}
     fields = [each for each in operation.parameters if each.place == "body" and each.argument in arguments]
@@ -392,10 +450,10 @@ def _check(api: _Api, reader: Operation) -> BaseTool:
     """Return the check that an object of the API shows some values, or that there is none."""
 
     async def check(_: str, arguments: Json) -> str:
-        found, gone = await _look(api, reader, arguments), bool(arguments.get("gone"))
-        if isinstance(found, ApiError):
-            if gone and found.status_code in GONE:
-                return f"it is gone: {found}"
+        found, gone = await _look(api, reader, reader, arguments), bool(arguments.get("gone"))
+        if gone and _is_gone(found):
+            return f"it is gone: {found}"
+        if isinstance(found, Exception):
             raise found
         if gone or not isinstance(found, dict):
             raise ToolException("It is still there." if gone else f"It has no fields: {_shown(found)}.")

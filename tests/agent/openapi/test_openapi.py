@@ -2,8 +2,11 @@
 
 import asyncio
 import json
+import threading
+from collections.abc import Iterator
 from typing import Any
 
+import httpx
 import pytest
 from langchain_core.tools import BaseTool
 
@@ -19,6 +22,21 @@ EVENT = "/calendars/work/events/e1"
 def tools_of(document: Any, server: ApiServer, **options: Any) -> dict[str, BaseTool]:
     """Return the tools of a document by name, for this server."""
     return {tool.name: tool for tool in openapi_tools(document, base_url=server.url, **options)}
+
+
+def things(body: Any = None, **more: Any) -> dict[str, Any]:
+    """A document of one kind of thing, which PATCH changes with a body of this schema."""
+    change: dict[str, Any] = {"operationId": "change"}
+    if body is not None:
+        change["requestBody"] = {"content": {"application/json": {"schema": body}}, **more}
+    place = [{"name": "id", "in": "path", "schema": {"type": "string"}}]
+    path = {"parameters": place, "get": {"operationId": "thing"}, "patch": change, "delete": {"operationId": "remove"}}
+    return {"openapi": "3.1.0", "paths": {"/things/{id}": path}}
+
+
+def fields(*names: str) -> dict[str, Any]:
+    """The schema of an object with these fields."""
+    return {"type": "object", "properties": {name: {} for name in names}}
 
 
 @pytest.mark.parametrize(
@@ -68,6 +86,8 @@ def test_every_operation_is_a_tool_with_the_effect_of_its_method(document: Any, 
             "POST /repos/ann/app/issues", '{"title": "Größe", "assignees": []}',
         ),
         (ISSUES, "post_search", {"body": ["a"]}, "POST /search", '["a"]'),
+        (things(fields("a"), required=True), "change", {"id": "1"}, "PATCH /things/1", "{}"),
+        (things(fields("a")), "change", {"id": "1"}, "PATCH /things/1", ""),
         (
             CALENDAR, "freebusy_query", {"who": ["a@x.io", "b@x.io"], "window": {"days": 2}, "session": "s 1"},
             "POST /freeBusy?who=a%40x.io&who=b%40x.io&window=%7B%22days%22%3A+2%7D", "",
@@ -79,7 +99,7 @@ async def test_arguments_are_sent_where_the_document_says(
 ) -> None:
     """X21: path, query, header, cookie, forms and JSON have the styles of the document; a path takes no other path."""
     with ApiServer(answer=lambda _: (200, {})) as server:
-        await tools_of(document, server)[name].ainvoke(arguments)
+        await tools_of(document, server, read_back=False)[name].ainvoke(arguments)
         sent = server.sent[0]
         method, _, query = sent.line.partition("?")
         wanted, _, parts = line.partition("?")
@@ -88,8 +108,8 @@ async def test_arguments_are_sent_where_the_document_says(
             assert sent.headers["cookie"] == "session=s%201"
 
 
-@pytest.mark.parametrize("value", ["..", ".", ""])
-async def test_a_path_parameter_leads_nowhere_else(value: str) -> None:
+@pytest.mark.parametrize("value", ["..", ".", "", None, "a/../b", "..\\b", "a/."])
+async def test_a_path_parameter_leads_nowhere_else(value: str | None) -> None:
     """X21: what would change the path is refused before anything is sent."""
     with ApiServer() as server:
         told = await tools_of(PAYMENTS, server)["GetCharge"].ainvoke({"charge": value})
@@ -118,12 +138,162 @@ async def test_keys_go_with_every_request_and_nowhere_else() -> None:
         assert {"key", "X-Trace"}.isdisjoint(two["events_get"].args)
 
 
-async def test_errors_say_what_the_api_said() -> None:
-    """X24: the text of an error names operation, status, when to come back and what the API says of it, not the key."""
-    with ApiServer(answer=lambda _: (429, {"message": "slow down"})) as server:
-        tool = tools_of(PAYMENTS, server, params={"token": "t0ken"})["GetCharge"]
-        told = await tool.ainvoke({"charge": "ch_1"})
-        assert told == 'GET /charges/{charge} answered 429 Too Many Requests: {"message": "slow down"}'
+SECRET, TOKEN = "s3cret-k3y", "t0ken-456"
+
+
+@pytest.mark.parametrize(
+    ("answer", "told"),
+    [
+        (
+            (429, {"message": f"slow down, {TOKEN}"}, {"Retry-After": "17"}),
+            '429 Too Many Requests (retry after 17): {"message": "slow down, [redacted]"}',
+        ),
+        ((400, "x" * 1_995 + SECRET), "400 Bad Request: " + "x" * 1_995 + "[reda"),
+        (
+            (302, None, {"Location": f"/login/{TOKEN}?next=%2F&sid=hidden#part"}),
+            "302 Found, leading to /login/[redacted]",
+        ),
+        ((500, b"\0\1", {"Content-Type": "image/png"}), "500 Internal Server Error"),
+    ],
+)  # fmt: skip
+async def test_errors_say_what_the_api_said(answer: Any, told: str) -> None:
+    """X24: the text of an error names operation, status, when to come back and what the API says of it, not the key,
+    not even a part of it, and no query of an address.
+    """
+    with ApiServer(answer=lambda _: answer) as server:
+        keys: Any = {"headers": {"Authorization": f"Bearer {TOKEN}\n"}, "params": {"key": SECRET}}
+        tool = tools_of(PAYMENTS, server, **keys)["GetCharge"]
+        assert await tool.ainvoke({"charge": "ch_1"}) == f"GET /charges/{{charge}} answered {told}"
+        assert server.sent[0].headers["authorization"] == f"Bearer {TOKEN}"
+
+
+@pytest.mark.parametrize(
+    ("body", "kind", "found"),
+    [
+        ({"you": [f"Bearer {TOKEN}"], SECRET: 1}, "application/json", {"you": ["[redacted]"], "[redacted]": 1}),
+        (f"key={SECRET} true", "text/plain", "key=[redacted] true"),
+        ("Gr\xfc\xdfe", "text/plain; charset=x-unknown", "Gr\xfc\xdfe"),
+        ("aGk=", "text/plain; charset=base64", "aGk="),
+        ("[" * 100_000, "application/json", "[" * 100_000),
+        ("[" * 200 + "]" * 200, "application/json", "[" * 200 + "]" * 200),
+        (b"\1" * 2_000, "image/png", "200 OK: 2,000 bytes of image/png"),
+        ("y" * 5_000_001, "text/plain", "y" * 5_000_000 + "\n(cut after 5,000,000 bytes)"),
+    ],
+    ids=["keys", "key", "charset", "codec", "broken", "deep", "picture", "long"],
+)  # fmt: skip
+async def test_an_answer_of_any_kind_is_a_result(body: Any, kind: str, found: Any) -> None:
+    """X20, X24: what comes back is the result, without the owner's keys; text that cannot be read is text as it is."""
+    with ApiServer(answer=lambda _: (200, body, {"Content-Type": kind})) as server:
+        keys: Any = {"headers": {"Authorization": f"Bearer {TOKEN}", "X-Trace": "true"}, "params": {"key": SECRET}}
+        tool = tools_of(ISSUES, server, **keys)["post_search"]
+        assert await tool.ainvoke({"body": ["a"]}) == found
+        assert TOKEN not in repr(tool)
+        change = tools_of(ISSUES, server, **keys)["issues_update"]
+        assert not [each for each in (TOKEN, SECRET) if each in repr(change.metadata)]
+
+
+@pytest.mark.parametrize("value", ["s3cret-\xe4", "s3cret-\n1", "s3cret-\0"])
+async def test_a_header_that_cannot_be_sent_is_not_shown(value: str) -> None:
+    """X20: the refusal of a key with an odd character does not contain it, and nothing is sent."""
+    with ApiServer() as server:
+        told = await tools_of(PAYMENTS, server, headers={"X-Key": value})["GetCharge"].ainvoke({"charge": "ch_1"})
+        assert told == "Not called: the header X-Key has a character that no header can have."
+        assert server.lines == []
+
+
+async def test_the_owners_headers_come_last() -> None:
+    """X20: a header of the owner replaces the same one of the document, however it is spelled."""
+    with ApiServer(answer=lambda _: (200, {})) as server:
+        tools = tools_of(CALENDAR, server, headers=lambda: {"x-TRACE": "owner", "content-type": "application/x+json"})
+        change = {"calendarId": "work", "eventId": "e1", "X-Trace": True, "summary": "Talk"}
+        await tools["events_update"].ainvoke(change)
+        assert [sent.headers["x-trace"] for sent in server.sent] == ["owner"] * 3
+        assert server.sent[1].headers["content-type"] == "application/x+json"
+
+
+async def test_seconds_are_those_of_the_whole_request() -> None:
+    """X24: an answer that comes byte by byte does not last longer than a request may."""
+    gone = threading.Event()
+
+    def pieces() -> Iterator[bytes]:
+        while not gone.wait(0.01):
+            yield b"."
+
+    with ApiServer(answer=lambda _: (200, pieces())) as server:
+        tool = tools_of(PAYMENTS, server, seconds=0.2)["GetCharge"]
+        with pytest.raises(httpx.ReadTimeout, match=r"no whole answer within 0\.2 seconds"):
+            await asyncio.wait_for(tool.ainvoke({"charge": "ch_1"}), 20)
+        gone.set()
+
+
+@pytest.mark.parametrize(
+    ("body", "sent", "answer", "as_asked"),
+    [
+        ({"type": "array"}, {"body": [{"op": "remove", "path": "/a"}]}, (200, {"a": 1}), None),
+        (None, {}, (200, {"a": 1}), None),
+        (None, {}, (404, {}), None),
+        (fields("a", "secret"), {"a": 1, "secret": "x"}, (200, {"a": 1}), None),
+        (fields("a", "secret"), {"a": 1, "secret": "x"}, (200, {"a": 2}), False),
+        (fields("a"), {"a": 1}, (200, {"a": 1.0, "b": 2}), True),
+        (fields("a"), {"a": 1}, (200, {"a": True}), None),
+        (fields("a"), {"a": "ann"}, (200, {"a": {"login": "ann"}}), None),
+        (fields("a"), {"a": ["x"]}, (200, {"a": [{"name": "x"}]}), None),
+        (fields("a"), {"a": [{"name": "x"}]}, (200, {"a": [{"name": "x", "id": 3}]}), True),
+        (fields("a"), {"a": ["x"]}, (200, {"a": ["x", "y"]}), False),
+        (fields("a"), {"a": {"b": {"c": 1}}}, (200, {"a": {"b": {"c": 2}}}), False),
+        (fields("a"), {"a": 1}, (200, "as text"), None),
+        (fields("a"), {"a": 1}, (404, {}), False),
+        (fields("a"), {"a": 1}, (403, {}), None),
+        (fields("a"), {"a": 1}, (0, None), None),
+    ],
+)  # fmt: skip
+async def test_a_read_back_says_no_more_than_it_shows(body: Any, sent: Any, answer: Any, as_asked: bool | None) -> None:
+    """X24, X28: where what was sent cannot be compared with what is shown, nobody says that it is so, or that it is
+    not; and a read that fails makes no error of a change that was made.
+    """
+    with ApiServer(answer=lambda sent: answer if sent.line.startswith("GET") else (200, {})) as server:
+        tool = tools_of(things(body), server)["change"]
+        found = await tool.ainvoke({"id": "1", **sent})
+        assert found["status"] == 200
+        assert found["read_back"]["as_asked"] is as_asked
+        probed = await (tool.metadata or {})["probe"]({"id": "1", **sent})
+        assert (bool(probed) if probed is not None else None) is as_asked
+        assert server.changes == ["PATCH /things/1"]
+
+
+async def test_a_first_look_that_fails_leaves_the_change_to_be_made() -> None:
+    """X28: whoever may write and not read at first changes all the same, and is told what was the matter."""
+    looks = iter([(0, None), (200, {"a": 1})])
+    with ApiServer(answer=lambda sent: next(looks) if sent.line.startswith("GET") else (200, {})) as server:
+        found = (await tools_of(things(fields("a")), server)["change"].ainvoke({"id": "1", "a": 1}))["read_back"]
+        assert (found["as_asked"], "changed" in found) == (True, False)
+        assert "RemoteProtocolError" in found["problem"]
+
+
+async def test_a_check_proves_that_something_is_gone() -> None:
+    """X28: `gone` succeeds where there is nothing any more, and fails where there is, or where nobody can say."""
+    with ApiServer(objects={"/things/1": {}}, answer=lambda sent: (403, {}) if "/9" in sent.line else None) as server:
+        tools = tools_of(things(), server)
+        check = tools["thing_shows"]
+        assert await check.ainvoke({"id": "1", "gone": True}) == "It is still there."
+        assert (await tools["remove"].ainvoke({"id": "1"}))["read_back"] == {"as_asked": True, "found": False}
+        assert (await check.ainvoke({"id": "1", "gone": True})).startswith("it is gone: GET /things/{id} answered 404")
+        assert (await check.ainvoke({"id": "9", "gone": True})).startswith("GET /things/{id} answered 403")
+
+
+async def test_a_read_back_finds_the_object_by_the_names_of_its_path() -> None:
+    """X28: the GET may call its arguments otherwise than the change, which has a body with a field `id`, say."""
+    document = things()
+    path = document["paths"]["/things/{id}"]
+    del path["delete"]
+    place = path.pop("parameters")
+    path["get"]["parameters"] = [{"name": "id", "in": "query", "schema": {"type": "string"}}, *place]
+    path["patch"]["parameters"] = place
+    with ApiServer(objects={"/things/1": {}}) as server:
+        read = tools_of(document, server)["thing"]
+        assert sorted(read.args) == ["id", "id_path"]
+        await tools_of(document, server)["change"].ainvoke({"id": "1"})
+        assert server.lines == ["GET /things/1", "PATCH /things/1", "GET /things/1"]
 
 
 def changing(server: ApiServer, *then: Any) -> Agent:
@@ -247,7 +417,13 @@ async def test_the_key_of_a_call_is_sent_where_it_is_declared() -> None:
     [
         ({"swagger": "2.0", "paths": {}}, {}, "version 2.0"),
         ({"openapi": "3.0.0"}, {}, "no `paths`"),
-        ({"openapi": "3.0.0", "paths": {}, "servers": [{"url": "/v1"}]}, {"base_url": None}, "names no server"),
+        (
+            {"openapi": "3.0.0", "paths": {"/a": {"get": {}}}, "servers": [{"url": "/v1"}]},
+            {"base_url": None}, "names no server",
+        ),
+        ({"openapi": "3.0.0", "paths": {"/a": {"get": {}}}, "servers": "https://x.io"}, {}, "no valid OpenAPI at GET"),
+        ({"openapi": "3.0.0", "paths": {"/a": {"get": {"parameters": [{"in": "query"}]}}}}, {}, "at GET /a"),
+        ({"openapi": "3.0.0", "paths": {"/a": {"get": {"parameters": [{"name": "b", "in": "body"}]}}}}, {}, "b is in"),
         ({"openapi": "3.0.0", "paths": {"/a": {"get": {"parameters": [{"$ref": "#/nowhere"}]}}}}, {}, "#/nowhere"),
         ({"openapi": "3.0.0", "paths": {"/a": {"get": {"parameters": [{"$ref": "a.yaml#/b"}]}}}}, {}, "bundle it"),
         ({"openapi": "3.0.0", "paths": {"/a": {"get": {"x-effect": "harmless"}}}}, {}, "read, idempotent or write"),
@@ -256,11 +432,76 @@ async def test_the_key_of_a_call_is_sent_where_it_is_declared() -> None:
         ("a: [\n", {}, "neither JSON nor YAML"),
         (ISSUES, {"only": ["issues/none"]}, "issues/get"),
     ],
-)
+)  # fmt: skip
 def test_a_document_that_cannot_be_used_is_refused_with_what_to_do(document: Any, options: Any, told: str) -> None:
     """X21: the error names what is wrong with the document and what helps."""
     with pytest.raises(ToolError, match=told.replace(".", r"\.")):
         openapi_tools(document, **{"base_url": "http://127.0.0.1", **options})
+
+
+def test_names_of_a_document_that_models_would_see_as_one_are_told_apart() -> None:
+    """X21: two operations and two schemas whose names differ in what models do not accept keep apart; an example is
+    no schema, whatever it refers to.
+    """
+    schemas = {name: {"properties": {"a": {"$ref": f"#/components/{name}/n/thing"}}} for name in ("x", "y")}
+    example: Any = {"schema": {"type": "object", "example": {"$ref": "nowhere.yaml"}}}
+    paths = {
+        "/a": {
+            "get": {"operationId": "a.b", "responses": {"200": {"content": {"application/json": example}}}},
+            "post": {"operationId": "a/b", "requestBody": {"content": {"application/json": None}}},
+            "put": {
+                "operationId": "both",
+                "parameters": [{"name": name, "in": "query", "schema": schemas[name]} for name in schemas],
+            },
+        }
+    }
+    components = {"x": {"n": {"thing": {"type": "string"}}}, "y": {"n": {"thing": {"type": "integer"}}}}
+    document = {"openapi": "3.1.0", "paths": paths, "components": components}
+    tools = {tool.name: tool for tool in openapi_tools(document, base_url="http://127.0.0.1")}
+    assert {"a_b", "a_b_2", "both"} <= {*tools}
+    schema: Any = tools["both"].args_schema
+    kinds = [schema["$defs"][schema["properties"][name]["properties"]["a"]["$ref"].rpartition("/")[2]] for name in "xy"]
+    assert kinds == [{"type": "string"}, {"type": "integer"}]
+
+
+async def test_forms_of_several_parts_are_sent_and_files_are_left_out() -> None:
+    """X21: fields of a multipart form are its parts; an operation that takes files, one or several, is no tool."""
+    file = {"type": "string", "format": "binary"}
+    kinds = {"note": {"type": "string"}, "picture": file, "pictures": {"type": "array", "items": file}}
+    paths = {
+        f"/{name}": {
+            "post": {
+                "operationId": name,
+                "requestBody": {
+                    "content": {"multipart/form-data": {"schema": {"type": "object", "properties": {name: kind}}}}
+                },
+            }
+        }
+        for name, kind in kinds.items()
+    }
+    with ApiServer() as server:
+        tools = tools_of({"openapi": "3.1.0", "paths": paths}, server)
+        assert [*tools] == ["note"]
+        await tools["note"].ainvoke({"note": "Größe"})
+        assert server.sent[0].headers["content-type"].startswith("multipart/form-data; boundary=")
+        assert 'name="note"\r\n\r\nGröße\r\n' in server.sent[0].body
+
+
+async def test_an_operation_is_sent_to_its_own_server() -> None:
+    """X21: servers of a path replace those of the document, and those of an operation both; `base_url` replaces all."""
+    with ApiServer(answer=lambda _: (200, {})) as one, ApiServer(answer=lambda _: (200, {})) as two:
+        own, other = [{"url": f"{two.url}/own/"}], [{"url": f"{two.url}/path"}]
+        paths = {
+            "/a": {"get": {"operationId": "a"}},
+            "/b": {"servers": other, "get": {"operationId": "b"}, "put": {"operationId": "c", "servers": own}},
+        }
+        document = {"openapi": "3.1.0", "servers": [{"url": one.url}], "paths": paths}
+        for tool in openapi_tools(document, read_back=False):
+            await tool.ainvoke({})
+        assert (one.lines, two.lines) == (["GET /a"], ["GET /path/b", "PUT /own/b"])
+        for tool in tools_of(document, one, read_back=False).values():
+            await tool.ainvoke({})
+        assert one.lines[1:] == ["GET /a", "GET /b", "PUT /b"]
 
 
 async def test_a_large_api_is_searched() -> None:

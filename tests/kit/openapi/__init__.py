@@ -2,7 +2,8 @@
 
 import json
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -11,7 +12,8 @@ from typing import Any, Self
 FOLDER = Path(__file__).parent
 PAYMENTS, ISSUES, CALENDAR = FOLDER / "payments.yaml", FOLDER / "issues.json", FOLDER / "calendar.yaml"
 
-Answer = tuple[int, Any]
+Answer = tuple[int, Any] | tuple[int, Any, dict[str, str]]
+"""Status, body (JSON, text, bytes, or pieces that come one by one), and headers."""
 
 
 @dataclass
@@ -69,7 +71,7 @@ class ApiServer:
             return 201, {"id": "new_1", "got": sent.body}
         if method == "PATCH" and path not in self.objects:
             return 404, {"message": "Not Found"}
-        self.objects[path] = (self.objects.get(path, {}) if method == "PATCH" else {}) | json.loads(sent.body)
+        self.objects[path] = (self.objects.get(path, {}) if method == "PATCH" else {}) | json.loads(sent.body or "{}")
         return 200, self.objects[path]
 
     def _exchange(self) -> type[BaseHTTPRequestHandler]:
@@ -80,19 +82,27 @@ class ApiServer:
 
             def do_any(self) -> None:
                 length = int(self.headers.get("content-length") or 0)
-                headers = {name.lower(): value for name, value in self.headers.items()}
+                headers = {name.lower(): ", ".join(self.headers.get_all(name, ())) for name in self.headers}
                 sent = Sent(f"{self.command} {self.path}", headers, self.rfile.read(length).decode())
                 server.sent.append(sent)
-                status, body = server.respond(sent)
+                status, body, *more = server.respond(sent)
                 if status == 0:  # the line is cut
                     self.close_connection = True
                     return
-                content = b"" if body is None else (body if isinstance(body, str) else json.dumps(body)).encode()
+                if not isinstance(body, bytes | str | Iterator):
+                    more = [{"Content-Type": "application/json"}, *more]
+                    body = b"" if body is None else json.dumps(body)
+                pieces = (
+                    body if isinstance(body, Iterator) else iter([body.encode() if isinstance(body, str) else body])
+                )
                 self.send_response(status)
-                self.send_header("Content-Type", "text/plain" if isinstance(body, str) else "application/json")
-                self.send_header("Content-Length", str(len(content)))
+                kind = {"Content-Type": "text/plain", "Connection": "close"}
+                for name, value in {**kind, **{name: each[name] for each in more for name in each}}.items():
+                    self.send_header(name, value)
                 self.end_headers()
-                self.wfile.write(content)
+                with suppress(OSError):  # the client has gone
+                    for piece in pieces:
+                        self.wfile.write(piece)
 
             def log_message(self, *_: Any) -> None: ...
 
