@@ -244,7 +244,7 @@ class Conversations:
         if talk and talk[-1] == {"by": "user", "text": picture["run"]["goal"]}:
             talk = talk[:-1]  # the event of the goal has it
         conversation = Conversation(
-            [{**picture, "messages": talk, "run": None, "journal": [], "said": []}], elsewhere=True
+            [{**picture, "messages": talk, "run": None, "journal": [], "said": []}], elsewhere=True, updated=updated
         )
         self._spawn(self._watch(thread_id, conversation), thread_id)
         return conversation

@@ -10,6 +10,7 @@ import httpx
 import pytest
 
 from donewhen import Agent
+from donewhen.agent.page import conversations
 from donewhen.agent.page.conversations import DEMO_GOALS
 from donewhen.agent.page.serving import Address
 from donewhen.testing import ScriptedModel, answer, ask_user, call, finish_step, submit_plan
@@ -166,12 +167,16 @@ async def test_stop_and_go_on() -> None:
     model.assert_exhausted()
 
 
-async def test_a_run_of_another_process_is_followed(tmp_path: Path) -> None:
-    """C06, N48: at work there, it is so in the list; its steps and questions come; it cannot be stopped from here."""
+@pytest.mark.timeout(30)
+async def test_a_run_of_another_process_is_followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """C06, N48: at work there, it is so in the list; its steps and questions come, also after it went on there, and in
+    two requests; it cannot be stopped from here."""
+    monkeypatch.setattr(conversations, "CHECK_SECONDS", 1.0)
     gate = Gate()
     execute = [call("wait_here"), ask_user("Which year?", ["2022", "2023"]), finish_step("done", "s1.1")]
+    triage = [submit_plan([{"content": "Wait", "done_when": ["waited"], "tools": ["wait_here"]}]), ask_user("Again?")]
     storage = f"sqlite:///{tmp_path / 'runs.db'}"
-    async with served(agent(storage)) as page, gate.agent(storage, execute=execute)[0] as other:
+    async with served(agent(storage)) as page, gate.agent(storage, triage=triage, execute=execute)[0] as other:
         run = await other.start("wait")
         told = page.events(run.thread_id)  # one page that stays open all the time
         assert (await anext(told))["run"]["status"] == "waiting"
@@ -191,6 +196,13 @@ async def test_a_run_of_another_process_is_followed(tmp_path: Path) -> None:
             seen.append(await anext(told))
         assert of(seen, "observation")[0]["tool"] == "wait_here"
         assert seen[-1]["pending"][0]["question"] == "Which year?"
+        assert (await other.resume(run.thread_id, "2022")).status == "completed"
+        while (seen[-1].get("run") or {}).get("status") != "completed":
+            seen.append(await anext(told))
+        assert (await other.start("wait once more", thread_id=run.thread_id)).status == "waiting"
+        while not (seen[-1].get("run") or {}).get("pending"):
+            seen.append(await anext(told))
+        assert seen[-1]["run"]["goal"] == "wait once more"
         await other.delete(run.thread_id)
         while seen[-1]["type"] != "gone":
             seen.append(await anext(told))
