@@ -41,8 +41,12 @@ class Recorder:
     def __init__(self) -> None:
         self.recorded: list[Statement] = []
 
+    def record(self, sql: str, rows: Iterable[Sequence[Any]]) -> None:
+        """Record a statement with rows of values."""
+        self.recorded.append(Statement(sql, [*rows]))
+
     def cursor(self, **_: Any) -> "_RecordingCursor":
-        return _RecordingCursor(self.recorded)
+        return _RecordingCursor(self)
 
     def pipeline(self) -> AbstractContextManager[None]:
         return nullcontext()
@@ -56,15 +60,12 @@ class Recorder:
 
 
 class _RecordingCursor(nullcontext["_RecordingCursor"]):
-    def __init__(self, recorded: list[Statement]) -> None:
+    def __init__(self, recorder: Recorder) -> None:
         super().__init__(self)
-        self._recorded = recorded
+        self.executemany = recorder.record
 
     def execute(self, sql: str, values: Sequence[Any] = ()) -> None:
-        self._recorded.append(Statement(sql, [values]))
-
-    def executemany(self, sql: str, rows: Iterable[Sequence[Any]]) -> None:
-        self._recorded.append(Statement(sql, [*rows]))
+        self.executemany(sql, [values])
 
     def close(self) -> None:
         return
@@ -73,8 +74,8 @@ class _RecordingCursor(nullcontext["_RecordingCursor"]):
 class Session:
     """What the saver and the store of a session share."""
 
-    def __init__(self, commit: Callable[[list[Statement]], Awaitable[None]]) -> None:
-        self.recorder = Recorder()
+    def __init__(self, commit: Callable[[list[Statement]], Awaitable[None]], recorder: Recorder | None = None) -> None:
+        self.recorder = recorder or Recorder()
         self.writes: Writes[Statement] = Writes(commit)
         self.rounds = Rounds()
 

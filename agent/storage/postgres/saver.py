@@ -1,8 +1,9 @@
 """A session on one connection: what LangGraph's saver and store write is sent together, as one transaction."""
 
 import asyncio
+import json
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from functools import lru_cache
 from itertools import chain
@@ -10,13 +11,14 @@ from typing import Any, TypeVar
 
 import psycopg
 from langchain_core.runnables import RunnableConfig
-from langgraph.checkpoint.base import ChannelVersions, Checkpoint, CheckpointMetadata, CheckpointTuple
+from langgraph.checkpoint.base import CheckpointTuple
 from langgraph.checkpoint.postgres import PostgresSaver
 from langgraph.checkpoint.postgres.aio import AsyncPostgresSaver
 from langgraph.store.base import GetOp, Item, Op, Result
 from langgraph.store.postgres import PostgresStore
 from langgraph.store.postgres.aio import AsyncPostgresStore
 from psycopg.rows import DictRow
+from psycopg.types.json import Jsonb
 from psycopg_pool import AsyncConnectionPool, ConnectionPool
 from typing_extensions import override
 
@@ -25,6 +27,7 @@ from donewhen.agent.storage.postgres.locks import Hold, lock_key
 from donewhen.agent.storage.serializer import StrictSerializer
 from donewhen.agent.storage.session import Recorder, Session, SessionSaver, SessionStore, Statement
 from donewhen.agent.storage.storage import unique_version
+from donewhen.state.values import storable
 
 Done = TypeVar("Done")
 _SERDE = StrictSerializer()
@@ -52,6 +55,20 @@ def _in_few(statement: Statement) -> Iterator[tuple[bytes, Sequence[Any]]]:
     for first in range(0, len(rows), size):
         part = rows[first : first + size]
         yield _of_rows(sql, len(part)), [*chain.from_iterable(part)]
+
+
+class _JsonRecorder(Recorder):
+    """A recorder for LangGraph's `Jsonb`, which is converted only when it is sent: then it may have changed, and one
+    that PostgreSQL refuses fails with all that is held. So it becomes text at once, as every database takes it.
+    """
+
+    @override
+    def record(self, sql: str, rows: Iterable[Sequence[Any]]) -> None:
+        super().record(sql, [[*map(_convert_json, row)] for row in rows])
+
+
+def _convert_json(value: Any) -> Any:
+    return Jsonb(json.dumps(storable(value.obj)), dumps=str) if isinstance(value, Jsonb) else value
 
 
 class _RecorderPool(ConnectionPool[Any]):
@@ -83,7 +100,7 @@ class PgSession(Session):
     """A session on a connection, or on another one in its place, if the server closes it."""
 
     def __init__(self, connection: PgConnection) -> None:
-        super().__init__(self._commit)
+        super().__init__(self._commit, _JsonRecorder())
         self.connection = connection
         self.turn: asyncio.Lock = connection.turn
         """Is held by whoever uses the connection."""
@@ -170,7 +187,7 @@ class PgSession(Session):
 class PgSaver(SessionSaver):
     """The checkpointer of a session.
 
-    Texts among the channel values are plain JSON, where PostgreSQL accepts no NUL: it becomes U+FFFD.
+    Texts and numbers among the channel values and the metadata are plain JSON: they are stored as `storable` says.
     """
 
     session: PgSession
@@ -182,14 +199,6 @@ class PgSaver(SessionSaver):
     @override
     def get_next_version(self, current: str | None, channel: None) -> str:
         return unique_version(current)
-
-    @override
-    async def aput(
-        self, config: RunnableConfig, checkpoint: Checkpoint, metadata: CheckpointMetadata, versions: ChannelVersions
-    ) -> RunnableConfig:
-        values = checkpoint["channel_values"]
-        clean = {name: value.replace("\0", "\ufffd") for name, value in values.items() if isinstance(value, str)}
-        return await super().aput(config, {**checkpoint, "channel_values": {**values, **clean}}, metadata, versions)
 
     @override
     async def read_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:

@@ -9,12 +9,16 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, TypedDict
 
 import psycopg
 import pytest
+from langchain_core.messages import AIMessage, AnyMessage
+from langgraph.checkpoint.base import empty_checkpoint
+from langgraph.graph import START, StateGraph
+from langgraph.graph.message import add_messages
 
-from donewhen import Agent, StorageError, ThreadBusy
+from donewhen import Agent, Executor, StorageError, ThreadBusy
 from donewhen.agent.storage.postgres import database, locks
 from donewhen.agent.storage.table import TABLES
 from donewhen.testing import ScriptedModel, answer, call
@@ -380,3 +384,40 @@ async def test_a_task_may_write_any_number_of_values() -> None:
     async with storage.reader() as (_, store):
         query = "SELECT task_id, count(*) FROM checkpoint_writes GROUP BY task_id ORDER BY task_id"
         assert await store.threads.store.read_rows(query, []) == [("one", 1_200), ("two", 1_200)]
+
+
+class State(TypedDict):
+    messages: Annotated[list[AnyMessage], add_messages]
+    score: float
+    note: str
+
+
+async def test_no_text_or_number_ends_a_run() -> None:
+    """R02: what PostgreSQL does not take in JSON, in metadata or an executor's state, is stored without."""
+    odd: dict[str, Any] = {"score": float("nan"), "note": "half \ud83d, none \0"}
+    executor = StateGraph(State)
+    executor.add_node("work", lambda _: {"messages": [AIMessage("done")], **odd})
+    executor.add_edge(START, "work")
+    executors = {"own": Executor(graph=executor.compile(), passthrough=True)}
+    settings: dict[str, Any] = {"executor": "own", "confirm": "never"}
+    model = ScriptedModel([])
+    async with Agent(model, storage=fresh_postgres_url(), executors=executors, settings=settings) as agent:
+        runs = [agent.start("Say it", thread_id=each, config={"metadata": odd}) for each in ("t", "u")]
+        assert [run.status for run in await asyncio.gather(*runs)] == ["completed"] * 2
+
+
+async def test_what_cannot_be_stored_is_said_at_once_and_what_waits_is_kept_as_it_was() -> None:
+    """R02, R05: it takes no other write of the session with it, and a value that is changed later changes nothing."""
+    storage = open_storage(fresh_postgres_url())
+    place: Any = {"configurable": {"thread_id": "t", "checkpoint_ns": ""}}
+    metadata: Any = {"source": "input", "seen": {"n": [1]}}
+    async with storage.session("t") as (saver, _):
+        first = await saver.aput(place, {**empty_checkpoint(), "id": "1"}, metadata, {})
+        metadata["seen"]["n"].append(2)
+        with pytest.raises(ValueError, match="digits"):
+            await saver.aput(first, {**empty_checkpoint(), "channel_values": {"n": 10**5000}}, metadata, {})
+        await saver.aput_writes(first, [("kept", 1)], "task")
+    async with storage.reader() as (saver, _):
+        found = await saver.aget_tuple(place)
+        assert found is not None
+        assert (found.metadata["seen"], found.pending_writes) == ({"n": [1]}, [("task", "kept", 1)])
