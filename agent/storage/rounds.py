@@ -121,7 +121,9 @@ class Rounds:
         self._results: set[str] = set()
         """Tasks whose writes are the result of such a subgraph."""
         self._inside: dict[str, set[str]] = {}
-        """This session's checkpoints of the run → passing namespaces that began there."""
+        """Checkpoints of the run → passing namespaces whose checkpoints this session put there."""
+        self._own: str | None = None
+        """The last checkpoint of the run that this session put: no other session wrote what begins there."""
 
     def let_wait(self, task_id: str, *, checkpoint: bool) -> None:
         """Let the writes of a task wait, as `TaskSaver` says."""
@@ -142,7 +144,7 @@ class Rounds:
             self._inside.setdefault(metadata.get("parents", {}).get("", ""), set()).add(namespace)
         elif not namespace:
             over = self._inside.pop(str(place.get("checkpoint_id")), over)
-            self._inside[checkpoint["id"]] = set()
+            self._own = checkpoint["id"]
         deferred = namespace in self._deferred
         self._deferred.discard(namespace)
         return not deferred and metadata.get("source") in ("input", "loop"), [*over]
@@ -159,7 +161,7 @@ class Rounds:
         """Return whether a subgraph begins here, so that nothing of it is stored yet."""
         place = config["configurable"]
         namespace, at = place.get("checkpoint_ns", ""), (place.get("checkpoint_map") or {}).get("", "")
-        return self._passes(namespace) and namespace not in self._inside.get(at, {namespace})
+        return self._passes(namespace) and at == self._own and namespace not in self._inside.get(at, ())
 
     def _passes(self, namespace: str) -> bool:
         return namespace.partition("|")[0] in self._passing

@@ -12,7 +12,7 @@ import pytest
 from donewhen import Agent, Settings
 from donewhen.agent.storage import open_storage
 from donewhen.testing import ScriptedModel, call, finish_step, submit_plan
-from tests.kit.runs import config, last_seen, step
+from tests.kit.runs import config, last_seen, say_done, step
 from tests.kit.storage.cases import DATABASES, OWN_SAVERS, fresh_url, key_of
 
 ALONE = Settings(confirm="never")
@@ -57,6 +57,45 @@ async def test_a_reply_that_was_cut_off_is_not_asked_for_again(kind: str, tmp_pa
     assert len(asked) == 4
     assert run.receipt is not None
     assert run.receipt["spent"]["rounds"] == 4
+
+
+@pytest.mark.parametrize("kind", ["memory", *DATABASES])
+async def test_steps_that_were_cut_off_side_by_side_go_on_one_after_the_other(kind: str, tmp_path: Path) -> None:
+    """F1, R02: each with the rounds that it had, though the other writes before it is read again."""
+    looked, begun, asked = list[str](), asyncio.Event(), list[str]()
+
+    async def look(what: str) -> str:
+        """Look something up."""
+        looked.append(what)
+        if looked[2:] and not begun.is_set():
+            if looked[3:]:
+                begun.set()
+            await asyncio.Event().wait()
+        return f"all about {what}"
+
+    def execute(id: str) -> Any:
+        def reply(messages: list[Any], tools: list[Any]) -> Any:
+            asked.append(id)
+            seen = sum(message.type == "tool" for message in messages)
+            return finish_step("seen", evidence=last_seen(messages)) if seen == 2 else call("look", what=f"{id} {seen}")
+
+        return reply
+
+    plan = submit_plan([step(id, depends_on=[]) for id in ("s1", "s2")])
+    roles = {"triage": lambda *_: plan, "execute": {id: execute(id) for id in ("s1", "s2")}, "deliver": say_done}
+    url = fresh_url(kind, tmp_path)
+    agent = Agent(ScriptedModel(roles=roles), [look], effects={"look": "read"}, storage=url, settings=ALONE)
+    task = asyncio.create_task(agent.start("do it", thread_id="t"))
+    await begun.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    run = await agent.resume("t", config={"max_concurrency": 1})
+    assert (run.status, sorted(looked[:2])) == ("completed", ["s1 0", "s2 0"])
+    assert sorted(looked[2:]) == ["s1 1", "s1 1", "s2 1", "s2 1"]
+    assert sorted(asked) == ["s1"] * 3 + ["s2"] * 3
+    assert run.receipt is not None
+    assert run.receipt["spent"]["rounds"] == 6
 
 
 @pytest.mark.parametrize("kind", OWN_SAVERS)
