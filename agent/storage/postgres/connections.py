@@ -24,8 +24,8 @@ from typing_extensions import override
 from donewhen.agent.storage.storage import lock_holders, wait_unnotified
 from donewhen.state.errors import StorageError
 
-# Without a handler Python prints each connection that was lost on stderr, where the command draws.
-logging.getLogger("psycopg.pool").addHandler(logging.NullHandler())
+# Without a handler Python prints each lost connection, and each commit on one, on stderr, where the command draws.
+logging.getLogger("psycopg").addHandler(logging.NullHandler())
 
 SESSIONS, LOOKS = 16, 4
 """The most connections in each event loop: for runs at work, and for everything else."""

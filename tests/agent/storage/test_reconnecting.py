@@ -1,6 +1,7 @@
 """A server that closes connections under runs, as by a restart: each goes on, and writes down what it knows."""
 
 import asyncio
+import logging
 from contextlib import suppress
 from typing import Any
 
@@ -111,6 +112,20 @@ async def ended(agent: Agent, thread_id: str = "t") -> Run:
             if (run := await agent.get(thread_id)).status not in ("running", "queued"):
                 return run
         await asyncio.sleep(0.05)
+
+
+async def test_nothing_is_printed_when_a_connection_is_lost(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Q52: in a commit, of two sessions at once; an application without logging, as the command, draws on stderr."""
+    url = fresh_postgres_url()
+    storage = open_storage(url)
+    monkeypatch.setattr(logging.getLogger(), "handlers", [])
+    async with storage.session("t") as (_, one), storage.session("u") as (_, other):
+        cut(url)
+        await asyncio.gather(*(each.aput(("a",), "k", {"v": 1}, index=False) for each in (one, other)))
+        assert await other.aget(("a",), "k")
+    assert capsys.readouterr().err == ""
 
 
 async def lose_the_thread(storage: Storage, url: str) -> None:
