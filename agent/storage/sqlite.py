@@ -177,11 +177,12 @@ class _Call:
         return self.error is None
 
     def do(self, file: "SqliteFile") -> None:
-        """Do the work, outside any transaction."""
+        """Do the work, outside any transaction; one that it leaves open is rolled back."""
         try:
             self.answer = self.work(file)
         except BaseException as error:
             self.error = error
+        file.roll_back()
 
 
 class _FileGone(sqlite3.OperationalError):
@@ -274,7 +275,7 @@ class SqliteFile:
         except BaseException as error:
             for call in calls:
                 call.error = error
-        self._roll_back()
+        self.roll_back()
         if failed and len(calls) > 1:
             for call in calls:
                 self._commit([call])
@@ -282,14 +283,12 @@ class SqliteFile:
     def snapshot(self, work: Callable[[SqliteSaver], Returned]) -> Returned:
         """Return what LangGraph's saver reads, all of it as of one moment."""
         self.connection.execute("BEGIN")
-        try:
-            return work(self.saver)
-        finally:
-            self._roll_back()
+        return work(self.saver)
 
-    def _roll_back(self) -> None:
-        if self.connection.in_transaction:
-            with suppress(sqlite3.Error):
+    def roll_back(self) -> None:
+        """End a transaction that is open, without what it changed."""
+        with suppress(sqlite3.Error):  # also where the connection is closed
+            if self.connection.in_transaction:
                 self.connection.execute("ROLLBACK")
 
     def _close(self) -> None:
@@ -595,6 +594,7 @@ class SqliteDatabase:
             if "version" in marks:
                 connection.execute(f"PRAGMA user_version = {int(marks['version'])}")
         finally:
+            file.roll_back()  # in a transaction the next one fails, and hides what did before
             connection.execute("PRAGMA synchronous = FULL")
 
     def _missing_marks(self, file: SqliteFile) -> dict[str, str]:

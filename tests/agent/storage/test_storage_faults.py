@@ -1,5 +1,6 @@
 """What is said when a storage cannot be used: URLs, files, servers, disks, versions."""
 
+import asyncio
 import os
 import re
 import resource
@@ -16,7 +17,7 @@ import pytest
 
 from donewhen import Agent, ConfigError, StorageError
 from donewhen.agent.storage import Storage, parse_url
-from donewhen.agent.storage.sqlite import FileSaver, FileSession, SqliteDatabase
+from donewhen.agent.storage.sqlite import FileSaver, FileSession, SqliteDatabase, open_shared
 from donewhen.agent.storage.table import TABLES
 from donewhen.testing import call
 from tests.kit.runs import sending
@@ -176,6 +177,21 @@ async def test_a_file_of_the_version_before_is_migrated_and_older_ones_are_refus
         connection.execute("UPDATE donewhen_meta SET value = '1' WHERE name = 'tables'")
         connection.commit()
     assert "before the first release and cannot be read: use a new database" in await _refusal(path)
+
+
+async def test_a_migration_that_fails_is_said_and_leaves_the_file_free(tmp_path: Path) -> None:
+    """R06, F5: to all who open the file at once, who share its connection; another process waits for nothing."""
+    path = tmp_path / "runs.db"
+    await open_storage(path).check_health()
+    with closing(sqlite3.connect(path, isolation_level=None, timeout=0)) as other:
+        other.execute("UPDATE donewhen_meta SET value = '2' WHERE name = 'tables'")  # but `asked` is there already
+        database = SqliteDatabase(path)
+        async with open_shared(path, database._prepare_place(), 1) as file:
+            failures = await asyncio.gather(*(_refusal(path) for _ in range(2)))
+            other.execute("BEGIN IMMEDIATE")
+            other.execute("ROLLBACK")
+            assert await file.call(lambda file: [*file.connection.execute("PRAGMA synchronous")]) == [(2,)]
+    assert [re.search("duplicate column name: asked", each) is not None for each in failures] == [True, True], failures
 
 
 async def test_a_file_whose_making_was_cut_off_is_made_whole(tmp_path: Path) -> None:
