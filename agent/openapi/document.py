@@ -135,8 +135,8 @@ class Document:
         """Return the address of an operation's first server that has a host, with the defaults of its variables."""
         for server in about.get("servers") or item.get("servers") or self._given.get("servers") or ():
             url = str(server.get("url", ""))
-            for name, about in (server.get("variables") or {}).items():
-                url = url.replace("{" + name + "}", str(about.get("default", "")))
+            for name, variable in (server.get("variables") or {}).items():
+                url = url.replace("{" + name + "}", str(variable.get("default", "")))
             if url.startswith(("http://", "https://")):
                 return url
         return None
@@ -263,7 +263,7 @@ class Document:
         """Return what a reference within the document leads to. Raises ToolError if it leads nowhere."""
         try:
             return self._resolver.lookup(ref).contents
-        except Unresolvable:
+        except (Unresolvable, ValueError, TypeError):  # the last two come from a name within a list, or in a number
             inside = ref.startswith("#")
             told = (
                 "there is nothing of that name" if inside else "only references within the document are read: bundle it"
@@ -306,8 +306,9 @@ class _Schemas:
         for key, value in node.items():
             if key in _NOT_JSON_SCHEMA or key.startswith("x-"):
                 continue
-            if key in ("properties", "patternProperties", "$defs", "definitions") and isinstance(value, Mapping):
-                read[key] = {name: self._read(each, above) for name, each in value.items()}
+            if key in ("properties", "patternProperties", "$defs", "definitions"):
+                fields = value if isinstance(value, Mapping) else {}
+                read[key] = {name: self._read(each, above) for name, each in fields.items()}
             elif key in ("enum", "const", "default", "required"):
                 read[key] = copy.deepcopy(value)
             else:

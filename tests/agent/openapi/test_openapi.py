@@ -422,6 +422,7 @@ async def test_the_key_of_a_call_is_sent_where_it_is_declared() -> None:
             {"base_url": None}, "names no server",
         ),
         ({"openapi": "3.0.0", "paths": {"/a": {"get": {}}}, "servers": "https://x.io"}, {}, "no valid OpenAPI at GET"),
+        ({"openapi": "3.0.0", "paths": {"/a": {"$ref": "#/tags/b/c"}}, "tags": [1]}, {}, "#/tags/b"),
         ({"openapi": "3.0.0", "paths": {"/a": {"get": {"parameters": [{"in": "query"}]}}}}, {}, "at GET /a"),
         ({"openapi": "3.0.0", "paths": {"/a": {"get": {"parameters": [{"name": "b", "in": "body"}]}}}}, {}, "b is in"),
         ({"openapi": "3.0.0", "paths": {"/a": {"get": {"parameters": [{"$ref": "#/nowhere"}]}}}}, {}, "#/nowhere"),
@@ -444,7 +445,7 @@ def test_names_of_a_document_that_models_would_see_as_one_are_told_apart() -> No
     no schema, whatever it refers to.
     """
     schemas = {name: {"properties": {"a": {"$ref": f"#/components/{name}/n/thing"}}} for name in ("x", "y")}
-    example: Any = {"schema": {"type": "object", "example": {"$ref": "nowhere.yaml"}}}
+    example: Any = {"schema": {"type": "object", "properties": [], "example": {"$ref": "nowhere.yaml"}}}
     paths = {
         "/a": {
             "get": {"operationId": "a.b", "responses": {"200": {"content": {"application/json": example}}}},
