@@ -141,6 +141,11 @@ class Document:
                 return url
         return None
 
+    def key_names(self) -> set[str]:
+        """Return the names of headers and parameters that hold keys, in small letters."""
+        schemes = self._follow(self._follow(self._given.get("components")).get("securitySchemes"))
+        return {str(self._follow(each).get("name", "")).lower() for each in schemes.values()} - {""}
+
     def _read(self, name: str, method: str, path: str, item: Json, about: Json) -> Operation:
         schemas = _Schemas(self)
         found = [self._follow(each) for each in [*(item.get("parameters") or ()), *(about.get("parameters") or ())]]

@@ -35,7 +35,7 @@ from donewhen.graph.tools.rendering import describe_error
 from donewhen.graph.tools.toolbox import legal_name
 from donewhen.state.errors import ToolError
 from donewhen.state.identity import schema_fields
-from donewhen.state.secrets import hide_in_error, hide_known
+from donewhen.state.secrets import hide_in_error, hide_known, secret_name
 from donewhen.state.values import is_too_deep, same_json
 
 if TYPE_CHECKING:
@@ -46,6 +46,7 @@ Headers = Mapping[str, str] | Callable[[], Mapping[str, str] | Awaitable[Mapping
 """Headers, or a function that returns those of now, such as a token that is renewed. They are stored nowhere."""
 MOST_BYTES = 5_000_000
 """The most of an answer that is read."""
+PLAIN = re.compile(r"[A-Za-z ]{0,200}|[0-9.:TZ+-]{0,40}|(?:application|text)/[A-Za-z0-9.+-]{1,100}")
 SHORTEST_HIDDEN = 6
 """The least characters of an owner's key; a shorter one would be found by chance."""
 MOST_TOLD = 2_000
@@ -87,7 +88,7 @@ def openapi_tools(
     Raises ToolError for a document that cannot be used, for one without an address, and for an unknown name in `only`.
     """
     read = Document(load_document(document))
-    api = _Api(base_url, headers, dict(params or {}), client, seconds)
+    api = _Api(base_url, headers, dict(params or {}), client, seconds, read.key_names())
     operations = list[Operation]()
     for operation, about in read.operations():
         if operation is None:
@@ -122,6 +123,8 @@ class _Api:
     params: Mapping[str, str] = field(repr=False)
     client: "httpx.AsyncClient | None"
     seconds: float
+    keys: Collection[str] = ()
+    """The names of keys in the document, in small letters."""
 
     async def send(self, operation: Operation, arguments: Mapping[str, Any]) -> tuple[int, Any]:
         """Return the status of the answer and what it holds. Raises ApiError for 3xx, 4xx and 5xx."""
@@ -133,7 +136,7 @@ class _Api:
             owners = await owners
         options["headers"] = _merged(options["headers"], owners)
         options["params"] += [*self.params.items()]
-        known = _secrets([*owners.values(), *self.params.values()])
+        known = _secrets([*owners.items(), *self.params.items()], self.keys)
         # A connection that is never made is told before the time is up: it proves that nothing was sent.
         patience = httpx.Timeout(self.seconds, connect=self.seconds / 2)
         client = self.client or httpx.AsyncClient(timeout=patience)
@@ -223,9 +226,14 @@ def _merged(declared: Mapping[str, str], owners: Mapping[str, str]) -> "httpx.He
     return merged
 
 
-def _secrets(values: Iterable[Any]) -> list[str]:
-    """Return what no model may see of the owner's headers and parameters: values and tokens, unless they are short."""
-    whole = [str(value).strip() for value in values]
+def _secrets(owners: Iterable[tuple[str, Any]], keys: Collection[str]) -> list[str]:
+    """Return what no answer may show of the owner's headers and parameters: keys and tokens, unless they are short.
+
+    A name may say that it is one, as the document's security schemes or everybody call them. Else all are but words,
+    numbers, dates and media types, which may stand in answers by chance.
+    """
+    named = {str(value).strip(): name.lower() in keys or secret_name(name) for name, value in owners}
+    whole = [value for value, is_key in named.items() if is_key or not PLAIN.fullmatch(value)]
     tokens = [re.sub(r"bearer\s+", "", value, count=1, flags=re.I) for value in whole]
     return [each for each in dict.fromkeys([*whole, *tokens]) if len(each) >= SHORTEST_HIDDEN]
 

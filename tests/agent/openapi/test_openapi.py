@@ -192,6 +192,15 @@ async def test_an_answer_of_any_kind_is_a_result(body: Any, kind: str, found: An
         assert not [each for each in (TOKEN, SECRET) if each in repr(change.metadata)]
 
 
+async def test_what_goes_with_every_request_and_is_no_key_may_stand_in_answers() -> None:
+    """X20: a version or a media type of the owner's is not hidden in the data; a key of a declared scheme is."""
+    plain = {"Accept": "application/json", "Api-Version": "2026-10-01", "X-Trace": "true"}
+    seen = {"type": "application/json", "since": "2026-10-01", "key": "abcdefgh"}
+    with ApiServer(answer=lambda _: (200, seen)) as server:
+        tool = tools_of(CALENDAR, server, headers=plain, params={"key": "abcdefgh"})["freebusy_query"]
+        assert await tool.ainvoke({"who": ["a"]}) == {**seen, "key": "[redacted]"}
+
+
 @pytest.mark.parametrize("value", ["s3cret-\xe4", "s3cret-\n1", "s3cret-\0"])
 async def test_a_header_that_cannot_be_sent_is_not_shown(value: str) -> None:
     """X20: the refusal of a key with an odd character does not contain it, and nothing is sent."""
