@@ -268,6 +268,7 @@ class Agent:
 
         Raises GoalError for a blank or huge goal, ConfigError, ThreadWaiting if the thread is not finished, ThreadBusy.
         """
+        check_options(StartOptions, options)
         return await self.stream(goal, **options).result()
 
     async def resume(
@@ -295,6 +296,7 @@ class Agent:
 
         Raises ConfigError for another `output_type`, UnknownThread, StaleAnswer, ThreadBusy; nothing changes then.
         """
+        check_options(Options, options)
         return await self.stream_resume(thread_id, answer, question=question, steer=steer, **options).result()
 
     def stream(
@@ -302,8 +304,9 @@ class Agent:
     ) -> RunStream:
         """Do the same as `start`, and yield events as they happen. `on_leave`: stop or continue when you leave it."""
         id, runner, request = self._request(goal, options)
-        runner = self._with_tools_of(runner, id, options.get("tools") or ())
-        return self._stream(id, lambda session: runner.start(session, request), options.get("config"), on_leave)
+        tools = as_tools(options.get("tools") or ())
+        runner = self._with_tools_of(runner, id, tools)
+        return self._stream(id, lambda session: runner.start(session, request), options.get("config"), on_leave, tools)
 
     def stream_resume(
         self,
@@ -318,10 +321,11 @@ class Agent:
         """Do the same as `resume`, and yield events as they happen."""
         check_options(Options, options)
         id, output_type = id_of(thread_id), options.get("output_type")
-        runner = self._runner_for(id, options.get("tools") or (), output_type)
+        tools = as_tools(options.get("tools") or ())
+        runner = self._runner_for(id, tools, output_type)
         form = runner.form if output_type is not None else None
         given = Continuation(answer, question_for(thread_id, question), steer, options.get("settings"), form)
-        return self._stream(id, lambda session: runner.resume(session, given), options.get("config"), on_leave)
+        return self._stream(id, lambda session: runner.resume(session, given), options.get("config"), on_leave, tools)
 
     async def run_submitted(self, thread_id: str | Run) -> Run:
         """Carry out now what was submitted for a thread; for workers. Raises UnknownThread, ThreadBusy."""
@@ -572,14 +576,12 @@ class Agent:
 
     # Inside ------------------------------------------------------------------------------------------------------
 
-    def _runner_for(self, thread_id: str, tools: Tools = (), output_type: Any = None) -> Runner:
+    def _runner_for(self, thread_id: str, tools: Sequence[BaseTool] = (), output_type: Any = None) -> Runner:
         """Return a runner for a thread with the tools that its run is given, or was given here before."""
         return self._with_tools_of(self._reader(output_type), thread_id, tools)
 
-    def _with_tools_of(self, runner: Runner, thread_id: str, tools: Tools) -> Runner:
-        if tools:
-            self._with_tools[thread_id] = as_tools(tools)
-        if not (given := self._with_tools.get(thread_id)):
+    def _with_tools_of(self, runner: Runner, thread_id: str, tools: Sequence[BaseTool]) -> Runner:
+        if not (given := tools or self._with_tools.get(thread_id)):
             return runner
         return replace(runner, executors=self.executors.with_tools(given), graphs_executors=self.executors)
 
@@ -605,12 +607,21 @@ class Agent:
         return self._runner if output_type is None else replace(self._runner, form=OutputForm.for_type(output_type))
 
     def _stream(
-        self, thread_id: str, work: Work, config: RunnableConfig | None = None, on_leave: OnLeave = "stop"
+        self,
+        thread_id: str,
+        work: Work,
+        config: RunnableConfig | None = None,
+        on_leave: OnLeave = "stop",
+        tools: Sequence[BaseTool] = (),
     ) -> RunStream:
+        def keep_tools() -> None:
+            if tools:
+                self._with_tools[thread_id] = tools
+
         async def begin() -> Session:
             for other in [session for session in self._sessions if session.thread_id == thread_id]:
                 await other.give_way()
-            session = Session(thread_id, work, config, on_leave, self._on_end, self.secrets)
+            session = Session(thread_id, work, config, on_leave, keep_tools, self._on_end, self.secrets)
             self._sessions.add(session)
             return session
 

@@ -36,6 +36,7 @@ class Session:
         work: Work,
         config: RunnableConfig | None,
         on_leave: OnLeave,
+        on_begin: Callable[[], None],
         on_end: "Callable[[Session], None]",
         secrets: Sequence[str] = (),
     ) -> None:
@@ -53,6 +54,7 @@ class Session:
         self.listener: asyncio.Task[Any] | None = None
         self._on_leave = on_leave
         self._work = work
+        self._on_begin = on_begin
         self._on_end = on_end
         self._log = EventLog(thread_id)
         self._begun = False
@@ -81,6 +83,7 @@ class Session:
     async def begin(self, goal: str) -> None:
         """Send the event that a run begins, or goes on."""
         self._begun = True
+        self._on_begin()
         await self.send(self._log.begin({"type": "started", "goal": goal}))
         if not self.muted:
             self._log.unsent = {}

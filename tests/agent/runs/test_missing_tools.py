@@ -19,7 +19,7 @@ from langgraph.types import Command, interrupt
 
 from donewhen import Agent, ConfigError, Executor
 from donewhen.agent.a2a.server import a2a_app
-from donewhen.errors import ToolMissing
+from donewhen.errors import ThreadWaiting, ToolMissing
 from donewhen.testing import ScriptedModel, call, finish_step, submit_plan
 from tests.kit.flows import FREE, one_step
 from tests.kit.forking import forks
@@ -240,22 +240,51 @@ async def test_tools_of_one_run_are_forgotten_when_it_ends_or_is_deleted() -> No
     assert await kept_by(2) == await kept_by(12)
 
 
-async def test_two_runs_at_once_have_each_their_own_tools_and_one_graph() -> None:
-    """Q61: their tools have one name; live objects stand beside the state, so nothing is compiled for a run."""
-    taken: dict[str, list[str]] = {"a": [], "b": []}
+def taker(of: str, taken: dict[str, list[str]]) -> StructuredTool:
+    """A tool `take` of its own."""
 
-    def taker(of: str) -> StructuredTool:
-        def take(what: str) -> str:
-            taken[of].append(what)
-            return f"took {what}"
+    def take(what: str) -> str:
+        taken[of].append(what)
+        return f"took {what}"
 
-        return StructuredTool.from_function(take, description="Take something.")
+    return StructuredTool.from_function(take, description="Take something.")
 
+
+async def test_a_refused_start_does_not_change_the_tools_of_the_run_that_waits() -> None:
+    """Q61: two runs wait; on each a start is refused, and a stream is not listened to; their own tools are called."""
+    taken: dict[str, list[str]] = {"a": [], "b": [], "other": []}
     plan, end = submit_plan([{"content": "take", "tools": ["take"]}]), finish_step("t", ("s1.1", "took"))
     work = [call("take", what="an apple"), call("take", what="an apple"), end, end]
     script = ScriptedModel(roles={"triage": [plan] * 2, "execute": work}, strict=False)
     async with Agent(script, storage="memory:", settings=EACH) as agent:
-        await asyncio.gather(*(agent.start("Take an apple", thread_id=id, tools=[taker(id)]) for id in taken))
+        await asyncio.gather(*(agent.start("Take an apple", thread_id=id, tools=[taker(id, taken)]) for id in "ab"))
+        for id in "ab":
+            with pytest.raises(ThreadWaiting):
+                await agent.start("Take a pear", thread_id=id, tools=[taker("other", taken)])
+            agent.stream("Take a pear", thread_id=id, tools=[taker("other", taken)])
+            agent.stream_resume(id, tools=[taker("other", taken)])
+            agent.stream("Take a pear", tools=[taker("other", taken)])
+        assert {*agent._with_tools} == {"a", "b"}
+        assert [(await agent.resume(id, "approve")).status for id in "ab"] == ["completed"] * 2
+    assert taken == {"a": ["an apple"], "b": ["an apple"], "other": []}
+
+
+@pytest.mark.parametrize("verb", ["start", "resume"])
+async def test_an_option_of_streams_is_refused_where_nothing_streams(verb: str) -> None:
+    """L1: `start` and `resume` wait for the run, so nobody can leave it."""
+    async with Agent(ScriptedModel(roles={}), storage="memory:") as agent:
+        with pytest.raises(TypeError, match="unexpected keyword argument 'on_leave'"):
+            await getattr(agent, verb)("go", on_leave="continue")
+
+
+async def test_two_runs_at_once_have_each_their_own_tools_and_one_graph() -> None:
+    """Q61: their tools have one name; live objects stand beside the state, so nothing is compiled for a run."""
+    taken: dict[str, list[str]] = {"a": [], "b": []}
+    plan, end = submit_plan([{"content": "take", "tools": ["take"]}]), finish_step("t", ("s1.1", "took"))
+    work = [call("take", what="an apple"), call("take", what="an apple"), end, end]
+    script = ScriptedModel(roles={"triage": [plan] * 2, "execute": work}, strict=False)
+    async with Agent(script, storage="memory:", settings=EACH) as agent:
+        await asyncio.gather(*(agent.start("Take an apple", thread_id=id, tools=[taker(id, taken)]) for id in taken))
         assert agent._runner_for("a").graph is agent._runner_for("b").graph
         runs = await asyncio.gather(*(agent.resume(id, "approve") for id in taken))
         assert [run.status for run in runs] == ["completed", "completed"]
