@@ -88,7 +88,8 @@ async def _read_new(reader: Reader, thread_id: str, seen: int | None) -> tuple[l
         return [], False  # it has not begun
     whole = seen is not None or (events and events[0]["type"] == "goal")
     found = [each for event in events if whole for each in (*_beginning(event, seen or 0), event)]
-    if row["status"] == "queued" or is_unsettled(row) or len(events) == READ_AT_ONCE:
+    more = len(events) == READ_AT_ONCE
+    if row["status"] == "queued" or is_unsettled(row) or (whole and more):
         return found, False
     run, snapshot = await reader.read(thread_id)
     again, _ = await reader.read_events(thread_id, None)
@@ -100,6 +101,8 @@ async def _read_new(reader: Reader, thread_id: str, seen: int | None) -> tuple[l
         before = [*_events_before(run)]
         first = (events[0]["seq"] - 2 if events else stands["rest"] - 1) if stands and len(before) == 1 else 1
         found = [{**each, **place, "seq": seq, "after": 0} for seq, each in enumerate(before, first)] + events
+    if more:
+        return found, False
     over = run.outcome is not None or (run.status == "running" and bool(run.problem))
     rest = stands["rest"] if stands else max(len(found) + 1, seen or 0)
     end: Json = {**end_event(run), **place, "seq": rest, "after": stands.get("kept") or 0}

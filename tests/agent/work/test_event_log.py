@@ -13,7 +13,9 @@ from langgraph.checkpoint.base import id as ids
 from langgraph.types import Command
 
 from donewhen import Agent, StorageError
+from donewhen.agent.storage import events
 from donewhen.agent.testing.crash import Crash, crashing
+from donewhen.agent.work import watch
 from donewhen.graph.events import PASSING
 from donewhen.testing import ScriptedModel, answer, ask_user, call, finish_step, give_up, reply, submit_plan
 from tests.kit.clocks import HOUR, wrong_by
@@ -284,6 +286,24 @@ async def test_a_thread_of_before_is_told_from_its_state(at: str, tmp_path: Path
         seqs = [each["seq"] for each in again]
         assert seqs == sorted(set(seqs))
         assert [each for each in kept(again) if each["seq"] >= more[0]["seq"]] == kept(more)
+
+
+async def test_a_thread_of_before_that_went_on_for_long_is_told_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """R18: more events since than are read at once; two watchers are told what is told of few, and the end."""
+    storage, of = open_kind("sqlite", tmp_path), model()
+    async with agent(storage, of) as one:
+        await one.start("look", thread_id="t")
+    forget_events(tmp_path)
+    async with agent(storage, of) as one:
+        await one.resume("t", "this one")
+        told = await watched(one)
+        for module in (watch, events):
+            monkeypatch.setattr(module, "READ_AT_ONCE", 5)
+        assert len(kept(told)) > 10
+        async with asyncio.timeout(10):
+            assert await asyncio.gather(watched(one), watched(one)) == [told, told]
 
 
 @pytest.mark.parametrize("rounds", [40, 1])
