@@ -7,7 +7,6 @@ may be delivered several times; it is carried out once.
 import asyncio
 import json
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
@@ -290,8 +289,10 @@ class CancelListener:
         try:
             while not (await asyncio.wait([reason], timeout=CANCEL_POLL))[0]:
                 if next(iter(runs)) == thread_id:
-                    with suppress(Exception):  # an error of the database is retried; if it stays, the runs fail
+                    try:
                         await self._read_requests(store, runs)
+                    except Exception:  # its connection may be broken: the next run polls; if it stays, the runs fail
+                        runs[thread_id] = runs.pop(thread_id)
         finally:
             del runs[thread_id]
         drain()

@@ -15,6 +15,7 @@ from langgraph.store.base import Op, Result
 from donewhen import Agent, ConfigError, ToolError, UnknownThread
 from donewhen.agent.storage.memory import MemoryStore
 from donewhen.agent.storage.store import ThreadStore
+from donewhen.agent.work import thread_rows
 from donewhen.agent.work.thread_rows import CANCEL, CancelListener, request_cancel, update_row
 from donewhen.testing import ScriptedModel, answer, ask_user, call, finish_step, submit_plan
 from tests.kit.screens.shell import user_in
@@ -267,6 +268,25 @@ async def test_a_database_that_is_busy_for_once_does_not_make_a_run_deaf() -> No
     await request_cancel(store, "t", "enough")
     assert await listening == "enough"
     assert said == ["drained"]
+
+
+class Gone(MemoryStore):
+    """A store whose connection is broken."""
+
+    async def abatch(self, ops: Iterable[Op]) -> list[Result]:
+        raise sqlite3.OperationalError("the connection is gone")
+
+
+async def test_runs_whose_connections_broke_do_not_make_the_others_deaf(monkeypatch: pytest.MonkeyPatch) -> None:
+    """M11: two runs of an agent lost their connections; a third looks for cancellations of all three."""
+    monkeypatch.setattr(thread_rows, "CANCEL_POLL", 0.02)
+    listener, whole = CancelListener(), ThreadStore(MemoryStore())
+    stores = {"a": ThreadStore(Gone()), "b": ThreadStore(Gone()), "c": whole}
+    listening = [asyncio.create_task(listener.wait(store, id, lambda: None)) for id, store in stores.items()]
+    for id in stores:
+        await request_cancel(whole, id, f"enough of {id}")
+    async with asyncio.timeout(5):
+        assert await asyncio.gather(*listening) == ["enough of a", "enough of b", "enough of c"]
 
 
 async def test_a_cancellation_that_came_late_is_not_for_the_next_request(storage: Any) -> None:
