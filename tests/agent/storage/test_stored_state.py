@@ -12,11 +12,14 @@ from tests.kit.runs import Outbox, config
 from tests.kit.storage.asked import CASES, answered, asked
 from tests.kit.storage.cases import fresh_url
 from tests.kit.storage.decided import ANSWERS, Post, opened
+from tests.kit.storage.planned import CASES as PLANNED
+from tests.kit.storage.planned import finished, planned
 from tests.kit.storage.release import DATA, script
 
 RELEASES = sorted(DATA.glob("stored-*.sqlite.gz"))
 DECIDED = sorted(DATA.glob("decided-*.sqlite.gz"))
 ASKED = sorted(DATA.glob("asked-*.sqlite.gz"))
+IN_PLANNING = sorted(DATA.glob("planned-*.sqlite.gz"))
 
 
 def unpack(release: Path, folder: Path) -> Path:
@@ -107,3 +110,25 @@ async def test_every_kind_of_pause_is_answered_in_every_storage(engine: str, thr
     storage = open_storage(fresh_url(engine, tmp_path))
     await asked(storage, thread)
     assert (await answered(storage, thread)).status == CASES[thread][-1]
+
+
+@pytest.mark.parametrize("thread", PLANNED)
+@pytest.mark.parametrize("stored", IN_PLANNING, ids=lambda path: path.name.removesuffix(".sqlite.gz"))
+async def test_planning_goes_on_after_an_update(stored: Path, thread: str, tmp_path: Path) -> None:
+    """R06, Q87: what an older version planned, asked or showed goes on in the next one as it would have there."""
+    case = PLANNED[thread]
+    run = await finished(f"sqlite:///{unpack(stored, tmp_path)}", thread)
+    assert run.status == case.status
+    assert [row["mode"] for row in (run.receipt or {})["modes"]] == [*case.modes]
+    assert [step["id"] for step in (run.plan or {}).get("steps", ())] == [*case.steps]
+    assert [id for id in run.steps if id not in case.steps] == (["s1", "s2"] if case.fails else [])
+    assert run.spent.get("replans", 0) == len(case.modes) - 1
+
+
+@pytest.mark.parametrize("thread", [thread for thread, case in PLANNED.items() if not case.dies_after])
+@pytest.mark.parametrize("engine", ["memory", "postgres"])
+async def test_planning_goes_on_in_every_storage(engine: str, thread: str, tmp_path: Path) -> None:
+    """D01, Q87: what is stored of a planning is the same JSON everywhere."""
+    storage = open_storage(fresh_url(engine, tmp_path))
+    await planned(storage, thread)
+    assert (await finished(storage, thread)).status == PLANNED[thread].status
