@@ -31,7 +31,7 @@ from donewhen.agent.runner import Runner
 from donewhen.agent.storage import Storage, open_storage
 from donewhen.agent.storage.storage import check_name
 from donewhen.agent.storage.store import DELETE_AT_ONCE
-from donewhen.agent.stream import PATIENCE, OnLeave, RunStream, Session, Work
+from donewhen.agent.stream import PATIENCE, LiveRun, OnLeave, RunStream, Work
 from donewhen.agent.thread_graph import ThreadGraph
 from donewhen.agent.tools import AgentTools, Tools, as_tools, split_sources
 from donewhen.agent.undo import UndoReport
@@ -69,8 +69,8 @@ if TYPE_CHECKING:
     from donewhen.agent.tracing import Tracing
 
 _log = logging.getLogger("donewhen")
-AT_WORK = 90.0
-"""Seconds that the process of a working run has to end it when it is cancelled."""
+CANCEL_PATIENCE = 90.0
+"""Seconds that `cancel` waits for the process of a working run to end it."""
 
 
 class Agent:
@@ -92,8 +92,8 @@ class Agent:
         effects: Tool name, or a pattern such as `get_*`, → `read`, `idempotent` or `write`. What fits no tool is an
             error, at the latest when the MCP servers among `tools` are open.
         prices: Model name → US dollars per million tokens, `{"input": …, "output": …}`.
-        caller: Carries out MCP-style tools: a function of name and arguments.
-        queue: Whose workers carry out submitted and scheduled runs.
+        caller: A function of name and arguments that carries out MCP-style tools.
+        queue: The queue whose workers carry out submitted and scheduled runs.
         context: See `build_graph`.
         memory: See `build_graph`.
         embeddings: See `build_graph`.
@@ -147,7 +147,7 @@ class Agent:
         if form:
             self.settings = merge_settings(self.settings, {"output_schema": form.schema})
         self.models.check(self.settings.models.values())
-        self._opened_storage = not isinstance(storage, Storage)
+        self._owns_storage = not isinstance(storage, Storage)
         self.storage: Storage = (
             storage if isinstance(storage, Storage) else open_storage(storage or config.storage, key=config.key)
         )
@@ -156,12 +156,12 @@ class Agent:
             _log.info("runs are kept in %s; Agent(storage=…) names another place", self.storage.url_for_display)
         fixed, sources = split_sources(tools)
         own = [*as_tools(fixed, caller=caller), *(skills.tools() if skills else ())]
-        given = [*own, *as_tools(sources)]
+        every_tool = [*own, *as_tools(sources)]
         named = {**config.executors, **(executors or {})}
-        elsewhere = [*WORKSPACE_TOOLS, *unknown_names(config.profile.get("forbidden_tools") or (), given)]
+        elsewhere = [*WORKSPACE_TOOLS, *unknown_names(config.profile.get("forbidden_tools") or (), every_tool)]
         self.executors: Executors = Executors(
             named,
-            tools=given,
+            tools=every_tool,
             effects=effects,
             connect=connect_executor,
             elsewhere=elsewhere,
@@ -187,9 +187,9 @@ class Agent:
             hooks=record_hooks(every_hook) if record else every_hook,
             executors=self.executors,
         )
-        self._with_tools: dict[str, Sequence[BaseTool]] = {}
+        self._tools_by_thread: dict[str, Sequence[BaseTool]] = {}
         """By thread: the tools that its run was given, until it ends or is deleted."""
-        self._sessions: set[Session] = set()
+        self._live_runs: set[LiveRun] = set()
         queue = queue or QUEUE
         notify = notify or notify_of(config)
         self._notifier = Notifier(self.storage, queue, notify, config.secrets) if notify else None
@@ -226,16 +226,16 @@ class Agent:
         A call with effects gets 5 more seconds, so that its outcome is known.
         """
         await asyncio.gather(*(worker.stop() for worker in list(self._workers)))
-        await asyncio.gather(*(session.stop(patience) for session in list(self._sessions)))
+        await asyncio.gather(*(live.stop(patience) for live in list(self._live_runs)))
         if self._notifier:
             await self._notifier.aclose(patience)
-        if self._opened_storage:
+        if self._owns_storage:
             await self.storage.aclose()
 
     def drain(self) -> None:
         """Ask all runs of this agent to stop at a clean point; `resume` continues them."""
-        for session in list(self._sessions):
-            session.drain()
+        for live in list(self._live_runs):
+            live.drain()
 
     if not TYPE_CHECKING:
 
@@ -305,8 +305,8 @@ class Agent:
         """Do the same as `start`, and yield events as they happen. `on_leave`: stop or continue when you leave it."""
         id, runner, request = self._request(goal, options)
         tools = as_tools(options.get("tools") or ())
-        runner = self._with_tools_of(runner, id, tools)
-        return self._stream(id, lambda session: runner.start(session, request), options.get("config"), on_leave, tools)
+        runner = self._add_tools(runner, id, tools)
+        return self._stream(id, lambda live: runner.start(live, request), options.get("config"), on_leave, tools)
 
     def stream_resume(
         self,
@@ -324,8 +324,8 @@ class Agent:
         tools = as_tools(options.get("tools") or ())
         runner = self._runner_for(id, tools, output_type)
         form = runner.form if output_type is not None else None
-        given = Continuation(answer, question_for(thread_id, question), steer, options.get("settings"), form)
-        return self._stream(id, lambda session: runner.resume(session, given), options.get("config"), on_leave, tools)
+        continuation = Continuation(answer, question_for(thread_id, question), steer, options.get("settings"), form)
+        return self._stream(id, lambda live: runner.resume(live, continuation), options.get("config"), on_leave, tools)
 
     async def run_submitted(self, thread_id: str | Run) -> Run:
         """Carry out now what was submitted for a thread; for workers. Raises UnknownThread, ThreadBusy."""
@@ -343,12 +343,14 @@ class Agent:
         serves `queue="command"` with the tools of the command.
 
         `at`: the earliest time to start; None means now, and a time without a zone is local. Everything else is as in
-        `start`, but for `tools` and `config`, which no other process could be given.
+        `start`, except that `tools` and `config` are refused: they cannot be passed to another process.
 
         Raises the errors of `start`.
         """
-        if live := [name for name in ("tools", "config") if options.get(name)]:
-            raise ConfigError(f"submit takes no {live[0]}: a worker carries the run out, with those of its own agent")
+        if local_options := [name for name in ("tools", "config") if options.get(name)]:
+            raise ConfigError(
+                f"submit takes no {local_options[0]}: a worker carries the run out, with those of its own agent"
+            )
         id, runner, request = self._request(goal, options)
         await runner.submit(id, request, at)
         self._wake_workers()
@@ -395,7 +397,7 @@ class Agent:
         unknown. A finished run is returned unchanged.
         Raises UnknownThread, and ThreadBusy if the run's process does not react for 90 seconds.
         """
-        thread_id, deadline = id_of(thread_id), asyncio.get_running_loop().time() + AT_WORK
+        thread_id, deadline = id_of(thread_id), asyncio.get_running_loop().time() + CANCEL_PATIENCE
         while True:
             try:
                 return await self._runner.cancel(thread_id, reason)
@@ -418,7 +420,7 @@ class Agent:
         id = id_of(thread_id)
         runner = self._runner_for(id)
         self.models.check(merge_settings(self.settings, settings).models.values())
-        return await self._stream(id, lambda session: runner.audit(session, settings)).result()
+        return await self._stream(id, lambda live: runner.audit(live, settings)).result()
 
     async def undo(self, thread_id: str | Run, step: str | None = None, *, dry_run: bool = False) -> UndoReport:
         """Put back what the workspace tools changed in the last request of a thread: all of it, or nothing.
@@ -440,8 +442,8 @@ class Agent:
         anew.
         """
         thread_id = id_of(thread_id)
-        said: Any = text
-        if not isinstance(said, str) or not said.strip():
+        words: Any = text
+        if not isinstance(words, str) or not words.strip():
             raise GoalError("there is nothing to tell: the text is blank, or no text")
         idle = ResumeError(f"nothing works on thread {thread_id!r}: resume it, or start anew on it")
         async with self.storage.reader() as (_, store):
@@ -453,8 +455,8 @@ class Agent:
         if free:
             raise idle
         if settings is None or settings.when_busy == "refuse":
-            said = 'it takes no messages while it works; Settings(when_busy="next_round") lets it'
-            raise ThreadBusy(f"thread {thread_id!r} is being worked on, and {said}")
+            hint = 'it takes no messages while it works; Settings(when_busy="next_round") lets it'
+            raise ThreadBusy(f"thread {thread_id!r} is being worked on, and {hint}")
         async with self.storage.session(words_of(thread_id), patience=PATIENCE) as (_, store):
             key = await add_interjection(store, thread_id, text.strip())
             if (await store.threads.get(thread_id) or {}).get("status") != "running":  # it ended meanwhile
@@ -489,19 +491,18 @@ class Agent:
     async def watch(
         self, thread_id: str | Run, cursor: str | None = None, *, after: int | None = None
     ) -> AsyncIterator[tuple[Json, str]]:
-        """Follow a run from any process: yield `(event, cursor)` until its outcome, with a cursor from after that
+        """Follow a run from any process: yield `(event, cursor)` until its outcome. Each cursor continues after its
         event.
 
-        Begins with the current request, or after the event of a `cursor`, or after that with the `seq` of `after`,
-        which any stream of the thread had. Events are read from the storage twice a second, with the same numbers as
-        in every stream, so none is missed when workers die or restart. Speech comes complete, as one `speech` event
-        per message; what passes (pieces of speech, thinking, `todos`, `custom`) is only in the run's own stream. A
-        run that nobody works on ends with the status `running` and the reason. Raises UnknownThread, and ConfigError
-        for an invalid cursor.
+        Begins with the current request, or after the event of `cursor`, or after the event whose `seq` is `after`.
+        Events are read from the storage twice a second, with the same numbers as in every stream, so none is missed
+        when workers die or restart. Speech comes complete, as one `speech` event per message; what is not stored
+        (pieces of speech, thinking, `todos`, `custom`) is only in the run's own stream. A run that nobody works on
+        ends with the status `running` and the reason. Raises UnknownThread, and ConfigError for an invalid cursor.
         """
         runner = self._reader()
-        async for told in watch_run(runner, id_of(thread_id), cursor, after, secrets=self.secrets):
-            yield told
+        async for pair in watch_run(runner, id_of(thread_id), cursor, after, secrets=self.secrets):
+            yield pair
 
     async def threads(
         self,
@@ -516,9 +517,9 @@ class Agent:
 
         Pass the list's `cursor` to get the next ones; it is None at the end.
         """
-        given: Any = status
-        if not isinstance(given, str | Collection):
-            raise ConfigError(f"threads: status is a text or several, not {type(given).__name__}")
+        raw_status: Any = status
+        if not isinstance(raw_status, str | Collection):
+            raise ConfigError(f"threads: status is a text or several, not {type(raw_status).__name__}")
         states = [status] if isinstance(status, str) else status
         until = None if before is None else time_text(before)
         await self._runner.settle_all()
@@ -537,8 +538,8 @@ class Agent:
             return await list_pending(store, limit, owner=owner, cursor=cursor)
 
     async def status(self) -> StorageStatus:
-        """Return the number of `threads` by status, the number waiting in each of the `queues`, the `workers` alive
-        with their queues, and since when the `oldest` waits and runs.
+        """Return the number of `threads` by status, the number waiting in each of the `queues`, the living `workers`
+        with their queues, and since when the `oldest` thread of each open status is unchanged.
         """
         await self._runner.settle_all()
         return await status_of(self.storage)
@@ -553,11 +554,11 @@ class Agent:
         with suppress(StorageError):  # what is damaged can be deleted
             await self._runner.info(id)
         await self.storage.delete_thread(id)
-        self._with_tools.pop(id, None)
+        self._tools_by_thread.pop(id, None)
 
     async def prune(self, older: timedelta, *, owner: str | None = None) -> list[str]:
         """Delete ended threads that have not changed for this long, with all their data; return their ids."""
-        gone: list[str] = []
+        deleted: list[str] = []
         if owner is not None:
             check_name("owner", owner)
         try:
@@ -566,27 +567,29 @@ class Agent:
             raise ConfigError(f"prune: {older!r} is no age that threads can have: give a timedelta") from None
         for status in ENDED:  # one at a time: by the index, however many others are as old
             busy: list[str] = []
-            while not busy and (found := await self.threads(DELETE_AT_ONCE, status=status, owner=owner, before=before)):
-                ids = [info.thread_id for info in found]
+            while not busy and (
+                threads := await self.threads(DELETE_AT_ONCE, status=status, owner=owner, before=before)
+            ):
+                ids = [info.thread_id for info in threads]
                 busy = await self.storage.delete_threads(ids)  # somebody goes on with one of them right now
-                gone += [id for id in ids if id not in busy]
-        for id in gone:
-            self._with_tools.pop(id, None)
-        return gone
+                deleted += [id for id in ids if id not in busy]
+        for id in deleted:
+            self._tools_by_thread.pop(id, None)
+        return deleted
 
     # Inside ------------------------------------------------------------------------------------------------------
 
     def _runner_for(self, thread_id: str, tools: Sequence[BaseTool] = (), output_type: Any = None) -> Runner:
-        """Return a runner for a thread with the tools that its run is given, or was given here before."""
-        return self._with_tools_of(self._reader(output_type), thread_id, tools)
+        """Return a runner for a thread, with these tools or with those that its run got earlier in this process."""
+        return self._add_tools(self._reader(output_type), thread_id, tools)
 
-    def _with_tools_of(self, runner: Runner, thread_id: str, tools: Sequence[BaseTool]) -> Runner:
-        if not (given := tools or self._with_tools.get(thread_id)):
+    def _add_tools(self, runner: Runner, thread_id: str, tools: Sequence[BaseTool]) -> Runner:
+        if not (own_tools := tools or self._tools_by_thread.get(thread_id)):
             return runner
-        return replace(runner, executors=self.executors.with_tools(given), graphs_executors=self.executors)
+        return replace(runner, executors=self.executors.with_tools(own_tools), graphs_executors=self.executors)
 
     def _request(self, goal: GoalInput | None, options: StartOptions) -> tuple[str, Runner, Request]:
-        """Return the id of a request's thread, the runner of its output, and the request."""
+        """Return the id of a request's thread, the runner with its output type, and the request."""
         check_options(StartOptions, options)
         request_id = options.get("request_id", "")
         runner = self._reader(options.get("output_type"))
@@ -603,7 +606,7 @@ class Agent:
         return id_of(options.get("thread_id") or request_id or uuid4()), runner, request
 
     def _reader(self, output_type: Any = None) -> Runner:
-        """Return a runner without the tools of single runs; they are not needed to read one."""
+        """Return a runner without the additional tools of single runs, which reading does not need."""
         return self._runner if output_type is None else replace(self._runner, form=OutputForm.for_type(output_type))
 
     def _stream(
@@ -616,27 +619,27 @@ class Agent:
     ) -> RunStream:
         def keep_tools() -> None:
             if tools:
-                self._with_tools[thread_id] = tools
+                self._tools_by_thread[thread_id] = tools
 
-        async def begin() -> Session:
-            for other in [session for session in self._sessions if session.thread_id == thread_id]:
+        async def begin() -> LiveRun:
+            for other in [live for live in self._live_runs if live.thread_id == thread_id]:
                 await other.give_way()
-            session = Session(thread_id, work, config, on_leave, keep_tools, self._on_end, self.secrets)
-            self._sessions.add(session)
-            return session
+            live = LiveRun(thread_id, work, config, on_leave, keep_tools, self._on_end, self.secrets)
+            self._live_runs.add(live)
+            return live
 
         return RunStream(thread_id, begin)
 
-    def _on_end(self, session: Session) -> None:
-        self._sessions.discard(session)
-        if session.run and session.run.outcome:
-            self._with_tools.pop(session.thread_id, None)
+    def _on_end(self, live: LiveRun) -> None:
+        self._live_runs.discard(live)
+        if live.run and live.run.outcome:
+            self._tools_by_thread.pop(live.thread_id, None)
         if self._notifier:
             self._notifier.wake()
 
 
 def _check_kinds(executors: object, hooks: object, skills: object) -> None:
-    """Raise ConfigError, with what to write, for arguments of another kind."""
+    """Raise ConfigError for arguments of a wrong type; it says what to write."""
     if not isinstance(executors, Mapping | None):
         raise ConfigError(f"executors is a dict of name → Executor, not a {type(executors).__name__}")
     if not isinstance(hooks, Hooks | None):

@@ -27,7 +27,7 @@ _KEY_BYTES = (16, 24, 32)
 _HEX_LENGTHS = (32, 48, 64)
 _USER = re.compile(r"\w[\w-]*")
 LOCAL_USER = "local"
-"""Everybody's name on a server without tokens; its threads keep it when tokens are added, so no user has it."""
+"""The name of every user of a server without tokens. Threads keep it when tokens are added, so no user may have it."""
 
 
 @dataclass(frozen=True)
@@ -51,9 +51,9 @@ class Config:
     folder: str = "."
     """DONEWHEN_DIR: the folder that the server's tools may access."""
     commands: tuple[str, ...] = ()
-    """DONEWHEN_COMMANDS, separated by commas: programs the server's tools may start."""
+    """DONEWHEN_COMMANDS, separated by commas: programs that the server's tools may start."""
     box: str = "auto"
-    """DONEWHEN_BOX, `auto`, `required` or `off`: whether they run in a box, by bubblewrap."""
+    """DONEWHEN_BOX, `auto`, `required` or `off`: whether these programs run in a box, made by bubblewrap."""
     network: bool = False
     """DONEWHEN_ALLOW_NETWORK: programs in a box have the network."""
     prices: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
@@ -85,7 +85,7 @@ class Config:
     editor: str | None = None
     """VISUAL or EDITOR, a command line."""
     timezone: str | None = None
-    """DONEWHEN_TIMEZONE: the user's time zone, for runs of the command; the machine's is not used."""
+    """DONEWHEN_TIMEZONE: the user's time zone, for runs of the command. The machine's time zone is never used."""
     plain: bool = False
     """No colours and no movement: NO_COLOR, or TERM=dumb."""
 
@@ -167,14 +167,14 @@ def read_profile(path: str | Path) -> dict[str, Any]:
     import tomllib
 
     try:
-        found = tomllib.loads(Path(path).expanduser().read_text("utf-8-sig"))
+        document = tomllib.loads(Path(path).expanduser().read_text("utf-8-sig"))
     except FileNotFoundError:
         raise ConfigError(
             f"the profile {str(path)!r} cannot be read: there is no such file; name a TOML file"
         ) from None
     except (OSError, ValueError) as error:
         raise ConfigError(f"the profile {str(path)!r} cannot be read as TOML: {error}") from error
-    profile = found.get("profile", found)
+    profile = document.get("profile", document)
     return read_settings({"profile": profile}).profile.model_dump(exclude_unset=True)
 
 
@@ -190,16 +190,16 @@ def load_hooks(address: str) -> Hooks:
         raise ConfigError(f"DONEWHEN_HOOKS={address} names no hooks: write file.py:name or package.module:name")
     try:
         if place.endswith(".py"):
-            found = getattr(SimpleNamespace(**runpy.run_path(str(Path(place).expanduser()))), name)
+            hooks = getattr(SimpleNamespace(**runpy.run_path(str(Path(place).expanduser()))), name)
         else:
-            found = getattr(importlib.import_module(place), name)
+            hooks = getattr(importlib.import_module(place), name)
     except Exception as error:
         raise ConfigError(f"DONEWHEN_HOOKS={address} cannot be loaded: {type(error).__name__}: {error}") from error
-    if not isinstance(found, Hooks):
+    if not isinstance(hooks, Hooks):
         raise ConfigError(
-            f"DONEWHEN_HOOKS={address} is of type {type(found).__name__}; it must be a donewhen.hooks.Hooks"
+            f"DONEWHEN_HOOKS={address} is of type {type(hooks).__name__}; it must be a donewhen.hooks.Hooks"
         )
-    return found
+    return hooks
 
 
 def _read_executor(text: str) -> tuple[str, str]:
@@ -248,12 +248,12 @@ def _read_settings(path: str | None) -> dict[str, Any]:
     if not path:
         return {}
     try:
-        found = json.loads(Path(path).expanduser().read_text("utf-8-sig"))
+        settings = json.loads(Path(path).expanduser().read_text("utf-8-sig"))
     except (OSError, ValueError) as error:
         raise ConfigError(f"DONEWHEN_SETTINGS names {path}, which cannot be read as JSON: {error}") from error
-    if not isinstance(found, dict):
+    if not isinstance(settings, dict):
         raise ConfigError(f"DONEWHEN_SETTINGS names {path}, which must hold a JSON object of settings")
-    return found
+    return settings
 
 
 def _read_key(text: str | None) -> bytes | None:
@@ -271,7 +271,8 @@ def _read_key(text: str | None) -> bytes | None:
 
 McpServer = dict[str, Any]
 """Either `command`, `args`, `env`, `cwd` of a local server, or `transport`, `url`, `headers`, `trust`, `auth` of a
-remote one; and `legacy`, if it needs the protocol of before 2026-07-28, `effects` and `arguments` of its tools.
+remote one. Both may have `legacy` (True for the protocol before 2026-07-28), and `effects` and `arguments` of their
+tools.
 """
 
 _VARIABLE = re.compile(r"\$\{(?:env:)?(\w+)(?::-([^}]*))?\}")
@@ -388,12 +389,12 @@ def _fill_variables(name: str, value: Any, environment: Mapping[str, str]) -> An
     if not isinstance(value, str):
         return value
 
-    def variable(found: re.Match[str]) -> str:
-        text = environment.get(found[1], found[2])
+    def variable(match: re.Match[str]) -> str:
+        text = environment.get(match[1], match[2])
         if text is None:
             raise ConfigError(
-                f"the MCP server {name!r} wants the variable {found[1]}, which is not set: set it, "
-                f"or write ${{{found[1]}:-default}}"
+                f"the MCP server {name!r} wants the variable {match[1]}, which is not set: set it, "
+                f"or write ${{{match[1]}:-default}}"
             )
         return text
 

@@ -22,9 +22,9 @@ _INTERRUPT_ID = re.compile(r"[0-9a-f]{32}")
 
 
 def question_for(shown: Run | str, question: str | None = None) -> str:
-    """Return the id of the question that an answer is for; "" if that is the one which is open.
+    """Return the id of the question that an answer is for; "" stands for the current question.
 
-    It is named, or is that of a run which was shown; a run that asked nothing gives what no question is called.
+    The id is `question`, or that of the run's current question. For a run without one, the result matches no question.
     """
     if question is not None or not isinstance(shown, Run):
         return question or ""
@@ -32,12 +32,12 @@ def question_for(shown: Run | str, question: str | None = None) -> str:
 
 
 def admit(run: Run, row: Json, answer: Any, question: str = "") -> Json:
-    """Return answers by question id: `answer`, and answers queued for a worker. Raises StaleAnswer.
+    """Return answers by question id: `answer`, and the answers already queued for a worker. Raises StaleAnswer.
 
-    `answer` is for the `question` with this id, by default the current one, or `{id: answer}` for open ones.
+    `answer` is for the question with the id `question`, by default the current one; or it is `{id: answer}`.
     """
     queued = queued_answers_to(run, row) if row.get("status") == "queued" else {}
-    return {**queued, **address(run.without(queued) if queued else run, answer, question)}
+    return {**queued, **address_answer(run.without(queued) if queued else run, answer, question)}
 
 
 def queued_answers(row: Json) -> Json:
@@ -51,8 +51,8 @@ def queued_answers_to(run: Run, row: Json) -> Json:
     return {id: value for id, value in queued_answers(row).items() if id in open_ids}
 
 
-def address(run: Run, answer: Any, question: str = "") -> Json:
-    """Return an answer by the ids of its open questions. Raises StaleAnswer if there are none."""
+def address_answer(run: Run, answer: Any, question: str = "") -> Json:
+    """Return the answer as `{question id: answer}`. Raises StaleAnswer unless all these questions are open."""
     pauses = {pause["id"]: pause for pause in run.pending}
     if not pauses:
         hint = "; without an answer it goes on, and by `steer` in another way" if run.status == "running" else ""
@@ -61,16 +61,17 @@ def address(run: Run, answer: Any, question: str = "") -> Json:
     asked = first["id"] if question in ("", first["interrupt_id"]) else question
     answers = _with_pause_ids(run, answer) or {asked: answer}
     if unknown := [str(id) for id in answers if id not in pauses]:
-        is_open = f"open: {', '.join(pauses)} ({str(first.get('question') or '')[:200]})"
+        open_text = f"open: {', '.join(pauses)} ({str(first.get('question') or '')[:200]})"
         how = f"resume({run.thread_id!r}, answer, question={first['id']!r}), in the command --id {first['id']}"
-        raise StaleAnswer(f"nothing waits under {', '.join(unknown)}; {is_open}. To answer that: {how}", list(pauses))
+        raise StaleAnswer(f"nothing waits under {', '.join(unknown)}; {open_text}. To answer that: {how}", list(pauses))
     answers = {id: _storable(value) for id, value in answers.items()}
     for id, value in answers.items():
         if value == OVERDUE:
-            raise ResumeError(f"{value} is no answer to {id}: that nobody answered in time, only the run itself says")
-        named = value.get("interrupt_id") if isinstance(value, Mapping) else None
-        if named is not None and named != pauses[id].get("interrupt_id"):
-            raise StaleAnswer(f"the answer is for {named}, which does not wait; open: {', '.join(pauses)}", [*pauses])
+            raise ResumeError(f"{value} is no answer to {id}: only the run itself writes that nobody answered in time")
+        interrupt_id = value.get("interrupt_id") if isinstance(value, Mapping) else None
+        if interrupt_id is not None and interrupt_id != pauses[id].get("interrupt_id"):
+            text = f"the answer is for {interrupt_id}, which does not wait; open: {', '.join(pauses)}"
+            raise StaleAnswer(text, [*pauses])
         if reason := load_pause(pauses[id]).stale_reason(value, list(pauses)):
             raise StaleAnswer(reason, list(pauses))
     return answers
@@ -86,12 +87,12 @@ def check_understood(run: Run, answers: Json) -> None:
 
 
 def _with_pause_ids(run: Run, answer: Any) -> Json | None:
-    """Return answers by id with the pause's id for that of LangGraph's interrupt; None if they are not by id."""
+    """Return answers by pause id, with LangGraph's interrupt id replaced by it; None if the answer is not by id."""
     if not isinstance(answer, Mapping) or not answer or not all(isinstance(key, str) for key in answer):
         return None
     first = run.pending[0]
-    known = {pause["id"] for pause in run.pending} | {first["interrupt_id"]}
-    if not (known & set(answer) or all(is_pause_id(key) or _INTERRUPT_ID.fullmatch(key) for key in answer)):
+    open_ids = {pause["id"] for pause in run.pending} | {first["interrupt_id"]}
+    if not (open_ids & set(answer) or all(is_pause_id(key) or _INTERRUPT_ID.fullmatch(key) for key in answer)):
         return None
     return {first["id"] if id == first["interrupt_id"] else id: value for id, value in answer.items()}
 
@@ -113,10 +114,12 @@ def resume_command(
     if not answers:
         return None
     first = run.pending[0]
-    given = answers[first["id"]] if list(answers) == [first["id"]] else {"answers": answers}
-    if missing := missing_tools(values, [load_pause(pause) for pause in run.pending], given, executors, settings):
+    answer_given = answers[first["id"]] if list(answers) == [first["id"]] else {"answers": answers}
+    if missing := missing_tools(
+        values, [load_pause(pause) for pause in run.pending], answer_given, executors, settings
+    ):
         raise ToolMissing(missing)
-    return Command(resume={first["interrupt_id"]: given})
+    return Command(resume={first["interrupt_id"]: answer_given})
 
 
 def steer_input(run: Run, steer: str) -> Json | None:

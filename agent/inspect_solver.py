@@ -54,8 +54,8 @@ NOBODY = {"confirm": "never", "approvals": "never", "on_question": "assume", "on
 
 
 @dataclass
-class _Reached:
-    """What ends a sample with an error of Inspect: a limit, or a model that fails until the run gives up."""
+class _Failures:
+    """The errors that end a sample: Inspect's limits, and the error of a model that failed until the run gave up."""
 
     errors: list[LimitExceededError] = field(default_factory=list)
     failure: Exception | None = None
@@ -72,16 +72,16 @@ def donewhen_solver(
 ) -> Solver:
     """Return a solver that gives a sample's request, with the tools of its task, to an Agent.
 
-    `settings` are those of the agent; by default nobody is asked. `tools` come in addition. `effects` says what the
-    task's tools do; those that are not named count as writes. `roles` names, per role (triage, plan, execute, judge,
-    deliver), one of the task's model roles or a model; without it the model of the evaluation plays all.
+    `settings` are the agent's; by default nobody is asked. `tools` are added to the task's. `effects` says what the
+    task's tools do; tools that it does not name count as writes. `roles` names, for each of our roles (triage, plan,
+    execute, judge, deliver), a model role of the task or a model; without it, the evaluated model has all roles.
 
     The answer becomes the output of the sample. Its store has, under `donewhen`, the status, the receipt and what was
     spent.
     """
 
     async def solve(state: TaskState, generate: Generate) -> TaskState:
-        limits = _Reached()
+        limits = _Failures()
         models = {role: InspectChatModel(model=_model(name), limits=limits) for role, name in (roles or {}).items()}
         own = settings.model_dump(exclude_unset=True) if isinstance(settings, Settings) else dict(settings or {})
         agent = Agent(
@@ -104,8 +104,8 @@ def donewhen_solver(
 
 
 def _with_result(state: TaskState, run: Run) -> TaskState:
-    said = run.answer or (run.pending[0]["question"] if run.pending else run.problem)
-    state.output = ModelOutput.from_content(str(state.model), said)
+    text = run.answer or (run.pending[0]["question"] if run.pending else run.problem)
+    state.output = ModelOutput.from_content(str(state.model), text)
     state.messages.append(state.output.message)
     state.store.set("donewhen", {"status": run.status, "receipt": run.receipt, "spent": dict(run.spent)})
     state.completed = True
@@ -125,7 +125,7 @@ class InspectChatModel(BaseChatModel):
     model_config: ClassVar[ConfigDict] = ConfigDict(arbitrary_types_allowed=True)
 
     model: Model
-    limits: _Reached
+    limits: _Failures
 
     @property
     def _llm_type(self) -> str:
@@ -195,15 +195,15 @@ def _contents(message: BaseMessage) -> str | list[Content]:
     """Return a message's content; of blocks, texts and images."""
     if isinstance(message.content, str):
         return message.content
-    found: list[Content] = []
+    contents: list[Content] = []
     for block in message.content_blocks:
         if block["type"] == "text":
-            found.append(ContentText(text=block["text"]))
+            contents.append(ContentText(text=block["text"]))
         elif block["type"] == "image" and (data := block.get("base64")):
-            found.append(ContentImage(image=f"data:{block.get('mime_type', 'image/png')};base64,{data}"))
+            contents.append(ContentImage(image=f"data:{block.get('mime_type', 'image/png')};base64,{data}"))
         elif block["type"] == "image" and (url := block.get("url")):
-            found.append(ContentImage(image=url))
-    return found
+            contents.append(ContentImage(image=url))
+    return contents
 
 
 def _from_inspect(output: ModelOutput) -> AIMessage:
@@ -250,7 +250,7 @@ def _as_request(messages: Iterable[ChatMessage]) -> list[AnyMessage]:
 
 
 def _from_sample(messages: Iterable[ChatMessage]) -> Iterator[AnyMessage]:
-    """Yield a sample's messages; its system message is what the user wants to be kept to."""
+    """Yield a sample's messages; the system message stays one, as an instruction of the user."""
     for message in messages:
         if isinstance(message, ChatMessageSystem):
             yield SystemMessage(message.text)
@@ -270,7 +270,7 @@ def _blocks(message: ChatMessage) -> Any:
     ]
 
 
-def _as_tools(tools: Sequence[Tool], effects: Mapping[str, str], limits: _Reached) -> list[BaseTool]:
+def _as_tools(tools: Sequence[Tool], effects: Mapping[str, str], limits: _Failures) -> list[BaseTool]:
     """Return Inspect's tools as LangChain's; Inspect makes the calls, with its approvals, limits and log."""
     made: list[BaseTool] = []
     for tool in tools:

@@ -13,11 +13,11 @@ LEVELS = ("debug", "info", "warning", "error")
 
 
 def set_up(asked: str) -> None:
-    """Log to stderr as DONEWHEN_LOG says: `json`, `text`, a level, or both as `json:debug`; "" only bare warnings.
+    """Log to stderr as DONEWHEN_LOG says: `json`, `text`, a level, or both as `json:debug`; "" logs only warnings.
 
     Raises ConfigError for anything else.
     """
-    # The MCP SDK prints a stack for each line that is no message; `donewhen.tools` warns of it in one line.
+    # The MCP SDK logs a traceback for each line that is no message; `donewhen.tools` warns of it in one line.
     logging.getLogger("mcp.client").setLevel(logging.CRITICAL)
     if not asked:
         if logging.lastResort and not logging.getLogger().handlers:

@@ -106,20 +106,26 @@ class ModelSource:
         for role in (*self._roles, *self._thinking):
             _check_known_role(role)
         every: list[Any] = [model, *self._roles.values()]
-        for given in every:
-            wraps = not isinstance(given, type) and callable(getattr(given, "bind_tools", None))  # with_fallbacks, bind
-            if not (wraps or isinstance(given, str | None)):
-                kind = f"the class {given.__name__}" if isinstance(given, type) else f"of type {type(given).__name__}"
+        for candidate in every:
+            wraps = not isinstance(candidate, type) and callable(
+                getattr(candidate, "bind_tools", None)
+            )  # with_fallbacks, bind
+            if not (wraps or isinstance(candidate, str | None)):
+                kind = (
+                    f"the class {candidate.__name__}"
+                    if isinstance(candidate, type)
+                    else f"of type {type(candidate).__name__}"
+                )
                 raise ConfigError(f"a model is 'provider:model' or a LangChain chat model, not {kind}")
         self._model = model = _with_bound_fields(model)
-        self._roles = {role: _with_bound_fields(given) for role, given in self._roles.items()}
+        self._roles = {role: _with_bound_fields(each) for role, each in self._roles.items()}
         named = [*every, *([] if model else [self._config.model])]
         self.check(name for name in named if isinstance(name, str))
         for role, asked in self._thinking.items():
             if not isinstance(asked, Mapping) and asked not in get_args(Level):
                 raise ConfigError(f"thinking[{role!r}] is {asked!r}; use off, low, medium, high, or fields to set.")
-            if isinstance(given := self._roles.get(role, model), BaseChatModel):
-                _requested_fields(given, role, asked)
+            if isinstance(candidate := self._roles.get(role, model), BaseChatModel):
+                _requested_fields(candidate, role, asked)
 
     def __call__(self, role: str, name: str | None = None) -> BaseChatModel:
         """Return the model for `role`, or the one called `name`. Always the same object."""
@@ -130,7 +136,7 @@ class ModelSource:
         return made
 
     def prepare(self, roles: Iterable[str], names: Mapping[str, str]) -> None:
-        """Make the models of these roles that are given by name; `names` are those in a run's settings, by role."""
+        """Make the models of these roles that are set by name; `names` has the names in a run's settings, by role."""
         for role in roles:
             if isinstance(names.get(role) or self._roles.get(role) or self._model or self._config.model, str):
                 self(role, names.get(role))
@@ -144,7 +150,7 @@ class ModelSource:
                 raise ConfigError(_missing_library(provider, bare))
 
     def chosen(self, role: str, name: str | None = None) -> str | BaseChatModel | None:
-        """Return what is set for `role`, or `name`: the name of a model, or a model; None if nothing is."""
+        """Return `name`, or else the model that is set for `role`, by name or as an object; None if none is."""
         return name or self._roles.get(role) or self._model or self._config.model
 
     def _make(self, role: str, name: str | None) -> BaseChatModel:
@@ -159,29 +165,31 @@ class ModelSource:
         return _fit(self._named[chosen], role, asked, keep=False)
 
 
-def _with_bound_fields(given: Any) -> Any:
-    """Return a model in whose fields the arguments stand that were bound to it, because requests bind arguments anew.
+def _with_bound_fields(wrapped: Any) -> Any:
+    """Return the model with its bound arguments moved into its fields, because each request binds new arguments.
 
-    Raises ConfigError for an argument without a field, and for a model that is only chosen by each call.
+    Raises ConfigError for an argument that is no field, and for a model that each call chooses anew.
     """
-    if type(given).__name__ == "_ConfigurableModel":
+    if type(wrapped).__name__ == "_ConfigurableModel":
         raise ConfigError(
             "a model of init_chat_model(configurable_fields=…) is chosen by each call, and a run makes many: give "
             "'provider:model', one for each role in models=…, or for a run in Settings.models"
         )
-    if not isinstance(given, RunnableBinding) or not given.kwargs:
-        return given
-    model: Any = _with_bound_fields(given.bound)
+    if not isinstance(wrapped, RunnableBinding) or not wrapped.kwargs:
+        return wrapped
+    model: Any = _with_bound_fields(wrapped.bound)
     names = {key: name for name, field in type(model).model_fields.items() for key in (name, field.alias) if key}
-    if unknown := [name for name in given.kwargs if name not in names]:
-        told = "pass them as Agent(model, tools)" if unknown[0] == "tools" else f"set it on {type(model).__name__}"
-        raise ConfigError(f"the model has bound {unknown[0]!r}, which is no field of {type(model).__name__}: {told}")
-    own = model.model_copy(update={names[name]: value for name, value in given.kwargs.items()})
-    return given.model_copy(update={"bound": own, "kwargs": {}}) if given.config or given.config_factories else own
+    if unknown := [name for name in wrapped.kwargs if name not in names]:
+        hint = "pass them as Agent(model, tools)" if unknown[0] == "tools" else f"set it on {type(model).__name__}"
+        raise ConfigError(f"the model has bound {unknown[0]!r}, which is no field of {type(model).__name__}: {hint}")
+    own = model.model_copy(update={names[name]: value for name, value in wrapped.kwargs.items()})
+    return (
+        wrapped.model_copy(update={"bound": own, "kwargs": {}}) if wrapped.config or wrapped.config_factories else own
+    )
 
 
 def _fit(model: BaseChatModel, role: str, asked: Thinking | None, *, keep: bool) -> BaseChatModel:
-    """Return a copy with the role's fields. `keep`: keep the owner's settings for thinking if nothing is asked."""
+    """Return a copy with the role's fields. `keep`: the model's own settings for thinking stay if `asked` is None."""
     chat: Any = model
     is_openai = hasattr(chat, "root_async_client")
     if asked is not None:
@@ -370,12 +378,12 @@ def thinking_fields(model: BaseChatModel, level: Level) -> dict[str, Any] | None
     if not levels and "thinking" in fields:  # Anthropic's before effort
         on = {"type": "enabled", "budget_tokens": _BUDGETS[level]}
         return {"thinking": None if level == "off" else on}
-    known = levels or ["low", "medium", "high"]
+    supported = levels or ["low", "medium", "high"]
     if level == "off" and "thinking" in fields:
         return {"reasoning_effort": None, "thinking": None}
     wanted = ("none", "minimal", "low") if level == "off" else (level,)
-    found = next((each for each in wanted if each in known), None)
-    return {"reasoning_effort": found} if found else None
+    effort = next((each for each in wanted if each in supported), None)
+    return {"reasoning_effort": effort} if effort else None
 
 
 def needs_responses(model: Any) -> bool:

@@ -1,4 +1,4 @@
-"""LangChain's model of OpenAI, at less work for each request."""
+"""LangChain's OpenAI model with less work for each request."""
 
 from typing import Any
 
@@ -8,12 +8,12 @@ from langchain_openai import ChatOpenAI
 
 
 class OpenAIChat(ChatOpenAI):
-    """A ChatOpenAI whose messages and tools are sent as LangChain wrote them.
+    """A ChatOpenAI that sends messages and tools as LangChain wrote them.
 
-    OpenAI's client looks at every field of every message, and copies it, in each request; what is in `extra_body` it
-    sends as it is. Requests of the Responses API, and those for structured output, go the ordinary way.
+    OpenAI's client validates and copies every field of every message in each request, but sends `extra_body` as it is.
+    So messages and tools go there, except in requests of the Responses API and for structured output.
 
-    Marks for a provider's cache, which LangChain takes off the results of tools, stay on them: OpenRouter reads them.
+    Cache marks (`cache_control`), which LangChain removes from tool results, are kept: OpenRouter reads them.
     """
 
     def _get_request_payload(

@@ -1,6 +1,4 @@
-"""What a run may be given beside its goal or its answer: declared here once, for every verb that begins or continues
-one.
-"""
+"""The options of a run: declared here once, for every verb that begins or continues one."""
 
 from collections.abc import Mapping
 from typing import Any, TypedDict
@@ -14,16 +12,16 @@ from donewhen.state.values import name_hint
 
 
 class Options(TypedDict, total=False):
-    """What a run may be given whenever it begins or continues."""
+    """The options of every verb that begins or continues a run."""
 
     settings: SettingsLike
-    """Override those of the agent, or of the start for the rest of the run, field by field; whatever the agent's
-    profile forbids stays forbidden.
+    """Settings that override the agent's, field by field; on resuming, they hold for the rest of the run. Whatever the
+    agent's profile forbids stays forbidden.
     """
     output_type: Any
-    """A JSON Schema, or a Python type that Pydantic makes one of (a model, a dataclass, `list[Offer]`): `Run.output`
-    has the result in this form, and the receipt the source of every value; without it a run is `partial` at best.
-    `resume` takes that of the start, which makes `Run.output` an instance in this process too.
+    """A JSON Schema, or a Python type for which Pydantic makes one (a model, a dataclass, `list[Offer]`). `Run.output`
+    has the result in this form, and the receipt has the source of every value; a run without such a result is `partial`
+    at best. Pass `resume` the same type as `start`: then `Run.output` is an instance of it in this process too.
     """
     tools: Tools
     """Additional tools for this run; another process that continues it must pass them again."""
@@ -32,11 +30,11 @@ class Options(TypedDict, total=False):
 
 
 class StartOptions(Options, total=False):
-    """What a run may be given when it begins."""
+    """The options of every verb that begins a run."""
 
     template: str | None
-    """The name of a saved plan to use instead of planning. It is confirmed like any plan. Without a `goal` it has its
-    own.
+    """The name of a saved plan to use instead of planning. It is confirmed like any plan. Without a `goal`, the saved
+    goal is used.
     """
     parameters: Mapping[str, Any] | None
     """The values for the template."""
@@ -53,14 +51,14 @@ class StartOptions(Options, total=False):
     owner: str
     """The owner of the thread."""
     context: Any
-    """What the tools of this run read as `ToolRuntime.context`, such as who the customer is; no model is shown it. It
-    is stored with the run, for whoever continues it, so it has to be JSON (a dict, a dataclass or a Pydantic model of
-    plain values); never secrets.
+    """What the tools of this run read as `ToolRuntime.context`, such as who the customer is. No model sees it. It is
+    stored with the run, for the process that continues it, so it has to be JSON (a dict, a dataclass or a Pydantic
+    model of plain values); never secrets.
     """
 
 
-def check_options(kind: type, given: Mapping[str, Any]) -> None:
+def check_options(kind: type, options: Mapping[str, Any]) -> None:
     """Raise TypeError, as Python does for an argument, for an option that a verb does not have."""
-    for name in given:
+    for name in options:
         if name not in kind.__annotations__:
             raise TypeError(f"unexpected keyword argument {name!r}{name_hint(name, kind.__annotations__)}")

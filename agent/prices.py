@@ -45,10 +45,10 @@ class Prices:
     """
 
     def __init__(self, own: Mapping[str, Price] | None = None) -> None:
-        given = {name: _check_price(name, rates) for name, rates in (own or {}).items()}
+        checked = {name: _check_price(name, rates) for name, rates in (own or {}).items()}
         # Models report their names without the provider: `openai:gpt-5-mini` reports `gpt-5-mini`.
-        bare = {name.partition(":")[2]: rates for name, rates in given.items() if is_provider(name.partition(":")[0])}
-        self._own = {**bare, **given}
+        bare = {name.partition(":")[2]: rates for name, rates in checked.items() if is_provider(name.partition(":")[0])}
+        self._own = {**bare, **checked}
 
     def cost(self, model: str, usage: Mapping[str, float]) -> float | None:
         """Return US dollars for `usage` (ledger keys), or None if the price is unknown; the demo model costs 0.0."""

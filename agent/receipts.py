@@ -95,9 +95,21 @@ def receipt_lines(run: Run, values: Mapping[str, Any]) -> Iterator[tuple[str, Js
     for entry in journal:
         changed = is_tool_call(entry) and entry["effect"] in WRITES
         if changed or entry["id"] in cited:
-            kept = ("id", "source", "tool", "arguments", "ok", "unknown", "effect", "sources", "at", "length", "digest")
+            fields = (
+                "id",
+                "source",
+                "tool",
+                "arguments",
+                "ok",
+                "unknown",
+                "effect",
+                "sources",
+                "at",
+                "length",
+                "digest",
+            )
             row = {**entry}
-            yield "change" if changed else "observation", {name: row[name] for name in kept if name in row}
+            yield "change" if changed else "observation", {name: row[name] for name in fields if name in row}
     for row in receipt["steps"]:
         yield "step", row
     for name in ("criteria", "replaced", "undone", "modes"):
@@ -141,10 +153,10 @@ def verify_receipt(text: str | bytes, key: str | Path | None = None) -> Verifica
     """
     expected = _public(public_key(key)) if key else None
     try:
-        given = text.decode() if isinstance(text, bytes) else text
-        if len(given) > MOST_CHARS:
+        content = text.decode() if isinstance(text, bytes) else text
+        if len(content) > MOST_CHARS:
             raise ValueError("too long")
-        document = json.loads(given)
+        document = json.loads(content)
         lines, end = document["lines"], document["end"]
         if document["format"] != FORMAT or not isinstance(lines, list) or len(lines) > MOST_LINES:
             raise ValueError("another format")
@@ -173,8 +185,8 @@ def verify_receipt(text: str | bytes, key: str | Path | None = None) -> Verifica
         if signer and not _fits(signer, end["signature"], canonical([FORMAT, count, before]).hex()):
             return wrong(f"The signature of the end does not fit: after line {count} something was dropped.", count + 1)
         rows = [canonical(line).decode() for line in lines]
-        if _layout(rows, canonical(end).decode()) != given:
-            return wrong("The text is not laid out as it was written.", _first_difference(given, rows))
+        if _layout(rows, canonical(end).decode()) != content:
+            return wrong("The text is not laid out as it was written.", _first_difference(content, rows))
     except (ValueError, KeyError, TypeError, RecursionError):
         return wrong("The end of the receipt was changed.")
     return Verification(True, "", None, count, signed_by)
@@ -203,11 +215,11 @@ def _is_signed(line: Mapping[str, Any], signer: Ed25519PublicKey | None) -> bool
         return False
 
 
-def _first_difference(given: str, rows: Sequence[str]) -> int | None:
+def _first_difference(text: str, rows: Sequence[str]) -> int | None:
     """Return the number of the first line that is not written in its canonical form."""
-    stand = given.split("\n")[2:]
+    lines = text.split("\n")[2:]
     return next(
-        (n for n, (row, there) in enumerate(zip(rows, stand, strict=False), 1) if there.rstrip(",") != row), None
+        (n for n, (row, there) in enumerate(zip(rows, lines, strict=False), 1) if there.rstrip(",") != row), None
     )
 
 
@@ -236,10 +248,10 @@ def _writable(value: Any) -> Any:
 # Keys
 
 
-def private_key(given: str | Path) -> Ed25519PrivateKey:
+def private_key(source: str | Path) -> Ed25519PrivateKey:
     """Return an Ed25519 private key from PEM, or from a PEM file. Raises ConfigError if it is none."""
     try:
-        key = load_pem_private_key(_pem(given), password=None)
+        key = load_pem_private_key(_pem(source), password=None)
     except (ValueError, TypeError, OSError) as error:
         raise ConfigError(f"the receipt key cannot be read ({error}): {HOW}") from None
     if not isinstance(key, Ed25519PrivateKey):
@@ -250,14 +262,14 @@ def private_key(given: str | Path) -> Ed25519PrivateKey:
 HOW = "make one with `openssl genpkey -algorithm ed25519 -out receipt.pem`"
 
 
-def public_key(given: str | Path) -> Ed25519PublicKey:
+def public_key(source: str | Path) -> Ed25519PublicKey:
     """Return an Ed25519 public key from base64, PEM, or a PEM file, also of a private key. Raises ConfigError."""
     try:
-        if isinstance(given, str) and len(raw := _from_base64(given)) == 32:
+        if isinstance(source, str) and len(raw := _from_base64(source)) == 32:
             return Ed25519PublicKey.from_public_bytes(raw)
-        pem = _pem(given)
+        pem = _pem(source)
         if b"PRIVATE KEY" in pem:
-            return private_key(given).public_key()
+            return private_key(source).public_key()
         key = load_pem_public_key(pem)
     except (ValueError, TypeError, OSError) as error:
         raise ConfigError(f"the public key of the receipt cannot be read ({error})") from None
@@ -266,8 +278,8 @@ def public_key(given: str | Path) -> Ed25519PublicKey:
     return key
 
 
-def _pem(given: str | Path) -> bytes:
-    text = str(given)
+def _pem(source: str | Path) -> bytes:
+    text = str(source)
     return text.encode() if "-----BEGIN" in text else Path(text).expanduser().read_bytes()
 
 

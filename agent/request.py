@@ -51,7 +51,7 @@ class Request:
     restart: bool = False
     """Close the open request of the thread."""
     id: str = ""
-    """The caller's id of the request: a second request with it on the thread is a second delivery of this one."""
+    """The caller's id of the request: a second request with this id on the thread is the same one, delivered again."""
 
     def __post_init__(self) -> None:
         """Give the request's message an id, mark a message that comes with a plan, and check the caller's data.
@@ -79,8 +79,8 @@ class Request:
     @classmethod
     def from_row(cls, row: Mapping[str, Any], settings: Settings) -> Self:
         """Read the request from a thread's row."""
-        kept = row["request"]
-        return cls(messages_from_dict(kept["messages"]), settings, plan=kept.get("plan"))  # type: ignore[arg-type]
+        stored = row["request"]
+        return cls(messages_from_dict(stored["messages"]), settings, plan=stored.get("plan"))  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,7 @@ class Continuation:
 
 
 def with_context(settings: Settings, context: Any) -> Settings:
-    """Return the settings of a run whose tools are given this context: a mapping, a dataclass or a Pydantic model.
+    """Return the settings with this context for the run's tools: a mapping, a dataclass or a Pydantic model.
 
     Raises ConfigError if it cannot be stored as JSON.
     """
@@ -110,12 +110,12 @@ def with_context(settings: Settings, context: Any) -> Settings:
     return merge_settings(settings, {"tool_context": context})
 
 
-def _plain_metadata(given: Any) -> Json:
+def _plain_metadata(metadata: Any) -> Json:
     """Return metadata as plain JSON; what is no JSON value becomes text. Raises ConfigError if that is impossible."""
-    if not isinstance(given, Mapping):
-        raise ConfigError(f"metadata is a dict, not {type(given).__name__}")
+    if not isinstance(metadata, Mapping):
+        raise ConfigError(f"metadata is a dict, not {type(metadata).__name__}")
     try:
-        plain = storable(json.loads(json.dumps(dict(given), default=str, allow_nan=False)))
+        plain = storable(json.loads(json.dumps(dict(metadata), default=str, allow_nan=False)))
     except (TypeError, ValueError, RecursionError) as error:
         raise ConfigError(f"metadata cannot be stored: {error}") from None
     if problem := json_problem(plain):
@@ -139,7 +139,7 @@ def read_goal(goal: GoalInput | None) -> list[AnyMessage]:
         except (ValueError, NotImplementedError, TypeError, KeyError) as error:
             raise GoalError(f"the goal is no text, no content blocks and no messages: {error}") from None
     if not messages or not isinstance(messages[-1], HumanMessage):
-        raise GoalError("the last message is to be the user's")
+        raise GoalError("the last message must be the user's")
     try:
         messages = [clean_message(message) for message in messages]
         json.dumps(messages_to_dict(messages), default=str)
@@ -151,7 +151,7 @@ def read_goal(goal: GoalInput | None) -> list[AnyMessage]:
 
 
 def is_delivered(id: str, row: Mapping[str, Any], values: Mapping[str, Any]) -> bool:
-    """Return whether a thread already has the request with this id of its caller: begun, ended, or queued."""
+    """Return whether a thread already has the request with this caller's id, be it queued, begun or ended."""
     return bool(id) and (id in _queued_ids(row) or id in _known_ids(values))
 
 
@@ -172,7 +172,7 @@ def _known_ids(values: Mapping[str, Any]) -> set[str | None]:
 
 
 def check_begun(thread_id: str, row: Mapping[str, Any], values: Mapping[str, Any]) -> None:
-    """Raise StaleAnswer if another request is to begin, because the earlier questions are closed then."""
+    """Raise StaleAnswer if the thread has a request that has not begun: it will close the earlier questions."""
     if is_not_begun(row, values):
-        stands = "it is queued" if row.get("status") == "queued" else "its request has not begun"
-        raise StaleAnswer(f"thread {thread_id} waits for no answer: {stands}")
+        state = "it is queued" if row.get("status") == "queued" else "its request has not begun"
+        raise StaleAnswer(f"thread {thread_id} waits for no answer: {state}")

@@ -53,7 +53,7 @@ class Run:
     language: str = "en"
     """The language of the runtime's texts: the one the model declared, else that of the settings."""
     problem: str = ""
-    """What is missing in the last answer, why workers gave up, or an audit was not possible; "" if all is well."""
+    """What the last answer lacks, why workers gave up, or why an audit was not possible; "" if all is well."""
 
     def __str__(self) -> str:
         """Return what a person reads: the open questions with all that is needed to answer them, or the answer."""
@@ -75,12 +75,12 @@ class Run:
 
 def id_of(thread: object) -> str:
     """Return the id of a thread that is given as its id or as a run of it. Raises ConfigError for anything else."""
-    given = thread.thread_id if isinstance(thread, Run) else thread
-    if isinstance(given, UUID) or (isinstance(given, int) and not isinstance(given, bool)):
-        given = str(given)
-    if not isinstance(given, str):
-        raise ConfigError(f"a thread is given by its id, or by a Run of it, not by a {type(given).__name__}")
-    return check_thread_id(given)
+    thread_id = thread.thread_id if isinstance(thread, Run) else thread
+    if isinstance(thread_id, UUID) or (isinstance(thread_id, int) and not isinstance(thread_id, bool)):
+        thread_id = str(thread_id)
+    if not isinstance(thread_id, str):
+        raise ConfigError(f"a thread is given by its id, or by a Run of it, not by a {type(thread_id).__name__}")
+    return check_thread_id(thread_id)
 
 
 def read_run(
@@ -131,8 +131,8 @@ def _total_spent(values: Json, snapshot: StateSnapshot) -> Mapping[str, float]:
     return spent
 
 
-def observed_inside(snapshot: StateSnapshot) -> list[JournalEntry]:
-    """Return what planning and steps that were interrupted observed; it is in their own states only."""
+def read_inner_journal(snapshot: StateSnapshot) -> list[JournalEntry]:
+    """Return the observations of interrupted planning and steps, which only their own states have."""
     inner = [
         task.state.values for task in snapshot.tasks if task.result is None and isinstance(task.state, StateSnapshot)
     ]

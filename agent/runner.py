@@ -1,10 +1,10 @@
 """The runner holds a thread, lets the gate read an answer, drives the graph to its next pause or end, and writes the
 result.
 
-Whenever nobody holds a thread, its row matches its checkpoints. A change of checkpoints is preceded by writing
-`running` into the row; the final status is written after all consequences are complete. So a row with `running` that
-nobody holds was left by a worker that died or was cancelled. The next holder of the thread, or a list of threads, first
-completes that worker's bookkeeping.
+Whenever nobody holds a thread, its row matches its checkpoints. `running` is written into the row before checkpoints
+change, and the final status after all consequences are complete. So a row with `running` that nobody holds was left by
+a worker that died or was cancelled. The next holder of the thread, or whoever lists threads, first completes that
+worker's bookkeeping (`settle`).
 """
 
 import asyncio
@@ -31,7 +31,7 @@ from langgraph.types import Command, StateSnapshot
 
 from donewhen.agent.a2a.remote import cancel_asking
 from donewhen.agent.gate import (
-    address,
+    address_answer,
     admit,
     check_understood,
     overdue_answers,
@@ -42,10 +42,10 @@ from donewhen.agent.gate import (
 )
 from donewhen.agent.plans.templates import Templates
 from donewhen.agent.request import MISSING, Continuation, Request, check_begun, is_delivered, is_not_begun, read_goal
-from donewhen.agent.run import Run, observed_inside, read_run, require_thread, unknown_thread, waiting_error
+from donewhen.agent.run import Run, read_inner_journal, read_run, require_thread, unknown_thread, waiting_error
 from donewhen.agent.storage import Storage
 from donewhen.agent.storage.store import ThreadStore
-from donewhen.agent.stream import Session
+from donewhen.agent.stream import LiveRun
 from donewhen.agent.undo import UndoReport, check_ended, read_undoing
 from donewhen.agent.work.news import Notifier, store_notification
 from donewhen.agent.work.recorder import Recorder, recording
@@ -100,7 +100,7 @@ CUT_OFF = 2.0
 """Seconds that a cancelled run has to reach a clean point; then its calls are cut off, each in its own way."""
 Compiled = CompiledStateGraph[Any, Settings, Any, Any]
 MOST_CALLS = 3
-"""The most calls of the graph until the route after its last node is stored, see `route_if_stopped`."""
+"""How often the graph is called at most until the route after its last node is stored, see `route_if_stopped`."""
 SUBMIT_PATIENCE = 2.0
 """Seconds to wait for another process that is starting or finishing work on the thread."""
 LATE_CHARS = 1000
@@ -128,34 +128,34 @@ class GraphCall:
     thread_id: str
     config: RunnableConfig | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
-    """How the graph streams, as `astream` takes it."""
+    """The options of `astream`, such as its modes."""
     control: RunControl = field(default_factory=RunControl)
-    begins: Callable[[str], Awaitable[None]] = lambda goal: asyncio.sleep(0)
-    """Is told the goal before the graph is called, and may take any time for it."""
-    cancelled: Callable[[], None] = lambda: None
-    """Is told that the run is cancelled."""
+    on_begin: Callable[[str], Awaitable[None]] = lambda goal: asyncio.sleep(0)
+    """Called with the goal before the graph is called, which waits for it."""
+    on_cancel: Callable[[], None] = lambda: None
+    """Called when the run is cancelled."""
     advice: str = ""
-    """What to do about a thread that another worker holds."""
-    last: Json | None = None
-    """The last state that the caller was streamed, if it is whole."""
+    """What to do about a thread that another worker holds; ends the error."""
+    last_state: Json | None = None
+    """The last `values` part of the thread's own graph that was streamed."""
     run: Run | None = None
-    """How the thread stands in the end."""
+    """The run at the end of the call."""
 
     def cancel(self) -> None:
         """Let the run stop at its next clean point, because it is cancelled."""
         self.control.request_drain(CANCEL)
-        self.cancelled()
+        self.on_cancel()
 
 
-async def _nothing(held: "HeldThread", recorder: Recorder | None) -> None:
+async def _nothing(thread: "HeldThread", recorder: Recorder | None) -> None:
     """Do nothing before the graph is called."""
 
 
 @dataclass(frozen=True)
 class Act:
-    """What is done with a held thread: with what the graph is called, and what is written before."""
+    """What to do with a held thread: the graph's input, and what is written before the graph is called."""
 
-    given: Any
+    input: Any
     """The input of the graph; None continues."""
     settings: Settings
     goal: str = ""
@@ -164,13 +164,13 @@ class Act:
     fresh: bool = False
     """A new request begins."""
     before: Callable[["HeldThread", Recorder | None], Awaitable[None]] = _nothing
-    """Follows the row, and comes before the graph: what is recorded, and what is written into checkpoints."""
+    """Called between writing the row and calling the graph: it records the act and writes checkpoints."""
     from_checkpoint: bool = False
-    """It goes on from the checkpoint of the call's configuration, and not from the thread's latest one."""
+    """True if the graph continues from the checkpoint of the call's configuration, not from the thread's latest one."""
 
 
 Decide = Callable[["HeldThread"], Awaitable[Act | Run]]
-"""Reads a held thread, and returns what is to be done with it; a Run, if that is nothing."""
+"""Reads a held thread and returns what to do with it; the thread's Run if there is nothing to do."""
 
 
 # Holding a thread ------------------------------------------------------------------------------------------------
@@ -197,7 +197,7 @@ class HeldThread:
 async def hold(
     storage: Storage, graph: Compiled, thread_id: str, *, working: bool = False
 ) -> AsyncIterator[HeldThread]:
-    """Hold a thread; settle it first, and again if the task is cancelled. `working`: a run works on it.
+    """Hold a thread; settle it first, and again if the block is cancelled. `working`: a run works on it, for long.
 
     Raises ThreadBusy.
     """
@@ -207,8 +207,8 @@ async def hold(
             row = await settle(own, store, thread_id) or {}
             if written := row.get("updated"):
                 clock.follow(moment_of(written))
-            stands = await read_standing(store, thread_id, row)
-            with open_log(thread_id, stands, partial(store.events.append, thread_id)) as store.log:
+            standing = await read_standing(store, thread_id, row)
+            with open_log(thread_id, standing, partial(store.events.append, thread_id)) as store.log:
                 try:
                     yield HeldThread(thread_id, saver, store, own, row)
                 except (asyncio.CancelledError, GeneratorExit):
@@ -219,11 +219,11 @@ async def hold(
 
 def make_config(thread_id: str, config: RunnableConfig | None = None) -> RunnableConfig:
     """Return the caller's callbacks, tags and metadata for our thread's latest checkpoint, with strict resume."""
-    given: RunnableConfig = config or {}
-    kept = {key: value for key, value in (given.get("configurable") or {}).items() if key not in _PLACES}
+    base: RunnableConfig = config or {}
+    configurable = {key: value for key, value in (base.get("configurable") or {}).items() if key not in _PLACES}
     own = {"thread_id": thread_id, STRICT_RESUME_KEY: True}
-    metadata = {"session_id": thread_id, "langfuse_session_id": thread_id, **(given.get("metadata") or {})}
-    return {**given, "configurable": {**kept, **own}, "metadata": metadata}
+    metadata = {"session_id": thread_id, "langfuse_session_id": thread_id, **(base.get("metadata") or {})}
+    return {**base, "configurable": {**configurable, **own}, "metadata": metadata}
 
 
 def with_callback(config: RunnableConfig, handler: BaseCallbackHandler) -> RunnableConfig:
@@ -247,7 +247,7 @@ async def settle(graph: Compiled, store: ThreadStore, thread_id: str) -> Json | 
     if row is None or not is_unsettled(row):
         return row
     snapshot = await graph.aget_state(make_config(thread_id))
-    if [(task.name, task.result is None) for task in snapshot.tasks] == [("deliver", False)]:  # ended, but for this
+    if [(task.name, task.result is None) for task in snapshot.tasks] == [("deliver", False)]:  # only its end is missing
         await graph.ainvoke(None, make_config(thread_id), durability="sync")
         snapshot = await graph.aget_state(make_config(thread_id))
     run = read_run(thread_id, snapshot)
@@ -276,8 +276,8 @@ async def write_end(store: ThreadStore, run: Run, values: Json, **change: Any) -
     await write_status(store, run, row, **change)
     if run.outcome and (row.get("settings") or {}).get("when_busy") == "next_round":
         left = await read_interjections(store, run.thread_id, str(values.get("interjection_cursor") or ""))
-        if said := "\n".join(str(one["text"]) for one in left if not one.get("heard")):
-            run = replace(run, problem=f"said when the work was done already, and not followed: {said[:LATE_CHARS]}")
+        if text := "\n".join(str(one["text"]) for one in left if not one.get("heard")):
+            run = replace(run, problem=f"said when the work was done already, and not followed: {text[:LATE_CHARS]}")
             await write_status(store, run, row, **{**change, "problem": run.problem})
     return await enqueue_left_answers(store, run)
 
@@ -285,7 +285,7 @@ async def write_end(store: ThreadStore, run: Run, values: Json, **change: Any) -
 async def route_if_stopped(graph: Compiled, config: RunnableConfig) -> StateSnapshot | None:
     """Route a run that stopped between two nodes, and return None; return the state of any other run.
 
-    Ctrl-C can cause that: the update of a node is stored, and no route after it.
+    Ctrl-C can stop a run there: the update of a node is stored, but not the route that follows.
     """
     snapshot = await graph.aget_state(config, subgraphs=True)
     values = snapshot.values
@@ -304,7 +304,7 @@ async def read_consistent(graph: Compiled, store: ThreadStore, thread_id: str) -
     for last in (False, False, True):
         try:
             snapshot = await graph.aget_state(config, subgraphs=True)
-        except StorageError:  # with a key, a round that is not there any more
+        except StorageError:  # a sealed round was deleted while it was read
             if last:
                 raise
             continue
@@ -314,39 +314,41 @@ async def read_consistent(graph: Compiled, store: ThreadStore, thread_id: str) -
     return row, snapshot
 
 
-def request_in(given: Any) -> list[AnyMessage]:
+def request_in(graph_input: Any) -> list[AnyMessage]:
     """Return the messages of a graph's input, if it has nothing else and they are a request; else []."""
-    if isinstance(given, Mapping) and set(given) == {"messages"}:
+    if isinstance(graph_input, Mapping) and set(graph_input) == {"messages"}:
         with suppress(GoalError):
-            return read_goal(given["messages"] if isinstance(given["messages"], list) else [given["messages"]])
+            return read_goal(
+                graph_input["messages"] if isinstance(graph_input["messages"], list) else [graph_input["messages"]]
+            )
     return []
 
 
-def recorded_as(
-    given: Any, run: Run, settings: Settings | None = None
+def record_input(
+    graph_input: Any, run: Run, settings: Settings | None = None
 ) -> Callable[[HeldThread, Recorder | None], Awaitable[None]]:
-    """Return a function that records how a run goes on with an input of the graph."""
+    """Return a function, for `Act.before`, that records the graph's input with which a run continues."""
 
-    async def write(held: HeldThread, recorder: Recorder | None) -> None:
+    async def write(thread: HeldThread, recorder: Recorder | None) -> None:
         if recorder:
-            await recorder.go_on(given, run.pending, settings)
+            await recorder.go_on(graph_input, run.pending, settings)
 
     return write
 
 
 def _end_state(last: Json | None, config: RunnableConfig) -> StateSnapshot | None:
-    """Return the state of a run that ended, from the last part of its stream; None if it did not end."""
+    """Return the state of an ended run from the last part of its stream; None if the run did not end."""
     if last is None or last["interrupts"] or not last["data"].get("outcome"):
         return None
     return StateSnapshot(last["data"], (), config, None, None, None, (), ())
 
 
-def _has_input(given: Command[Any] | Json | None, run: Run, snapshot: StateSnapshot) -> bool:
-    """Return whether the graph's input was stored before the graph was drained."""
-    if isinstance(given, Command):
+def _has_input(graph_input: Command[Any] | Json | None, run: Run, snapshot: StateSnapshot) -> bool:
+    """Return whether the thread's state has the graph's input, although the graph was drained."""
+    if isinstance(graph_input, Command):
         return run.status != "waiting"
     there = {message.id for message in snapshot.values.get("messages") or ()}
-    return not given or given["messages"][-1].id in there
+    return not graph_input or graph_input["messages"][-1].id in there
 
 
 @dataclass(frozen=True)
@@ -362,26 +364,26 @@ class Runner:
     queue: str = QUEUE
     """The queue whose workers carry out submitted and scheduled runs."""
     executors: Executors = field(default_factory=Executors)
-    """Those of the graph, or of the runs that are driven here, in their place."""
+    """The executors of the runs that are driven here."""
     graphs_executors: Executors | None = None
-    """Those of the graph, if the runs have others."""
+    """The executors with which the graph was built, if `executors` replaces them."""
     cancels: CancelListener = field(default_factory=CancelListener)
     record: Callable[[Settings], Json] | None = None
-    """If runs are written down, to be replayed as tests: describes the models of a run with these settings."""
+    """Describes the models of a run with these settings, for its recording; None if runs are not recorded."""
     notifier: Notifier | None = None
-    """Delivers the news of the runs that are held here, if anybody wants them."""
+    """Delivers notifications of these runs; None if nobody is notified."""
     tracing: "Tracing | None" = None
-    """Traces runs, if anybody wants that."""
+    """Traces these runs; None if they are not traced."""
     prepare: Callable[[Settings], None] = lambda _: None
     """Makes the models of a run; raises ConfigError where a key is missing."""
 
-    def merge(self, given: SettingsLike) -> Settings:
-        """Return the settings of a run that is given these."""
+    def merge(self, settings: SettingsLike) -> Settings:
+        """Return these settings, completed by the agent's and by the schema of its output type."""
         wanted = {"output_schema": self.form.schema} if self.form else {}
-        return merge_settings(merge_settings(self.settings, wanted), given)
+        return merge_settings(merge_settings(self.settings, wanted), settings)
 
     def settings_now(self, row: Json) -> Settings:
-        """Return the settings of a thread's request within what this agent allows now, which may be less than then."""
+        """Return the settings of a thread's request, within what this agent allows now."""
         stored = settings_in(row)
         return self.settings if stored is None else keep_to(self.settings, stored)
 
@@ -392,23 +394,23 @@ class Runner:
 
     # Beginning ---------------------------------------------------------------------------------------------------
 
-    async def start(self, session: Session, request: Request) -> Run:
-        """Begin a request on the session's thread, unless that has it already. Raises ThreadWaiting, ConfigError."""
+    async def start(self, live: LiveRun, request: Request) -> Run:
+        """Begin a request on the thread of `live`, unless it has it already. Raises ThreadWaiting, ConfigError."""
         request = await self.prepare_request(request)
         try:
-            return await self.work(session, lambda held: self._start(held, request))
+            return await self.work(live, lambda thread: self._start(thread, request))
         except ThreadBusy:
-            if request.id and (run := await self._read_delivered(session.thread_id, request.id)):
+            if request.id and (run := await self._read_delivered(live.thread_id, request.id)):
                 return run
             raise
 
-    async def _start(self, held: HeldThread, request: Request) -> Act | Run:
-        snapshot = None if last_turn(held.row) and not request.id else await held.read()
-        if snapshot and is_delivered(request.id, held.row, snapshot.values):
-            return self._make_run(held.thread_id, held.row, snapshot)
+    async def _start(self, thread: HeldThread, request: Request) -> Act | Run:
+        snapshot = None if last_turn(thread.row) and not request.id else await thread.read()
+        if snapshot and is_delivered(request.id, thread.row, snapshot.values):
+            return self._make_run(thread.thread_id, thread.row, snapshot)
         if snapshot:
-            self.check_free(held, snapshot, request.restart)
-        return await self.begin(held, request, snapshot, queue="")
+            self.check_free(thread, snapshot, request.restart)
+        return await self.begin(thread, request, snapshot, queue="")
 
     async def prepare_request(self, request: Request) -> Request:
         """Return a request that can begin here, with the plan of its template. Raises ConfigError."""
@@ -420,17 +422,17 @@ class Runner:
         """Store a request for a worker, unless the thread has it already. Raises ThreadWaiting."""
         request = await self._fill(request)
         try:
-            async with hold(self.storage, self.graph, thread_id) as held:
-                snapshot = await held.read()
-                if not is_delivered(request.id, held.row, snapshot.values):
-                    self.check_free(held, snapshot, request.restart)
-                    await enqueue(held.store, thread_id, self.queue, request, at)
+            async with hold(self.storage, self.graph, thread_id) as thread:
+                snapshot = await thread.read()
+                if not is_delivered(request.id, thread.row, snapshot.values):
+                    self.check_free(thread, snapshot, request.restart)
+                    await enqueue(thread.store, thread_id, self.queue, request, at)
         except ThreadBusy:
             if not request.id or await self._read_delivered(thread_id, request.id) is None:
                 raise
 
     async def _read_delivered(self, thread_id: str, id: str) -> Run | None:
-        """Return the run of a busy thread that has the request with this id, or gets it in a moment; else None."""
+        """Return the run of a busy thread if it has the request with this id, or gets it soon; else None."""
         deadline = time.monotonic() + SUBMIT_PATIENCE
         while True:
             async with self.storage.reader() as (saver, store):
@@ -464,135 +466,145 @@ class Runner:
         goal, plan = (await Templates(self.storage).get(request.template)).fill(request.parameters or {})
         return replace(request, messages=request.messages or read_goal(goal), plan={"plan": plan})
 
-    def check_free(self, held: HeldThread, snapshot: StateSnapshot, restart: bool) -> None:
+    def check_free(self, thread: HeldThread, snapshot: StateSnapshot, restart: bool) -> None:
         """Raise ThreadWaiting if the last request is open or queued, unless it is to be closed."""
-        queued = held.row.get("status") == "queued"
+        queued = thread.row.get("status") == "queued"
         if restart or not (queued or snapshot.created_at):
             return
-        run = read_run(held.thread_id, snapshot)
+        run = read_run(thread.thread_id, snapshot)
         if queued:
             raise waiting_error(replace(run, status="queued"))
         if run.status in ("waiting", "running"):
             raise waiting_error(run)
 
     async def begin(
-        self, held: HeldThread, request: Request, snapshot: StateSnapshot | None, queue: str | None = None
+        self, thread: HeldThread, request: Request, snapshot: StateSnapshot | None, queue: str | None = None
     ) -> Act:
-        """Return how a request begins: it is stored first, so if the worker dies, the next one begins it again.
+        """Return the act that begins a request. The request is stored first: if the worker dies, the next begins it.
 
-        `snapshot`: how the thread stands; None if its row says that the request before has ended.
+        `snapshot`: the thread's state; None if its row says that the previous request has ended.
         """
-        thread_id, messages = held.thread_id, list(request.messages)
-        turn = (snapshot.values.get("turn", 0) if snapshot else last_turn(held.row)) + 1
+        thread_id, messages = thread.thread_id, list(request.messages)
+        turn = (snapshot.values.get("turn", 0) if snapshot else last_turn(thread.row)) + 1
         log_of(thread_id).turn = turn
         if request.plan:
-            await held.store.aput(plan_key(thread_id), str(messages[-1].id), request.plan, index=False)
-        await forget_cancel(held.store, thread_id)  # it was for the request before; who still waits asks again
+            await thread.store.aput(plan_key(thread_id), str(messages[-1].id), request.plan, index=False)
+        await forget_cancel(thread.store, thread_id)  # it was for the previous request; `cancel` repeats it if needed
 
-        async def put_away(held: HeldThread, recorder: Recorder | None) -> None:
+        async def put_away(thread: HeldThread, recorder: Recorder | None) -> None:
             if recorder and self.record:
                 if snapshot:
                     await recorder.end(snapshot)
                 await recorder.begin(turn, request, self.executors, self.record(request.settings))
             if snapshot:
-                await self._put_away(held, snapshot)
+                await self._put_away(thread, snapshot)
 
         change: Json = {"request": request.to_json(), "settings": request.settings, "answered": {}, "queue": queue}
         change |= {"goal": request.goal, "metadata": request.metadata, "owner": request.owner or None}
         change["home"] = self.queue
         return Act({"messages": messages}, request.settings, request.goal, change, fresh=True, before=put_away)
 
-    async def _put_away(self, held: HeldThread, snapshot: StateSnapshot) -> None:
-        """Close the last request because a new one takes its place."""
-        if snapshot.created_at and read_run(held.thread_id, snapshot).status in ("waiting", "running"):
-            config = make_config(held.thread_id)
-            inside = observed_inside(await held.graph.aget_state(config, subgraphs=True))
+    async def _put_away(self, thread: HeldThread, snapshot: StateSnapshot) -> None:
+        """Close the previous request, if it is open, because a new one takes its place."""
+        if snapshot.created_at and read_run(thread.thread_id, snapshot).status in ("waiting", "running"):
+            config = make_config(thread.thread_id)
+            inside = read_inner_journal(await thread.graph.aget_state(config, subgraphs=True))
             update = close_for_new_request(snapshot.values, inside)
-            await held.graph.aupdate_state(config, update, as_node="deliver")
+            await thread.graph.aupdate_state(config, update, as_node="deliver")
 
     # Going on ----------------------------------------------------------------------------------------------------
 
-    async def resume(self, session: Session, given: Continuation) -> Run:
-        """Answer or continue the session's thread."""
-        advice = WAIT_FOR_IT if given.answer is MISSING else ANSWER_LATER
-        return await self.work(session, lambda held: self.go_on(held, given), advice)
+    async def resume(self, live: LiveRun, continuation: Continuation) -> Run:
+        """Answer or continue the thread of `live`."""
+        advice = WAIT_FOR_IT if continuation.answer is MISSING else ANSWER_LATER
+        return await self.work(live, lambda thread: self.go_on(thread, continuation), advice)
 
-    async def run_submitted(self, session: Session) -> Run:
-        """Carry out what was submitted for the session's thread; if nothing is left of it, continue the thread."""
-        return await self.work(session, self._carry)
+    async def run_submitted(self, live: LiveRun) -> Run:
+        """Carry out what was submitted for the thread of `live`; if nothing is left of that, continue the thread."""
+        return await self.work(live, self._go_on_submitted)
 
-    async def go_on(self, held: HeldThread, given: Continuation) -> Act | Run:
-        """Return how a thread goes on: with the answer that it is given, in another way, or unchanged."""
-        row, snapshot = held.row, await held.read()
+    async def go_on(self, thread: HeldThread, continuation: Continuation) -> Act | Run:
+        """Return the act that continues a thread: with an answer, in another direction (`steer`), or unchanged."""
+        row, snapshot = thread.row, await thread.read()
         submitted = has_work(row) or is_not_begun(row, snapshot.values)
-        if submitted and given.answer is MISSING and not given.steer:
-            return await self._carry(held, given.settings)
-        check_begun(held.thread_id, row, snapshot.values)
-        if given.form and snapshot.values and given.form.schema != (snapshot.values.get("output_schema") or {}):
+        if submitted and continuation.answer is MISSING and not continuation.steer:
+            return await self._go_on_submitted(thread, continuation.settings)
+        check_begun(thread.thread_id, row, snapshot.values)
+        if (
+            continuation.form
+            and snapshot.values
+            and continuation.form.schema != (snapshot.values.get("output_schema") or {})
+        ):
             raise ConfigError("output_type: the run was started with another one, or with none")
-        run, settings = self._open(held, snapshot, given.settings)
+        run, settings = self._read_to_continue(thread, snapshot, continuation.settings)
         answers: Json = {}
-        if given.steer:
-            command: Any = steer_input(run, given.steer)
+        if continuation.steer:
+            command: Any = steer_input(run, continuation.steer)
         else:
-            asked = given.answer is MISSING
-            answers = overdue_answers(run, settings) if asked else admit(run, row, given.answer, given.question)
+            asked = continuation.answer is MISSING
+            answers = (
+                overdue_answers(run, settings) if asked else admit(run, row, continuation.answer, continuation.question)
+            )
             command = resume_command(run, answers, snapshot.values, self.executors, settings)
         if command is not None or run.status == "running":
             self.prepare(settings)  # before the answer is taken: without a key the run would fail
-        return self._continue(run, command, settings, given.settings, None if given.answer is MISSING else answers)
+        return self._continue(
+            run, command, settings, continuation.settings, None if continuation.answer is MISSING else answers
+        )
 
-    async def _carry(self, held: HeldThread, given: SettingsLike = None) -> Act | Run:
-        row, snapshot = held.row, await held.read()
+    async def _go_on_submitted(self, thread: HeldThread, new_settings: SettingsLike = None) -> Act | Run:
+        row, snapshot = thread.row, await thread.read()
         if is_not_begun(row, snapshot.values):
-            settings = merge_settings(self.settings_now(row), given)
-            return await self.begin(held, Request.from_row(row, settings), snapshot)
-        run, settings = self._open(held, snapshot, given)
+            settings = merge_settings(self.settings_now(row), new_settings)
+            return await self.begin(thread, Request.from_row(row, settings), snapshot)
+        run, settings = self._read_to_continue(thread, snapshot, new_settings)
         queued = queued_answers_to(run, row)
-        answers = address(run, queued) if queued else overdue_answers(run, settings)
+        answers = address_answer(run, queued) if queued else overdue_answers(run, settings)
         command = resume_command(run, answers, snapshot.values, self.executors, settings)
         if command is None and run.status != "running":
-            return await write_end(held.store, run, snapshot.values)
-        return self._continue(run, command, settings, given, answers if queued else None)
+            return await write_end(thread.store, run, snapshot.values)
+        return self._continue(run, command, settings, new_settings, answers if queued else None)
 
-    def _open(self, held: HeldThread, snapshot: StateSnapshot, given: SettingsLike) -> tuple[Run, Settings]:
-        """Return the run of a thread to continue, and its settings merged with the given ones."""
-        settings = merge_settings(self.settings_now(held.row), given)
-        if given:
+    def _read_to_continue(
+        self, thread: HeldThread, snapshot: StateSnapshot, new_settings: SettingsLike
+    ) -> tuple[Run, Settings]:
+        """Return the run of a thread that is to continue, and its settings with the new ones merged in."""
+        settings = merge_settings(self.settings_now(thread.row), new_settings)
+        if new_settings:
             self._check_enforceable(settings)
-        log_of(held.thread_id).turn = snapshot.values.get("turn", 1)
-        return read_run(held.thread_id, require_thread(held.thread_id, snapshot), settings, self.form), settings
+        log_of(thread.thread_id).turn = snapshot.values.get("turn", 1)
+        return read_run(thread.thread_id, require_thread(thread.thread_id, snapshot), settings, self.form), settings
 
     def _continue(
-        self, run: Run, command: Any, settings: Settings, given: SettingsLike, answered: Json | None
+        self, run: Run, command: Any, settings: Settings, new_settings: SettingsLike, answered: Json | None
     ) -> Act | Run:
-        """Return how a run continues with a command, or unchanged without one; a waiting or finished run stays."""
+        """Return the act that continues a run with a command; without one, a waiting or finished run stays as it is."""
         if command is None and run.status != "running":
             return run
-        changed = settings if given else None
+        changed = settings if new_settings else None
         change: Json = {"goal": run.goal or None, "settings": changed}
         if answered is not None:
             change["answered"] = dict.fromkeys(answered, "")
-        return Act(command, settings, run.goal, change, before=recorded_as(command, run, changed))
+        return Act(command, settings, run.goal, change, before=record_input(command, run, changed))
 
-    async def audit(self, session: Session, given: SettingsLike) -> Run:
-        """Let a judge audit the session's thread. Raises ThreadWaiting while it is not finished."""
-        return await self.work(session, lambda held: self._audit(held, given))
+    async def audit(self, live: LiveRun, settings: SettingsLike) -> Run:
+        """Let a judge audit the thread of `live`. Raises ThreadWaiting while its request is not finished."""
+        return await self.work(live, lambda thread: self._audit(thread, settings))
 
-    async def _audit(self, held: HeldThread, given: SettingsLike) -> Act:
-        thread_id, snapshot = held.thread_id, await held.read()
-        self.check_free(held, snapshot, restart=False)
+    async def _audit(self, thread: HeldThread, new_settings: SettingsLike) -> Act:
+        thread_id, snapshot = thread.thread_id, await thread.read()
+        self.check_free(thread, snapshot, restart=False)
         values = require_thread(thread_id, snapshot).values
         ending = {**(values.get("ending") or {"code": "worked", "reason": ""}), "again": True}
         log_of(thread_id).turn = values.get("turn", 1)
 
-        async def open_again(held: HeldThread, recorder: Recorder | None) -> None:
-            await held.graph.aupdate_state(make_config(thread_id), {"ending": ending}, as_node="advance")
+        async def open_again(thread: HeldThread, recorder: Recorder | None) -> None:
+            await thread.graph.aupdate_state(make_config(thread_id), {"ending": ending}, as_node="advance")
             if recorder:
-                changed = read_settings(given).model_dump(mode="json", exclude_unset=True)
+                changed = read_settings(new_settings).model_dump(mode="json", exclude_unset=True)
                 await recorder.write("audit", settings=changed)
 
-        settings = merge_settings(self.settings_now(held.row), given)
+        settings = merge_settings(self.settings_now(thread.row), new_settings)
         return Act(None, settings, values.get("goal", ""), before=open_again)
 
     async def undo(self, thread_id: str, step: str | None, *, dry_run: bool) -> UndoReport:
@@ -602,131 +614,133 @@ class Runner:
             async with self.storage.reader() as (_, store):
                 report = await (await read_undoing(store, thread_id, snapshot.values, step)).check()
                 return replace(report, dry_run=True)
-        async with hold(self.storage, self.graph, thread_id) as held:
-            snapshot = await held.read()
-            check_ended(thread_id, held.row, snapshot)
+        async with hold(self.storage, self.graph, thread_id) as thread:
+            snapshot = await thread.read()
+            check_ended(thread_id, thread.row, snapshot)
             values = migrate(snapshot.values)
-            report = await (await read_undoing(held.store, thread_id, values, step)).carry_out(held.store)
+            report = await (await read_undoing(thread.store, thread_id, values, step)).carry_out(thread.store)
             rows: list[UndoneRow] = [
                 {"id": row.id, "path": row.path, "at": now()} for row in report.changes if row.result == "restored"
             ]
             if rows:
-                await update_row(held.store, thread_id, held.row)
+                await update_row(thread.store, thread_id, thread.row)
                 if self.record:
-                    await Recorder(held.store, thread_id).write("undone", rows=rows)
+                    await Recorder(thread.store, thread_id).write("undone", rows=rows)
                 update = note_undone(values, rows)
-                await held.graph.aupdate_state(make_config(thread_id), update, as_node="deliver")
-                snapshot = await held.read()
-                await write_end(held.store, read_run(thread_id, snapshot), snapshot.values)
+                await thread.graph.aupdate_state(make_config(thread_id), update, as_node="deliver")
+                snapshot = await thread.read()
+                await write_end(thread.store, read_run(thread_id, snapshot), snapshot.values)
             return report
 
     # The one way to the graph ------------------------------------------------------------------------------------
 
     async def carry_out(self, call: GraphCall, decide: Decide) -> AsyncGenerator[Any]:
-        """Hold a thread, let `decide` say what is done with it, and do that to its next pause or end, or to its end if
-        it is cancelled from anywhere. Yield what the graph streams; `call.run` is how the thread stands then.
+        """Hold a thread, let `decide` choose the act, and carry it out until the run pauses, ends or is cancelled.
+        Yield what the graph streams; `call.run` is the run then.
 
-        Whoever calls: the thread's row says what happens before it does, the run is recorded and traced, and its end
-        has its consequences. Raises GraphDrained if `call.control` stopped it, when that is written.
+        For every caller, the thread's row is written before the work, the run is recorded and traced, and the
+        consequences of its end are carried out. Raises GraphDrained, after all is written, if `call.control` stopped
+        the run.
         """
-        async with self._hold_for(call) as held:
-            act = await decide(held)
+        async with self._hold_for(call) as thread:
+            act = await decide(thread)
             if isinstance(act, Run):
                 call.run = act
-                async with self._listening(held, call):
-                    await call.begins(act.goal)
+                async with self._listen_for_cancel(thread, call):
+                    await call.on_begin(act.goal)
                 return
-            recorder = Recorder(held.store, held.thread_id) if self.record and not act.from_checkpoint else None
-            with self._watched(held, call, act, recorder) as (config, trace, place):
+            recorder = Recorder(thread.store, thread.thread_id) if self.record and not act.from_checkpoint else None
+            with self._record_and_trace(thread, call, act, recorder) as (config, trace, context):
                 notify = self.notifier.queue if self.notifier else None
                 change = {"notify": notify, "trace": trace or None, **act.change}
-                await update_row(held.store, held.thread_id, held.row, **change)
-                await act.before(held, recorder)
+                await update_row(thread.store, thread.thread_id, thread.row, **change)
+                await act.before(thread, recorder)
                 async with (
-                    self._listening(held, call) as listening,
-                    aclosing(self._call_graph(held, call, act, config, place, listening)) as parts,
+                    self._listen_for_cancel(thread, call) as cancellation,
+                    aclosing(self._call_graph(thread, call, act, config, context, cancellation)) as parts,
                 ):
                     async for part in parts:
                         yield part
 
     @asynccontextmanager
     async def _hold_for(self, call: GraphCall) -> AsyncIterator[HeldThread]:
-        """Hold a thread; the error for one that another worker holds says what to do about it."""
+        """Hold the thread of a call. The error for a thread that another worker holds ends with the call's advice."""
         advice = call.advice
         try:
-            async with hold(self.storage, self.graph, call.thread_id, working=True) as held:
+            async with hold(self.storage, self.graph, call.thread_id, working=True) as thread:
                 advice = ""
-                yield held
+                yield thread
         except ThreadBusy as error:
             raise ThreadBusy(f"{error}{advice}") from None
 
     @asynccontextmanager
-    async def _listening(self, held: HeldThread, call: GraphCall) -> AsyncIterator[asyncio.Task[str]]:
-        """Hear whether the run is cancelled while it is worked on inside; yield the task that ends with the reason."""
-        listening = asyncio.create_task(self.cancels.wait(held.store, held.thread_id, call.cancel))
+    async def _listen_for_cancel(self, thread: HeldThread, call: GraphCall) -> AsyncIterator[asyncio.Task[str]]:
+        """Listen for a cancellation during the block; yield the task that ends with its reason."""
+        cancellation = asyncio.create_task(self.cancels.wait(thread.store, thread.thread_id, call.cancel))
         try:
-            yield listening
+            yield cancellation
         finally:
-            listening.cancel()
-            await asyncio.wait([listening])
+            cancellation.cancel()
+            await asyncio.wait([cancellation])
 
     @contextmanager
-    def _watched(
-        self, held: HeldThread, call: GraphCall, act: Act, recorder: Recorder | None
+    def _record_and_trace(
+        self, thread: HeldThread, call: GraphCall, act: Act, recorder: Recorder | None
     ) -> Iterator[tuple[RunnableConfig, str, Context]]:
-        """Record and trace the calls of the graph inside, which are made in a context of their own.
+        """Record and trace the graph calls of the block, which are made in a context of their own.
 
-        Yield their configuration, the place of a new trace, which the row has to keep, and the context.
+        Yield their configuration, the traceparent of a new trace, which the row has to keep, and the context.
         """
-        config = (call.config or {}) if act.from_checkpoint else make_config(held.thread_id, call.config)
-        config, place = self._place(recorder, config)
+        config = (call.config or {}) if act.from_checkpoint else make_config(thread.thread_id, call.config)
+        config, context = self._make_context(recorder, config)
         if self.tracing is None:
-            yield config, "", place
+            yield config, "", context
             return
-        stored = "" if act.fresh else str(held.row.get("trace") or "")
-        with self.tracing.invocation(held.thread_id, stored, place) as made:
-            yield with_callback(config, self.tracing), "" if stored else made, place
+        stored = "" if act.fresh else str(thread.row.get("trace") or "")
+        with self.tracing.invocation(thread.thread_id, stored, context) as made:
+            yield with_callback(config, self.tracing), "" if stored else made, context
 
-    def _place(self, recorder: Recorder | None, config: RunnableConfig) -> tuple[RunnableConfig, Context]:
-        """Return the configuration of a call that is recorded, and the context that it is made in."""
-        place = copy_context()
-        place.run(present_form.set, self.form)
+    def _make_context(self, recorder: Recorder | None, config: RunnableConfig) -> tuple[RunnableConfig, Context]:
+        """Return the configuration and the context for calls of the graph, with the recorder if there is one."""
+        context = copy_context()
+        context.run(present_form.set, self.form)
         graphs = self.executors if self.graphs_executors is None else self.graphs_executors
-        place.run(use_executors, graphs, self.executors)
+        context.run(use_executors, graphs, self.executors)
         if recorder:
-            place.run(recording.set, recorder)
-            place.run(hearing.set, recorder.hear)
+            context.run(recording.set, recorder)
+            context.run(hearing.set, recorder.hear)
             config = with_callback(config, recorder)
-        return config, place
+        return config, context
 
     async def _call_graph(
         self,
-        held: HeldThread,
+        thread: HeldThread,
         call: GraphCall,
         act: Act,
         config: RunnableConfig,
-        place: Context,
-        listening: asyncio.Task[str],
+        context: Context,
+        cancellation: asyncio.Task[str],
     ) -> AsyncGenerator[Any]:
-        """Call the graph until it pauses or ends: with the input, then without one if its last route was not stored.
+        """Call the graph until it pauses or ends; call it again without input if its last route was not stored.
 
-        A cancellation that arrives meanwhile ends the run; a worker that has to stop returns it to the queue.
+        A cancellation that arrives meanwhile ends the run. If it is drained before its input was stored, submitted
+        work returns to the queue.
         """
-        graph, thread_id = held.graph, held.thread_id
+        graph, thread_id = thread.graph, thread.thread_id
         snapshot, drained = None, None
-        await call.begins(act.goal)
+        await call.on_begin(act.goal)
         options: Any = {"durability": "sync", **call.options, "context": act.settings, "control": call.control}
         try:
-            for given in [act.given, *[None] * (MOST_CALLS - 1)]:
-                stream: Any = graph.astream(given, config, **options)
-                async with aclosing(until_cancelled(stream, listening, place)) as parts:
+            for graph_input in [act.input, *[None] * (MOST_CALLS - 1)]:
+                stream: Any = graph.astream(graph_input, config, **options)
+                async with aclosing(until_cancelled(stream, cancellation, context)) as parts:
                     async for part in parts:
                         yield part
                 config = make_config(thread_id, config)
-                if snapshot := _end_state(call.last, config) or await route_if_stopped(graph, config):
+                if snapshot := _end_state(call.last_state, config) or await route_if_stopped(graph, config):
                     break
         except RunCancelled as cancelled:
-            call.run = await self.end_cancelled(held, cancelled.reason)
+            call.run = await self.end_cancelled(thread, cancelled.reason)
             stream = graph.astream(None, make_config(thread_id, config), **options)  # how it ended
             async with aclosing(stream) as parts:
                 async for part in parts:
@@ -736,39 +750,39 @@ class Runner:
             drained = error
         snapshot = snapshot or await graph.aget_state(make_config(thread_id), subgraphs=True)
         run = read_run(thread_id, snapshot, act.settings, self.form)
-        if drained and not _has_input(act.given, run, snapshot) and await return_to_queue(held.store, thread_id):
+        if drained and not _has_input(act.input, run, snapshot) and await return_to_queue(thread.store, thread_id):
             call.run = replace(run, status="queued")
         else:
-            call.run = await self.write_end(held, run, snapshot)
+            call.run = await self.write_end(thread, run, snapshot)
         if drained:
             raise drained
 
-    async def write_end(self, held: HeldThread, run: Run, snapshot: StateSnapshot) -> Run:
+    async def write_end(self, thread: HeldThread, run: Run, snapshot: StateSnapshot) -> Run:
         """Carry out the consequences of a pause or an end that the graph has reached, and tell the notifier."""
         if self.record:
-            await Recorder(held.store, held.thread_id).end(snapshot)
-        run = await write_end(held.store, run, snapshot.values, goal=run.goal or None)
+            await Recorder(thread.store, thread.thread_id).end(snapshot)
+        run = await write_end(thread.store, run, snapshot.values, goal=run.goal or None)
         if self.notifier:
             self.notifier.wake()
         return run
 
-    async def work(self, session: Session, decide: Decide, advice: str = "") -> Run:
-        """Carry out what a session is for, and hand it the events."""
-        thread_id = session.thread_id
+    async def work(self, live: LiveRun, decide: Decide, advice: str = "") -> Run:
+        """Carry out the act of `decide` on the thread of `live`, and send it the events."""
+        thread_id = live.thread_id
 
         async def announce(goal: str) -> None:
-            await session.begin(goal)
-            if session.muted:
+            await live.begin(goal)
+            if live.muted:
                 call.options = QUIETLY
 
-        call = GraphCall(thread_id, session.config, WITH_EVENTS, session.control, announce, session.cancel, advice)
+        call = GraphCall(thread_id, live.config, WITH_EVENTS, live.control, announce, live.cancel, advice)
         with suppress(GraphDrained):
             async with aclosing(self.carry_out(call, decide)) as parts:
                 async for part in parts:
                     if part["type"] == "values":
-                        call.last = call.last if part["ns"] else part
-                    elif (event := to_event(thread_id, part["data"]))["type"] != "outcome":  # it is told with the run
-                        await session.send(event)
+                        call.last_state = call.last_state if part["ns"] else part
+                    elif (event := to_event(thread_id, part["data"]))["type"] != "outcome":  # `live` sends that itself
+                        await live.send(event)
         assert call.run is not None
         return call.run
 
@@ -794,7 +808,7 @@ class Runner:
             await leave_answers(store, thread_id, queue_of(row, self.queue), left)
             if await _is_running(store, thread_id):
                 return thread_id
-        try:  # whoever holds the thread is beginning, or ending without having seen them
+        try:  # the holder of the thread is beginning its work, or ends without having seen the answers
             async with self.storage.session(thread_id, patience=SUBMIT_PATIENCE) as (saver, store):
                 row, snapshot = await read_consistent(on_saver(self.graph, saver, store), store, thread_id)
                 await enqueue_left_answers(store, read_run(thread_id, snapshot), queued_answers(row))
@@ -827,13 +841,13 @@ class Runner:
 
     async def cancel(self, thread_id: str, reason: str) -> Run:
         """End a run that waits, is queued or was interrupted. Raises UnknownThread, ThreadBusy."""
-        async with hold(self.storage, self.graph, thread_id) as held:
-            return await self.end_cancelled(held, reason)
+        async with hold(self.storage, self.graph, thread_id) as thread:
+            return await self.end_cancelled(thread, reason)
 
-    async def end_cancelled(self, held: HeldThread, reason: str) -> Run:
+    async def end_cancelled(self, thread: HeldThread, reason: str) -> Run:
         """End a held run with the outcome `cancelled`, unless it has ended; finished work is kept."""
-        thread_id, store, graph = held.thread_id, held.store, held.graph
-        row, snapshot = await store.threads.get(thread_id) or {}, await held.read()
+        thread_id, store, graph = thread.thread_id, thread.store, thread.graph
+        row, snapshot = await store.threads.get(thread_id) or {}, await thread.read()
         settings = settings_in(row) or self.settings
         run, unbegun = read_run(thread_id, snapshot, settings, self.form), is_not_begun(row, snapshot.values)
         reason = reason or say_why(snapshot.values.get("language", "en"), "outside")
@@ -842,22 +856,22 @@ class Runner:
             if self.record and not unbegun:
                 await Recorder(store, thread_id).write("cancel", reason=reason, waiting=run.status == "waiting")
             if unbegun:
-                await self._put_away(held, snapshot)
-                values: Any = migrate((await held.read()).values)
+                await self._put_away(thread, snapshot)
+                values: Any = migrate((await thread.read()).values)
                 messages = Request.from_row(row, settings).messages
                 update = end_at_once(values, settings, messages, "cancelled", reason)
                 await graph.aupdate_state(make_config(thread_id), update, as_node="receive")
-            elif "receive" in snapshot.next:  # its background was being read
+            elif "receive" in snapshot.next:  # it was stopped in its first node
                 values = migrate(snapshot.values)
                 update = end_at_once(values, settings, (), "cancelled", reason)
                 await graph.aupdate_state(make_config(thread_id), update, as_node="receive")
             else:
                 ending: Json = {"code": "cancelled", "reason": reason}
-                if snapshot.values.get("outcome"):  # its audit was cut off: it ended before
+                if snapshot.values.get("outcome"):  # the run had ended, and a later audit of it was cut off
                     ending = {**(snapshot.values["ending"] or {}), "again": False}
                 await graph.aupdate_state(make_config(thread_id), {"ending": ending}, as_node="advance")
             await cancel_asking(store, thread_id, self.executors)
-            snapshot = await self._deliver(held, settings, reason)
+            snapshot = await self._deliver(thread, settings, reason)
             if self.record:
                 await Recorder(store, thread_id).end(snapshot)
             run = read_run(thread_id, snapshot, settings, self.form)
@@ -867,20 +881,22 @@ class Runner:
         await forget_cancel(store, thread_id)
         return run
 
-    async def _deliver(self, held: HeldThread, settings: Settings, reason: str) -> StateSnapshot:
+    async def _deliver(self, thread: HeldThread, settings: Settings, reason: str) -> StateSnapshot:
         """Deliver a run whose ending is decided; without a full receipt if none can be made."""
-        recorder = Recorder(held.store, held.thread_id) if self.record else None
-        config, place = self._place(recorder, make_config(held.thread_id))
+        recorder = Recorder(thread.store, thread.thread_id) if self.record else None
+        config, context = self._make_context(recorder, make_config(thread.thread_id))
         try:
-            ending = held.graph.ainvoke(None, config, context=settings, durability="sync")
-            await asyncio.get_running_loop().create_task(ending, context=place)
+            ending = thread.graph.ainvoke(None, config, context=settings, durability="sync")
+            await asyncio.get_running_loop().create_task(ending, context=context)
         except DoneWhenError:
             raise
         except Exception:
-            _log.exception("%s: ended without a whole receipt", held.thread_id)
-            values: Any = (await held.read()).values
-            await held.graph.aupdate_state(config, cancel_without_receipt(values, settings, reason), as_node="deliver")
-        return await held.read()
+            _log.exception("%s: ended without a whole receipt", thread.thread_id)
+            values: Any = (await thread.read()).values
+            await thread.graph.aupdate_state(
+                config, cancel_without_receipt(values, settings, reason), as_node="deliver"
+            )
+        return await thread.read()
 
     # Reading -----------------------------------------------------------------------------------------------------
 
@@ -895,8 +911,8 @@ class Runner:
         """Return the row of a thread. Raises UnknownThread."""
         return read_info(thread_id, (await self.read_events(thread_id, None))[0])
 
-    async def read_events(self, thread_id: str, after: int | None, *, now: bool = False) -> tuple[Json, list[Json]]:
-        """Return the row of a thread, and then its events after a number, of the current request if it is `now`.
+    async def read_events(self, thread_id: str, after: int | None, *, current: bool = False) -> tuple[Json, list[Json]]:
+        """Return the row of a thread, and its events after a number; with `current`, only those of its last request.
 
         Raises UnknownThread.
         """
@@ -904,7 +920,7 @@ class Runner:
         async with self.storage.reader() as (_, store):
             if (row := await store.threads.get(thread_id)) is None:
                 raise unknown_thread(thread_id)
-            turn = row.get("events", {}).get("turn", 0) if now else 0
+            turn = row.get("events", {}).get("turn", 0) if current else 0
             return row, [] if after is None else await store.events.read(thread_id, after=after, turn=turn)
 
     async def _settle_left(self, thread_id: str) -> None:
@@ -938,23 +954,23 @@ _END = object()
 
 
 async def until_cancelled(
-    stream: AsyncGenerator[Any], listening: asyncio.Task[str], place: Context
+    stream: AsyncGenerator[Any], cancellation: asyncio.Task[str], context: Context
 ) -> AsyncGenerator[Any]:
-    """Yield what the graph streams; each part is made in the context `place`.
+    """Yield what the graph streams; each part is made in `context`.
 
-    When `listening` ends, the run is cancelled and may reach a clean point; what takes longer is cut off. Then
+    When `cancellation` ends, the run has `CUT_OFF` seconds to reach a clean point; what takes longer is cut off. Then
     RunCancelled is raised, also if the run has ended meanwhile.
     """
-    loop, ends = asyncio.get_running_loop(), math.inf
+    loop, deadline = asyncio.get_running_loop(), math.inf
     coming: asyncio.Task[Any] | None = None
     try:
-        while loop.time() < ends:
-            coming = loop.create_task(_next_part(stream), context=place)
-            if not listening.done():
-                await asyncio.wait({coming, listening}, return_when=asyncio.FIRST_COMPLETED)
-            if listening.done():
-                ends = min(ends, loop.time() + CUT_OFF)
-                await asyncio.wait({coming}, timeout=max(ends - loop.time(), 0))
+        while loop.time() < deadline:
+            coming = loop.create_task(_next_part(stream), context=context)
+            if not cancellation.done():
+                await asyncio.wait({coming, cancellation}, return_when=asyncio.FIRST_COMPLETED)
+            if cancellation.done():
+                deadline = min(deadline, loop.time() + CUT_OFF)
+                await asyncio.wait({coming}, timeout=max(deadline - loop.time(), 0))
                 await _cut_off(coming)
                 if coming.cancelled() or coming.exception():
                     break
@@ -966,9 +982,9 @@ async def until_cancelled(
             if coming is not None:
                 await _cut_off(coming)
         finally:
-            await finish(loop.create_task(_close(stream), context=place))
-    if listening.done():
-        raise RunCancelled(listening.result())
+            await finish(loop.create_task(_close(stream), context=context))
+    if cancellation.done():
+        raise RunCancelled(cancellation.result())
 
 
 async def _next_part(stream: AsyncGenerator[Any]) -> Any:
@@ -1006,6 +1022,6 @@ def _address_open(run: Run, answer: Any, question: str) -> Json:
     """
     if run.status == "running" and not run.pending:
         raise StaleAnswer(f"thread {run.thread_id} waits for no other answer: it is being worked on")
-    answers = address(run, answer, question)
+    answers = address_answer(run, answer, question)
     check_understood(run, answers)
     return answers

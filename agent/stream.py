@@ -1,4 +1,4 @@
-"""Stream a working run to its caller: events in order, and a session that stops when nobody listens."""
+"""Stream a working run to its caller: events in order, from a task that stops when nobody listens."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -19,12 +19,12 @@ from donewhen.state.events import Event
 from donewhen.state.secrets import hide_in_error, hide_known
 
 OnLeave = Literal["stop", "continue"]
-Work = Callable[["Session"], Awaitable[Run]]
+Work = Callable[["LiveRun"], Awaitable[Run]]
 PATIENCE = 10.0
 """Seconds that a call has to end after its stream was left, before it is cut off."""
 
 
-class Session:
+class LiveRun:
     """A run's work to its next pause or end, in its own task, which holds and releases the thread.
 
     It goes no further than its listener: an event is sent only after the previous one was handled.
@@ -37,7 +37,7 @@ class Session:
         config: RunnableConfig | None,
         on_leave: OnLeave,
         on_begin: Callable[[], None],
-        on_end: "Callable[[Session], None]",
+        on_end: "Callable[[LiveRun], None]",
         secrets: Sequence[str] = (),
     ) -> None:
         self.thread_id = thread_id
@@ -49,8 +49,9 @@ class Session:
         self.has_sent: bool = False
         """False until the first event; before it an error is raised instead of sent."""
         self.left: bool = False
+        """True once its listener left."""
         self.muted = False
-        """True if only the end is awaited."""
+        """True if the listener only wants the end: no other event is sent."""
         self.listener: asyncio.Task[Any] | None = None
         self._on_leave = on_leave
         self._work = work
@@ -61,7 +62,7 @@ class Session:
         self._secrets = secrets
         self._events: asyncio.Queue[Event] = asyncio.Queue()
         self._paced = True
-        """False once the run does not wait for its listener."""
+        """True while the run waits for its listener after each event."""
         self._free: Future[None] = Future()
         self._loop = asyncio.get_running_loop()
         self._task = self._loop.create_task(self._run(), name=f"donewhen {thread_id}")
@@ -114,7 +115,7 @@ class Session:
         return self._free.done()
 
     async def give_way(self) -> None:
-        """If the session was left and should not continue, wait until it has stopped and the thread is free.
+        """Stop the run and wait until the thread is free, if its listener left and the run should not continue then.
 
         A listener has also left if the same task now wants the thread again, or if its task failed.
         """
@@ -130,7 +131,7 @@ class Session:
         self.control.request_drain("drain")
 
     def cancel(self) -> None:
-        """Stop at the next clean point, because the run is cancelled, and wait for no listener any more."""
+        """Stop at the next clean point, because the run is cancelled; from now on, wait for no listener."""
         self.control.request_drain(CANCEL)
         self._paced = False
         self._confirm_last()
@@ -180,26 +181,27 @@ class RunStream:
     """The events of a run, as they happen; the last, `waiting`, `outcome` or `error`, comes when the thread is free.
 
     Iterate it, preferably in an `async with`. If you leave early (a break, an exception, a cancelled task, or a dropped
-    reference), `on_leave` decides: the run stops at its next clean point, where a call at work has 10 seconds to end,
-    or it continues without listeners. An `async with` waits for that at its end; if the run is to stop, a cancelled
-    block cuts the call off. `resume` goes on from there. Nothing happens before the first event is asked for.
+    reference), `on_leave` decides: with "stop", the run stops at its next clean point, and a call in progress has 10
+    seconds to end; with "continue", it continues without a listener. The end of an `async with` waits until the run has
+    stopped; if the block was cancelled, the call is cut off at once. `resume` continues a stopped run. Nothing happens
+    before the first event is asked for.
     """
 
-    def __init__(self, thread_id: str, begin: Callable[[], Awaitable[Session]]) -> None:
+    def __init__(self, thread_id: str, begin: Callable[[], Awaitable[LiveRun]]) -> None:
         self.thread_id = thread_id
         self._begin = begin
-        self._session: Session | None = None
+        self._live: LiveRun | None = None
         self._over = False
 
     @property
     def run(self) -> Run | None:
         """Return the run as of the last event; None before it, and after an error."""
-        return self._session.run if self._session else None
+        return self._live.run if self._live else None
 
     @property
     def error(self) -> Exception | None:
         """Return the exception of an `error` event."""
-        return self._session.error if self._session else None
+        return self._live.error if self._live else None
 
     def __iter__(self) -> NoReturn:
         raise TypeError("a RunStream is asynchronous: iterate it with async for, or wait(agent.start(…)) for the run")
@@ -210,12 +212,12 @@ class RunStream:
     async def __anext__(self) -> Event:
         if self._over:
             raise StopAsyncIteration
-        if self._session is None:
-            self._session = await self._begin()
-        event = await self._session.next()
+        if self._live is None:
+            self._live = await self._begin()
+        event = await self._live.next()
         if event["type"] in ("waiting", "outcome", "error"):
             self._over = True
-            if self.error and not self._session.has_sent:
+            if self.error and not self._live.has_sent:
                 raise self.error
         return event
 
@@ -223,11 +225,11 @@ class RunStream:
         """Consume the stream and return the run. Raises the error of an `error` event."""
         try:
             async for _ in self:
-                if self._session:
-                    self._session.muted = True
+                if self._live:
+                    self._live.muted = True
         except asyncio.CancelledError:
-            if self._session:
-                await self._session.release(patience=0)
+            if self._live:
+                await self._live.release(patience=0)
             raise
         if self.run is None:
             raise self.error or DoneWhenError("the run was cut off; resume it")
@@ -244,8 +246,8 @@ class RunStream:
 
     def drain(self) -> None:
         """Ask the run to stop at its next clean point; `resume` continues it."""
-        if self._session:
-            self._session.drain()
+        if self._live:
+            self._live.drain()
 
     async def aclose(self) -> None:
         """Leave; with `on_leave="stop"`, wait until the thread is free."""
@@ -253,12 +255,12 @@ class RunStream:
 
     async def _release(self, patience: float) -> None:
         self._over = True
-        if self._session:
-            await self._session.release(patience)
+        if self._live:
+            await self._live.release(patience)
 
     def __del__(self) -> None:
-        if (session := getattr(self, "_session", None)) and not session.done:
-            session.leave()
+        if (live := getattr(self, "_live", None)) and not live.done:
+            live.leave()
 
 
 def end_event(run: Run) -> Json:
@@ -273,7 +275,7 @@ def end_event(run: Run) -> Json:
 
 
 def clean_event(event: Any, secrets: Sequence[str]) -> Any:
-    """Return an event without known secrets; open questions keep theirs, because a call is approved as it will run."""
+    """Return an event without known secrets, except in open questions: people approve a call exactly as it will run."""
     pending = {"pending": event["pending"]} if "pending" in event else {}
     if "run" in event:
         run = hide_known({key: item for key, item in event["run"].items() if key != "pending"}, secrets)

@@ -29,7 +29,7 @@ from donewhen.agent.runner import (
     hold,
     make_config,
     on_saver,
-    recorded_as,
+    record_input,
     request_in,
 )
 from donewhen.agent.storage import Storage
@@ -62,14 +62,14 @@ class ThreadGraph(CompiledStateGraph[Any, Settings, Any, Any]):
         return type(self)(replace(self.runner, graph=self.runner.graph.copy(update)))
 
     async def astream(self, input: Any, config: RunnableConfig | None = None, **options: Any) -> AsyncGenerator[Any]:
-        if (thread := self._thread(config)) is None:
+        if (thread_id := self._thread(config)) is None:
             async for part in super().astream(input, config, **options):
                 yield part
             return
         control = options.pop("control", None) or RunControl()
-        call = GraphCall(thread, config, options, control)
+        call = GraphCall(thread_id, config, options, control)
         async with aclosing(
-            self.runner.carry_out(call, lambda held: self._decide(held, input, config, options))
+            self.runner.carry_out(call, lambda thread: self._decide(thread, input, config, options))
         ) as parts:
             async for part in parts:
                 yield part
@@ -97,60 +97,64 @@ class ThreadGraph(CompiledStateGraph[Any, Settings, Any, Any]):
     async def abulk_update_state(
         self, config: RunnableConfig, supersteps: Sequence[Sequence[StateUpdate]]
     ) -> RunnableConfig:
-        if (thread := self._thread(config)) is None:
+        if (thread_id := self._thread(config)) is None:
             return await super().abulk_update_state(config, supersteps)
-        async with hold(self.storage, self.runner.graph, thread) as held:
-            await held.read()  # what is written now comes after the latest state, whichever this one is
-            migrate((await held.graph.aget_state(config)).values)
-            await update_row(held.store, thread, held.row)
-            written = await held.graph.abulk_update_state(config, supersteps)
-            snapshot = await held.graph.aget_state(make_config(thread), subgraphs=True)
+        async with hold(self.storage, self.runner.graph, thread_id) as thread:
+            await thread.read()  # ids written from now on sort after the thread's latest state, not after `config`'s
+            migrate((await thread.graph.aget_state(config)).values)
+            await update_row(thread.store, thread_id, thread.row)
+            written = await thread.graph.abulk_update_state(config, supersteps)
+            snapshot = await thread.graph.aget_state(make_config(thread_id), subgraphs=True)
             try:
-                run = read_run(thread, snapshot)
+                run = read_run(thread_id, snapshot)
             except StorageError:  # of an unreadable version: it is left alone
                 return written
-            await self.runner.write_end(held, run, snapshot)
+            await self.runner.write_end(thread, run, snapshot)
             return written
 
     def bulk_update_state(self, config: RunnableConfig, supersteps: Sequence[Sequence[StateUpdate]]) -> RunnableConfig:
         return wait(self.abulk_update_state(config, supersteps))
 
     def _thread(self, config: RunnableConfig | None) -> str | None:
-        """Return the thread; None if LangGraph must report its absence, or if a parent graph runs this one."""
+        """Return the thread's id; None without one, which LangGraph reports, or for a subgraph of another graph."""
         configurable = merge_configs(self.config, config).get("configurable") or {}
-        thread = configurable.get("thread_id")
-        return None if thread is None or READ_KEY in configurable else str(thread)
+        thread_id = configurable.get("thread_id")
+        return None if thread_id is None or READ_KEY in configurable else str(thread_id)
 
     async def _decide(
-        self, held: HeldThread, input: Any, config: RunnableConfig | None, options: dict[str, Any]
+        self, thread: HeldThread, input: Any, config: RunnableConfig | None, options: dict[str, Any]
     ) -> Act | Run:
-        """Return what an input of the graph does with the thread: the same as it would as an Agent's.
+        """Return the act for an input of the graph: a request, an answer and None mean what they mean to an Agent.
 
-        Any other input than a request, an answer or None is the graph's own, and so is one from an older checkpoint.
+        Any other input, and any input to an older checkpoint, goes to the graph unchanged.
         """
-        runner, snapshot = self.runner, await held.read()
-        given: SettingsLike = options.pop("context", None)
-        settings = merge_settings(runner.settings_now(held.row), given)
-        change: Json = {"settings": settings if given else None, "answered": {}}
+        runner, snapshot = self.runner, await thread.read()
+        new_settings: SettingsLike = options.pop("context", None)
+        settings = merge_settings(runner.settings_now(thread.row), new_settings)
+        change: Json = {"settings": settings if new_settings else None, "answered": {}}
         where = merge_configs(self.config, config)
         if where["configurable"].get("checkpoint_id"):
-            migrate((await held.graph.aget_state(where)).values)
+            migrate((await thread.graph.aget_state(where)).values)
             return Act(input, settings, change=change, from_checkpoint=True)
         if input is None or (isinstance(input, Command) and input.resume is not None):
-            act = await runner.go_on(held, Continuation(MISSING if input is None else input.resume, settings=given))
+            act = await runner.go_on(
+                thread, Continuation(MISSING if input is None else input.resume, settings=new_settings)
+            )
             if isinstance(act, Run):  # it waits, or has ended, and the graph says so
                 return Act(None, settings)
-            return act if input is None else replace(act, given=replace(input, resume=act.given.resume))
-        run, messages = read_run(held.thread_id, snapshot), request_in(input)
+            return act if input is None else replace(act, input=replace(input, resume=act.input.resume))
+        run, messages = read_run(thread.thread_id, snapshot), request_in(input)
         is_free = not snapshot.created_at or run.outcome is not None
-        if held.row.get("status") == "queued" or (messages and is_free):
-            runner.check_free(held, snapshot, restart=False)
-            request = await runner.prepare_request(Request(messages, runner.merge(given)))
-            return await runner.begin(held, request, snapshot, queue="")
+        if thread.row.get("status") == "queued" or (messages and is_free):
+            runner.check_free(thread, snapshot, restart=False)
+            request = await runner.prepare_request(Request(messages, runner.merge(new_settings)))
+            return await runner.begin(thread, request, snapshot, queue="")
         if not messages:
             return Act(input, settings, run.goal, change, fresh=isinstance(input, Mapping) and is_free)
-        heard: Any = {"messages": messages} if run.status == "running" else Command(resume={"": messages[-1].text})
-        return Act(input, settings, run.goal, change, before=recorded_as(heard, run))
+        recorded_input: Any = (
+            {"messages": messages} if run.status == "running" else Command(resume={"": messages[-1].text})
+        )
+        return Act(input, settings, run.goal, change, before=record_input(recorded_input, run))
 
 
 # Checkpointer and store for verbs that are not overridden: each operation opens a session of its own, so nothing has to
@@ -173,8 +177,8 @@ class DirectSaver(BaseCheckpointSaver[Any]):
 
     async def alist(self, config: RunnableConfig | None, **options: Any) -> AsyncIterator[CheckpointTuple]:
         async with self._storage.reader() as (saver, _):
-            async for found in saver.alist(config, **options):
-                yield found
+            async for checkpoint in saver.alist(config, **options):
+                yield checkpoint
 
     async def aput(
         self,

@@ -85,7 +85,7 @@ class AgentTools(Collection[BaseTool]):
         """Add tools as `Agent(tools=…)` takes them. What `McpServers` offer later is added too.
 
         Raises ToolError, changing nothing, for a tool that cannot be offered or whose name is taken, and ConfigError
-        for an effect of none.
+        for an effect that belongs to no tool.
         """
         fixed, sources = split_sources(tools)
         made = as_tools(fixed, caller=caller)
@@ -100,13 +100,15 @@ class AgentTools(Collection[BaseTool]):
         """Remove tools, given as objects or by name, and `McpServers`. Raises ToolError for one that is not there."""
         with self._lock:
             names = [getattr(each, "name", each) for each in tools if not isinstance(each, ToolSource)]
-            known = {name for tool in self._fixed for name in (tool.name, legal_name(tool.name))}
+            own_names = {name for tool in self._fixed for name in (tool.name, legal_name(tool.name))}
             removed = [each for each in tools if isinstance(each, ToolSource)]
-            missing = [name for name in names if name not in known] + [
+            missing = [name for name in names if name not in own_names] + [
                 each for each in removed if each not in self._sources
             ]
             if missing:
-                raise ToolError(f"the agent was not given {missing[0]!r}; it has {', '.join(sorted(known)) or 'none'}")
+                raise ToolError(
+                    f"the agent was not given {missing[0]!r}; it has {', '.join(sorted(own_names)) or 'none'}"
+                )
             self._set(
                 [tool for tool in self._fixed if not {tool.name, legal_name(tool.name)} & {*names}],
                 [source for source in self._sources if source not in removed],
@@ -115,7 +117,7 @@ class AgentTools(Collection[BaseTool]):
     def _refresh(self) -> None:
         """Take the current tools of the sources; keep the earlier ones if these cannot be offered.
 
-        Raises ConfigError if now all sources are open, and an effect that waited for that fits no tool.
+        Raises ConfigError if all sources are open now and one of the unchecked effects fits no tool.
         """
         with self._lock:
             try:
@@ -127,7 +129,7 @@ class AgentTools(Collection[BaseTool]):
     def _check_effects(
         self, more: Mapping[str, EffectKind], names: Collection[str], sources: Sequence[ToolSource]
     ) -> None:
-        """Check effects, and those that could not be checked before; if a source has no tools yet, wait for that."""
+        """Check these effects and the unchecked ones, unless a source has no tools yet: then keep them for later."""
         effects = {**self._unchecked, **more}
         is_complete = all(source.tools for source in sources)
         if is_complete:
@@ -174,7 +176,7 @@ class AsyncDescribedTool(DescribedTool):
 
 
 def as_tools(tools: Tools, *, caller: Caller | None = None) -> list[BaseTool]:
-    """Return LangChain tools for any mixture of inputs; one that is given twice is there once.
+    """Return LangChain tools for any mixture of inputs; a function that is given twice becomes one tool.
 
     LangChain tools are kept. Functions, sync or async, get their schema from signature and docstring. Dicts `{name:
     {description, input_schema, annotations?}}`, items of an MCP tool list and OpenAI-style function dicts are carried

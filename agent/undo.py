@@ -33,7 +33,7 @@ class UndoneChange:
     """The path to which a file was moved or deleted; "" for other changes."""
     result: Result
     """`restored`; `unchanged`: there was nothing to undo; `refused`: the file changed since; `left`: another change was
-    refused; `lost`: what it replaced was not kept.
+    refused; `lost`: the replaced content was not kept.
     """
     why: str
 
@@ -61,7 +61,7 @@ def check_ended(thread_id: str, row: Mapping[str, Any], snapshot: StateSnapshot)
     run = read_run(thread_id, require_thread(thread_id, snapshot))
     if row.get("status") == "queued" or run.status in ("waiting", "running"):
         what = "waits for an answer" if run.pending else "is not finished"
-        text = f"thread {thread_id} {what}; nothing is undone under it. End it first: `donewhen cancel`, agent.cancel"
+        text = f"thread {thread_id} {what}, so nothing can be undone yet. End it first: `donewhen cancel`, agent.cancel"
         raise ThreadWaiting(text, [pause["id"] for pause in run.pending])
     return run
 
@@ -101,7 +101,7 @@ class Undoing:
         report = await self.check()
         outcomes: list[tuple[Result, str]] = [(change.result, change.why) for change in report.changes]
         for n, (key, entry) in enumerate(self.entries):
-            if "refused" in (result for result, _ in outcomes):  # since the check: nothing older is touched
+            if "refused" in (result for result, _ in outcomes):  # a file changed since the check: touch nothing older
                 outcomes[n] = ("left", WAITS) if outcomes[n][0] == "restored" else outcomes[n]
                 continue
             if outcomes[n][0] == "restored":

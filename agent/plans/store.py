@@ -112,12 +112,12 @@ class PlanStore:
         """Set the status or the notes of a step, given by its number, from 1, or its id."""
         async with self._lock() as store:
             plan = await _read(store, id)
-            found = _find_step(plan, step)
+            old = _find_step(plan, step)
             if status is not None and status not in STATES:
                 raise PlanError([f"{status!r} is not a status of a step: use {', '.join(STATES)}"])
-            new_notes = found.notes if notes is None else clean_text(notes.strip())
-            marked = replace(found, status=status or found.status, notes=new_notes)
-            return await _save(store, replace(plan, steps=tuple(marked if s is found else s for s in plan.steps)))
+            new_notes = old.notes if notes is None else clean_text(notes.strip())
+            marked = replace(old, status=status or old.status, notes=new_notes)
+            return await _save(store, replace(plan, steps=tuple(marked if s is old else s for s in plan.steps)))
 
     async def delete(self, id: str) -> None:
         """Delete a plan; if it was the active one, no plan is active then."""
@@ -150,26 +150,26 @@ def _with_steps(plan: KeptPlan, steps: Steps) -> KeptPlan:
     """Return the plan with these steps: known ones keep their status, new ones are not started."""
     if isinstance(steps, str) or not steps or len(steps) > MOST_STEPS:
         raise PlanError([f"a plan has 1 to {MOST_STEPS} steps, given as a list"])
-    given, result = plan.given, list[KeptStep]()
+    generated, result = plan.given, list[KeptStep]()
     by_id, free = {step.id: step for step in plan.steps}, list(plan.steps)
     for number, item in enumerate(steps, 1):
         entry = {"content": item} if isinstance(item, str) else dict(item)
         if extra := entry.keys() - {"id", "content", "status", "notes"}:
             raise PlanError([f"step {number}: a step has id and content, not {', '.join(map(str, extra))}"])
         content, id = _clean_line(f"step {number}", entry.get("content")), entry.get("id")
-        known = by_id.get(str(id)) if id else next((step for step in free if step.content == content), None)
-        if id is None and known is None:
-            given += 1
-            while f"s{given}" in by_id:
-                given += 1
-        name = known.id if known else str(id or f"s{given}")
+        existing = by_id.get(str(id)) if id else next((step for step in free if step.content == content), None)
+        if id is None and existing is None:
+            generated += 1
+            while f"s{generated}" in by_id:
+                generated += 1
+        name = existing.id if existing else str(id or f"s{generated}")
         if not _ID.fullmatch(name) or any(step.id == name for step in result):
             raise PlanError(
                 [f"step {number}: {name[:60]!r} is the id of another step, or not a valid id; ids are unique"]
             )
         free = [step for step in free if step.id != name]
-        result.append(KeptStep(name, content, known.status, known.notes) if known else KeptStep(name, content))
-    return replace(plan, steps=tuple(result), given=given)
+        result.append(KeptStep(name, content, existing.status, existing.notes) if existing else KeptStep(name, content))
+    return replace(plan, steps=tuple(result), given=generated)
 
 
 def _find_step(plan: KeptPlan, step: int | str) -> KeptStep:
@@ -179,10 +179,10 @@ def _find_step(plan: KeptPlan, step: int | str) -> KeptStep:
         if not 1 <= step <= len(plan.steps):
             raise PlanError([f"plan {plan.id!r} has no step {step}: its steps are 1 to {len(plan.steps)}"])
         return plan.steps[step - 1]
-    found = next((each for each in plan.steps if each.id == step), None)
-    if found is None:
+    kept_step = next((each for each in plan.steps if each.id == step), None)
+    if kept_step is None:
         raise PlanError([f"plan {plan.id!r} has no step {step!r}: {', '.join(each.id for each in plan.steps)}"])
-    return found
+    return kept_step
 
 
 def _clean_line(what: str, value: Any) -> str:
@@ -205,14 +205,14 @@ async def _read(store: ThreadStore, id: str | None) -> KeptPlan:
     if item is None:
         names = [each.key for each in (await store.read_each(SPACE))[0]]
         near = similar(str(id), names) or names[:10]
-        known = f"there are: {', '.join(near)}" if near else "there are none"
-        raise PlanError([f"there is no plan {id!r}; {known}"])
+        hint = f"there are: {', '.join(near)}" if near else "there are none"
+        raise PlanError([f"there is no plan {id!r}; {hint}"])
     return _plan_of(item.key, item.value, active)
 
 
 async def _save(store: ThreadStore, plan: KeptPlan) -> KeptPlan:
     await store.aput(
-        SPACE, plan.id, {key: kept for key, kept in plan.to_dict().items() if key != "problem"}, index=False
+        SPACE, plan.id, {key: value for key, value in plan.to_dict().items() if key != "problem"}, index=False
     )
     return replace(plan, active=await _read_active(store) == plan.id)
 

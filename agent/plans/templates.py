@@ -46,12 +46,12 @@ class PlanTemplate:
         """Return the template in plain JSON."""
         return asdict(self)
 
-    def fill(self, given: Mapping[str, Any]) -> tuple[str, Json]:
+    def fill(self, parameters: Mapping[str, Any]) -> tuple[str, Json]:
         """Return goal and plan with these values, and defaults for the others. Raises PlanError for an unknown key."""
-        named = _to_texts(given)
+        named = _to_texts(parameters)
         if extra := [key for key in named if key not in self.parameters]:
-            known = ", ".join(self.parameters) or "none"
-            raise PlanError([f"template {self.name!r} has no parameter {', '.join(extra)}; it has: {known}"])
+            valid = ", ".join(self.parameters) or "none"
+            raise PlanError([f"template {self.name!r} has no parameter {', '.join(extra)}; it has: {valid}"])
         values = {**self.parameters, **named}
         return Text(self.goal).substitute(values), _map_texts(self.plan, lambda text: Text(text).substitute(values))
 
@@ -87,8 +87,8 @@ class Templates:
                 raise PlanError([f"parameter {key}: {value!r} stands nowhere in the goal or the plan"])
         template = PlanTemplate(name, filled["goal"], filled["plan"], values, run.thread_id)
         async with self._storage.writer() as (_, store):
-            kept = {key: value for key, value in template.to_dict().items() if key != "problem"}
-            await store.aput(SPACE, name, kept, index=False)
+            stored = {key: value for key, value in template.to_dict().items() if key != "problem"}
+            await store.aput(SPACE, name, stored, index=False)
         return template
 
     async def get(self, name: str) -> PlanTemplate:
@@ -116,9 +116,9 @@ class Templates:
         return sorted(templates, key=lambda template: template.name)
 
 
-def _to_texts(given: Mapping[str, Any]) -> dict[str, str]:
+def _to_texts(parameters: Mapping[str, Any]) -> dict[str, str]:
     """Return parameters as texts, under names that are equal if they look equal."""
-    return {normalize("NFC", key): str(value) for key, value in given.items()}
+    return {normalize("NFC", key): str(value) for key, value in parameters.items()}
 
 
 async def _read(store: ThreadStore, name: str) -> PlanTemplate:
@@ -126,8 +126,8 @@ async def _read(store: ThreadStore, name: str) -> PlanTemplate:
     if item is None:
         names = [each.key for each in (await store.read_each(SPACE))[0]]
         near = similar(name, names) or names[:10]
-        known = f"there are: {', '.join(near)}" if near else "there are none"
-        raise PlanError([f"there is no template {name!r}; {known}"])
+        hint = f"there are: {', '.join(near)}" if near else "there are none"
+        raise PlanError([f"there is no template {name!r}; {hint}"])
     return _template_of(item.key, item.value)
 
 
@@ -146,7 +146,7 @@ def _to_template(text: str, parameters: list[tuple[str, str]]) -> str:
     """
     pattern = re.compile("|".join([r"\$", *(rf"(?<!\w){re.escape(value)}(?!\w)" for _, value in parameters)]))
     keys = {value: key for key, value in parameters}
-    return pattern.sub(lambda found: "$$" if found[0] == "$" else f"${{{keys[found[0]]}}}", text)
+    return pattern.sub(lambda match: "$$" if match[0] == "$" else f"${{{keys[match[0]]}}}", text)
 
 
 def _map_texts(value: Any, change: Callable[[str], str], free: bool = False) -> Any:

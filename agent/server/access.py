@@ -38,10 +38,10 @@ async def authenticate(headers: dict[bytes, bytes]) -> Auth.types.MinimalUserDic
         if problem := foreign_page_problem(_header(headers, b"origin"), _header(headers, b"host")):
             raise Auth.exceptions.HTTPException(status_code=403, detail=problem)
         return {"identity": LOCAL_USER}
-    scheme, _, given = _header(headers, b"authorization").partition(" ")
+    scheme, _, bearer = _header(headers, b"authorization").partition(" ")
     if scheme.lower() == "bearer":
         for name, token in served.tokens.items():
-            if hmac.compare_digest(given.strip().encode(), token.encode()):
+            if hmac.compare_digest(bearer.strip().encode(), token.encode()):
                 return {"identity": name}
     raise Auth.exceptions.HTTPException(
         status_code=401, detail="a bearer token of this server is needed", headers={"WWW-Authenticate": "Bearer"}
@@ -117,10 +117,12 @@ async def check_scheduled_settings(ctx: Auth.types.AuthContext, value: dict[str,
     The server would read the owner of the run from the rest, and it refuses a run with settings in two places.
     """
     payload = value.get("payload") or {}
-    given = any(payload.get(place) for place in ("config", "context"))  # an update of the schedule alone has neither
+    has_settings = any(
+        payload.get(place) for place in ("config", "context")
+    )  # an update of the schedule alone has neither
     configurable, context = _check_run(payload)
     asked = {**configurable, **context}
-    if given:
+    if has_settings:
         granted = _check_settings(configurable, context).model_dump(mode="json", exclude_unset=True)
         payload.pop("context", None)  # in place, because the server keeps using its own object
         payload["config"] = payload.get("config") or {}

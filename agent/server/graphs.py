@@ -52,10 +52,10 @@ def settings_for(configurable: Mapping[str, Any], context: Mapping[str, Any]) ->
     asked = {key: value for key, value in {**configurable, **context}.items() if not key.startswith(_PREFIXES)}
     if wrong := misspelt_settings({key: value for key, value in context.items() if key in asked}):
         raise ConfigError(f"settings: {'; '.join(wrong)}")
-    kept, refused = confine_settings(pinned, asked, models=not (served.tokens or served.settings))
-    if problem := profile_problem(kept.profile, _all_executors):
+    granted, refused = confine_settings(pinned, asked, models=not (served.tokens or served.settings))
+    if problem := profile_problem(granted.profile, _all_executors):
         raise ConfigError(f"settings: {problem}")
-    return kept, refused
+    return granted, refused
 
 
 class RunFailed(Exception):
@@ -77,8 +77,8 @@ class ServedGraph(CompiledStateGraph[Any, Any, Any, Any]):
 
     async def astream(self, input: Any, config: RunnableConfig | None = None, **options: Any) -> AsyncIterator[Any]:
         where = merge_configs(self.config, config)
-        given = options.get("context")
-        asked = given.model_dump(exclude_unset=True) if isinstance(given, Settings) else given or {}
+        context = options.get("context")
+        asked = context.model_dump(exclude_unset=True) if isinstance(context, Settings) else context or {}
         options["context"], refused = settings_for(where.get("configurable") or {}, asked)
         if not_taken := [name for name in refused if name.partition(".")[0] in Settings.model_fields]:
             where = merge_configs(where, {"configurable": {NOT_TAKEN: not_taken}})

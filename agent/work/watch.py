@@ -25,7 +25,7 @@ PATIENCE = 60.0
 class Reader(Protocol):
     """Reads threads, as a Runner does."""
 
-    async def read_events(self, thread_id: str, after: int | None, *, now: bool = False) -> tuple[Json, list[Json]]:
+    async def read_events(self, thread_id: str, after: int | None, *, current: bool = False) -> tuple[Json, list[Json]]:
         """Return the row of a thread, and then its events after a number, of the current request if it is `now`."""
         ...
 
@@ -83,7 +83,7 @@ def _read_cursor(cursor: str | None, thread_id: str) -> int | None:
 
 async def _read_new(reader: Reader, thread_id: str, seen: int | None) -> tuple[list[Json], bool]:
     """Return the events after those that were seen, and whether they are all there will be."""
-    row, events = await reader.read_events(thread_id, seen or 0, now=seen is None)
+    row, events = await reader.read_events(thread_id, seen or 0, current=seen is None)
     if row["status"] == "queued" and seen is None:
         return [], False  # it has not begun
     whole = seen is not None or (events and events[0]["type"] == "goal")

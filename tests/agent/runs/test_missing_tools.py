@@ -234,7 +234,7 @@ async def test_tools_of_one_run_are_forgotten_when_it_ends_or_is_deleted() -> No
                 else:
                     await agent.delete(run)
             gc.collect()
-            assert not agent._with_tools
+            assert not agent._tools_by_thread
             return sum(isinstance(each, CompiledStateGraph) for each in gc.get_objects())
 
     assert await kept_by(2) == await kept_by(12)
@@ -264,7 +264,7 @@ async def test_a_refused_start_does_not_change_the_tools_of_the_run_that_waits()
             agent.stream("Take a pear", thread_id=id, tools=[taker("other", taken)])
             agent.stream_resume(id, tools=[taker("other", taken)])
             agent.stream("Take a pear", tools=[taker("other", taken)])
-        assert {*agent._with_tools} == {"a", "b"}
+        assert {*agent._tools_by_thread} == {"a", "b"}
         assert [(await agent.resume(id, "approve")).status for id in "ab"] == ["completed"] * 2
     assert taken == {"a": ["an apple"], "b": ["an apple"], "other": []}
 
