@@ -1,7 +1,7 @@
-"""Our table of events: one row for each that is kept, committed together with what the run stores next.
+"""Our table of events: one row for each stored event, committed together with what the run stores next.
 
-So what a checkpoint has was told before, or with it. The column `event` has the event as JSON, encrypted if there is a
-key; its thread, its number and its request are columns.
+So when a checkpoint is stored, the events before it are, too. The column `event` has the event as JSON, encrypted if
+there is a key; its thread, its number and its request are columns.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""LangGraph's saver and store in memory, with the thread table in an in-memory SQLite; locks are a set."""
+"""LangGraph's saver and store in memory, with the thread table in an in-memory SQLite; the locks are a set of ids."""
 
 import sqlite3
 import sys
@@ -69,33 +69,33 @@ class MemoryDatabase:
 
     def __init__(self) -> None:
         self._saver, self._store = MemorySaver(serde=StrictSerializer()), MemoryStore()
-        self._held: set[str] = set()
+        self._locked_ids: set[str] = set()
 
     @asynccontextmanager
     async def open(self, thread_id: str | None, *, writes: bool, working: bool = False) -> AsyncIterator[SaverAndRows]:
         if thread_id is None:
             yield self._saver, self._store
             return
-        if thread_id in self._held:
+        if thread_id in self._locked_ids:
             raise ThreadBusy(f"thread {thread_id!r} is being worked on")
-        self._held.add(thread_id)
+        self._locked_ids.add(thread_id)
         try:
             yield self._saver, self._store
         finally:
-            self._held.discard(thread_id)
+            self._locked_ids.discard(thread_id)
 
     @asynccontextmanager
     async def listen(self) -> AsyncIterator[tuple[SaverAndRows, WaitForWork]]:
         yield (self._saver, self._store), wait_unnotified
 
     async def find_free(self, thread_ids: Sequence[str]) -> list[str]:
-        return [each for each in thread_ids if each not in self._held]
+        return [each for each in thread_ids if each not in self._locked_ids]
 
     async def delete(self, thread_ids: Sequence[str]) -> list[str]:
-        for thread_id in set(thread_ids) - self._held:
+        for thread_id in set(thread_ids) - self._locked_ids:
             self._saver.delete_thread(thread_id)
             self._store.delete_thread(thread_id)
-        return [each for each in thread_ids if each in self._held]
+        return [each for each in thread_ids if each in self._locked_ids]
 
     async def aclose(self) -> None:
         return

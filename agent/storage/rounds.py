@@ -19,22 +19,22 @@ Result = TypeVar("Result")
 
 
 def follow_checkpoint(read: CheckpointTuple | None) -> CheckpointTuple | None:
-    """Return a checkpoint that was read, after which everything has its place that is written from now on."""
+    """Return a checkpoint that was read; ids and times that are made from now on sort after it."""
     if read is not None:
         follow(let_ids_follow(read.checkpoint["id"]))
     return read
 
 
 class Writes(Generic[Write]):
-    """The writes of a session. One that can wait is held and becomes part of the next commit.
+    """The writes of a session. One that can wait stays pending and becomes part of the next commit.
 
-    `commit` makes writes lasting, all of them or none.
+    `commit` stores all of the writes that it gets, or none.
     """
 
     def __init__(self, commit: Callable[[list[Write]], Awaitable[None]]) -> None:
         self._commit = commit
-        self._held: list[Write] = []
-        self._along: list[Write] = []
+        self._pending: list[Write] = []
+        self._with_next: list[Write] = []
         """Writes that come before the next one."""
         self._timer: asyncio.TimerHandle | None = None
         self._delayed: asyncio.Future[None] | None = None
@@ -42,40 +42,40 @@ class Writes(Generic[Write]):
         self._in_progress: set[asyncio.Future[Any]] = set()
 
     async def write(self, writes: Sequence[Write], *, can_wait: bool = False) -> None:
-        """Commit these writes after the held ones; or hold them, to be committed soon."""
+        """Commit these writes after the pending ones; if they can wait, make them pending, to be committed soon."""
         if writes:
-            self._held += self._along
-            self._along.clear()
+            self._pending += self._with_next
+            self._with_next.clear()
         if can_wait:
-            self._held += writes
+            self._pending += writes
             self._timer = self._timer or asyncio.get_running_loop().call_later(SOON, self._commit_delayed)
         else:
-            await self.commit_with(lambda held: self._commit([*held, *writes]))
+            await self.commit_with(lambda pending: self._commit([*pending, *writes]))
 
     def write_with_next(self, write: Write) -> None:
-        """Hold a write that is committed with the next one, never alone: what it belongs to was not written then."""
-        self._along.append(write)
+        """Keep a write until the next one, with which it is committed. If nothing else is written, it never is."""
+        self._with_next.append(write)
 
     async def commit_with(self, work: Callable[[list[Write]], Awaitable[Result]]) -> Result:
-        """Pass the held writes to `work`, which commits them first; it ends even if the waiting task is cancelled.
+        """Pass the pending writes to `work`, which commits them first; it ends even if the waiting task is cancelled.
 
-        If it fails, they are held again and come before all later ones: nothing is stored without them.
+        If it fails, they are pending again, before all later ones: nothing is stored without them.
         """
         return await asyncio.shield(self._begin(work))
 
     async def flush(self) -> None:
-        """Commit what is held, at the end, and wait for all commits in progress."""
+        """Commit the pending writes at the end of the session, and wait for all commits in progress."""
         await finish(asyncio.ensure_future(self._flush()))
 
     async def _flush(self) -> None:
         if self._in_progress:
             await asyncio.wait(self._in_progress)
-        if self._held:
+        if self._pending:
             await self.write(())
 
     def _commit_delayed(self) -> None:
         self._timer = None
-        if self._held:
+        if self._pending:
             self._delayed = self._begin(self._commit)
 
     def _begin(self, work: Callable[[list[Write]], Awaitable[Result]]) -> asyncio.Future[Result]:
@@ -94,21 +94,21 @@ class Writes(Generic[Write]):
     ) -> Result:
         if before and not before.done():
             await asyncio.wait({before})
-        held = [*self._held]
-        self._held.clear()
+        pending = [*self._pending]
+        self._pending.clear()
         try:
-            return await work(held)
+            return await work(pending)
         except BaseException:
-            self._held[:0] = held
+            self._pending[:0] = pending
             raise
 
 
 class Rounds:
     """Decides which writes of a run wait for the next commit, and when the rounds of a subgraph are deleted.
 
-    What the graph lets wait does (`TaskSaver`), and what LangGraph can make again: the input, the result of a subgraph
-    (its own last checkpoint has it too), and a checkpoint, which is made of the writes before it. The checkpoint of
-    a task that let only its writes wait cannot wait: tools were called.
+    Writes wait if the graph says so (`TaskSaver`), or if LangGraph can make them again: the input, the result of a
+    subgraph (its own last checkpoint has it too), and a checkpoint, which is made of the writes before it. If a task
+    let its writes wait, but not its checkpoint, tools were called, and the checkpoint is committed at once.
     """
 
     def __init__(self) -> None:

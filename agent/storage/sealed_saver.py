@@ -96,7 +96,7 @@ class SealedSaver(TaskSaver):
         place = _place(config)
         indexes = [WRITES_IDX_MAP.get(channel, index) for index, (channel, _) in enumerate(writes)]
         ring = sorted(set(indexes))
-        # Each write names the next one of its batch, so that none of them can disappear alone.
+        # Each write names the next one of its batch, so that a missing one is noticed.
         following = dict(zip(ring, ring[1:] + ring[:1], strict=True))
         sealed = [
             (
@@ -127,15 +127,19 @@ class SealedSaver(TaskSaver):
         rows = self._inner.alist(config, filter=_open(filter or {}), before=before, limit=None if hidden else limit)
         with _raise_for_damaged_checkpoints():
             async with aclosing(cast("AsyncGenerator[CheckpointTuple]", rows)):
-                found = [self._unseal(stored) async for stored in rows]
-        whole = not filter and (limit is None or len(found) < limit) and not (config and get_checkpoint_id(config))
-        if whole and (missing := _parents(found) - {_place(opened.config) for opened in found}):
+                checkpoints = [self._unseal(stored) async for stored in rows]
+        whole = (
+            not filter and (limit is None or len(checkpoints) < limit) and not (config and get_checkpoint_id(config))
+        )
+        if whole and (missing := _parents(checkpoints) - {_place(opened.config) for opened in checkpoints}):
             raise StorageError(f"checkpoints are missing: {sorted(missing)}")
         if hidden:
-            found = [
-                opened for opened in found if all(opened.metadata.get(name) == value for name, value in hidden.items())
+            checkpoints = [
+                opened
+                for opened in checkpoints
+                if all(opened.metadata.get(name) == value for name, value in hidden.items())
             ]
-        for opened in found[:limit]:
+        for opened in checkpoints[:limit]:
             yield opened
 
     async def adelete_thread(self, thread_id: str) -> None:

@@ -31,7 +31,7 @@ class Statement(NamedTuple):
     rows: Sequence[Sequence[Any]]
 
 
-class Recorder:
+class StatementRecorder:
     """A connection that executes nothing: it records what LangGraph's saver and store execute on its cursors.
 
     They convert values to bytes at once, so a value that is changed later is stored as it was. Transactions belong to
@@ -60,7 +60,7 @@ class Recorder:
 
 
 class _RecordingCursor(nullcontext["_RecordingCursor"]):
-    def __init__(self, recorder: Recorder) -> None:
+    def __init__(self, recorder: StatementRecorder) -> None:
         super().__init__(self)
         self.executemany = recorder.record
 
@@ -74,8 +74,10 @@ class _RecordingCursor(nullcontext["_RecordingCursor"]):
 class Session:
     """What the saver and the store of a session share."""
 
-    def __init__(self, commit: Callable[[list[Statement]], Awaitable[None]], recorder: Recorder | None = None) -> None:
-        self.recorder = recorder or Recorder()
+    def __init__(
+        self, commit: Callable[[list[Statement]], Awaitable[None]], recorder: StatementRecorder | None = None
+    ) -> None:
+        self.recorder = recorder or StatementRecorder()
         self.writes: Writes[Statement] = Writes(commit)
         self.rounds = Rounds()
 
@@ -114,16 +116,16 @@ class SessionSaver(TaskSaver):
 
     @override
     async def alist(self, config: RunnableConfig | None, **options: Any) -> AsyncIterator[CheckpointTuple]:
-        for found in await self.read_list(config, **options):
-            yield found
+        for checkpoint in await self.read_list(config, **options):
+            yield checkpoint
 
     @abstractmethod
     async def read_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
-        """Return what LangGraph's saver reads, including what is held."""
+        """Return what LangGraph's saver reads, including pending writes."""
 
     @abstractmethod
     async def read_list(self, config: RunnableConfig | None, **options: Any) -> Sequence[CheckpointTuple]:
-        """Return what LangGraph's saver lists, including what is held."""
+        """Return what LangGraph's saver lists, including pending writes."""
 
     @override
     async def aput(
@@ -171,11 +173,11 @@ class SessionStore(RowStore):
         asked = list(ops)
         puts = [op for op in asked if isinstance(op, PutOp)]
         others = [op for op in asked if not isinstance(op, PutOp)]
-        found: Iterator[Result] = iter(await self.find(others) if others else ())
+        results: Iterator[Result] = iter(await self.find(others) if others else ())
         if puts:
             self._recording.batch(puts)
             await self.session.write_recorded()
-        return [None if isinstance(op, PutOp) else next(found) for op in asked]
+        return [None if isinstance(op, PutOp) else next(results) for op in asked]
 
     @abstractmethod
     async def find(self, ops: Sequence[Op]) -> list[Result]:

@@ -113,7 +113,7 @@ class FileLock:
             finally:
                 if fd >= 0:
                     os.close(fd)
-            time.sleep(random.uniform(0, 0.001))  # nobody holds it: somebody looked, or tries to take it too
+            time.sleep(random.uniform(0, 0.001))  # nobody holds it, but somebody checks it or tries to take it, too
 
     def is_held(self) -> bool:
         """Return whether anybody holds the lock."""
@@ -129,13 +129,13 @@ class FileLock:
     def release(self) -> None:
         """Free the lock and remove its file."""
         if self._fd >= 0:
-            if self._is_at_its_path(self._fd):  # not that of who took it after somebody removed ours
+            if self._is_at_its_path(self._fd):  # else somebody removed our file, and another holder made this one
                 self._path.unlink(missing_ok=True)
             os.close(self._fd)
             self._fd = -1
 
     def check(self) -> None:
-        """Raise if the file of the lock that is held was removed: then another process can hold it as well."""
+        """Raise if the file of this held lock was removed: then another process can hold the lock as well."""
         if not self._is_at_its_path(self._fd):
             raise _FileGone(UNLOCKED)
 
@@ -196,8 +196,8 @@ Identity: TypeAlias = tuple[int, int]
 def identity_of(path: Path) -> Identity | None:
     """Return the identity of the file at a path; None if there is none."""
     with suppress(FileNotFoundError):
-        found = os.stat(path)
-        return found.st_dev, found.st_ino
+        stat = os.stat(path)
+        return stat.st_dev, stat.st_ino
     return None
 
 
@@ -215,8 +215,8 @@ class SqliteFile:
         self.saver: SqliteSaver = SqliteSaver(self.connection, serde=_SERDE)
         self.store: SqliteStore = SqliteStore(self.connection)
         self.users = 0
-        self.fit: set[Any] = set()
-        """Users for whom the file is known to be set up."""
+        self.ready_for: set[Any] = set()
+        """The ciphers (or None) for which the file was checked and set up."""
         self._calls: SimpleQueue[_Call] = SimpleQueue()
         self._closed = False
         threading.Thread(target=self._work, name=f"donewhen {path.name}", daemon=True).start()
@@ -300,7 +300,7 @@ class SqliteFile:
 
     def _give_back(self) -> None:
         """Return free pages to the disk, if there are many and nobody else writes; never in a foreign file."""
-        if not self.fit:
+        if not self.ready_for:
             return
         names = ("freelist_count", "page_count")
         free, pages = (self.connection.execute(f"PRAGMA {name}").fetchone()[0] for name in names)
@@ -371,8 +371,8 @@ class FileSession(Session):
         self._check = lock.check if lock else None
 
     async def read(self, work: Callable[[SqliteSaver], Returned]) -> Returned:
-        """Return what LangGraph's saver reads, including what is held."""
-        return await self.writes.commit_with(lambda held: self._call(held, lambda file: file.snapshot(work)))
+        """Return what LangGraph's saver reads, including pending writes."""
+        return await self.writes.commit_with(lambda pending: self._call(pending, lambda file: file.snapshot(work)))
 
     async def _commit(self, statements: list[Statement]) -> None:
         await self._call(statements, lambda _: None)
@@ -403,8 +403,8 @@ class FileSaver(SessionSaver):
         return await self.read(lambda saver: [*saver.list(config, **options)])
 
     @override
-    async def aget_delta_channel_history(self, *given: Any, **options: Any) -> Any:
-        return await self.read(lambda saver: saver.get_delta_channel_history(*given, **options))
+    async def aget_delta_channel_history(self, *args: Any, **options: Any) -> Any:
+        return await self.read(lambda saver: saver.get_delta_channel_history(*args, **options))
 
     @override
     def get_next_version(self, current: Any, channel: None) -> Any:
@@ -530,10 +530,10 @@ class SqliteDatabase:
             # Asked, not tried: closing a descriptor of this file would drop the locks of SQLite's own.
             if not os.access(self._path, os.R_OK | os.W_OK):
                 raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
-            found = os.stat(self._path)
+            stat = os.stat(self._path)
         except OSError as error:
             raise self._unusable(error) from error
-        self._identity = found.st_dev, found.st_ino
+        self._identity = stat.st_dev, stat.st_ino
         return self._identity
 
     def _take(self, lock: FileLock) -> bool:
@@ -548,10 +548,10 @@ class SqliteDatabase:
     async def _prepare(self, stack: AsyncExitStack) -> SqliteFile:
         """Open the file, and set it up if necessary."""
         file = await stack.enter_async_context(open_shared(self._path, self._prepare_place(), self._patience))
-        if self._cipher not in file.fit:
+        if self._cipher not in file.ready_for:
             if not await file.call(self._configure, always=True):
                 await self._set_up(file)
-            file.fit.add(self._cipher)
+            file.ready_for.add(self._cipher)
         return file
 
     async def _set_up(self, file: SqliteFile) -> None:
@@ -576,8 +576,8 @@ class SqliteDatabase:
 
     def _write_marks(self, file: SqliteFile) -> None:
         connection = file.connection
-        connection.execute("PRAGMA auto_vacuum = INCREMENTAL")  # first: it counts only while there is no table
-        connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")  # whoever is killed while tables are made
+        connection.execute("PRAGMA auto_vacuum = INCREMENTAL")  # first: it has an effect only before the first table
+        connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")  # early: a process may be killed in between
         connection.execute("PRAGMA synchronous = NORMAL")  # the first commit of a run brings all of it to the disk
         try:
             file.saver.setup()
@@ -594,7 +594,7 @@ class SqliteDatabase:
             if "version" in marks:
                 connection.execute(f"PRAGMA user_version = {int(marks['version'])}")
         finally:
-            file.roll_back()  # in a transaction the next one fails, and hides what did before
+            file.roll_back()  # in an open transaction the next statement would fail, and hide the first error
             connection.execute("PRAGMA synchronous = FULL")
 
     def _missing_marks(self, file: SqliteFile) -> dict[str, str]:

@@ -26,9 +26,9 @@ LONGEST_NAME = 255
 
 
 def check_name(what: str, name: object) -> str:
-    """Return the name, of an owner or a request, if it can be stored; it may be empty. Raises ConfigError.
+    """Return the name of an owner or a request if it can be stored; it may be empty. Raises ConfigError.
 
-    Nothing in it is replaced, or two names could become one.
+    A character that cannot be stored is refused, not replaced: two names could become one.
     """
     if not isinstance(name, str):
         raise ConfigError(f"{what} is a text, not {type(name).__name__}")
@@ -50,7 +50,7 @@ SaverAndRows = tuple[BaseCheckpointSaver[Any], RowStore]
 """The saver and store that a database opens; a Storage wraps the store in a `ThreadStore`."""
 SaverAndStore = tuple[BaseCheckpointSaver[Any], ThreadStore]
 lock_holders: WeakSet[Any] = WeakSet()
-"""All that hold a lock by a descriptor. A forked child closes its copies, because it would hold the locks."""
+"""All objects that hold a lock by a file descriptor. A forked child closes its copies, which would hold them too."""
 
 
 def _close_locks() -> None:
@@ -84,8 +84,8 @@ class Database(Protocol):
     def open(self, thread_id: str | None, *, writes: bool, working: bool) -> AbstractAsyncContextManager[SaverAndRows]:
         """Open a session that closes at the end: under the lock of a given thread, read-only without `writes`.
 
-        `working`: for as long as a run works; these wait for their turn, and all others for a finite time. Raises
-        ThreadBusy at once if somebody else holds the lock, and StorageError if the database has no room for it.
+        `working`: for as long as a run works. Such a session waits for its turn without limit, any other for a finite
+        time. Raises ThreadBusy at once if somebody else holds the lock, and StorageError if no connection comes free.
         """
         ...
 
@@ -152,7 +152,7 @@ class Storage:
     ) -> AsyncIterator[SaverAndStore]:
         """Open `(checkpointer, store)` to work on one thread exclusively. The lock dies with its holder.
 
-        `working`: a run works on it, for as long as it takes; there are `at_once` of these, and more wait. Raises
+        `working`: for as long as a run works; at most `at_once` of these are open in a process, and more wait. Raises
         ThreadBusy if another worker anywhere holds the lock (at once, or after `patience` seconds); StorageError if the
         database cannot be used; ConfigError for the thread id.
         """
@@ -210,7 +210,7 @@ class Storage:
             return await self._database.find_free(thread_ids) if thread_ids else []
 
     async def find_left(self, thread_ids: Sequence[str]) -> list[str]:
-        """Return the threads that nobody works on and nobody goes on with: their workers died."""
+        """Return the threads that nobody works on, even after the time in which a lost connection is made again."""
         free = await self.find_free(thread_ids)
         if free and self._database.grace:
             await asyncio.sleep(self._database.grace)

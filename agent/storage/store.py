@@ -42,10 +42,10 @@ SQLITE_KINDS = _KINDS.format(kind=_KIND, more=SQLITE_ORDER[0], less=SQLITE_ORDER
 POSTGRES_KINDS = _KINDS.format(kind=_KIND, more=POSTGRES_ORDER[0], less=POSTGRES_ORDER[1], order="USING ~<~")
 
 SHARED_KINDS = ("a2a", "news")
-"""Kinds whose third label is no thread."""
+"""Kinds whose third label names something other than a thread."""
 
 Namespace = tuple[str, ...]
-Found = TypeVar("Found", bound=Item)
+AnyItem = TypeVar("AnyItem", bound=Item)
 
 _SEALED = "sealed"
 _ALL = 1_000_000_000
@@ -86,7 +86,7 @@ class ThreadStore(BaseStore):
             results = await self._inner.abatch([self._outgoing(op) for op in ops])
         return [self._incoming(op, result) for op, result in zip(ops, results, strict=True)]
 
-    # The inherited methods refuse a dot before `abatch` sees it, hence these. What is escaped here, it leaves so.
+    # The inherited methods refuse dots before `abatch` sees them, so labels are escaped here; `abatch` knows `Escaped`.
     def get(self, namespace: Namespace, key: str, **options: Any) -> Item | None:
         return super().get(escape_namespace(namespace), key, **options)
 
@@ -124,7 +124,7 @@ class ThreadStore(BaseStore):
     async def read_each(self, namespace: Namespace) -> tuple[list[SearchItem | Item], dict[str, str]]:
         """Return the entries of a namespace, and by key why others cannot be read.
 
-        For lists: one damaged entry hides no other. What runs decide by is read strictly.
+        For lists: one damaged entry hides no other. What runs base decisions on is read strictly instead.
         """
         try:
             return [*await self.asearch(namespace, limit=_ALL)], {}
@@ -134,15 +134,15 @@ class ThreadStore(BaseStore):
                 "SELECT prefix, key FROM store WHERE prefix = ? OR substr(prefix, 1, ?) = ?",
                 [stored, len(stored) + 1, f"{stored}."],
             )
-        found, damaged = list[SearchItem | Item](), dict[str, str]()
+        entries, damaged = list[SearchItem | Item](), dict[str, str]()
         for prefix, key in keys:
             try:
                 item = await self.aget(Escaped(prefix.split(".")), key)
             except StorageError as error:
                 damaged[key] = str(error)
             else:
-                found += [item] if item else []
-        return found, damaged
+                entries += [item] if item else []
+        return entries, damaged
 
     def _outgoing(self, op: Op) -> Op:
         if isinstance(op, GetOp | PutOp):
@@ -174,7 +174,7 @@ class ThreadStore(BaseStore):
             return items
         return result
 
-    def _open_item(self, item: Found) -> Found:
+    def _open_item(self, item: AnyItem) -> AnyItem:
         value = item.value
         if self._cipher is not None:
             value = self._cipher.unseal_text(value.get(_SEALED), "item", item.namespace, item.key)
@@ -197,7 +197,7 @@ def escape_namespace(namespace: Namespace) -> Escaped:
     """Return a namespace in its stored form, with labels without dots and stars."""
     if isinstance(namespace, Escaped):
         return namespace
-    return Escaped(re.sub(r"[%.*]", lambda found: f"%{ord(found[0]):02X}", label) for label in namespace)
+    return Escaped(re.sub(r"[%.*]", lambda match: f"%{ord(match[0]):02X}", label) for label in namespace)
 
 
 def _pattern(path: NamespacePath | None) -> NamespacePath | None:
@@ -206,7 +206,7 @@ def _pattern(path: NamespacePath | None) -> NamespacePath | None:
 
 
 def _unescape(namespace: Namespace) -> Namespace:
-    return tuple(re.sub("%(25|2E|2A)", lambda found: chr(int(found[1], 16)), label) for label in namespace)
+    return tuple(re.sub("%(25|2E|2A)", lambda match: chr(int(match[1], 16)), label) for label in namespace)
 
 
 @contextmanager
@@ -226,12 +226,12 @@ def _filter_items(items: Sequence[SearchItem], op: SearchOp) -> list[SearchItem]
     """Filter decrypted values with LangGraph's own filter, since the database cannot read them."""
     readable = InMemoryStore()
     readable.batch([PutOp(("items",), str(place), item.value) for place, item in enumerate(items)])
-    found = readable.search(("items",), filter=op.filter, limit=op.limit, offset=op.offset)
-    return [items[int(each.key)] for each in found]
+    passing = readable.search(("items",), filter=op.filter, limit=op.limit, offset=op.offset)
+    return [items[int(each.key)] for each in passing]
 
 
 def is_of_threads(kind: Namespace) -> bool:
-    """Return whether the label after these names a thread; elsewhere a queue or an owner may be called like one."""
+    """Return whether the label that follows `kind` names a thread, and not, say, a queue of the same name."""
     return len(kind) == 2 and kind[1] not in SHARED_KINDS
 
 

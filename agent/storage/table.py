@@ -1,5 +1,5 @@
-"""Our tables: one row per thread, so that lists, queues and sweeps never read checkpoints, and the marks of a database,
-which hold its version and a fingerprint of its key.
+"""Our tables: one row per thread, so that lists, queues and sweeps never read checkpoints; and the marks of a database,
+which are its version and a fingerprint of its key.
 
 The column `info` holds everything about a thread, encrypted if there is a key. The other columns are copies for
 queries.
@@ -101,9 +101,9 @@ class RowStore(BaseStore):
     ) -> None:
         """Execute a statement that writes a row, committed after all that this session wrote before.
 
-        `queued`: a worker can take the thread now; a database that notifies tells those that listen. `claims`,
-        of a thread's row: whether a session that lost the thread since then, with its connection, may not go on with
-        it. A row that does not claim is written by a session that still has the thread, or not at all.
+        `queued`: a worker can take the thread now; a database that notifies tells the listeners. `claims`, for the row
+        of a thread: True takes the thread over, so that a session that lost its connection cannot continue with it;
+        False writes only while this session still has the thread; None is for other rows.
         """
 
     @abstractmethod
@@ -129,8 +129,8 @@ class ThreadTable:
         return text_of(self.clock().now() + int(seconds * SECOND), "milliseconds")
 
     async def next_update(self) -> str:
-        """Return the time of a row that is written now: later than that of every other row, also by another clock, and
-        not before what was read in this context: who continues the thread then goes on from there.
+        """Return the time for a row that is written now: later than the time of every other row, even if that was
+        written by another clock, and not before anything that was read in this context.
         """
         read = text_of(current_clock().now(), "milliseconds") if self.store.ahead is None else ""
         ((latest,),) = await self.store.read_rows("SELECT max(updated) FROM donewhen_threads", [])
@@ -181,7 +181,7 @@ class ThreadTable:
         return int(rows[0][0])
 
     async def find_running(self, queue: str, now: str, limit: int) -> list[str]:
-        """Return threads of a queue that its workers carry out, or left by dying, the longest due first."""
+        """Return the running threads of a queue, be their workers alive or dead, the longest due first."""
         rows = await self.store.read_rows(
             "SELECT thread_id FROM donewhen_threads WHERE queue = ? AND status = 'running' AND due <= ?"
             " ORDER BY due, updated LIMIT ?",
@@ -207,17 +207,17 @@ class ThreadTable:
         return [self._read_listed(row) for row in rows]
 
     async def find_unsettled(self, limit: int) -> list[str]:
-        """Return threads whose rows may be wrong: a worker is on them or died, or the row is outdated.
+        """Return threads whose rows may be wrong: a worker works on them or died, or the row is of an older version.
 
-        Threads that were examined since are due never, and left out.
+        Threads that were examined since then have the due time `NEVER`, and are left out.
         """
         rows = await self.store.read_rows(f"{_UNDONE} LIMIT ?", [limit])
         return [row[0] for row in rows]
 
     async def find_due(self, queue: str, now: str, limit: int) -> list[tuple[str, str, str]]:
-        """Return (due, thread, owner) of a queue's due work: each owner's first, then the oldest.
+        """Return (due, thread, owner) of a queue's due work: first one thread of each owner, then the longest due.
 
-        A question that its policy answers by now counts too.
+        Waiting threads whose question the policy answers by now are among them.
         """
         firsts = await self.store.read_rows(_FIRSTS, [queue, queue, queue, now, queue, now])
         firsts += await self.store.read_rows(_OLDEST.format("waiting"), [queue, now, limit])
@@ -226,10 +226,10 @@ class ThreadTable:
         return list({row[1]: row for row in line}.values())[:limit]
 
     async def put_schedule(self, id: str, queue: str, due: str, *, only_new: bool = False) -> None:
-        """Write when a schedule is to be examined next; with `only_new`, unless that is known."""
-        known = "NOTHING" if only_new else "UPDATE SET queue = excluded.queue, due = excluded.due"
+        """Write when a schedule is to be examined next; with `only_new`, only if it has no such time yet."""
+        on_conflict = "NOTHING" if only_new else "UPDATE SET queue = excluded.queue, due = excluded.due"
         await self.store.put_row(
-            f"INSERT INTO donewhen_due (id, queue, due) VALUES (?, ?, ?) ON CONFLICT (id) DO {known}",
+            f"INSERT INTO donewhen_due (id, queue, due) VALUES (?, ?, ?) ON CONFLICT (id) DO {on_conflict}",
             [id, queue, due],
         )
 
@@ -244,8 +244,8 @@ class ThreadTable:
         )
         return [row[0] for row in rows]
 
-    async def known_schedules(self) -> set[str]:
-        """Return all schedules of which is known when they are due."""
+    async def list_schedule_ids(self) -> set[str]:
+        """Return the ids of all schedules that have a due time."""
         return {row[0] for row in await self.store.read_rows("SELECT id FROM donewhen_due", [])}
 
     async def counts(self) -> dict[tuple[str, str], int]:
@@ -258,7 +258,7 @@ class ThreadTable:
         return {(queue, status): int(count) for queue, status, count in rows}
 
     async def oldest(self, statuses: Sequence[str]) -> dict[str, str]:
-        """Return, by status, since when the longest unchanged thread is unchanged."""
+        """Return, by status, the time of the last change of the thread that has not changed for longest."""
         marks = ", ".join("?" * len(statuses))
         rows = await self.store.read_rows(
             f"SELECT status, min(updated) FROM donewhen_threads WHERE status IN ({marks}) GROUP BY status", [*statuses]
@@ -284,7 +284,7 @@ class ThreadTable:
         return thread_id, storable(info) if "\\ud" in text else info  # an older version stored halves of characters
 
     def _read_listed(self, row: tuple[Any, ...]) -> tuple[str, Json]:
-        """Return a row of a list: one that cannot be read hides no other, and is shown as that."""
+        """Return a row of a list; one that cannot be read has the status DAMAGED, and hides no other."""
         try:
             return self._read(row)
         except StorageError as error:
@@ -319,38 +319,38 @@ version_of: Callable[[str], str] = functools.cache(version)
 """Return the version of an installed package; this takes a millisecond."""
 
 
-def migration(found: Mapping[str, str], steps: Mapping[int, Sequence[str]]) -> Iterator[Sequence[str]]:
+def migration(marks: Mapping[str, str], steps: Mapping[int, Sequence[str]]) -> Iterator[Sequence[str]]:
     """Yield the statements, one transaction each, that migrate a database's tables to the current version.
 
     `steps` has, by version, the statements for the next one. A new database needs none.
     """
-    for tables in range(int(found.get("tables", TABLES)), TABLES):
+    for tables in range(int(marks.get("tables", TABLES)), TABLES):
         yield *steps.get(tables, ()), f"UPDATE donewhen_meta SET value = '{tables + 1}' WHERE name = 'tables'"
 
 
 def missing_marks(
-    found: Mapping[str, str], *, library: str, cipher: Cipher | None, used: bool, name: str
+    marks: Mapping[str, str], *, library: str, cipher: Cipher | None, used: bool, name: str
 ) -> dict[str, str]:
     """Return the marks to write before the database can be used: none if it is set up.
 
-    `library` is the version of the saver that creates the tables, `used` whether any run is stored. Raises StorageError
-    if the database is too new or too old, or does not match the key.
+    `library` is the version of the saver that creates the tables; `used` is True if any run is stored. Raises
+    StorageError if the database is too new or too old, or does not match the key.
     """
-    version = found.get("version", "0")
+    version = marks.get("version", "0")
     if not version.isdecimal() or int(version) > STORAGE_VERSION:
         raise StorageError(
             f"{name} has storage version {version}, this DoneWhen knows {STORAGE_VERSION}: upgrade donewhen"
         )
-    if version != "0" and int(found.get("tables", 1)) < OLDEST_TABLES:
+    if version != "0" and int(marks.get("tables", 1)) < OLDEST_TABLES:
         raise StorageError(f"{name} is of a version before the first release and cannot be read: use a new database")
     wanted = {"version": str(STORAGE_VERSION), "library": library, "tables": str(TABLES)}
-    if token := found.get("key"):
+    if token := marks.get("key"):
         _check_key(token, cipher, name)
     elif cipher is not None:
         if used:
             raise StorageError(f"{name} holds runs that are not encrypted: leave out the key, or use a new database")
         wanted["key"] = cipher.seal_text("donewhen", "key")
-    return {mark: value for mark, value in wanted.items() if found.get(mark) != value}
+    return {mark: value for mark, value in wanted.items() if marks.get(mark) != value}
 
 
 def _check_key(token: str, cipher: Cipher | None, name: str) -> None:

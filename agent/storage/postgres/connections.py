@@ -65,19 +65,19 @@ class PgConnection(psycopg.AsyncConnection[DictRow]):
     """
     ahead = 0
     """The nanoseconds by which the server's clock is ahead of this machine's."""
-    apart = False
+    isolates = False
     """True if each statement needs a transaction of its own, because the server's default isolation is not ours."""
     renew_lease: "Callable[[PgConnection], Awaitable[None]] | None" = None
     """Extends the lease that writes require."""
     used = False
     """True while it is taken from its pool."""
 
-    def __init__(self, *given: Any, **options: Any) -> None:
-        super().__init__(*given, **options)
-        self.fit: set[Any] = set()
-        """Users for whom the database is known to be set up."""
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self.ready_for: set[Any] = set()
+        """The ciphers (or None) for which the database was checked and set up."""
         self.turn = asyncio.Lock()
-        """Is held by whoever uses it, of all sessions that share it."""
+        """Held by the one of the sharing sessions that uses the connection now."""
 
     @classmethod
     async def connect(cls, conninfo: str = "", **_: Any) -> Self:
@@ -97,8 +97,9 @@ class PgConnection(psycopg.AsyncConnection[DictRow]):
         try:
             await connection.set_isolation_level(psycopg.IsolationLevel.READ_COMMITTED)
             asked, row = time.time_ns(), await (await connection.execute(_ABOUT)).fetchone() or {}
-            answered, said = time.time_ns(), int(row["time"]) * 1000
-            connection.ahead = min(said - asked, 0) + max(said - answered, 0)  # 0: as far as one can tell, the same
+            answered, server_time = time.time_ns(), int(row["time"]) * 1000
+            # 0 if the server's time lies between the two readings of our clock: then the clocks may agree.
+            connection.ahead = min(server_time - asked, 0) + max(server_time - answered, 0)
             # A server tells its clients the id of the process that serves them; a pooler tells its own clients its own.
             connection.pooled = row["pid"] != connection.info.backend_pid
             other = row["isolation"] != "read committed"
@@ -106,7 +107,7 @@ class PgConnection(psycopg.AsyncConnection[DictRow]):
                 connection.prepare_threshold = 0
             if other and not connection.pooled:
                 await connection.execute("SET default_transaction_isolation TO 'read committed'")
-            connection.apart = other and connection.pooled
+            connection.isolates = other and connection.pooled
         except BaseException:
             await connection.close()
             raise
@@ -114,16 +115,16 @@ class PgConnection(psycopg.AsyncConnection[DictRow]):
         return connection
 
     @override
-    async def execute(self, *given: Any, **options: Any) -> psycopg.AsyncCursor[DictRow]:
-        if not self.apart or self.info.transaction_status is not psycopg.pq.TransactionStatus.IDLE:
-            return await super().execute(*given, **options)
+    async def execute(self, *args: Any, **options: Any) -> psycopg.AsyncCursor[DictRow]:
+        if not self.isolates or self.info.transaction_status is not psycopg.pq.TransactionStatus.IDLE:
+            return await super().execute(*args, **options)
         async with self.transaction():
-            return await super().execute(*given, **options)
+            return await super().execute(*args, **options)
 
     @asynccontextmanager
     async def operation(self) -> AsyncIterator[None]:
         """Run one operation: in a transaction if it may only read, or may write only under a lease."""
-        if self.renew_lease is None and not self.read_only and not self.apart:
+        if self.renew_lease is None and not self.read_only and not self.isolates:
             yield
             return
         async with self.transaction():
@@ -133,22 +134,22 @@ class PgConnection(psycopg.AsyncConnection[DictRow]):
 
 
 @dataclass
-class _Hand:
-    """A connection that somebody has in hand, in the context of their task."""
+class _Loan:
+    """A connection that is lent, in the context of the task that borrowed it."""
 
     connection: PgConnection
     conninfo: str
     owner: asyncio.Task[Any] | None
     working: bool
-    """True if it is one of those for runs at work: then those for everything else may still be asked for."""
+    """True for a connection of a run at work; its task may also borrow one of those for everything else."""
     shared: bool
-    """True if its owner uses it for whatever they ask for next; false under a lock."""
+    """True if its task gets it again for the next thing that it borrows; False if a lock is held on it."""
     open: bool = True
 
 
-_in_hand: ContextVar[_Hand | None] = ContextVar("donewhen_in_hand", default=None)
-"""The innermost one. Who has a connection never waits for one that somebody with the same wish may have: that would be
-a circle. They get the same again, or one beside the pools."""
+_current_loan: ContextVar[_Loan | None] = ContextVar("donewhen_loan", default=None)
+"""The innermost loan. A task that has a connection never waits for another of the same pool, or tasks could wait for
+each other: it gets the same one again, or one beside the pools."""
 
 
 class _Pools:
@@ -160,8 +161,8 @@ class _Pools:
     def __init__(self, conninfo: str) -> None:
         self.users = set[object]()
         self.closing = asyncio.Event()
-        self.lent = asyncio.get_running_loop().time()
-        """When the last connection for look-ups was lent, on the clock of the loop."""
+        self.last_loan = asyncio.get_running_loop().time()
+        """When the last connection for everything else was lent, on the clock of the loop."""
         self._connections = WeakSet[PgConnection]()
         self._opened: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.sessions, self.looks = (
@@ -171,7 +172,7 @@ class _Pools:
                 min_size=0,
                 max_size=size,
                 open=False,
-                configure=self._know,
+                configure=self._remember,
                 max_idle=IDLE,
                 reconnect_timeout=0,  # whoever waits is told at once, not when it has been tried for minutes
                 reconnect_failed=lambda _: self.closing.set(),
@@ -197,7 +198,7 @@ class _Pools:
         if self.closing.is_set():
             await asyncio.wait({self._keeper})
 
-    async def _know(self, connection: PgConnection) -> None:
+    async def _remember(self, connection: PgConnection) -> None:
         self._connections.add(connection)
 
     async def _keep(self) -> None:
@@ -224,12 +225,12 @@ class Connections:
 
     @asynccontextmanager
     async def borrow(self, *, working: bool = False, locks: bool = False) -> AsyncIterator[PgConnection]:
-        """Lend a connection: the one that its task has in hand already, one of a pool, in turn, or one beside them.
+        """Lend a connection: the one that this task has already, one of a pool when it is its turn, or one beside them.
 
-        `working`: one of those for runs at work. `locks`: a lock is held on it, so nobody shares it. Raises
-        StorageError if none is free for too long.
+        `working`: one of those for runs at work. `locks`: a lock is held on it, so it is not shared. Raises
+        StorageError if none comes free in time.
         """
-        before, task = _in_hand.get(), asyncio.current_task()
+        before, task = _current_loan.get(), asyncio.current_task()
         if before is not None and not before.open:
             before = None
         async with AsyncExitStack() as stack:
@@ -240,13 +241,13 @@ class Connections:
                 connection = await stack.enter_async_context(self.connect_beside())
             else:
                 connection = await stack.enter_async_context(self._lend(working))
-            hand = _Hand(connection, self._conninfo, task, working, shared=not locks)
-            _in_hand.set(hand)
+            loan = _Loan(connection, self._conninfo, task, working, shared=not locks)
+            _current_loan.set(loan)
             try:
                 yield connection
             finally:
-                hand.open = False
-                _in_hand.set(before)
+                loan.open = False
+                _current_loan.set(before)
 
     @asynccontextmanager
     async def _lend(self, working: bool) -> AsyncIterator[PgConnection]:
@@ -293,11 +294,11 @@ class Connections:
                     await connection.close()
                     await pool.putconn(connection)
                 if not working:
-                    pools.lent = clock()
+                    pools.last_loan = clock()
                 return pool, connection
             except PoolTimeout:
-                if clock() - pools.lent < patience:
-                    continue  # it is a long line, and it moves
+                if clock() - pools.last_loan < patience:
+                    continue  # many wait, but connections come free
                 raise StorageError(
                     f"{self._display} cannot be used now: none of the {LOOKS} connections of this process for look-ups"
                     f" came free for {patience:g} seconds; look again later, or in another process"
@@ -319,7 +320,7 @@ class Connections:
 
 
 async def _set_back(connection: PgConnection, read_only: bool | None) -> None:
-    """Make a connection again what it was to whoever shares it."""
+    """Make a shared connection read-only again, or not, as it was before the loan."""
     if not connection.closed:
         await connection.set_read_only(read_only)
 
@@ -333,9 +334,9 @@ def has_ended(connection: PgConnection) -> bool:
     """Return whether the server closed the connection; an idle connection has nothing else to read."""
     if connection.closed:
         return True
-    said = select.poll()
-    said.register(connection.fileno(), select.POLLIN)
-    return bool(said.poll(0))
+    poller = select.poll()
+    poller.register(connection.fileno(), select.POLLIN)
+    return bool(poller.poll(0))
 
 
 async def wait_for_notice(
@@ -343,17 +344,17 @@ async def wait_for_notice(
 ) -> None:
     """Wait until the event is set, the server sends something, or the time is over. The connection must be idle.
 
-    `noticed` is set if the server said something since the last time, beside an answer; then there is no wait.
+    If `noticed` is set, a notice came together with an answer since the last call; then this returns at once.
     """
     if noticed.is_set():
         noticed.clear()
         return
-    loop, came = asyncio.get_running_loop(), connection.fileno()
-    loop.add_reader(came, event.set)
+    loop, descriptor = asyncio.get_running_loop(), connection.fileno()
+    loop.add_reader(descriptor, event.set)
     try:
         await wait_unnotified(event, seconds)
     finally:
-        loop.remove_reader(came)
+        loop.remove_reader(descriptor)
     connection.pgconn.consume_input()
     while connection.pgconn.notifies():
         pass

@@ -74,7 +74,7 @@ class PostgresDatabase:
     async def open(self, thread_id: str | None, *, writes: bool, working: bool) -> AsyncIterator[SaverAndRows]:
         busy = f"thread {thread_id!r} is being worked on by another worker"
         if working and thread_id and self._connections.all_at_work() and not await self.find_free([thread_id]):
-            raise ThreadBusy(busy)  # it would be said when there is a turn
+            raise ThreadBusy(busy)  # now, and not only when a connection comes free
         async with AsyncExitStack() as stack:
             lent = self._connections.borrow(working=working, locks=thread_id is not None)
             connection = await stack.enter_async_context(lent)
@@ -97,26 +97,26 @@ class PostgresDatabase:
     async def listen(self) -> AsyncIterator[tuple[SaverAndRows, WaitForWork]]:
         async with self._connections.connect_beside() as connection:
             await self._prepare(connection)
-            if connection.pooled:  # what a server has to say would reach whoever has its session then
+            if connection.pooled:  # a notice would reach the client that has the server's session at that moment
                 wait_for_work: WaitForWork = wait_unnotified
             else:
                 await connection.execute("LISTEN donewhen_queued")
-                noticed = asyncio.Event()  # by what is said while a query is answered, which nothing else tells
+                noticed = asyncio.Event()  # set by notices that come while a query is answered
                 connection.add_notify_handler(lambda _: noticed.set())
                 wait_for_work = partial(wait_for_notice, connection, noticed)
             await connection.set_read_only(True)
             session = PgSession(connection)
             yield (PgSaver(session), PgStore(session)), wait_for_work
 
-    async def _reconnect(self, lost: PgConnection, held: Hold | None, patience: float) -> PgConnection:
-        """Return another connection in place of one that the server closed, with the same hold; wait for a server that
-        starts again. Raises psycopg.OperationalError, also if somebody else changed the thread meanwhile.
+    async def _reconnect(self, lost: PgConnection, own_hold: Hold | None, patience: float) -> PgConnection:
+        """Return another connection, with the same hold, for one that the server closed; wait while the server starts.
+        Raises psycopg.OperationalError, also if another worker changed the thread meanwhile.
         """
         deadline = asyncio.get_running_loop().time() + patience
         while True:
             try:
-                if (found := await self._connect_again(lost, held)) is not None:
-                    return found
+                if (connection := await self._connect_again(lost, own_hold)) is not None:
+                    return connection
                 refused = psycopg.OperationalError("the connection was lost, and another worker has the thread now")
             except TakenOver:
                 raise
@@ -126,14 +126,14 @@ class PostgresDatabase:
                 raise refused
             await asyncio.sleep(random.uniform(0.05, 0.5))
 
-    async def _connect_again(self, lost: PgConnection, held: Hold | None) -> PgConnection | None:
-        connection, kept = await self._connections.connect(), False
+    async def _connect_again(self, lost: PgConnection, own_hold: Hold | None) -> PgConnection | None:
+        connection, has_hold = await self._connections.connect(), False
         try:
             await connection.set_read_only(lost.read_only)
-            kept = held is None or await held.take_again(connection)
-            return connection if kept else None
+            has_hold = own_hold is None or await own_hold.take_again(connection)
+            return connection if has_hold else None
         finally:
-            if not kept:
+            if not has_hold:
                 await connection.close()
 
     async def find_free(self, thread_ids: Sequence[str]) -> list[str]:
@@ -147,11 +147,11 @@ class PostgresDatabase:
             await self._prepare(connection)
             await connection.set_read_only(None)
             async with connection.transaction():
-                held = await hold_in_transaction(connection, [lock_key(each) for each in thread_ids])
-                free = [thread_id for thread_id in thread_ids if lock_key(thread_id) in held]
+                locked = await hold_in_transaction(connection, [lock_key(each) for each in thread_ids])
+                free = [thread_id for thread_id in thread_ids if lock_key(thread_id) in locked]
                 kinds = await (await connection.execute(POSTGRES_KINDS.encode())).fetchall()
-                known = [(row["after"],) for row in kinds]
-                for statement, values in deletion_statements(free, CHECKPOINTS, known, POSTGRES_ORDER):
+                kind_rows = [(row["after"],) for row in kinds]
+                for statement, values in deletion_statements(free, CHECKPOINTS, kind_rows, POSTGRES_ORDER):
                     await connection.execute(statement.replace("?", "%s").encode(), values)
             return [thread_id for thread_id in thread_ids if thread_id not in free]
 
@@ -178,11 +178,11 @@ class PostgresDatabase:
 
     async def _prepare(self, connection: PgConnection) -> None:
         """Set up the database of a connection if necessary."""
-        if self._cipher not in connection.fit:
+        if self._cipher not in connection.ready_for:
             if await self._missing_marks(connection):
                 await connection.set_read_only(None)
                 await self._set_up(connection)
-            connection.fit.add(self._cipher)
+            connection.ready_for.add(self._cipher)
 
     async def _set_up(self, connection: PgConnection) -> None:
         """Make or change the tables in one transaction, under a lock that works behind a pooler too.
@@ -211,13 +211,13 @@ class PostgresDatabase:
         await _write_marks(connection, await self._missing_marks(connection))
 
     async def _missing_marks(self, connection: PgConnection) -> dict[str, str]:
-        found, used = await _read_marks(connection), False
-        if self._cipher is not None and "key" not in found:
+        marks, used = await _read_marks(connection), False
+        if self._cipher is not None and "key" not in marks:
             with suppress(psycopg.errors.UndefinedTable):
                 cursor = await connection.execute("SELECT EXISTS (SELECT 1 FROM checkpoints) AS used")
                 used = any(row["used"] for row in await cursor.fetchall())
         return missing_marks(
-            found,
+            marks,
             library=version_of("langgraph-checkpoint-postgres"),
             cipher=self._cipher,
             used=used,
@@ -227,7 +227,7 @@ class PostgresDatabase:
 
 async def _notice_loss(session: PgSession) -> None:
     """Let a session reconnect that has nothing to read or write, as in a long call."""
-    with suppress(psycopg.Error):  # whatever it does next says so
+    with suppress(psycopg.Error):  # the session's next operation raises it
         while True:
             await asyncio.sleep(NOTICE)
             if has_ended(session.connection):
@@ -239,12 +239,12 @@ async def _end(task: asyncio.Task[None]) -> None:
     await asyncio.wait({task})
 
 
-async def _free(held: Hold, session: PgSession) -> None:
-    await held.free(session.connection)
+async def _free(own_hold: Hold, session: PgSession) -> None:
+    await own_hold.free(session.connection)
 
 
 async def _put_back(session: PgSession, connection: PgConnection) -> None:
-    """Close the connection that took the place of the session's, if there is one."""
+    """Close the connection that replaced the session's own, if there is one."""
     if session.connection is not connection:
         await session.connection.close()
         session.connection = connection
@@ -257,8 +257,8 @@ async def _others(connection: PgConnection) -> str:
         " AND pid <> pg_backend_pid()"
         f" AND xact_start < clock_timestamp() - interval '{_PATIENCE} s' ORDER BY xact_start"
     )
-    found = await (await connection.execute(query.encode())).fetchall()
-    named = [f"{row['name'] or 'a client'} (pid {row['pid']})" for row in found[:3]]
+    rows = await (await connection.execute(query.encode())).fetchall()
+    named = [f"{row['name'] or 'a client'} (pid {row['pid']})" for row in rows[:3]]
     return f"{', '.join(named) or 'others'}: end that, and start again"
 
 

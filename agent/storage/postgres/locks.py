@@ -1,8 +1,8 @@
 """Holds on threads: an advisory lock of a session, or, behind a pooler, a lease.
 
-A lock goes with its session. Behind a pooler in transaction mode no session is ours, so a row says until when a thread
-is held; its holder renews it, and so does every write, which fails otherwise. A worker takes its own kind first and
-then looks for the other, so of two workers that come at once at most one works.
+A lock ends with its session. Behind a pooler in transaction mode no session is ours, so a row says until when a thread
+is held: its holder renews this lease, and so does every write, which fails if the lease is lost. A worker takes its own
+kind of hold first and then checks for the other kind, so of two workers that come at once at most one works.
 """
 
 import asyncio
@@ -58,7 +58,7 @@ def lock_key(name: str) -> int:
 
 
 class Hold(Protocol):
-    """A hold on a thread, on one connection after another: the next one, if the server closed the last."""
+    """A hold on a thread; it moves to another connection if the server closes the one that it is on."""
 
     key: int
 
@@ -74,9 +74,7 @@ class Hold(Protocol):
         ...
 
     def claim(self) -> tuple[str, tuple[Any, ...]] | None:
-        """Return the statement to execute with the first change, so that others know whose it is; None if none is
-        needed.
-        """
+        """Return the statement, to be executed with the first change, that records this holder; None for none."""
         ...
 
     def claimed(self) -> None:
@@ -94,13 +92,13 @@ def hold(key: int, connection: "PgConnection", turn: asyncio.Lock) -> Hold:
 
 
 class Lock:
-    """The advisory lock of a session. Its claim, a lease that has run out, says who changed the thread last."""
+    """The advisory lock of a session. Its claim, a lease that has run out, records who changed the thread last."""
 
     def __init__(self, key: int) -> None:
         self.key = key
         self._holder = uuid4().hex
-        self._held: bool | None = None
-        """None while it is not known, because it is asked for."""
+        self._is_held: bool | None = None
+        """None while the server is being asked for it."""
         self._last: str | None = None
         """Who changed the thread last, as far as this hold knows."""
 
@@ -115,11 +113,11 @@ class Lock:
         return taken
 
     async def _take(self, connection: "PgConnection") -> tuple[bool, str | None]:
-        self._held = None
-        self._held = bool(await _one(connection, "SELECT pg_try_advisory_lock(%s)", self.key))
+        self._is_held = None
+        self._is_held = bool(await _one(connection, "SELECT pg_try_advisory_lock(%s)", self.key))
         query = "SELECT holder, until > clock_timestamp() AS held FROM donewhen_leases WHERE key = %s"
         lease = await (await connection.execute(query, (self.key,))).fetchone() or {"held": False, "holder": None}
-        return self._held and not lease["held"], lease["holder"]
+        return self._is_held and not lease["held"], lease["holder"]
 
     def claim(self) -> tuple[str, tuple[Any, ...]] | None:
         if self._last == self._holder:
@@ -130,7 +128,7 @@ class Lock:
         self._last = self._holder
 
     async def free(self, connection: "PgConnection") -> None:
-        if self._held is False:
+        if self._is_held is False:
             return
         freed = False
         try:
@@ -138,7 +136,7 @@ class Lock:
                 await connection.execute("SELECT pg_advisory_unlock(%s)", (self.key,))
                 freed = True
         finally:
-            if not freed:  # closing frees it too, but a little later; and a broken connection has lost it already
+            if not freed:  # closing frees it as well, a little later; a broken connection has lost it already
                 await connection.close()
 
 
@@ -154,12 +152,12 @@ class Lease:
 
     async def take(self, connection: "PgConnection") -> bool:
         self._before = connection.renew_lease
-        held = bool(await _one(connection, _TAKE, self.holder, [self.key]))
+        is_taken = bool(await _one(connection, _TAKE, self.holder, [self.key]))
         query = f"SELECT EXISTS (SELECT 1 FROM ({_ADVISORY}) AS a WHERE k = %s)"
-        held = held and not await _one(connection, query, self.key)
-        if held:
+        is_taken = is_taken and not await _one(connection, query, self.key)
+        if is_taken:
             self._begin(connection)
-        return held
+        return is_taken
 
     async def take_again(self, connection: "PgConnection") -> bool:
         await self.renew(connection)
@@ -214,9 +212,9 @@ async def hold_in_transaction(connection: "PgConnection", keys: Sequence[int]) -
     cursor = await connection.execute(query, ([*keys],))
     free = [row["k"] for row in await cursor.fetchall()]
     cursor = await connection.execute(_TAKE, ("transaction", free))
-    held = {row["key"] for row in await cursor.fetchall()}
-    await connection.execute("DELETE FROM donewhen_leases WHERE key = ANY(%s)", ([*held],))
-    return held
+    taken = {row["key"] for row in await cursor.fetchall()}
+    await connection.execute("DELETE FROM donewhen_leases WHERE key = ANY(%s)", ([*taken],))
+    return taken
 
 
 async def find_free(connection: "PgConnection", keys: Sequence[int]) -> set[int]:

@@ -25,7 +25,7 @@ from typing_extensions import override
 from donewhen.agent.storage.postgres.connections import PgConnection
 from donewhen.agent.storage.postgres.locks import Hold, lock_key
 from donewhen.agent.storage.serializer import StrictSerializer
-from donewhen.agent.storage.session import Recorder, Session, SessionSaver, SessionStore, Statement
+from donewhen.agent.storage.session import Session, SessionSaver, SessionStore, Statement, StatementRecorder
 from donewhen.agent.storage.storage import unique_version
 from donewhen.state.values import storable
 
@@ -57,9 +57,11 @@ def _in_few(statement: Statement) -> Iterator[tuple[bytes, Sequence[Any]]]:
         yield _of_rows(sql, len(part)), [*chain.from_iterable(part)]
 
 
-class _JsonRecorder(Recorder):
-    """A recorder for LangGraph's `Jsonb`, which is converted only when it is sent: then it may have changed, and one
-    that PostgreSQL refuses fails with all that is held. So it becomes text at once, as every database takes it.
+class _JsonRecorder(StatementRecorder):
+    """A recorder that converts LangGraph's `Jsonb` to text at once.
+
+    psycopg would convert it when it is sent: by then it may have changed, and a value that PostgreSQL refuses would
+    make all pending writes fail.
     """
 
     @override
@@ -74,7 +76,7 @@ def _convert_json(value: Any) -> Any:
 class _RecorderPool(ConnectionPool[Any]):
     """Lends a recorder to LangGraph's saver and store, which take nothing but connections and pools of psycopg."""
 
-    def __init__(self, recorder: Recorder) -> None:
+    def __init__(self, recorder: StatementRecorder) -> None:
         self._recorder = recorder
 
     @override
@@ -143,7 +145,7 @@ class PgSession(Session):
             except psycopg.Error as error:
                 self._lost = error
                 raise
-            if self._put:  # others may have noted meanwhile that nobody works on the thread
+            if self._put:  # meanwhile others may have written that nobody works on the thread
                 await self._commit_once([self._put])
 
     async def _commit(self, statements: list[Statement]) -> None:
@@ -176,7 +178,7 @@ class PgSession(Session):
         if queued:
             statements.append(Statement("SELECT pg_notify('donewhen_queued', '')", [()]))
         if claims is False:
-            await self.writes.write(())  # whoever reads where a thread is reads its checkpoint next
+            await self.writes.write(())  # the checkpoint first: readers of the row read the checkpoint after it
             await self._commit_once(statements)
         else:
             await self.writes.write(statements)
@@ -207,13 +209,13 @@ class PgSaver(SessionSaver):
     @override
     async def read_list(self, config: RunnableConfig | None, **options: Any) -> Sequence[CheckpointTuple]:
         async def find() -> Sequence[CheckpointTuple]:
-            return [found async for found in self._reading.alist(config, **options)]
+            return [checkpoint async for checkpoint in self._reading.alist(config, **options)]
 
         return await self._read(find)
 
     @override
-    async def aget_delta_channel_history(self, *given: Any, **options: Any) -> Any:
-        return await self._read(lambda: self._reading.aget_delta_channel_history(*given, **options))
+    async def aget_delta_channel_history(self, *args: Any, **options: Any) -> Any:
+        return await self._read(lambda: self._reading.aget_delta_channel_history(*args, **options))
 
     async def _read(self, find: Callable[[], Awaitable[Done]]) -> Done:
         await self.session.writes.write(())
@@ -236,8 +238,8 @@ class PgStore(SessionStore):
     @override
     async def find(self, ops: Sequence[Op]) -> list[Result]:
         others = [op for op in ops if not isinstance(op, GetOp)]
-        found = iter(await self._find(others) if others else ())
-        return [await self._get(op) if isinstance(op, GetOp) else next(found) for op in ops]
+        results = iter(await self._find(others) if others else ())
+        return [await self._get(op) if isinstance(op, GetOp) else next(results) for op in ops]
 
     async def _get(self, op: GetOp) -> Item | None:
         for row in await self.session.read(_GET, (".".join(op.namespace), op.key)):
@@ -246,7 +248,7 @@ class PgStore(SessionStore):
 
     async def _find(self, ops: Sequence[Op]) -> list[Result]:
         reading = AsyncPostgresStore(_SessionPool(self.session))
-        reading.supports_pipeline = False  # a transaction instead: poolers know that better
+        reading.supports_pipeline = False  # a transaction instead, which poolers support better
         return await self.session.do(lambda: reading.abatch(ops))
 
     @override
