@@ -16,7 +16,7 @@ from donewhen.state.errors import ConfigError
 from donewhen.state.language.texts import say
 
 BoxChoice = Literal["auto", "required", "off"]
-"""Programs run in a box where there can be one; only in a box; as any other program of the user."""
+"""`auto`: programs run in a box where one can be made; `required`: only in a box; `off`: without one."""
 ALONE = ("--unshare-all", "--new-session", "--die-with-parent", "--cap-drop", "ALL")
 OWNERS = ("CAP_DAC_OVERRIDE", "CAP_FOWNER", "CAP_CHOWN")
 """What root needs to work on files of other users."""
@@ -49,7 +49,7 @@ class Box:
         return [*line, "--chdir", folder, "--", *command]
 
     def _needed(self) -> Iterator[str]:
-        """Yield what is needed of the emptied folders: the programs with their libraries, the names of hosts."""
+        """Yield what programs need of the emptied folders: themselves, their libraries, and the names of hosts."""
         for program in self.programs:
             for each in dict.fromkeys((program, os.path.realpath(program))):
                 if _is_hidden(each):
@@ -78,7 +78,7 @@ def find_box(choice: str, programs: Mapping[str, str], *, network: bool) -> Box 
 
 @functools.cache
 def look_for_box() -> tuple[str, str]:
-    """Return the path of bubblewrap, and why programs cannot run in a box here; "" if they can."""
+    """Return the path of bubblewrap and "", or "" and why programs cannot run in a box here."""
     if (bwrap := shutil.which("bwrap")) is None:
         return "", "bubblewrap is not installed (the package `bubblewrap`)"
     try:
@@ -86,8 +86,10 @@ def look_for_box() -> tuple[str, str]:
         tried = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=SECONDS, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:
         return "", f"bubblewrap does not run ({error})"
-    said = tried.stderr.decode(errors="replace").strip()[-300:]
-    return (bwrap, "") if tried.returncode == 0 else ("", f"bubblewrap may not make one ({said or tried.returncode})")
+    message = tried.stderr.decode(errors="replace").strip()[-300:]
+    return (
+        (bwrap, "") if tried.returncode == 0 else ("", f"bubblewrap may not make one ({message or tried.returncode})")
+    )
 
 
 def describe_box(box: Box | None, language: str = "en") -> str:

@@ -14,7 +14,7 @@ from donewhen.state.criteria import pattern_problem
 
 CHUNK_CHARS = 65_536
 SHOWN = 100
-"""The most characters of a text that is looked for that an answer repeats."""
+"""The most characters of the text looked for that an answer repeats."""
 MAX_JSON_BYTES = 20_000_000
 MAX_PROBLEMS = 5
 PATTERN_GROUPS = 50
@@ -83,9 +83,9 @@ def matches_schema(root: Root, path: str, schema: dict[str, Any]) -> str:
         raise ToolException("The schema takes too long to check; write a simpler one.") from None
     if not problems:
         return f"{path} matches the schema"
-    told = "; ".join(f"{error.json_path}: {error.message[:200]}" for error in problems[:MAX_PROBLEMS])
+    listed = "; ".join(f"{error.json_path}: {error.message[:200]}" for error in problems[:MAX_PROBLEMS])
     more = f"; and {len(problems) - MAX_PROBLEMS} more" if len(problems) > MAX_PROBLEMS else ""
-    raise ToolException(f"{path} does not match: {told}{more}.")
+    raise ToolException(f"{path} does not match: {listed}{more}.")
 
 
 def _overlapping_pieces(content: Any, overlap: int) -> Iterator[str]:

@@ -53,7 +53,7 @@ class AllowList:
     programs: Mapping[str, str]
     """Name → absolute path of the allowed programs."""
     lines: Sequence[tuple[list[str], bool]] = ()
-    """Arguments allowed without asking, program first, and whether more may follow."""
+    """The command lines allowed without asking, program first; True if more arguments may follow."""
 
     def describe(self) -> str:
         """Return what may run, for a model: the programs, and the command lines that no person has to approve."""
@@ -81,8 +81,8 @@ def find_allowed(programs: Mapping[str, str], program: str) -> str | None:
 def read_allow_list(commands: Sequence[str]) -> AllowList:
     """Return the allowed programs. Raises ConfigError for invalid entries, and for a program that is not installed.
 
-    Each call of a program asks a person. With arguments, exactly this call does not ask; if they end with `*`, no call
-    that begins with them asks, whatever options it has.
+    By default, a person is asked about each call. An entry with arguments allows exactly this call without asking; one
+    that ends with `*` allows every call that begins like this, whatever options follow.
     """
     if isinstance(commands, str):
         raise ConfigError(f"commands is a list of programs and command lines, not the text {commands!r}")
@@ -179,8 +179,8 @@ def run_command(
         ended = run_process(line, root.path, environment, timeout, stop)
     stdout, stderr = ended.stdout.text(), ended.stderr.text()
     if ended.code is None:
-        told = f"{name} was stopped" if stop and stop.is_set() else f"{name} ran longer than {timeout:g} seconds"
-        raise Unanswered(f"{told}; it was ended. stdout: {stdout[-1000:]!r} stderr: {stderr[-1000:]!r}")
+        reason = f"{name} was stopped" if stop and stop.is_set() else f"{name} ran longer than {timeout:g} seconds"
+        raise Unanswered(f"{reason}; it was ended. stdout: {stdout[-1000:]!r} stderr: {stderr[-1000:]!r}")
     return json.dumps({"exit_code": ended.code, "stdout": stdout, "stderr": stderr}, ensure_ascii=False)
 
 
@@ -189,12 +189,12 @@ def build_environment(path: str, home: str) -> dict[str, str]:
 
     HOME is a temporary folder. Git reads the repository's settings, and ours instead of the user's.
     """
-    kept = {name: os.environ[name] for name in KEPT_VARIABLES if name in os.environ}
+    inherited = {name: os.environ[name] for name in KEPT_VARIABLES if name in os.environ}
     overrides = {f"GIT_CONFIG_KEY_{at}": key for at, key in enumerate(git.SETTINGS)}
     overrides |= {f"GIT_CONFIG_VALUE_{at}": value for at, value in enumerate(git.SETTINGS.values())}
     return {
         "LANG": "C.UTF-8",
-        **kept,
+        **inherited,
         **git.VARIABLES,
         **overrides,
         "GIT_CONFIG_COUNT": str(len(git.SETTINGS)),
@@ -273,5 +273,5 @@ def _find_executable(name: str) -> str:
     for place in places:
         if os.path.isfile(place) and os.access(place, os.X_OK):
             return place
-    found = f", such as {found}" if (found := shutil.which(name)) else ""
-    raise ConfigError(f"commands: no program {name!r} in {', '.join(SYSTEM_FOLDERS)}; give its absolute path{found}")
+    hint = f", such as {path}" if (path := shutil.which(name)) else ""
+    raise ConfigError(f"commands: no program {name!r} in {', '.join(SYSTEM_FOLDERS)}; give its absolute path{hint}")

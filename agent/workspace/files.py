@@ -167,11 +167,11 @@ def delete_file(root: Root, path: FilePath) -> str:
     if parts[0] == TRASH:
         raise ToolException(f"{display_path(parts)} is deleted already; only a person empties {TRASH}.")
     with root.writing:
-        kept = next(name for name in _free_names((TRASH, *parts)) if root.kind(name) is None)
-        root.check_move(parts, kept)
-        keep_move(root, parts, kept)
-        root.move(parts, kept)
-    return f"Deleted {display_path(parts)}; it is kept as {display_path(kept)}"
+        destination = next(name for name in _free_names((TRASH, *parts)) if root.kind(name) is None)
+        root.check_move(parts, destination)
+        keep_move(root, parts, destination)
+        root.move(parts, destination)
+    return f"Deleted {display_path(parts)}; it is kept as {display_path(destination)}"
 
 
 def _free_names(parts: Parts) -> Iterator[Parts]:
@@ -211,10 +211,10 @@ def _skip(text: io.TextIOWrapper, path: str, offset: int) -> str:
 
 
 def _check_occurs_once(content: str, old: str, path: str) -> None:
-    found = content.count(old)
-    if found == 1 and content.find(old, content.index(old) + 1) == -1:
+    count = content.count(old)
+    if count == 1 and content.find(old, content.index(old) + 1) == -1:
         return
-    if found:
+    if count:
         first = itertools.islice(re.finditer(re.escape(old), content), 10)
         lines = [content[: match.start()].count("\n") + 1 for match in first]
         raise ToolException(

@@ -33,7 +33,7 @@ SETTINGS = {
     "gpg.program": "gpg",
     "safe.bareRepository": "explicit",
 }
-"""Settings of ours. A repository's own are read before them, those of a submodule after them."""
+"""Our settings. They override those of the repository, but not those of a submodule."""
 HARMLESS = """
     advice.* author.* color.* column.* committer.* user.* extensions.* feature.* i18n.* index.* pack.* push.* pull.*
     rebase.* status.* rerere.* versionsort.* stash.* checkout.* worktree.* blame.* grep.* apply.* commitgraph.*
@@ -70,7 +70,7 @@ HARMLESS = """
 """.split()  # noqa: SIM905 - readable as a text
 """Settings, in lower case, that name no program and lead to no file outside of the repository that is written to."""
 NOT_IN_ITS_LIST = ("trailer", "hook", "lfs", "annex", "svn", "svn-remote")
-"""Sections that git's list of settings leaves out, or that a program knows which git starts by its name."""
+"""Sections that git's list of settings leaves out, or that belong to programs which git starts by their names."""
 WITH_VALUES = ("-C", "-c", "--git-dir", "--work-tree", "--namespace", "--config-env", "--super-prefix", "--attr-source")
 """Options before git's command that are followed by a value."""
 MOST_REPOSITORIES = 100
@@ -83,23 +83,23 @@ def settings_with_programs(git: str, command: Sequence[str], folder: str, enviro
     Those of its submodules count too. A setting counts unless it is listed as harmless, replaced by ours, or of another
     program.
     """
-    found: dict[str, None] = {}
-    known = _known_sections(git)
+    risky: dict[str, None] = {}
+    sections = _known_sections(git)
     chosen = list(_chosen_repository(command[1:]))
     queue, replaced = [chosen], [*INSTEAD_OF_VARIABLES, *map(str.lower, SETTINGS)]
     looked_at = 0
     while queue:
         if (looked_at := looked_at + 1) > MOST_REPOSITORIES:
-            return [*found, f"more than {MOST_REPOSITORIES} submodules"]
+            return [*risky, f"more than {MOST_REPOSITORIES} submodules"]
         options = queue.pop()
         run = functools.partial(_run, git, options, folder, environment)
         for scope, key, value in _settings(run("config", "--list", "--show-scope", "-z")):
-            if scope not in ("local", "worktree") or _is_harmless(key, value, known, replaced, run, folder):
+            if scope not in ("local", "worktree") or _is_harmless(key, value, sections, replaced, run, folder):
                 continue
-            found[f"{key}={value}"] = None
+            risky[f"{key}={value}"] = None
         replaced = [*INSTEAD_OF_VARIABLES]
         queue += (["-C", path] for path in _submodules(run))
-    return [*found]
+    return [*risky]
 
 
 def write_settings(home: str) -> str:
@@ -111,11 +111,11 @@ def write_settings(home: str) -> str:
 
 
 def _is_harmless(
-    key: str, value: str, known: frozenset[str], replaced: Sequence[str], run: "functools.partial[str]", folder: str
+    key: str, value: str, sections: frozenset[str], replaced: Sequence[str], run: "functools.partial[str]", folder: str
 ) -> bool:
     section, _, rest = key.partition(".")
     name = f"{section}.{rest}".lower()
-    if known and section not in known and section not in NOT_IN_ITS_LIST:
+    if sections and section not in sections and section not in NOT_IN_ITS_LIST:
         return True
     if name == "core.worktree":  # of a submodule, or a work tree elsewhere, which git would write to
         place = os.path.realpath(os.path.join(run("rev-parse", "--absolute-git-dir").strip(), value))

@@ -76,7 +76,7 @@ class Root:
         return self._as_named(split_file_path(path, self.path))
 
     def _as_named(self, parts: Parts) -> Parts:
-        """Return the names as they are on disk: what is not there may be shown like another name that is."""
+        """Return the names as they are on disk; a name that is not there may be how another one is displayed."""
         with contextlib.suppress(OSError):
             if self.kind(parts) is not None:
                 return parts
@@ -84,29 +84,29 @@ class Root:
                 if self.kind(parts[: index + 1]) is not None:
                     continue
                 with self.folder(parts[:index]) as parent:
-                    found = [each for each in os.listdir(parent) if _alike(each) == _alike(name)]
-                if len(found) > 1:
+                    matches = [each for each in os.listdir(parent) if _alike(each) == _alike(name)]
+                if len(matches) > 1:
                     raise ToolException(f"Several names are shown as {name!r}; rename them outside of here.")
-                if not found:
+                if not matches:
                     break
-                parts = (*parts[:index], *found, *parts[index + 1 :])
+                parts = (*parts[:index], *matches, *parts[index + 1 :])
         return parts
 
     def check_writable(self, parts: Parts) -> None:
         """Raise ToolException if a file is read-only, or has other names that would keep its text."""
         try:
             with self.folder(parts[:-1]) as parent:
-                found = os.stat(parts[-1], dir_fd=parent, follow_symlinks=False)
-                allowed = found.st_mode & 0o222 and os.access(parts[-1], os.W_OK, dir_fd=parent)
+                status = os.stat(parts[-1], dir_fd=parent, follow_symlinks=False)
+                allowed = status.st_mode & 0o222 and os.access(parts[-1], os.W_OK, dir_fd=parent)
         except FileNotFoundError:
             return
-        if not stat.S_ISREG(found.st_mode):
+        if not stat.S_ISREG(status.st_mode):
             return  # what writes says it
         if not allowed:
             raise ToolException(f"{display_path(parts)} is read-only; nothing was changed. Ask the user to allow it.")
-        if found.st_nlink > 1:
+        if status.st_nlink > 1:
             raise ToolException(
-                f"{display_path(parts)} is one file with {found.st_nlink} names (hard links), of which others may be "
+                f"{display_path(parts)} is one file with {status.st_nlink} names (hard links), of which others may be "
                 "elsewhere; nothing was changed. If only this name shall change, delete_file it first."
             )
 
@@ -135,10 +135,10 @@ class Root:
             return KINDS[stat.S_IFDIR]
         try:
             with self.folder(parts[:-1]) as parent:
-                found = os.stat(parts[-1], dir_fd=parent, follow_symlinks=False)
+                status = os.stat(parts[-1], dir_fd=parent, follow_symlinks=False)
         except FileNotFoundError:
             return None
-        return _kind_of(found.st_mode)
+        return _kind_of(status.st_mode)
 
     @contextlib.contextmanager
     def open(self, path: str) -> Iterator[IO[bytes]]:

@@ -43,8 +43,8 @@ def list_files(
         count += 1
         if len(files) < limit:
             files.append({"path": entry.path, "bytes": entry.size})
-    found = {"path": display_path(walk.start), "count": count, "files": files}
-    return _format_result(found, walk, truncated=count > len(files))
+    result = {"path": display_path(walk.start), "count": count, "files": files}
+    return _format_result(result, walk, truncated=count > len(files))
 
 
 def find_text(
@@ -78,8 +78,8 @@ def find_text(
         if time.monotonic() > until:
             walk.stopped = True
             break
-    found = {"query": query, "files": len(paths), "matches_total": total, "matches": matches}
-    return _format_result(found, walk, truncated=total > len(matches))
+    result = {"query": query, "files": len(paths), "matches_total": total, "matches": matches}
+    return _format_result(result, walk, truncated=total > len(matches))
 
 
 def _matching_files(walk: Walk, pattern: str) -> Iterator[FileEntry]:
@@ -126,10 +126,10 @@ def _cut(line: str, query: str) -> str:
     return line[start : start + SHOWN_CHARS].rstrip()
 
 
-def _format_result(found: dict[str, Any], walk: Walk, *, truncated: bool) -> str:
-    found["truncated"] = truncated or walk.stopped
+def _format_result(result: dict[str, Any], walk: Walk, *, truncated: bool) -> str:
+    result["truncated"] = truncated or walk.stopped
     if walk.stopped:
-        found["note"] = "not everything was seen; look in a smaller folder"
+        result["note"] = "not everything was seen; look in a smaller folder"
     if walk.links:
-        found["links_not_followed"] = walk.links[:MAX_LINKS]
-    return json.dumps(found, ensure_ascii=False)
+        result["links_not_followed"] = walk.links[:MAX_LINKS]
+    return json.dumps(result, ensure_ascii=False)

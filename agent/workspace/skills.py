@@ -104,9 +104,9 @@ class Skills:
         folder, _, digest = self._project.rpartition("\n")
         place = _trust_file()
         place.parent.mkdir(parents=True, exist_ok=True)
-        known = {**_read_trusted(), digest: folder}
+        trusted = {**_read_trusted(), digest: folder}
         beside = place.with_suffix(f".{os.getpid()}")
-        beside.write_text(json.dumps(known, indent=1), "utf-8")
+        beside.write_text(json.dumps(trusted, indent=1), "utf-8")
         beside.replace(place)
         self._left_out = []
         self._skills.clear()
@@ -225,10 +225,10 @@ def _digest(data: bytes) -> str:
 def _read_bytes(path: Path) -> bytes | None:
     """Return the content of a regular file; None for anything else, such as a link, or a large file."""
     try:
-        found = os.open(path, os.O_RDONLY | FILE_FLAGS)
+        descriptor = os.open(path, os.O_RDONLY | FILE_FLAGS)
     except OSError:
         return None
-    with open(found, "rb") as opened:
+    with open(descriptor, "rb") as opened:
         about = os.fstat(opened.fileno())
         return opened.read() if stat.S_ISREG(about.st_mode) and about.st_size <= MOST_BYTES else None
 

@@ -68,10 +68,10 @@ def _descendants() -> list[int]:
                     os.waitpid(int(name), os.WNOHANG)
             elif state not in b"ZX":
                 parents[int(name)] = int(parent)
-    found = {os.getpid()}
-    while more := {process for process, parent in parents.items() if parent in found} - found:
-        found |= more
-    return sorted(found - {os.getpid()})
+    family = {os.getpid()}
+    while more := {process for process, parent in parents.items() if parent in family} - family:
+        family |= more
+    return sorted(family - {os.getpid()})
 
 
 if __name__ == "__main__":

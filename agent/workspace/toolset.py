@@ -14,7 +14,7 @@ from donewhen.agent.workspace.arithmetic import calculate
 from donewhen.agent.workspace.box import BoxChoice, describe_box, find_box
 from donewhen.agent.workspace.checks import SCHEMA_ARGUMENTS, file_contains, file_exists, matches_schema
 from donewhen.agent.workspace.commands import read_allow_list, run_command
-from donewhen.agent.workspace.data.query import KnownFiles, describe_data, plain_columns, query_data
+from donewhen.agent.workspace.data.query import FileFacts, describe_data, plain_columns, query_data
 from donewhen.agent.workspace.files import (
     Written,
     append_file,
@@ -32,7 +32,7 @@ from donewhen.agent.workspace.walk import near_names
 from donewhen.graph.sync import run_in_thread
 from donewhen.graph.tools.toolbox import EffectKind
 
-GIVEN = ["root", "programs", "known", "box", "stop"]
+RUNTIME_ARGUMENTS = ["root", "programs", "facts", "box", "stop"]
 PATH = ["path"]
 
 
@@ -56,11 +56,11 @@ def workspace_tools(
     criteria) and `replaces` (a function that returns what a call would replace).
     Raises ConfigError if the folder is missing or unreadable, a program is not installed, or a required box impossible.
     """
-    folder, known = Root(root), KnownFiles()
+    folder, facts = Root(root), FileFacts()
     tools = [
         *(_tool(function, folder, "read", PATH) for function in (list_files, find_text, read_file)),
-        _tool(functools.partial(describe_data, known=known), folder, "read", PATH),
-        _tool(functools.partial(query_data, known=known), folder, "read", identity=plain_columns),
+        _tool(functools.partial(describe_data, facts=facts), folder, "read", PATH),
+        _tool(functools.partial(query_data, facts=facts), folder, "read", identity=plain_columns),
         *(_tool(function, folder, "read", PATH, check=True) for function in (file_exists, file_contains)),
         _tool(matches_schema, folder, "read", PATH, schema=SCHEMA_ARGUMENTS, check=True),
         _tool(calculate, None, "read", calculates=True),
@@ -96,14 +96,14 @@ def _tool(
 ) -> BaseTool:
     """Return the function as a tool of `root`; one that takes `stop` ends when its caller is cancelled."""
     about = getattr(function, "func", function)
-    given = [*GIVEN, *getattr(function, "keywords", {})]
+    excluded = [*RUNTIME_ARGUMENTS, *getattr(function, "keywords", {})]
     call = _with_readable_errors(functools.partial(function, root) if root else function, root)
     return StructuredTool.from_function(
         call,
         _as_stoppable(call) if "stop" in inspect.signature(about).parameters else None,
         name=about.__name__,
         description=" ".join((about.__doc__ or "").split()),
-        args_schema=schema or create_schema_from_function(about.__name__, about, filter_args=given),
+        args_schema=schema or create_schema_from_function(about.__name__, about, filter_args=excluded),
         response_format="content_and_artifact" if about.__annotations__["return"] == Written else "content",
         metadata={"effect": effect, **(_path_metadata(effect, paths) if paths else {}), **metadata},
     )

@@ -135,17 +135,17 @@ def _common_length(one: bytes, other: bytes) -> int:
 
 @dataclass
 class _FolderState:
-    """The state of the files of a folder, as it is or as it would be after some undos."""
+    """The fingerprints of a folder's files as they would be after some undos."""
 
     root: Root
-    known: dict[Parts, str | None] = field(default_factory=dict)
+    marks: dict[Parts, str | None] = field(default_factory=dict)
     moved: list[tuple[Parts, Parts]] = field(default_factory=list)
     """The paths of a moved file or folder, on disk now and after the undo."""
 
     def fingerprint_of(self, parts: Parts) -> str | None:
         """Return the fingerprint that a path would have. Raises ToolException if a link leads elsewhere."""
-        if parts in self.known:
-            return self.known[parts]
+        if parts in self.marks:
+            return self.marks[parts]
         place = self._on_disk(parts)
         return None if place is None else fingerprint(self.root, place)
 
@@ -161,30 +161,30 @@ class _FolderState:
     def undo(self, entry: Mapping[str, Any], path: Parts, to: Parts) -> None:
         """Apply the undo of a change to this state, and remove the folders that it made if they would be empty."""
         if to:
-            inside = {(*path, *each[len(to) :]): mark for each, mark in self.known.items() if _is_within(each, to)}
+            inside = {(*path, *each[len(to) :]): mark for each, mark in self.marks.items() if _is_within(each, to)}
             others = {
-                each: mark for each, mark in self.known.items() if not (_is_within(each, to) or _is_within(each, path))
+                each: mark for each, mark in self.marks.items() if not (_is_within(each, to) or _is_within(each, path))
             }
-            self.known = {**others, **inside}
+            self.marks = {**others, **inside}
             self.moved.append((to, path))
-            self.known[to] = None
-        self.known[path] = entry["was"]
+            self.marks[to] = None
+        self.marks[path] = entry["was"]
         for made in reversed(entry["made"]):
             folder = tuple(made.split("/"))
             if self._is_empty(folder):
-                self.known[folder] = None
+                self.marks[folder] = None
 
     def _is_empty(self, folder: Parts) -> bool:
         if any(
             mark is not None and len(each) > len(folder)
-            for each, mark in self.known.items()
+            for each, mark in self.marks.items()
             if _is_within(each, folder)
         ):
             return False
         if self.fingerprint_of(folder) is None or (place := self._on_disk(folder)) is None:
             return True
-        with self.root.folder(place) as opened, os.scandir(opened) as found:
-            return all(self.fingerprint_of((*folder, each.name)) is None for each in found)
+        with self.root.folder(place) as opened, os.scandir(opened) as entries:
+            return all(self.fingerprint_of((*folder, each.name)) is None for each in entries)
 
 
 def _is_within(parts: Parts, folder: Parts) -> bool:

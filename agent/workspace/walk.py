@@ -42,7 +42,7 @@ class FileEntry:
 
 @dataclass
 class Walk:
-    """Iterate over it for the files; afterwards `links` and `stopped` say what was left out."""
+    """The files below a folder: iterate over it; afterwards `links` and `stopped` say what was left out."""
 
     open_folder: OpenFolder
     start: Parts
@@ -76,10 +76,10 @@ class Walk:
         folders: list[Parts] = []
         with self.open_folder(parts) as descriptor, os.scandir(descriptor) as scan:
             room = MAX_ENTRIES - self._seen
-            found = sorted(itertools.islice(scan, room + 1), key=lambda entry: entry.name)
-            self.stopped |= len(found) > room
-            self._seen += len(found)
-            for entry in found[:room]:
+            entries = sorted(itertools.islice(scan, room + 1), key=lambda entry: entry.name)
+            self.stopped |= len(entries) > room
+            self._seen += len(entries)
+            for entry in entries[:room]:
                 inner = (*parts, entry.name)
                 if entry.is_symlink():
                     self.links.append(display_path(inner))
@@ -153,7 +153,7 @@ def _split_pattern(pattern: str) -> list[str]:
 
 def _match(wanted: list[str], parts: Parts) -> bool:
     """Return whether the names fit the pattern's parts. Linear in names × pattern, whatever the pattern."""
-    fits = {0}  # the lengths of the beginnings of `wanted` that fit the names so far
+    fits = {0}  # the numbers of leading parts of `wanted` that fit the names so far
     for name in parts:
         fits |= {at + 1 for at in fits if at < len(wanted) and wanted[at] == "**"}
         after = {at for at in fits if at < len(wanted) and wanted[at] == "**"}

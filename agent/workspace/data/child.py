@@ -124,16 +124,16 @@ def _format_rows(con: Any) -> list[str]:
     total = con.execute("SELECT count(*) FROM result").fetchone()[0]
     cell = f"left(CAST(COLUMNS(*) AS VARCHAR), {MAX_CELL + 1})"
     names = [column[0] for column in con.execute("SELECT * FROM result LIMIT 0").description]
-    found = con.execute(f"SELECT {cell} FROM (SELECT * FROM result LIMIT {MAX_ROWS})").fetchall()
-    lines = [" | ".join(names), *(" | ".join("NULL" if one is None else _cell(one) for one in row) for row in found)]
+    rows = con.execute(f"SELECT {cell} FROM (SELECT * FROM result LIMIT {MAX_ROWS})").fetchall()
+    lines = [" | ".join(names), *(" | ".join("NULL" if one is None else _cell(one) for one in row) for row in rows)]
     if total == len(names) == 1:
         return lines[1:]
-    kept = _bound_lines(lines, "")
-    shown = len(kept) - 1
+    fitting = _bound_lines(lines, "")
+    shown = len(fitting) - 1
     if shown == total:
-        return [*kept, f"({total} rows)"]
+        return [*fitting, f"({total} rows)"]
     left = f"{total} rows in all, only the first {shown} are shown, {total - shown} are left out"
-    return [*kept, f"({left}: aggregate, filter, or use ORDER BY with LIMIT and OFFSET)"]
+    return [*fitting, f"({left}: aggregate, filter, or use ORDER BY with LIMIT and OFFSET)"]
 
 
 def _bound_lines(lines: list[str], what: str) -> list[str]:
@@ -188,12 +188,12 @@ def _find_quoted(sql: str) -> list[str]:
 
     data, tokens = sql.encode(), duckdb.tokenize(sql)
     ends = [start for start, _ in tokens[1:]] + [len(data)]
-    found = []
+    quoted = []
     for (start, _), end in zip(tokens, ends, strict=True):
         token = data[start:end].decode(errors="replace").strip()
         if len(token) > 2 and token[0] in "'\"" and token[-1] == token[0]:
-            found.append(token[1:-1].replace(token[0] * 2, token[0]))
-    return [name for name in found if "\0" not in name and not os.path.isabs(name) and ".." not in name.split("/")]
+            quoted.append(token[1:-1].replace(token[0] * 2, token[0]))
+    return [name for name in quoted if "\0" not in name and not os.path.isabs(name) and ".." not in name.split("/")]
 
 
 def _is_pattern(name: str) -> bool:
@@ -228,7 +228,7 @@ def _warnings(tables: Tables, sql: str, *, everywhere: bool) -> list[str]:
     """
     warned = {
         column.name.casefold(): f"NOTE {path}: {quote_name(column.name)} {column.warning}"
-        for path, table in tables.known.items()
+        for path, table in tables.opened.items()
         for column in table.columns
         if column.warning
     }

@@ -1,7 +1,7 @@
 """Find the types of text columns: decimals are exact, and ambiguous values stay text, with a warning.
 
-All values decide the type, not a sample as in DuckDB, which reads decimals as floats, swaps day and month, takes the
-first number of 24.12.25 for a year, `yes` and `T` for truth, and the code 12E3 for a number.
+All values decide the type. DuckDB decides by a sample: it reads decimals as floats, swaps day and month, and takes the
+first number of 24.12.25 for a year, `yes` and `T` for booleans, and the code 12E3 for a number.
 """
 
 from dataclasses import dataclass
@@ -135,7 +135,7 @@ class Column:
     signed: bool = False
     """True if its text has to be read as numbers, some of which are negative by brackets or by a minus behind them."""
     remark: str = ""
-    """How its values were read, and because of which."""
+    """How its values were read, and which value decided that."""
     settled: bool = False
     """True once all values were examined; until then the type is a guess, and the column is not shown."""
 
@@ -185,104 +185,106 @@ class Column:
             return needed
         return {**needed, **(SNIFFED[self.type] if self.read_as == "VARCHAR" else {})}
 
-    def closer_measures(self, found: dict[str, Any], *, proven: bool) -> dict[str, str]:
+    def closer_measures(self, measured: dict[str, Any], *, proven: bool) -> dict[str, str]:
         """Return further measures, depending on the first ones."""
-        if self.type == "DOUBLE" and not proven and found["odd"]:
+        if self.type == "DOUBLE" and not proven and measured["odd"]:
             return {"wrong": f"count(*) FILTER (NOT ({PLAIN} OR {POWER}))"}
-        if self.type == "VARCHAR" and found["likely"]:
+        if self.type == "VARCHAR" and measured["likely"]:
             return {**TEXTS, **DATES}
-        if self.type == "DOUBLE" and found.get("scale") == 3 and found["digits"] <= 4 and not found["odd"]:
+        if self.type == "DOUBLE" and measured.get("scale") == 3 and measured["digits"] <= 4 and not measured["odd"]:
             return {"twofold": f"bool_and({TWOFOLD.replace('{core}', 'trim({c})')})"}
         return {}
 
-    def settle(self, found: dict[str, Any], delimiter: str = ",") -> None:
+    def settle(self, measured: dict[str, Any], delimiter: str = ",") -> None:
         """Decide the type from the measurements."""
-        self.filled, self.settled = found["filled"], True
-        may_be_codes = found.get("powers") and not found["reals"]
-        if found.get("coded") or found.get("words") or found.get("early") or may_be_codes:
-            self._keep_text(found)
-        elif self.type == "DOUBLE" and "odd" in found:
-            self._settle_number(found, delimiter)
+        self.filled, self.settled = measured["filled"], True
+        may_be_codes = measured.get("powers") and not measured["reals"]
+        if measured.get("coded") or measured.get("words") or measured.get("early") or may_be_codes:
+            self._keep_text(measured)
+        elif self.type == "DOUBLE" and "odd" in measured:
+            self._settle_number(measured, delimiter)
         elif self.type == "VARCHAR" and not self.filled:
             self.type = EMPTY
-        elif self.type == "VARCHAR" and "numbers" in found:
-            self._settle_date(found)
-            self._settle_signed(found)
+        elif self.type == "VARCHAR" and "numbers" in measured:
+            self._settle_date(measured)
+            self._settle_signed(measured)
             settled = self.warning or self.order or self.signed
-            self.warning = self.warning if settled else _number_warning(self.name, found)
+            self.warning = self.warning if settled else _number_warning(self.name, measured)
 
     def keep_native(self, type: str) -> None:
-        """Keep the type that the file declares; what was found is only said."""
+        """Keep the type that the file declares; what the values look like becomes a warning."""
         if self.order or self.signed:
             what = "dates" if self.order else "numbers"
             self.warning = f"looks like {what}, kept as text{f'; {self.remark}' if self.remark else ''}"
         self.type, self.order, self.signed, self.remark = type, "", False, ""
 
-    def _keep_text(self, found: dict[str, Any]) -> None:
+    def _keep_text(self, measured: dict[str, Any]) -> None:
         number, plain = self.type, quote_name(self.name)
         self.type = "VARCHAR"
-        if found.get("coded"):
+        if measured.get("coded"):
             self.warning = (
                 f"digits with leading zeros or signs, kept as text; as numbers: TRY_CAST({plain} AS {number})"
             )
-        elif found.get("powers"):
+        elif measured.get("powers"):
             self.warning = f"may be codes or powers of ten, kept as text; as numbers: TRY_CAST({plain} AS DOUBLE)"
-        elif found.get("early"):
+        elif measured.get("early"):
             self.warning = "looks like dates with years of two digits, kept as text"
 
-    def _settle_date(self, found: dict[str, Any]) -> None:
-        """Decide the order of day, month and year by all values; the only one in which all are dates is right."""
-        fitting = [order for order in ORDERS if found[order] == self.filled]
-        same = found["same"] == self.filled and fitting == ["dmy", "mdy"]
-        if not fitting or found["marks"] > 1 or found["odd_times"]:
-            if found["dates"] * 2 > self.filled:
-                most = max(found[order] for order in ORDERS)
-                likely = [order for order in ORDERS if found[order] == most]
-                how = "written in several ways" if found["marks"] > 1 else self._ways(found, likely)
-                self.warning = f"looks like dates ({found['date']}), kept as text: {how}"
+    def _settle_date(self, measured: dict[str, Any]) -> None:
+        """Decide the order of day, month and year: it is right if it is the only one in which all values are dates."""
+        fitting = [order for order in ORDERS if measured[order] == self.filled]
+        same = measured["same"] == self.filled and fitting == ["dmy", "mdy"]
+        if not fitting or measured["marks"] > 1 or measured["odd_times"]:
+            if measured["dates"] * 2 > self.filled:
+                most = max(measured[order] for order in ORDERS)
+                likely = [order for order in ORDERS if measured[order] == most]
+                how = "written in several ways" if measured["marks"] > 1 else self._ways(measured, likely)
+                self.warning = f"looks like dates ({measured['date']}), kept as text: {how}"
         elif len(fitting) > 1 and not same:
             what = "day, month and year" if "ymd" in fitting else "day and month"
-            self.warning = f"{what} cannot be told apart ({found['date']}), kept as text: {self._ways(found, fitting)}"
+            self.warning = (
+                f"{what} cannot be told apart ({measured['date']}), kept as text: {self._ways(measured, fitting)}"
+            )
         else:
-            self.order, self.type = fitting[0], "TIMESTAMP" if found["timed"] else "DATE"
+            self.order, self.type = fitting[0], "TIMESTAMP" if measured["timed"] else "DATE"
             remarks = []
             if self.order != "ymd" and not same:
-                because = found["day_first" if self.order == "dmy" else "month_first"]
-                remarks = [f"read as {ORDERS[self.order].format(_mark_of(found['date']))} because of {because}"]
-            self.remark = ", ".join([*remarks, *["years of two digits as 1969 to 2068"] * bool(found["short"])])
+                because = measured["day_first" if self.order == "dmy" else "month_first"]
+                remarks = [f"read as {ORDERS[self.order].format(_mark_of(measured['date']))} because of {because}"]
+            self.remark = ", ".join([*remarks, *["years of two digits as 1969 to 2068"] * bool(measured["short"])])
 
-    def _settle_signed(self, found: dict[str, Any]) -> None:
+    def _settle_signed(self, measured: dict[str, Any]) -> None:
         """Read (100) and 100- as negative if all values are numbers, some of them without such a sign."""
-        unclear = found["codes"] or (found["twofold"] == self.filled and found["marked"] is not None)
-        some, width, scale = 0 < found["signed"] < self.filled, found["width"] or 0, found["scale"] or 0
-        if found["plain"] == self.filled and some and not unclear and width + scale <= 38:
+        unclear = measured["codes"] or (measured["twofold"] == self.filled and measured["marked"] is not None)
+        some, width, scale = 0 < measured["signed"] < self.filled, measured["width"] or 0, measured["scale"] or 0
+        if measured["plain"] == self.filled and some and not unclear and width + scale <= 38:
             self.signed, short = True, width + scale <= 18
             self.type = f"DECIMAL({18 if short else 38},{scale})" if scale else WHOLE_NUMBERS[not short]
-            self.remark = f"numbers like {found['sign']} read as negative"
+            self.remark = f"numbers like {measured['sign']} read as negative"
 
-    def _ways(self, found: dict[str, Any], orders: list[str]) -> str:
+    def _ways(self, measured: dict[str, Any], orders: list[str]) -> str:
         """Return SQL that reads the text as dates, for each of these orders."""
-        mark, plain = _mark_of(found["date"]), quote_name(self.name)
-        plain = f"regexp_extract({plain}, '[^ T]+')" if found["timed"] else plain
-        years = ["%y"] * bool(found["short"]) + ["%Y"] * (found["short"] < found["dates"])
+        mark, plain = _mark_of(measured["date"]), quote_name(self.name)
+        plain = f"regexp_extract({plain}, '[^ T]+')" if measured["timed"] else plain
+        years = ["%y"] * bool(measured["short"]) + ["%Y"] * (measured["short"] < measured["dates"])
         ways = list[str]()
         for order in orders:
             forms = ", ".join(f"'{mark.join({**FORMS, 'y': year}[each] for each in order)}'" for year in years)
             ways.append(f"strptime({plain}, {forms if len(years) == 1 else f'[{forms}]'})")
         return " or ".join(ways) + (", whichever is meant" if len(ways) > 1 else "")
 
-    def _settle_number(self, found: dict[str, Any], delimiter: str) -> None:
-        digits, scale, twofold = found["digits"] or 0, found["scale"] or 0, found.get("twofold")
-        kept = twofold and delimiter != ","
-        if kept:
+    def _settle_number(self, measured: dict[str, Any], delimiter: str) -> None:
+        digits, scale, twofold = measured["digits"] or 0, measured["scale"] or 0, measured.get("twofold")
+        keeps_text = twofold and delimiter != ","
+        if keeps_text:
             self.type = "VARCHAR"
-        elif not found["odd"] and digits + scale <= 38:
+        elif not measured["odd"] and digits + scale <= 38:
             self.type = f"DECIMAL({18 if digits + scale <= 18 else 38},{scale})"
         if twofold:
             plain = quote_name(self.name)
             self.warning = (
                 f"the point before three digits may mark thousands or decimals, "
-                f"{'kept as text' if kept else 'read as decimals'}. Decimals: CAST({plain} AS DECIMAL(18,3)); "
+                f"{'kept as text' if keeps_text else 'read as decimals'}. Decimals: CAST({plain} AS DECIMAL(18,3)); "
                 f"thousands: CAST(replace({plain}::VARCHAR, '.', '') AS BIGINT)"
             )
 
@@ -291,29 +293,31 @@ def _mark_of(date: str) -> str:
     return next(char for char in date.strip() if not char.isdigit())
 
 
-def _number_warning(name: str, found: dict[str, Any]) -> str:
-    filled, numbers = found["filled"], found["numbers"]
-    if found["codes"]:
+def _number_warning(name: str, measured: dict[str, Any]) -> str:
+    filled, numbers = measured["filled"], measured["numbers"]
+    if measured["codes"]:
         return "digits with leading zeros, kept as text"
     if not numbers or numbers * 2 <= filled:
         return ""
-    type = f"DECIMAL(18,{min(found['scale'] or 0, 18)})"
+    type = f"DECIMAL(18,{min(measured['scale'] or 0, 18)})"
     bare = [f"regexp_replace({quote_name(name)}, '[{mark}'']|{MARKS}', '', 'g')" for mark in ",."]
-    bare = [SIGNED.format(each) for each in bare] if found["signed"] else bare
+    bare = [SIGNED.format(each) for each in bare] if measured["signed"] else bare
     point, comma = f"CAST({bare[0]} AS {type})", f"CAST(replace({bare[1]}, ',', '.') AS {type})"
-    if found["twofold"] == numbers and found["marked"] is not None:
-        how = f"{found['marked']} may mean thousands or decimals. Decimal point: {point}; decimal comma: {comma}"
-    elif found["point"] == numbers:
+    if measured["twofold"] == numbers and measured["marked"] is not None:
+        how = f"{measured['marked']} may mean thousands or decimals. Decimal point: {point}; decimal comma: {comma}"
+    elif measured["point"] == numbers:
         how = point
-    elif found["comma"] == numbers:
+    elif measured["comma"] == numbers:
         how = f"written with a decimal comma: {comma}"
     else:
         how = f"some have a decimal point, some a decimal comma. Point: {point}; comma: {comma}"
     rest = (
-        f", but {filled - numbers} of {filled} values are none, such as {found['other']!r}" if numbers < filled else ""
+        f", but {filled - numbers} of {filled} values are none, such as {measured['other']!r}"
+        if numbers < filled
+        else ""
     )
-    if found["signed"]:
-        how = f"{found['sign']} read as negative, if that is meant: {how}"
+    if measured["signed"]:
+        how = f"{measured['sign']} read as negative, if that is meant: {how}"
     return f"looks like numbers, kept as text{rest}: {how}"
 
 

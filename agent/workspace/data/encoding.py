@@ -26,13 +26,13 @@ GUESSES = (
 NEAR = 0.6
 """The part of the best guess's weight from which another one is nearly as likely."""
 DOUBLE = ("cp932", "gb18030", "cp949", "big5hkscs", "euc_jis_2004")
-"""Those with two bytes a character. They have little in common, so how frequent they are decides nothing."""
+"""Encodings with two bytes a character. The detector tells them apart well, so their order in GUESSES is ignored."""
 LAYOUT = frozenset(b"\t\n\r\f\b\x1b")
 
 
 @dataclass(frozen=True)
 class Encoding:
-    """The codec of a file, and those that are nearly as likely if it is a guess."""
+    """The codec of a file; if it is a guess, also those that are nearly as likely."""
 
     codec: str
     others: tuple[str, ...] = ()
@@ -94,8 +94,8 @@ def _without_mark(sample: bytes) -> Encoding | None:
     """Return UTF-16 without a byte order mark; None for anything else with a NUL in it."""
     import chardet
 
-    found = chardet.detect(sample, include_encodings=WIDE)
-    codec = str(found["encoding"] or "").lower()
+    detected = chardet.detect(sample, include_encodings=WIDE)
+    codec = str(detected["encoding"] or "").lower()
     if codec not in WIDE or not _decodes(sample[: len(sample) // 2 * 2], codec):
         return None
     text = sample[: len(sample) // 2 * 2].decode(codec)
@@ -107,8 +107,8 @@ def _guess(telling: bytes) -> Encoding:
     """Return the most frequent of the encodings that fit best."""
     import chardet
 
-    found = chardet.detect_all(telling, ignore_threshold=True, include_encodings=GUESSES)
-    names = [(codecs.lookup(each["encoding"]).name, each["confidence"]) for each in found if each["encoding"]]
+    detected = chardet.detect_all(telling, ignore_threshold=True, include_encodings=GUESSES)
+    names = [(codecs.lookup(each["encoding"]).name, each["confidence"]) for each in detected if each["encoding"]]
     order = {codecs.lookup(name).name: at for at, name in enumerate(GUESSES)}
     fitting = [(name, weight) for name, weight in names if _decodes(telling, name)]
     if not fitting:

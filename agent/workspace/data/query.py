@@ -36,25 +36,25 @@ main()
 """
 
 
-class KnownFiles:
+class FileFacts:
     """Facts about data files that were read, as JSON by path; the oldest are dropped."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._known: dict[str, Any] = {}
+        self._facts: dict[str, Any] = {}
 
     def all(self) -> dict[str, Any]:
         """Return all facts."""
         with self._lock:
-            return dict(self._known)
+            return dict(self._facts)
 
     def add(self, learned: dict[str, Any]) -> None:
         """Add facts, and drop the oldest if there are too many."""
         with self._lock:
-            self._known = {**{path: known for path, known in self._known.items() if path not in learned}, **learned}
-            size = sum(len(json.dumps(known)) for known in self._known.values())
+            self._facts = {**{path: facts for path, facts in self._facts.items() if path not in learned}, **learned}
+            size = sum(len(json.dumps(facts)) for facts in self._facts.values())
             while size > REMEMBERED_CHARS:
-                size -= len(json.dumps(self._known.pop(next(iter(self._known)))))
+                size -= len(json.dumps(self._facts.pop(next(iter(self._facts)))))
 
 
 class Reply(Output):
@@ -83,7 +83,7 @@ def _stream_writer() -> Callable[[Any], None]:
 
 def describe_data(
     root: Root,
-    known: KnownFiles,
+    facts: FileFacts,
     path: Annotated[str, Field(description="CSV, TSV, JSON, Parquet or Excel file, relative to the workspace")],
     *,
     stop: threading.Event | None = None,
@@ -93,12 +93,12 @@ def describe_data(
     A NOTE names what looks like numbers or dates but is text, or could be read in two ways, and the SQL to read it.
     """
     with root.open(split_sheet(path)[0]):
-        return _run_child(root, known, "describe", path, stop)
+        return _run_child(root, facts, "describe", path, stop)
 
 
 def query_data(
     root: Root,
-    known: KnownFiles,
+    facts: FileFacts,
     sql: Annotated[
         str,
         Field(
@@ -116,7 +116,7 @@ def query_data(
     exact, DOUBLE of Parquet files is not. describe_data shows columns and types first. One value is printed alone,
     anything else as rows under their names; the last line then says how many there are, and what was left out.
     """
-    return _run_child(root, known, "query", sql, stop)
+    return _run_child(root, facts, "query", sql, stop)
 
 
 def plain_columns(arguments: Mapping[str, Any]) -> list[str] | None:
@@ -164,18 +164,18 @@ def _column_of(item: Sequence[str]) -> str | None:
     return "" if last == "*" else last.strip('"') if last.strip('"').isidentifier() else None
 
 
-def _run_child(root: Root, known: KnownFiles, do: str, of: str, stop: threading.Event | None) -> str:
+def _run_child(root: Root, facts: FileFacts, do: str, of: str, stop: threading.Event | None) -> str:
     path = [os.path.dirname(str(files("donewhen"))), *filter(os.path.isabs, sys.path)]
     path.sort(key=lambda folder: folder == root.path)  # a file of the workspace never stands in for a library
     with tempfile.TemporaryDirectory(prefix="donewhen-", ignore_cleanup_errors=True) as scratch:
         own = os.path.realpath(scratch)
         with open(os.path.join(own, "request.json"), "w") as file:
-            json.dump({"do": do, "of": of, "remembered": known.all()}, file)
+            json.dump({"do": do, "of": of, "remembered": facts.all()}, file)
         command = [sys.executable, "-I", "-S", "-c", CHILD, json.dumps({"path": path, "root": root.path}), own]
         reply = Reply()
         ended = run_process(command, root.path, {}, SECONDS, stop, reply)
         with contextlib.suppress(OSError, ValueError), open(os.path.join(own, "learned.json")) as file:
-            known.add(json.load(file))
+            facts.add(json.load(file))
     if ended.code is None:
         raise ToolException(f"It took longer than {SECONDS:g} seconds and was stopped; ask for less.")
     try:

@@ -47,7 +47,7 @@ FEW_BYTES = "buffer_size = 4_000_000"
 """The bytes read at once if only the first rows are wanted."""
 FILLED, LIKELY = {"filled": "count({c})"}, {"likely": "count({likely})"}
 QUIET_NS = 50_000_000
-"""The time without a change that a file needs: two changes within a tick of the file system's clock look like one."""
+"""How long a file must be unchanged to be remembered; two changes in one tick of the file system look like one."""
 
 
 class Refused(Exception):
@@ -56,7 +56,7 @@ class Refused(Exception):
 
 @dataclass
 class Table:
-    """A file as a table: how DuckDB reads it, and its columns."""
+    """A file as a table: the way DuckDB reads it, and its columns."""
 
     path: str
     file: str
@@ -76,7 +76,7 @@ class Table:
     is_sheet: bool = False
     """True for a sheet of a workbook."""
     mixed: bool = False
-    """True for a text whose lines end in different ways: its copy has one."""
+    """True for a text whose lines end in different ways; they all end alike in its copy."""
 
     @property
     def native(self) -> bool:
@@ -123,7 +123,7 @@ class Tables:
     def __init__(self, con: Any, scratch: str, remembered: Mapping[str, Any] | None = None) -> None:
         self.con = con
         self.scratch = scratch
-        self.known: dict[str, Table] = {}
+        self.opened: dict[str, Table] = {}
         self.refused: list[str] = []
         self.left_out = set[str]()
         """What fits a pattern and is not read, in words for the model."""
@@ -134,7 +134,7 @@ class Tables:
         """The current work, in words for people."""
 
     def view(self, path: str, sql: str | None = None) -> None:
-        """Make a file, or all files that match a pattern, a view of this name; an unreliable one fails when it is read.
+        """Create a view with this name of a file or of all files that match a pattern; a refused file fails when read.
 
         The view has at least the columns that `sql` (casefolded) contains; without it, all.
         """
@@ -179,16 +179,16 @@ class Tables:
             read = self._settle_types(table, sql, whole=whole)
         if state and (read or recalled is None):
             self.learned[plain] = {"state": state, "table": asdict(table)}
-        self.known[path] = table
+        self.opened[path] = table
         return table
 
     def _from_memory(self, path: str, plain: str, state: list[int]) -> Table | None:
         """Return the table of a file from the earlier facts; None if there are none, or the file has changed."""
-        kept = self.remembered.get(plain)
-        if not kept or kept["state"] != state:
+        fact = self.remembered.get(plain)
+        if not fact or fact["state"] != state:
             return None
-        table = Table(**{**kept["table"], "path": path})
-        table.columns = [Column(**column) for column in kept["table"]["columns"]]
+        table = Table(**{**fact["table"], "path": path})
+        table.columns = [Column(**column) for column in fact["table"]["columns"]]
         if table.is_sheet:
             table.file, _ = self._copy_sheet(plain)
         elif table.encoding != "utf-8" or table.mixed:
@@ -242,17 +242,17 @@ class Tables:
             if each and not each["filled"] and not proven:
                 measured.update({"wrong": measured["filled"]})  # later rows may have values of another type
         self.doing = f"reading {table.path}"
-        rows, found = self._measure(table, source, measures)
+        rows, results = self._measure(table, source, measures)
         closer = [
             column.closer_measures(each, proven=proven) if each else {}
-            for column, each in zip(table.columns, found, strict=True)
+            for column, each in zip(table.columns, results, strict=True)
         ]
-        missing = [{} if wanted.keys() <= each.keys() else wanted for wanted, each in zip(closer, found, strict=True)]
+        missing = [{} if wanted.keys() <= each.keys() else wanted for wanted, each in zip(closer, results, strict=True)]
         _, more = self._measure(table, source, missing)
-        if any(each.get("wrong") for each in (*found, *more)):
+        if any(each.get("wrong") for each in (*results, *more)):
             raise Refused(f"{table.path} has values in later rows that its first rows do not show.")
         table.rows = rows
-        for column, type, each, rest in zip(table.columns, types, found, more, strict=True):
+        for column, type, each, rest in zip(table.columns, types, results, more, strict=True):
             if each:
                 column.settle({**each, **rest}, table.delimiter)
                 if table.native:
@@ -266,7 +266,7 @@ class Tables:
 
         Some columns at a time: each pattern takes memory of its own.
         """
-        asked, rows, found = (
+        asked, rows, results = (
             [at for at, needed in enumerate(measures) if needed],
             0,
             [dict[str, Any]() for _ in measures],
@@ -274,8 +274,8 @@ class Tables:
         for first in range(0, len(asked), MOST_COLUMNS):
             rows, few = self._measure_some(table, source, {at: measures[at] for at in asked[first:][:MOST_COLUMNS]})
             for at, values in few.items():
-                found[at] = values
-        return rows, found
+                results[at] = values
+        return rows, results
 
     def _measure_some(
         self, table: Table, source: str, measures: Mapping[int, Mapping[str, str]]
@@ -310,12 +310,12 @@ class Tables:
     def _matching_files(self, pattern: str) -> list[str]:
         """Return the files that match a pattern, without hidden files and links."""
         try:
-            found = self.con.execute(f"SELECT file FROM glob({quote_text(pattern)}) ORDER BY file").fetchall()
+            matches = self.con.execute(f"SELECT file FROM glob({quote_text(pattern)}) ORDER BY file").fetchall()
         except Exception as error:
             raise Refused(f"{pattern!r} cannot be looked for: {brief(error).splitlines()[0]}") from None
-        links = [path for (path,) in found if os.path.islink(path)]
+        links = [path for (path,) in matches if os.path.islink(path)]
         self.left_out |= {f"NOTE {pattern}: {ELSEWHERE.format(each)}" for each in links if _leads_out(each)}
-        paths = [os.path.relpath(path) for (path,) in found if path not in links]
+        paths = [os.path.relpath(path) for (path,) in matches if path not in links]
         paths = [path for path in paths if not any(name.startswith(".") for name in path.split(os.sep))]
         if not paths or len(paths) > MAX_FILES:
             raise Refused(f"{len(paths) or 'No'} files fit {pattern!r}; 1 to {MAX_FILES} can be read together.")
@@ -366,12 +366,12 @@ class Tables:
         keys = "unnest(json_keys(json)) AS key, generate_subscripts(json_keys(json), 1) AS place"
         objects = f"SELECT json, row_number() OVER () AS line FROM read_json_objects({quote_text(table.file)})"
         kind = "json_type(json, concat('/', replace(replace(key, '~', '~0'), '/', '~1')))"
-        found = self._rows(
+        key_rows = self._rows(
             table,
             f"SELECT key, list(DISTINCT kind) FILTER (kind <> 'NULL') FROM (SELECT *, {kind} AS kind FROM "
             f"(SELECT json, line, {keys} FROM ({objects}))) GROUP BY key ORDER BY min((line, place))",
         )
-        for name, (key, kinds) in zip(unique_names([key for key, _ in found]), found, strict=True):
+        for name, (key, kinds) in zip(unique_names([key for key, _ in key_rows]), key_rows, strict=True):
             table.keys[name] = key
             table.notes += [] if name == key else [f"NOTE: {quote_name(name)} is the key {quote_name(key)}"]
             columns.append(Column(name, _type_of_kinds(set(kinds or ()))))
@@ -412,9 +412,9 @@ class Tables:
             raise Refused(f"{path} is empty, or begins with an empty line.{HINT}")
         hint = re.fullmatch(r"sep=(.)\s*", first)
         skip = 1 if hint else 0
-        given = f", delim = {quote_text(hint[1])}" if hint else ""
-        given += f", {FEW_BYTES}" if rows > 0 else ""
-        sniffed = f"sniff_csv({quote_text(file)}, sample_size = {rows}, skip = {skip}, comment = ''{given})"
+        extra = f", delim = {quote_text(hint[1])}" if hint else ""
+        extra += f", {FEW_BYTES}" if rows > 0 else ""
+        sniffed = f"sniff_csv({quote_text(file)}, sample_size = {rows}, skip = {skip}, comment = ''{extra})"
         values = self._first_row(path, f"SELECT {', '.join(FORM)} FROM {sniffed}")
         form: dict[str, Any] = {
             key: "" if value == "(empty)" else value for key, value in zip(FORM, values, strict=True)
@@ -490,10 +490,10 @@ def _leads_out(path: str) -> bool:
 def _file_state(path: str) -> list[int]:
     """Return values that change whenever the file does; [] for a file that has changed just now."""
     with contextlib.suppress(OSError):
-        found = os.stat(path)
-        changed = max(found.st_mtime_ns, found.st_ctime_ns)
+        stat = os.stat(path)
+        changed = max(stat.st_mtime_ns, stat.st_ctime_ns)
         if time.time_ns() - changed > QUIET_NS:
-            return [found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns]
+            return [stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns]
     return []
 
 
@@ -570,8 +570,8 @@ def _other_separators(file: str, chosen: str) -> list[str]:
     """Return other separators that would also split the file into a table."""
     if file.endswith(PACKED):
         return []
-    found = {other: _field_counts(file, other, LOOKED_AT) for other in WORDS if other != chosen}
-    return [other for other, widths in found.items() if len(widths) == 1 and 1 not in widths]
+    counts = {other: _field_counts(file, other, LOOKED_AT) for other in WORDS if other != chosen}
+    return [other for other, widths in counts.items() if len(widths) == 1 and 1 not in widths]
 
 
 def _later_tables(path: str, file: str) -> list[str]:

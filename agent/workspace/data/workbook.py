@@ -1,6 +1,7 @@
 """Read a sheet of an Excel or OpenDocument workbook as a table: its header, the types of its cells, and what is odd.
 
-The header is found by its shape, and what stands above it is said. Nothing is filled in: a merged cell is one value.
+The header is found by its shape, and a note says what stands above it. Nothing is filled in: a merged cell has one
+value.
 """
 
 import csv
@@ -64,8 +65,8 @@ class Merged:
 
 def split_sheet(name: str) -> tuple[str, str]:
     """Return the file and the sheet of a name such as `sales.xlsx#Q1`; the sheet is empty if it names none."""
-    found = list(NAMED.finditer(name))
-    return (name[: found[-1].start(1)], name[found[-1].end(1) :]) if found else (name, "")
+    marks = list(NAMED.finditer(name))
+    return (name[: marks[-1].start(1)], name[marks[-1].end(1) :]) if marks else (name, "")
 
 
 def sheet_names(file: str) -> list[str]:
@@ -86,22 +87,22 @@ def write_sheet(file: str, name: str, copy: str) -> Sheet:
         sheet = book.get_sheet_by_name(name) if name else _only_sheet(file, book)
         if not sheet.height:
             raise NoSheet(f"{file}#{name} has no values.")
-        found = _write_table(sheet, copy)
-        found.notes.insert(0, f"sheet {sheet.name!r}{', which is hidden' if hidden[sheet.name] else ''}")
+        written = _write_table(sheet, copy)
+        written.notes.insert(0, f"sheet {sheet.name!r}{', which is hidden' if hidden[sheet.name] else ''}")
     lost = _count_lost(file, sheet.name)
     if lost:
-        found.notes.append(f"NOTE: cells with an error, or a formula without a stored result, are null: {lost}")
-    return found
+        written.notes.append(f"NOTE: cells with an error, or a formula without a stored result, are null: {lost}")
+    return written
 
 
 def unique_names(names: Sequence[str]) -> list[str]:
-    """Return names of columns, with a number behind those that are there already in whatever case."""
-    taken, found = set[str](), list[str]()
+    """Return names of columns; a name that occurred before, in whatever case, gets a number."""
+    taken, unique = set[str](), list[str]()
     for wanted in names:
         ways = (wanted, *(f"{wanted}_{number}" for number in range(1, len(names) + 1)))
-        found.append(next(name for name in ways if name.casefold() not in taken))
-        taken.add(found[-1].casefold())
-    return found
+        unique.append(next(name for name in ways if name.casefold() not in taken))
+        taken.add(unique[-1].casefold())
+    return unique
 
 
 def _open(file: str) -> Any:
@@ -117,7 +118,7 @@ def _open(file: str) -> Any:
 
 
 def _disguise(file: str) -> str:
-    """Return what a file is that only has the ending of a workbook, as many programs write them; "" if unknown."""
+    """Return what a file with the ending of a workbook really is, as many programs write them; "" if unknown."""
     if not os.path.getsize(file):
         return "it is empty."
     with open(file, "rb") as content:
@@ -305,7 +306,7 @@ def _count_lost(file: str, name: str) -> int:
 
 
 def _lost_in(rows: bytes) -> int:
-    cells = (rows[rows.rfind(b" r=", 0, found.start()) : found.start()] for found in UNSOLVED.finditer(rows))
+    cells = (rows[rows.rfind(b" r=", 0, match.start()) : match.start()] for match in UNSOLVED.finditer(rows))
     return sum(1 for _ in ERROR.finditer(rows)) + sum(b't="str"' not in cell.partition(b">")[0] for cell in cells)
 
 
