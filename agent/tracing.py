@@ -173,9 +173,9 @@ class Tracing(BaseCallbackHandler):
         return self._span(operation, name, {**common, **(attributes or {})}, context=context, **options)
 
     def _span(self, operation: str, name: str, attributes: Json, **options: Any) -> Span:
-        given = {"gen_ai.operation.name": operation, **{key: value for key, value in attributes.items() if value}}
+        present = {"gen_ai.operation.name": operation, **{key: value for key, value in attributes.items() if value}}
         tracer = trace.get_tracer(NAME, tracer_provider=self._tracers)
-        return tracer.start_span(f"{operation} {name}", attributes=given, **options)
+        return tracer.start_span(f"{operation} {name}", attributes=present, **options)
 
     # Nodes ---------------------------------------------------------------------------------------------------------
 
@@ -312,11 +312,11 @@ class Tracing(BaseCallbackHandler):
     ) -> None:
         """Set the provider and the model of the last call on the graph's span."""
         if above := self._places.get(parent_run_id) if parent_run_id else None:
-            known, scope = metadata or {}, above.scope
+            about, scope = metadata or {}, above.scope
             for key, name in (("ls_provider", "gen_ai.provider.name"), ("ls_model_name", "gen_ai.request.model")):
-                if known.get(key):
-                    scope.invocation.span.set_attribute(name, str(known[key]))
-            self._note_executor(scope, str(known.get("donewhen_executor") or ""))
+                if about.get(key):
+                    scope.invocation.span.set_attribute(name, str(about[key]))
+            self._note_executor(scope, str(about.get("donewhen_executor") or ""))
             self._keep(run_id, _Place(scope))
 
     def _note_executor(self, scope: _Scope, name: str) -> None:

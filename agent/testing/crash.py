@@ -142,10 +142,10 @@ async def crash_points(
 ) -> AsyncIterator[tuple[str, T]]:
     """Call `run` undisturbed, then for each point at which its storage can fail: it fails there, and is called again.
 
-    `run(storage)` makes an agent with this storage, starts its thread or goes on with it to its end, and returns what
-    you look at. Yields the point and what `run` returned in the end. The first point is "", without a failure; the
-    others are before and after each write, so that a tool may have acted while nothing says so. `only` names the points
-    that are tried (default: all), such as "store.done". The storage stays in memory.
+    `run(storage)` makes an agent with this storage, starts its thread or continues it to its end, and returns what
+    you want to check. Yields each point, and what the second call of `run` returned. The first point is "", without a
+    failure; the others are before and after each write, so a tool may have acted before anything says so. `only` names
+    the points to try (default: all), such as "store.done". The storage stays in memory.
     """
     tried = None if only is None else frozenset(only)
     yield "", await run(open_storage("memory:"))
@@ -212,14 +212,14 @@ def crashing_saver(saver: BaseCheckpointSaver[Any], crash: Crash) -> BaseCheckpo
 
 def _reach_around(write: Callable[..., Any], operation: str, crash: Crash) -> Callable[..., Any]:
     @functools.wraps(write)  # LangGraph inspects the signature
-    def plain(*given: Any, **named: Any) -> Any:
+    def plain(*args: Any, **named: Any) -> Any:
         with _around(crash, operation):
-            return write(*given, **named)
+            return write(*args, **named)
 
     @functools.wraps(write)
-    async def awaited(*given: Any, **named: Any) -> Any:
+    async def awaited(*args: Any, **named: Any) -> Any:
         with _around(crash, operation):
-            return await write(*given, **named)
+            return await write(*args, **named)
 
     return awaited if inspect.iscoroutinefunction(write) else plain
 

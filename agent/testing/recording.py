@@ -86,13 +86,17 @@ class Recording:
         returned. `prompts=False` accepts any prompt.
         """
         self.differences = []
-        given = options.pop("storage", "memory:")
-        storage, thread_id, run = given if isinstance(given, Storage) else open_storage(given), str(uuid4()), None
+        storage_option = options.pop("storage", "memory:")
+        storage, thread_id, run = (
+            storage_option if isinstance(storage_option, Storage) else open_storage(storage_option),
+            str(uuid4()),
+            None,
+        )
         try:
             for request in self._requests():
                 run = await _Replay(request, storage, thread_id, options, tools, prompts).carry_out()
         finally:
-            if storage is not given:
+            if storage is not storage_option:
                 await storage.aclose()
         assert run is not None, "a recording has a request"
         return run
@@ -113,7 +117,7 @@ class _Replay:
         """Begin the request, do what people did, and return the run as it ended."""
         request, run = self.request, None
         model = request.model(prompts=self.prompts)
-        heard = hearing.set(request.hear)
+        token = hearing.set(request.hear)
         try:
             async with self._agent(model) as agent:
                 request.stop = agent.drain
@@ -123,7 +127,7 @@ class _Replay:
                     request.stop_after = request.replies_before_stop(at)
                     run = await self._replay_row(agent, model, row, run)
         finally:
-            hearing.reset(heard)
+            hearing.reset(token)
         assert run is not None, "a request has a start"
         try:
             model.assert_exhausted()
@@ -135,8 +139,8 @@ class _Replay:
         """Return the agent that does what was recorded, except where the options replace it."""
         recorded = self.request.tools()
         executors: dict[str, Any] = {**self.request.executors(recorded)}
-        for name, given in (self.options.get("executors") or {}).items():
-            executors[name] = _with_recorded(given, recorded) if self.tools is None else given
+        for name, executor in (self.options.get("executors") or {}).items():
+            executors[name] = _with_recorded(executor, recorded) if self.tools is None else executor
         tools = self.request.common_tools(recorded) if self.tools is None else self.tools
         made = {**self.request.models(model), **self.request.background(), "hooks": self.request.hooks()}
         made |= {"config": Config(), **self.options}
@@ -189,8 +193,8 @@ class _Replay:
         """Return the run if nothing differs so far. Raises ReplayDifference for the first difference."""
         assert run is not None, "a request has a start"
         failed = [str(each) for each in model.failures if isinstance(each, ScriptError)]
-        if found := [*self.request.differences, *failed]:
-            raise ReplayDifference(found[0])
+        if differences := [*self.request.differences, *failed]:
+            raise ReplayDifference(differences[0])
         if run.status != status:
             shown = _shorten(run.pending[0]["question"] if run.pending else run.answer)
             raise ReplayDifference(f"the run is {run.status} ({shown}); recorded: {status}")
@@ -202,8 +206,8 @@ class _Replay:
         if (code := run.outcome["code"]) != end["code"]:
             raise ReplayDifference(f"it ended with {code!r}; recorded: {end['code']!r}")
         text = without_moments(run.answer, run.outcome, run.plan)
-        if found := diff(mask_varying_parts(end["text"]), mask_varying_parts(text)):
-            raise ReplayDifference(f"the answer is another one:\n{found}")
+        if difference := diff(mask_varying_parts(end["text"]), mask_varying_parts(text)):
+            raise ReplayDifference(f"the answer is another one:\n{difference}")
         return run
 
 
@@ -225,9 +229,9 @@ def _check_question(recorded: Mapping[str, Any] | None, pending: Mapping[str, An
         raise ReplayDifference(f"another question is asked ({now}); recorded: {before}")
 
 
-def _with_recorded(given: Any, recorded: Mapping[str, BaseTool]) -> Any:
+def _with_recorded(executor: Any, recorded: Mapping[str, BaseTool]) -> Any:
     """Return an executor whose tools are replaced by their recorded versions, where there are some."""
-    if not isinstance(given, Executor) or given.tools is None:
-        return given
-    own = [tool if isinstance(tool, BaseTool) else from_function(tool) for tool in given.tools]
-    return replace(given, tools=[recorded.get(tool.name, tool) for tool in own])
+    if not isinstance(executor, Executor) or executor.tools is None:
+        return executor
+    own = [tool if isinstance(tool, BaseTool) else from_function(tool) for tool in executor.tools]
+    return replace(executor, tools=[recorded.get(tool.name, tool) for tool in own])

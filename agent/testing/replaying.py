@@ -81,11 +81,11 @@ class RecordedRequest:
     @staticmethod
     def settings_of(row: Json) -> Settings:
         """Return the settings in a row, without models and deadline, which do not apply to a replay."""
-        said = {key: value for key, value in row["settings"].items() if key not in ("models", "deadline")}
-        return Settings.model_validate(said)
+        settings = {key: value for key, value in row["settings"].items() if key not in ("models", "deadline")}
+        return Settings.model_validate(settings)
 
     def replies_before_stop(self, at: int) -> int | None:
-        """Return the number of replies after which the run that this row continues was stopped; None if it was not."""
+        """Return the number of replies after which the run of this row was stopped; None if it was not."""
         after = next((n for n, row in enumerate(self.rows) if n > at and row["kind"] in ACTS), None)
         if after is None or self.rows[at]["kind"] not in ACTS:
             return self.stop_after
@@ -103,8 +103,8 @@ class RecordedRequest:
     def background(self) -> Json:
         """Return options of an agent: the recorded context, memory and AGENTS.md."""
         texts = {name: text for row in self.of("background") for name, text in row["texts"].items()}
-        given: Json = {name: texts[name] for name in ("context", "memory") if name in texts}
-        return {**given, "skills": _RecordedSkills(texts["agents_md"])} if "agents_md" in texts else given
+        options: Json = {name: texts[name] for name in ("context", "memory") if name in texts}
+        return {**options, "skills": _RecordedSkills(texts["agents_md"])} if "agents_md" in texts else options
 
     # Models ------------------------------------------------------------------------------------------------------
 
@@ -129,15 +129,15 @@ class RecordedRequest:
                 continue
             messages |= row["new"]
             asked = [messages[key] for key in row["asked"]]
-            found = read_request([_message_to_read(each) for each in asked], None, {})
-            if found.role is not None:
-                yield row, asked, _Place(found.role, found.step, _key([acts, found.role, row["asked"]]))
+            request = read_request([_message_to_read(each) for each in asked], None, {})
+            if request.role is not None:
+                yield row, asked, _Place(request.role, request.step, _key([acts, request.role, row["asked"]]))
 
     def _reply(self, place: "_Place", number: int, asked: list[Json] | None, row: Json) -> Policy:
         def reply(messages: list[BaseMessage], tools: list[Json]) -> Any:
             now = [plain_message(each) for each in messages]
-            if asked is not None and (found := _prompt_difference(asked, now)):
-                self.differences.append(f"reply {number} of {place.name}: the prompt is another one: {found}")
+            if asked is not None and (difference := _prompt_difference(asked, now)):
+                self.differences.append(f"reply {number} of {place.name}: the prompt is another one: {difference}")
             self.served.update((place.role, (place.role, place.step), RUN))
             if self.served[RUN] == self.stop_after:
                 self.stop()
@@ -149,7 +149,7 @@ class RecordedRequest:
 
     def models(self, model: ScriptedModel) -> Json:
         """Return options of an agent: the model of each role, with its recorded name, prices and limits."""
-        known: Mapping[str, Json] = self.start.get("models") or {}
+        described: Mapping[str, Json] = self.start.get("models") or {}
         named = {
             role: model.model_copy(
                 update={
@@ -158,10 +158,10 @@ class RecordedRequest:
                     "judges": about.get("judges", True),
                 }
             )
-            for role, about in known.items()
+            for role, about in described.items()
             if role in ROLES
         }
-        priced = {about["name"]: about.get("rates") or FREE for about in known.values()}
+        priced = {about["name"]: about.get("rates") or FREE for about in described.values()}
         return {"models": named, "prices": {"scripted": FREE, **priced}}
 
     # Interjections -----------------------------------------------------------------------------------------------
@@ -175,17 +175,17 @@ class RecordedRequest:
     def _heard_by_place(self) -> dict[str, list[tuple[int, Json]]]:
         """Return the interjections by place, each with the number of replies before it."""
         counts: Counter[Any] = Counter()
-        heard: dict[str, list[tuple[int, Json]]] = {}
+        interjections: dict[str, list[tuple[int, Json]]] = {}
         replies = {id(row): place for row, _, place in self._read_replies()}
         seen: set[str] = set()
         for row in self.rows:
             if row["kind"] == "heard":
-                said = [(self._count(counts, row["place"]), each) for each in row["said"]]
-                heard.setdefault(row["place"], []).extend(said)
+                counted = [(self._count(counts, row["place"]), each) for each in row["said"]]
+                interjections.setdefault(row["place"], []).extend(counted)
             elif (place := replies.get(id(row))) and place.key not in seen:
                 seen.add(place.key)
                 counts.update((place.role, (place.role, place.step), RUN))
-        return heard
+        return interjections
 
     @staticmethod
     def _count(counts: Counter[Any], place: str) -> int:
@@ -214,15 +214,15 @@ class RecordedRequest:
         """Return recorded executors, with these tools."""
         made: dict[str, Executor] = {}
         for name, about in (self.start.get("executors") or {}).items():
-            kept: Json = {key: about[key] for key in ("description", "profile", "passthrough")}
+            fields: Json = {key: about[key] for key in ("description", "profile", "passthrough")}
             works = _RecordedExecutor(Card(about["description"], tuple(about["skills"])), name, self)
             if about["kind"] == "remote":
-                kept["remote"] = works
+                fields["remote"] = works
             elif about["kind"] == "alone":
-                kept["graph"] = RunnableLambda(works.invoke)
+                fields["graph"] = RunnableLambda(works.invoke)
             elif about["tools"] is not None:
-                kept["tools"] = [tools[each] for each in about["tools"] if each in tools]
-            made[name] = Executor(**kept, skills=tuple(about["skills"]))
+                fields["tools"] = [tools[each] for each in about["tools"] if each in tools]
+            made[name] = Executor(**fields, skills=tuple(about["skills"]))
         return made
 
     async def _call(self, name: str, arguments: Json) -> str:
@@ -255,9 +255,9 @@ class RecordedRequest:
             return None
         here = [n for n in same if self._results[n].get("id") == observation]
         fresh = [n for n in here or same if not self._used[n]]
-        found = (fresh or here or same[-1:])[0]
-        self._used[found] = True
-        return self._results[found]
+        chosen = (fresh or here or same[-1:])[0]
+        self._used[chosen] = True
+        return self._results[chosen]
 
     # Hooks -------------------------------------------------------------------------------------------------------
 
@@ -318,7 +318,7 @@ class _RecordedExecutor:
     async def work(self, handoff: Handoff) -> Report:
         return self._report(handoff.config)
 
-    async def invoke(self, given: Json, config: RunnableConfig) -> Json:
+    async def invoke(self, graph_input: Json, config: RunnableConfig) -> Json:
         report = self._report(config)
         if report.failed:
             raise ToolException(report.failed)

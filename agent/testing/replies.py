@@ -57,8 +57,8 @@ def is_broken(item: Mapping[str, Any]) -> bool:
     return item.get("type") == "invalid_tool_call"
 
 
-def _usage(given: Mapping[str, Any]) -> UsageMetadata:
-    counts: dict[str, Any] = {"input_tokens": 0, "output_tokens": 0, **given}
+def _usage(usage: Mapping[str, Any]) -> UsageMetadata:
+    counts: dict[str, Any] = {"input_tokens": 0, "output_tokens": 0, **usage}
     counts.setdefault("total_tokens", counts["input_tokens"] + counts["output_tokens"])
     return cast(UsageMetadata, counts)
 
@@ -89,8 +89,8 @@ def submit_plan(
 
     A step that does not list its `tools` has none, so that its text may prove it; `tools=None` leaves them out.
     """
-    given = [steps] if isinstance(steps, str | Mapping) else steps
-    written = [{"content": step} if isinstance(step, str) else dict(step) for step in given]
+    listed = [steps] if isinstance(steps, str | Mapping) else steps
+    written = [{"content": step} if isinstance(step, str) else dict(step) for step in listed]
     written = [step if "tools" in step else {**step, "tools": []} for step in written]
     return _sparse("submit_plan", title=title, complexity=complexity, need_thinking=need_thinking, steps=written, **kw)
 
@@ -177,8 +177,8 @@ def audit(
 def observed(messages: Sequence[BaseMessage]) -> list[str]:
     """Return the ids of the successful observations in `messages`, in order: a policy can cite them."""
     texts = [str(message.text) for message in messages if isinstance(message, ToolMessage)]
-    found = (re.match(r"\[([^\]\s]+)\] \S+ ok\b", text) for text in texts)
-    return [match[1] for match in found if match]
+    matches = (re.match(r"\[([^\]\s]+)\] \S+ ok\b", text) for text in texts)
+    return [match[1] for match in matches if match]
 
 
 def _evidence(citation: Citation) -> dict[str, str]:

@@ -60,8 +60,8 @@ def read_request(messages: list[BaseMessage], stop: list[str] | None, kwargs: di
         role = next((role for words, role in _FIRST_WORDS.items() if first_line.startswith(words)), None)
     if role in ("execute", "judge"):
         brief = next((str(m.text) for m in messages if isinstance(m, HumanMessage)), "")
-        found = re.search(r'^<step id="([^"\n]*)">', brief, re.MULTILINE)
-        step = found[1] if found else None
+        match = re.search(r'^<step id="([^"\n]*)">', brief, re.MULTILINE)
+        step = match[1] if match else None
     return Request(role, step, list(messages), tools, rest)
 
 
@@ -118,8 +118,8 @@ def passing_verdict(request: Request) -> Call:
 
 def claims_of(text: str) -> str:
     """Return the numbered sentences of a judge's request."""
-    found = re.search(r"<claims[^>\n]*>\n(.*)\n</claims", text, re.DOTALL)
-    return found[1] if found else ""
+    match = re.search(r"<claims[^>\n]*>\n(.*)\n</claims", text, re.DOTALL)
+    return match[1] if match else ""
 
 
 @dataclass(frozen=True)
@@ -187,10 +187,10 @@ class Script:
             self._calls[turn.call_prefix] = first + count - 1
         return [f"{turn.call_prefix}{number}" for number in range(first, first + count)]
 
-    def message_id(self, turn: Turn, given: str | None) -> str:
+    def message_id(self, turn: Turn, own_id: str | None) -> str:
         """Return the reply's own id, unless it was used before, because add_messages would overwrite."""
         with self._lock:
-            id = turn.message_id if given is None or given in self._ids else given
+            id = turn.message_id if own_id is None or own_id in self._ids else own_id
             self._ids.add(id)
         return id
 
@@ -223,10 +223,12 @@ def build_script(replies: Replies, roles: Roles | None, strict: bool, times: int
     queues: dict[tuple[str | None, str | None], Queue] = {}
     if callable(replies) or replies or not roles:
         queues[None, None] = Queue("the script", replies, times)
-    for given, of_role in (roles or {}).items():
-        role = "plan" if given == "draft" else given
+    for named_role, of_role in (roles or {}).items():
+        role = "plan" if named_role == "draft" else named_role
         if role not in ROLES or (role, None) in queues:
-            raise ValueError(f"unknown or repeated role {given!r}; roles are {', '.join(ROLES)} (draft means plan)")
+            raise ValueError(
+                f"unknown or repeated role {named_role!r}; roles are {', '.join(ROLES)} (draft means plan)"
+            )
         steps = of_role if isinstance(of_role, Mapping) else {None: of_role}
         for step, of_step in steps.items():
             queues[role, step] = Queue(_queue_name(role, step), of_step)

@@ -1,7 +1,7 @@
 """Notifications of runs that wait, finished or failed: CloudEvents 1.0, by a signed webhook or a function.
 
-A notification is stored before the thread's row gets its status, so a crash loses none: after a crash before that, the
-process that settles the thread stores it. It is deleted once delivered.
+A notification is stored before the thread's row gets its status. After a crash before that, the process that settles
+the thread stores it, so none is lost. It is deleted once it was delivered.
 """
 
 import asyncio
@@ -38,7 +38,7 @@ SECONDS = 10.0
 """Seconds that a webhook has to answer."""
 LEASE = 30.0
 """Seconds that a delivery may take; meanwhile other processes skip the notification."""
-HELD = 4
+DELAYING_TRIES = 4
 """The number of attempts, over half a minute, during which a notification delays later ones of its thread."""
 LONGEST_PAUSE, GIVE_UP = 3600.0, timedelta(days=3)
 """The longest pause between two attempts, in seconds; and the age at which a notification is dropped and logged."""
@@ -120,8 +120,8 @@ async def store_notification(store: ThreadStore, run: Run, row: Mapping[str, obj
     """Store the notification of a run's current state, if it has any; return its id."""
     if not row.get("notify") or run.status in ("running", "queued"):
         return None
-    said = [pause["reply"] for pause in run.pending if pause.get("reply")]
-    about = [run.thread_id, turn, run.status, [pause["id"] for pause in run.pending], *said]
+    replies = [pause["reply"] for pause in run.pending if pause.get("reply")]
+    about = [run.thread_id, turn, run.status, [pause["id"] for pause in run.pending], *replies]
     id = hashlib.sha256(json.dumps(about).encode()).hexdigest()[:32]
     if row.get("news") == id:  # an answer was not accepted, and the same question is still open
         return None
@@ -179,7 +179,7 @@ class Notifier:
         """The time of the database, so many seconds from now."""
 
     def wake(self, *, left: bool = False) -> None:
-        """Deliver now, in the background; `left`: only what an earlier process may have left."""
+        """Deliver now, in the background. `left`: only what an earlier process may have left; nothing is new here."""
         self._again, self._has_news = True, self._has_news or not left
         if self._task is None or self._task.done():
             self._task = asyncio.create_task(self._work(), name="donewhen news")
@@ -218,15 +218,15 @@ class Notifier:
     async def _deliver_due(self) -> float | None:
         async with self._storage.reader() as (_, store):
             items, self._time = await store.asearch((*SPACE, self.queue), limit=1_000), store.threads.now
-        now, dues, held = self._time(), list[str](), set[str]()
+        now, dues, delayed = self._time(), list[str](), set[str]()
         for item in sorted(items, key=lambda item: str(item.value["event"]["time"])):
-            if (thread_id := item.value["event"]["subject"]) in held:
+            if (thread_id := item.value["event"]["subject"]) in delayed:
                 continue
             due = item.value["due"] if item.value["due"] > now else await self._deliver(item.key, item.value)
             if due:
                 dues.append(due)
-            if due and item.value["tries"] < HELD:
-                held.add(thread_id)
+            if due and item.value["tries"] < DELAYING_TRIES:
+                delayed.add(thread_id)
         if not dues:
             return None
         return max((datetime.fromisoformat(min(dues)) - datetime.fromisoformat(self._time())).total_seconds(), 0.0)
@@ -263,9 +263,9 @@ class Notifier:
         await self._write(id, None)
         return None
 
-    async def _write(self, id: str, kept: Json | None) -> None:
+    async def _write(self, id: str, record: Json | None) -> None:
         async with self._storage.writer() as (_, store):
-            if kept is None:
+            if record is None:
                 await store.adelete((*SPACE, self.queue), id)
             else:
-                await store.aput((*SPACE, self.queue), id, kept, index=False)
+                await store.aput((*SPACE, self.queue), id, record, index=False)

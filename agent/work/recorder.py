@@ -48,7 +48,7 @@ from donewhen.state.values import map_texts, store_label
 
 VERSION = 2
 METADATA = ("asks", "targets", "target", "paths", "check", "seconds")
-"""The metadata of a tool that decides how it is used."""
+"""The keys of a tool's metadata that decide how it is used."""
 
 
 def _space(thread_id: str) -> tuple[str, ...]:
@@ -81,8 +81,8 @@ class Recorder(AsyncCallbackHandler):
         self._asked: dict[UUID, list[Json]] = {}
         self._calls: dict[UUID, str] = {}
         """The observations of the tool calls in progress."""
-        self._known: set[str] = set()
-        self._heard: set[tuple[str, str]] = set()
+        self._written_digests: set[str] = set()
+        self._written_interjections: set[tuple[str, str]] = set()
 
     async def write(self, kind: str, **facts: Any) -> None:
         """Write one row."""
@@ -96,14 +96,14 @@ class Recorder(AsyncCallbackHandler):
         for item in items[cut:]:
             await self._store.adelete(item.namespace, item.key)
         cards, toolbox = await executors.cards(), executors.toolbox
-        known = {
+        described = {
             name: {"description": card.description, "skills": list(card.skills), **_describe_executor(executors[name])}
             for name, card in cards.items()
         }
         tools = [{**describe_tool(toolbox, name), "private": name in executors.private} for name in toolbox]
         settings = request.settings.model_dump(mode="json", exclude_unset=True)
-        given = {"goal": request.goal, "request": request.to_json(), "settings": settings, "models": models}
-        await self.write("start", turn=turn, **given, tools=tools, executors=known)
+        facts = {"goal": request.goal, "request": request.to_json(), "settings": settings, "models": models}
+        await self.write("start", turn=turn, **facts, tools=tools, executors=described)
 
     async def end(self, snapshot: StateSnapshot) -> None:
         """Write the results of a request's tools, and its end if it has ended, unless they are written already."""
@@ -112,7 +112,7 @@ class Recorder(AsyncCallbackHandler):
             await self.write(**row)
 
     async def go_on(self, command: Any, asked: Sequence[Mapping[str, Any]], settings: Settings | None) -> None:
-        """Write what continues a stopped or waiting run: an answer, or the words of `steer`."""
+        """Write the input that continues a stopped or waiting run: an answer, or the text of `steer`."""
         changed = {"settings": settings.model_dump(mode="json", exclude_unset=True)} if settings else {}
         if isinstance(command, Command) and isinstance(command.resume, Mapping):
             question = {key: asked[0].get(key) for key in ("kind", "step", "question")}
@@ -121,13 +121,13 @@ class Recorder(AsyncCallbackHandler):
         elif command:
             await self.write("steer", text=command["messages"][-1].text, **changed)
 
-    async def hear(self, place: str, said: list[Json]) -> list[Json]:
-        """Write the interjections that this place reads for the first time; return all of them."""
-        new = [row for row in said if (place, row["key"]) not in self._heard]
-        self._heard |= {(place, row["key"]) for row in new}
+    async def hear(self, place: str, rows: list[Json]) -> list[Json]:
+        """Write the interjections that a place (planning, the run, a step) reads the first time; return them all."""
+        new = [row for row in rows if (place, row["key"]) not in self._written_interjections]
+        self._written_interjections |= {(place, row["key"]) for row in new}
         if new:
             await self.write("heard", place=place, said=new)
-        return said
+        return rows
 
     async def on_chat_model_start(
         self,
@@ -138,15 +138,15 @@ class Recorder(AsyncCallbackHandler):
         metadata: dict[str, Any] | None = None,
         **_: Any,
     ) -> None:
-        """Remember the prompt; those of tools and executors are left out, which a replay does not run."""
+        """Remember the prompt, except of model calls within tools and executors, which a replay does not make."""
         if OBSERVATION not in (metadata or {}):
             self._asked[run_id] = [plain_message(message) for message in messages[0]]
 
     async def on_llm_error(self, error: BaseException, *, run_id: UUID, **_: Any) -> None:
         """Write the error of a model, unless the call was cancelled."""
         if (asked := self._asked.pop(run_id, None)) is not None and isinstance(error, Exception):
-            found = classify(error)
-            await self._write_reply(asked, error={"code": found.code, "text": str(found)})
+            classified = classify(error)
+            await self._write_reply(asked, error={"code": classified.code, "text": str(classified)})
 
     async def on_llm_end(self, response: LLMResult, *, run_id: UUID, **_: Any) -> None:
         """Write the prompt and the reply."""
@@ -156,14 +156,14 @@ class Recorder(AsyncCallbackHandler):
             return
         reply = generation.message
         ended = reply.response_metadata.get("finish_reason") or reply.response_metadata.get("stop_reason")
-        said = {**plain_message(reply), "usage": reply.usage_metadata, "id": reply.id, "ended": ended}
-        await self._write_reply(asked, reply=said)
+        plain_reply = {**plain_message(reply), "usage": reply.usage_metadata, "id": reply.id, "ended": ended}
+        await self._write_reply(asked, reply=plain_reply)
 
     async def _write_reply(self, asked: list[Json], **facts: Json) -> None:
         """Write a prompt with its reply or error; each message of a conversation is stored once."""
         named = {_digest(message): message for message in asked}
-        new = {key: message for key, message in named.items() if key not in self._known}
-        self._known |= new.keys()
+        new = {key: message for key, message in named.items() if key not in self._written_digests}
+        self._written_digests |= new.keys()
         await self.write("reply", asked=[_digest(message) for message in asked], new=new, **facts)
 
     async def on_tool_start(
@@ -204,13 +204,13 @@ def _digest(message: Json) -> str:
 
 def describe_tool(toolbox: Toolbox, name: str) -> Json:
     """Return what models and the runtime know of a tool."""
-    known = toolbox[name]
-    metadata: Mapping[str, Any] = known.tool.metadata or {}
-    kept = {
+    known_tool = toolbox[name]
+    metadata: Mapping[str, Any] = known_tool.tool.metadata or {}
+    shown_metadata = {
         key: metadata[key] for key in METADATA if isinstance(metadata.get(key), bool | str | int | float | Sequence)
     }
-    described = {"name": name, "description": known.tool.description, "input_schema": known.schema}
-    return {**described, "effect": known.effect, "metadata": kept, "users_text": known.users_text}
+    described = {"name": name, "description": known_tool.tool.description, "input_schema": known_tool.schema}
+    return {**described, "effect": known_tool.effect, "metadata": shown_metadata, "users_text": known_tool.users_text}
 
 
 def _describe_executor(one: Executor) -> Json:
@@ -222,24 +222,24 @@ def _describe_executor(one: Executor) -> Json:
 def describe_models(models: ModelSource, cost: PriceOf, settings: Settings) -> Json:
     """Return, by role, the facts about a model that influence a run; its prices only if a limit is in dollars."""
     priced = settings.limits.cost_usd is not None or settings.step_limits.cost_usd is not None
-    known: Json = {}
+    by_role: Json = {}
     for role in ROLES:
         with suppress(DoneWhenError):  # a model that cannot be made raises when it is called
             model = models(role, settings.models.get(role))
             name = model_name(model)
-            known[role] = {"name": name, "profile": dict(getattr(model, "profile", None) or {})}
-            known[role] |= {"rates": _rates_of(cost, name)} if priced else {}
-            known[role] |= {} if getattr(model, "judges", True) else {"judges": False}
-    return known
+            by_role[role] = {"name": name, "profile": dict(getattr(model, "profile", None) or {})}
+            by_role[role] |= {"rates": _rates_of(cost, name)} if priced else {}
+            by_role[role] |= {} if getattr(model, "judges", True) else {"judges": False}
+    return by_role
 
 
 def _rates_of(cost: PriceOf, name: str) -> Json:
     """Return a model's prices per million tokens, as `Agent(prices=…)` takes them; {} if they are unknown."""
     million = 1_000_000
     read = {"input": {}, "cached": {"cached_tokens": million}, "cache_write": {CACHE_WRITES: million}}
-    found = {rate: cost(name, {"input_tokens": million, **part}) for rate, part in read.items()}
-    found["output"] = cost(name, {"output_tokens": million})
-    return {} if None in found.values() else found
+    rates = {rate: cost(name, {"input_tokens": million, **part}) for rate, part in read.items()}
+    rates["output"] = cost(name, {"output_tokens": million})
+    return {} if None in rates.values() else rates
 
 
 def record_hooks(hooks: Hooks) -> Hooks:
@@ -261,7 +261,7 @@ def record_hooks(hooks: Hooks) -> Hooks:
 
 
 def decision_key(moment: str, number: int, about: Any) -> Json:
-    """Return the key of a hook's decision within a request. It has nothing that a hook may withhold."""
+    """Return the key of a hook's decision within a request, made only of what every hook is shown."""
     call = {key: getattr(about, key, None) for key in ("tool", "arguments", "question")}
     return {"moment": moment, "number": number, "step": about.step, **call}
 
@@ -286,9 +286,9 @@ async def _missing_rows(
     for entry in _read_journal(snapshot):
         if entry["source"] in ("tool", "check") and entry.get("effect") is not None:
             text = await Texts.of(store, thread_id, values).get(entry["id"]) or entry["text"]
-            kept = {key: entry[key] for key in ("id", "tool", "arguments", "ok")}
+            facts = {key: entry[key] for key in ("id", "tool", "arguments", "ok")}
             unsure = {"unknown": True} if entry.get("unknown") else {}
-            rows.append({"kind": "result", **kept, **unsure, "text": text})
+            rows.append({"kind": "result", **facts, **unsure, "text": text})
     if background := values.get("background"):
         rows.append({"kind": "background", "texts": background})
     if outcome := values.get("outcome"):

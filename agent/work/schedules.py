@@ -40,7 +40,7 @@ PATIENCE = 10.0
 MOST_DUE = 100
 """The most due schedules that are examined at once; the next poll continues from there."""
 BUSY, BROKEN = timedelta(seconds=2), timedelta(hours=1)
-"""How long after a look a schedule is looked at again whose run before has not ended, and one that cannot be read."""
+"""The time until a schedule is examined again: if its last run has not ended, and if it cannot be read."""
 UNREADABLE = (DoneWhenError, CronSimError, LookupError, TypeError, ValueError, AttributeError, ArithmeticError)
 """What reading a damaged schedule, or one with a time zone that this machine does not know, may raise."""
 
@@ -91,7 +91,7 @@ async def keep_schedule(store: ThreadStore, run: Run) -> None:
         )
         return
     row, once = await store.threads.get(run.thread_id) or {}, {**plan, "schedule": None}
-    kept: Json = {
+    row_to_store: Json = {
         "id": id,
         "title": plan["title"],
         "goal": run.goal,
@@ -108,7 +108,7 @@ async def keep_schedule(store: ThreadStore, run: Run) -> None:
         "last": None,
         "skipped": [],
     }
-    await _write(store, kept)
+    await _write(store, row_to_store)
 
 
 def due_moment(row: Mapping[str, Any], now: datetime, *, busy: bool) -> tuple[datetime | None, Json]:
@@ -143,7 +143,7 @@ class Schedules:
     def __init__(self, storage: Storage) -> None:
         self._storage = storage
         self._is_complete = False
-        """True once all schedules of earlier versions are among those that are looked at."""
+        """True once the schedules of earlier versions have due times."""
 
     async def show(self, id: str) -> ScheduleInfo:
         """Return one schedule, by its id."""
@@ -201,9 +201,9 @@ class Schedules:
         return started
 
     async def _add_missing(self, store: ThreadStore) -> None:
-        """Let schedules that an older version kept be looked at."""
-        known, (items, _) = await store.threads.known_schedules(), await store.read_each(SPACE)
-        missing = [item for item in items if item.key not in known]
+        """Write due times for the schedules that an older version stored without."""
+        stored_ids, (items, _) = await store.threads.list_schedule_ids(), await store.read_each(SPACE)
+        missing = [item for item in items if item.key not in stored_ids]
         if missing:
             async with self._storage.writer() as (_, own):
                 for item in missing:
@@ -266,9 +266,9 @@ class Schedules:
         """Return all schedules, or those of one owner, in the order of their confirmation."""
         async with self._storage.reader() as (_, store):
             items, damaged = await store.read_each(SPACE)
-        found = [_info(item.key, item.value) for item in items]
-        found += [_info(id, {}, problem) for id, problem in damaged.items()]
-        ordered = sorted(found, key=lambda each: (each.confirmed, each.id))
+        infos = [_info(item.key, item.value) for item in items]
+        infos += [_info(id, {}, problem) for id, problem in damaged.items()]
+        ordered = sorted(infos, key=lambda each: (each.confirmed, each.id))
         return [each for each in ordered if owner is None or each.owner == owner]
 
     @asynccontextmanager

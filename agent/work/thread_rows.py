@@ -41,11 +41,11 @@ DUE_FIRST = ""
 """The `due` of started runs: it sorts before every time, so that they come before all others."""
 DUE_NOW = " "
 """Begins the `due` of what is due at once: it sorts after `DUE_FIRST` and before every time, so no clock has to agree.
-What follows, the time of the row, puts it in line."""
+The time of the row follows, so that what is due at once is taken in the order of time."""
 
 ENDED = ("completed", "answered", "partial", "failed", "cancelled", "exhausted")
 INTERRUPTED = "nobody works on it: it was stopped, or its process ended; resume goes on from there"
-"""The problem of a run that is neither at its end nor at a question, nor in a queue."""
+"""The problem of a run that has neither ended nor asked, and is not queued."""
 TRIES = 5
 """The number of retries after crashes or errors; after the next one, a run is left to a person."""
 READ_AT_ONCE = 1000
@@ -72,7 +72,7 @@ class ThreadInfo:
     queue: str = ""
     """The queue whose workers continue the run; "" if only `resume` does."""
     problem: str = ""
-    """Why workers gave up on it, or that nobody works on it, "" once it continues; or what is damaged."""
+    """Why workers gave up on it, that nobody works on it, or what is damaged; "" once it continues."""
 
     def to_dict(self) -> Json:
         """Return all fields by name, in plain JSON."""
@@ -97,26 +97,26 @@ async def update_row(
     """
     now = await store.threads.next_update()
     before = (await store.threads.get(thread_id) if row is None else row) or {"created": now}
-    given = {key: value for key, value in change.items() if value is not None}
-    if "goal" in given:
-        given["goal"] = given["goal"].strip()[:GOAL_CHARS]
-    if given.get("due") == DUE_NOW:
-        given["due"] += now
-    if isinstance(given.get("settings"), Settings):
-        given["settings"] = given["settings"].model_dump(mode="json", exclude_unset=True)
+    fields = {key: value for key, value in change.items() if value is not None}
+    if "goal" in fields:
+        fields["goal"] = fields["goal"].strip()[:GOAL_CHARS]
+    if fields.get("due") == DUE_NOW:
+        fields["due"] += now
+    if isinstance(fields.get("settings"), Settings):
+        fields["settings"] = fields["settings"].model_dump(mode="json", exclude_unset=True)
     fresh = {"status": "running", "due": DUE_NOW + now, "updated": now, "asked": "", "pending": [], "problem": ""}
-    written = {"goal": "", "metadata": {}, **before, **fresh, **given}
+    written = {"goal": "", "metadata": {}, **before, **fresh, **fields}
     if (log := store.log) and log.thread_id == thread_id:
         written["events"] = log.stands(at_rest=not is_unsettled(written))
     await store.threads.put(thread_id, written, claims=claims)
 
 
 async def read_standing(store: ThreadStore, thread_id: str, row: Json) -> Standing:
-    """Return where the events of a thread stand. Those of an older version were numbered by the clock."""
-    stands: Standing = row.get("events") or {"rest": store.threads.clock().now() // 1000, "kept": None, "turn": 1}
+    """Return the numbers of a thread's last events. An older version numbered them by the clock."""
+    standing: Standing = row.get("events") or {"rest": store.threads.clock().now() // 1000, "kept": None, "turn": 1}
     if not row:
         return {"rest": 0, "kept": 0, "turn": 1}
-    return stands if stands["kept"] is not None else {**stands, "kept": await store.events.last(thread_id)}
+    return standing if standing["kept"] is not None else {**standing, "kept": await store.events.last(thread_id)}
 
 
 async def write_status(store: ThreadStore, run: Run, row: Json, **change: Any) -> None:
@@ -135,7 +135,7 @@ async def write_status(store: ThreadStore, run: Run, row: Json, **change: Any) -
 async def write_crash(store: ThreadStore, thread_id: str, row: Json, **change: Any) -> None:
     """Write that a worker died: the next worker retries the run, up to five times, or a person does.
 
-    If it did not die, but lost its connection, it may go on where nobody else has begun.
+    If it did not die, but only lost its connection, it may continue unless another worker has begun.
     """
     fields: Json = {"due": NEVER, "problem": INTERRUPTED}
     if row.get("queue"):
@@ -167,7 +167,7 @@ async def return_to_queue(store: ThreadStore, thread_id: str) -> bool:
 
 
 def has_work(row: Json) -> bool:
-    """Return whether submitted work is not done, by a worker or, after errors, by `resume`."""
+    """Return whether submitted work remains for a worker or, after workers gave up, for `resume`."""
     gave_up = row.get("problem") not in (None, "", INTERRUPTED)
     return row.get("status") == "queued" or bool(row.get("request") and gave_up)
 
@@ -183,17 +183,17 @@ def _policy_due(asked: Sequence[Json], settings: Settings | None) -> str:
 
 
 def _pause_summary(pause: Pause) -> Json:
-    kept = {key: pause.get(key) for key in ("id", "kind", "options", "step", "asked_at")}
+    summary = {key: pause.get(key) for key in ("id", "kind", "options", "step", "asked_at")}
     if isinstance(call := load_pause(pause), CallPause):
-        kept |= {"tool": call.tool, "arguments": _short_arguments(call.arguments or {})}
+        summary |= {"tool": call.tool, "arguments": _short_arguments(call.arguments or {})}
     if "schema" in pause:
-        kept["schema"] = pause["schema"]
-    return {**kept, "question": str(pause.get("question") or "")[:QUESTION_CHARS]}
+        summary["schema"] = pause["schema"]
+    return {**summary, "question": str(pause.get("question") or "")[:QUESTION_CHARS]}
 
 
-def _short_arguments(given: Json) -> Json:
+def _short_arguments(arguments: Json) -> Json:
     """Return the arguments of a call for a list: without credentials, long texts cut, at most the first 20 values."""
-    shown = map_texts(conceal_json(given), lambda text: _cut(text, QUESTION_CHARS))
+    shown = map_texts(conceal_json(arguments), lambda text: _cut(text, QUESTION_CHARS))
     if len(json.dumps(shown)) <= ARGUMENTS_CHARS:
         return dict(shown)
     return {name: _cut(json.dumps(each), 100) for name, each in [*shown.items()][:20]}
@@ -223,13 +223,13 @@ async def enqueue(
     due = time_text(at) if at else DUE_NOW
     change: Json = {"request": {"answers": work}}
     if isinstance(work, Request):
-        known = {"settings": work.settings, "metadata": work.metadata, "owner": work.owner or None}
-        change = {"goal": work.goal, "answered": {}, "request": work.to_json(), "home": queue, **known}
+        facts = {"settings": work.settings, "metadata": work.metadata, "owner": work.owner or None}
+        change = {"goal": work.goal, "answered": {}, "request": work.to_json(), "home": queue, **facts}
     await update_row(store, thread_id, status="queued", queue=queue, due=due, tries=0, **change, **more)
 
 
 # Answers to questions of a thread that a worker holds. The caller stores the answers and then reads the thread's row;
-# the worker writes the row and then reads the answers. So at least one of the two finds them.
+# the worker writes the row and then reads the answers. So at least one of the two sees what the other wrote.
 
 
 def _answer_space(thread_id: str) -> tuple[str, ...]:
@@ -351,8 +351,8 @@ async def list_pending(
     _check_filters(owner=owner)
     page, after, most = Page[Json](), _read_cursor(cursor), min(limit + 1, READ_AT_ONCE)
     while True:
-        found = await store.threads.find_waiting(most, owner=owner, after=after)
-        for thread_id, row in found:
+        rows = await store.threads.find_waiting(most, owner=owner, after=after)
+        for thread_id, row in rows:
             if row["status"] == DAMAGED:
                 page.damaged = {**page.damaged, thread_id: row["problem"]}
                 after = (str(row["asked"]), thread_id)
@@ -363,7 +363,7 @@ async def list_pending(
             about = {"thread_id": thread_id, "goal": row.get("goal", ""), "owner": row.get("owner", "")}
             page += [{**about, **pause} for pause in row["pending"]]
             after = (str(row["asked"]), thread_id)
-        if page.cursor or len(found) < most:
+        if page.cursor or len(rows) < most:
             page.sort(key=lambda each: str(each["asked_at"] or ""))
             return page
 
@@ -404,8 +404,8 @@ async def list_threads(
     _check_filters(owner=owner, prefix=prefix, **{f"status {n}": each for n, each in enumerate(status, 1)})
     async with storage.reader() as (_, store):
         filters: Json = {"status": status, "owner": owner, "before": before, "prefix": prefix}
-        found = await store.threads.find(limit + 1, **filters, after=_read_cursor(cursor))
-        page = Page(read_info(id, row) for id, row in found[:limit])
-        if len(found) > limit:
+        rows = await store.threads.find(limit + 1, **filters, after=_read_cursor(cursor))
+        page = Page(read_info(id, row) for id, row in rows[:limit])
+        if len(rows) > limit:
             page.cursor = json.dumps([page[-1].updated, page[-1].thread_id])
         return page

@@ -1,4 +1,4 @@
-"""Watch a run from any process: read its events as they are stored, and say how it stands where it rests."""
+"""Watch a run from any process: read its events as they are stored, and end with how it paused or ended."""
 
 import asyncio
 import json
@@ -26,7 +26,7 @@ class Reader(Protocol):
     """Reads threads, as a Runner does."""
 
     async def read_events(self, thread_id: str, after: int | None, *, current: bool = False) -> tuple[Json, list[Json]]:
-        """Return the row of a thread, and then its events after a number, of the current request if it is `now`."""
+        """Return the row of a thread, and its events after a number; with `current`, only those of its last request."""
         ...
 
     async def read(self, thread_id: str) -> tuple[Run, StateSnapshot]:
@@ -50,24 +50,24 @@ async def watch_run(
     patient_until = 0.0
     while True:
         try:
-            found, over = await _read_new(reader, thread_id, seen)
+            events, over = await _read_new(reader, thread_id, seen)
         except StorageError:
             if time.monotonic() > patient_until:
                 raise
             await asyncio.sleep(poll)
             continue
         patient_until = time.monotonic() + PATIENCE
-        for event in found:
+        for event in events:
             seen = event["seq"]
             yield clean_event(event, secrets), json.dumps({"of": thread_id, "n": seen}, separators=(",", ":"))
         if over:
             return
-        if not found:
+        if not events:
             await asyncio.sleep(poll)
 
 
 def _read_cursor(cursor: str | None, thread_id: str) -> int | None:
-    """Return the number of the event of a cursor; None for one of an older version, which begins with the request."""
+    """Return the event number in a cursor; None, for the begin of the request, in a cursor of an older version."""
     try:
         seen = json.loads(cursor) if cursor else {"of": thread_id}
     except (ValueError, TypeError):
@@ -82,31 +82,31 @@ def _read_cursor(cursor: str | None, thread_id: str) -> int | None:
 
 
 async def _read_new(reader: Reader, thread_id: str, seen: int | None) -> tuple[list[Json], bool]:
-    """Return the events after those that were seen, and whether they are all there will be."""
+    """Return the events after the last that was seen, and whether there will be no more."""
     row, events = await reader.read_events(thread_id, seen or 0, current=seen is None)
     if row["status"] == "queued" and seen is None:
         return [], False  # it has not begun
     whole = seen is not None or (events and events[0]["type"] == "goal")
-    found = [each for event in events if whole for each in (*_beginning(event, seen or 0), event)]
+    shown = [each for event in events if whole for each in (*_beginning(event, seen or 0), event)]
     more = len(events) == READ_AT_ONCE
     if row["status"] == "queued" or is_unsettled(row) or (whole and more):
-        return found, False
+        return shown, False
     run, snapshot = await reader.read(thread_id)
     again, _ = await reader.read_events(thread_id, None)
     if again["updated"] != row["updated"]:
-        return found, False
-    stands = row.get("events") or {}
-    place = {"thread_id": thread_id, "turn": stands.get("turn") or int(snapshot.values.get("turn") or 1)}
+        return shown, False
+    standing = row.get("events") or {}
+    place = {"thread_id": thread_id, "turn": standing.get("turn") or int(snapshot.values.get("turn") or 1)}
     if not whole and snapshot.values:
         before = [*_events_before(run)]
-        first = (events[0]["seq"] - 2 if events else stands["rest"] - 1) if stands and len(before) == 1 else 1
-        found = [{**each, **place, "seq": seq, "after": 0} for seq, each in enumerate(before, first)] + events
+        first = (events[0]["seq"] - 2 if events else standing["rest"] - 1) if standing and len(before) == 1 else 1
+        shown = [{**each, **place, "seq": seq, "after": 0} for seq, each in enumerate(before, first)] + events
     if more:
-        return found, False
+        return shown, False
     over = run.outcome is not None or (run.status == "running" and bool(run.problem))
-    rest = stands["rest"] if stands else max(len(found) + 1, seen or 0)
-    end: Json = {**end_event(run), **place, "seq": rest, "after": stands.get("kept") or 0}
-    return [*found, *([end] if over or rest > (seen or 0) else ())], over
+    rest = standing["rest"] if standing else max(len(shown) + 1, seen or 0)
+    end: Json = {**end_event(run), **place, "seq": rest, "after": standing.get("kept") or 0}
+    return [*shown, *([end] if over or rest > (seen or 0) else ())], over
 
 
 def _beginning(event: Json, seen: int) -> Iterator[Json]:
@@ -117,7 +117,7 @@ def _beginning(event: Json, seen: int) -> Iterator[Json]:
 
 
 def _events_before(run: Run) -> Iterator[Json]:
-    """Yield what the state says of a request that an older version began: of that no events were kept."""
+    """Yield events, made from the state, for a request that an older version began without storing events."""
     yield {"type": "started", "goal": run.goal}
     if run.plan:
         yield {"type": "plan", "plan": run.plan}

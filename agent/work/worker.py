@@ -51,10 +51,10 @@ LINE = 256
 """The most owners whose first waiting threads are considered."""
 SWEPT = 10_000
 """The most running threads that one sweep examines."""
-ELSEWHERE = 1.0
-"""Seconds for which a thread is skipped that another worker just took, because its row may not show that yet."""
-LACKING = 30.0
-"""Seconds for which a thread is skipped if this worker lacks its tools."""
+SKIP_TAKEN = 1.0
+"""Seconds to skip a thread that another worker just took: its row may not show that yet."""
+SKIP_LACKING = 30.0
+"""Seconds to skip a thread whose tools this worker lacks, or whose row cannot be read."""
 GRACE = 15.0
 """Seconds that running work has to stop after a drain, before it is cancelled."""
 ALIVE = 30.0
@@ -108,9 +108,9 @@ class Worker:
         self._active: dict[str, asyncio.Task[None]] = {}
         self._owners: dict[str, str] = {}
         self._served: dict[str, int] = {}
-        """For each owner, the number of the turn in which a thread of theirs was taken last."""
-        self._elsewhere: dict[str, float] = {}
-        """Threads that are skipped, with the time until then: others just took them, or tools are missing here."""
+        """By owner, the number of the turn in which the last of their threads was taken."""
+        self._skipped: dict[str, float] = {}
+        """The threads to skip, each with the time until which."""
         self._turn_numbers = count(1)
         self._agents: list[AgentAtWork] = []
         self._wake = asyncio.Event()
@@ -221,13 +221,13 @@ class Worker:
         if len(self._active) >= self.concurrency:
             return
         line = await store.threads.find_due(self._queue, store.threads.now(), LINE + len(self._active))
-        self._elsewhere = {thread_id: until for thread_id, until in self._elsewhere.items() if until > now}
-        known = self._active.keys() | self._elsewhere.keys()
+        self._skipped = {thread_id: until for thread_id, until in self._skipped.items() if until > now}
+        skipped = self._active.keys() | self._skipped.keys()
         # All workers see the same line at the same time, so each shuffles it in groups of a few.
         free = [
             (due != DUE_FIRST, place // FEW, random(), thread_id, owner)
             for place, (due, thread_id, owner) in enumerate(line)
-            if thread_id not in known
+            if thread_id not in skipped
         ]
         while free and len(self._active) < self.concurrency:
             mine = Counter(self._owners.values())
@@ -237,7 +237,7 @@ class Worker:
             try:
                 row = await store.threads.get(thread_id) or {}
             except StorageError as error:  # of this row; the others go on
-                self._set_aside(thread_id, str(error), now + LACKING)
+                self._set_aside(thread_id, str(error), now + SKIP_LACKING)
                 continue
             self._served[owner] = next(self._turn_numbers)
             self._owners[thread_id] = owner
@@ -259,21 +259,21 @@ class Worker:
             self._notifier.wake()
         now = asyncio.get_running_loop().time()
         running = await store.threads.find_running(self._queue, store.threads.now(), SWEPT)
-        known = {*self._active, *(id for id, until in self._elsewhere.items() if until > now)}
-        for thread_id in await self.storage.find_left([id for id in running if id not in known]):
+        skipped = {*self._active, *(id for id, until in self._skipped.items() if until > now)}
+        for thread_id in await self.storage.find_left([id for id in running if id not in skipped]):
             with suppress(ThreadBusy):
                 async with self.storage.session(thread_id) as (_, store):
                     try:
                         row = await store.threads.get(thread_id) or {}
                     except StorageError as error:
-                        self._set_aside(thread_id, str(error), now + LACKING)
+                        self._set_aside(thread_id, str(error), now + SKIP_LACKING)
                         continue
                     if row.get("status") == "running" and row.get("queue") == self._queue:
                         await write_crash(store, thread_id, row)
 
     def _set_aside(self, thread_id: str, problem: str, until: float) -> None:
         """Skip a thread whose row cannot be read."""
-        self._elsewhere[thread_id] = until
+        self._skipped[thread_id] = until
         _log.warning("%s: left alone: %s", thread_id, problem)
         self.report(thread_id, "left alone: it is damaged")
 
@@ -290,10 +290,10 @@ class Worker:
                 finally:
                     self._agents.remove(agent)
         except (ThreadBusy, UnknownThread):  # another worker has it, or it was deleted
-            self._elsewhere[thread_id] = asyncio.get_running_loop().time() + ELSEWHERE
+            self._skipped[thread_id] = asyncio.get_running_loop().time() + SKIP_TAKEN
             self.report(thread_id, "let go")
         except ToolMissing as error:
-            self._elsewhere[thread_id] = asyncio.get_running_loop().time() + LACKING
+            self._skipped[thread_id] = asyncio.get_running_loop().time() + SKIP_LACKING
             self.report(thread_id, "left to a worker that has what it needs")
             with suppress(DoneWhenError):
                 await self._leave_to_others(thread_id, str(error))
@@ -334,7 +334,7 @@ class Worker:
 
 
 class StorageStatus(TypedDict):
-    """How the work on a storage stands."""
+    """The state of the work on a storage."""
 
     threads: dict[str, int]
     """The number of threads by status."""
@@ -343,11 +343,11 @@ class StorageStatus(TypedDict):
     workers: list[Json]
     """The workers alive: `id`, `queue`, `started`, `seen`, `active` and `concurrency` of each."""
     oldest: dict[str, str]
-    """Since when the oldest thread is in a status that is not the end."""
+    """By open status, the time of the last change of the thread that has not changed for longest."""
 
 
 async def status_of(storage: Storage) -> StorageStatus:
-    """Return the counts of threads by status, the queues, the workers alive, and the oldest of each open status."""
+    """Read the state of the work on a storage."""
     async with storage.reader() as (_, store):
         lately = store.threads.now(-ALIVE)
         counts: Counter[str] = Counter()
